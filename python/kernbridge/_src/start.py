@@ -44,13 +44,12 @@ def _register_targets() -> None:
             jax.ffi.register_ffi_target(name, handlers, platform=platform)
     private_jax.allow_in_exports({*on_cpu, *on_gpu})
     if private_jax.HAS_PARTITIONING:
-        for name in sorted(split):
+        names = {name + SPLIT: name for name in sorted(split)}
+        names |= {name: name for name in (embed_once.GPU, *embed_once.ON_CPU.values())}
+        for asked, name in names.items():
+            shardings = functools.partial(_partition, "sharding_of_results", name)
             parts = functools.partial(_partition, "parts_of", name)
-            shardings = functools.partial(_partition, "sharding_of_results")
-            private_jax.register_partitioner(name + SPLIT, shardings, parts)
-        for name in (embed_once.GPU, *embed_once.ON_CPU.values()):
-            parts = functools.partial(_partition, "parts_of_carrier", name)
-            private_jax.register_partitioner(name, _sharding_of_carrier, parts)
+            private_jax.register_partitioner(asked, shardings, parts)
 
 
 def _partition(function: str, *asked: Any) -> Any:
@@ -62,10 +61,6 @@ def _partition(function: str, *asked: Any) -> Any:
 def _split_too(targets: dict[str, Any], split: set[str]) -> dict[str, Any]:
     """Add a second name for each target whose calls XLA may split among devices."""
     return targets | {name + SPLIT: targets[name] for name in split & targets.keys()}
-
-
-def _sharding_of_carrier(operands: Any, shardings: Any, result: Any, attributes: Any) -> Any:
-    return private_jax.tuple_sharding(result, [])
 
 
 def _end_entries() -> None:

@@ -118,7 +118,6 @@ def _check_backend(name: str, backend: Any) -> None:
 
 
 def listed(kernels: Mapping[str, Mapping[str, KernelEntry]]) -> str:
-    """Return platforms and backends as messages list them."""
     parts = [f"{', '.join(map(repr, by))} on {platform}" for platform, by in kernels.items()]
     return "; ".join(parts) or "no kernels at all"
 

@@ -20,7 +20,6 @@ PLATFORMS = ("cpu", "cuda", "gpu", "rocm")  # those that have the target
 
 
 def no_kernel(label: str, platforms: Sequence[str], lowered_for: Sequence[str]) -> KernelError:
-    """Return the error of an operation that has kernels for `platforms`."""
     remedy = (
         "Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or run the "
         "program under jax.default_device(jax.devices('cpu')[0])"

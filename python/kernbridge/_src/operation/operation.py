@@ -279,7 +279,6 @@ def _static_call(
     operands: Sequence[ArrayType],
     names: tuple[str, ...],
 ) -> tuple[Call, Outputs]:
-    """Check a call; return its static part, and its outputs."""
     n_inputs = len(operands) - len(names)
     inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))
     for name, t in scalars.items():

@@ -29,7 +29,6 @@ def register(kind: str, module: str) -> None:
 
 
 def write(kind: str, **parts: Any) -> str:
-    """The text that a call carries."""
     return json.dumps({"format": FORMAT, "kind": kind, **parts}, separators=(",", ":"))
 
 

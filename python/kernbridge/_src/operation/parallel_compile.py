@@ -34,7 +34,6 @@ _thread = _Thread()
 
 
 def note(frontend: Any) -> None:
-    """Remember that a call of a front end was traced."""
     if frontend.compilation() is not None:
         _thread.traced.append(weakref.ref(frontend))
 

@@ -226,7 +226,6 @@ class PythonFrontend(Frontend):
         self.parameters.warn_of_unwritten([names[b] for b in call.fresh], self.warns_of_unused)
 
     def assign(self, call: Call) -> Assignment:
-        """The parameters of a call, including those that follow the outputs."""
         n_outputs = len(call.outs) + self.n_appended
         return self.parameters.assign(call.n_inputs, call.scalars, n_outputs)
 
@@ -255,7 +254,6 @@ class PythonFrontend(Frontend):
         return ()
 
     def make_operation(self, spec: OperationSpec) -> Operation:
-        """A new operation of this kernel."""
         return Operation(spec, self)
 
 
@@ -271,7 +269,6 @@ def check_dtype(
 
 
 def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], remedy: str) -> None:
-    """Warn of inputs that are copied at every call."""
     if copied:
         listed = ", ".join(f"input {i} ({names[i]})" for i in copied)
         warn(

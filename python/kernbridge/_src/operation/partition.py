@@ -37,8 +37,15 @@ def parts_of(
     result_sharding: Any,
     attributes: bytes | str,
 ) -> tuple[bytes, list[Any], Any]:
-    """Return the module that each device runs, and the shardings of its operands and results."""
-    text, description = _read(attributes)
+    """Return the module that each device runs, and the shardings of its operands and results.
+
+    A carrier has no description, and each device calls it; see `embed_once.py`.
+    """
+    text = attributes.decode() if isinstance(attributes, bytes) else attributes
+    if target.endswith(".carrier"):
+        call = DeviceCall(target, text, (), (), (), (), has_side_effect=True)
+        return call.module([], []).encode(), [], tuple_sharding(result, [])
+    text, description = _read(text)
     terms = description.possible
     n = len(terms.outs)
     results, wanted = [result], [result_sharding]
@@ -74,35 +81,24 @@ def parts_of(
     return module.encode(), shardings, _packed(result, choice)
 
 
-def parts_of_carrier(
-    target: str,
-    operands: Sequence[Any],
-    operand_shardings: Sequence[Any],
-    result: Any,
-    result_sharding: Any,
-    attributes: bytes | str,
-) -> tuple[bytes, list[Any], Any]:
-    """Let each device make the call of a carrier; see `embed_once.py`."""
-    text = attributes.decode() if isinstance(attributes, bytes) else attributes
-    call = DeviceCall(target, text, (), (), (), (), has_side_effect=True)
-    return call.module([], []).encode(), [], tuple_sharding(result, [])
-
-
 def sharding_of_results(
+    target: str,
     operands: Sequence[Any],
     operand_shardings: Sequence[Any],
     result: Any,
     attributes: bytes | str,
 ) -> Any:
     """Return the shardings of results that follow from the operands; called if Shardy is off."""
-    _, description = _read(attributes)
+    if target.endswith(".carrier"):
+        return tuple_sharding(result, [])
+    text = attributes.decode() if isinstance(attributes, bytes) else attributes
+    _, description = _read(text)
     ins = _placed(operands, description.terms.ins, operand_shardings)
     return _packed(result, Choice.make(description.possible, ins, description.any_extents))
 
 
-def _read(attributes: bytes | str) -> tuple[str, Description]:
+def _read(text: str) -> tuple[str, Description]:
     """Split the attributes into those of the plain call and the description."""
-    text = attributes.decode() if isinstance(attributes, bytes) else attributes
     found = _ATTRIBUTE.search(text)
     assert found is not None
     return text[: found.start()] + text[found.end() :], Description.read(found.group(1))
@@ -263,20 +259,14 @@ class Choice:
         return bool(np.all(each == self.n_devices // (n * count)))
 
     def local(self, arrays: Sequence[Placed]) -> list[ArrayType]:
-        """The parts of arrays that a device has."""
-        return [
-            ArrayType(
-                tuple(d // n for d, n in zip(a.type.shape, self._counts(a.term), strict=True)),
-                a.type.dtype,
-            )
-            for a in arrays
-        ]
+        sizes = ([*zip(a.type.shape, self._counts(a.term), strict=True)] for a in arrays)
+        shapes = [tuple(size // count for size, count in each) for each in sizes]
+        return [ArrayType(s, a.type.dtype) for s, a in zip(shapes, arrays, strict=True)]
 
     def _counts(self, term: Term) -> list[int]:
         return [self.factors[name][0] if name in self.factors else 1 for name in term]
 
     def sharding(self, term: Term) -> Any:
-        """The sharding of an array with these dimensions."""
         _, cells = self._cells(term)
         devices = np.argsort(cells, kind="stable").tolist()
         return hlo_sharding(self._counts(term), devices)
@@ -322,8 +312,8 @@ class DeviceCall:
         `sums` contains for each output the groups of devices that add their results. Hidden
         results may have other extents than in the whole call; constants, `unseen`, replace them.
         """
-        results, names = self._results("%r")
-        lines = [self._call(results)]
+        names = self._names("%r")
+        lines = [self._call(self._results)]
         returned = []
         for o, (array, groups) in enumerate(zip(self.outs, sums, strict=True)):
             returned.append(f"%s{o}" if groups else names[o])
@@ -333,7 +323,7 @@ class DeviceCall:
 
     def module_once(self, n_devices: int, unseen: Sequence[ArrayType]) -> str:
         """Return a function that makes the call on the first device, and its outputs on all."""
-        results, names = self._results("%r")
+        results, names, given = self._results, self._names("%r"), self._names("%q")
         types = ", ".join(map(_tensor, results))
         zeros = [f"%n{i} = {_constant(t)}" for i, t in enumerate(results)]
         nothing = [f"%n{i}" for i in range(len(results))]
@@ -350,23 +340,25 @@ class DeviceCall:
             f"  {_return(nothing, types)}",
             f"}}) : (tensor<i1>) -> ({types})",
         ]
-        _, given = self._results("%q")
         for o, array in enumerate(self.outs):
             lines += _from_first(f"%s{o}", given[o], array, n_devices, o + 1)
         return self._main(lines, [f"%s{o}" for o in range(len(self.outs))], unseen)
 
-    def _results(self, value: str) -> tuple[list[ArrayType], list[str]]:
-        """The results of the call, and their names if the call has this name."""
-        results = [*self.outs, *self.hidden]
-        many = len(results) > 1
-        return results, [f"{value}#{i}" if many else value for i in range(len(results))]
+    @property
+    def _results(self) -> list[ArrayType]:
+        return [*self.outs, *self.hidden]
+
+    def _names(self, call: str) -> list[str]:
+        """The names of the results of a call with this name."""
+        n = len(self.outs) + len(self.hidden)
+        return [call] if n == 1 else [f"{call}#{i}" for i in range(n)]
 
     def _main(self, lines: list[str], returned: list[str], unseen: Sequence[ArrayType]) -> str:
         if self.together is not None:
             outs, in_place = self.outs, [(o, o) for o in range(len(self.outs))]
             end = DeviceCall(TOGETHER, "{}", outs, outs, (), in_place, together=self.together)
             lines = [*lines, end._call(self.outs, "%t", returned)]
-            returned = end._results("%t")[1]
+            returned = end._names("%t")
         lines = [*lines, *(f"%u{k} = {_constant(array)}" for k, array in enumerate(unseen))]
         returned = [*returned, *(f"%u{k}" for k in range(len(unseen)))]
         types = ", ".join(map(_tensor, [*self.outs, *unseen]))
@@ -405,11 +397,11 @@ class DeviceCall:
                 f"result_layouts = [{', '.join(map(_layout, results))}]",
             ]
         )
-        given_names = ", ".join(operands or [f"%a{i}" for i in range(len(self.operands))])
+        names = ", ".join(operands or [f"%a{i}" for i in range(len(self.operands))])
         types = ", ".join(map(_tensor, results))
         given = ", ".join(map(_tensor, self.operands))
         return (
-            f"{_bound(name, len(results))}stablehlo.custom_call @{self.target}({given_names}) "
+            f"{_bound(name, len(results))}stablehlo.custom_call @{self.target}({names}) "
             f"{{{options}}} : ({given}) -> {types if len(results) == 1 else f'({types})'}"
         )
 
@@ -420,7 +412,6 @@ def _tensor(array: ArrayType) -> str:
 
 
 def _of_bytes(data: bytes) -> str:
-    """Bytes as an attribute that handlers read as an array."""
     return f"dense<[{', '.join(map(str, data))}]> : tensor<{len(data)}xui8>"
 
 

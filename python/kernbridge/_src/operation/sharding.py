@@ -65,12 +65,10 @@ class Description:
         return not self.token or self.token in lowered_calls
 
     def write(self) -> str:
-        """Return the text of the attribute."""
         return urllib.parse.quote(json.dumps(asdict(self)), safe=" []@*:")
 
     @staticmethod
     def read(text: str) -> Description:
-        """Return the description whose text `write` returned."""
         fields = json.loads(urllib.parse.unquote(text), object_hook=_with_tuples)
         return Description(**{**fields, "terms": Terms(**fields["terms"])})
 
@@ -123,7 +121,6 @@ class Lowered:
 
 
 def _own(array: ArrayType, term: Term) -> ArrayType:
-    """The array without its batch axes."""
     return ArrayType(array.shape[len(array.shape) - len(term) :], array.dtype)
 
 

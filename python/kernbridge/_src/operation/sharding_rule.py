@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.reports import hides_frames
@@ -25,13 +25,7 @@ _EXPECTED = (
 )
 
 
-class Array(Protocol):
-    """The type of an array, of which rules read these attributes."""
-
-    @property
-    def shape(self) -> tuple[Any, ...]: ...
-    @property
-    def dtype(self) -> Any: ...
+Array = Any  # the type of an array, with a shape and a dtype
 
 
 @dataclass(frozen=True)
@@ -136,12 +130,10 @@ class ShardingRule:
 
     @property
     def inputs(self) -> tuple[Term, ...]:
-        """The terms of the inputs."""
         return self._side(0)
 
     @property
     def outputs(self) -> tuple[Term, ...]:
-        """The terms of the outputs."""
         return self._side(1)
 
     def _side(self, index: int) -> tuple[Term, ...]:
@@ -261,7 +253,6 @@ class Terms:
 
     @staticmethod
     def undeclared(inputs: Sequence[Array], n_scalars: int, outs: Sequence[Array]) -> Terms:
-        """The terms of a call that has no rule."""
         left, right = (tuple((WHOLE,) * len(t.shape) for t in types) for types in (inputs, outs))
         return Terms((*left, *[()] * n_scalars), right)
 

@@ -45,7 +45,6 @@ class ArrayType:
 
     @staticmethod
     def of(value: Any) -> ArrayType:
-        """Return the type of an object with a shape and a dtype."""
         return ArrayType(tuple(value.shape), np.dtype(value.dtype))
 
     @property
@@ -91,7 +90,6 @@ class Outputs:
         return str(self.tree)
 
     def unflatten(self, outputs: Sequence[Any]) -> Any:
-        """The pytree that holds these outputs."""
         leaves = dict(zip(self.order, outputs, strict=True))
         return self.tree.unflatten([leaves[i] for i in range(len(leaves))])
 
@@ -174,7 +172,6 @@ def _as_written(node: Any, numbered: Any) -> Iterator[int]:
 
 
 def has_type(value: object) -> bool:
-    """Whether an object has a shape and a dtype."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
@@ -295,13 +292,11 @@ class OperationSpec:
     def terms(
         self, inputs: Sequence[ArrayType], n_scalars: int, outputs: Sequence[ArrayType]
     ) -> Terms:
-        """The names of the dimensions of a call's arrays; see `ShardingRule`."""
         if self.sharding_rule is None:
             return Terms.undeclared(inputs, n_scalars, outputs)
         return self.sharding_rule.terms(self.label, inputs, n_scalars, outputs)
 
     def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
-        """An aliased pair must be the same kind of array."""
         for i, o in self.aliases:
             if i >= len(inputs):
                 raise ValueError(
@@ -342,7 +337,6 @@ def call_with_shapes(
 
 
 def _signature(function: Any) -> inspect.Signature | None:
-    """The signature of a callable; some have none."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -461,7 +455,6 @@ class Call:
     def split(
         self, operands: Sequence[ArrayType]
     ) -> tuple[Sequence[ArrayType], dict[str, ArrayType]]:
-        """The inputs and the scalars by name."""
         n = self.n_inputs
         return operands[:n], dict(zip(self.scalars, operands[n:], strict=True))
 

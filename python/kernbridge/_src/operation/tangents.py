@@ -137,7 +137,6 @@ class Rules:
 
 
 def zero_tangent(x: Any) -> Any:
-    """JAX's symbolic zero, as the tangent of an array."""
     return ad.Zero(jax.typeof(x).to_tangent_aval())
 
 
