@@ -1,4 +1,4 @@
-/* The interface between a module that kernbridge built and kernbridge. Only the generated tail of a
+/* The interface between a module that kernbridge built and kernbridge. Only the generated glue of a
  * module uses it. */
 #ifndef KERNBRIDGE_MODULE_H
 #define KERNBRIDGE_MODULE_H

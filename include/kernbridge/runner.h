@@ -1,5 +1,5 @@
 /* Compares the types of the parameters of a function in a C module with those that its annotation
- * needs. Only the generated tail of a module uses it. C code cannot derive the parameter types from
+ * needs. Only the generated glue of a module uses it. C code cannot derive the parameter types from
  * the type of a function, so T is the type of a parameter as the source spells it. */
 #ifndef KERNBRIDGE_RUNNER_H
 #define KERNBRIDGE_RUNNER_H

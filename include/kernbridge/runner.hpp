@@ -1,5 +1,5 @@
 /* Calls a function of a C++ or CUDA module, after comparing the types of its parameters with those
- * that its annotation needs. Only the generated tail of a module uses it. */
+ * that its annotation needs. Only the generated glue of a module uses it. */
 #ifndef KERNBRIDGE_RUNNER_HPP
 #define KERNBRIDGE_RUNNER_HPP
 

@@ -46,14 +46,16 @@ if TYPE_CHECKING:
     from kernbridge._src.decorator import kernel
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
     from kernbridge._src.record.callable import numba_cuda_callable
-    from kernbridge._src.source.load_binary import CudaBinary as CudaBinary, load_binary
-    from kernbridge._src.source.load_cpp import (
+    from kernbridge._src.source.load import (
         load_c_file,
         load_c_inline,
         load_cpp_file,
         load_cpp_inline,
+        load_cuda_dir,
+        load_cuda_file,
+        load_cuda_inline,
     )
-    from kernbridge._src.source.load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
+    from kernbridge._src.source.load_binary import CudaBinary as CudaBinary, load_binary
     from kernbridge._src.source.module import (
         CompiledModule as CompiledModule,
         SourceFunction as SourceFunction,
@@ -127,8 +129,10 @@ _LATER = {
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
     "_src.record.callable": ("numba_cuda_callable",),
     "_src.source.load_binary": ("CudaBinary", "load_binary"),
-    "_src.source.load_cpp": ("load_c_file", "load_c_inline", "load_cpp_file", "load_cpp_inline"),
-    "_src.source.load_cuda": ("load_cuda_dir", "load_cuda_file", "load_cuda_inline"),
+    "_src.source.load": (
+        *("load_c_file", "load_c_inline", "load_cpp_file", "load_cpp_inline"),
+        *("load_cuda_dir", "load_cuda_file", "load_cuda_inline"),
+    ),
     "_src.source.module": ("CompiledModule", "SourceFunction"),
     "_src.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
     "_src.tools.doctor": ("print_diagnostics",),

@@ -11,7 +11,7 @@ kb_status kb_module_open(const char *path, void **library, kb_error *err);
 /* The address of an exported function; KB_NOT_FOUND without it. */
 kb_status kb_module_symbol(void *library, const char *name, void **address, kb_error *err);
 
-/* The module as the generated tail describes it; NULL if it has none, KB_INVALID_ARGUMENT if it is
+/* The module as the generated glue describes it; NULL if it has none, KB_INVALID_ARGUMENT if it is
  * of another version, or KB_FAILED_PRECONDITION if one of its static constructors threw. */
 kb_status kb_module_describe(void *library, const kb_module **module, kb_error *err);
 

@@ -25,9 +25,8 @@ import subprocess
 import hidden
 import kernbridge
 import pytest
-from kernbridge._src.build import command
 from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.library import Job, Request
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.forge.obtain import held
 
@@ -187,7 +186,7 @@ def test_keys_of_modules(tmp_path, monkeypatch):
             with monkeypatch.context() as patch:
                 for name, text in environment.items():
                     patch.setenv(name, text)
-                keys.append(command.plan(request).key)
+                keys.append(Job(request).key)
         assert keys[0] != keys[1], f"seed {SEED}, draw {i}: {thing} {values}"
         assert keys[0] == keys[2], f"seed {SEED}, draw {i}: {thing} {values}"
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from kernbridge import XLACustomKernel, check_rules, config, numba_kernel
 from kernbridge._src.base import debug, settings
-from kernbridge._src.build import command
+from kernbridge._src.build import library
 from kernbridge._src.cuda_device import switch
 from kernbridge._src.forge import limit, progress
 from kernbridge._src.source import module as source_module
@@ -448,15 +448,15 @@ def test_kb4007(module):
 
 
 def test_kb4011(monkeypatch, tmp_path):
-    from kernbridge._src.source import assemble
+    from kernbridge._src.source import load
 
-    assemble.include_paths.cache_clear()
+    load.include_paths.cache_clear()
     monkeypatch.setattr(kernbridge, "__path__", [str(tmp_path)])
     try:
         with refused("KB4011", kernbridge.errors.HeaderNotFoundError):
-            assemble.include_paths()
+            load.include_paths()
     finally:
-        assemble.include_paths.cache_clear()
+        load.include_paths.cache_clear()
 
 
 # 5: modules, the cache, programs from elsewhere
@@ -693,7 +693,7 @@ WRONG_VARIABLES = {
     "KERNBRIDGE_CUDA_ARCHS": architectures.chosen,
     "KERNBRIDGE_COMPUTE_CAPABILITIES": architectures.chosen,
     "KERNBRIDGE_NVCC_PREFER": compilers._prefers_system,
-    "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER": command._allows_any_compiler,
+    "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER": library._allows_any_compiler,
 }
 
 

@@ -18,9 +18,9 @@ from kernbridge._src.base.errors import (
     KernelToolchainError,
     UnsupportedArchError,
 )
-from kernbridge._src.build import command, failures, headers
+from kernbridge._src.build import library, make
 from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.library import Request
 from kernbridge._src.forge import progress
 from kernbridge._src.toolchain import compilers
 from kernbridge._src.toolchain.programs import Ended
@@ -267,7 +267,7 @@ NVCC_SAYS = {
 @pytest.mark.parametrize(("kind", "said"), [(k, s) for k, all_ in NVCC_SAYS.items() for s in all_])
 def test_what_nvcc_says(kind, said):
     with pytest.raises(KernbridgeError) as caught:
-        failures.fail("m", "nvcc", Ended(1, b"", ""), f"first\n{said}\n", "nvcc m.cu", "")
+        make.fail("m", "nvcc", Ended(1, b"", ""), f"first\n{said}\n", "nvcc m.cu", "")
     assert type(caught.value) is kind
     assert said in str(caught.value)
     assert caught.value.command == "nvcc m.cu"
@@ -308,7 +308,7 @@ def test_cuda_without_a_host_compiler(nvcc, monkeypatch):
 
 def test_flags_of_the_linker_for_nvcc():
     flags = ["-lm", "-L/x", "-Wl,-z,now", "-fopenmp", "-rpath=/x", "/x/y.a", "/x/z.so.13"]
-    made = [word for flag in flags for word in command._for_nvcc(flag)]
+    made = [word for flag in flags for word in library._for_nvcc(flag)]
     assert made == [
         *("-lm", "-L/x", "-Xlinker", "-z", "-Xlinker", "now", "-Xcompiler", "-fopenmp"),
         *("-Xlinker", "-rpath=/x", "/x/y.a", "-Xlinker", "/x/z.so.13"),
@@ -316,7 +316,7 @@ def test_flags_of_the_linker_for_nvcc():
 
 
 def test_reading_what_md_writes():
-    read = headers.read_make
+    read = make.read_make
     assert read("") == []
     assert read("out.so: a.c \\\n  /x/b.h\\\n c.h\n") == ["a.c", "/x/b.h", "c.h"]
     assert read("out.so : a.cu \\\n    a.h \\\n    a.h\n") == ["a.cu", "a.h"]

@@ -13,8 +13,7 @@ from pathlib import Path
 import kernbridge
 import pytest
 from conftest import write_compiler
-from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.build import Request, build
 from kernbridge._src.forge import lock
 
 CC = shutil.which("gcc") or shutil.which("cc")
@@ -44,7 +43,7 @@ CONCURRENT = (
     + """
 import time
 from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.library import Request
 from pathlib import Path
 while not Path("go").exists():
     time.sleep(0.005)
@@ -101,7 +100,7 @@ def test_a_builder_that_is_killed(request_, tmp_path, root):
     write_compiler(tmp_path / "cc", f"echo $$ >> {pids}; exec sleep 99")
     program = (
         f"{QUICK}\nfrom kernbridge._src.build.build import build\n"
-        f"from kernbridge._src.build.request import Request\nbuild({request_!r})"
+        f"from kernbridge._src.build.build import Request\nbuild({request_!r})"
     )
     builder = subprocess.Popen(
         [sys.executable, "-c", program],

@@ -6,9 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-from kernbridge._src.build import inputs
-from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.flags import inputs
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -276,31 +275,31 @@ def test_libraries_that_name_others(tmp_path, kind):
 def test_flags_that_are_passed_on():
     """As nvcc takes those of the host compiler and of the linker."""
     flags = ("-Xcompiler", "-I/a,-I/b", "-Xcompiler=-I/c", "-Xlinker", "-L/d", "-Wl,-rpath,/e")
-    found = inputs.of(flags, ())
+    found = inputs(flags, ())
     assert found.folders == ("/a", "/b", "/c")
     assert not found.unknown
-    assert inputs.of((*flags, "-ly"), ()).absent[:2] == ("/d/liby.so", "/d/liby.a")
+    assert inputs((*flags, "-ly"), ()).absent[:2] == ("/d/liby.so", "/d/liby.a")
     for value in ("-g,-B/x", "-fPIC -B/x"):
-        assert "-B/x" in inputs.of(("-Xcompiler", value), ()).unknown
-    assert not inputs.of(("-Wl,-Bsymbolic,-Bstatic",), ()).unknown
-    assert inputs.of(("-Xlinker", "-L", "-Xlinker", "/d", "-ly"), ()).absent[0] == "/d/liby.so"
+        assert "-B/x" in inputs(("-Xcompiler", value), ()).unknown
+    assert not inputs(("-Wl,-Bsymbolic,-Bstatic",), ()).unknown
+    assert inputs(("-Xlinker", "-L", "-Xlinker", "/d", "-ly"), ()).absent[0] == "/d/liby.so"
 
 
 def test_nvccs_forms_of_what_searches(monkeypatch):
     """Its options take lists, and three more variables are added to each command."""
     monkeypatch.setenv("INCLUDES", "-I/v")
     flags = ("--include-path", "/a,/b", "--system-include=/c", "--library-path=/d", "--library=y")
-    found = inputs.of(flags, ())
+    found = inputs(flags, ())
     assert {"/a", "/b", "/c", "/v"} <= set(found.folders)
     assert found.absent[0] == "/d/liby.so"
-    assert inputs.of(("--pre-include", "x.h"), ()).relative
+    assert inputs(("--pre-include", "x.h"), ()).relative
     for flag in ("-ldir=/x", "-optf=/x", "--compiler-bindir=/x", "-Xclang"):
-        assert inputs.of((flag,), ()).unknown == (flag,)
+        assert inputs((flag,), ()).unknown == (flag,)
 
 
 def test_a_processor_named_in_a_file_of_options(tmp_path):
     (tmp_path / "options").write_text("-march=native")
-    assert inputs.of((f"@{tmp_path / 'options'}",), ()).native
+    assert inputs((f"@{tmp_path / 'options'}",), ()).native
 
 
 def test_a_header_that_appears_while_the_compiler_runs(tmp_path, monkeypatch):
@@ -331,4 +330,4 @@ def test_what_is_kept(tmp_path):
         -std=c++20 -rdc=true -O3"""
     clang = "-O2 -target x86_64-linux-gnu -ferror-limit=3 -fopenmp=libomp -fuse-ld=lld -Wno-x=y"
     for known in (nvcc, clang, "-flto=auto -x c++ -ffast-math -mavx2 -Wl,-O1,--hash-style=gnu"):
-        assert not inputs.of(known.split(), ()).unknown
+        assert not inputs(known.split(), ()).unknown

@@ -21,8 +21,7 @@ from conftest import write_compiler
 from kernbridge import KernbridgeWarning
 from kernbridge._src.base.errors import CompilationError, KernelToolchainError
 from kernbridge._src.build import build as build_build
-from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.build import Request, build
 from kernbridge._src.forge import artefacts
 
 pytestmark = [

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from kernbridge import KernbridgeWarning
-from kernbridge._src.build import manifest as build_manifest
-from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build import library
+from kernbridge._src.build.build import Request, build
 from kernbridge._src.forge import artefacts, limit
 
 CC = shutil.which("gcc") or shutil.which("cc")
@@ -45,7 +44,7 @@ def test_damaged_libraries(request_, compiler):
 
 
 def test_a_large_library_is_known_by_its_size(request_, monkeypatch, compiler):
-    monkeypatch.setattr(build_manifest, "HASHED_LIBRARY", 0)
+    monkeypatch.setattr(library, "HASHED_LIBRARY", 0)
     path = build(request_).path
     data = path.read_bytes()
     path.unlink()
@@ -85,7 +84,7 @@ def test_what_others_may_write_is_not_loaded(request_, what):
     target = {"library": path, "manifest": path.parent / "manifest.json", "folder": path.parent}
     target[what].chmod(0o777)
     if what == "folder":
-        assert build_manifest.read(path.parent, "") == []
+        assert library.read(path.parent, "") == []
     assert build(request_).built
 
 
@@ -107,7 +106,7 @@ def test_no_cache(request_, monkeypatch, tmp_path, run_python):
     assert not built.path.is_relative_to(tmp_path)
     program = f"""
 from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.library import Request
 built = build({request_!r})
 assert built.built and built.path.exists()
 print(built.path)

@@ -5,8 +5,7 @@ import pickle
 import pytest
 from kernbridge import CompilationError, load_cpp_inline
 from kernbridge._src.base import compiler_text, debug, errors
-from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.build import Request, build
 
 pytestmark = pytest.mark.once
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernbridge import config
 from kernbridge._src.base import settings
-from kernbridge._src.source import assemble
+from kernbridge._src.source import load
 from kernbridge._src.toolchain import compilers
 from kernbridge.compat import brainevent as compat
 
@@ -56,7 +56,7 @@ def test_each_header_is_enough_by_itself(compiler, header, tmp_path):
         pytest.skip(f"no {compiler}")
     source = tmp_path / "alone.cpp"
     source.write_text(f'#include "brainevent/{header}.h"\nBE::DType of_a_tensor;\n')
-    command += ["-std=c++17", *(f"-I{path}" for path in assemble.include_paths()), "-c"]
+    command += ["-std=c++17", *(f"-I{path}" for path in load.include_paths()), "-c"]
     command += [str(source), "-o", str(tmp_path / "alone.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ import random
 
 import kernbridge
 import pytest
-from kernbridge._src.build import manifest
+from kernbridge._src.build import library
 from kernbridge._src.forge import artefacts, listing
 
 pytestmark = pytest.mark.once
@@ -78,8 +78,8 @@ def test_artefacts(root, r, n):
 
 @pytest.mark.parametrize("n", [300, pytest.param(20_000, marks=pytest.mark.exhaustive)])
 def test_manifests_of_modules(root, r, n, monkeypatch):
-    jobs, find = [], manifest.find
-    monkeypatch.setattr(manifest, "find", lambda job: jobs.append(job) or find(job))
+    jobs, find = [], library.find
+    monkeypatch.setattr(library, "find", lambda job: jobs.append(job) or find(job))
     source = "// @BE f arg:any ret:any\nvoid f(const kb_tensor *x, kb_tensor *y) {}\n"
     source = '#include "kernbridge/kernbridge.h"\n' + source
     kernbridge.load_c_inline("test_hostile", source, auto_register=False)

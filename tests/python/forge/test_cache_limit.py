@@ -5,8 +5,7 @@ import shutil
 import time
 
 import pytest
-from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.build import Request, build
 from kernbridge._src.forge import artefacts, limit
 
 NO_COMPILER = (shutil.which("gcc") or shutil.which("cc")) is None

@@ -6,8 +6,7 @@ import shutil
 import pytest
 from kernbridge import KernbridgeWarning
 from kernbridge._src.build import build as build_build
-from kernbridge._src.build.build import build
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.build import Request, build
 from kernbridge._src.forge import artefacts, limit, trust
 
 CC = shutil.which("gcc") or shutil.which("cc")

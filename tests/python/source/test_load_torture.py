@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import kernbridge
 import pytest
 from kernbridge._src.build import build as build_build
-from kernbridge._src.build import manifest
+from kernbridge._src.build import library
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -88,7 +88,7 @@ def test_replaced_between_check_and_use(copies, monkeypatch, damage):
 @pytest.mark.parametrize("damage", ["aarch64", "32 bits"])
 def test_a_large_library_that_was_replaced_is_built_again(copies, monkeypatch, damage):
     """It is known by its size alone, so that only the loader notices."""
-    monkeypatch.setattr(manifest, "HASHED_LIBRARY", 0)
+    monkeypatch.setattr(library, "HASHED_LIBRARY", 0)
     load()
     (kept,) = kernbridge.get_cache_dir().rglob("*.so")
     write(kept, DAMAGES[damage](kept.read_bytes()))

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.source import expand
+from kernbridge._src.toolchain import programs
 
 pytestmark = pytest.mark.once
 
@@ -70,14 +70,14 @@ def test_without_a_preprocessor_the_first_error_stands(monkeypatch):
 
 def test_a_second_process_starts_no_preprocessor(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path))
-    first = expand.expand("m", "c++", SCALES, FLAGS)
-    assert "scale_twice(const BE::Tensor x, BE::Tensor out, int k)" in first
+    first = kernbridge.load_cpp_inline("again", SCALES, extra_cflags=FLAGS)
 
     def run(command, **_):
         raise AssertionError(command)
 
-    monkeypatch.setattr(expand.programs, "run", run)
-    assert expand.expand("m", "c++", SCALES, FLAGS) == first
-    for other in (("m", "cuda", SCALES, FLAGS), ("m", "c++", SCALES, [*FLAGS, "-DMORE"])):
-        with pytest.raises(AssertionError, match="-E"):
-            expand.expand(*other)
+    monkeypatch.setattr(programs, "run", run)
+    again = kernbridge.load_cpp_inline("again", SCALES, extra_cflags=FLAGS)
+    assert again.content_hash == first.content_hash
+    assert again.scale_twice.tokens == first.scale_twice.tokens == "arg ret attr.k:int32"
+    with pytest.raises(AssertionError, match="-E"):
+        kernbridge.load_cpp_inline("again", SCALES, extra_cflags=[*FLAGS, "-DMORE"])

@@ -16,24 +16,28 @@ import tempfile
 from pathlib import Path
 
 from kernbridge._src.base.errors import KernelToolchainError, defect
-from kernbridge._src.build import command, manifest
-from kernbridge._src.build.command import Job
-from kernbridge._src.build.request import Built, Request
+from kernbridge._src.build import library
+from kernbridge._src.build.library import SUFFIXES, Built, Job, Request
 from kernbridge._src.forge import artefacts, trust
 from kernbridge._src.toolchain import compilers
 
 
 def build(request: Request) -> Built:
     """Return the library of a request, from the cache if it is there."""
-    if request.language not in command.SUFFIXES:
-        languages = ", ".join(map(repr, command.SUFFIXES))
+    if request.language not in SUFFIXES:
+        languages = ", ".join(map(repr, SUFFIXES))
         raise ValueError(
             defect(f"{request.name}: language {request.language!r}, expected {languages}")
         )
-    job = command.plan(request)
+    try:
+        job = Job(request)
+    except KernelToolchainError:
+        if request.finish:
+            request.finish()  # an error in the source is reported first
+        raise
     if not all(map(os.path.exists, job.tools)):
         compilers.forget()
-        job = command.plan(request)
+        job = Job(request)
     built = _in_cache(job) or _in_private(job)
     if request.build_directory is not None:
         _copy(built.path, Path(request.build_directory) / f"{job.stem}.so")
@@ -52,7 +56,7 @@ def _in_cache(job: Job) -> Built | None:
             # Another user may have been faster where everybody may make a folder.
             if artefacts.usable() != folder:
                 return None
-        return _find_or_build(job._replace(root=folder))
+        return _find_or_make(job, folder)
     except OSError as e:
         artefacts.warn(str(folder), e)
         return None
@@ -61,7 +65,7 @@ def _in_cache(job: Job) -> Built | None:
 def _in_private(job: Job) -> Built:
     """Find or build a library in the folder of this process."""
     try:
-        return _find_or_build(job._replace(root=_private(os.getpid())))
+        return _find_or_make(job, _private(os.getpid()))
     except OSError as e:
         raise KernelToolchainError(
             f"{job.request.name}: the library cannot be written to a temporary folder either: "
@@ -69,22 +73,23 @@ def _in_private(job: Job) -> Built:
         ) from e
 
 
-def _find_or_build(job: Job) -> Built:
-    found = None if job.request.force_rebuild else manifest.find(job)
-    if found is not None:
-        return found
-    from kernbridge._src.build import work  # a library that is found needs nothing of it
+def _find_or_make(job: Job, root: Path) -> Built:
+    job.root = root
+    found = None if job.request.force_rebuild else library.find(job)
+    if found is None:
+        from kernbridge._src.build import make  # a library that is found needs nothing of it
 
-    return work.build(job)
+        found = make.wait_or_make(job)
+    return found
 
 
-def _copy(library: Path, target: Path) -> None:
+def _copy(source: Path, target: Path) -> None:
     """Put a copy into the user's build directory, unless it is there."""
     with contextlib.suppress(OSError):
-        if target.read_bytes() == library.read_bytes():
+        if target.read_bytes() == source.read_bytes():
             return
     target.parent.mkdir(parents=True, exist_ok=True)
-    artefacts.publish(target, library.read_bytes(), 0o755)
+    artefacts.publish(target, source.read_bytes(), 0o755)
 
 
 @functools.cache

@@ -16,8 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kernbridge._src.build import headers as build_headers
-from kernbridge._src.build import options as build_options
+from kernbridge._src.build import flags as build_flags
 
 SETTLED = 0.05
 """Seconds after which a change of a file shows in its times."""
@@ -51,8 +50,8 @@ def look(
 ) -> Headers:
     """Find all that a compilation of this source with these options may read now."""
     words = [option.strip() for option in options]
-    found = list(build_options.read(words))
-    folders = [value.strip() for option, value in found if option in build_options.FOLDERS]
+    found = list(build_flags.read(words))
+    folders = [value.strip() for option, value in found if option in build_flags.FOLDERS]
     names = [value.strip() for option, value in found if option == "-include"]
     known = not any(_UNSEEN.search(word) or _PRECOMPILED.match(word) for word in words)
     text = _scan(source)
@@ -69,7 +68,7 @@ def _scan(text: str) -> _Text:
     known = _UNSEEN.search(text) is None
     text = _SPLICE.sub("", text)
     included = [match[1] for match in _DIRECTIVE.finditer(text)]
-    names = dict.fromkeys((*included, *build_headers.asks(text)))
+    names = dict.fromkeys((*included, *build_flags.asks(text)))
     known = known and None not in names  # where a macro makes a name
     return _Text(tuple(filter(None, names)), known)
 

@@ -7,9 +7,8 @@ from typing import NamedTuple, NoReturn, TypeAlias
 from kernbridge._src.scan.annotation import Annotation, Token, cut, is_name
 from kernbridge._src.scan.array_types import DeclaredType
 from kernbridge._src.scan.attributes import TYPES
-from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter
+from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, ScannedParameter
 
-WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
 _Pair: TypeAlias = "tuple[str, Token | None, Parameter | None]"  # with the role
 _LINE = 320  # bytes of an annotation that a message suggests
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from kernbridge._src.scan.array_types import ANY, DeclaredType, Extents
 
+WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
+
 
 class ScannedParameter(NamedTuple):
     """One parameter of a function, as the scanner describes it."""
@@ -27,6 +29,18 @@ class ScannedFunction(NamedTuple):
     whole_call: bool
     parameters: tuple[ScannedParameter, ...]
     place: str = ""  # "file:line" of the function or of its annotation, for messages
+
+    @staticmethod
+    def of(parts: Any) -> ScannedFunction:
+        """Return a function of its parts, as JSON has them."""
+        name, qualified, line, whole_call, parameters, place = parts
+        read = [
+            ScannedParameter(
+                role, n, type, ctype, DeclaredType(array[0], tuple(array[1])) if array else None
+            )
+            for role, n, type, ctype, array in parameters
+        ]
+        return ScannedFunction(name, qualified, line, whole_call, tuple(read), place)
 
     def check_arrays(self, label: str, inputs: Sequence[Any], call: Any) -> None:
         """Raise TypeError unless the arrays of a call are of the types that are declared.

@@ -1,6 +1,6 @@
 """Compares the types of a function's parameters, as the compiler reports them, with its annotation.
 
-The scanner reads names and no types. The generated tail of a module (`tail.py`) compares the
+The scanner reads names and no types. The generated glue of a module (`glue.py`) compares the
 types of `decltype(&function)` with the annotation, and exports a letter for each; a negative one
 stands for a type that does not fit. This module turns letters into types, or into an error.
 """
@@ -12,10 +12,9 @@ import string
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import CompilationError, KernelError, coded
-from kernbridge._src.scan.agree import WRITTEN_OUT
-from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, token_of
-from kernbridge._src.source.tail import TAIL
+from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, ScannedParameter, token_of
 
+GLUE = "kernbridge"  # the file that the compiler takes the glue for
 # In the order of KB_TYPE_LIST, whose numbers the letters from 'A' on stand for.
 _DTYPES = (
     *("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64"),
@@ -174,9 +173,9 @@ _ERROR = r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)"
 def explain(
     label: str, functions: Sequence[ScannedFunction], source: str, error: CompilationError
 ) -> CompilationError:
-    """Return the compiler's refusal of a module, in our words if it refuses the tail first."""
+    """Return the compiler's refusal of a module, in our words if it refuses the glue first."""
     found = re.search(_ERROR, error.compiler_output, re.MULTILINE)
-    function = next((f for f in functions if found and found[1] == f"{TAIL}:{f.name}"), None)
+    function = next((f for f in functions if found and found[1] == f"{GLUE}:{f.name}"), None)
     if found is None or function is None:
         return error
     absent = re.search(r"declared|is not a member|no member", found[2])

@@ -25,7 +25,7 @@ from kernbridge._src.scan.array_types import ANY
 from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source import compiled_types, shared_object
-from kernbridge._src.source.assemble import Functions, named_functions, register_all
+from kernbridge._src.source.load import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, Described, open_library
 from kernbridge._src.toolchain import cuda
 
@@ -179,7 +179,7 @@ def _functions_of(
                 f"{label}: functions lists {function!r} without its tokens, which cannot be read "
                 "from a binary; write functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5106]"
             )
-    # Functions of the whole call see bytes; kernbridge knows what it built, and the tail of those.
+    # Functions of the whole call see bytes; kernbridge knows what it built, and the glue of those.
     known = {n for n, e in exports.items() if e.tokens not in _ANY_ARRAYS}
     text = "".join(f"int {n}(const kb_call *call);\n" for n, _ in named if n not in known)
     try:

@@ -1,0 +1,366 @@
+"""A library and what it is built from: the compiler's command, the key, and the manifest.
+
+A module's folder contains `manifest.json` and one library for each state of its headers and its
+compiler. A library can be used if no file that it was built from has changed: by size and time of
+the last change, or by content if the times differ. The work of a build is in `make.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernbridge import _core
+from kernbridge._src.base import settings
+from kernbridge._src.build import flags as build_flags
+from kernbridge._src.forge import artefacts
+from kernbridge._src.keys import package_digest
+from kernbridge._src.toolchain import architectures, compilers
+from kernbridge._src.toolchain.architectures import Architecture
+from kernbridge._src.toolchain.compilers import HostCompiler, Nvcc
+
+SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
+MANIFEST = "manifest.json"
+HASHED_LIBRARY = 256 << 10
+"""A library of up to so many bytes is read before it is loaded; larger ones reached the disk."""
+# What decides how a request is built, and when what was built is used again.
+_RULES = (
+    *("build/library.py", "build/make.py", "build/flags.py"),
+    *("scan/scanner.py", "scan/annotation.py", "scan/agree.py", "scan/signature.py"),
+    *("source/glue.py", "source/load.py"),
+)
+
+HASHED = 256 << 20
+"""Another file of up to so many bytes is known by its content, a larger one by size and time."""
+File = tuple[str, int, int, str]
+"""Path, size, time of the inode's last change (ns), and SHA-256, "" for a large one."""
+Known = dict[str, Any]
+"""One library and what it was built from, as the manifest has it. `digest` is that of all inputs,
+`size` and `sha` are the library's, `notes` the caller's. The lists `paths`, `sizes`, `times` and
+`shas` describe the files that were read and the programs that were run. A time is that of the
+inode, which nobody can set back, in ns. A large program has no SHA-256, but "". `absent` has lists
+of folders, and of the names of files that none of these may have."""
+
+
+class Finished(NamedTuple):
+    """What a library is built from, where working that out takes time."""
+
+    source: str  # the whole translation unit
+    flags: tuple[str, ...] = ()  # before those of the user
+    notes: Any = None  # what JSON can hold
+
+
+class Request(NamedTuple):
+    """What to build."""
+
+    name: str  # of the module
+    language: str  # "c", "c++" or "cuda"
+    source: str  # the text that decides what is built; without `finish`, the translation unit
+    spec: str  # whatever else the library stands for: another text is another library
+    cflags: tuple[str, ...] = ()  # the user's, which come last
+    ldflags: tuple[str, ...] = ()
+    include_paths: tuple[str, ...] = ()  # the user's, in order
+    own_include_paths: tuple[str, ...] = ()  # ours: what is in them counts, not where they are
+    architectures: tuple[Architecture, ...] = ()  # of GPUs; empty: all that nvcc supports
+    optimization_level: int | None = 3  # as in -O3; None leaves it to the compiler
+    fast_math: bool = False  # whether arithmetic may be less exact
+    build_directory: str | None = None  # a folder that gets a copy of the library
+    verbose: bool = False  # whether to print the command and the compiler's output
+    force_rebuild: bool = False  # whether to build even what is there
+    finish: Callable[[], Finished] | None = None  # called unless the library is there
+
+
+class Built(NamedTuple):
+    """A shared library."""
+
+    path: Path
+    digest: str  # of all that it was built from, headers and compilers included, in hexadecimal
+    sha: str  # of the library itself
+    built: bool  # whether this call built it
+    notes: Any = None
+
+
+class Job:
+    """A request on its way to a library: how it is built here, and where the library goes."""
+
+    def __init__(self, request: Request) -> None:
+        """Find the compilers and work out what to run."""
+        self.request = request
+        self.own = tuple(os.path.join(os.path.abspath(p), "") for p in request.own_include_paths)
+        user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
+        if request.language == "cuda":
+            nvcc, host = compilers.find_nvcc(), compilers.find_cxx()
+            self.start, self.rest = _cuda(request, nvcc, host)
+            self.tool, self.tools = nvcc.path, (*nvcc.tools, *host.tools)
+            archs = ", ".join(map(architectures.name, request.architectures)) or "all GPUs"
+            self.label = f"nvcc for {archs}"
+        else:
+            host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
+            self.start, self.rest = _host(request, host)
+            self.tool, self.tools = host.path, host.tools
+            self.label = os.path.basename(host.path)
+        self.start += [f"-I{p[:-1]}" for p in self.own] + [f"-I{p}" for p in user]
+        self.inputs = build_flags.inputs((*host.arguments, *request.cflags, *request.ldflags), user)
+        # Where our own headers are does not count, only what is in them.
+        places = {f"-I{p[:-1]}": f"-I@{i}" for i, p in enumerate(self.own)}
+        # What decides the library, but for the source and the contents of files.
+        self.options = [
+            package_digest.digest_of(*_RULES),
+            *(request.language, request.name),
+            [places.get(word, word) for word in (*self.start, *request.cflags, *self.rest)],
+            self.tools,
+            os.uname().machine,
+            build_flags.environment(self.tools),
+            os.getcwd() if self.inputs.relative else "",
+            _this_cpu() if self.inputs.native else "",
+        ]
+        self.key = digest_of_json([*self.options, request.source, request.spec])
+        self.stem = safe_name(request.name)
+        self.root = Path()  # the cache that gets the library
+
+    @property
+    def folder(self) -> Path:
+        """Where the libraries of this key are, and what is noted about them."""
+        return artefacts.modules(self.root) / f"{self.stem}_{self.key[:16]}"
+
+    def library(self, digest: str) -> Path:
+        """Return where the library of a digest is."""
+        return self.folder / f"{self.stem}-{digest[:16]}.so"
+
+    def pack(self, paths: Iterable[str]) -> list[str]:
+        """Return paths as manifests hold them: where our own folders are does not count."""
+        found = list(paths)
+        for i, folder in enumerate(self.own):
+            found = [f"@{i}/{p[len(folder) :]}" if p.startswith(folder) else p for p in found]
+        return found
+
+    def unpack(self, paths: Iterable[str]) -> list[str]:
+        """Return paths of a manifest as paths of the file system."""
+        return [self.own[int(p[1])] + p[3:] if p[0] == "@" else p for p in paths]
+
+    def command(self, workspace: Path, flags: Iterable[str]) -> list[str]:
+        """Return the command line that works in a folder; `flags` come before the user's."""
+        base = str(workspace / self.stem)
+        source = base + SUFFIXES[self.request.language]
+        places = {"@source": source, "@out": f"{base}.so", "@deps": f"{base}.d"}
+        words = (*self.start, *flags, *self.request.cflags, *self.rest)
+        return [places.get(word, word) for word in words]
+
+
+# The manifest
+
+
+def find(job: Job) -> Built | None:
+    """Find a library of a job that fits."""
+    for known in read(job.folder, job.key):
+        fresh = _check(known, job)
+        path = job.library(known["digest"])
+        if fresh is None or not _is_whole(path, known):
+            continue
+        if fresh is not known:  # files were touched: not worth waiting for
+            from kernbridge._src.forge import lock
+
+            with contextlib.suppress(OSError), lock.held(job.root, job.key, 0) as mine:
+                if mine:
+                    note(job, fresh)
+        return Built(path, known["digest"], known["sha"], False, known["notes"])
+    return None
+
+
+def read(folder: Path, key: str) -> list[Known]:
+    """Return the entries of a folder; none where there is nothing that can be trusted."""
+    try:
+        about = os.stat(folder, follow_symlinks=False)
+    except OSError:
+        return []
+    if not stat.S_ISDIR(about.st_mode) or not artefacts.is_ours(about):
+        return []
+    try:
+        found = json.loads(artefacts.read(folder / MANIFEST) or b"{}")
+        entries = found["entries"] if found["key"] == key else []
+        return [e for e in entries if e["digest"].isalnum() and {"sha", "notes"} <= e.keys()]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return []
+
+
+def note(job: Job, known: Known) -> None:
+    """Put what is known of a library in front of a manifest."""
+    others = [e for e in read(job.folder, job.key) if e["digest"] != known["digest"]]
+    data = {"key": job.key, "entries": [known, *others][:16]}
+    artefacts.publish(job.folder / MANIFEST, json.dumps(data, separators=(",", ":")).encode())
+
+
+def _check(known: Known, job: Job) -> Known | None:
+    """Return what is known, with the times of now; None if something changed."""
+    try:
+        sizes, shas, times = known["sizes"], known["shas"], list(known["times"])
+        paths = job.unpack(known["paths"])
+        changed = _core.changed_files(paths, sizes, times)
+        for i in changed:
+            about = os.stat(paths[i])
+            if about.st_size != sizes[i] or not shas[i] or digest_of(paths[i]) != shas[i]:
+                return None
+            times[i] = about.st_ctime_ns
+        for folders, names in known["absent"]:
+            for folder in job.unpack(folders):
+                if _has_any(folder, names):
+                    return None
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
+        return None
+    return {**known, "times": times} if changed else known
+
+
+def _has_any(folder: str, names: list[str]) -> bool:
+    """Whether a folder has one of these names; it need not exist."""
+    try:
+        return not set(os.listdir(folder)).isdisjoint(names)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except PermissionError:  # what cannot be listed may still be searched
+        return any(os.path.lexists(os.path.join(folder, name)) for name in names)
+
+
+def _is_whole(path: Path, known: Known) -> bool:
+    """Whether a library is the one that was built, and nobody else can have written it."""
+    try:
+        about = os.stat(path, follow_symlinks=False)
+        if not stat.S_ISREG(about.st_mode) or not artefacts.is_ours(about):
+            return False
+        if about.st_size != known["size"]:
+            return False
+        if about.st_size <= HASHED_LIBRARY and digest_of(path) != known["sha"]:
+            return False
+    except OSError:
+        return False
+    artefacts.note_use(str(path), about)
+    return True
+
+
+def is_changed(built: Built) -> bool:
+    """Whether a library is no longer the one that was built, or has gone."""
+    try:
+        return digest_of(built.path) != built.sha
+    except OSError:
+        return True
+
+
+def digest_of_json(value: Any) -> str:
+    """Return the SHA-256 of what JSON can hold."""
+    return hashlib.sha256(json.dumps(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def digest_of(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file."""
+    with open(path, "rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def describe(files: Iterable[tuple[str, os.stat_result]]) -> list[File]:
+    """Describe files as they are now, each with what it was before it was used."""
+    return [
+        (path, about.st_size, about.st_ctime_ns, digest_of(path) if about.st_size <= HASHED else "")
+        for path, about in files
+    ]
+
+
+# Command lines
+
+
+def _host(request: Request, compiler: HostCompiler) -> tuple[list[str], list[str]]:
+    """Return the words before the user's flags and after them."""
+    standard = "-std=c11" if request.language == "c" else "-std=c++17"
+    start = [*compiler.command, standard, *_optimize(request), "-fPIC", "-shared"]
+    start += ["-fvisibility=hidden", "-MD", "-MF", "@deps", "-o", "@out"]
+    if request.fast_math:
+        start.append("-ffast-math")
+    return start, ["@source", *request.ldflags]
+
+
+def _cuda(request: Request, nvcc: Nvcc, host: HostCompiler) -> tuple[list[str], list[str]]:
+    start = [nvcc.path, "-std=c++17", *_optimize(request), "-shared"]
+    start += ["-Xcompiler", "-fPIC,-fvisibility=hidden", "-ccbin", host.path]
+    for argument in host.arguments:
+        start += ["-Xcompiler", argument]
+    start += architectures.flags(request.architectures)
+    start += ["-MD", "-MF", "@deps", "-o", "@out"]
+    start += [f"-I{folder}" for folder in nvcc.include_dirs]
+    if request.fast_math:
+        start.append("--use_fast_math")
+    if _allows_any_compiler():
+        start.append("-allow-unsupported-compiler")
+    rest = ["@source", *_runtime(nvcc)]
+    after = ""
+    for flag in request.ldflags:
+        rest += [flag] if after == "-Xlinker" else _for_nvcc(flag)
+        after = "" if after == "-Xlinker" else flag
+    return start, rest
+
+
+def _optimize(request: Request) -> list[str]:
+    level = request.optimization_level
+    return [] if level is None else [f"-O{level}"]
+
+
+def _runtime(nvcc: Nvcc) -> list[str]:
+    """A CUDA runtime of the module's own: a launch costs 0.1 us less than through a shared one, and
+    errors that others leave behind stay with them. Where the toolkit has no static one, the shared
+    one, found where it is now; one that JAX has loaded serves instead."""
+    if any(os.path.isfile(os.path.join(d, "libcudart_static.a")) for d in nvcc.library_dirs):
+        return ["-cudart", "static"]
+    if not nvcc.cudart:
+        return ["-cudart", "shared", "-DKB_SHARED_RUNTIME"]
+    folder, name = os.path.split(nvcc.cudart)
+    link = [f"-L{folder}", "-Xlinker", f"-rpath={folder}"]
+    if name == "libcudart.so":
+        return ["-cudart", "shared", "-DKB_SHARED_RUNTIME", *link]
+    # A wheel has no name without a version, which -lcudart would need.
+    return ["-cudart", "none", "-DKB_SHARED_RUNTIME", *link, "-Xlinker", f"-l:{name}"]
+
+
+def _for_nvcc(flag: str) -> list[str]:
+    """Return a flag of the linker as nvcc takes it."""
+    if flag.startswith("-Wl,"):
+        return [word for part in flag[4:].split(",") for word in ("-Xlinker", part)]
+    if flag.startswith(("-l", "-L", "-Xlinker")) or flag.endswith((".o", ".a", ".so")):
+        return [flag]  # nvcc refuses the name of a library with a version behind it
+    if flag.startswith(("-f", "-m", "-pthread", "-static-lib")):  # the host compiler's
+        return ["-Xcompiler", flag]
+    return ["-Xlinker", flag]
+
+
+def _allows_any_compiler() -> bool:
+    chosen = settings.switch("KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER")
+    if chosen is None:  # BrainEvent's own variable also has other values
+        return os.environ.get("BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER", "") not in ("", "0")
+    return chosen
+
+
+def _this_cpu() -> str:
+    """Return what `-march=native` looks at."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first = file.read(1 << 16).split("\n\n", 1)[0]
+    except OSError:
+        return os.uname().nodename
+    wanted = ("model name", "flags", "features", "cpu", "vendor_id", "stepping", "model")
+    lines = [n for n in first.splitlines() if n.partition(":")[0].strip().lower() in wanted]
+    return "\n".join(lines)
+
+
+def safe_name(name: str) -> str:
+    """A module's name as a part of file names.
+
+    Examples
+    --------
+    >>> from kernbridge._src.build.library import safe_name
+    >>> safe_name("my/kernels v2")
+    'my_kernels_v2'
+    """
+    found = "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "_" for c in name)
+    return found.strip(".-")[:80] or "module"

@@ -1,0 +1,311 @@
+"""Builds a library in a separate folder, finds which files it was built from, and publishes it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from kernbridge._src.base.errors import (
+    CompilationError,
+    HostCompilerIncompatibleError,
+    KernelToolchainError,
+    UnsupportedArchError,
+)
+from kernbridge._src.build import library
+from kernbridge._src.build.flags import asks
+from kernbridge._src.build.library import Built, File, Finished, Job, Known
+from kernbridge._src.forge import artefacts, limit, lock, progress
+from kernbridge._src.toolchain import programs
+from kernbridge._src.toolchain.programs import Ended
+
+ATTEMPTS = 3
+"""Builds of one request, if its headers change meanwhile."""
+TICK = 0.012
+"""Seconds that may pass before a change shows in a file's times."""
+LOCAL = "/usr/local/include"
+"""Compilers search it before the folders of the system's packages."""
+
+_LINE = re.compile(r'^#line \d+ "(.*)"', re.MULTILINE)
+# What reads the clock, and what includes or embeds a file that no compiler reports.
+_UNSEEN = re.compile(
+    r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\.incbin\b|\.include\s*\\*\"|#\s*embed\b|\b__has_embed\b"
+)
+_SYSTEM = ("/usr/", "/lib/", "/nix/store/", "/gnu/store/")
+# A word of a makefile; a backslash or a dollar may stand before a character that means itself.
+_WORD = re.compile(r"(?:\\[ #:]|[^ \t])+")
+_ESCAPED = re.compile(r"\\([ #:])|\$(\$)")
+_INCOMPATIBLE = re.compile(
+    r"host_config\.h\b.*#\s*error\b.*-- unsupported \w+"
+    r"|^nvcc fatal\s*: (?:Failed to preprocess host compiler properties"
+    r"|Host compiler targets unsupported OS|Cannot find compiler)",
+    re.MULTILINE,
+)
+_UNSUPPORTED_ARCH = re.compile(
+    r"^(?:nvcc fatal\s*: (?:Unsupported gpu architecture|Unsupported NVVM architecture"
+    r"|Value '[^']*' is not defined for option 'gpu-(?:architecture|code)')"
+    r"|ptxas fatal\s*: Value '[^']*' is not defined for option 'gpu-name').*",
+    re.MULTILINE,
+)
+
+
+def wait_or_make(job: Job) -> Built:
+    """Build a library, or wait for the process that is building it."""
+    request = job.request
+    patience = programs.get_compiler_limits().seconds
+    limit.limit()  # an error in it is reported before the work
+    finished = request.finish() if request.finish else Finished(request.source)
+    # Another one may need as long as a compiler may run, after one that it waits for itself.
+    with lock.held(job.root, job.key, 2 * patience + 10, request.name) as mine:
+        found = None if request.force_rebuild else library.find(job)
+        if found is not None:
+            return found
+        with lock.workspace(job.root, job.key, mine) as workspace:
+            built = _make(job, finished, workspace)
+    limit.enforce(job.root)
+    return built
+
+
+def _make(job: Job, finished: Finished, workspace: Path) -> Built:
+    for _ in range(ATTEMPTS):
+        begin = time.time_ns()
+        time.sleep(TICK)
+        tools = _compile(job, finished, workspace)
+        headers, settled = _read(job, finished.source, workspace, begin)
+        if settled:
+            break
+    user = _of_user(job, headers)
+    texts = [finished.source, *map(_text, user)]
+    absent, asked, appeared = _absent(job, headers, user, texts, begin)
+    # That is so, too, where a macro makes the name of a header that a text asks for.
+    unseen = any(_UNSEEN.search(text) or None in asks(text) for text in texts)
+    paths, sizes, times, shas = map(list, zip(*tools, *headers, *asked, strict=True))
+    paths = job.pack(paths)
+    # A time counts only where the content is not known.
+    parts = [
+        [path, sha or f"{size} {time}"]
+        for path, size, time, sha in zip(paths, sizes, times, shas, strict=True)
+    ]
+    spec = "" if job.request.finish else job.request.spec  # the source says it
+    digest = library.digest_of_json([*job.options, spec, finished.source, finished.flags, parts])
+    made = workspace / f"{job.stem}.so"
+    size, sha = made.stat().st_size, library.digest_of(made)
+    known: Known | None = None
+    if not settled or appeared or job.inputs.unknown or unseen:
+        # What the compiler saw is not known: no other library has this name.
+        digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
+    else:
+        known = {"digest": digest, "size": size, "sha": sha, "notes": finished.notes}
+        known |= {"paths": paths, "sizes": sizes, "times": times, "shas": shas, "absent": absent}
+    return Built(_publish(job, made, digest, known), digest, sha, True, finished.notes)
+
+
+def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
+    """Run the compiler; return the programs that decide what it makes."""
+    request, inside = job.request, str(workspace) + os.sep
+    source = workspace / f"{job.stem}{library.SUFFIXES[request.language]}"
+    source.write_text(finished.source, encoding="utf-8", errors="surrogateescape", newline="")
+    command = job.command(workspace, finished.flags)
+    shown = shlex.join(command).replace(inside, "")
+    if request.verbose:
+        print(f"kernbridge: {shown}", file=sys.stderr, flush=True)
+    tools: list[File] = []
+    try:
+        before = [(path, os.stat(path)) for path in job.tools]
+        with progress.compiling(request.name, job.label, "building"):
+            ended = programs.run(
+                command,
+                errors=True,
+                environment=_environment(workspace),
+                meanwhile=lambda: tools.extend(library.describe(before)),
+            )
+    except OSError as e:
+        raise KernelToolchainError(
+            f"{request.name}: {job.tool} cannot be started: {e} [KB4008]"
+        ) from e
+    output = ended.text.replace(inside, "")
+    if request.verbose and output.strip():
+        print(output.rstrip("\n"), file=sys.stderr, flush=True)
+    if ended.status != 0 or not (workspace / f"{job.stem}.so").is_file():
+        fail(request.name, os.path.basename(job.tool), ended, output, shown, finished.source)
+    return tools
+
+
+def _environment(workspace: Path) -> dict[str, str]:
+    """Return the environment of a compiler, with messages in English and a TMPDIR of its own."""
+    found = {k: v for k, v in os.environ.items() if k not in ("LANGUAGE", "LC_MESSAGES")}
+    found |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}
+    for name in ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "SOURCE_DATE_EPOCH"):
+        found.pop(name, None)
+    return found
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def _read(job: Job, source: str, workspace: Path, begin: int) -> tuple[list[File], bool]:
+    """Return the files that a build read, and whether they are what the compiler saw."""
+    end = time.time_ns()
+    try:
+        made = _text(str(workspace / f"{job.stem}.d"))
+    except OSError:  # flags of the user's that send it elsewhere
+        return [], False
+    inside = str(workspace) + os.sep
+    said = set(_LINE.findall(source))  # nvcc lists the names in #line directives as files
+    found, settled = [], True
+    for name in (*read_make(made), *job.inputs.files):
+        path = os.path.join(os.getcwd(), name)
+        if path.startswith(inside) or (name in said and not os.path.exists(path)):
+            continue
+        try:
+            about = os.stat(path)
+        except OSError:  # gone since
+            return [], False
+        found.append((path, about))
+        moved = any(begin <= t <= end for t in (about.st_ctime_ns, about.st_mtime_ns))
+        settled = settled and not moved
+    try:
+        return library.describe(found), settled
+    except OSError:
+        return [], False
+
+
+def read_make(text: str) -> list[str]:
+    """Return the prerequisites in what a compiler's -MD writes, each once."""
+    found: dict[str, None] = {}
+    for rule in re.sub(r"\\\r?\n", " ", text).splitlines():
+        words = [_ESCAPED.sub(r"\1\2", word) for word in _WORD.findall(rule)]
+        # The target ends in a colon of its own or with a blank before.
+        ends = [i for i, word in enumerate(words) if word.endswith(":")]
+        found |= dict.fromkeys(words[ends[0] + 1 :] if ends else ())
+    return list(found)
+
+
+def _of_user(job: Job, headers: list[File]) -> list[str]:
+    """Return the headers that are neither ours nor of a package, where nobody edits."""
+    homes = [os.path.dirname(tool) for tool in job.tools]
+    packages = [os.path.join(os.path.dirname(h), "") for h in homes if h.endswith("/bin")]
+    packages += [
+        os.path.join(p, d, "") for p in (sys.prefix, sys.base_prefix) for d in ("lib", "include")
+    ]
+    folders = (*_SYSTEM, *(folder for folder in packages if folder != "/"))
+    return [
+        path
+        for path, *_ in headers
+        if path not in job.inputs.files
+        and not path.startswith(job.own)
+        and (path.startswith(LOCAL) or not path.startswith(folders))
+    ]
+
+
+def _absent(
+    job: Job, headers: list[File], user: list[str], texts: list[str], begin: int
+) -> tuple[list[tuple[list[str], list[str]]], list[File], bool]:
+    """Return files that would be read if they were there, those that are and were only asked for,
+    and whether one of them came while the compiler ran."""
+    known = dict.fromkeys(path for path, *_ in headers)
+    folders = dict.fromkeys((*job.inputs.folders, *map(os.path.dirname, user)))
+    searched = (*folders, LOCAL)
+    found = dict.fromkeys((*job.inputs.absent, *(f"{path}.gch" for path in user)))
+    for path in known:
+        system = path.startswith("/usr/include/") and "/c++/" not in path
+        if path not in job.inputs.files and (folders or system):
+            names = list(_spellings(path, searched))
+            found |= dict.fromkeys(os.path.join(f, name) for name in names for f in searched)
+    places = dict.fromkeys((*searched, "/usr/include", *map(os.path.dirname, known)))
+    names = [name for text in texts for name in asks(text) if name]
+    asked = dict.fromkeys(os.path.join(folder, name) for name in names for folder in places)
+    there = [(p, os.stat(p)) for p in asked if os.path.isfile(p) and p not in known]
+    absent: dict[str, dict[str, None]] = {}  # names by folder
+    appeared = False
+    for path in (*found, *asked):
+        try:
+            appeared |= path not in known and os.lstat(path).st_ctime_ns >= begin
+        except OSError:
+            folder, name = os.path.split(path)
+            absent.setdefault(folder, {})[name] = None
+    # Folders that lack the same names stand together.
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for folder, lacks in zip(job.pack(absent), absent.values(), strict=True):
+        lacking.setdefault(tuple(sorted(lacks)), []).append(folder)
+    return (
+        [(same, list(lacks)) for lacks, same in lacking.items()],
+        library.describe(there),
+        appeared,
+    )
+
+
+def _spellings(path: str, folders: Sequence[str]) -> Iterator[str]:
+    """Yield how an #include may have named a header."""
+    for folder in folders:
+        inside = os.path.join(folder, "")
+        if path.startswith(inside):
+            yield path[len(inside) :]
+    _, include, rest = path.rpartition("/include/")
+    if include:
+        yield re.sub(r"^(?:[\w.]+-[\w.-]+/)?(?:c\+\+/[\w.]+/)?(?:[\w.]+-[\w.-]+/)?", "", rest)
+    yield os.path.basename(path)
+
+
+def _publish(job: Job, made: Path, digest: str, known: Known | None) -> Path:
+    """Move a library to its place, then note it in the manifest."""
+    target = job.library(digest)
+    made.chmod(0o700)
+    if made.stat().st_size > library.HASHED_LIBRARY:
+        with open(made, "rb") as file:
+            os.fsync(file.fileno())
+    for left in (2, 1, 0):
+        try:
+            artefacts.make_folders(job.root, target.parent)
+            if made.exists():
+                os.replace(made, target)
+            if known is not None:
+                library.note(job, known)
+            break
+        except FileNotFoundError:  # the folder was removed meanwhile: it was empty
+            if not left:
+                raise
+    return target
+
+
+def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: str) -> NoReturn:
+    """Raise what a failed run of a tool means; `output` is what people read of its output."""
+    if ended.limit:
+        raise CompilationError(
+            f"{what}: compilation failed: {tool} {ended.limit}, or compile less at once: "
+            "fewer templates and macros, fewer GPU architectures [KB4006]",
+            output,
+            command,
+            "timeout",
+        )
+    if unsupported := _UNSUPPORTED_ARCH.search(output):
+        raise UnsupportedArchError(
+            f"{what}: this nvcc does not compile for a requested GPU architecture "
+            f"({unsupported[0].strip()}); choose others with compute_capability=, "
+            "kernbridge.config.set_compute_capability or KERNBRIDGE_COMPUTE_CAPABILITIES, or "
+            "install another CUDA toolkit [KB4009]",
+            compiler_output=output,
+            command=command,
+            stage="compile",
+        )
+    if _INCOMPATIBLE.search(output):
+        raise HostCompilerIncompatibleError(
+            f"{what}: compilation failed: nvcc does not work with this C++ compiler; choose "
+            "another one with CXX, install a newer CUDA toolkit, or try "
+            "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1 [KB4010]",
+            output,
+            command,
+            "host compiler",
+        )
+    status = ended.status
+    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    raise CompilationError(
+        f"{what}: compilation failed: {tool} ({how}) [KB4006]", output, command, source=source
+    )

@@ -1,0 +1,354 @@
+"""Completes a module's source: scans it for functions, and generates the glue at its end.
+
+Through the glue, kernbridge and XLA call the functions. Each function gets a runner, which takes
+the call's tensors and attributes apart, and a handler, which XLA calls and which hands the frame to
+the core. The runner also compares the types of the function's parameters with the annotation, and
+exports what the compiler knows of them: see `compiled_types.py` and include/kernbridge/module.h.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import string
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
+from kernbridge._src.build.library import Finished
+from kernbridge._src.scan import scanner
+from kernbridge._src.scan.attributes import TYPES
+from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, ScannedParameter
+from kernbridge._src.source import compiled_types
+from kernbridge._src.source.compiled_types import GLUE
+from kernbridge._src.toolchain import compilers, programs
+
+Sources = Sequence[tuple[str, str]]
+"""Names of files, and their texts."""
+Named = tuple[tuple[str, str | None], ...] | None
+"""Names of functions, and their tokens with blanks between them."""
+
+# What needs headers that take 0.4 s and 0.2 s to compile.
+_HALF = r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b"
+_STRINGS = (
+    r"\bstd\s*::\s*(?:string|to_string|\w+_error|out_of_range|invalid_argument)\b|"
+    r"\busing\s+namespace\s+std\b"
+)
+_INCLUDE = r'^\s*#\s*include\s*"([^"]+)"'
+MOST_INCLUDES = 64  # that are searched for these
+# What makes half-precision types, and strings and exceptions of the C++ library, known.
+_HALF_FLAG, _STRINGS_FLAG = "-DKB_HALF", "-DKB_STRINGS"
+_INCLUDED = r"^([ \t]*#[ \t]*(?:include|include_next|import)\b)(?:\\\n|.)*$"
+_LANGUAGES = {
+    "c": ("-x", "c", "-std=c11"),
+    "c++": ("-x", "c++", "-std=c++17"),
+    "cuda": ("-x", "c++", "-std=c++17", "-D__CUDACC__", "-D__NVCC__"),
+}
+
+_RUNNER_IN_C = """\
+#line 1 "$glue:$name"
+KB_HANDLER($i)
+typedef void kb_nothing_$i($taken);
+typedef int kb_status_$i($taken);
+static const signed char kb_types_$i[] = {KB_RESULT($name, kb_nothing_$i, kb_status_$i),
+                                          $types, 0};
+static int kb_run_$i(const kb_call *call)
+{
+    /* The casts let a function of another type compile too; it is refused before it is called. */
+    kb_nothing_$i *nothing = (kb_nothing_$i *)(void (*)(void))&$name;
+    kb_status_$i *status = (kb_status_$i *)(void (*)(void))&$name;
+    if (kb_types_$i[0] == 'v') {
+        nothing($given);
+        return 0;
+    }
+    return status($given);
+}
+"""
+_RUNNER_IN_CPP = """\
+#line 1 "$glue:$name"
+KB_HANDLER($i)
+using kb_runner_$i = kernbridge::detail::Runner<$taken>;
+static const signed char *const kb_types_$i = kb_runner_$i::agreement::types;
+static int kb_run_$i(const kb_call *call)
+{
+    return kernbridge::detail::guard(call, [&]() -> int {
+$values
+        return kb_runner_$i::run($given);
+    });
+}
+"""
+_MODULE = """\
+#line 1 "$glue"
+static const kb_export kb_exports[] = {
+    $exports};
+static const signed char *const kb_types[] = {$types};
+KB_MODULE_DESCRIPTION = {sizeof(kb_module), KB_ABI, $count, kb_exports, $last_error, kb_types,
+                         KB_START_FAILURE};
+"""
+
+_IN_C = {"bool": "_Bool"}
+_IN_CPP = {"complex64": "kernbridge::complex64_t", "complex128": "kernbridge::complex128_t"}
+_HALVES = ("float16", "bfloat16")
+
+
+def finish(
+    label: str,
+    language: str,
+    text: str,
+    sources: Sources,
+    named: Named,
+    cflags: Sequence[str],
+    folders: Sequence[str],
+) -> Finished:
+    """Return the translation unit of sources, whose joined text is given, and their functions."""
+    found = _scan(label, sources, named, language, cflags)
+    # C sources may choose what the system's headers declare, before they include one.
+    head = "" if language == "c" else '#include "kernbridge/module.h"\n'
+    unit = f"{head}{text}{generate(language, found)}"
+    return Finished(unit, _flags_for(language, text, folders), found)
+
+
+def _scan(
+    label: str,
+    sources: Sources,
+    named: Named,
+    language: str,
+    cflags: Sequence[str],
+) -> list[ScannedFunction]:
+    """Return the functions of sources, each with its place."""
+    text = "".join(f"{source}\n\n" for _, source in sources)
+    bytes_only = language == "c"
+    try:
+        found = scanner.scan_functions(text, "\1", named, bytes_only)
+    except ValueError as e:
+        expanded = _expand(label, language, text, cflags) if WRITTEN_OUT in str(e) else None
+        try:
+            found = scanner.scan_functions(expanded or text, "\1", named, bytes_only)
+        except ValueError:
+            raise _refused(label, text, str(e), sources) from None
+        lines = {
+            m[1]: text.count("\n", 0, m.start()) + 1 for m in re.finditer(r"//\s*@BE\s+(\w+)", text)
+        }
+        found = [f._replace(line=lines.get(f.name, 0)) for f in found]
+    found = [f._replace(place=_place(f.line, sources) if f.line else sources[-1][0]) for f in found]
+    for function in found:
+        if language != "cuda" and function.having("stream"):
+            raise KernelError(
+                f"{label}: function {function.name!r} takes a stream, which does not exist on the "
+                "CPU; remove it from the annotation and from the function [KB4007]"
+            )
+        untyped = [a.name for a in function.attributes if not a.type]
+        if language == "c" and untyped and function.qualified == function.name:
+            raise KernelError(
+                f"{label}: {function.place}: the definition of {function.name} was not found in "
+                f"this source, so the type of 'attr.{untyped[0]}' is not known; write "
+                f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(TYPES)}"
+                " [KB4007]"
+            )
+    return found
+
+
+def _refused(label: str, text: str, message: str, sources: Sources) -> KernelError:
+    """Return a message about the joined text as an error about the sources."""
+    message = message.removeprefix("\1: ")
+    message = re.sub("\1:(\\d+)", lambda m: _place(int(m[1]), sources), message)
+    message = re.sub(
+        r"in lines (\d+) and (\d+)",
+        lambda m: f"in {_place(int(m[1]), sources)} and {_place(int(m[2]), sources)}",
+        message,
+    )
+    # The scanner's words for a function that is not at namespace scope.
+    not_found = rf"the definition of (\w+) was not found.*{WRITTEN_OUT}, there or here\)"
+    if absent := re.search(not_found, message, re.DOTALL):
+        why = compiled_types.member(text, absent[1]) or absent[0]
+        message = message.replace(absent[0], why)
+    return KernelError(coded(f"{label}: {message}", "KB4007"))
+
+
+def _place(line: int, sources: Sources) -> str:
+    """Return a line of the joined text as one of the source that it comes from."""
+    for name, text in sources:
+        count = text.count("\n") + 2
+        if line <= count:
+            return f"{name}:{line}"
+        line -= count
+    return sources[-1][0]
+
+
+def _flags_for(language: str, text: str, folders: Sequence[str]) -> tuple[str, ...]:
+    """Return the flags for what a source, or what it includes, names."""
+    left = {} if language == "c" else {_STRINGS_FLAG: _STRINGS}
+    if language == "cuda":
+        left = {_HALF_FLAG: _HALF, **left}
+    wanted, texts = tuple(left), [text]
+    seen: set[str] = set()
+    while texts and left:
+        found = texts.pop()
+        left = {flag: pattern for flag, pattern in left.items() if not re.search(pattern, found)}
+        for name in set(re.findall(_INCLUDE, found, re.MULTILINE)) - seen:
+            seen.add(name)
+            for folder in folders:
+                file = os.path.join(folder, name)
+                if len(seen) <= MOST_INCLUDES and os.path.isfile(file):
+                    texts.append(Path(file).read_text(encoding="utf-8", errors="replace"))
+                    break
+    return tuple(flag for flag in wanted if flag not in left)
+
+
+def _expand(label: str, language: str, source: str, cflags: Sequence[str]) -> str | None:
+    """Return a source with its own macros expanded, or None where the preprocessor fails.
+
+    Comments stay, since annotations are comments. What the source includes is left out: that takes
+    milliseconds, and what headers define seldom makes a function.
+    """
+    try:
+        host = compilers.find_c() if language == "c" else compilers.find_cxx()
+        command = [*host.command, "-E", "-P", "-C", "-w", *_LANGUAGES[language]]
+        command += [*_defines(cflags), "-"]
+        alone = re.sub(_INCLUDED, lambda m: "\n" * m[0].count("\n"), source, flags=re.MULTILINE)
+        done = programs.run(command, input=alone.encode(errors="surrogatepass"))
+    except (KernelToolchainError, OSError):
+        return None
+    if done.limit:
+        raise CompilationError(
+            f"{label}: compilation failed: the preprocessor {done.limit}; the macros of the "
+            "source expand to too much [KB4006]",
+            command=shlex.join(command),
+            stage="timeout",
+        )
+    return None if done.status else done.text
+
+
+def _defines(cflags: Sequence[str]) -> list[str]:
+    """Return the flags that define or undefine a macro, with their values."""
+    kept = []
+    flags = iter(cflags)
+    for flag in flags:
+        if flag in ("-D", "-U", "--define-macro", "--undefine-macro"):
+            kept.append(f"{'-U' if 'U' in flag or 'un' in flag else '-D'}{next(flags, '')}")
+        elif flag.startswith(("-D", "-U")):
+            kept.append(flag)
+    return kept
+
+
+def _numbered(function: ScannedFunction) -> list[tuple[ScannedParameter, int]]:
+    """Return each parameter with its index among those of its role."""
+    counts: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    return [(p, next(counts[p.role])) for p in function.parameters]
+
+
+def _spelled(p: ScannedParameter) -> bool:
+    """Whether a parameter's type is spelled so that C can use it as a type."""
+    return bool(p.ctype) and "(" not in p.ctype
+
+
+def _c_expected(p: ScannedParameter) -> str:
+    """Return the type that a parameter must have in C."""
+    if p.role == "arg":
+        return f"KB_INPUT({p.ctype})" if _spelled(p) else "const kb_tensor *"
+    if p.role == "ret":
+        return "kb_tensor *"
+    if p.type and not (p.type in _HALVES and _spelled(p)):
+        return _IN_C.get(p.type) or TYPES[p.type][1]
+    return f"__typeof__({p.ctype})" if _spelled(p) else "void *"
+
+
+def _c_fits(p: ScannedParameter) -> str:
+    """Return the letter of a parameter's type in C; negative if it is not the expected one."""
+    if not p.ctype:  # the function's type as a whole decides
+        return f"'A' + KB_TYPE_{p.type.upper()}" if p.role == "attr" else "'t'"
+    if not _spelled(p):
+        return "-'?'"
+    if p.role in ("arg", "ret"):
+        return f"KB_FITS_{'INPUT' if p.role == 'arg' else 'OUTPUT'}({p.ctype})"
+    if not p.type:
+        return f"KB_FITS_NUMBER({p.ctype})"
+    if p.type in _HALVES:
+        return f"KB_FITS_HALF({p.ctype})"
+    return f"KB_FITS_TYPE({p.ctype}, KB_TYPE_{p.type.upper()})"
+
+
+def _c_argument(p: ScannedParameter, i: int) -> str:
+    if p.role == "arg":
+        return f"({_c_expected(p)})&call->inputs[{i}]"
+    if p.role == "ret":
+        return f"(kb_tensor *)&call->outputs[{i}]"
+    return f"*({_c_expected(p)} *)call->attributes[{i}]"
+
+
+def _in_c(function: ScannedFunction) -> dict[str, str]:
+    """Return what `_RUNNER_IN_C` needs of a function."""
+    expected, arguments, types = ["const kb_call *"], ["call"], ["'p'"]
+    if not function.whole_call:
+        expected = [_c_expected(p) for p in function.parameters]
+        arguments = [_c_argument(p, i) for p, i in _numbered(function)]
+        types = [_c_fits(p) for p in function.parameters]
+    return {
+        "taken": ", ".join(expected),
+        "given": ", ".join(arguments),
+        "types": ", ".join(types),
+    }
+
+
+_DETAIL = "kernbridge::detail::"
+
+
+def _cpp_role(p: ScannedParameter) -> str:
+    """Return the class that holds what a call has for a parameter."""
+    if p.role == "attr":
+        if not p.type:
+            return f"{_DETAIL}Attribute<-1, char>"
+        holder = _IN_CPP.get(p.type) or TYPES[p.type][1]
+        return f"{_DETAIL}Attribute<KB_TYPE_{p.type.upper()}, {holder}>"
+    return _DETAIL + {"arg": "Input", "ret": "Output", "stream": "Stream"}[p.role]
+
+
+def _cpp_value(p: ScannedParameter, i: int) -> str:
+    if p.role == "attr":
+        return f"{{call->attributes[{i}]}}"
+    if p.role == "stream":
+        return "{call->stream}"
+    return f'(call->{"inputs" if p.role == "arg" else "outputs"}[{i}], "{p.name}")'
+
+
+def _in_cpp(function: ScannedFunction) -> dict[str, str]:
+    """Return what `_RUNNER_IN_CPP` needs of a function."""
+    roles, values = [f"{_DETAIL}WholeCall"], ["{call}"]
+    if not function.whole_call:
+        roles = [_cpp_role(p) for p in function.parameters]
+        values = [_cpp_value(p, i) for p, i in _numbered(function)]
+    held = [
+        f"{role} kb_{i}{value};" for i, (role, value) in enumerate(zip(roles, values, strict=True))
+    ]
+    address = f"&{function.qualified}"
+    return {
+        "taken": ", ".join([f"decltype({_DETAIL}signature_of({address}))", *roles]),
+        "given": ", ".join(["call", address, *(f"kb_{i}" for i in range(len(roles)))]),
+        "values": "\n".join(f"        {value}" for value in held),
+    }
+
+
+def generate(language: str, functions: Sequence[ScannedFunction]) -> str:
+    """Return the end of a translation unit in `language` ("c", "c++", "cuda")."""
+    runner, describe = (_RUNNER_IN_C, _in_c) if language == "c" else (_RUNNER_IN_CPP, _in_cpp)
+    template = string.Template(runner)
+    # The compiler's messages about a function's glue name it: see `compiled_types.explain`.
+    runners = [
+        template.substitute(describe(f), glue=GLUE, i=i, name=f.name)
+        for i, f in enumerate(functions)
+    ]
+    exports = [
+        f'{{"{f.name}", "{f.tokens}", kb_run_{i}, kb_handler_{i}, &kb_slot_{i}}}'
+        for i, f in enumerate(functions)
+    ]
+    module = string.Template(_MODULE).substitute(
+        glue=GLUE,
+        exports=",\n    ".join(exports),
+        types=", ".join(f"kb_types_{i}" for i in range(len(functions))),
+        count=len(functions),
+        last_error="kb_last_error" if language == "cuda" else "0",
+    )
+    return "".join([f'#line 1 "{GLUE}"\n#include "kernbridge/module.h"\n', *runners, module])

@@ -1,0 +1,594 @@
+"""`load_cpp_inline`, `load_c_inline`, `load_cuda_inline` and the like: modules from source.
+
+A module is scanned for functions, compiled, opened and registered; `glue.py` has the first step,
+which a library in the cache does not need.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernbridge._src.base import debug, settings
+from kernbridge._src.base.errors import (
+    CompilationError,
+    HeaderNotFoundError,
+    KernelError,
+)
+from kernbridge._src.base.options import Options, unknown
+from kernbridge._src.base.reports import hides_frames, warn
+from kernbridge._src.build import build as builder
+from kernbridge._src.build.library import SUFFIXES, Finished, Request, is_changed
+from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, join_tokens
+from kernbridge._src.source import compiled_types, targets
+from kernbridge._src.source.module import CompiledModule
+from kernbridge._src.toolchain.architectures import cuda_architectures
+
+Functions = Mapping[str, Any] | Sequence[str] | None
+Named = tuple[tuple[str, str | None], ...] | None
+"""Names of functions, and their tokens with blanks between them."""
+
+_ANNOTATION = r"//\s*@BE\s+(\w+)"
+# The scanner's words for a function that is not at namespace scope.
+_NOT_FOUND = rf"the definition of (\w+) was not found.*{WRITTEN_OUT}, there or here\)"
+# What makes indices of tensors, and of the C++ library's containers, checked.
+_CHECK_FLAGS = ("-DKB_CHECKED", "-D_GLIBCXX_ASSERTIONS")
+ATTEMPTS = 3
+"""Builds of a module whose library goes before it is opened."""
+_FLAGS = {"c": "extra_cflags", "c++": "extra_cflags", "cuda": "extra_cuda_cflags"}
+
+
+@hides_frames
+def load_cpp_inline(
+    name: str,
+    cpp_sources: str | Sequence[str],
+    functions: Functions = None,
+    *,
+    extra_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str] | None = None,
+    build_directory: str | None = None,
+    verbose: bool = False,
+    force_rebuild: bool = False,
+    replace: bool = False,
+    auto_register: bool = True,
+    target_prefix: str | None = None,
+    optimization_level: int = 3,
+    check: bool = False,
+    carry: bool = False,
+) -> CompiledModule:
+    """Build C++ source, and make JAX operations on the CPU from its annotated functions.
+
+    Parameters
+    ----------
+    name : str
+        The module's name.
+    cpp_sources : str or list of str
+        The source in C++17; several sources are concatenated.
+    functions : dict or list, optional
+        Used instead of ``// @BE`` annotations; see `load_cuda_inline`.
+    extra_cflags, extra_ldflags, extra_include_paths : list of str, optional
+        Options for the compiler (such as ``-march=native`` or ``-std=c++20``), options for the
+        linker, and folders for ``#include``.
+    build_directory, verbose, force_rebuild, replace, auto_register, target_prefix
+        See `load_cuda_inline`.
+    optimization_level : int, default 3
+        ``-O``.
+    check : bool, default False
+        Build the module so that an index out of bounds is an error, both for the result of
+        ``data_ptr<T>()`` and for the containers of the C++ library. ``data_ptr<T>()`` then returns
+        a `kernbridge::Pointer`, so write ``auto p = x.data_ptr<T>()``. ``KERNBRIDGE_DEBUG=check``
+        has the same effect. Not available for C.
+    carry : bool, default False
+        Include the library in exported programs, so that they run without the source and without a
+        compiler; docs/source-kernels.md lists the conditions. By default, exported programs contain
+        only the module's name, and the module must be loaded before they are called.
+
+    Returns
+    -------
+    CompiledModule
+        The module, with its functions as attributes.
+
+    Raises
+    ------
+    KernelError
+        If an annotation is missing, wrong, or disagrees with its function.
+    HostCompilerNotFoundError
+        If no compiler is found; the message lists what was tried.
+    CompilationError
+        If the compiler refuses the source; the message has its output, with line numbers of
+        `cpp_sources`.
+    KernelRegistrationError
+        If a target of the same name has other content.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> module = kernbridge.load_cpp_inline("threshold", r'''
+    ... #include "kernbridge/kernbridge.hpp"
+    ... // @BE spikes arg:f32[...] ret:bool[...] attr.at
+    ... void spikes(const kernbridge::Tensor v, kernbridge::Tensor out, float at) {
+    ...     const float* in = v.data_ptr<float>();
+    ...     bool* spiked = out.data_ptr<bool>();
+    ...     for (int64_t i = 0; i < v.numel(); i++) spiked[i] = in[i] > at;
+    ... }
+    ... ''')
+    >>> v = jnp.array([0.5, 1.5])
+    >>> module.spikes(v, outs=jax.ShapeDtypeStruct(v.shape, bool), at=1.0)
+    Array([False,  True], dtype=bool)
+    """
+    return build_inline("load_cpp_inline", "c++", name, cpp_sources, functions, locals())
+
+
+@hides_frames
+def load_cpp_file(
+    filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
+) -> CompiledModule:
+    """Build one C++ file; see `load_cpp_inline` for the other parameters.
+
+    Parameters
+    ----------
+    filepath : str or Path
+        The file. Its own folder is searched first for includes.
+    name : str, optional
+        The module's name; by default the file's, without its suffix.
+    """
+    known = complete("load_cpp_file", load_cpp_inline, options)
+    return build_files("load_cpp_file", "c++", name, [Path(filepath)], functions, known)
+
+
+@hides_frames
+def load_c_inline(
+    name: str,
+    c_sources: str | Sequence[str],
+    functions: Functions = None,
+    **options: Any,
+) -> CompiledModule:
+    """Build C source, and make JAX operations on the CPU from its annotated functions.
+
+    A function has a parameter ``const kb_tensor *`` for each tensor and a scalar parameter for each
+    attribute, and returns nothing, or 0 for success. Alternatively, it takes the whole call, as in
+    ``int name(const kb_call *call)``. See ``kernbridge/kernbridge.h``.
+
+    Such a function sees the bytes of its arrays and not what they are, so its annotation declares
+    the dtype and the shape of each: ``arg:f32[n]`` or ``ret:int32[n, 3]``; ``[...]`` is any shape,
+    and ``any`` is for a function that looks at the dtype itself. A call that differs is refused
+    when it is traced.
+
+    Parameters
+    ----------
+    name : str
+        The module's name.
+    c_sources : str or list of str
+        The source in C11; several sources are concatenated.
+    functions : dict or list, optional
+        Used instead of ``// @BE`` annotations; see `load_cuda_inline`.
+    **options
+        The options of `load_cpp_inline`, except `check`.
+
+    Returns
+    -------
+    CompiledModule
+        The module, with its functions as attributes.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> module = kernbridge.load_c_inline("sums", r'''
+    ... #include "kernbridge/kernbridge.h"
+    ... // @BE total arg:f32[n] ret:f32[]
+    ... void total(const kb_tensor *x, kb_tensor *out) {
+    ...     const float *in = x->data;
+    ...     float sum = 0;
+    ...     for (int64_t i = 0; i < x->size; i++) sum += in[i];
+    ...     *(float *)out->data = sum;
+    ... }
+    ... ''')
+    >>> module.total(jnp.arange(4.0), outs=jax.ShapeDtypeStruct((), jnp.float32))
+    Array(6., dtype=float32)
+    """
+    known = complete("load_c_inline", load_cpp_inline, options, without="check")
+    return build_inline("load_c_inline", "c", name, c_sources, functions, known)
+
+
+@hides_frames
+def load_c_file(
+    filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
+) -> CompiledModule:
+    """Build one C file as `load_c_inline` builds a string; see `load_cpp_file`."""
+    known = complete("load_c_file", load_cpp_inline, options, without="check")
+    return build_files("load_c_file", "c", name, [Path(filepath)], functions, known)
+
+
+@hides_frames
+def load_cuda_inline(
+    name: str,
+    cuda_sources: str | Sequence[str],
+    functions: Functions = None,
+    *,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str] | None = None,
+    build_directory: str | None = None,
+    verbose: bool = False,
+    compute_capability: Any = None,
+    force_rebuild: bool = False,
+    replace: bool = False,
+    auto_register: bool = True,
+    target_prefix: str | None = None,
+    optimization_level: int = 3,
+    use_fast_math: bool = False,
+    allow_cuda_graph: bool = True,
+) -> CompiledModule:
+    """Build CUDA source with nvcc, and make JAX operations from its annotated functions.
+
+    A function that is to be called from JAX is preceded by a comment that describes its
+    parameters::
+
+        // @BE scale arg:f32[n] ret:f32[n] attr.factor:float32 stream
+        void scale(const BE::Tensor x, BE::Tensor out, float factor, int64_t stream) { ... }
+
+    The dtype and shape of each array may be left out: ``arg`` and ``ret`` take any array. Such a
+    function becomes the operation ``module.scale(x, outs=..., factor=2.0)``, and the target
+    ``"name.scale"`` for `jax.ffi.ffi_call`. A library that was built from the same sources and
+    headers with the same options and compiler is loaded from the disk cache.
+
+    Parameters
+    ----------
+    name : str
+        The module's name.
+    cuda_sources : str or list of str
+        The source; several sources are concatenated.
+    functions : dict or list, optional
+        Used instead of annotations: a dict from function names to tokens, or a list of function
+        names, for which the tokens are derived from the source.
+    extra_cuda_cflags, extra_ldflags, extra_include_paths : list of str, optional
+        Options for nvcc, options for the linker, and folders for ``#include``.
+    build_directory : str, optional
+        A folder to which the library is copied.
+    verbose : bool, default False
+        Print the compiler's command and output.
+    compute_capability : str, float or list, optional
+        The GPUs to compile for, as in "9.0" or ["sm_80", "sm_90"]; by default those of this
+        machine.
+    force_rebuild : bool, default False
+        Build the library even if it is in the cache.
+    replace : bool, default False
+        Let the module's targets replace targets of the same names that have other content.
+    auto_register : bool, default True
+        Register the targets.
+    target_prefix : str, optional
+        The prefix of the targets' names, instead of `name`.
+    optimization_level : int, default 3
+        ``-O``.
+    use_fast_math : bool, default False
+        Compile with ``--use_fast_math``, which is faster and less accurate.
+    allow_cuda_graph : bool, default True
+        Let XLA record calls into CUDA graphs. Set this to False for a function that waits for the
+        GPU, allocates memory, chooses its launches depending on data, or copies from memory on its
+        own stack (which a graph would read only when it runs).
+
+    Returns
+    -------
+    CompiledModule
+        The module, with its functions as attributes.
+
+    Raises
+    ------
+    KernelError
+        If an annotation is missing, wrong, or disagrees with its function.
+    NvccNotFoundError, HostCompilerNotFoundError
+        If no compiler is found; the message lists what was tried.
+    CompilationError
+        If the compiler refuses the source; the message has its output, with line numbers of
+        `cuda_sources`.
+    KernelRegistrationError
+        If a target of the same name has other content.
+
+    Notes
+    -----
+    C++ exceptions of any type and errors of launches become JAX errors, whether or not the function
+    checks for them.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> module = kernbridge.load_cuda_inline("twice", r'''
+    ... #include "brainevent/common.h"
+    ... __global__ void twice_kernel(const float* x, float* out, int n) {
+    ...     int i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...     if (i < n) out[i] = 2 * x[i];
+    ... }
+    ... // @BE twice arg:f32[n] ret:f32[n] stream
+    ... void twice(const BE::Tensor x, BE::Tensor out, int64_t stream) {
+    ...     int n = x.numel_checked_int();
+    ...     twice_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
+    ...         x.data_ptr<float>(), out.data_ptr<float>(), n);
+    ... }
+    ... ''')  # doctest: +SKIP
+    >>> x = jnp.arange(3.0)
+    >>> module.twice(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype))  # doctest: +SKIP
+    Array([0., 2., 4.], dtype=float32)
+    """
+    return build_inline("load_cuda_inline", "cuda", name, cuda_sources, functions, locals())
+
+
+@hides_frames
+def load_cuda_file(
+    filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
+) -> CompiledModule:
+    """Build one ``.cu`` file; see `load_cuda_inline` for the other parameters.
+
+    Parameters
+    ----------
+    filepath : str or Path
+        The file. Its own folder is searched first for includes.
+    name : str, optional
+        The module's name; by default the file's, without its suffix.
+    """
+    known = complete("load_cuda_file", load_cuda_inline, options)
+    return build_files("load_cuda_file", "cuda", name, [Path(filepath)], functions, known)
+
+
+@hides_frames
+def load_cuda_dir(
+    directory: str | Path,
+    functions: Functions = None,
+    *,
+    name: str | None = None,
+    file_patterns: Sequence[str] = ("*.cu",),
+    **options: Any,
+) -> CompiledModule:
+    """Build the ``.cu`` files of a folder as one module; see `load_cuda_file`.
+
+    Parameters
+    ----------
+    directory : str or Path
+        The folder.
+    name : str, optional
+        The module's name; by default the folder's.
+    file_patterns : list of str, default ``["*.cu"]``
+        Patterns that select the files. These are concatenated in the order of their names, as one
+        translation unit.
+
+    Raises
+    ------
+    KernelError
+        If no file matches.
+    """
+    known = complete("load_cuda_dir", load_cuda_inline, options)
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"load_cuda_dir: there is no folder {folder}; correct the path [KB5103]"
+        )
+    files = sorted({f for pattern in file_patterns for f in folder.glob(pattern) if f.is_file()})
+    if not files:
+        raise KernelError(
+            f"load_cuda_dir: no file of {folder} matches {', '.join(file_patterns)}; pass other "
+            "patterns as file_patterns= [KB5103]"
+        )
+    name = name or folder.resolve().name
+    return build_files("load_cuda_dir", "cuda", name, files, functions, known)
+
+
+# Building
+
+
+def complete(
+    label: str, inline: Callable[..., CompiledModule], given: Mapping[str, Any], without: str = ""
+) -> dict[str, Any]:
+    """Return all options of a function that takes those of `inline`, `without` one.
+
+    TypeError is raised if one of those given is unknown.
+    """
+    function = inspect.unwrap(inline)
+    defaults = inspect.getfullargspec(function).kwonlydefaults or {}
+    known = {name: value for name, value in defaults.items() if name != without}
+    for name in given:
+        if name not in known:
+            raise TypeError(unknown(label, name, known, "KB5105"))
+    Options(function, label).check((), given)
+    return known | dict(given)
+
+
+def build_inline(
+    label: str,
+    language: str,
+    name: str,
+    sources: str | Sequence[str],
+    functions: Functions,
+    options: Mapping[str, Any],
+) -> CompiledModule:
+    """Build a module of source text; `options` has those of the caller, among other arguments."""
+    listed = [sources] if isinstance(sources, str) else list(sources)
+    for i, source in enumerate(listed):
+        if not isinstance(source, str):
+            raise TypeError(
+                f"{label}: source {i} is of type {type(source).__name__}, expected str; pass the "
+                "text of the source [KB5105]"
+            )
+    suffix = SUFFIXES[language]
+    names = [
+        f"{name}{suffix}" if len(listed) == 1 else f"{name}[{i}]{suffix}"
+        for i in range(len(listed))
+    ]
+    return _build(label, language, name, list(zip(names, listed, strict=True)), functions, options)
+
+
+def build_files(
+    label: str,
+    language: str,
+    name: str | None,
+    files: Sequence[Path],
+    functions: Functions,
+    options: Mapping[str, Any],
+) -> CompiledModule:
+    """Build a module of files, which find what they include in their own folder."""
+    for file in files:
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"{label}: there is no file {file.absolute()}; correct the path [KB5103]"
+            )
+    sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
+    folders = dict.fromkeys(str(file.resolve().parent) for file in files)
+    paths = [*folders, *(options["extra_include_paths"] or ())]
+    options = {**options, "extra_include_paths": paths}
+    return _build(label, language, name or files[0].stem, sources, functions, options)
+
+
+def _build(
+    label: str,
+    language: str,
+    name: str,
+    sources: Sequence[tuple[str, str]],
+    functions: Functions,
+    options: Mapping[str, Any],
+) -> CompiledModule:
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise ValueError(
+            f"{label}: name is {name!r}, expected a string that is not empty; pass the name that "
+            "the module is to have [KB5105]"
+        )
+    about, cuda = f"{label} {name!r}", language == "cuda"
+    checked = language == "c++" and (options["check"] or debug.checks())
+    if checked:
+        _warn_of_plain_pointers(about, sources)
+    flags, ldflags, paths = (
+        tuple(map(str, options[option] or ()))
+        for option in (_FLAGS[language], "extra_ldflags", "extra_include_paths")
+    )
+    paths += settings.include_paths
+    named = named_functions(about, functions)
+    text = _join(sources)
+    finished = Finished("")
+
+    def finish() -> Finished:
+        from kernbridge._src.source import glue  # a library that is found needs nothing of it
+
+        nonlocal finished
+        finished = glue.finish(about, language, text, sources, named, flags, paths)
+        return finished
+
+    request = Request(
+        name=name,
+        language=language,
+        source=text,
+        spec=repr(named),
+        cflags=(*_CHECK_FLAGS * checked, *flags),
+        ldflags=ldflags,
+        include_paths=paths,
+        own_include_paths=include_paths(),
+        architectures=cuda_architectures(options["compute_capability"]) if cuda else (),
+        optimization_level=options["optimization_level"],
+        fast_math=cuda and options["use_fast_math"],
+        build_directory=options["build_directory"],
+        verbose=options["verbose"],
+        force_rebuild=options["force_rebuild"],
+        finish=finish,
+    )
+    try:
+        module = _load(label, request, options)
+    except CompilationError as e:
+        raise compiled_types.explain(about, finished.notes, finished.source, e) from None
+    if options["auto_register"]:
+        register_all(module, options["target_prefix"] or name, cuda, options["replace"])
+    return module
+
+
+def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledModule:
+    """Build a library and open it, again where it is removed or replaced between the two."""
+    left = ATTEMPTS
+    while True:
+        left -= 1
+        built = None
+        try:
+            built = builder.build(request)
+            return CompiledModule(
+                label,
+                request.name,
+                built.path,
+                built.digest,
+                list(map(ScannedFunction.of, built.notes)),
+                language=request.language,
+                graph=options.get("allow_cuda_graph", True),
+                carry=bool(options.get("carry")),
+            )
+        except CompilationError:
+            raise
+        except (KernelError, FileNotFoundError) as e:
+            if built is not None and os.path.exists(built.path):
+                is_there, is_other = True, not built.built and is_changed(built)
+            else:
+                is_there, is_other = False, built is not None or isinstance(e, FileNotFoundError)
+            if not left or not is_other:
+                raise
+        # One that is absent is built in any case, by one of those who need it.
+        request = request._replace(force_rebuild=is_there)
+
+
+def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool) -> None:
+    """Register every function of a module as a public target."""
+    platform = "CUDA" if cuda else "cpu"
+    for function in module.function_names:
+        name = f"{prefix}.{function}"
+        targets.register_ffi_target(name, module, function, platform=platform, replace=replace)
+
+
+@functools.cache
+def include_paths() -> tuple[str, ...]:
+    """Return the folders of our headers."""
+    places = list(sys.modules["kernbridge"].__path__)
+    for place in places:
+        root = Path(place) / "include"
+        if (root / "kernbridge" / "kernbridge.h").is_file():
+            return (str(root), str(root / "compat"))
+    raise HeaderNotFoundError(
+        f"kernbridge's own headers are missing from {', '.join(places)}; install "
+        "kernbridge again [KB4011]"
+    )
+
+
+_PLAIN_POINTER = r"\*\s*(?:(?:const|__restrict(?:__)?)\s+)*\w+\s*=[^;=]*?data_ptr\s*<"
+
+
+def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> None:
+    """Warn of plain pointers: the checked mode does not see what they are used for."""
+    places = [
+        f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
+        for name, text in sources
+        for found in re.finditer(_PLAIN_POINTER, text)
+    ]
+    if places:
+        warn(
+            f"{label}: check=True does not check plain pointers, which {', '.join(places[:8])} "
+            "take from data_ptr; write `auto` instead of the pointer's type"
+        )
+
+
+def _join(sources: Sequence[tuple[str, str]]) -> str:
+    parts = []
+    for name, text in sources:
+        quoted = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "?")
+        parts.append(f'#line 1 "{quoted}"\n{text}\n\n')
+    return "".join(parts)
+
+
+def named_functions(label: str, functions: Functions) -> Named:
+    """`functions=` as the scanner takes it: names, and tokens with blanks between them."""
+    if functions is None:
+        return None
+    if isinstance(functions, str):
+        raise TypeError(
+            f"{label}: functions is {functions!r}, expected a dict of names and their tokens, or a "
+            "list of names; write functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5105]"
+        )
+    if not isinstance(functions, Mapping):
+        return tuple((str(name), None) for name in functions)
+    return tuple((str(name), join_tokens(tokens)) for name, tokens in functions.items())
