@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.build import build as builder
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.library import Request
 from kernbridge._src.custom import kernel
 from kernbridge._src.custom.kernel import XLACustomKernel
 from kernbridge._src.forge import artefacts
-from kernbridge._src.source import assemble
+from kernbridge._src.source import load
 from kernbridge._src.toolchain import architectures
 
 _WEIGHTS = {"float16": "_f16", "bfloat16": "_bf16", "float32": "_f32", "float64": "_f64"}
@@ -150,7 +150,7 @@ class CompilerBackend(abc.ABC):
             cflags=tuple(options.get("extra_cuda_cflags" if cuda else "extra_cflags") or ()),
             ldflags=tuple(options.get("extra_ldflags") or ()),
             include_paths=tuple(options.get("extra_include_paths") or ()),
-            own_include_paths=assemble.include_paths(),
+            own_include_paths=load.include_paths(),
             architectures=arch,
             optimization_level=options.get("optimization_level", 3) if cuda else None,
             fast_math=bool(options.get("use_fast_math")),
