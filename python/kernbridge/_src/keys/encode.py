@@ -17,17 +17,14 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernbridge._src.base.errors import defect
+from kernbridge._src.keys.extensions import MISSING, cells_of, is_library
 
-# Functions of these are known by name; their Python source is not walked.
-_LIBRARY = re.compile(
-    r"(builtins|c?math|_?operator|random|time|heapq|bisect|functools|itertools|collections"
-    r"|numpy|numba|numba_cuda|numba_cuda_mlir|llvmlite|scipy)(\.|$)"
-)
 # Where a library object without a name of its own, such as `random.random`, is looked for.
 _NAMESPACES = (
     *("numpy", "random", "numpy.random", "scipy.special"),
@@ -36,10 +33,10 @@ _NAMESPACES = (
 # Known by their contents, wherever they are.
 _CONTAINERS = frozenset((dict, frozenset, list, set, types.MappingProxyType))
 _MLIR = "numba_cuda_mlir"  # the successor of Numba-CUDA
-MISSING: Any = object()  # what `loads` finds where there is nothing
 BUILTIN: Any = object()  # and for a name of Python's own
 _SHORT = 4096  # bytes that are copied sooner than a second update is made
-HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
+_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
+_HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
 
 
 def reference(
@@ -134,10 +131,6 @@ def put_array(h: Any, array: Any) -> bool:
         put(h, "contents", array.tobytes())
         return True
     return all(put_array(h, array[name]) for name in dtype.names)  # padding has no meaning
-
-
-def is_library(name: object) -> bool:
-    return isinstance(name, str) and _LIBRARY.match(name) is not None
 
 
 def is_dispatcher(value: Any) -> bool:
@@ -249,17 +242,6 @@ def reads(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], frozenset[
     return tuple(sorted(chains)), frozenset(names)
 
 
-def cells_of(function: types.FunctionType) -> dict[str, Any]:
-    """Return what a function holds, by the names of its closure."""
-    cells = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            cells[name] = cell.cell_contents
-        except ValueError:
-            cells[name] = MISSING
-    return cells
-
-
 def loads(function: types.FunctionType) -> Iterator[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
     """Yield each chain that code loads, what is found there, and the modules that lead there.
 
@@ -281,3 +263,84 @@ def loads(function: types.FunctionType) -> Iterator[tuple[tuple[str, ...], Any, 
             modules.append(found)
             found = getattr(found, name, MISSING)
         yield chain, found, tuple(modules)
+
+
+@functools.lru_cache(maxsize=256)
+def steps_of(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
+    """Return the instructions of a code object, and the constants that they load.
+
+    Constants are known by value, not by index: a docstring shifts the indices. Programs that make
+    a kernel for every size make it of equal code objects.
+    """
+    steps = list(dis.get_instructions(code))
+    text = "\n".join(f"{s.opname} {'' if s.opcode in _HAS_CONST else s.arg}" for s in steps)
+    loading = (s for s in steps if s.opcode in _HAS_CONST)
+    # The names of keywords, of which `dis` does not say the value before Python 3.13.
+    return text, tuple(
+        code.co_consts[s.arg] if s.opname == "KW_NAMES" and s.arg is not None else s.argval
+        for s in loading
+    )
+
+
+class _Text:
+    """Takes what a hash would take."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.names: set[str] = set()
+
+    def update(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    def constant(self, value: Any) -> bool:
+        """Add a constant as `_Walk.feed` does; False if it has parts that are not plain values."""
+        if type(value) is tuple:
+            put_parts(self, ("items", len(value)))
+            return all(map(self.constant, value))
+        if type(value) is str and value.isidentifier():
+            self.names.add(value)
+        return put_plain(self, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a walk adds for a code object and those within it, none of which depends on a value."""
+
+    text: bytes
+    lines: bytes
+    names: frozenset[str]
+
+    @staticmethod
+    @functools.lru_cache(maxsize=256)
+    def of(code: types.CodeType, file: str) -> Code | None:
+        """Return None if a constant has parts. Equal code objects may come from different files,
+        so `file` is passed as well."""
+        steps, constants = steps_of(code)
+        text = _Text()
+        text.names.update(code.co_names)
+        put_head(text, code, steps)
+        lines = [place_of(code, file)]
+        for constant in constants:
+            if isinstance(constant, types.CodeType):
+                inner = Code.of(constant, constant.co_filename)
+                if inner is None:
+                    return None
+                text.update(inner.text)
+                text.names |= inner.names
+                lines.append(inner.lines)
+            elif not text.constant(constant):
+                return None
+        return Code(b"".join(text.parts), b"".join(lines), frozenset(text.names))
+
+
+def put_head(h: Any, code: types.CodeType, steps: str) -> None:
+    """Add a code object but its constants."""
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+    names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
+    flags = code.co_flags & _FLAGS
+    put_parts(h, ("code", counts, flags, code.co_exceptiontable, names, steps))
+
+
+def place_of(code: types.CodeType, file: str) -> bytes:
+    """Where each instruction stands."""
+    return repr((file, list(code.co_lines()))).encode("utf-8", "backslashreplace")

@@ -22,7 +22,6 @@ import numpy as np
 
 from kernbridge._src.base.errors import defect
 from kernbridge._src.keys import encode, extensions, package_digest
-from kernbridge._src.keys.code_text import Code, place_of, put_head, steps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Fingerprint:
         return f"it reads {', '.join(self.opaque)}, whose value has no name outside this process"
 
 
-_RULES = tuple(f"keys/{n}.py" for n in ("fingerprint", "encode", "code_text", "extensions"))
+_RULES = tuple(f"keys/{n}.py" for n in ("fingerprint", "encode", "extensions"))
 
 
 class _ById:
@@ -127,7 +126,7 @@ class _Walk:
         if encode.put_plain(self.h, value):
             if kind is str and value.isidentifier():
                 self.names.add(value)  # for getattr
-        elif value is encode.MISSING:
+        elif value is extensions.MISSING:
             encode.put(self.h, "missing", b"")
         elif kind is tuple:
             self.items("items", value, path)
@@ -138,7 +137,7 @@ class _Walk:
             self.escaped[id(value)] = value
         elif isinstance(value, enum.Enum):
             self.items("member", (kind, value.name, value.value), path)
-        elif isinstance(value, np.ndarray | np.generic) and encode.is_library(kind.__module__):
+        elif isinstance(value, np.ndarray | np.generic) and extensions.is_library(kind.__module__):
             encode.put_parts(self.h, (kind.__qualname__,))
             if not encode.put_array(self.h, np.asanyarray(value)):
                 self.opaque(value, path)
@@ -171,7 +170,7 @@ class _Walk:
             if kind is not list:
                 self.unordered(value, path)
             return
-        family = {c.__name__ for c in kind.__mro__ if encode.is_library(c.__module__)}
+        family = {c.__name__ for c in kind.__mro__ if extensions.is_library(c.__module__)}
         if "DUFunc" in family:
             signatures = list(value.types) if value._frozen else None
             self.items("dufunc", (value._dispatcher, value.identity, signatures), path)
@@ -278,16 +277,16 @@ class _Walk:
     def code(self, code: types.CodeType) -> None:
         """Add a code object and those within it."""
         self.codes.append(code)
-        known = Code.of(code, code.co_filename)
+        known = encode.Code.of(code, code.co_filename)
         if known is not None:
             self.h.update(known.text)
             self.lines.update(known.lines)
             self.names |= known.names
             return
         self.names.update(code.co_names)
-        self.lines.update(place_of(code, code.co_filename))
-        steps, constants = steps_of(code)
-        put_head(self.h, code, steps)
+        self.lines.update(encode.place_of(code, code.co_filename))
+        steps, constants = encode.steps_of(code)
+        encode.put_head(self.h, code, steps)
         for constant in constants:
             if isinstance(constant, types.CodeType):
                 self.code(constant)
@@ -315,7 +314,7 @@ class _Walk:
         else:
             for name in self.names:
                 if hasattr(holder, name):
-                    yield name, getattr(holder, name, encode.MISSING)
+                    yield name, getattr(holder, name, extensions.MISSING)
 
     def follow_extensions(self) -> None:
         """Add what Numba might find for the names and the classes that code uses."""
@@ -352,7 +351,7 @@ class _Walk:
                 encode.put_parts(self.h, ("visit", self.visited[id(part)][0]))
                 return
             self.visited[id(part)] = (len(self.visited), part)
-            held = extensions.parts_of(part) if is_class else encode.cells_of(part)
+            held = extensions.parts_of(part) if is_class else extensions.cells_of(part)
             encode.put_parts(self.h, ("made by Numba", part.__module__, part.__qualname__))
             for name, inner in held.items():
                 encode.put_parts(self.h, (name,))

@@ -62,7 +62,7 @@ def _key(dispatcher: Any) -> tuple[Any, list[_Named]]:
     read = []
     words = set(extensions.operators(function.__code__))
     for chain, found, modules in encode.loads(function):
-        if found is encode.BUILTIN or found is encode.MISSING:
+        if found is encode.BUILTIN or found is extensions.MISSING:
             content: Any = id(found)
         elif type(found) in _PLAIN:
             content = exact(found)

@@ -22,6 +22,8 @@ import importlib.util
 import marshal
 import operator
 import os
+import pickle
+import random
 import re
 import sys
 import threading
@@ -34,15 +36,14 @@ import numpy as np
 
 from kernbridge._src.base.exact import exact
 from kernbridge._src.base.private_jax import Tracer
-from kernbridge._src.keys.encode import is_dispatcher, reads
-from kernbridge._src.keys.foreign import (
+from kernbridge._src.keys.encode import is_dispatcher, reads, reference
+from kernbridge._src.keys.extensions import (
     OTHERS,
     depends_on_arguments_alone,
     imports_of,
     is_foreign,
     is_foreign_name,
 )
-from kernbridge._src.keys.tokens import Same, Unread, random_state
 
 _COMPILERS = frozenset(("llvmlite", "numba", "numba_cuda", "numba_cuda_mlir"))
 _READERS = frozenset(("__import__", "eval", "exec", "globals", "input", "open", "vars"))
@@ -57,7 +58,6 @@ _KNOWN = (list, tuple, set, frozenset, dict, functools.partial)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 _CACHED = type(functools.lru_cache(abs))
-_CODE_PARTS = (Same, types.CodeType)
 _PLAIN_SIZE = object.__basicsize__
 _QUICK = frozenset((bool, int, float, complex, str, bytes, type(None)))
 STANDS_FOR = (
@@ -66,6 +66,56 @@ STANDS_FOR = (
 RUNS = "_kernbridge_runs"  # an object's method, which names the functions of the user that it runs
 _MAKERS = {"__init__", "__new__"}  # which run where code holds the class
 _LONG = 64  # containers of more plain values than these are taken as a whole
+
+
+class Same:
+    """A key that equals another one only if both stand for the same living object."""
+
+    __slots__ = ("_hash", "_ref")
+
+    def __init__(self, value: object) -> None:
+        self._hash = hash((type(value), id(value)))
+        self._ref = reference(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Same):
+            return NotImplemented
+        value = self._ref()
+        return self is other or (value is not None and value is other._ref())
+
+
+class Unread:
+    """Stands for what cannot be read. Equals nothing but itself."""
+
+
+def identity_of(function: Any) -> Hashable:
+    """Return a key for what is called: methods by function and object, anything else by itself."""
+    if isinstance(function, types.MethodType):
+        return (types.MethodType, identity_of(function.__func__), Same(function.__self__))
+    return Same(function)
+
+
+def random_state(value: Any) -> Hashable | None:
+    """Return a key for the state of a generator of random numbers; None if the value is none."""
+    generator = value.bit_generator if isinstance(value, np.random.Generator) else value
+    state: Any
+    if isinstance(value, random.SystemRandom):
+        return Unread()
+    if isinstance(value, random.Random):
+        state = value.getstate()
+    elif isinstance(value, np.random.RandomState):
+        state = value.get_state(legacy=False)
+    elif isinstance(generator, np.random.BitGenerator):
+        state = generator.state
+    else:
+        return None
+    return hashlib.sha256(pickle.dumps(state)).digest()
+
+
+_CODE_PARTS = (Same, types.CodeType)
 
 
 class HostState:

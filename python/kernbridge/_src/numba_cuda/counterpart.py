@@ -14,7 +14,7 @@ from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from kernbridge._src.base.errors import KernelCompilationError
-from kernbridge._src.keys import encode
+from kernbridge._src.keys import encode, extensions
 
 _ROOT = re.compile(r"numba_cuda_mlir(?P<cuda>\.numba_cuda|\.cuda)?(?=\.|$)")
 _OPTIONS = ("debug", "fastmath", "forceinline", "launch_bounds", "lineinfo", "max_registers", "opt")
@@ -100,7 +100,7 @@ class _Copies:
             found = _ROOT.match(value.__name__)
             if found and found["cuda"]:
                 return self._named(value, value.__name__, "")
-            is_foreign = encode.is_library(value.__name__) and not found
+            is_foreign = extensions.is_library(value.__name__) and not found
             return value if is_foreign else _Module(value, self)
         if type(value) is tuple:
             return tuple(map(self.of, value))

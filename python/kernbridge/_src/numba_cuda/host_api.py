@@ -9,7 +9,7 @@ from functools import cache, partial
 from types import FunctionType, ModuleType
 from typing import Any
 
-from kernbridge._src.keys import encode
+from kernbridge._src.keys import encode, extensions
 
 _MLIR = "numba_cuda_mlir"
 
@@ -160,9 +160,11 @@ def _values(callee: Any, seen: set[int]) -> Iterator[Any]:
             except ValueError:  # an empty cell
                 continue
         for name in names:
-            if not isinstance(value, ModuleType) or encode.is_library(value.__name__):
+            if not isinstance(value, ModuleType) or extensions.is_library(value.__name__):
                 break
             value = getattr(value, name, None)
         yield value
-        if isinstance(value, (FunctionType, partial)) and not encode.is_library(value.__module__):
+        if isinstance(value, (FunctionType, partial)) and not extensions.is_library(
+            value.__module__
+        ):
             yield from _values(value, seen)

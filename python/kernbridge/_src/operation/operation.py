@@ -22,8 +22,7 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.keys import host_state
-from kernbridge._src.keys.host_state import HostState
-from kernbridge._src.keys.tokens import Unread
+from kernbridge._src.keys.host_state import HostState, Unread
 from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import (
     ArrayType,

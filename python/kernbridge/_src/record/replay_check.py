@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.base.reports import beginning_of, line_of
 from kernbridge._src.keys import host_state
-from kernbridge._src.keys.foreign import is_foreign_name
+from kernbridge._src.keys.extensions import is_foreign_name
 from kernbridge._src.plan.program import Launch, Step
 
 if TYPE_CHECKING:
