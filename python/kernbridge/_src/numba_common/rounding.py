@@ -11,7 +11,8 @@ import operator
 from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple
 
-from kernbridge._src.numba_common.flow import (
+from kernbridge._src.numba_common.private_numba import types
+from kernbridge._src.numba_common.readonly import (
     classes,
     function_of,
     global_values,
@@ -23,7 +24,6 @@ from kernbridge._src.numba_common.flow import (
     statements,
     typed_code,
 )
-from kernbridge._src.numba_common.private_numba import types
 
 _ROUND = frozenset(("around", "ceil", "fix", "floor", "rint", "round", "round_", "sign", "trunc"))
 _KEEP_WHOLE = (
