@@ -144,7 +144,7 @@ def test_numbas_library_stays_where_it_has_the_machine_code(built):
 
 @pytest.mark.once
 def test_numbas_pass_managers_are_freed(monkeypatch):
-    if not private_llvmlite._without_dispose():
+    if not private_llvmlite.dispose_changes():
         pytest.skip("this llvmlite frees them")
     from llvmlite.binding import ffi, newpassmanagers
 
@@ -165,7 +165,7 @@ def test_numbas_pass_managers_are_freed(monkeypatch):
         freed.append(type(self))
         dispose(self)
 
-    private_llvmlite._without_dispose.cache_clear()
+    private_llvmlite.dispose_changes.cache_clear()
     monkeypatch.setattr(newpassmanagers.NewPassManager, "_dispose", freeing)
 
     @numba.njit
@@ -176,7 +176,7 @@ def test_numbas_pass_managers_are_freed(monkeypatch):
     try:
         np.testing.assert_array_equal(numba_kernel(kernel, S((4,), jnp.float32))(x), x + 4713)
     finally:
-        private_llvmlite._without_dispose.cache_clear()
+        private_llvmlite.dispose_changes.cache_clear()
     assert len(made) >= 4
     assert len(freed) >= len(made)
     assert newpassmanagers.ModulePassManager._dispose is ffi.ObjectRef._dispose

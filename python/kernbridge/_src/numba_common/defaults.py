@@ -25,6 +25,12 @@ def exact_defaults(omitted: Any) -> Iterator[None]:
 
     The caller holds Numba's lock.
     """
+    with patched(change_of(omitted)):
+        yield
+
+
+def change_of(omitted: Any) -> tuple[Any, str, Any]:
+    """Return what `exact_defaults` changes, for `patched`."""
     make = omitted.__init__
 
     def make_exact(self: Any, value: Any) -> None:
@@ -36,5 +42,4 @@ def exact_defaults(omitted: Any) -> Iterator[None]:
         except TypeError:  # not hashable: Numba's key is the identity
             return
 
-    with patched((omitted, "__init__", make_exact)):
-        yield
+    return omitted, "__init__", make_exact

@@ -103,21 +103,14 @@ def emit_object(machine: Any, module: Any) -> bytes:
 
 
 @functools.cache
-def _without_dispose() -> tuple[tuple[Any, str, Any], ...]:
-    """llvmlite's kinds of pass managers that free nothing, with the method that would."""
+def dispose_changes() -> tuple[tuple[Any, str, Any], ...]:
+    """Changes, for `patched`, that free the pass managers which Numba makes and drops meanwhile.
+
+    They are about 220 KiB a kernel. The caller holds Numba's compiler lock.
+    """
     managers = binding.newpassmanagers
     return tuple(
         (kind, "_dispose", managers.NewPassManager._dispose)
         for kind in (managers.ModulePassManager, managers.FunctionPassManager)
         if kind._dispose is binding.ffi.ObjectRef._dispose
     )
-
-
-@contextmanager
-def freeing_pass_managers() -> Iterator[None]:
-    """Let the pass managers that Numba makes and drops meanwhile be freed, about 220 KiB a kernel.
-
-    The caller holds Numba's compiler lock.
-    """
-    with patched(*_without_dispose()):
-        yield

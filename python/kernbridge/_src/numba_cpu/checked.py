@@ -23,7 +23,7 @@ from kernbridge._src.numba_common.private_numba import (
 from kernbridge._src.numba_common.private_numba import ir as numba_ir
 from kernbridge._src.numba_cpu.apart import compiling_apart
 from kernbridge._src.numba_cpu.errors import OutOfBounds
-from kernbridge._src.numba_cpu.lines import lowerings, noting_lines
+from kernbridge._src.numba_cpu.lines import CHANGES, lowerings
 
 _NUMBA = str(Path(numba.__file__).parent)
 _READS = ("getitem", "static_getitem", "typed_getitem")
@@ -38,12 +38,13 @@ def compiling_checked(kernel: Any) -> Iterator[None]:
         return not function.py_func.__code__.co_filename.startswith(_NUMBA)
 
     checking = patched(
+        *CHANGES,
         (lowering.Lower, "lower_inst", _remember_statement),
         (cgutils, "do_boundscheck", _check_index),
         (config, "BOUNDSCHECK", None),
     )
     apart = compiling_apart("checked", is_users, boundscheck=True)
-    with noting_lines(), checking, apart as set_apart:
+    with checking, apart as set_apart:
         set_apart(kernel)
         yield
 

@@ -6,31 +6,36 @@ that reads addresses and extents from XLA's buffers (src/abi/kb_numba.h) and cal
 Numba's own convention. It is compiled in one library with the kernel, in place of the wrappers that
 Numba makes for Python and for C, so that the optimiser sees both at once. Imported only
 when a kernel is compiled, since it imports Numba.
+
+Numba optimises in the one context of LLVM that it has, under its lock. Here, what it has linked is
+optimised in a context of its own, by any thread while others compile. The passes are Numba's.
 """
 
 from __future__ import annotations
 
+import copy
 import dis
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from kernbridge._src.base.errors import defect
-from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.defaults import exact_defaults
-from kernbridge._src.numba_common.private_llvmlite import binding, freeing_pass_managers, ir
+from kernbridge._src.base.patched import patched, replace
+from kernbridge._src.numba_common import cpu_features, vector_math
+from kernbridge._src.numba_common.defaults import change_of
+from kernbridge._src.numba_common.private_llvmlite import binding, dispose_changes, ir, run_once
 from kernbridge._src.numba_common.private_numba import (
     cgutils,
     compiler,
+    config,
     errors,
     global_compiler_lock,
     numba,
     types,
 )
-from kernbridge._src.numba_cpu.lines import noting_lines
-from kernbridge._src.numba_cpu.optimise import Unoptimised, is_possible, with_vectors
-from kernbridge._src.numba_cpu.parallel import loops, reporting_exceptions, set_environments
+from kernbridge._src.numba_cpu import lines
 
 _INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
@@ -74,7 +79,7 @@ class Entry:
     name: str
     keep: tuple[Any, ...]
     _finished: Any  # the library of a kernel that has machine code already, or None
-    _unoptimised: Unoptimised | None  # None if Numba has optimised the library
+    _unoptimised: _Unoptimised | None  # None if Numba has optimised the library
     _emit: Callable[[], None]
     _text: str = ""
 
@@ -105,13 +110,14 @@ class Entry:
 
 
 @global_compiler_lock
-@freeing_pass_managers()
-@noting_lines()
-@exact_defaults(types.Omitted)
-@reporting_exceptions()
 def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     """Type and lower the kernel for these argument types, or for a signature that it declares."""
-    loops.clear()
+    lines.loops.clear()
+    with patched(*dispose_changes(), *lines.CHANGES, change_of(types.Omitted)):
+        return _compile_kernel(kernel, positional, named)
+
+
+def _compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     apart = _compiles_apart(kernel)
     if apart and kernel._can_compile:
         _, folded = kernel._compiler.fold_argument_types(tuple(positional), dict(named))
@@ -129,7 +135,7 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
             )
         arguments = signature.args
     compiled = compile_again(kernel, arguments) if apart else kernel.overloads[arguments]
-    return Overload(kernel, arguments, compiled, finished=not apart, loops=tuple(loops))
+    return Overload(kernel, arguments, compiled, finished=not apart, loops=tuple(lines.loops))
 
 
 def _compiles_apart(kernel: Any) -> bool:
@@ -141,7 +147,6 @@ def _compiles_apart(kernel: Any) -> bool:
 
 
 @global_compiler_lock
-@freeing_pass_managers()
 def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
     """What the dispatcher itself does to compile, without its wrappers and up to machine code."""
     front = kernel._compiler
@@ -150,20 +155,20 @@ def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True
     flags.no_compile = True
-    return compiler.compile_extra(
-        kernel.typingctx,
-        kernel.targetctx,
-        kernel.py_func,
-        args=tuple(arguments),
-        return_type=None,
-        flags=flags,
-        locals=front.locals,
-        pipeline_class=front.pipeline_class,
-    )
+    with patched(*dispose_changes()):
+        return compiler.compile_extra(
+            kernel.typingctx,
+            kernel.targetctx,
+            kernel.py_func,
+            args=tuple(arguments),
+            return_type=None,
+            flags=flags,
+            locals=front.locals,
+            pipeline_class=front.pipeline_class,
+        )
 
 
 @global_compiler_lock
-@freeing_pass_managers()
 def build_entry(
     overload: Overload,
     parameters: Sequence[HostParameter | None],
@@ -200,14 +205,13 @@ def build_entry(
         kernel = ir.Function(module, kernel_type, symbol)
     builder.ret(builder.call(kernel, [entry.args[0], entry.args[1], *arguments]))
 
-    library.add_ir_module(module)
-    finish, unoptimised = _link(library, has_vector_math, by_numba)
+    finish, unoptimised = _link(library, module, has_vector_math, by_numba)
 
     def emit() -> None:
         finish()
         if not overload.finished:
             library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
-        set_environments(library.codegen, overload.loops, context)
+        lines.set_environments(library.codegen, overload.loops, context)
 
     return Entry(
         name=name,
@@ -219,32 +223,34 @@ def build_entry(
 
 
 def _link(
-    library: Any, has_vector_math: bool, by_numba: bool
-) -> tuple[Callable[[], None], Unoptimised | None]:
+    library: Any, module: Any, has_vector_math: bool, by_numba: bool
+) -> tuple[Callable[[], None], _Unoptimised | None]:
     """Link a library. Return what makes its machine code, and what is still to be optimised.
 
     Numba links, optimises and makes machine code in one call.
     """
     finish: Callable[[], None] = library._finalize_final_module
     by_numba_itself = optimise = library._optimize_final_module
-    later: list[Unoptimised] = []
+    later: list[_Unoptimised] = []
 
     def optimise_vectors() -> None:
-        library._final_module = with_vectors(library._final_module, library.codegen)
+        library._final_module = _with_vectors(library._final_module, library.codegen)
         by_numba_itself()
 
     def leave() -> None:
-        later.append(Unoptimised(library, has_vector_math))
+        later.append(_Unoptimised(library, has_vector_math))
 
-    if not by_numba and is_possible():
+    if not by_numba and _is_optimised_here():
         optimise = leave
     elif has_vector_math:
         optimise = optimise_vectors
 
     with patched(
+        *dispose_changes(),
         (library, "_finalize_final_module", lambda: None),
         (library, "_optimize_final_module", optimise),
     ):
+        library.add_ir_module(module)
         library.finalize()
     return finish, next(iter(later), None)
 
@@ -350,3 +356,88 @@ def pool_functions() -> tuple[int, int, bool]:
         binding.address_of_symbol("set_num_threads") or 0,
         numba.threading_layer() == "workqueue",
     )
+
+
+def _is_optimised_here() -> bool:
+    """Return whether no setting concerns all of LLVM."""
+    return bool(config.LLVM_REFPRUNE_PASS and not config.LLVM_PASS_TIMINGS)
+
+
+def _with_vectors(module: Any, codegen: Any, context: Any = None) -> Any:
+    """Return a module whose loops may call libmvec, in a context of LLVM (None: that of Numba).
+
+    The given module is linked but not yet optimised. It is returned if nothing changes.
+    """
+    if not vector_math.provided():
+        return module
+    features, _ = cpu_features.known(codegen.magic_tuple()[2])
+    text = str(module)
+    changed = vector_math.with_vectors(text, features)
+    if changed == text:
+        return module
+    binding.load_library_permanently(vector_math.LIBRARY)  # for code that stays here
+    changed_module = binding.parse_assembly(changed, context)
+    changed_module.name = module.name
+    return changed_module
+
+
+class _Unoptimised:
+    """The module of a library that Numba has linked. Made under Numba's lock."""
+
+    def __init__(self, library: Any, has_vector_math: bool) -> None:
+        module = library._final_module
+        self._name, self._bitcode = module.name, module.as_bitcode()
+        self._library_type, self._timings = type(library), library._recorded_timings
+        self._codegen = library.codegen
+        self._has_vector_math = has_vector_math
+
+    def optimised(self) -> str:
+        """Optimise it; the text of the module."""
+        context = binding.create_context()
+        module = binding.parse_bitcode(self._bitcode, context)
+        if self._has_vector_math:
+            module = _with_vectors(module, self._codegen, context)
+        machine = self._machine()
+        library = SimpleNamespace(
+            _codegen=_Codegen(self._codegen, machine),
+            _final_module=module,
+            _recorded_timings=self._timings,
+        )
+        self._library_type._optimize_final_module(library)
+        module.name = self._name
+        module.verify()
+        self._bitcode = b""  # to be called once
+        return str(module)
+
+    def _machine(self) -> Any:
+        """A target machine like Numba's, which one thread may use at a time."""
+        options: dict[str, Any] = {"opt": config.OPT}
+        self._codegen._customize_tm_options(options)
+        return binding.Target.from_triple(binding.get_process_triple()).create_target_machine(
+            **options
+        )
+
+
+class _Codegen:
+    """Numba's code generator with another target machine, whose passes run without a lock."""
+
+    def __init__(self, codegen: Any, machine: Any) -> None:
+        self._original = copy.copy(codegen)
+        replace(self._original, "_tm", machine)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+    def _module_pass_manager(self, **options: Any) -> tuple[Any, Any]:
+        manager, builder = self._original._module_pass_manager(**options)
+        return _Manager(manager), builder
+
+
+class _Manager:
+    """A pass manager that runs once."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+
+    def run(self, module: Any, builder: Any) -> None:
+        run_once(self._manager, module, builder, locked=False)
