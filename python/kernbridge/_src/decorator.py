@@ -116,7 +116,7 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
 
 
 def _front_end(kernel: Any) -> str | None:
-    """The function for kernels of this type, by its name; None if it is no kernel of Numba.
+    """The name of the function for such kernels; None if it is no kernel of Numba.
 
     Classes are compared by name, so that neither Numba nor Numba-CUDA is imported.
     """

@@ -337,4 +337,4 @@ def _warp() -> Any:
     return warp
 
 
-__test__ = {"XLACustomKernel": XLACustomKernel}  # doctest takes classes for those of `kernbridge`
+__test__ = {"XLACustomKernel": XLACustomKernel}  # whose __module__ is `kernbridge`

@@ -1,7 +1,7 @@
 """The JAX primitive of an `XLACustomKernel`, through which JAX's transformations use its kernels.
 
-Its parameters are those of the user (`outs` and the static keywords) and one of kernbridge, which
-contains the chosen kernels and the `vmap`s around the call, and is not passed to users' functions.
+Its parameters are the user's (`outs` and the static keywords) and one of kernbridge, which contains
+the chosen kernels and the `vmap`s around the call, and is not passed to users' functions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from kernbridge._src.operation.tangents import close, differentiate, refuse
 
 OURS = "kernbridge"  # the parameter that users' functions do not see
 TAKEN = frozenset(("ctx", "dims", OURS, "primitive"))
-"""Names under which JAX's functions, which call those of primitives by name, pass arguments."""
+"""Names of arguments that JAX passes by keyword to the functions of primitives."""
 LOOPED = frozenset(("warp",))  # batches itself by shapes that it infers: one slice at a time
 
 

@@ -49,7 +49,7 @@ class Levels:
         return Levels((*self.sizes, size), masks)
 
     def choose(self, operands: Sequence[int | None]) -> Levels:
-        """The levels of a call on these operands of this one; None is an array with every level."""
+        """The levels of a call on some operands of this call; None is an array with every level."""
         if not self.sizes:
             return self
         masks = tuple(self.full_mask if i is None else self.masks[i] for i in operands)
@@ -65,7 +65,10 @@ NONE = Levels()
 
 
 def to_front(operands: Sequence[Any], dims: Sequence[Any]) -> tuple[Dim, list[bool], list[Any]]:
-    """What a batching rule is given, with every mapped axis in front: size, mapped, operands."""
+    """Move the mapped axes of a batching rule's operands to the front.
+
+    Returns the size of the batch, which operands are mapped, and the operands.
+    """
     mapped = [d is not None for d in dims]
     size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     front = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
@@ -81,7 +84,7 @@ def vmapped(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
 
 
 def looped(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
-    """Like `vmapped`, one slice after the other, for functions that JAX cannot batch."""
+    """Like `vmapped`, but one slice after the other, for functions that JAX cannot batch."""
     for k, size in enumerate(levels.sizes):
         function = loop(function, tuple(bool(mask >> k & 1) for mask in levels.masks), size)
     return function

@@ -152,13 +152,7 @@ class Operation:
         TypeError
             If the operation has no kernel for GPUs.
         """
-        make = getattr(self._frontend, "program", None)
-        if make is None:
-            raise TypeError(
-                f"{self.spec.label} runs on CPUs, where it is one call of its kernel [KB2106]"
-            )
-        operands, call = self._described(inputs, scalars)
-        return make(operands, call)
+        return self._frontend.program(*self._described(inputs, scalars))
 
     def inspect(self, *inputs: Any, **scalars: Any) -> tuple[Inspection, ...]:
         """Return the code and the resources of the kernels that run for inputs of these shapes.
@@ -176,8 +170,7 @@ class Operation:
             is shown for the CPU if that is JAX's default platform, unless GPUs are chosen by
             `kernbridge.config.set_cuda_architectures` or KERNBRIDGE_CUDA_ARCHS.
         """
-        operands, call = self._described(inputs, scalars)
-        return self._frontend.inspect(operands, call)
+        return self._frontend.inspect(*self._described(inputs, scalars))
 
     def _described(
         self, inputs: Sequence[Any], scalars: Mapping[str, Any]
@@ -286,7 +279,7 @@ def _static_call(
                 f"{spec.label}: keyword {name!r} is an array, {t}, expected a scalar; "
                 "pass arrays as positional inputs [KB2005]"
             )
-    outputs = spec.outputs_for(inputs, scalars, getattr(frontend, "parameters", None))
+    outputs = spec.outputs_for(inputs, scalars, frontend.parameters)
     parameters = frontend.output_names(n_inputs, names, len(outputs.types))
     outputs = outputs.in_order(spec.label, parameters)
     call = Call(

@@ -26,7 +26,7 @@ from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call, Functions
 
 if TYPE_CHECKING:
-    from kernbridge._src.operation.inspection import Inspection
+    from kernbridge._src.operation.inspection import Inspection, Plan
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
 
@@ -53,6 +53,7 @@ class Frontend(ABC):
     label: str
     name: str
     platforms: tuple[str, ...]
+    parameters: Any = None  # of the kernel, as messages show them
 
     @property
     @abstractmethod
@@ -81,6 +82,10 @@ class Frontend(ABC):
         It compiles the kernel, calls no functions of the user and writes no warnings.
         """
         return None
+
+    def program(self, operands: Sequence[ArrayType], call: Call) -> Plan:
+        """The steps that C executes on a GPU."""
+        raise TypeError(f"{self.label} runs on CPUs, where it is one call of its kernel [KB2106]")
 
     @abstractmethod
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:

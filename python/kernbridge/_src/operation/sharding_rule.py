@@ -289,4 +289,4 @@ class Terms:
         return known and (name in self.sums or all(name in term for term in self.outs))
 
 
-__test__ = {"ShardingRule": ShardingRule}  # doctest takes classes for those of `kernbridge`
+__test__ = {"ShardingRule": ShardingRule}  # whose __module__ is `kernbridge`
