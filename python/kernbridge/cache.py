@@ -1,11 +1,4 @@
-"""The cache of compiled kernels: its folder and size, and what this process keeps in memory.
-
-Examples
---------
->>> import kernbridge
->>> kernbridge.cache.stats().callbacks
-0
-"""
+"""The cache of compiled kernels: its folder and size, and what this process keeps in memory."""
 
 from __future__ import annotations
 
@@ -84,12 +77,7 @@ class CacheStats:
 
 
 def stats() -> CacheStats:
-    """Count what kernbridge holds in memory and on disk.
-
-    Returns
-    -------
-    CacheStats
-        The counts at this time. The folder on disk is shared with other processes.
+    """Count what kernbridge holds in memory and on disk, which it shares with other processes.
 
     Examples
     --------

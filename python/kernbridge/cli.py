@@ -25,12 +25,7 @@ COMMANDS = (doctor, cache_command, benchmark_command, error_pages, run_on_cpu, c
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, and return its exit status.
-
-    Parameters
-    ----------
-    arguments : sequence of str or None
-        Those of the process by default.
+    """Run the command with these arguments, by default the process's; return its exit status.
 
     Examples
     --------

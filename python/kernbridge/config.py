@@ -32,15 +32,8 @@ def set_numba_num_threads(n: int | None) -> None:
     Numba's own `numba.set_num_threads` applies to one thread, and XLA calls kernels from its own
     threads. Without this setting, a kernel uses the number that was set when it was compiled.
 
-    Parameters
-    ----------
-    n : int or None
-        1 to `numba.config.NUMBA_NUM_THREADS`; None restores the number of each kernel.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `n` is not such a number.
+    `n` is 1 to `numba.config.NUMBA_NUM_THREADS`; None restores the number of each kernel. Anything
+    else is a TypeError or a ValueError.
     """
     import numba
 
@@ -77,12 +70,8 @@ def set_cuda_architectures(architectures: Spelling) -> None:
     ----------
     architectures : str, number, list or None
         Compute capabilities, as in "8.0, 9.0", "sm_90" or ["8.6", "9.0a"]; None restores the
-        default. A suffix applies to CUDA sources; Numba kernels are compiled without it.
-
-    Raises
-    ------
-    ValueError
-        If `architectures` contains no compute capability, or one that is too old.
+        default. A suffix applies to CUDA sources; Numba kernels are compiled without it. A text
+        without a compute capability, or with one that is too old, is a ValueError.
     """
     try:
         chosen = None if architectures is None else reader.read(architectures, "cuda architecture")
@@ -100,19 +89,9 @@ def get_cuda_architectures() -> tuple[tuple[int, int], ...] | None:
 
 @hides_frames
 def set_compute_capability(value: Spelling = None) -> None:
-    """Choose the GPUs that kernels are compiled for from now on: `set_cuda_architectures`.
+    """Choose the GPUs that kernels are compiled for, as `set_cuda_architectures` does.
 
-    Parameters
-    ----------
-    value : str, number or list, optional
-        Compute capabilities, as in "8.6", "sm_86" or ["8.0", "9.0a"]; None restores the default.
-
-    Raises
-    ------
-    ValueError
-        If `value` is not a compute capability.
-    UnsupportedArchError
-        If it is older than 5.0.
+    A compute capability that is older than 5.0 is an UnsupportedArchError here.
 
     Examples
     --------
@@ -135,14 +114,9 @@ def get_compute_capability() -> list[str] | None:
 def prefer_system_nvcc(prefer: bool | None = True) -> None:
     """Choose which nvcc is preferred if CUDA_HOME and similar variables name none.
 
-    Without this setting, KERNBRIDGE_NVCC_PREFER=pip or =system decides. If that is not set either,
-    NVIDIA's wheels in this Python are searched before PATH and /usr/local/cuda.
-
-    Parameters
-    ----------
-    prefer : bool or None
-        True: PATH and /usr/local/cuda are searched first. False: the wheels are searched first.
-        None restores the environment's choice.
+    If True, PATH and /usr/local/cuda are searched first; if False, NVIDIA's wheels in this Python.
+    None restores the environment's choice: KERNBRIDGE_NVCC_PREFER=pip or =system, and the wheels
+    first if that is not set.
 
     Examples
     --------
@@ -164,19 +138,8 @@ def add_include_path(path: str | os.PathLike[str]) -> None:
 
     A package whose sources share headers can thus declare their folder once. It is searched after
     the folder of the source's own file and after `extra_include_paths`. If a header in it changes,
-    the libraries that use it are built again.
-
-    Parameters
-    ----------
-    path : str or Path
-        The folder. Adding a folder twice has no effect.
-
-    Raises
-    ------
-    TypeError
-        If `path` is not a path.
-    NotADirectoryError
-        If there is no such folder.
+    the libraries that use it are built again. Adding a folder twice has no effect; one that does
+    not exist is a NotADirectoryError.
 
     Examples
     --------
@@ -206,17 +169,8 @@ def set_backend(platform: str, backend: str | None) -> None:
     The choice takes effect at the next call, also in functions that were jitted before. A call's
     ``backend=`` takes precedence. Operations without this backend warn once and use their default.
 
-    Parameters
-    ----------
-    platform : str
-        "cpu", "gpu" or "tpu".
-    backend : str or None
-        The backend, such as "numba"; None restores the defaults.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If `platform` is unknown, or `backend` is neither the name of a backend nor None.
+    `platform` is "cpu", "gpu" or "tpu", and `backend` a name such as "numba"; None restores the
+    defaults. Anything else is a ValueError or a TypeError.
 
     Examples
     --------
@@ -261,12 +215,7 @@ def set_cuda_on_cpu(what: str) -> None:
     ----------
     what : {"compile", "error"}
         "compile", the default: the kernel is compiled for the CPU and runs there. "error": the call
-        raises KernelNotAvailableError.
-
-    Raises
-    ------
-    ValueError
-        If `what` is neither.
+        raises KernelNotAvailableError. Anything else is a ValueError.
 
     Examples
     --------
@@ -302,12 +251,8 @@ def set_exported_code(what: str) -> None:
         "run", the default: the code runs with all rights of the process, so load programs only from
         trusted sources. "recompile": kernels are compiled again from modules that this process has
         imported or may import (see `allow_imports`), and a program with kernels that are available
-        only as machine code is refused. "refuse": a program that contains code is refused.
-
-    Raises
-    ------
-    ValueError
-        If `what` is none of these.
+        only as machine code is refused. "refuse": a program that contains code is refused. Anything
+        else is a ValueError.
 
     Examples
     --------
@@ -334,12 +279,7 @@ def set_carry_kernels(carry: bool | None) -> None:
     its kernels, and the process that loads it must have imported their modules. With it, that
     process needs neither the modules nor Numba. It adds an empty call to each program, which takes
     about 0.2 µs at each run. The environment variable KERNBRIDGE_CARRY_KERNELS=1 has the same
-    effect.
-
-    Parameters
-    ----------
-    carry : bool or None
-        None returns to the environment's choice.
+    effect; None returns to its choice.
 
     Examples
     --------
@@ -366,16 +306,8 @@ def allow_imports(*modules: str) -> None:
     happens only for modules that are named here or, separated by commas, in the environment
     variable KERNBRIDGE_ALLOW_IMPORTS.
 
-    Parameters
-    ----------
-    *modules : str
-        Names of modules. A package stands for all its modules, and "*" for every module. The names
-        replace those of an earlier call; without any, programs import nothing.
-
-    Raises
-    ------
-    TypeError
-        If a name is not a non-empty string.
+    A package stands for all its modules, and "*" for every module. The names replace those of an
+    earlier call; without any, programs import nothing. An empty name is a TypeError.
 
     Examples
     --------

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 MOST_COLUMNS = 300
 """The most characters of a line; messages about templates have thousands."""
@@ -30,36 +29,24 @@ _GENERATED = re.compile(r"^(?:kernbridge(?::\w+)?|\S*/kernbridge/module\.h)[:(]\
 _DIRECTIVE = re.compile(r'^#line (\d+) "((?:[^"\\]|\\.)*)"$')
 
 
-@dataclass
-class _Error:
-    """An error, and the lines that are shown below it."""
-
-    text: str
-    details: list[str] = field(default_factory=list)
+_Error = list[str]  # its line, and the lines that are shown below it
 
 
 def shorten(output: str, room: int, source: str = "") -> list[str]:
-    """Return the lines of a compiler's output that a message shows.
+    """Return the lines of a compiler's output that a message shows: at most `room`, at least 2.
 
-    Parameters
-    ----------
-    output : str
-        All that the compiler wrote.
-    room : int
-        The most lines to return, at least 2.
-    source : str
-        The text that was compiled, with its `#line` directives.
+    `source` is the text that was compiled, with its `#line` directives.
     """
     written = output.strip("\n").splitlines()
     known = _lines_of(source)
     errors = _errors(written, known)
-    users = [error for error in errors if not _GENERATED.match(error.text)]
+    users = [error for error in errors if not _GENERATED.match(error[0])]
     lines = list(_with_the_source(written, known))
     more = 0
     whole = len(lines) <= room and len(users) in (0, len(errors))
     if not whole:
         lines, more = _first(users or errors, room - 1) if errors else (written[: room - 1], 0)
-    cut = [_cut(line) for line in lines]
+    cut = [s if len(s) <= MOST_COLUMNS else f"{s[:MOST_COLUMNS]} ..." for s in lines]
     if whole and cut == lines:
         return lines
     some = f"... and {more} more error{'s' if more > 1 else ''}. " if more else ""
@@ -74,8 +61,7 @@ def shorten(output: str, room: int, source: str = "") -> list[str]:
 def _first(errors: list[_Error], room: int) -> tuple[list[str], int]:
     """Return the lines of the first errors, and how many errors are left."""
     lines: list[str] = []
-    for i, error in enumerate(errors):
-        wanted = [error.text, *error.details]
+    for i, wanted in enumerate(errors):
         if i and len(lines) + len(wanted) > room:
             return lines, len(errors) - i
         lines += wanted[:room]
@@ -90,8 +76,8 @@ def _errors(written: list[str], known: dict[tuple[str, int], str]) -> list[_Erro
     for line in written:
         placed = _PLACED.match(line)
         if placed is None and current is not None and _DETAIL.match(line):
-            if len(current.details) < _MOST_DETAIL and not _INCLUDED.match(line):
-                current.details.append(line)
+            if len(current) <= _MOST_DETAIL and not _INCLUDED.match(line):
+                current.append(line)
             continue
         current = None
         here = _REQUIRED.match(line)
@@ -100,12 +86,12 @@ def _errors(written: list[str], known: dict[tuple[str, int], str]) -> list[_Erro
         if not (placed["kind"].endswith("error") if placed else _UNPLACED.search(line)):
             continue
         if line not in found:
-            current = found[line] = _Error(line, required)
+            current = found[line] = [line, *required]
         required = []
     for error in found.values():
-        placed = _PLACED.match(error.text)
-        if placed is not None and not any(_DETAIL.match(line) for line in error.details):
-            error.details = [*_excerpt(placed, known), *error.details]
+        placed = _PLACED.match(error[0])
+        if placed is not None and not any(map(_DETAIL.match, error[1:])):
+            error[1:1] = _excerpt(placed, known)
     return list(found.values())
 
 
@@ -147,7 +133,3 @@ def _lines_of(source: str) -> dict[tuple[str, int], str]:
             found.setdefault((file, number), text)
             number += 1
     return found
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= MOST_COLUMNS else f"{line[:MOST_COLUMNS]} ..."

@@ -150,26 +150,18 @@ def varying_axes(label: str, avals: Sequence[Any]) -> frozenset[Any]:
     if HAS_INSIDES:
         axes: frozenset[Any] = standard_vma_rule(label, *avals)
         return axes
-    in_shard_map = bool(jax.sharding.get_abstract_mesh().manual_axes)
-    if in_shard_map and any(_may_vary(aval) for aval in avals):
-        require_insides(f"{label} is called inside shard_map with check_vma=True")
+    if jax.sharding.get_abstract_mesh().manual_axes:
+        for aval in avals:
+            manual = getattr(aval, "manual_axis_type", None)
+            if aval.vma if hasattr(aval, "vma") else getattr(manual, "varying", True):
+                require_insides(f"{label} is called inside shard_map with check_vma=True")
     return frozenset()
-
-
-def _may_vary(aval: Any) -> bool:
-    """Return whether an array of an unknown JAX varies over mesh axes, or may do so."""
-    if hasattr(aval, "vma"):
-        return bool(aval.vma)
-    manual = getattr(aval, "manual_axis_type", None)
-    return manual is None or bool(getattr(manual, "varying", True))
 
 
 def explicit_sharding(aval: Any) -> Any:
     """Return the sharding of an abstract array that an explicit mesh splits, else None."""
-    sharding = getattr(aval, "sharding", None)
-    if not HAS_PARTITIONING or sharding is None or not any(sharding.spec):
-        return None
-    return sharding
+    sharding = getattr(aval, "sharding", None) if HAS_PARTITIONING else None
+    return sharding if sharding is not None and any(sharding.spec) else None
 
 
 def on_mesh(aval: Any, axes: frozenset[Any], sharding: Any = None) -> Any:
@@ -185,10 +177,9 @@ def on_mesh(aval: Any, axes: frozenset[Any], sharding: Any = None) -> Any:
         sharding = get_cur_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
     if not axes:
         return aval.update(sharding=sharding)
-    if hasattr(_core, "ManualAxisType"):
-        manual = _core.ManualAxisType(varying=axes)
-        return aval.update(sharding=sharding, manual_axis_type=manual)
-    return aval.update(sharding=sharding, vma=axes)
+    if not hasattr(_core, "ManualAxisType"):
+        return aval.update(sharding=sharding, vma=axes)
+    return aval.update(sharding=sharding, manual_axis_type=_core.ManualAxisType(varying=axes))
 
 
 def is_for_export(ctx: Any) -> bool:
@@ -289,7 +280,8 @@ def shardy_rule(
     None where there is no such rule, since an extent is not known or is zero.
     """
     avals = [*ctx.avals_in, *ctx.avals_out]
-    if not _uses_shardy() or not all(
+    uses_shardy = getattr(jax.config, "jax_use_shardy_partitioner", True)
+    if not uses_shardy or not all(
         isinstance(d, int) and d > 0 for aval in avals for d in aval.shape
     ):
         return None
@@ -326,10 +318,6 @@ def tuple_sharding(shape: Any, shardings: Sequence[Any]) -> Any:
         return shardings[0]
     each = list(shardings) or [HloSharding.replicate()]  # an empty tuple has one
     return HloSharding.tuple_sharding(shape, each)
-
-
-def _uses_shardy() -> bool:
-    return bool(getattr(jax.config, "jax_use_shardy_partitioner", True))
 
 
 def register_partitioner(target: str, infer: Any, partition: Any) -> None:
