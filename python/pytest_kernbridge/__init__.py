@@ -66,8 +66,7 @@ class _Summary:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Write the summary."""
-        seen = [_seen(), *self._of_workers]
-        for line in _lines(seen):
+        for line in _lines([_seen(), *self._of_workers]):
             terminalreporter.write_line(line)
 
 

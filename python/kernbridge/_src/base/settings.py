@@ -34,18 +34,12 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 def may_import(module: str) -> bool:
     """Return whether a loaded program may import a module; see `config.allow_imports`."""
     named = (name.strip() for name in os.environ.get(ALLOW_IMPORTS, "").split(","))
-    return any(
-        name in ("*", module) or module.startswith(f"{name}.")
-        for name in (*allowed_imports, *named)
-        if name
-    )
+    allowed = filter(None, (*allowed_imports, *named))
+    return any(name in ("*", module) or module.startswith(f"{name}.") for name in allowed)
 
 
 def set_exported_code(what: str, where: str) -> None:
-    """Choose what happens to code in programs; see `config.set_exported_code`.
-
-    `where` names the choice in the message of the ValueError.
-    """
+    """Choose what happens to code in programs; `where` names the choice in a ValueError."""
     global exported_code
     if what not in _EXPORTED_CODE:
         text = f"{where} is {what!r}, expected 'run', 'recompile' or 'refuse'"
@@ -56,16 +50,11 @@ def set_exported_code(what: str, where: str) -> None:
 
 def carries_kernels() -> bool:
     """Return whether compiled programs carry Numba kernels; see `config.set_carry_kernels`."""
-    if carry_kernels is not None:
-        return carry_kernels
-    return bool(switch(CARRY_KERNELS))
+    return bool(switch(CARRY_KERNELS)) if carry_kernels is None else carry_kernels
 
 
 def switch(variable: str) -> bool | None:
-    """Return whether an environment variable is 1 or 0, or None if it is not set.
-
-    ValueError is raised for any other value.
-    """
+    """Return whether an environment variable is 1 or 0, or None if it is not set."""
     value = os.environ.get(variable, "")
     if value not in ("", "0", "1"):
         raise ValueError(f"{variable} is {value!r}, expected 1 or 0 [KB8002]")

@@ -26,11 +26,7 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
 
 
 def c_flags() -> str:
-    """Return the options with which a C compiler builds a host of bundles.
-
-    The program finds the library in the installed package when it runs. HeaderNotFoundError is
-    raised if this package has no library.
-    """
+    """Return the options with which a C compiler builds a host of bundles."""
     include = _folder_with("include", "kernbridge/host.h")
     library = _folder_with("lib", "libkernbridge.so")
     options = (f"-I{include}", f"-L{library}", f"-Wl,-rpath,{library}", "-lkernbridge")

@@ -14,37 +14,27 @@ from kernbridge._src.tools.printing import CommandError, Lines, Output, Table, a
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command to those of `kernbridge`."""
-    cache = commands.add_parser(
-        "cache",
-        parents=[common],
-        help="report the location and the size of the cache, list its entries, or clear it",
-        description="Without a subcommand, prints the folder of the cache, the number of its "
-        "entries and their size.",
-    )
+    what = "report the location and the size of the cache, list its entries, or clear it"
+    more = "Without a subcommand, prints the folder, the number of its entries and their size."
+    cache = commands.add_parser("cache", parents=[common], help=what, description=more)
     cache.set_defaults(run=_summary)
     actions = cache.add_subparsers(dest="action", metavar="{list,size,clear}")
-    listed = actions.add_parser(
-        "list", parents=[common], help="list the entries, the last used first"
-    )
-    listed.set_defaults(run=_list)
-    sized = actions.add_parser("size", parents=[common], help="the same as without a subcommand")
-    sized.set_defaults(run=_summary)
-    cleared = actions.add_parser(
-        "clear", parents=[common], help="remove entries, after asking for confirmation"
-    )
-    cleared.add_argument("name", nargs="?", help="only those of one module")
-    cleared.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    cleared.set_defaults(run=_clear)
+    for name, run, what in (
+        ("list", _list, "list the entries, the last used first"),
+        ("size", _summary, "the same as without a subcommand"),
+        ("clear", _clear, "remove entries, after asking for confirmation"),
+    ):
+        action = actions.add_parser(name, parents=[common], help=what)
+        action.set_defaults(run=run)
+    action.add_argument("name", nargs="?", help="only those of one module")
+    action.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def _held(output: Output) -> tuple[str, limit.Stats]:
-    """The folder and what it holds, which become part of the answer."""
+    """Return the folder and what it holds, which become part of the answer."""
     folder, stats = artefacts.get_cache_dir(), limit.cache_stats()
-    output.answer |= {
-        "folder": str(folder) if folder else None,
-        "entries": stats.entries,
-        "bytes": stats.bytes,
-    }
+    output.answer["folder"] = str(folder) if folder else None
+    output.answer |= {"entries": stats.entries, "bytes": stats.bytes}
     return str(folder or "off"), stats
 
 

@@ -92,8 +92,8 @@ def check_rules(
     Parameters
     ----------
     op : XLACustomKernel, Operation or callable
-        The operation to check. An `XLACustomKernel` is called with `outs` or, without `outs`,
-        through the function that was passed to `def_call`.
+        An `XLACustomKernel` is called with `outs` or, without `outs`, through the function that was
+        passed to `def_call`.
     *args : arrays
         Inputs at which the operation is smooth. Integer inputs are held constant.
     outs : pytree of jax.ShapeDtypeStruct, optional
@@ -122,13 +122,8 @@ def check_rules(
     Returns
     -------
     tuple of RuleCheck
-        The result of each comparison.
-
-    Raises
-    ------
-    RuleCheckError
-        If a comparison failed, or if the operation has no derivative and `require` is True. The
-        message lists all checks that failed.
+        The result of each comparison. If one failed, or if the operation has no derivative and
+        `require` is True, RuleCheckError lists all checks that failed.
 
     Examples
     --------

@@ -121,20 +121,14 @@ def plain(blocks: Sequence[Block]) -> Iterator[str]:
                 yield f"  {name:<{width}}  {first}".rstrip()
                 yield from (f"  {'':<{width}}  {line}" for line in more)
         elif isinstance(block, Table):
-            yield from _aligned(block)
+            rows = [[*map(_text, row)] for row in (block.headers, *block.rows)]
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            places = [str.rjust if i in block.right else str.ljust for i in range(len(widths))]
+            for row in rows:
+                cells = map(lambda put, text, width: put(text, width), places, row, widths)
+                yield "  ".join(cells).rstrip()
         else:
             yield from map(_text, block.lines)
-
-
-def _aligned(table: Table) -> Iterator[str]:
-    rows = [[*map(_text, row)] for row in (table.headers, *table.rows)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
-            cell.rjust(width) if i in table.right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()
 
 
 def _show_rich(blocks: Sequence[Block]) -> None:

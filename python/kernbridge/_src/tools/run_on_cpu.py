@@ -6,7 +6,6 @@ import argparse
 import os
 import runpy
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 def _run(chosen: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         chosen.parser.error("--json: only the script prints to stdout")
-    run(chosen.script, chosen.arguments, chosen.check)
+    os.environ[VARIABLE] = "check" if chosen.check else "1"  # for processes that the script starts
+    cuda_on_cpu(check=chosen.check).install()
+    sys.argv = [chosen.script, *chosen.arguments]
+    sys.path[0] = str(Path(chosen.script).resolve().parent)
+    runpy.run_path(chosen.script, run_name="__main__")
     return 0
-
-
-def run(script: str, arguments: Sequence[str], check: bool) -> None:
-    """Run a script as Python does, with the launches of its CUDA kernels on the CPU.
-
-    Processes that it starts do the same once they import kernbridge.
-    """
-    os.environ[VARIABLE] = "check" if check else "1"
-    cuda_on_cpu(check=check).install()
-    sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).resolve().parent)
-    runpy.run_path(script, run_name="__main__")
