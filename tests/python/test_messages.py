@@ -52,7 +52,7 @@ QUOTED = {
     "_src/record/running.py",
     "_src/scan/array_types.py",
     "_src/scan/signature.py",
-    "_src/source/frontend.py",
+    "_src/source/module.py",
     "_src/source/module.py",
 }
 NOT_FILTERED = (

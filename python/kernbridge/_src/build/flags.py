@@ -161,9 +161,6 @@ _VARIABLES = (
     *("LIBRARY_PATH", "LD_RUN_PATH", "GNUTARGET", "LDEMULATION", "NVCC_CCBIN"),
 )
 """Those that change what any compiler makes."""
-# What a text asks for, and questions whether the compiler can answer that.
-_ASKS = re.compile(r'\b__has_(?:include|include_next|embed)\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
-_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_\w+")
 _STATIC = {"-static", "--static", "-Bstatic", "-dn", "-non_shared", "-static-pie"}
 _LINKED = (b"\x7fELF", b"!<arch>\n", b"BC\xc0\xde")
 """How objects and libraries begin. A text may name others, as a thin archive does."""
@@ -306,4 +303,8 @@ def _words(tool: str, size: int, changed: int) -> frozenset[str]:
 
 def asks(text: str) -> list[str | None]:
     """Return the names that a text asks for with __has_include; None for one that a macro makes."""
-    return [match[1] for match in _ASKS.finditer(_DEFINED.sub("", text))]
+    if "__has_" not in text:
+        return []
+    text = re.sub(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_\w+", "", text)
+    asked = r'\b__has_(?:include|include_next|embed)\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?'
+    return [match[1] for match in re.finditer(asked, text)]

@@ -15,15 +15,16 @@ from kernbridge import _core
 
 ANY = "any"
 LEADING = "..."
-_TYPE = re.compile(r"(\w+)(?:\[(.*)\])?", re.DOTALL)
-_DIMENSION = re.compile(r"\d+|[A-Za-z_]\w*|\.\.\.", re.ASCII)
 _SHORT = {"bfloat": "bf", "float": "f", "uint": "u", "int": "i", "complex": "c"}
 _WIDE = ("int64", "uint64", "float64", "complex128")
 
 
 def short(dtype: str) -> str:
     """Return a dtype's name as jaxprs print it, such as "f32" for "float32"."""
-    return re.sub(r"^(bfloat|float|uint|int|complex)(?=\d)", lambda m: _SHORT[m[1]], dtype)
+    for name, letters in _SHORT.items():
+        if dtype.startswith(name):
+            return letters + dtype[len(name) :]
+    return dtype
 
 
 _KNOWN = [name for name in _core.dtypes() if name != "token"]
@@ -40,7 +41,7 @@ class DeclaredType(NamedTuple):
     @staticmethod
     def parse(text: str) -> DeclaredType:
         """Read a type; ValueError says what is wrong with it, and what to write."""
-        found = _TYPE.fullmatch(text.strip())
+        found = re.fullmatch(r"(\w+)(?:\[(.*)\])?", text.strip(), re.DOTALL)
         if found is None:
             raise ValueError(f"'{text}' is no type of an array; write for example f32[n]")
         dtype, dims = found.groups()
@@ -55,7 +56,7 @@ class DeclaredType(NamedTuple):
         listed = [d.strip() for d in (LEADING if dims is None else dims).split(",")]
         listed = [] if listed == [""] else listed
         for d in listed:
-            if not _DIMENSION.fullmatch(d):
+            if not re.fullmatch(r"\d+|[A-Za-z_]\w*|\.\.\.", d, re.ASCII):
                 raise ValueError(
                     f"'{d}' in '{text}' is no dimension; write a name, a number, or ... for any "
                     "number of dimensions"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import os
 import shutil
+import struct
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +26,7 @@ from kernbridge._src.scan import scanner
 from kernbridge._src.scan.array_types import ANY
 from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.signature import ScannedFunction
-from kernbridge._src.source import compiled_types, shared_object
+from kernbridge._src.source import compiled_types
 from kernbridge._src.source.load import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, Described, open_library
 from kernbridge._src.toolchain import cuda
@@ -33,6 +35,19 @@ _FATBIN = (0xBA55ED50).to_bytes(4, "little")
 _CUDA_MACHINE = b"\xbe"  # of ELF
 
 _ANY_ARRAYS = ("", ANY)  # tokens of functions of the whole call; "" before types were declared
+
+_MACHINES = {
+    3: "i386",
+    21: "ppc64le",
+    40: "arm",
+    62: "x86_64",
+    183: "aarch64",
+    243: "riscv64",
+}
+_HEADER = struct.Struct("<16sHHIQQQIHHH")
+_SEGMENT = struct.Struct("<IIQQQQ")
+_LOADED = 1  # type of a segment
+_OF_64_BITS, _LITTLE_ENDIAN = 2, 1
 
 _opened: dict[str, str] = {}  # path -> digest of what was opened there
 _lock = threading.Lock()
@@ -116,7 +131,7 @@ def load_binary(
             f"load_binary: {file} is neither a shared library nor a cubin nor a fatbin; "
             "pass the path of a .so, .cubin or .fatbin [KB5102]"
         )
-    why = shared_object.why_not(data)
+    why = _why_not(data)
     if why is not None:
         raise KernelLoadError(
             f"load_binary: {file} cannot be loaded: {why}; build it again for this machine [KB5102]"
@@ -127,9 +142,9 @@ def load_binary(
         )
     digest = hashlib.sha256(data).hexdigest()
     place = _place_of(file, digest)
-    library = open_library(place)
-    on_gpu = library.last_error != 0 if platform is None else platform == "cuda"
-    found = _functions_of(module_name, file, library.exports, functions)
+    _, last_error, exports = open_library(place)
+    on_gpu = last_error != 0 if platform is None else platform == "cuda"
+    found = _functions_of(module_name, file, exports, functions)
     module = CompiledModule(
         "load_binary",
         module_name,
@@ -139,9 +154,34 @@ def load_binary(
         language="cuda" if on_gpu else "",
         graph=allow_cuda_graph,
     )
-    if auto_register and library.exports:
+    if auto_register and exports:
         register_all(module, target_prefix or module_name, on_gpu, replace)
     return module
+
+
+def _why_not(data: bytes) -> str | None:
+    """Return why the loader must not open an ELF file of these contents; None if it may.
+
+    For a library of another processor, the loader reports "No such file or directory", and a
+    truncated one ends the process with a bus error.
+    """
+    if len(data) < _HEADER.size:
+        return f"it is truncated: it has {len(data)} bytes, fewer than its header"
+    ident, _, machine, _, _, segments, *_, size, count = _HEADER.unpack_from(data)
+    here = os.uname().machine
+    if ident[4] != _OF_64_BITS or ident[5] != _LITTLE_ENDIAN:
+        return f"it is not a 64-bit little-endian library, and this process runs on {here}"
+    if here in _MACHINES.values() and _MACHINES.get(machine) != here:
+        of = _MACHINES.get(machine, f"processors of number {machine}")
+        return f"it was built for {of}, but this process runs on {here}"
+    ends = [segments + size * count]
+    for i in range(count if ends[0] <= len(data) else 0):
+        kind, _, offset, _, _, in_file = _SEGMENT.unpack_from(data, segments + i * size)
+        if kind == _LOADED:
+            ends.append(offset + in_file)
+    if max(ends) > len(data):
+        return f"it is truncated: it has {len(data)} bytes of {max(ends)}"
+    return None
 
 
 def _place_of(file: Path, digest: str) -> Path:

@@ -1,32 +1,254 @@
-"""A module built from source, and its functions."""
+"""A module built from source, its functions, and their front end."""
 
 from __future__ import annotations
 
+import hashlib
+import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernelError, KernelLoadError
+from kernbridge._src.base import debug
+from kernbridge._src.base.errors import KernelError, KernelLoadError, counted
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
+from kernbridge._src.base.packing import sealed, sized, text
 from kernbridge._src.base.reports import hide_frames, hides_frames
+from kernbridge._src.keys.encode import key_of
+from kernbridge._src.operation import origin
 from kernbridge._src.operation.operation import Operation, spec_key
+from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import OperationSpec
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
-from kernbridge._src.scan.signature import ScannedFunction
+from kernbridge._src.scan.attributes import TYPES
+from kernbridge._src.scan.signature import NamedByScanner, ScannedFunction
 from kernbridge._src.source import compiled_types
-from kernbridge._src.source.frontend import Export, SourceFrontend
 
+if TYPE_CHECKING:
+    from kernbridge._src.operation.inspection import Inspection
+
+ORIGIN = "source"  # kind of an origin, see operation/origin.py
+_DTYPES = _core.dtypes()  # of each name: its code, and its bits
 OPERATIONS_KEPT = 256  # of one function: outputs, options, attribute values
 
 # The latest of each content. Never released: a program from a file may name one, and its library,
 # whose functions compiled programs call, is never closed.
 _modules: dict[str, CompiledModule] = {}
 _lock = threading.Lock()
+
+
+class Export(NamedTuple):
+    """A function of an open library: where it is, and how its calls are described."""
+
+    label: str
+    module: str
+    digest: str  # of all that the module was built from
+    function: ScannedFunction
+    cuda: bool
+    graph: bool
+    run: int
+    handler: int
+    slot: int
+    last_error: int
+    path: str  # of the library
+    library: bytes = b""  # if exported programs hold it
+
+    def bind(self, slot: int, target: str) -> None:
+        """Let the handler of a slot call this function."""
+        function = self.function
+        _core.bind_slot(
+            slot,
+            f"{self.label.split(' ')[0]} {target!r}",
+            -1 if function.takes_any else len(function.having("arg")),
+            -1 if function.takes_any else len(function.having("ret")),
+            tuple((a.name, _DTYPES[a.type][0]) for a in function.attributes),
+            tuple(_DTYPES[d.dtype][0] if d and d.dtype else 0 for d in function.declared),
+            self.run,
+            self.last_error,
+            self.cuda,
+            self.graph,
+        )
+
+    def identity(
+        self,
+        values: tuple[bytes, ...],
+        zeroed: bool,
+        buffers: tuple[tuple[int, int, str], ...],
+        n_inputs: int,
+    ) -> bytes:
+        """Return the digest of a call with these attributes and buffers of these kinds."""
+        kinds = tuple((dtype, rank) for dtype, rank, _ in buffers)
+        identity = f"{self.digest} {self.function.name}".encode()
+        made_of = ("kernbridge.source", identity, values, kinds, n_inputs, self.cuda)
+        options = ("zeroed",) if zeroed else ()
+        return hashlib.sha256(repr((*made_of, *options)).encode()).digest()
+
+    def check(
+        self,
+        values: tuple[bytes, ...],
+        zeroed: bool,
+        arrays: Sequence[tuple[str, int]],
+        n_inputs: int,
+    ) -> None:
+        """Raise ValueError if a call that a program describes is none of this function.
+
+        The function reads its arguments and attributes without looking at their number or size.
+        `arrays` are the dtype and the rank of each, which may have batch axes.
+        """
+        function, known = self.function, self.function.attributes
+        counts = n_inputs, len(arrays) - n_inputs
+        expected = len(function.having("arg")), len(function.having("ret"))
+        if min(counts) < 0 or (not function.takes_any and counts != expected):
+            raise ValueError(
+                f"{counts[0]} inputs and {counts[1]} outputs, and the function has {expected[0]} "
+                f"and {expected[1]}"
+            )
+        if len(values) != len(known):
+            raise ValueError(f"{len(values)} attributes, and the function has {len(known)}")
+        for array, (dtype, rank) in zip(function.declared, arrays, strict=not function.takes_any):
+            if array is not None and not array.with_leading.fits(dtype, rank):
+                raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
+        for attribute, value in zip(known, values, strict=True):
+            size = TYPES[attribute.type][0]
+            if len(value) != size:
+                raise ValueError(
+                    f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"
+                )
+        for dtype, _ in arrays[n_inputs:] if zeroed else ():
+            if _DTYPES[dtype][1] < 8:
+                raise ValueError(f"it zeroes an output of {dtype}")
+
+    def register(
+        self,
+        values: tuple[bytes, ...],
+        zeroed: bool,
+        buffers: tuple[tuple[int, int, str], ...],
+        n_inputs: int,
+    ) -> bytes:
+        """Register the function for buffers of these kinds; returns its identity."""
+        digest = self.identity(values, zeroed, buffers, n_inputs)
+        if not _core.is_registered(digest):
+            _core.register_source(
+                digest,
+                self.label,
+                "",
+                n_inputs,
+                len(buffers) - n_inputs,
+                buffers,
+                self.run,
+                self.last_error,
+                self.cuda,
+                values,
+                zeroed,
+            )
+        return digest
+
+
+class SourceFrontend(NamedByScanner, Frontend):
+    """One function with the values of its attributes, as a front end."""
+
+    def __init__(self, export: Export, values: tuple[bytes, ...], zeroed: bool) -> None:
+        self.label = export.label
+        self.name = export.function.name
+        self.function = export.function
+        self.platforms: tuple[str, ...] = ("cpu",)
+        if export.cuda:
+            from kernbridge._src.plan.targets import gpu_platforms
+
+            self.platforms = gpu_platforms()
+        self.export = export
+        self.values = values
+        self.zeroed = zeroed
+
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+        """Refuse a wrong number of inputs or outputs, and dtypes that no kernel has."""
+        inputs, outs = operands, call.outs
+        if call.scalars:
+            raise TypeError(
+                f"{self.label} has no keyword {call.scalars[0]!r}; pass the values of attributes "
+                "where the operation is made, as attrs= [KB2006]"
+            )
+        if not self.function.takes_any:
+            for what, given, role in (("input", inputs, "arg"), ("output", outs, "ret")):
+                expected = len(self.function.having(role))
+                if len(given) != expected:
+                    where, remedy = "the call has", f"pass {counted(expected, 'array')}"
+                    if role == "ret":
+                        where, remedy = "`outs` describes", f"describe {expected} in `outs`"
+                    raise TypeError(
+                        f"{self.label} has {counted(expected, what)} ({self.function.tokens}), but "
+                        f"{where} {len(given)}; {remedy} [KB2001]"
+                    )
+            self.function.check_arrays(self.label, inputs, call)
+        for what, arrays in (("input", inputs), ("output", outs)):
+            for i, array in enumerate(arrays):
+                if array.dtype.name not in _DTYPES:
+                    raise ValueError(
+                        f"{self.label}: {what} {i} is {array.dtype.name}, which XLA cannot pass "
+                        "to kernels; pass its bits as an integer array [KB2003]"
+                    )
+        for i, array in enumerate(outs if self.zeroed else ()):
+            if _DTYPES[array.dtype.name][1] < 8:
+                raise ValueError(
+                    f"{self.label}: output {i} is {array.dtype.name}, whose elements are not "
+                    "whole bytes, so zero_outputs=True cannot fill it; write every element "
+                    "instead [KB2003]"
+                )
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Register the function for these operands."""
+        arrays = (*operands, *call.outs)
+        names = self.function.names_of(len(operands), len(call.outs))
+        buffers = tuple(
+            (_DTYPES[t.dtype.name][0], len(t.shape), name)
+            for t, name in zip(arrays, names, strict=True)
+        )
+        export = self.export
+        digest = export.register(self.values, self.zeroed, buffers, len(operands))
+        on_gpu = "kernbridge.cuda.graph" if export.graph else "kernbridge.cuda"
+        return NativeCall(
+            target=on_gpu if export.cuda else debug.host_target(),
+            digest=digest,
+            key=key_of(digest),
+            origin=origin.write(
+                ORIGIN,
+                module=export.module,
+                digest=export.digest,
+                function=self.name,
+                values=[v.hex() for v in self.values],
+                arrays=[(t.dtype.name, len(t.shape)) for t in arrays],
+                n_inputs=len(operands),
+                zeroed=self.zeroed,
+            ),
+            copied=(),
+            why_not_portable="",
+            program=self._program(digest, buffers, len(operands)) if export.library else b"",
+        )
+
+    def _program(
+        self, digest: bytes, buffers: tuple[tuple[int, int, str], ...], n_inputs: int
+    ) -> bytes:
+        """Return the library with the description of a call: see src/module/kb_library.h."""
+        parts = (
+            *(text(self.label), text("")),
+            struct.pack("<III", n_inputs, len(buffers) - n_inputs, 0),
+            *(struct.pack("<II", dtype, rank) + text(name) for dtype, rank, name in buffers),
+            text(self.name),
+            struct.pack("<II", self.zeroed, len(self.values)),
+            *(sized(value) for value in (*self.values, self.export.library)),
+        )
+        return sealed(_core.LIBRARY_MAGIC, _core.LIBRARY_VERSION, digest, b"".join(parts))
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Raise KernelError: another program compiled the function."""
+        raise KernelError(
+            f"{self.label} was compiled by another program; objdump -d {self.export.path} "
+            "disassembles it [KB2106]"
+        )
 
 
 class Described(NamedTuple):
@@ -39,16 +261,11 @@ class Described(NamedTuple):
     types: bytes  # see `compiled_types.py`
 
 
-class Library(NamedTuple):
-    """An open shared library."""
+def open_library(path: str | Path) -> tuple[int, int, dict[str, Described]]:
+    """Open a shared library for good, or raise KernelLoadError.
 
-    handle: int
-    last_error: int
-    exports: dict[str, Described]
-
-
-def open_library(path: str | Path) -> Library:
-    """Open a shared library for good, or raise KernelLoadError."""
+    Returns its handle, the address of its function for CUDA's last error, and its functions.
+    """
     try:
         handle, last_error, exports = _core.open_library(str(path))
     except OSError as e:
@@ -56,7 +273,7 @@ def open_library(path: str | Path) -> Library:
         raise KernelLoadError(f"{path} cannot be loaded: {why}.{_hint(why, path)} [KB5102]") from e
     except ValueError as e:
         raise KernelLoadError(f"{path}: {e} [KB5102]") from e
-    return Library(handle, last_error, {e[0]: Described(*e[1:]) for e in exports})
+    return handle, last_error, {e[0]: Described(*e[1:]) for e in exports}
 
 
 def _read(path: Path) -> bytes:
@@ -263,13 +480,13 @@ class CompiledModule:
         self.path = str(path)
         self.digest = digest
         self.content_hash = f"sha256:{digest[:16]}"
-        library = open_library(path)
+        handle, last_error, exports = open_library(path)
         carried = _read(path) if carry else b""
         self._functions: dict[str, SourceFunction] = {}
         for function in functions:
-            found = library.exports.get(function.name)
+            found = exports.get(function.name)
             if found is None:
-                found = Described("", _find(library, path, function.name), 0, 0, b"")
+                found = Described("", _find(handle, path, function.name), 0, 0, b"")
             elif function.place:  # built from its source
                 function = compiled_types.check(
                     f"{label} {name!r}", function, found.types, language
@@ -284,7 +501,7 @@ class CompiledModule:
                 run=found.run,
                 handler=found.handler,
                 slot=found.slot,
-                last_error=library.last_error,
+                last_error=last_error,
                 path=self.path,
                 library=carried,
             )
@@ -344,9 +561,9 @@ class CompiledModule:
         return f"CompiledModule({self.path!r}, {self.function_names})"
 
 
-def _find(library: Library, path: Path, name: str) -> int:
+def _find(handle: int, path: Path, name: str) -> int:
     try:
-        return _core.find_symbol(library.handle, name)
+        return _core.find_symbol(handle, name)
     except LookupError as e:
         raise KernelError(
             f"{path} exports no function {name!r}; declare it "
@@ -370,13 +587,12 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
             "program is run"
             " [KB5107]"
         )
-    codes = _core.dtypes()
     arrays = [(str(dtype), int(rank)) for dtype, rank in origin["arrays"]]
     values = tuple(bytes.fromhex(v) for v in origin["values"])
     zeroed, n_inputs = bool(origin.get("zeroed")), int(origin["n_inputs"])
     export = module.export(function)
     export.check(values, zeroed, arrays, n_inputs)
-    buffers = tuple((codes[dtype][0], rank, "") for dtype, rank in arrays)
+    buffers = tuple((_DTYPES[dtype][0], rank, "") for dtype, rank in arrays)
     if export.identity(values, zeroed, buffers, n_inputs) != digest:
         raise ValueError("its digest is that of another call")
     export.register(values, zeroed, buffers, n_inputs)

@@ -21,8 +21,6 @@ VARIABLES = (
 )
 """The first that is set counts."""
 OLDEST_MAJOR = 5
-_SEPARATOR = re.compile(r"[,;\s]+")
-_ONE = re.compile(r"(?:sm_|compute_)?(\d{1,2}?)\.?(\d)([af]?)")
 
 
 def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
@@ -63,8 +61,8 @@ def read(spelling: Spelling, what: str = "compute_capability") -> tuple[Architec
 def _read_item(item: object, what: str) -> Iterable[Architecture]:
     if isinstance(item, bool) or not isinstance(item, (str, int, float)):
         raise ValueError(_nonsense(what, item))
-    for part in _SEPARATOR.split(str(item).strip()):
-        match = _ONE.fullmatch(part)
+    for part in re.split(r"[,;\s]+", str(item).strip()):
+        match = re.fullmatch(r"(?:sm_|compute_)?(\d{1,2}?)\.?(\d)([af]?)", part)
         if match is None:
             raise ValueError(_nonsense(what, item))
         major, minor = int(match[1]), int(match[2])
