@@ -496,7 +496,7 @@ def _build(
     try:
         module = _load(label, request, options)
     except CompilationError as e:
-        raise compiled_types.explain(about, finished.notes, finished.source, e) from None
+        raise compiled_types.explain(about, finished.notes or (), finished.source, e) from None
     if options["auto_register"]:
         register_all(module, options["target_prefix"] or name, cuda, options["replace"])
     return module
