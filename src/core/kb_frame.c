@@ -10,6 +10,16 @@ const kb_xla_buffer *kb_frame_raw(const kb_frame *frame, uint32_t i)
     return i < n_inputs ? frame->xla->args.buffers[i] : frame->xla->rets.buffers[i - n_inputs];
 }
 
+bool kb_frame_is_aliased(const kb_frame *frame, uint32_t i)
+{
+    uint32_t n_inputs = frame->kernel->n_inputs;
+    uint32_t k = i < n_inputs ? n_inputs : 0;
+    uint32_t end = i < n_inputs ? kb_kernel_n_buffers(frame->kernel) : n_inputs;
+    while (k < end && kb_frame_raw(frame, k)->data != kb_frame_raw(frame, i)->data)
+        k++;
+    return k < end;
+}
+
 uint32_t kb_frame_mask(const kb_frame *frame, uint32_t i)
 {
     if (frame->n_levels == 0)

@@ -18,9 +18,7 @@
  *
  * - sharding, string: in programs for several devices; read by XLA's partitioner alone, in Python
  *
- * - together, a scalar of int64: see kb_together.h
- *
- * An operation without a kernel for the platform is another target, see kb_absent.h. */
+ * - together, a scalar of int64: see kb_together_execute */
 #ifndef KB_HANDLER_H
 #define KB_HANDLER_H
 
@@ -109,5 +107,26 @@ kb_xla_error *kb_handler_idle(kb_xla_frame *frame);
 /* Target `kernbridge.host`. Instantiate finds the kernel or fails while XLA compiles. */
 kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame);
 kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame);
+
+/* Target `kernbridge.absent`: an operation on a platform where it has no kernel, in a program that
+ * is lowered for several platforms. Fails with KB_UNIMPLEMENTED and the call's attribute `message`,
+ * a string. */
+kb_xla_error *kb_absent_execute(kb_xla_frame *frame);
+
+/* Calls that several devices of this process make together: after the call, XLA combines what they
+ * computed, and every device waits for all others. If one of them failed at once, the others would
+ * wait for ever, and XLA would end the process. So the device that fails keeps its error here and
+ * takes part, and the call of the target `kernbridge.together`, which comes next in the program,
+ * fails on all of them. Both calls have the attribute `together`, an int64 that is unique in their
+ * program. Without failures, none waits. */
+enum { KB_TOGETHER_MAX = 64 }; /* failures that are kept, the latest ones */
+
+/* Keeps the error of a call that devices make together, and returns KB_OK. Of any other call, or
+ * where XLA does not say which run it belongs to, returns the error's status. */
+KB_COLD kb_status kb_together_keep(const kb_xla_frame *frame, const kb_error *err);
+
+/* Fails with the error that a device has kept in the same run, if there is one. Its results are its
+ * operands, in the same memory. */
+kb_xla_error *kb_together_execute(kb_xla_frame *frame);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "core/kb_error.h"
 #include "core/kb_frame.h"
-#include "core/kb_plan.h"
 
 /* Calls the step's entry. A status other than KB_NUMBA_OK becomes KB_INTERNAL with the exception's
  * text. */

@@ -3,9 +3,10 @@
 #ifndef KB_KERNEL_H
 #define KB_KERNEL_H
 
+#include "abi/kb_numba.h"
 #include "core/kb_error.h"
-#include "core/kb_plan.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,40 @@ typedef struct kb_buffer_spec {
     int32_t rank;
     const char *name; /* the kernel's parameter, for messages */
 } kb_buffer_spec;
+
+struct kb_failures;
+
+typedef enum kb_step_kind {
+    KB_STEP_HOST,     /* call a native function on this thread */
+    KB_STEP_LAUNCH,   /* enqueue a GPU kernel */
+    KB_STEP_FILL,     /* enqueue a fill of GPU memory */
+    KB_STEP_COPY,     /* enqueue a copy within GPU memory */
+    KB_STEP_CALLBACK, /* call Python */
+    KB_STEP_SOURCE,   /* call a function of a module built from source */
+    KB_STEP_KINDS,
+} kb_step_kind;
+
+typedef struct kb_host_step {
+    kb_numba_entry *entry;
+    bool parallel;   /* enters Numba's own thread pool */
+    bool concurrent; /* needs nothing but its arguments: slices of a batch may run at once */
+    int num_threads; /* of that pool for this kernel; 0: as the calling thread has it */
+    const struct kb_failures *failures; /* of code that came without its compiler, or NULL */
+} kb_host_step;
+
+typedef struct kb_step {
+    kb_step_kind kind;
+    bool wide; /* serves all slices of the frame's group at once, see kb_batch.h */
+    union {
+        kb_host_step host;
+        const void *other; /* of the other kinds; belongs to the kernel's owner */
+    };
+} kb_step;
+
+typedef struct kb_plan {
+    uint32_t n_steps;
+    const kb_step *steps;
+} kb_plan;
 
 typedef struct kb_kernel {
     int64_t key; /* the first eight bytes of `digest`, little-endian */

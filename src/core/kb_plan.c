@@ -1,7 +1,6 @@
 /* Owns the order of steps and the choice of what runs each. */
 #include "core/kb_plan.h"
 
-#include "core/kb_frame.h"
 #include "core/kb_host.h"
 
 #include <stdatomic.h>
@@ -26,7 +25,7 @@ static kb_concurrency concurrency_of_host(const kb_host_step *step)
     return step->concurrent ? KB_CONCURRENT : KB_CONCURRENT_IF_TOLD;
 }
 
-kb_concurrency kb_plan_concurrency(const kb_step *step, const struct kb_frame *frame)
+kb_concurrency kb_plan_concurrency(const kb_step *step, const kb_frame *frame)
 {
     if (step->kind == KB_STEP_HOST)
         return concurrency_of_host(&step->host);
@@ -37,7 +36,7 @@ kb_concurrency kb_plan_concurrency(const kb_step *step, const struct kb_frame *f
     return of_kind ? of_kind(step->other, frame) : KB_CONCURRENT_NEVER;
 }
 
-kb_status kb_plan_step(const kb_step *step, const struct kb_frame *frame, kb_error *err)
+kb_status kb_plan_step(const kb_step *step, const kb_frame *frame, kb_error *err)
 {
     if (KB_LIKELY(step->kind == KB_STEP_HOST))
         return kb_host_run(&step->host, frame, err);
@@ -52,7 +51,7 @@ kb_status kb_plan_step(const kb_step *step, const struct kb_frame *frame, kb_err
     return run(step->other, frame, err);
 }
 
-kb_status kb_plan_run(const kb_plan *plan, const struct kb_frame *frame, kb_error *err)
+kb_status kb_plan_run(const kb_plan *plan, const kb_frame *frame, kb_error *err)
 {
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         kb_status s = kb_plan_step(&plan->steps[i], frame, err);

@@ -1,8 +1,10 @@
-/* Owns the table of GPU functions, by digest: who holds them, and their release. */
+/* Owns the table of GPU functions, by digest: who holds them, and their release; and their loading
+ * into the driver, for each device. */
 #include "cuda/kb_function.h"
 
 #include "core/kb_memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -131,11 +133,6 @@ void kb_function_drop(kb_function *function)
         release(function);
 }
 
-void kb_function_count_load(void)
-{
-    atomic_fetch_add(&n_loads, 1);
-}
-
 kb_function_stats kb_function_count(void)
 {
     kb_function_stats stats;
@@ -158,4 +155,172 @@ void kb_function_free_all(void)
     n_bytes = 0;
     pthread_mutex_unlock(&lock);
     atomic_store(&n_loads, 0);
+}
+
+/* The newest image that a device of this capability runs: of its major version, not above it. An
+ * image of capability 0 holds several, of which the driver chooses. */
+static int choose_image(const kb_function *f, uint32_t cc)
+{
+    int best = -1;
+    for (uint32_t i = 0; i < f->n_images; i++)
+        if ((f->images[i].cc == 0 || f->images[i].cc / 10 == cc / 10) && f->images[i].cc <= cc &&
+            (best < 0 || f->images[i].cc > f->images[best].cc))
+            best = (int)i;
+    return best;
+}
+
+static kb_status choose(const kb_function *f, const kb_driver *cu, kb_cu_device device,
+                        const char *what, int *image, kb_error *err)
+{
+    int major = 0, minor = 0;
+    kb_cu_result code = cu->cuDeviceGetAttribute(&major, KB_CU_DEVICE_CC_MAJOR, device);
+    if (code == KB_CU_SUCCESS)
+        code = cu->cuDeviceGetAttribute(&minor, KB_CU_DEVICE_CC_MINOR, device);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuDeviceGetAttribute", what);
+    *image = choose_image(f, (uint32_t)(10 * major + minor));
+    if (*image >= 0)
+        return KB_OK;
+    char there[KB_IMAGES_MAX * 8] = ""; /* an image takes six characters or fewer */
+    for (uint32_t i = 0, n = 0; i < f->n_images; i++)
+        n += (uint32_t)snprintf(there + n, sizeof there - n, "%s%u.%u", i ? ", " : "",
+                                f->images[i].cc / 10 % 100, f->images[i].cc % 10);
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "%s: compiled for compute capability %s, and GPU %d has %d.%d; lower the "
+                        "program again on this machine, or name its architecture with "
+                        "kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS",
+                        what, there, device, major, minor);
+}
+
+/* Parameters must be what launches hand over. Words lie one behind the other. A parameter that the
+ * kernel does not have is an invalid value to the driver. */
+static kb_status check_layout(const kb_function *f, const kb_driver *cu, kb_cu_kernel kernel,
+                              const char *what, kb_error *err)
+{
+    uint32_t n = f->n_sizes ? f->n_sizes : f->n_words;
+    size_t offset, size;
+    if (!cu->cuKernelGetParamInfo)
+        return KB_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        kb_cu_result code = cu->cuKernelGetParamInfo(kernel, i, &offset, &size);
+        size_t expected = f->n_sizes ? f->sizes[i] : KB_WORD_SIZE;
+        if (code != KB_CU_SUCCESS && code != KB_CU_INVALID_VALUE)
+            return kb_driver_fail(err, cu, code, "cuKernelGetParamInfo", what);
+        if (code != KB_CU_SUCCESS || size != expected ||
+            (f->n_sizes == 0 && offset != (size_t)KB_WORD_SIZE * i))
+            return kb_error_set(err, KB_INTERNAL,
+                                "%s: parameter %u of %s is not the word that was expected: the "
+                                "image is damaged, or of another version of kernbridge",
+                                what, i, f->entry);
+    }
+    if (cu->cuKernelGetParamInfo(kernel, n, &offset, &size) == KB_CU_SUCCESS)
+        return kb_error_set(err, KB_INTERNAL, "%s: %s takes more than the %u parameters expected",
+                            what, f->entry, n);
+    return KB_OK;
+}
+
+/* Under the function's lock. */
+static kb_status raise_shared(kb_function *f, const kb_driver *cu, kb_cu_device device,
+                              kb_cu_kernel kernel, uint32_t shared, const char *what, kb_error *err)
+{
+    _Atomic(uint32_t) *allowed = &f->loaded[device].shared;
+    if (shared <= atomic_load(allowed))
+        return KB_OK;
+    kb_cu_result code =
+        cu->cuKernelSetAttribute(KB_CU_KERNEL_MAX_DYNAMIC_SHARED, (int)shared, kernel, device);
+    if (code == KB_CU_SUCCESS) {
+        atomic_store(allowed, shared);
+        return KB_OK;
+    }
+    int limit = 0;
+    (void)cu->cuDeviceGetAttribute(&limit, KB_CU_DEVICE_MAX_SHARED_OPTIN, device);
+    kb_driver_fail(err, cu, code, "cuKernelSetAttribute", what);
+    kb_error_append(err,
+                    "; %u bytes of dynamic shared memory were asked for, GPU %d has %d a block, "
+                    "less what the kernel declares statically",
+                    shared, device, limit);
+    return err->status;
+}
+
+/* Asks for the best block, for which the kernel must be allowed what it reckons with: else the
+ * driver's answer is 0. */
+static kb_status choose_block(kb_function *f, const kb_driver *cu, kb_cu_device device,
+                              kb_cu_kernel kernel, kb_cu_function function, const char *what,
+                              kb_error *err)
+{
+    int allowed = 0, min_grid = 0, block = 0;
+    kb_cu_result code =
+        cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, device);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuKernelGetAttribute", what);
+    atomic_store(&f->loaded[device].shared, allowed > 0 ? (uint32_t)allowed : 0);
+    kb_status s = raise_shared(f, cu, device, kernel, f->shared, what, err);
+    if (s != KB_OK)
+        return s;
+    code = cu->cuOccupancyMaxPotentialBlockSize(&min_grid, &block, function, NULL, f->shared, 0);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuOccupancyMaxPotentialBlockSize", what);
+    if (block <= 0)
+        return kb_error_set(err, KB_INTERNAL, "%s: no block of %s fits on GPU %d", what, f->entry,
+                            device);
+    f->loaded[device].best_block = block;
+    return KB_OK;
+}
+
+/* Under the function's lock alone. Getting the function of the current context makes the driver
+ * load the code now, and not at the first launch, which may be inside a capture. */
+static kb_status load(kb_function *f, const kb_driver *cu, kb_cu_device device, const char *what,
+                      kb_error *err)
+{
+    int image = 0;
+    kb_status s = choose(f, cu, device, what, &image, err);
+    kb_cu_library library = NULL;
+    if (s == KB_OK)
+        s = kb_code_load(f->codes[image], cu, what, &library, err);
+    if (s != KB_OK)
+        return s;
+    kb_cu_kernel kernel;
+    kb_cu_result code = cu->cuLibraryGetKernel(&kernel, library, f->entry);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuLibraryGetKernel", what);
+    s = check_layout(f, cu, kernel, what, err);
+    if (s != KB_OK)
+        return s;
+    kb_cu_function function;
+    code = cu->cuKernelGetFunction(&function, kernel);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuKernelGetFunction", what);
+    s = choose_block(f, cu, device, kernel, function, what, err);
+    if (s != KB_OK)
+        return s;
+    atomic_store_explicit(&f->loaded[device].kernel, kernel, memory_order_release);
+    atomic_fetch_add(&n_loads, 1);
+    return KB_OK;
+}
+
+kb_status kb_function_load(kb_function *function, const kb_driver *cu, kb_cu_device device,
+                           const char *what, kb_cu_kernel *kernel, kb_error *err)
+{
+    *kernel = kb_function_kernel(function, device);
+    if (*kernel)
+        return KB_OK;
+    pthread_mutex_lock(&function->loading);
+    kb_status s = KB_OK;
+    if (!kb_function_kernel(function, device))
+        s = load(function, cu, device, what, err);
+    pthread_mutex_unlock(&function->loading);
+    *kernel = kb_function_kernel(function, device);
+    return s;
+}
+
+kb_status kb_function_allow_shared(kb_function *function, const kb_driver *cu, kb_cu_device device,
+                                   uint32_t shared, const char *what, kb_error *err)
+{
+    if (shared <= atomic_load(&function->loaded[device].shared))
+        return KB_OK;
+    pthread_mutex_lock(&function->loading);
+    kb_cu_kernel kernel = kb_function_kernel(function, device);
+    kb_status s = raise_shared(function, cu, device, kernel, shared, what, err);
+    pthread_mutex_unlock(&function->loading);
+    return s;
 }

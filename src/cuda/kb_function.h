@@ -106,9 +106,6 @@ typedef struct kb_function_stats {
 
 kb_function_stats kb_function_count(void);
 
-/* Counts a load; for kb_function_load. */
-void kb_function_count_load(void);
-
 /* Tests only: frees all functions, held or not. None may be in use. */
 void kb_function_free_all(void);
 

@@ -36,4 +36,10 @@ kb_status kb_nvrtc_compile(const kb_nvrtc_request *request, kb_nvrtc_result *res
 
 void kb_nvrtc_free(kb_nvrtc_result *result);
 
+/* From now on, calls of `signal` by the library with this address change nothing; with NULL, those
+ * by every library that is loaded and whose file is called libnvrtc. Up to 13.0, NVRTC takes SIGINT
+ * and SIGTERM while it compiles for the first time, and its handler ends the process with the
+ * status 4, without a word, in whichever thread the signal arrives. */
+void kb_nvrtc_keep_signals(const void *inside);
+
 #endif

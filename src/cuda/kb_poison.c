@@ -34,14 +34,6 @@ static kb_cu_address address_of(const kb_xla_buffer *buffer)
     return (kb_cu_address)(uintptr_t)buffer->data;
 }
 
-static bool shares(const poison *p, uint32_t i)
-{
-    for (uint32_t k = 0; k < p->frame->kernel->n_inputs; k++)
-        if (kb_frame_raw(p->frame, k)->data == result(p, i)->data)
-            return true;
-    return false;
-}
-
 static kb_status check(const poison *p, kb_cu_result code, const char *call, kb_error *err)
 {
     return code == KB_CU_SUCCESS ? KB_OK
@@ -69,7 +61,7 @@ static kb_status save_shared(const poison *p, kb_error *err)
 {
     kb_status s = KB_OK;
     for (uint32_t i = 0; s == KB_OK && i < n_results(p); i++)
-        if (shares(p, i))
+        if (kb_frame_is_aliased(p->frame, p->frame->kernel->n_inputs + i))
             s = fetch(p, i, &p->shared[i], err);
     return s == KB_OK ? wait(p, err) : s;
 }

@@ -85,6 +85,11 @@ kb_status kb_value_read(const kb_value *value, const kb_frame *frame, int64_t *r
 kb_status kb_launch_prepare(const kb_launch_step *step, const kb_frame *frame, kb_cu_kernel *kernel,
                             kb_error *err);
 
+/* The name of a kernel as its author wrote it, for messages: of
+ * "_ZN10kernbridge18scale_0123456789abB2v1...", which Numba makes of a kernel that we named,
+ * "scale"; any other entry as it is. Writes to `text`, and returns it. */
+const char *kb_entry_name(const char *entry, char text[], size_t size);
+
 /* Runners of the plan's table, see core/kb_plan.h. They enqueue on the frame's stream. */
 kb_status kb_launch_run(const void *step, const kb_frame *frame, kb_error *err);
 kb_status kb_fill_run(const void *given, const kb_frame *frame, kb_error *err);

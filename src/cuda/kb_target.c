@@ -6,6 +6,7 @@
 #include "core/kb_dtype.h"
 #include "core/kb_frame.h"
 #include "core/kb_handler.h"
+#include "core/kb_plan.h"
 #include "cuda/kb_poison.h"
 #include "cuda/kb_program.h"
 #include "cuda/kb_step.h"

@@ -6,7 +6,6 @@
  * is registered through the extension first, and brings the table. */
 #include "abi/kb_pjrt.h"
 #include "abi/kb_xla.h"
-#include "core/kb_absent.h"
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
 #include "embed/kb_failure.h"

@@ -1,10 +1,8 @@
 /* Owns the list of targets. */
 #include "embed/kb_targets.h"
 
-#include "core/kb_absent.h"
 #include "core/kb_handler.h"
 #include "core/kb_plan.h"
-#include "core/kb_together.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_hosttarget.h"

@@ -1,12 +1,28 @@
-/* Owns blocks: the turns of their threads, their stacks' ends, and the block's barrier. */
+/* Owns blocks: the turns of their threads, their barriers, the places where a launch may be
+ * interrupted, and their memory: stacks, shared memory, and the blocks that wait for use. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#endif
 #include "hostcuda/kb_block.h"
 
-#include "hostcuda/kb_check.h"
-#include "hostcuda/kb_hostcuda.h"
+#include "core/kb_memory.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef CLOCK_MONOTONIC_COARSE
+#define CLOCK_MONOTONIC_COARSE CLOCK_MONOTONIC
+#endif
+
+const char kb_block_left_out[] =
+    "; the write was left out, and the results are not complete: pass check=True, or set "
+    "KERNBRIDGE_DEBUG=check, to see the thread, the index and the line";
 
 static const uint64_t canary = UINT64_C(0x6B65726E62726467); /* below each stack */
 
@@ -35,7 +51,7 @@ next_that(bool (*may)(const kb_block *, const kb_thread *), const kb_block *b, u
     return NULL;
 }
 
-/* Where no thread can go on, those of a warp that wait at one place to learn who is there do. */
+/* If no thread is ready, releases the lanes of a warp that wait at the same activemask. */
 static bool converge(kb_block *b)
 {
     for (uint32_t first = 0; first < b->n_threads; first += KB_WARP) {
@@ -61,7 +77,7 @@ static bool converge(kb_block *b)
     return false;
 }
 
-const char *kb_block_what(const kb_thread *t)
+static const char *what_of(const kb_thread *t)
 {
     static const char *const of_warps[] = {"cuda.syncwarp", "a warp shuffle", "a warp vote",
                                            "a warp match"};
@@ -87,29 +103,24 @@ const char *kb_block_what(const kb_thread *t)
 static void stuck(kb_block *b)
 {
     if (b->checks)
-        kb_checks_settle(b->checks);
-    const kb_thread *warp = NULL, *other = NULL;
-    for (uint32_t i = 0; i < b->n_threads; i++) {
-        const kb_thread *t = &b->threads[i];
-        if (t->state == KB_THREAD_IN_WARP && !warp)
-            warp = t;
-    }
-    for (uint32_t i = 0; warp && i < b->n_threads; i++) {
-        const kb_thread *t = &b->threads[i];
+        b->observer->settle(b->checks);
+    kb_thread *warp = NULL, *other = NULL;
+    for (uint32_t i = 0; i < b->n_threads && !warp; i++)
+        warp = b->threads[i].state == KB_THREAD_IN_WARP ? &b->threads[i] : NULL;
+    for (uint32_t i = 0; warp && i < b->n_threads && !other; i++) {
+        kb_thread *t = &b->threads[i];
         if (t != warp && i / KB_WARP == warp->index / KB_WARP && (warp->call.mask >> t->lane & 1) &&
             t->state != KB_THREAD_ENDED &&
-            (t->state != KB_THREAD_IN_WARP || !kb_warp_same(&t->call, &warp->call))) {
+            (t->state != KB_THREAD_IN_WARP || !kb_warp_same(&t->call, &warp->call)))
             other = t;
-            break;
-        }
     }
     if (warp && other)
         kb_block_fail(
-            (kb_thread *)(uintptr_t)warp,
+            warp,
             "waits in %s for the lanes 0x%08x, and thread (%u, %u, %u) of these stands in "
             "%s%s: neither can continue",
-            kb_block_what(warp), warp->call.mask, other->tid[0], other->tid[1], other->tid[2],
-            kb_block_what(other),
+            what_of(warp), warp->call.mask, other->tid[0], other->tid[1], other->tid[2],
+            what_of(other),
             other->state == KB_THREAD_IN_WARP && other->call.kind == warp->call.kind
                 ? " with another mask or mode"
                 : "");
@@ -134,8 +145,8 @@ static inline kb_thread *find_next(kb_block *b, uint32_t after)
     return next ? next : find_other(b, after);
 }
 
-/* What lies below a thread's stack, or is its last word: none of its frames may reach it. It shares
- * a page with the beginning of the next stack, which is in use. */
+/* The canary below a thread's stack; if it changes, the stack has overflowed. It shares a page with
+ * the beginning of the next stack, which is in use. */
 static unsigned char *end_of_stack(const kb_block *b, const kb_thread *t)
 {
     return b->stacks + (size_t)t->index * b->stack - (t->index ? sizeof canary : 0);
@@ -155,7 +166,7 @@ static void check_stack(kb_thread *t)
                       b->stack, b->code->stack);
 }
 
-void kb_block_wait(kb_thread *t)
+static void wait_for_turn(kb_thread *t)
 {
     check_stack(t);
     kb_thread *next = find_next(t->block, t->index);
@@ -180,6 +191,40 @@ void kb_block_fail(kb_thread *t, const char *format, ...)
     __builtin_unreachable();
 }
 
+static int64_t milliseconds(void)
+{
+    enum { THOUSAND = 1000, MILLION = 1000 * 1000 };
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (int64_t)now.tv_sec * THOUSAND + now.tv_nsec / MILLION;
+}
+
+/* Ends the block if the launch was interrupted. Watches for interrupts if it takes long. */
+static void look(kb_thread *t)
+{
+    enum { LONG = 100 /* ms: a short launch leaves the process's handler alone */ };
+    kb_block *b = t->block;
+    int64_t now = milliseconds();
+    if (atomic_load(&kb_interrupts) != b->interrupts)
+        kb_block_fail(t, "the launch was interrupted by SIGINT (Ctrl-C)");
+    if (b->begun == 0)
+        b->begun = now;
+    else if (!b->watches && now - b->begun >= LONG) {
+        b->watches = true;
+        kb_interrupt_watch();
+    }
+}
+
+/* The thread comes to a place where the launch may be interrupted. */
+static void pause_at(kb_thread *t)
+{
+    enum { LOOK_EACH = 8 };
+    kb_block *b = t->block;
+    if (++b->n_pauses % LOOK_EACH == 0 ||
+        atomic_load_explicit(&kb_interrupts, memory_order_relaxed) != b->interrupts)
+        look(t);
+}
+
 static void open_barrier(kb_block *b)
 {
     b->reduced = b->n_true;
@@ -187,7 +232,7 @@ static void open_barrier(kb_block *b)
     b->n_arrived = 0;
     b->generation++;
     if (b->checks)
-        kb_checks_barrier(b->checks);
+        b->observer->barrier(b->checks);
 }
 
 static void arrive(kb_thread *t, uint32_t site)
@@ -195,15 +240,15 @@ static void arrive(kb_thread *t, uint32_t site)
     kb_block *b = t->block;
     t->site = site;
     if (b->checks)
-        kb_checks_arrive(t);
+        b->observer->arrive(t);
     if (++b->n_arrived == b->n_live) {
-        kb_block_pause(t);
+        pause_at(t);
         open_barrier(b);
         return;
     }
     t->generation = b->generation;
     t->state = KB_THREAD_AT_BARRIER;
-    kb_block_wait(t);
+    wait_for_turn(t);
 }
 
 void kb_barrier(kb_thread *t, uint32_t site)
@@ -225,7 +270,7 @@ uint32_t kb_active_mask(kb_thread *t, uint32_t site)
 {
     t->site = site;
     t->state = KB_THREAD_CONVERGES;
-    kb_block_wait(t);
+    wait_for_turn(t);
     return (uint32_t)t->result;
 }
 
@@ -236,12 +281,110 @@ void kb_grid_barrier(kb_thread *t, uint32_t site)
     t->generation = b->grid_generation;
     t->state = KB_THREAD_AT_GRID;
     if (++b->n_at_grid < b->n_live) {
-        kb_block_wait(t);
+        wait_for_turn(t);
         return;
     }
-    kb_block_pause(t);
+    pause_at(t);
     kb_fibre_switch(&t->fibre, &b->caller);
     t->state = KB_THREAD_RUNS;
+}
+
+static kb_thread *lanes_of(const kb_block *b, uint32_t warp)
+{
+    return b->threads + (size_t)warp * KB_WARP;
+}
+
+/* What a lane reads of one that does not take part is undefined on a GPU. */
+static void check_sources(kb_thread *lanes, uint32_t present)
+{
+    for (uint32_t l = 0; l < KB_WARP; l++) {
+        uint32_t from = present >> l & 1 ? kb_warp_source(l, &lanes[l].call) : KB_WARP;
+        if (from != KB_WARP && !(present >> from & 1))
+            lanes[l].block->observer->shuffle(&lanes[l], from);
+    }
+}
+
+static void finish_warp(kb_block *b, uint32_t warp, uint32_t mask)
+{
+    kb_thread *lanes = lanes_of(b, warp);
+    uint32_t present = mask & b->warps[warp].live;
+    if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_BARRIER)
+        b->observer->warp_barrier(b->checks, warp, present);
+    if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_SHUFFLE)
+        check_sources(lanes, present);
+    for (uint32_t l = 0; l < KB_WARP; l++)
+        if (present >> l & 1) {
+            lanes[l].result = kb_warp_result(lanes, present, l);
+            lanes[l].state = KB_THREAD_RUNS;
+        }
+    b->warps[warp].waiting &= ~present;
+}
+
+/* Finishes operations of the warp whose lanes have all come. */
+static void check_warp(kb_block *b, uint32_t warp)
+{
+    const kb_thread *lanes = lanes_of(b, warp);
+    for (uint32_t l = 0; l < KB_WARP; l++)
+        if (b->warps[warp].waiting >> l & 1 &&
+            kb_warp_have_come(lanes, &b->warps[warp], &lanes[l].call))
+            finish_warp(b, warp, lanes[l].call.mask);
+}
+
+static uint64_t call_warp(kb_thread *t, kb_warp_call call, uint32_t site)
+{
+    kb_block *b = t->block;
+    uint32_t warp = t->index / KB_WARP, bit = UINT32_C(1) << t->lane;
+    t->call = call;
+    t->site = site;
+    t->state = KB_THREAD_IN_WARP;
+    if (!(call.mask & bit))
+        kb_block_fail(t, "calls %s with the mask 0x%08x, in which its own lane, %u, is not",
+                      what_of(t), call.mask, t->lane);
+    b->warps[warp].waiting |= bit;
+    if (kb_warp_have_come(lanes_of(b, warp), &b->warps[warp], &t->call)) {
+        pause_at(t);
+        finish_warp(b, warp, call.mask);
+    } else {
+        wait_for_turn(t);
+    }
+    return t->result;
+}
+
+void kb_warp_barrier(kb_thread *t, uint32_t mask, uint32_t site)
+{
+    (void)call_warp(t, (kb_warp_call){.kind = KB_WARP_BARRIER, .mask = mask}, site);
+}
+
+uint64_t kb_shuffle(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t value, uint32_t b,
+                    uint32_t c, uint32_t site)
+{
+    kb_warp_call call = {KB_WARP_SHUFFLE, (uint16_t)mode, mask, value, b, c};
+    return call_warp(t, call, site);
+}
+
+uint64_t kb_vote(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t predicate, uint32_t site)
+{
+    kb_warp_call call = {
+        .kind = KB_WARP_VOTE, .mask = mask, .mode = (uint16_t)mode, .value = predicate};
+    return call_warp(t, call, site);
+}
+
+uint64_t kb_match(kb_thread *t, uint32_t mask, uint32_t all, uint64_t value, uint32_t site)
+{
+    kb_warp_call call = {.kind = KB_WARP_MATCH, .mask = mask, .mode = all != 0, .value = value};
+    return call_warp(t, call, site);
+}
+
+void kb_poll(kb_thread *t, uint32_t again, uint32_t site)
+{
+    t->site = site;
+    pause_at(t);
+    if (t->block->observer)
+        t->block->observer->poll(t, again);
+    if (!again)
+        return;
+    t->state = KB_THREAD_POLLS;
+    wait_for_turn(t);
 }
 
 static void run_thread(void *data)
@@ -252,7 +395,7 @@ static void run_thread(void *data)
     b->code->run(b->parameters, t);
     check_stack(t);
     if (b->checks)
-        kb_checks_end(t);
+        b->observer->end(t);
     t->state = KB_THREAD_ENDED;
     b->n_live--;
     uint32_t warp = t->index / KB_WARP;
@@ -262,7 +405,7 @@ static void run_thread(void *data)
     if (b->n_arrived == b->n_live)
         open_barrier(b);
     if (b->warps[warp].waiting)
-        kb_warp_check(b, warp);
+        check_warp(b, warp);
     kb_fibre_switch(&t->fibre, &find_next(b, t->index)->fibre);
 }
 
@@ -284,7 +427,7 @@ static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
 
 void kb_write_outside(kb_thread *t, const char *what)
 {
-    kb_block_fail(t, "writes to %s out of bounds%s", what, kb_hostcuda_left_out);
+    kb_block_fail(t, "writes to %s out of bounds%s", what, kb_block_left_out);
 }
 
 void kb_place(kb_thread *t, const char *place)
@@ -332,7 +475,7 @@ bool kb_block_go_on(kb_block *b)
     b->n_at_grid = 0;
     b->grid_generation++;
     if (b->checks)
-        kb_checks_enter(b->checks, b);
+        b->observer->enter(b->checks, b);
     kb_fibre_adopt(&b->caller);
     kb_fibre_switch(&b->caller, &next_that(is_ready, b, b->n_threads - 1)->fibre);
     return !b->faulted;
@@ -364,7 +507,7 @@ static void run_threads(kb_block *b, const uint32_t index[3])
     for (uint32_t i = 0; i < b->n_threads; i++)
         memcpy(b->threads[i].ctaid, index, sizeof b->threads[i].ctaid);
     if (b->checks)
-        kb_checks_enter(b->checks, b);
+        b->observer->enter(b->checks, b);
     for (uint32_t i = 0; i < b->n_threads; i++)
         b->code->run(b->parameters, &b->threads[i]);
     check_stack(&b->threads[0]);
@@ -394,4 +537,159 @@ bool kb_block_run_alone(kb_block *b, void *const *parameters, const uint32_t gri
     kb_fibre_switch(&b->caller, &b->threads[0].fibre);
     kb_fibre_drop(&b->threads[0].fibre);
     return !b->faulted;
+}
+
+enum {
+    STACK_MIN = 32 * 1024, /* beside a kernel's own variables: what it spills, the C library */
+    PAGE = 4096,
+    KEPT_THREADS = 1024,
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static kb_block *unused; /* under the lock, and */
+static uint32_t n_kept;  /* threads that unused blocks have room for */
+
+static void *map(size_t size)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+#ifdef MAP_NORESERVE
+    flags |= MAP_NORESERVE;
+#endif
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Memory of at least `size` bytes in place of what was there. */
+static bool grow(unsigned char **memory, size_t *there, size_t size)
+{
+    if (size <= *there)
+        return true;
+    if (*memory)
+        (void)munmap(*memory, *there);
+    *memory = map(size);
+    *there = *memory ? size : 0;
+    return *memory != NULL;
+}
+
+static void *align_up(void *memory)
+{
+    return (char *)memory + (KB_LINE - (uintptr_t)memory % KB_LINE) % KB_LINE;
+}
+
+static bool make_room(kb_block *b, uint32_t n_threads)
+{
+    if (n_threads <= b->capacity)
+        return true;
+    kb_free(b->threads_memory);
+    kb_free(b->warps);
+    b->threads_memory = kb_calloc((size_t)n_threads + 1, sizeof *b->threads);
+    b->threads = align_up(b->threads_memory);
+    b->warps = kb_calloc((n_threads + KB_WARP - 1) / KB_WARP, sizeof *b->warps);
+    b->capacity = b->threads_memory && b->warps ? n_threads : 0;
+    return b->capacity != 0;
+}
+
+static size_t round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
+static void free_block(kb_block *b)
+{
+    if (b->stacks)
+        (void)munmap(b->stacks, b->stacks_size);
+    if (b->shared)
+        (void)munmap(b->shared, b->shared_size);
+    kb_free(b->threads_memory);
+    kb_free(b->warps);
+    kb_free(b);
+}
+
+static void number_threads(kb_block *b, const uint32_t sizes[6], uint32_t dynamic_shared)
+{
+    const uint32_t *extents = sizes + 3;
+    for (uint32_t i = 0; i < b->n_threads; i++) {
+        kb_thread *t = &b->threads[i];
+        t->tid[0] = i % extents[0];
+        t->tid[1] = i / extents[0] % extents[1];
+        t->tid[2] = i / extents[0] / extents[1];
+        memcpy(t->ntid, extents, sizeof t->ntid);
+        memcpy(t->nctaid, sizes, sizeof t->nctaid);
+        t->shared = b->shared;
+        t->dynamic_shared = dynamic_shared;
+        t->lane = i % KB_WARP;
+        t->index = i;
+        t->block = b;
+    }
+}
+
+kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint32_t dynamic_shared)
+{
+    pthread_mutex_lock(&lock);
+    kb_block *b = unused;
+    if (b) {
+        unused = b->next;
+        n_kept -= b->capacity;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!b)
+        b = kb_calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->code = code;
+    b->checks = NULL;
+    b->observer = NULL;
+    b->n_pauses = 0;
+    b->begun = 0;
+    b->interrupts = atomic_load(&kb_interrupts);
+    b->n_threads = sizes[3] * sizes[4] * sizes[5];
+    b->stack = round_up(STACK_MIN + (size_t)code->stack + (size_t)KB_LINE * KB_COLOURS, PAGE);
+    size_t shared = round_up((size_t)code->shared + dynamic_shared + KB_LINE, PAGE);
+    if (!make_room(b, b->n_threads) ||
+        !grow(&b->stacks, &b->stacks_size, b->stack * b->n_threads) ||
+        !grow(&b->shared, &b->shared_size, shared)) {
+        free_block(b);
+        return NULL;
+    }
+    number_threads(b, sizes, dynamic_shared);
+    return b;
+}
+
+/* Threads whose stacks are kept: a full block for each processor. The number of these is read from
+ * a file, which takes as long as a small launch. */
+static uint32_t kept_max(void)
+{
+    static _Atomic(uint32_t) known;
+    uint32_t max = atomic_load_explicit(&known, memory_order_relaxed);
+    if (max == 0) {
+        long n = sysconf(_SC_NPROCESSORS_ONLN);
+        max = KEPT_THREADS * (n > 1 ? (uint32_t)n : 1);
+        atomic_store_explicit(&known, max, memory_order_relaxed);
+    }
+    return max;
+}
+
+void kb_block_give_back(kb_block *b)
+{
+    if (b->watches)
+        kb_interrupt_unwatch();
+    b->watches = false;
+    pthread_mutex_lock(&lock);
+    bool keeps = b->capacity <= kept_max() && n_kept <= kept_max() - b->capacity;
+    if (keeps) {
+        b->next = unused;
+        unused = b;
+        n_kept += b->capacity;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!keeps)
+        free_block(b);
+}
+
+uint32_t kb_block_kept(void)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t n = n_kept;
+    pthread_mutex_unlock(&lock);
+    return n;
 }

@@ -6,10 +6,10 @@
 #include "core/kb_error.h"
 #include "hostcuda/kb_interrupt.h"
 #include "hostcuda/kb_thread.h"
+#include "hostcuda/kb_warp.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 
 /* One thread of a kernel. `parameters` are what cuLaunchKernel takes. */
 typedef void kb_block_entry(void *const *parameters, kb_thread *thread);
@@ -29,10 +29,25 @@ enum {
     KB_COLOURS = 32, /* stacks begin at different lines of a page, for the sake of the caches */
 };
 
-typedef struct kb_warp {
-    uint32_t live;    /* lanes that have not ended */
-    uint32_t waiting; /* lanes in an operation of the warp */
-} kb_warp;
+struct kb_checks;
+
+/* What a block tells the checked mode, which may end it with a fault. */
+typedef struct kb_block_observer {
+    /* The block begins, or goes on after a barrier of the grid. */
+    void (*enter)(struct kb_checks *checks, const kb_block *block);
+    /* All threads have come to a barrier; lanes to one of their warp. */
+    void (*barrier)(struct kb_checks *checks);
+    void (*warp_barrier)(struct kb_checks *checks, uint32_t warp, uint32_t lanes);
+    /* No thread can go on. */
+    void (*settle)(struct kb_checks *checks);
+    /* A thread comes to the block's barrier, or to its end, while others may wait. */
+    void (*arrive)(kb_thread *thread);
+    void (*end)(kb_thread *thread);
+    /* A lane reads lane `from`, which does not take part, in a shuffle. */
+    void (*shuffle)(kb_thread *thread, uint32_t from);
+    /* A thread polls, see kb_poll. */
+    void (*poll)(kb_thread *thread, uint32_t again);
+} kb_block_observer;
 
 struct kb_block {
     const kb_block_code *code;
@@ -47,7 +62,8 @@ struct kb_block {
     uint32_t interrupts;      /* when the block was taken */
     int64_t begun;            /* about when it was taken; 0 at first */
     bool watches;             /* for interrupts */
-    struct kb_checks *checks; /* of the launch, in checked mode; or NULL */
+    struct kb_checks *checks; /* of the launch, in checked mode; or NULL, as */
+    const kb_block_observer *observer;
     kb_fibre caller;
     bool faulted;
     char fault[KB_FAULT_SIZE];
@@ -79,38 +95,11 @@ void kb_block_begin(kb_block *block, void *const *parameters, const uint32_t ind
 bool kb_block_go_on(kb_block *block); /* false after a fault; block->n_live is 0 at the end */
 void kb_block_end(kb_block *block);
 
-/* For what threads call: goes on in another thread, and returns when this one's state is
- * KB_THREAD_RUNS again, or its barrier has opened. */
-void kb_block_wait(kb_thread *thread);
-
-/* Ends the block if the launch was interrupted. Watches for interrupts if it takes long. */
-void kb_block_look(kb_thread *thread);
-
-/* The thread comes to a place where the launch may be interrupted. */
-static inline void kb_block_pause(kb_thread *thread)
-{
-    enum { LOOK_EACH = 8 };
-    kb_block *b = thread->block;
-    if (++b->n_pauses % LOOK_EACH == 0 ||
-        atomic_load_explicit(&kb_interrupts, memory_order_relaxed) != b->interrupts)
-        kb_block_look(thread);
-}
-
 /* Ends the block with a message, which block, thread and place begin. Does not return. */
 _Noreturn void kb_block_fail(kb_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Kinds of waiting, in words. */
-const char *kb_block_what(const kb_thread *thread);
-
-/* Whether two lanes stand in the same operation of a warp: PTX wants the same mode and mask, too.
- */
-static inline bool kb_warp_same(const kb_warp_call *a, const kb_warp_call *b)
-{
-    return memcmp(a, b, offsetof(kb_warp_call, value)) == 0;
-}
-
-/* See to operations of the warp that `index` belongs to, whose lanes may all have come. */
-void kb_warp_check(kb_block *block, uint32_t warp);
+/* The end of a message about a write out of bounds. */
+extern const char kb_block_left_out[];
 
 #endif

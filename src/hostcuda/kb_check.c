@@ -1,15 +1,21 @@
-/* Owns the description of the arrays, blocks and time of a launch in checked mode. */
+/* Owns the description of the arrays, blocks and time of a launch in checked mode, the verdict on
+ * each access, and what barriers mean for it. */
 #include "hostcuda/kb_check.h"
 
 #include "core/kb_memory.h"
-#include "hostcuda/kb_checks.h"
-#include "hostcuda/kb_fresh.h"
+#include "hostcuda/kb_unwritten.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-uint32_t kb_checks_tick(kb_checks *c)
+/* The numbers of addresses that were made of wrong indices: the last ones. */
+enum { WRONG_FIRST = KB_CHECK_TAG_MAX - KB_CHECK_WRONG_MAX + 1, PLACE_MAX = 256 };
+
+static const uint64_t address_mask = (UINT64_C(1) << KB_CHECK_TAG_SHIFT) - 1;
+
+/* Advances the time, for all. */
+static uint32_t tick(kb_checks *c)
 {
     c->global.time = c->shared.time = ++c->shadow->time;
     return c->shadow->time;
@@ -38,13 +44,13 @@ static void begin_phase(kb_checks *c)
     if (kb_shadow_renew(c->shadow) && c->seen)
         memset(c->seen, 0, (size_t)c->n_threads * KB_WARP * sizeof *c->seen);
     c->n_begins = 0;
-    c->global.phase = kb_checks_tick(c);
+    c->global.phase = tick(c);
     for (uint32_t i = 0; i < c->table->n_arguments; i++) {
         const kb_range *r = &c->ranges[i];
         kb_check_row *row = &c->rows->of[i + 1];
         uint64_t first = first_of(c, r);
-        row->first = first & kb_check_address_mask;
-        c->written[i] = kb_fresh_find(first, row->size);
+        row->first = first & address_mask;
+        c->written[i] = kb_unwritten_find(first, row->size);
         row->since = c->written[i] ? c->global.phase : 0;
     }
 }
@@ -68,7 +74,7 @@ static void measure(kb_checks *c, uint32_t dynamic_shared, void *const *paramete
         }
         kb_range_measure(r, parameters);
         uint64_t size = (uint64_t)(r->high - r->low);
-        r->is_watched = kb_fresh_find(first_of(c, r), size) != NULL;
+        r->is_watched = kb_unwritten_find(first_of(c, r), size) != NULL;
         c->is_batched = c->is_batched || r->slice;
     }
 }
@@ -111,7 +117,7 @@ static bool make_room(kb_checks *c)
         (c->is_cooperative && !c->begun))
         return false;
     c->rows->n = n_rows;
-    c->rows->of[0].size = kb_check_address_mask;
+    c->rows->of[0].size = address_mask;
     return true;
 }
 
@@ -177,7 +183,7 @@ void kb_checks_free(kb_checks *c)
     kb_free(c);
 }
 
-void kb_checks_enter(kb_checks *c, const kb_block *b)
+static void enter_block(kb_checks *c, const kb_block *b)
 {
     const uint32_t *at = b->threads[0].ctaid;
     bool is_other = c->is_batched && c->slice != at[2];
@@ -187,7 +193,7 @@ void kb_checks_enter(kb_checks *c, const kb_block *b)
         begin_phase(c);
     }
     c->block = at[0] + c->sizes[0] * (at[1] + c->sizes[1] * at[2]);
-    uint32_t now = kb_checks_tick(c);
+    uint32_t now = tick(c);
     c->global.block = c->global.barrier = now;
     c->shared.phase = c->shared.block = c->shared.barrier = now;
     c->begins[c->n_begins++] = (kb_block_start){now, c->block};
@@ -202,13 +208,14 @@ void kb_checks_enter(kb_checks *c, const kb_block *b)
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
         kb_check_row *row = &c->rows->of[i + 1];
         uint64_t first = (uintptr_t)b->shared + c->ranges[i].about->offset;
-        row->first = first & kb_check_address_mask;
+        row->first = first & address_mask;
         row->cells = c->shadow->cells + cell + c->ranges[i].cell;
         row->since = c->begun ? c->begun[c->block] : now;
     }
 }
 
-uint32_t kb_checks_block_of(const kb_checks *c, uint32_t time)
+/* The block of an access that was made in this phase. */
+static uint32_t block_of(const kb_checks *c, uint32_t time)
 {
     uint32_t low = 0, high = c->n_begins;
     while (high - low > 1) {
@@ -228,7 +235,7 @@ const kb_check_rows *kb_check_rows_of(kb_thread *t)
 
 static uint64_t tagged(uint64_t address, uint64_t row)
 {
-    return (address & kb_check_address_mask) | row << KB_CHECK_TAG_SHIFT;
+    return (address & address_mask) | row << KB_CHECK_TAG_SHIFT;
 }
 
 static void *pointer(uint64_t address)
@@ -250,7 +257,7 @@ void *kb_check_local_array(kb_thread *t, void *memory, uint32_t which)
     c->locals[t->index * c->table->n_local + which] = memory;
     if (!c->table->waits) { /* threads run one after the other: it lies there for all */
         kb_check_row *row = &c->rows->of[i + 1];
-        row->first = (uintptr_t)memory & kb_check_address_mask;
+        row->first = (uintptr_t)memory & address_mask;
         row->size = c->table->arrays[i].size;
     }
     return pointer(tagged((uintptr_t)memory, i + 1));
@@ -276,7 +283,7 @@ void *kb_check_wrong(kb_thread *t, void *made, int64_t index, int64_t extent, ui
 {
     uint64_t word = (uintptr_t)made;
     uint32_t which = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
-    if (which >= KB_CHECK_WRONG_FIRST)
+    if (which >= WRONG_FIRST)
         return made; /* part of a view that is wrong already; the first one is reported */
     const kb_wrong_index wrong = {
         .index = index < 0 ? index - extent : index,
@@ -285,7 +292,7 @@ void *kb_check_wrong(kb_thread *t, void *made, int64_t index, int64_t extent, ui
         .which = which,
     };
     uint32_t place = place_of_wrong(t->block->checks, &wrong);
-    return pointer(tagged(word, KB_CHECK_WRONG_FIRST + place));
+    return pointer(tagged(word, WRONG_FIRST + place));
 }
 
 /* A place in the source: where its text begins, if it has one. */
@@ -296,12 +303,13 @@ static const char *site_of(const kb_checks *c, uint32_t site, const char **text)
     return place;
 }
 
-const char *kb_checks_place(const kb_thread *t, uint32_t site, char text[KB_PLACE_MAX])
+/* " (at file:line)", or "". */
+static const char *place_text(const kb_thread *t, uint32_t site, char text[PLACE_MAX])
 {
     const char *end, *place = site_of(t->block->checks, site, &end);
     text[0] = '\0';
     if (*place)
-        (void)snprintf(text, KB_PLACE_MAX, " (at %.*s)",
+        (void)snprintf(text, PLACE_MAX, " (at %.*s)",
                        (int)(end ? end - place : (ptrdiff_t)strlen(place)), place);
     return text;
 }
@@ -315,25 +323,362 @@ static void append_line(const kb_checks *c, uint32_t site, char lines[], size_t 
                        text + 1);
 }
 
-void kb_checks_fail(kb_thread *t, uint32_t site, uint32_t other, const char *format, ...)
+static void settle(kb_checks *c);
+
+/* Ends the block. The format's words go between block and thread on the one hand, and the lines of
+ * the source on the other. */
+static _Noreturn __attribute__((format(printf, 4, 5))) void
+fail(kb_thread *t, uint32_t site, uint32_t other, const char *format, ...)
 {
-    char message[KB_FAULT_SIZE], lines[2 * KB_PLACE_MAX] = "";
+    char message[KB_FAULT_SIZE], lines[2 * PLACE_MAX] = "";
     const kb_checks *c = t->block->checks;
     va_list args;
     va_start(args, format);
     (void)vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    kb_checks_settle(t->block->checks); /* which came before */
+    settle(t->block->checks); /* which came before */
     append_line(c, site, lines, sizeof lines);
     if (other != site)
         append_line(c, other, lines, sizeof lines);
     kb_block_fail(t, "%s%s", message, lines);
 }
 
-void kb_checks_settle(kb_checks *c)
+static void settle(kb_checks *c)
 {
     kb_thread *t = c->unwritten.thread;
     c->unwritten.thread = NULL;
     if (t)
-        kb_checks_fail(t, c->unwritten.site, c->unwritten.site, "%s", c->unwritten.text);
+        fail(t, c->unwritten.site, c->unwritten.site, "%s", c->unwritten.text);
 }
+
+/* Of a shape or an element: each of the 32 numbers has ", " or a bracket before it, and they have
+ * 51 digits at most, since their product has 19 or fewer. */
+enum { NAME_MAX = 160, MANY_UNWRITTEN = 4096 /* reads; a thread may wait for a change */ };
+
+typedef struct access {
+    uint64_t row, offset, size;
+    uint32_t kind, site; /* a kb_access */
+    bool same;           /* it writes what is there */
+} access;
+
+static const char *const verbs[] = {"reads", "writes", "updates", "writes"};
+
+static void *memory_at(uint64_t word)
+{
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that had a tag
+    return (void *)(uintptr_t)(word & address_mask);
+}
+
+static bool is_shared(const kb_checks *c, uint64_t row)
+{
+    return row > c->table->n_arguments;
+}
+
+/* "(4, 3)", or "". */
+static const char *shape_of(const kb_checks *c, uint32_t which, char text[NAME_MAX])
+{
+    if (which == 0 || which > c->n_ranges)
+        return "";
+    kb_range_shape(&c->ranges[which - 1], text, NAME_MAX);
+    return text;
+}
+
+/* An access by an address that a wrong index made. */
+static _Noreturn void fail_index(kb_thread *t, uint32_t tag, const access *a)
+{
+    const kb_checks *c = t->block->checks;
+    const kb_wrong_index *w = &c->wrong[tag - WRONG_FIRST];
+    char place[PLACE_MAX], room[NAME_MAX];
+    const char *shape = shape_of(c, w->which, room);
+    fail(t, a->site, a->site,
+         "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s%s%s%s", verbs[a->kind],
+         w->which ? c->table->arrays[w->which - 1].name : "a constant array", (long long)w->index,
+         w->axis, (long long)w->extent, *shape ? " (of shape " : "", shape, *shape ? ")" : "",
+         place_text(t, a->site, place));
+}
+
+static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, const access *a)
+{
+    char place[PLACE_MAX], element[NAME_MAX];
+    if (offset >= r->low && offset + (int64_t)a->size <= r->high)
+        return;
+    kb_range_element(r, offset, element, sizeof element);
+    fail(t, a->site, a->site, "%s %s out of bounds: element %s, and it has %lld%s", verbs[a->kind],
+         r->about->name, element, (long long)((r->high - r->low) / r->about->item_size),
+         place_text(t, a->site, place));
+}
+
+static _Noreturn void fail_race(kb_thread *t, const access *a, kb_race_party other, uint32_t block)
+{
+    const kb_checks *c = t->block->checks;
+    const kb_range *r = &c->ranges[a->row - 1];
+    char place[PLACE_MAX], there[PLACE_MAX], element[NAME_MAX], of_block[NAME_MAX] = "";
+    const uint32_t *tid = t->block->threads[kb_race_thread(other)].tid, *grid = c->sizes;
+    bool between = block != c->block;
+    t->block->checks->unwritten.thread = NULL; /* what is read too early is often such a race */
+    if (between)
+        (void)snprintf(of_block, sizeof of_block, " of block (%u, %u, %u)", block % grid[0],
+                       block / grid[0] % grid[1], block / grid[0] / grid[1]);
+    kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
+    fail(t, a->site, kb_race_site(other),
+         "a data race%s: it %s element %s of %s%s, which thread (%u, %u, %u)%s %s%s, "
+         "with no %s between",
+         between ? " between blocks" : "", verbs[a->kind], element, r->about->name,
+         place_text(t, a->site, place), tid[0], tid[1], tid[2], of_block,
+         verbs[kb_race_kind(other)], place_text(t, kb_race_site(other), there),
+         between ? "barrier of the grid" : "barrier");
+}
+
+static void check_races(kb_thread *t, const access *a, uint64_t i)
+{
+    kb_checks *c = t->block->checks;
+    kb_race_now now = is_shared(c, a->row) ? c->shared : c->global;
+    kb_race_cell *cell = &c->rows->of[a->row].cells[i];
+    kb_race_more *more = &c->shadow->more[cell - c->shadow->cells];
+    kb_race_party who = kb_race_party_of(now.time, t->index, a->kind, a->site);
+    now.seen = c->seen ? c->seen + (size_t)t->index * KB_WARP : NULL;
+    /* An unwritten element has no value. */
+    bool same = a->same && kb_race_time(cell->write) >= c->rows->of[a->row].since;
+    kb_race_party other = kb_race_conflict(cell, more, &now, who, same);
+    if (other) {
+        uint32_t time = kb_race_time(other);
+        uint32_t block = time < now.block ? block_of(c, time) : c->block;
+        if (!kb_fences_order(&c->fences, &now, other, block, c->block, t->index))
+            fail_race(t, a, other, block);
+    }
+    kb_race_note(cell, more, &now, who, same);
+}
+
+/* An access that reads has to find something in it that was written. */
+static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_t end)
+{
+    kb_checks *c = t->block->checks;
+    const kb_check_row *row = &c->rows->of[a->row];
+    char place[PLACE_MAX], element[NAME_MAX];
+    if (a->kind == KB_ACCESS_WRITE || row->since == 0)
+        return;
+    for (uint64_t i = begin; i <= end; i++)
+        if (kb_race_time(row->cells[i].write) >= row->since)
+            return;
+    bool shared = is_shared(c, a->row);
+    if (!shared && memchr(c->written[a->row - 1] + a->offset, 1, a->size))
+        return;
+    const kb_range *r = &c->ranges[a->row - 1];
+    kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
+    if (!shared)
+        fail(t, a->site, a->site, "%s element %s of %s, which nothing has written%s",
+             verbs[a->kind], element, r->about->name, place_text(t, a->site, place));
+    struct kb_early_read *u = &c->unwritten;
+    if (u->thread && ++u->n == MANY_UNWRITTEN)
+        settle(c);
+    if (u->thread)
+        return;
+    u->thread = t;
+    u->site = a->site;
+    u->n = 0;
+    (void)snprintf(u->text, sizeof u->text,
+                   "%s element %s of %s, which no thread of the block has written%s",
+                   verbs[a->kind], element, r->about->name, place_text(t, a->site, place));
+}
+
+/* All that a read may find, and what follows from an access. */
+static void touch(kb_thread *t, access *a)
+{
+    kb_checks *c = t->block->checks;
+    uint64_t unit = c->rows->of[a->row].unit;
+    uint64_t begin = a->offset / unit, end = (a->offset + a->size - 1) / unit;
+    if (a->kind == KB_ACCESS_ATOMIC && c->fences.fenced)
+        kb_fences_atomic(&c->fences, c->block, t->index, tick(c));
+    check_written(t, a, begin, end);
+    for (uint64_t i = begin; i <= end; i++)
+        check_races(t, a, i);
+}
+
+static KB_COLD void touch_slowly(kb_thread *t, uint64_t row, uint64_t offset, uint64_t size,
+                                 uint32_t how, uint64_t value)
+{
+    const kb_check_row *at = &t->block->checks->rows->of[row];
+    access a = {row, offset, size, how % KB_CHECK_KINDS, how / KB_CHECK_KINDS, false};
+    if (a.kind == KB_ACCESS_WRITE_VALUE) {
+        a.kind = KB_ACCESS_WRITE;
+        a.same = memcmp(memory_at(at->first + offset), &value, size) == 0;
+    }
+    if (size)
+        touch(t, &a);
+}
+
+void kb_check_touch(kb_thread *t, uint64_t row, uint64_t offset, uint64_t size, uint32_t how,
+                    uint64_t value)
+{
+    kb_checks *c = t->block->checks;
+    const kb_check_row *at = &c->rows->of[row];
+    const kb_race_now *now = is_shared(c, row) ? &c->shared : &c->global;
+    uint32_t kind = how % KB_CHECK_KINDS, site = how / KB_CHECK_KINDS, unit = at->unit;
+    kb_race_cell *cell = &at->cells[offset >> __builtin_ctz(unit)];
+    bool reads = kind == KB_ACCESS_READ;
+    if (!reads && kind != KB_ACCESS_ATOMIC)
+        c->n_polls = 0;
+    if (size == unit && !(offset & (unit - 1)) && kind != KB_ACCESS_ATOMIC &&
+        (!reads || kb_race_time(cell->write) >= at->since) &&
+        kb_race_passes(
+            cell, now,
+            kb_race_party_of(now->time, t->index, reads ? KB_ACCESS_READ : KB_ACCESS_WRITE, site),
+            !reads))
+        return;
+    touch_slowly(t, row, offset, size, how, value);
+}
+
+/* A thread's own array: where it lies, and its bounds. */
+static void check_local(kb_thread *t, uint32_t which, uint64_t address, const access *a)
+{
+    const kb_checks *c = t->block->checks;
+    const kb_check_table *table = c->table;
+    kb_range r = {.about = &table->arrays[c->n_ranges + which]};
+    void *memory = c->locals[t->index * table->n_local + which];
+    kb_range_fixed(&r, (uintptr_t)memory & address_mask, r.about->size);
+    check_bounds(t, &r, (int64_t)(address - r.base), a);
+}
+
+void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how, uint64_t value)
+{
+    kb_checks *c = t->block->checks;
+    uint64_t word = (uintptr_t)given, address = word & address_mask;
+    uint32_t tag = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
+    access a = {.size = size, .kind = how % KB_CHECK_KINDS, .site = how / KB_CHECK_KINDS};
+    char place[PLACE_MAX];
+    if (tag >= WRONG_FIRST)
+        fail_index(t, tag, &a);
+    if (tag >= c->rows->n)
+        fail(t, a.site, a.site, "%s at an address that belongs to no array%s", verbs[a.kind],
+             place_text(t, a.site, place));
+    if (tag == 0)
+        return memory_at(word);
+    if (tag > c->n_ranges) {
+        check_local(t, tag - c->n_ranges - 1, address, &a);
+        return memory_at(word);
+    }
+    const kb_check_row *row = &c->rows->of[tag];
+    const kb_range *r = &c->ranges[tag - 1];
+    uint64_t offset = address - row->first;
+    check_bounds(t, r, (int64_t)offset + r->low, &a);
+    if (row->cells)
+        kb_check_touch(t, tag, offset, size, how, value);
+    return memory_at(word);
+}
+
+void kb_check_fenced(kb_thread *t)
+{
+    kb_checks *c = t->block->checks;
+    kb_fences_fence(&c->fences, c->block, t->index, tick(c), c->global.barrier);
+}
+
+static void pass_barrier(kb_checks *c)
+{
+    settle(c);
+    c->n_polls = 0;
+    c->global.barrier = c->shared.barrier = tick(c);
+}
+
+static void pass_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
+{
+    c->n_polls = 0;
+    c->global.seen = c->shared.seen = c->seen = c->seen_room; /* somebody's: there are barriers */
+    uint32_t *of_lanes = c->seen + (size_t)warp * KB_WARP * KB_WARP, now = tick(c);
+    uint32_t seen[KB_WARP] = {0};
+    for (uint32_t l = 0; l < KB_WARP; l++) {
+        const uint32_t *of_lane = of_lanes + (size_t)l * KB_WARP;
+        if (!(lanes >> l & 1))
+            continue;
+        for (uint32_t k = 0; k < KB_WARP; k++)
+            seen[k] = of_lane[k] > seen[k] ? of_lane[k] : seen[k];
+    }
+    for (uint32_t l = 0; l < KB_WARP; l++)
+        if (lanes >> l & 1)
+            seen[l] = now;
+    for (uint32_t l = 0; l < KB_WARP; l++)
+        if (lanes >> l & 1)
+            memcpy(of_lanes + (size_t)l * KB_WARP, seen, sizeof seen);
+}
+
+static void poll(kb_thread *t, uint32_t again)
+{
+    enum { POLLS_MAX = 1 << 22 };
+    kb_checks *c = t->block->checks;
+    char place[PLACE_MAX];
+    c->n_polls = again ? c->n_polls + 1 : 0;
+    if (c->n_polls > POLLS_MAX)
+        fail(t, t->site, t->site,
+             "waits%s for a change of memory that cannot come: the other threads of the "
+             "block wait, too, or have ended, and blocks run one after the other here",
+             place_text(t, t->site, place));
+}
+
+static void fail_shuffle(kb_thread *t, uint32_t from)
+{
+    char place[PLACE_MAX];
+    uint32_t index = t->index - t->lane + from;
+    const char *why = !(t->call.mask >> from & 1)    ? "is not in its mask"
+                      : index >= t->block->n_threads ? "is beyond the threads of the block"
+                                                     : "has ended";
+    fail(t, t->site, t->site,
+         "reads lane %u in a warp shuffle with the mask 0x%08x%s, and this lane %s: the "
+         "value is undefined on a GPU",
+         from, t->call.mask, place_text(t, t->site, place), why);
+}
+
+void kb_check_grid(kb_thread *t)
+{
+    if (t->block->n_at_grid + 1 == t->block->n_live)
+        settle(t->block->checks);
+}
+
+static const kb_thread *waiting_thread(const kb_block *b)
+{
+    for (uint32_t i = 0; i < b->n_threads; i++)
+        if (b->threads[i].state == KB_THREAD_AT_BARRIER &&
+            b->threads[i].generation == b->generation)
+            return &b->threads[i];
+    return NULL;
+}
+
+static void arrive(kb_thread *t)
+{
+    kb_block *b = t->block;
+    char here[PLACE_MAX], there[PLACE_MAX];
+    if (b->n_live < b->n_threads)
+        fail(t, t->site, t->site,
+             "comes to cuda.syncthreads%s, which %u of the block's %u threads never "
+             "reach: they have ended",
+             place_text(t, t->site, here), b->n_threads - b->n_live, b->n_threads);
+    const kb_thread *other = b->n_arrived ? waiting_thread(b) : NULL;
+    if (other && other->site != t->site)
+        fail(t, t->site, other->site,
+             "comes to cuda.syncthreads%s, and thread (%u, %u, %u) to another%s: all "
+             "threads of a block must come to the same",
+             place_text(t, t->site, here), other->tid[0], other->tid[1], other->tid[2],
+             place_text(t, other->site, there));
+}
+
+static void end_thread(kb_thread *t)
+{
+    t->block->checks->n_polls = 0;
+    const kb_thread *other = t->block->n_arrived ? waiting_thread(t->block) : NULL;
+    char there[PLACE_MAX];
+    if (other)
+        fail(t, other->site, other->site,
+             "ends without cuda.syncthreads%s, in which thread (%u, %u, %u) waits",
+             place_text(t, other->site, there), other->tid[0], other->tid[1], other->tid[2]);
+    if (t->block->n_live == t->block->n_at_grid + 1)
+        settle(t->block->checks);
+}
+
+const kb_block_observer kb_checks_observer = {
+    .enter = enter_block,
+    .barrier = pass_barrier,
+    .warp_barrier = pass_warp_barrier,
+    .settle = settle,
+    .arrive = arrive,
+    .end = end_thread,
+    .shuffle = fail_shuffle,
+    .poll = poll,
+};

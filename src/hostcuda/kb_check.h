@@ -8,29 +8,14 @@
 #define KB_CHECK_H
 
 #include "hostcuda/kb_block.h"
+#include "hostcuda/kb_fences.h"
 #include "hostcuda/kb_race.h"
+#include "hostcuda/kb_range.h"
+#include "hostcuda/kb_shadow.h"
 
-enum { KB_CHECK_DIMS = 32, KB_CHECK_TAG_SHIFT = 48 };
+enum { KB_CHECK_TAG_SHIFT = 48, KB_CHECK_TAG_MAX = 0x7FFF, KB_CHECK_WRONG_MAX = 256 };
 
-/* What is to be known of a kernel. The generated code has these tables, laid out as C does. */
-typedef struct kb_check_array {
-    const char *name; /* with its type, as messages have it */
-    uint32_t item_size;
-    uint32_t n_dims; /* of arguments */
-    uint32_t word;   /* arguments: the parameter with its address; extents and strides follow */
-    uint32_t flags;
-    uint64_t offset, size; /* shared arrays: bytes; local ones have a size alone */
-    const int64_t *shape;  /* of shared and local arrays; or NULL */
-    uint64_t cell;         /* bytes of an item that are written together */
-} kb_check_array;
-
-enum {
-    KB_CHECK_BATCHED = 1u << 0,  /* behind the address: bytes from slice to slice */
-    KB_CHECK_STRIDED = 1u << 1,  /* behind the extents: strides in bytes */
-    KB_CHECK_CONSTANT = 1u << 2, /* nothing writes to it: no races */
-    KB_CHECK_DYNAMIC = 1u << 3,  /* shared: the size is the launch's */
-};
-
+/* What is to be known of a kernel. The generated code has it, laid out as C does. */
 typedef struct kb_check_table {
     const char *kernel;
     const kb_check_array *arrays; /* arguments, shared arrays, local arrays */
@@ -57,45 +42,63 @@ typedef struct kb_check_rows {
     kb_check_row of[];
 } kb_check_rows;
 
-typedef struct kb_checks kb_checks;
+/* An index that lies outside its axis, and the array that it was used on. */
+typedef struct kb_wrong_index {
+    int64_t index, extent;
+    uint32_t axis;
+    uint32_t which; /* as addresses have it: 0 for none */
+} kb_wrong_index;
 
-/* What a launch keeps of accesses. NULL without memory. */
+/* When a block began or went on. */
+typedef struct kb_block_start {
+    uint32_t time, block;
+} kb_block_start;
+
+/* What a launch keeps of accesses. One thread of the system runs the launch, and no other enters.
+ */
+typedef struct kb_checks {
+    const kb_check_table *table;
+    kb_range *ranges; /* arguments, then shared arrays */
+    kb_check_rows *rows;
+    uint32_t n_ranges, n_threads, n_blocks;
+    uint32_t sizes[6];
+    uint8_t **written;   /* of arguments: for each byte, whether it has been written; or NULL */
+    void **locals;       /* of thread i from i * n_local on */
+    uint32_t *seen;      /* of thread i from i * KB_WARP on; NULL without barriers of warps */
+    uint32_t *seen_room; /* for it */
+    kb_shadow *shadow;
+    size_t shared_cell, shared_cells; /* the first that is for shared memory; those of a block */
+    kb_race_now global, shared;       /* the present, for the two sorts of memory */
+    uint32_t slice;                   /* of a batch, which the block is in */
+    bool is_batched, is_cooperative;
+    kb_block_start *begins; /* of this phase */
+    uint32_t n_begins;
+    uint32_t block;  /* the number of the one that runs */
+    uint32_t *begun; /* when each block of a cooperative grid began; or NULL */
+    kb_fences fences;
+    struct kb_early_read {
+        kb_thread *thread; /* NULL: there is none */
+        uint32_t site, n;  /* of such reads since then */
+        char text[KB_FAULT_SIZE];
+    } unwritten;      /* a read of unwritten shared memory, until the next barrier */
+    uint32_t n_polls; /* since a thread of the block has done anything else that others could see */
+    uint32_t n_wrong; /* addresses made of wrong indices */
+    kb_wrong_index wrong[KB_CHECK_WRONG_MAX];
+} kb_checks;
+
+/* NULL without memory. */
 kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
                          uint32_t dynamic_shared, void *const *parameters, bool is_cooperative);
 void kb_checks_free(kb_checks *checks);
 
-/* A block begins, or goes on behind a barrier of the grid. */
-void kb_checks_enter(kb_checks *checks, const kb_block *block);
+/* What blocks call. A thread that reads shared memory which none has written may go on: where a
+ * barrier is missing, a race will be found before the next one, and be reported in its place. When
+ * all threads have come to a barrier or to their ends, or cannot go on, such a read is a fault. So
+ * is a block none of whose threads has done anything but poll for long. */
+extern const kb_block_observer kb_checks_observer;
 
 /* All blocks have come to a barrier of the grid, or to their ends. */
 void kb_checks_phase(kb_checks *checks);
-
-/* A thread that reads shared memory which none has written may go on: where a barrier is missing, a
- * race will be found before the next one, and be reported in its place. Now all have come to a
- * barrier or to their ends, or cannot go on: such a read, if there was one, is a fault. */
-void kb_checks_settle(kb_checks *checks);
-
-/* All threads of the block have come to a barrier; lanes to one of their warp. */
-void kb_checks_barrier(kb_checks *checks);
-void kb_checks_warp_barrier(kb_checks *checks, uint32_t warp, uint32_t lanes);
-
-/* A thread polls, see kb_poll: the block ends if none of its threads has done anything else for
- * long. */
-void kb_checks_poll(kb_thread *thread, uint32_t again);
-
-/* A lane reads another one, which does not take part, in a shuffle. Does not return. */
-_Noreturn void kb_checks_shuffle(kb_thread *thread, uint32_t from);
-
-/* A thread comes to the block's barrier, or to its end, while others may wait. */
-void kb_checks_arrive(kb_thread *thread);
-void kb_checks_end(kb_thread *thread);
-
-typedef enum kb_access {
-    KB_ACCESS_READ,
-    KB_ACCESS_WRITE,
-    KB_ACCESS_ATOMIC,
-    KB_ACCESS_WRITE_VALUE, /* a write that comes with what will be there */
-} kb_access;
 
 /* An access and its place in one number. */
 enum { KB_CHECK_KINDS = 4 };

@@ -1,4 +1,5 @@
-/* Owns the guarded copies of a call's results, for as long as the call takes. */
+/* Owns the guarded copies of a call's results, and the copies of its inputs, for as long as the
+ * call takes. */
 #include "hostcuda/kb_guard.h"
 
 #include "core/kb_arena.h"
@@ -17,10 +18,9 @@ typedef struct guarded {
     void **pointers;
 } guarded;
 
-static kb_status no_memory(const kb_frame *frame, kb_error *err)
+static kb_status no_memory(const kb_frame *frame, const char *what, kb_error *err)
 {
-    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for guards of outputs",
-                        frame->kernel->name);
+    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory %s", frame->kernel->name, what);
 }
 
 static size_t guard_size(size_t size)
@@ -38,7 +38,7 @@ static kb_status move(const kb_frame *frame, guarded *g, uint32_t i, kb_error *e
         return KB_OK;
     uint8_t *block = kb_arena_take(g->arena, 2 * guard + ALIGNMENT + size, 1);
     if (!block)
-        return no_memory(frame, err);
+        return no_memory(frame, "for guards of outputs", err);
     uint8_t *data = block + ALIGNMENT - (uintptr_t)block % ALIGNMENT + guard;
     memset(data - guard, FILL, 2 * guard + size);
     for (uint32_t k = 0; k < n_inputs; k++)
@@ -56,7 +56,7 @@ static kb_status move_all(const kb_frame *frame, guarded *g, kb_error *err)
     g->buffers = kb_arena_take(g->arena, n, sizeof *g->buffers);
     g->pointers = kb_arena_take(g->arena, n, sizeof *g->pointers);
     if (!g->buffers || !g->pointers)
-        return no_memory(frame, err);
+        return no_memory(frame, "for guards of outputs", err);
     for (uint32_t i = 0; i < n; i++) {
         g->buffers[i] = *kb_frame_raw(frame, i);
         g->pointers[i] = &g->buffers[i];
@@ -127,12 +127,86 @@ static kb_status run_guarded(const kb_frame *frame, kb_run *run, guarded *g, kb_
     return KB_OK;
 }
 
-kb_status kb_guard_run(const kb_frame *frame, kb_run *run, kb_error *err)
+kb_status kb_guard_results(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     guarded g = {.arena = kb_arena_new()};
     if (!g.arena)
-        return no_memory(frame, err);
+        return no_memory(frame, "for guards of outputs", err);
     kb_status s = run_guarded(frame, run, &g, err);
     kb_arena_free(g.arena);
+    return s;
+}
+
+static kb_status copy_inputs(const kb_frame *frame, kb_arena *arena, uint8_t **copies,
+                             kb_error *err)
+{
+    for (uint32_t i = 0; i < frame->kernel->n_inputs; i++) {
+        const kb_xla_buffer *buffer = kb_frame_raw(frame, i);
+        size_t size = kb_frame_is_aliased(frame, i) ? 0 : kb_buffer_bytes(buffer);
+        if (size == 0)
+            continue;
+        copies[i] = kb_arena_take(arena, size, 1);
+        if (!copies[i])
+            return no_memory(frame, "to compare inputs with", err);
+        memcpy(copies[i], buffer->data, size);
+    }
+    return KB_OK;
+}
+
+static kb_status changed(const kb_frame *frame, uint32_t i, const uint8_t *copy, kb_error *err)
+{
+    const kb_xla_buffer *buffer = kb_frame_raw(frame, i);
+    const uint8_t *now = buffer->data;
+    size_t step = kb_dtype_size(buffer->dtype), size = kb_buffer_bytes(buffer), at = 0, n = 0;
+    for (size_t k = 0; k < size; k += step)
+        if (memcmp(now + k, copy + k, step) != 0 && n++ == 0)
+            at = k / step;
+    return kb_error_set(err, KB_INTERNAL,
+                        "%s: the kernel wrote to input %u (%s), which JAX does not allow: it "
+                        "changed %zu of the %lld elements, the first of them element %zu; write to "
+                        "an output, to memory of the kernel's own, or to an input that is aliased "
+                        "to an output [KB3003]",
+                        frame->kernel->name, i, frame->kernel->buffers[i].name, n,
+                        (long long)kb_buffer_count(buffer), at);
+}
+
+/* Puts back what changed; an error for the first such input. */
+static kb_status compare(const kb_frame *frame, uint8_t *const *copies, kb_error *err)
+{
+    kb_status s = KB_OK;
+    for (uint32_t i = 0; i < frame->kernel->n_inputs; i++) {
+        const kb_xla_buffer *buffer = kb_frame_raw(frame, i);
+        if (!copies[i] || memcmp(buffer->data, copies[i], kb_buffer_bytes(buffer)) == 0)
+            continue;
+        if (s == KB_OK)
+            s = changed(frame, i, copies[i], err);
+        memcpy(buffer->data, copies[i], kb_buffer_bytes(buffer));
+    }
+    return s;
+}
+
+static kb_status run_and_compare(const kb_frame *frame, kb_run *run, kb_arena *arena, kb_error *err)
+{
+    uint8_t **copies = kb_arena_take(arena, frame->kernel->n_inputs, sizeof *copies);
+    if (!copies)
+        return no_memory(frame, "to compare inputs with", err);
+    kb_status s = copy_inputs(frame, arena, copies, err);
+    if (s != KB_OK)
+        return s;
+    s = run(frame, err);
+    if (s == KB_OK)
+        return compare(frame, copies, err);
+    kb_error unused;
+    (void)compare(frame, copies, &unused);
+    return s;
+}
+
+kb_status kb_guard_inputs(const kb_frame *frame, kb_run *run, kb_error *err)
+{
+    kb_arena *arena = kb_arena_new();
+    if (!arena)
+        return no_memory(frame, "to compare inputs with", err);
+    kb_status s = run_and_compare(frame, run, arena, err);
+    kb_arena_free(arena);
     return s;
 }

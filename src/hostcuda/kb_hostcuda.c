@@ -1,12 +1,20 @@
-/* Owns the machine code of kernels for the CPU, by the digests of their images. */
+/* Owns the machine code of kernels for the CPU, by the digests of their images; their launches:
+ * what they refuse, and how blocks are shared among threads; the functions of the driver; and the
+ * names under which compiled kernels find what they call. */
 #include "hostcuda/kb_hostcuda.h"
 
+#include "core/kb_float_mode.h"
 #include "core/kb_memory.h"
+#include "core/kb_pool.h"
 #include "core/kb_table.h"
+#include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
+#include "hostcuda/kb_check.h"
+#include "hostcuda/kb_reshape.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,11 +53,6 @@ const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST])
     }
     pthread_mutex_unlock(&lock);
     return found;
-}
-
-bool kb_hostcuda_has(const char digest[KB_HOSTCUDA_DIGEST])
-{
-    return kb_hostcuda_find(digest) != NULL;
 }
 
 kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *code,
@@ -151,3 +154,523 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
     kb_error_append(err, ". Nor can the kernel be compiled again: %s", other.message);
     return s;
 }
+
+enum {
+    ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
+    ALONE_FIBRES_MAX = 1024,
+    COOPERATIVE_MAX = 64 * 1024, /* threads of a grid */
+};
+
+/* As GPUs have them (CUDA C++ programming guide, compute capabilities). */
+static const uint32_t sizes_max[6] = {
+    INT32_MAX, 65535, 65535, KB_HOSTCUDA_THREADS_MAX, KB_HOSTCUDA_THREADS_MAX, 64};
+
+static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER; /* of a launch's fault */
+
+typedef struct launch {
+    const kb_hostcuda_code *code;
+    void *const *parameters;
+    uint32_t sizes[6];
+    uint32_t shared; /* dynamic, bytes */
+    kb_checks *checks;
+    _Atomic(bool) faulted;
+    char fault[KB_FAULT_SIZE];
+} launch;
+
+static void fail(launch *l, const char *fault)
+{
+    pthread_mutex_lock(&fault_lock);
+    if (!atomic_exchange(&l->faulted, true))
+        (void)snprintf(l->fault, sizeof l->fault, "%s", fault);
+    pthread_mutex_unlock(&fault_lock);
+}
+
+static void index_of(const launch *l, int64_t block, uint32_t index[3])
+{
+    int64_t row = block / l->sizes[0];
+    index[0] = (uint32_t)(block % l->sizes[0]);
+    index[1] = (uint32_t)(row % l->sizes[1]);
+    index[2] = (uint32_t)(row / l->sizes[1]);
+}
+
+static kb_block *take_block(launch *l)
+{
+    kb_block *block = kb_block_take(&l->code->threads, l->sizes, l->shared);
+    if (!block) {
+        fail(l, "no memory for the stacks of a block's threads");
+        return NULL;
+    }
+    block->checks = l->checks;
+    block->observer = l->checks ? &kb_checks_observer : NULL;
+    return block;
+}
+
+static void run_fibres(launch *l, int64_t begin, int64_t end)
+{
+    kb_block *block = take_block(l);
+    if (!block)
+        return;
+    for (int64_t i = begin; i < end && !atomic_load(&l->faulted); i++) {
+        uint32_t index[3];
+        index_of(l, i, index);
+        if (!kb_block_run(block, l->parameters, index))
+            fail(l, block->fault);
+    }
+    kb_block_give_back(block);
+}
+
+/* True in unchecked mode, too. */
+static bool begin_checks(launch *l)
+{
+    const kb_check_table *table = l->code->threads.checked;
+    if (!table)
+        return true;
+    l->checks = kb_checks_new(table, l->sizes, l->shared, l->parameters, l->code->cooperative);
+    if (!l->checks)
+        fail(l, "no memory to check the kernel's accesses with");
+    return l->checks != NULL;
+}
+
+/* All blocks at once, each going on until its threads wait for the grid. */
+static void run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
+{
+    int64_t n_ended;
+    bool is_first = true;
+    do {
+        if (l->checks && !is_first)
+            kb_checks_phase(l->checks);
+        is_first = false;
+        n_ended = 0;
+        for (int64_t i = 0; i < n_blocks; i++) {
+            if (blocks[i]->n_live && !kb_block_go_on(blocks[i])) {
+                fail(l, blocks[i]->fault);
+                return;
+            }
+            n_ended += blocks[i]->n_live == 0;
+        }
+    } while (n_ended < n_blocks);
+}
+
+static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
+{
+    if (n_blocks > COOPERATIVE_MAX / n_threads) {
+        fail(l, "a cooperative grid has at most 65536 threads on the CPU");
+        return;
+    }
+    if (!begin_checks(l))
+        return;
+    int64_t n_taken = 0;
+    kb_block **blocks = (kb_block **)kb_calloc((size_t)n_blocks, sizeof(kb_block *));
+    for (; blocks && n_taken < n_blocks; n_taken++) {
+        uint32_t index[3];
+        index_of(l, n_taken, index);
+        blocks[n_taken] = take_block(l);
+        if (!blocks[n_taken])
+            break;
+        kb_block_begin(blocks[n_taken], l->parameters, index);
+    }
+    if (n_taken == n_blocks)
+        run_turns(l, blocks, n_blocks);
+    else if (!blocks)
+        fail(l, "no memory for the stacks of a block's threads");
+    for (int64_t i = 0; i < n_taken; i++) {
+        kb_block_end(blocks[i]);
+        kb_block_give_back(blocks[i]);
+    }
+    kb_free((void *)blocks);
+    kb_checks_free(l->checks);
+}
+
+/* Blocks whose threads do not wait, on one fibre. */
+static void run_alone(launch *l)
+{
+    kb_block *block = take_block(l);
+    if (!block)
+        return;
+    if (!kb_block_run_alone(block, l->parameters, l->sizes))
+        fail(l, block->fault);
+    kb_block_give_back(block);
+}
+
+/* Blocks one after the other, which share what is known of accesses. */
+static void run_checked(launch *l, int64_t n_blocks)
+{
+    if (!begin_checks(l))
+        return;
+    if (l->code->threads.checked->waits)
+        run_fibres(l, 0, n_blocks);
+    else
+        run_alone(l);
+    kb_checks_free(l->checks);
+}
+
+/* Blocks whose threads run one after the other, in loops. */
+static void run_loops(launch *l, int64_t begin, int64_t end)
+{
+    const char *outside = NULL;
+    l->code->blocks(l->parameters, l->sizes, begin, end, &outside);
+    if (!outside)
+        return;
+    char fault[KB_FAULT_SIZE];
+    (void)snprintf(fault, sizeof fault, "a thread writes to %s out of bounds%s", outside,
+                   kb_block_left_out);
+    fail(l, fault);
+}
+
+static void run_blocks(void *data, int64_t begin, int64_t end)
+{
+    launch *l = data;
+    uint64_t mode = kb_float_mode_exact();
+    if (l->code->blocks)
+        run_loops(l, begin, end);
+    else
+        run_fibres(l, begin, end);
+    kb_float_mode_restore(mode);
+}
+
+static void count(kb_hostcuda_counts *counts, bool faulted)
+{
+    atomic_fetch_add_explicit(&counts->launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts->faults, faulted, memory_order_relaxed);
+}
+
+static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
+{
+    *n_blocks = *n_threads = 1;
+    for (int i = 0; i < 3; i++) {
+        if (l->sizes[i] == 0 || l->sizes[i] > sizes_max[i] || l->sizes[3 + i] == 0 ||
+            l->sizes[3 + i] > sizes_max[3 + i])
+            return false;
+        *n_blocks *= l->sizes[i];
+        *n_threads *= l->sizes[3 + i];
+    }
+    return *n_threads <= KB_HOSTCUDA_THREADS_MAX && l->shared <= KB_HOSTCUDA_SHARED_MAX &&
+           l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
+}
+
+kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, char fault[KB_FAULT_SIZE])
+{
+    launch l = {.code = code, .parameters = parameters, .shared = dynamic_shared};
+    int64_t n_blocks, n_threads;
+    memcpy(l.sizes, sizes, sizeof l.sizes);
+    if (!fits(&l, &n_blocks, &n_threads))
+        return KB_CU_INVALID_VALUE;
+    uint64_t mode = kb_float_mode_exact();
+    int64_t alone_max = code->blocks ? ALONE_MAX : ALONE_FIBRES_MAX;
+    if (code->cooperative)
+        run_cooperative(&l, n_blocks, n_threads);
+    else if (code->threads.checked)
+        run_checked(&l, n_blocks);
+    else if (n_blocks <= alone_max / n_threads)
+        run_blocks(&l, 0, n_blocks);
+    else if (xla)
+        kb_pool_for(xla, n_blocks, run_blocks, &l);
+    else
+        kb_pool_for_started(n_blocks, run_blocks, &l);
+    kb_float_mode_restore(mode);
+    bool faulted = atomic_load(&l.faulted);
+    if (code->counts)
+        count(code->counts, faulted);
+    if (!faulted)
+        return KB_CU_SUCCESS;
+    memcpy(fault, l.fault, KB_FAULT_SIZE);
+    return KB_HOSTCUDA_FAULT;
+}
+
+kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, kb_error *err)
+{
+    char fault[KB_FAULT_SIZE];
+    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+    if (!code)
+        return kb_error_set(err, KB_NOT_FOUND, "the kernel's machine code is not known here");
+    kb_cu_result result = kb_hostcuda_run(code, sizes, dynamic_shared, parameters, xla, fault);
+    if (result == KB_HOSTCUDA_FAULT)
+        return kb_error_set(err, KB_INTERNAL, "%s", fault);
+    if (result != KB_CU_SUCCESS)
+        return kb_error_set(err, KB_INVALID_ARGUMENT, "%s", kb_hostcuda_limits);
+    return KB_OK;
+}
+
+const char kb_hostcuda_limits[] =
+    "a block has 1 to 1024 threads, at most 64 along z, and at most 227 KiB of shared memory; a "
+    "grid at most 65535 blocks along y and z";
+
+enum { BEST_BLOCK = 256 };
+
+static const kb_cu_result invalid_image = 200; /* of CUDA */
+
+static _Thread_local char last_fault[KB_FAULT_SIZE]; /* of a launch that this thread made */
+
+static kb_cu_result launch_kernel(const kb_cu_launch *how, kb_cu_function function,
+                                  void **parameters, void **extra)
+{
+    (void)extra;
+    uint32_t sizes[6];
+    memcpy(sizes, how->grid, sizeof how->grid);
+    memcpy(sizes + 3, how->block, sizeof how->block);
+    return kb_hostcuda_run((const kb_hostcuda_code *)(const void *)function, sizes, how->shared,
+                           parameters, (const kb_xla_frame *)(const void *)how->stream, last_fault);
+}
+
+static kb_cu_result load_library(kb_cu_library *library, const void *image, void *jit_options,
+                                 void **jit_values, unsigned int n_jit, void *options,
+                                 void **values, unsigned int n_options)
+{
+    (void)jit_options, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n_options;
+    /* A program that was refused when XLA compiled it may be called by another one. Images are
+     * followed by a NUL, and a digest has none. */
+    bool has_digest = memchr(image, 0, KB_HOSTCUDA_DIGEST) == NULL;
+    const kb_hostcuda_code *found = has_digest ? kb_hostcuda_find(image) : NULL;
+    if (!found)
+        return invalid_image;
+    *library = (kb_cu_library)(uintptr_t)found;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result unload_library(kb_cu_library library)
+{
+    (void)library;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result get_kernel(kb_cu_kernel *kernel, kb_cu_library library, const char *name)
+{
+    (void)name;
+    *kernel = (kb_cu_kernel)library;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result get_function(kb_cu_function *function, kb_cu_kernel kernel)
+{
+    *function = (kb_cu_function)kernel;
+    return KB_CU_SUCCESS;
+}
+
+static int shared_left(kb_cu_kernel kernel)
+{
+    return KB_HOSTCUDA_SHARED_MAX -
+           (int)((const kb_hostcuda_code *)(const void *)kernel)->threads.shared;
+}
+
+static kb_cu_result get_attribute(int *value, int attribute, kb_cu_kernel kernel,
+                                  kb_cu_device device)
+{
+    (void)device;
+    *value = 0;
+    if (attribute == KB_CU_KERNEL_MAX_DYNAMIC_SHARED)
+        *value = shared_left(kernel);
+    else if (attribute == KB_CU_KERNEL_STATIC_SHARED)
+        *value = KB_HOSTCUDA_SHARED_MAX - shared_left(kernel);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result set_attribute(int attribute, int value, kb_cu_kernel kernel,
+                                  kb_cu_device device)
+{
+    (void)attribute, (void)device;
+    return value <= shared_left(kernel) ? KB_CU_SUCCESS : KB_CU_INVALID_VALUE;
+}
+
+static kb_cu_result device_attribute(int *value, int attribute, kb_cu_device device)
+{
+    (void)device;
+    *value = 0;
+    if (attribute == KB_CU_DEVICE_CC_MAJOR)
+        *value = KB_HOSTCUDA_CC / 10;
+    else if (attribute == KB_CU_DEVICE_MAX_SHARED_OPTIN)
+        *value = KB_HOSTCUDA_SHARED_MAX;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result best_block(int *min_grid, int *block, kb_cu_function function,
+                               size_t (*shared_of_block)(int), size_t shared, int limit)
+{
+    (void)function, (void)shared_of_block, (void)shared, (void)limit;
+    *min_grid = 1;
+    *block = BEST_BLOCK;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result error_name(kb_cu_result result, const char **name)
+{
+    *name = result == KB_CU_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE"
+            : result == invalid_image     ? "CUDA_ERROR_INVALID_IMAGE"
+            : result == KB_HOSTCUDA_FAULT ? ""
+                                          : "CUDA_ERROR_NOT_SUPPORTED";
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result error_string(kb_cu_result result, const char **text)
+{
+    *text = result == KB_CU_INVALID_VALUE ? kb_hostcuda_limits
+            : result == invalid_image     ? "its code was not provided"
+            : result == KB_HOSTCUDA_FAULT ? last_fault
+                                          : "not possible on the CPU";
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result exchange_capture_mode(int *mode)
+{
+    *mode = 0; /* nothing is captured here */
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result is_capturing(kb_cu_stream stream, int *status)
+{
+    (void)stream;
+    *status = 0;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result synchronize(kb_cu_stream stream)
+{
+    (void)stream;
+    return KB_CU_SUCCESS;
+}
+
+static void *at(kb_cu_address address)
+{
+    return (void *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr): CUDA's addresses
+}
+
+static kb_cu_result fill_8(kb_cu_address to, unsigned char value, size_t n, kb_cu_stream stream)
+{
+    (void)stream;
+    memset(at(to), value, n);
+    return KB_CU_SUCCESS;
+}
+
+static inline kb_cu_result repeat(kb_cu_address to, const void *value, size_t size, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        memcpy(at(to + i * size), value, size);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result fill_16(kb_cu_address to, unsigned short value, size_t n, kb_cu_stream stream)
+{
+    (void)stream;
+    return repeat(to, &value, sizeof value, n);
+}
+
+static kb_cu_result fill_32(kb_cu_address to, unsigned int value, size_t n, kb_cu_stream stream)
+{
+    (void)stream;
+    return repeat(to, &value, sizeof value, n);
+}
+
+static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, size_t width,
+                            size_t height, kb_cu_stream stream)
+{
+    for (size_t row = 0; row < height; row++)
+        (void)fill_32(to + row * pitch, value, width, stream);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result copy(kb_cu_address to, kb_cu_address from, size_t size, kb_cu_stream stream)
+{
+    (void)stream;
+    memmove(at(to), at(from), size);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result copy_out(void *to, kb_cu_address from, size_t size, kb_cu_stream stream)
+{
+    (void)stream;
+    memcpy(to, at(from), size);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result copy_in(kb_cu_address to, const void *from, size_t size, kb_cu_stream stream)
+{
+    (void)stream;
+    memcpy(at(to), from, size);
+    return KB_CU_SUCCESS;
+}
+
+/* Plans call nothing else. */
+static const kb_driver driver = {
+    .cuGetErrorName = error_name,
+    .cuGetErrorString = error_string,
+    .cuDeviceGetAttribute = device_attribute,
+    .cuStreamIsCapturing = is_capturing,
+    .cuThreadExchangeStreamCaptureMode = exchange_capture_mode,
+    .cuStreamSynchronize = synchronize,
+    .cuLibraryLoadData = load_library,
+    .cuLibraryUnload = unload_library,
+    .cuLibraryGetKernel = get_kernel,
+    .cuKernelGetFunction = get_function,
+    .cuKernelGetAttribute = get_attribute,
+    .cuKernelSetAttribute = set_attribute,
+    .cuLaunchKernelEx = launch_kernel,
+    .cuOccupancyMaxPotentialBlockSize = best_block,
+    .cuMemsetD8Async = fill_8,
+    .cuMemsetD16Async = fill_16,
+    .cuMemsetD32Async = fill_32,
+    .cuMemsetD2D32Async = fill_2d,
+    .cuMemcpyDtoDAsync = copy,
+    .cuMemcpyDtoHAsync = copy_out,
+    .cuMemcpyHtoDAsync = copy_in,
+};
+
+const kb_driver *kb_hostcuda_driver(void)
+{
+    return &driver;
+}
+
+kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame)
+{
+    const kb_launch_step *given = step;
+    if (frame->driver != &driver)
+        return KB_CONCURRENT_NEVER;
+    const kb_hostcuda_code *code = (const kb_hostcuda_code *)(const void *)kb_function_ready(
+        given->function, frame->device, given->shared);
+    if (!code || code->cooperative || code->threads.checked)
+        return KB_CONCURRENT_NEVER;
+    return code->concurrent ? KB_CONCURRENT : KB_CONCURRENT_IF_TOLD;
+}
+
+void kb_hostcuda_enter(kb_frame *frame)
+{
+    frame->driver = &driver;
+    frame->device = KB_DEVICE_HOST;
+    frame->stream = (void *)frame->xla;
+}
+
+#define SYMBOL(name)                                                                               \
+    {                                                                                              \
+#name, (void (*)(void))(uintptr_t)(name)                                                   \
+    }
+
+const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
+    SYMBOL(kb_barrier),
+    SYMBOL(kb_barrier_reduce),
+    SYMBOL(kb_warp_barrier),
+    SYMBOL(kb_shuffle),
+    SYMBOL(kb_vote),
+    SYMBOL(kb_match),
+    SYMBOL(kb_active_mask),
+    SYMBOL(kb_grid_barrier),
+    SYMBOL(kb_poll),
+    SYMBOL(kb_print),
+    SYMBOL(kb_check_rows_of),
+    SYMBOL(kb_check_shared_array),
+    SYMBOL(kb_check_wrong),
+    SYMBOL(kb_check_touch),
+    SYMBOL(kb_check_local_array),
+    SYMBOL(kb_check_ask),
+    SYMBOL(kb_check_fenced),
+    SYMBOL(kb_reshape),
+    SYMBOL(kb_hostcuda_launch),
+    SYMBOL(kb_write_outside),
+    SYMBOL(kb_check_grid),
+    SYMBOL(kb_place),
+    SYMBOL(kb_raise),
+    SYMBOL(kb_recurse),
+    SYMBOL(kb_assert),
+    {NULL, NULL},
+};

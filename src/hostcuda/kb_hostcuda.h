@@ -4,6 +4,7 @@
 #define KB_HOSTCUDA_H
 
 #include "core/kb_frame.h"
+#include "core/kb_plan.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "hostcuda/kb_block.h"
@@ -71,9 +72,6 @@ const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST]);
 /* What a launch may be, in words. */
 extern const char kb_hostcuda_limits[];
 
-/* The end of a message about a write out of bounds. */
-extern const char kb_hostcuda_left_out[];
-
 /* Runs a launch: KB_CU_SUCCESS, KB_CU_INVALID_VALUE, or KB_HOSTCUDA_FAULT with `fault`. */
 kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
                              uint32_t dynamic_shared, void *const *parameters,
@@ -87,8 +85,6 @@ kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32
 
 /* What compiled kernels call. */
 extern const kb_hostcuda_symbol kb_hostcuda_symbols[];
-
-bool kb_hostcuda_has(const char digest[KB_HOSTCUDA_DIGEST]);
 
 /* Compiles an image that a program of another process brought, and calls kb_hostcuda_add. */
 typedef kb_status kb_hostcuda_compiler(const char *image, size_t size, kb_error *err);

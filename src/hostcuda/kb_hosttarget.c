@@ -5,15 +5,13 @@
 #include "core/kb_float_mode.h"
 #include "core/kb_frame.h"
 #include "core/kb_handler.h"
-#include "core/kb_together.h"
 #include "cuda/kb_poison.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
-#include "hostcuda/kb_fresh.h"
 #include "hostcuda/kb_guard.h"
 #include "hostcuda/kb_hostcuda.h"
-#include "hostcuda/kb_intact.h"
+#include "hostcuda/kb_unwritten.h"
 
 static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
 {
@@ -46,9 +44,9 @@ static kb_status run(const kb_frame *frame, kb_error *err)
                                                : kb_batch_run(frame, err);
 }
 
-static kb_status run_intact(const kb_frame *frame, kb_error *err)
+static kb_status run_with_inputs(const kb_frame *frame, kb_error *err)
 {
-    return kb_stream_debug() & KB_DEBUG_INPUTS ? kb_intact_run(frame, run, err) : run(frame, err);
+    return kb_stream_debug() & KB_DEBUG_INPUTS ? kb_guard_inputs(frame, run, err) : run(frame, err);
 }
 
 /* Whether all of its launches are checked, so that we see every write. */
@@ -66,18 +64,18 @@ static bool is_checked(const kb_kernel *kernel)
     return found;
 }
 
-static kb_status run_fresh(const kb_frame *frame, kb_error *err)
+static kb_status run_checked(const kb_frame *frame, kb_error *err)
 {
-    return is_checked(frame->kernel) ? kb_fresh_run(frame, run_intact, err)
-                                     : run_intact(frame, err);
+    return is_checked(frame->kernel) ? kb_unwritten_run(frame, run_with_inputs, err)
+                                     : run_with_inputs(frame, err);
 }
 
 /* The guards come first: what the others look at is the memory that the kernel gets. */
 static KB_COLD kb_status run_watched(const kb_frame *frame, kb_error *err)
 {
     return kb_stream_debug() & (KB_DEBUG_INPUTS | KB_DEBUG_POISON)
-               ? kb_guard_run(frame, run_fresh, err)
-               : run_fresh(frame, err);
+               ? kb_guard_results(frame, run_checked, err)
+               : run_checked(frame, err);
 }
 
 static kb_status execute(const kb_xla_frame *xla, kb_error *err)

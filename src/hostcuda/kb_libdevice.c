@@ -1,11 +1,15 @@
-/* Owns the table of libdevice's functions, and those of them that have a rounding direction.
+/* Owns the table of libdevice's functions, those that the C library lacks or gives less exactly,
+ * and those that have a rounding direction.
  *
+ * Most of the former are computed as long doubles, of 64 bits or more on Linux, and rounded once.
  * The direction is a state of the processor. What is computed under it goes through volatile
  * variables: a compiler that knows nothing of directions moves no access to them over a call. */
+#define _GNU_SOURCE /* exp10l, lgamma_r, jn, yn */
 #include "hostcuda/kb_libdevice.h"
 
 #include <fenv.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define ENTER(direction)                                                                           \
@@ -86,6 +90,266 @@ OF_1(ll2float, float, int64_t, (float)a)
 OF_1(ull2float, float, uint64_t, (float)a)
 OF_1(ll2double, double, int64_t, (double)a)
 OF_1(ull2double, double, uint64_t, (double)a)
+
+static const long double pi_l = 3.141592653589793238462643383279502884L;
+static const long double sqrt_2 = 1.414213562373095048801688724209698079L;
+static const long double sqrt_pi = 1.772453850905516027298167483341145183L;
+
+double kb_nv_cbrt(double x)
+{
+    return (double)cbrtl(x);
+}
+
+double kb_nv_rcbrt(double x)
+{
+    return (double)(1 / cbrtl(x));
+}
+
+double kb_nv_cosh(double x)
+{
+    return (double)coshl(x);
+}
+
+double kb_nv_tanh(double x)
+{
+    return (double)tanhl(x);
+}
+
+double kb_nv_exp10(double x)
+{
+    return (double)exp10l(x);
+}
+
+double kb_nv_log10(double x)
+{
+    return (double)log10l(x);
+}
+
+double kb_nv_lgamma(double x)
+{
+    int sign;
+    return lgamma_r(x, &sign);
+}
+
+double kb_nv_jn(int32_t n, double x)
+{
+    return n < 0 ? (double)NAN : jn(n, x);
+}
+
+double kb_nv_yn(int32_t n, double x)
+{
+    return n < 0 ? (double)NAN : yn(n, x);
+}
+
+double kb_nv_erfcx(double x)
+{
+    if (x >= 8) { /* the continued fraction of Laplace */
+        long double below = x;
+        for (int k = 24; k > 0; k--)
+            below = x + (long double)k / 2 / below;
+        return (double)(1 / (sqrt_pi * below));
+    }
+    double square = x * x;
+    if (isinf(square))
+        return square;
+    double rest = fma(x, x, -square);
+    return (double)(expl(square) * erfcl(x) * (1 + (long double)rest));
+}
+
+/* x of erf(x) = y, for 0 <= y <= 1/2. Halley's steps: each triples the digits. */
+static long double of_erf(long double y)
+{
+    long double x = y * sqrt_pi / 2 * (1 + pi_l * y * y / 12);
+    for (int i = 0; i < 3; i++) {
+        long double step = (erfl(x) - y) * expl(x * x) * sqrt_pi / 2;
+        x -= step / (1 + x * step);
+    }
+    return x;
+}
+
+/* x of erfc(x) = q, for 0 < q <= 1/2. Newton's steps for the logarithm of erfc, which is nearly a
+ * parabola, from the inverse of an approximation by one exponential. */
+static long double of_erfc(long double q)
+{
+    const long double a = 0.147L;
+    long double l = logl(q * (2 - q)), b = 2 / (pi_l * a) + l / 2;
+    long double x = sqrtl(sqrtl(b * b - l / a) - b);
+    for (int i = 0; i < 4; i++) {
+        long double c = erfcl(x);
+        x += logl(c / q) * c * expl(x * x) * sqrt_pi / 2;
+    }
+    return x;
+}
+
+static long double erfcinv(long double q)
+{
+    if (!(q >= 0 && q <= 2))
+        return NAN;
+    if (q == 0 || q == 2)
+        return q == 0 ? INFINITY : -INFINITY;
+    if (q < 0.5L)
+        return of_erfc(q);
+    if (q > 1.5L)
+        return -of_erfc(2 - q);
+    return q <= 1 ? of_erf(1 - q) : -of_erf(q - 1);
+}
+
+double kb_nv_erfcinv(double x)
+{
+    return (double)erfcinv(x);
+}
+
+double kb_nv_erfinv(double x)
+{
+    double size = fabs(x);
+    long double inverse = size <= 0.5 ? of_erf(size) : erfcinv(1 - (long double)size);
+    return copysign((double)inverse, x);
+}
+
+double kb_nv_normcdf(double x)
+{
+    return (double)(erfcl(-x / sqrt_2) / 2);
+}
+
+double kb_nv_normcdfinv(double x)
+{
+    return (double)(-sqrt_2 * erfcinv(2 * (long double)x));
+}
+
+/* x less half its nearest number of half turns, whose number modulo 4 it sets. Nothing is rounded.
+ */
+static double less_quarters(double x, int *quarters)
+{
+    double r = x - 2 * rint(x / 2);
+    double n = rint(2 * r);
+    *quarters = (int)n & 3;
+    return r - n / 2;
+}
+
+static double sine(double x, bool cosine)
+{
+    const double low_pi = 1.2246467991473532e-16;
+    double p = M_PI * x, rest = fma(M_PI, x, -p) + low_pi * x;
+    return cosine ? cos(p) - rest * sin(p) : sin(p) + rest * cos(p);
+}
+
+double kb_nv_sinpi(double x)
+{
+    if (!isfinite(x))
+        return (double)NAN;
+    if (x == rint(x))
+        return copysign(0, x);
+    int quarters = 0;
+    double r = less_quarters(x, &quarters), s = sine(r, quarters & 1);
+    return quarters & 2 ? -s : s;
+}
+
+double kb_nv_cospi(double x)
+{
+    if (!isfinite(x))
+        return (double)NAN;
+    int quarters = 0;
+    double r = less_quarters(x, &quarters), s = sine(r, !(quarters & 1));
+    return (quarters == 1 || quarters == 2 ? -s : s) + 0.0; /* no -0 */
+}
+
+/* The modified Bessel function of order 0 or 1, of x >= 0. */
+static long double bessel_i(int order, long double x)
+{
+    const long double enough = 1e-21L;
+    if (x > 30) { /* Hankel's expansion */
+        long double term = 1, sum = 1;
+        for (int k = 1; fabsl(term) > enough; k++) {
+            long double odd = 2 * k - 1;
+            term *= (odd * odd - 4 * order) / (8 * k * x);
+            sum += term;
+        }
+        return isinf(x) ? x : expl(x) / sqrtl(2 * pi_l * x) * sum;
+    }
+    long double term = order ? x / 2 : 1, sum = term;
+    for (int k = 1; term > enough * sum; k++) {
+        term *= x * x / 4 / (long double)(k * (k + order));
+        sum += term;
+    }
+    return sum;
+}
+
+double kb_nv_cyl_bessel_i0(double x)
+{
+    return (double)bessel_i(0, fabsl(x));
+}
+
+double kb_nv_cyl_bessel_i1(double x)
+{
+    return copysign((double)bessel_i(1, fabsl(x)), x);
+}
+
+static long double norm_of(int32_t n, const double *x)
+{
+    long double sum = 0;
+    bool infinite = false;
+    for (int32_t i = 0; i < n; i++) {
+        sum += (long double)x[i] * x[i];
+        infinite = infinite || isinf(x[i]);
+    }
+    return infinite ? INFINITY : sqrtl(sum);
+}
+
+double kb_nv_norm(int32_t n, const double *x)
+{
+    return (double)norm_of(n, x);
+}
+
+double kb_nv_rnorm(int32_t n, const double *x)
+{
+    return (double)(1 / norm_of(n, x));
+}
+
+static double norm_of_floats(int32_t n, const float *x)
+{
+    double sum = 0;
+    bool infinite = false;
+    for (int32_t i = 0; i < n; i++) {
+        sum += (double)x[i] * (double)x[i];
+        infinite = infinite || isinf(x[i]);
+    }
+    return infinite ? (double)INFINITY : sqrt(sum);
+}
+
+float kb_nv_normf(int32_t n, const float *x)
+{
+    return (float)norm_of_floats(n, x);
+}
+
+float kb_nv_rnormf(int32_t n, const float *x)
+{
+    return (float)(1 / norm_of_floats(n, x));
+}
+
+double kb_nv_rhypot(double x, double y)
+{
+    return kb_nv_rnorm(2, (const double[]){x, y});
+}
+
+double kb_nv_norm3d(double x, double y, double z)
+{
+    return kb_nv_norm(3, (const double[]){x, y, z});
+}
+
+double kb_nv_rnorm3d(double x, double y, double z)
+{
+    return kb_nv_rnorm(3, (const double[]){x, y, z});
+}
+
+double kb_nv_norm4d(double x, double y, double z, double w)
+{
+    return kb_nv_norm(4, (const double[]){x, y, z, w});
+}
+
+double kb_nv_rnorm4d(double x, double y, double z, double w)
+{
+    return kb_nv_rnorm(4, (const double[]){x, y, z, w});
+}
 
 #define SYMBOL(name, result, parameters) {"kb_nv_" #name, (void (*)(void))kb_nv_##name},
 #define SYMBOLS(name, result, parameters)                                                          \

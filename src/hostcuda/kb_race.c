@@ -1,7 +1,7 @@
 /* Owns the rule of conflicts. */
 #include "hostcuda/kb_race.h"
 
-#include "hostcuda/kb_check.h"
+#include "hostcuda/kb_thread.h"
 
 static bool one_warp(kb_race_party a, kb_race_party b)
 {

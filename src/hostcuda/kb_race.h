@@ -14,6 +14,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+typedef enum kb_access {
+    KB_ACCESS_READ,
+    KB_ACCESS_WRITE,
+    KB_ACCESS_ATOMIC,
+    KB_ACCESS_WRITE_VALUE, /* a write that comes with what will be there */
+} kb_access;
+
 /* Who made an access, as one word: from the highest bit on the time (32 bits), the thread (10), the
  * kind, which is a kb_access (2), flags of reads (4), the place in the source (16). */
 typedef uint64_t kb_race_party;

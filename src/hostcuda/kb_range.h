@@ -2,10 +2,30 @@
 #ifndef KB_RANGE_H
 #define KB_RANGE_H
 
-#include "hostcuda/kb_check.h"
-
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+enum { KB_CHECK_DIMS = 32 };
+
+/* What is to be known of an array. The generated code has these, laid out as C does. */
+typedef struct kb_check_array {
+    const char *name; /* with its type, as messages have it */
+    uint32_t item_size;
+    uint32_t n_dims; /* of arguments */
+    uint32_t word;   /* arguments: the parameter with its address; extents and strides follow */
+    uint32_t flags;
+    uint64_t offset, size; /* shared arrays: bytes; local ones have a size alone */
+    const int64_t *shape;  /* of shared and local arrays; or NULL */
+    uint64_t cell;         /* bytes of an item that are written together */
+} kb_check_array;
+
+enum {
+    KB_CHECK_BATCHED = 1u << 0,  /* behind the address: bytes from slice to slice */
+    KB_CHECK_STRIDED = 1u << 1,  /* behind the extents: strides in bytes */
+    KB_CHECK_CONSTANT = 1u << 2, /* nothing writes to it: no races */
+    KB_CHECK_DYNAMIC = 1u << 3,  /* shared: the size is the launch's */
+};
 
 /* `low` and `high` are bytes around `base`. */
 typedef struct kb_range {

@@ -2,6 +2,7 @@
 #include "gpu.h"
 
 #include "core/kb_batch.h"
+#include "core/kb_plan.h"
 #include "cuda/kb_stream.h"
 #include "module/kb_source.h"
 

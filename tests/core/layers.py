@@ -2,6 +2,9 @@
 
     python3 tests/core/layers.py [ROOT]
 
+Within a folder, no file and its header may include each other by way of others. A C file without a
+header of its own belongs to the header that it includes first.
+
 Prints every include that breaks the order, with its file and line, and exits with 1.
 """
 
@@ -37,6 +40,7 @@ class Include(NamedTuple):
     place: str  # file and line
     text: str  # as it is written
     folder: str  # of the file that includes; "include" for the public headers
+    unit: str  # the name of that file without its ending
     included: str | None  # folder of the file that is included; None if there is no such file
 
 
@@ -52,12 +56,41 @@ def includes(root: Path) -> Iterator[Include]:
                 if included is None and found[1] == "<":
                     continue
                 place = f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}"
-                yield Include(place, found[2], _folder(root, path), included)
+                yield Include(place, found[2], _folder(root, path), _unit(path, text), included)
 
 
 def _folder(root: Path, path: Path) -> str:
     parts = path.resolve().relative_to(root.resolve()).parts
     return "include" if parts[0] == "include" else parts[1]
+
+
+def _unit(path: Path, text: str) -> str:
+    first = next(_INCLUDE.finditer(text), None)
+    if path.suffix == ".h" or path.with_suffix(".h").exists() or first is None:
+        return path.stem
+    of_header = path.parent / Path(first[2]).name
+    return of_header.stem if of_header.is_file() else path.stem
+
+
+def _circles(found: list[Include]) -> Iterator[str]:
+    """A line for each include by which files of one folder include each other."""
+    inside = [i for i in found if i.folder == i.included and i.unit != Path(i.text).stem]
+    below: dict[tuple[str, str], set[str]] = {}
+    for i in inside:
+        below.setdefault((i.folder, i.unit), set()).add(Path(i.text).stem)
+    for i in inside:
+        reached, rest = set(), [Path(i.text).stem]
+        while rest:
+            unit = rest.pop()
+            if unit not in reached:
+                reached.add(unit)
+                rest += below.get((i.folder, unit), ())
+        if i.unit in reached:
+            yield (
+                f'{i.place}: "{i.text}" includes {i.unit} in turn, by way of '
+                f"{', '.join(sorted(reached - {i.unit}))}, which makes a circle; let the lower "
+                "file call the higher one through a table of functions that it is given"
+            )
 
 
 def _target(root: Path, path: Path, text: str) -> str | None:
@@ -74,6 +107,7 @@ def problems(root: Path) -> Iterator[str]:
     for folder in sorted(folders - {*LAYERS, "ll"}):  # ll has no C
         yield f"src/{folder} has no place in the order of tests/core/layers.py"
     found = list(includes(root))
+    yield from _circles(found)
     edges = {(i.folder, i.included): i.place for i in reversed(found)}
     for i in found:
         if i.included is None:

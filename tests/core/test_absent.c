@@ -1,5 +1,5 @@
 /* Proves that a call without a kernel fails with the text that it carries. */
-#include "core/kb_absent.h"
+#include "core/kb_handler.h"
 
 #include "core/kb_error.h"
 #include "kb_test.h"

@@ -2,6 +2,7 @@
  * addresses that it can reach by its number of slices and their distances are those of the narrow
  * steps beside it, each once; and that a plan of both goes step by step. */
 #include "core/kb_batch.h"
+#include "core/kb_plan.h"
 #include "kb_test.h"
 #include "sample.h"
 

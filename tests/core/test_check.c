@@ -3,7 +3,7 @@
 #include "check_steps.h"
 
 #include "allocation.h"
-#include "hostcuda/kb_checks.h"
+#include "hostcuda/kb_check.h"
 
 static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1}, two[6] = {1, 1, 2, 70, 1, 1};
 
@@ -20,6 +20,7 @@ static const char *run_with(const kb_check_table *about, const step steps[],
     if (!CHECK(checks && block))
         return "no memory";
     block->checks = checks;
+    block->observer = &kb_checks_observer;
     for (uint32_t i = 0; i < sizes[2] && !fault[0]; i++) {
         uint32_t index[3] = {0, 0, i};
         if (!kb_block_run(block, parameters, index))
@@ -338,6 +339,7 @@ static void test_late(void)
     if (!CHECK(checks && block))
         return;
     block->checks = checks;
+    block->observer = &kb_checks_observer;
     script = no_warps; /* which have seen nothing */
     checks->shadow->time = UINT32_C(1) << 31;
     CHECK(kb_block_run(block, parameters, (const uint32_t[]){0, 0, 0}));

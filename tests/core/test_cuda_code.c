@@ -128,7 +128,7 @@ static void test_forms(void)
             bool fits = fibre == (form != BLOCKS);
             if (!CHECK_INT(load_changed(&t, &c, digest), fits ? KB_OK : KB_INVALID_ARGUMENT))
                 continue;
-            CHECK_INT(kb_hostcuda_has(digest), fits);
+            CHECK_INT((kb_hostcuda_find(digest) != NULL), fits);
             if (!fits) {
                 CHECK_TEXT(err.message,
                            "op: the machine code of a kernel for the CPU is damaged, or belongs to "
@@ -164,7 +164,7 @@ static void test_a_part_is_refused(void)
     size_t size;
     uint8_t *bytes = cuda_code_write(&GOOD, digest, &size);
     sealed_each_part(bytes, size, 37, digest, KB_HOSTCUDA_DIGEST, damaged_is_refused);
-    CHECK(!kb_hostcuda_has(digest));
+    CHECK(!kb_hostcuda_find(digest));
     free(bytes);
 }
 

@@ -1,5 +1,8 @@
 /* Proves that a write outside of a result is an error that names it and leaves the memory of XLA
- * alone, that results and inputs of the same memory move together, and what a bool may be. */
+ * alone, that results and inputs of the same memory move together, and what a bool may be; that a
+ * call which changes an input is an error that names the input and the element, that the input is
+ * put back, also where the kernel itself fails, and that what shares its memory with a result may
+ * change. */
 #include "hostcuda/kb_guard.h"
 
 #include "allocation.h"
@@ -7,12 +10,13 @@
 #include "kb_test.h"
 #include "sample.h"
 
-enum { N = 4, NOTHING = 1000 };
+enum { N = 4, NOTHING = 1000, Y_FROM = 5 * N, OUT = 3, TEMPORARY = 7 }; /* buffers */
 
-static float x[N], y[N], out[N];
+static float x[N], y[N], out[N], temporary[N];
 static uint8_t mask[N], last[N], hidden, value, last_value;
 static int at = NOTHING, result; /* the byte that the kernel writes, and to which result */
-static float *aliased;           /* the input whose memory `out` has, or NULL */
+static float *aliased;           /* the input whose memory a result has, or NULL */
+static int which = OUT;          /* that result */
 static bool fails;
 
 static kb_status run(const kb_frame *frame, kb_error *err)
@@ -35,7 +39,9 @@ static kb_status run(const kb_frame *frame, kb_error *err)
     return fails ? kb_error_set(err, KB_UNIMPLEMENTED, "the kernel failed") : KB_OK;
 }
 
-static kb_status call(kb_error *err)
+/* Runs a frame in one of the guarded ways. */
+static kb_status call_in(kb_status (*way)(const kb_frame *, kb_run *, kb_error *), kb_run *of,
+                         kb_error *err)
 {
     const int64_t dims[] = {N}, one[] = {1}, none[] = {0};
     sample s;
@@ -49,30 +55,38 @@ static kb_status call(kb_error *err)
     sample_output(&s, KB_DTYPE_PRED, 1, "last");
     sample_hidden(&s, KB_DTYPE_PRED, 1, "hidden");
     sample_hidden(&s, KB_DTYPE_F32, 1, "empty");
+    sample_hidden(&s, KB_DTYPE_F32, 1, "temporary");
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     fake_arg(&f, KB_DTYPE_F32, x, 1, dims);
     fake_arg(&f, KB_DTYPE_F32, y, 1, dims);
     fake_ret(&f, KB_DTYPE_PRED, mask, 1, dims);
-    fake_ret(&f, KB_DTYPE_F32, aliased ? aliased : out, 1, dims);
+    fake_ret(&f, KB_DTYPE_F32, aliased && which == OUT ? aliased : out, 1, dims);
     fake_ret(&f, KB_DTYPE_PRED, last, 1, dims);
     fake_ret(&f, KB_DTYPE_PRED, &hidden, 1, one);
     fake_ret(&f, KB_DTYPE_F32, NULL, 1, none);
+    fake_ret(&f, KB_DTYPE_F32, aliased && which == TEMPORARY ? aliased : temporary, 1, dims);
     for (int i = 0; i < N; i++) {
-        x[i] = y[i] = (float)i;
+        x[i] = (float)i;
+        y[i] = (float)(i + Y_FROM);
         out[i] = -1;
     }
     *err = (kb_error){.status = KB_OK};
     kb_status status =
         kb_frame_read(&frame, &s.kernel, &f.frame, sample_call(&f, &s.kernel, 0, NULL), err);
     if (CHECK_INT(status, KB_OK))
-        status = kb_guard_run(&frame, run, err);
+        status = way(&frame, of, err);
     fake_frame_free(&f);
     return status;
 }
 
+static kb_status call(kb_error *err)
+{
+    return call_in(kb_guard_results, run, err);
+}
+
 static bool copied(void)
 {
-    return (aliased ? aliased : out)[1] == 2;
+    return (aliased ? aliased : out)[1] == 2 + Y_FROM;
 }
 
 static void test_right(void)
@@ -150,11 +164,84 @@ static bool make_call(void)
     return call(&err) == KB_OK;
 }
 
+static float *changed; /* the input that the kernel changes from element `from` on, or NULL */
+static int from;
+
+static kb_status change(const kb_frame *frame, kb_error *err)
+{
+    (void)frame;
+    out[0] = 9;
+    for (int i = from; changed && i < N; i += 2)
+        changed[i] = 7;
+    return fails ? kb_error_set(err, KB_UNIMPLEMENTED, "the kernel failed") : KB_OK;
+}
+
+static kb_status call_changing(kb_error *err)
+{
+    return call_in(kb_guard_inputs, change, err);
+}
+
+static void test_changes(void)
+{
+    static const char *const words[] = {
+        "wrote to input 0 (x), which JAX does not allow: it changed 2 of the 4 elements, the first "
+        "of them element 1;",
+        "wrote to input 1 (y), which JAX does not allow: it changed 2 of the 4 elements, the first "
+        "of them element 1;"};
+    kb_error err;
+    CHECK_INT(call_changing(&err), KB_OK);
+    CHECK(out[0] == 9);
+    from = 1;
+    for (int i = 0; i < 4; i++) {
+        changed = i / 2 ? y : x;
+        fails = i % 2;
+        CHECK_INT(call_changing(&err), fails ? KB_UNIMPLEMENTED : KB_INTERNAL);
+        CHECK_HAS(err.message, fails ? "the kernel failed" : words[i / 2]);
+        for (int k = 0; k < N; k++)
+            CHECK(x[k] == (float)k && y[k] == (float)(k + Y_FROM));
+    }
+    fails = false;
+    from = 0;
+}
+
+/* An input whose memory a result has, an output or one that is hidden, may change. */
+static void test_aliased_changes(void)
+{
+    const int results[] = {OUT, TEMPORARY};
+    kb_error err;
+    for (int i = 0; i < 8; i++) {
+        which = results[i / 4];
+        aliased = i / 2 % 2 ? y : x;
+        changed = i % 2 ? y : x;
+        CHECK_INT(call_changing(&err), aliased == changed ? KB_OK : KB_INTERNAL);
+        if (aliased == changed)
+            CHECK(changed[0] == 7 && changed[2] == 7 && changed[1] != 7);
+        else
+            CHECK_HAS(err.message, changed == x ? "input 0 (x)" : "input 1 (y)");
+    }
+    which = OUT;
+    aliased = changed = NULL;
+}
+
+static bool make_changing_call(void)
+{
+    kb_error err;
+    kb_status s = call_changing(&err);
+    if (s != KB_OK) { /* it did not run */
+        CHECK_TEXT(err.message, "op3: no memory to compare inputs with");
+        CHECK(out[0] == -1);
+    }
+    return s == KB_OK;
+}
+
 int main(void)
 {
     test_right();
     test_outside();
     test_bool();
-    each_allocation("a call", make_call, 6);
+    test_changes();
+    test_aliased_changes();
+    each_allocation("a call", make_call, 7);
+    each_allocation("a call that compares", make_changing_call, 2);
     return kb_test_end("test_guard");
 }

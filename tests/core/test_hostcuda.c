@@ -1,6 +1,6 @@
 /* Proves that the driver of the CPU runs every block of a launch once, on threads of XLA's pool
  * too, fills and copies, and refuses what it cannot run. */
-#include "cuda/kb_entry_name.h"
+#include "cuda/kb_step.h"
 #include "fake_xla.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "kb_test.h"
@@ -56,7 +56,7 @@ static void test_launch(void)
 {
     kb_error err;
     CHECK_INT(kb_hostcuda_add(digest, &(kb_hostcuda_code){.blocks = kernel}, &err), KB_OK);
-    CHECK(kb_hostcuda_has(digest) && !kb_hostcuda_has(other));
+    CHECK(kb_hostcuda_find(digest) && !kb_hostcuda_find(other));
     kb_cu_kernel k = load(digest);
     for (int threads = 0; threads <= 4; threads += 2) {
         fake_frame f;

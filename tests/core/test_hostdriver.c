@@ -1,6 +1,7 @@
 /* Proves each function of the driver that plays a GPU on the CPU, and what may run at once there.
  */
 #include "core/kb_frame.h"
+#include "core/kb_plan.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_target.h"

@@ -2,7 +2,6 @@
  * function of NVRTC may fail, which libraries are refused, and that NVRTC takes no signals. */
 #include "allocation.h"
 #include "cuda/kb_nvrtc.h"
-#include "cuda/kb_nvrtc_signals.h"
 #include "fake_nvrtc.h"
 #include "torture.h"
 

@@ -1,5 +1,6 @@
 /* Proves that outputs which nobody writes are found, that nothing else is, and that what a call
  * shares with its operands is the same at the second run as at the first. */
+#include "core/kb_plan.h"
 #include "cuda/kb_poison.h"
 #include "gpu.h"
 

@@ -2,6 +2,7 @@
  * kernel's own axes and the addresses of one slice; and that slices run from where they begin to
  * where they end. */
 #include "core/kb_memory.h"
+#include "core/kb_plan.h"
 #include "core/kb_slices.h"
 #include "kb_test.h"
 #include "sample.h"

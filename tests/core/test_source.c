@@ -4,6 +4,7 @@
 
 #include "core/kb_batch.h"
 #include "core/kb_memory.h"
+#include "core/kb_plan.h"
 #include "cuda/kb_stream.h"
 #include "gpu.h"
 

@@ -3,6 +3,7 @@
 #include "cuda/kb_target.h"
 
 #include "core/kb_handler.h"
+#include "core/kb_plan.h"
 #include "cuda/kb_program.h"
 #include "cuda/kb_stream.h"
 #include "sealed.h"

@@ -1,7 +1,7 @@
 /* Proves the stages of a GPU program on the CPU: its code is compiled when XLA compiles the call,
  * and what the execution finds wrong is an error of the call. */
 #include "hostcuda/kb_check.h"
-#include "hostcuda/kb_fresh.h"
+#include "hostcuda/kb_unwritten.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_hosttarget.h"
 #include "target.h"
@@ -36,7 +36,7 @@ static void double_checked(void *const *parameters, kb_thread *thread)
     uint64_t output = *(const uint64_t *)parameters[1];
     if (thread->index != 0)
         return;
-    is_fresh = kb_fresh_find(output, sizeof(float) * TARGET_N) != NULL;
+    is_fresh = kb_unwritten_find(output, sizeof(float) * TARGET_N) != NULL;
     double_all(parameters, NULL, 0, 0, NULL);
     if (writes_input)
         **(float *const *)parameters[0] = 0;

@@ -7,6 +7,7 @@
 #include "target.h"
 
 #include "core/kb_dtype.h"
+#include "core/kb_plan.h"
 
 static const char text[] = "the target of the call does not run kernels of this kind";
 static int n_runs;

@@ -1,5 +1,5 @@
 /* Proves that the error of one device fails the call that ends what devices do together. */
-#include "core/kb_together.h"
+#include "core/kb_handler.h"
 
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"

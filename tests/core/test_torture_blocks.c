@@ -10,7 +10,7 @@
 /* Known code is kept: a second run must not add it again. */
 static kb_status add_once(const char *digest, const kb_hostcuda_code *code, kb_error *err)
 {
-    return kb_hostcuda_has(digest) ? KB_OK : kb_hostcuda_add(digest, code, err);
+    return kb_hostcuda_find(digest) ? KB_OK : kb_hostcuda_add(digest, code, err);
 }
 
 /* A digest of 64 characters that begins with this one. */
@@ -36,7 +36,7 @@ static kb_status run_placed(kb_error *err)
     fake_frame f;
     uint8_t *bytes = cuda_code_write(&text, digest, &size);
     kb_status s = KB_OK;
-    if (!kb_hostcuda_has(digest))
+    if (!kb_hostcuda_find(digest))
         s = kb_cuda_code_load(digest, bytes, size, "op", err);
     free(bytes);
     if (s != KB_OK)

@@ -1,6 +1,6 @@
 /* Proves what is known of the unwritten memory of a call: which buffers hold nothing at first, and
  * what fills and copies change. */
-#include "hostcuda/kb_fresh.h"
+#include "hostcuda/kb_unwritten.h"
 
 #include "allocation.h"
 #include "core/kb_dtype.h"
@@ -20,7 +20,7 @@ static uint64_t at(const int32_t *p)
 
 static bool is_fresh(const int32_t *first, size_t n)
 {
-    return kb_fresh_find(at(first), n * sizeof *first) != NULL;
+    return kb_unwritten_find(at(first), n * sizeof *first) != NULL;
 }
 
 static kb_status steps(const kb_frame *frame, kb_error *err)
@@ -33,8 +33,8 @@ static kb_status steps(const kb_frame *frame, kb_error *err)
     CHECK(!is_fresh(aliased[1], N));
     CHECK(is_fresh(output, N));
     CHECK(is_fresh(hidden, 1));
-    CHECK(!kb_fresh_find(at(output) - 1, 4));
-    CHECK(!kb_fresh_find(at(output), sizeof output + 1)); /* not all of it is the output's */
+    CHECK(!kb_unwritten_find(at(output) - 1, 4));
+    CHECK(!kb_unwritten_find(at(output), sizeof output + 1)); /* not all of it is the output's */
 
     CHECK_INT(cu->cuMemsetD32Async(at(output), 5, 2, NULL), KB_CU_SUCCESS);
     CHECK_INT(output[1], 5);
@@ -59,19 +59,19 @@ static kb_status steps(const kb_frame *frame, kb_error *err)
     CHECK_INT(cu->cuMemsetD16Async(at(output + 5), 1, 1, NULL), KB_CU_SUCCESS);
     CHECK(!is_fresh(output, 5));
     CHECK(is_fresh(output + 5, 1));
-    CHECK(!kb_fresh_find(at(output + 5), 2));
-    CHECK(kb_fresh_find(at(output + 5) + 2, 1));
+    CHECK(!kb_unwritten_find(at(output + 5), 2));
+    CHECK(kb_unwritten_find(at(output + 5) + 2, 1));
     CHECK_INT(cu->cuMemsetD2D32Async(at(output + 5), 2 * ITEM, 9, 1, 2, NULL), KB_CU_SUCCESS);
     CHECK(!is_fresh(output + 5, 1));
     CHECK(is_fresh(output + 6, 1));
     CHECK(!is_fresh(output + 7, 1));
-    CHECK(kb_fresh_find(at(output + 6), 1)); /* nothing behind a row, nor behind the last one */
-    CHECK(kb_fresh_find(at(output + 8), 1));
-    CHECK(kb_fresh_find(at(output + 9), 1));
+    CHECK(kb_unwritten_find(at(output + 6), 1)); /* nothing behind a row, nor behind the last one */
+    CHECK(kb_unwritten_find(at(output + 8), 1));
+    CHECK(kb_unwritten_find(at(output + 9), 1));
 
-    CHECK(kb_fresh_find((uintptr_t)&tiny, 1));
+    CHECK(kb_unwritten_find((uintptr_t)&tiny, 1));
     CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&tiny, 3, 1, NULL), KB_CU_SUCCESS);
-    CHECK(!kb_fresh_find((uintptr_t)&tiny, 1));
+    CHECK(!kb_unwritten_find((uintptr_t)&tiny, 1));
 
     /* the rest of the driver is that of the CPU */
     CHECK(cu->cuLaunchKernelEx == kb_hostcuda_driver()->cuLaunchKernelEx);
@@ -96,8 +96,8 @@ static kb_status call(kb_run *run)
     fake_ret(&f, KB_DTYPE_U8, &tiny, 1, one);
     fake_ret(&f, KB_DTYPE_S32, NULL, 1, none);
     fake_ret(&f, KB_DTYPE_S32, hidden, 1, dims);
-    kb_frame frame = {.kernel = &kernel, .xla = &f.frame};
-    kb_status s = kb_fresh_run(&frame, run, &err);
+    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = kb_hostcuda_driver()};
+    kb_status s = kb_unwritten_run(&frame, run, &err);
     fake_frame_free(&f);
     return s;
 }
@@ -119,5 +119,5 @@ int main(void)
     CHECK_INT(call(steps), KB_OK);
     CHECK(!is_fresh(output, N));
     each_allocation("a call", make_call, 4);
-    return kb_test_end("test_fresh");
+    return kb_test_end("test_unwritten");
 }

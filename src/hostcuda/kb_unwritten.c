@@ -1,12 +1,10 @@
 /* Owns what is known of the unwritten memory of a call, and the driver that sees fills and copies.
  */
-#include "hostcuda/kb_fresh.h"
+#include "hostcuda/kb_unwritten.h"
 
 #include "core/kb_arena.h"
-#include "core/kb_frame.h"
-#include "hostcuda/kb_hostcuda.h"
+#include "cuda/kb_driver.h"
 
-#include <pthread.h>
 #include <string.h>
 
 typedef struct region {
@@ -15,6 +13,7 @@ typedef struct region {
 } region;
 
 typedef struct call {
+    const kb_driver *driver; /* the CPU's own */
     uint32_t n_regions;
     region *regions;
 } call;
@@ -32,7 +31,7 @@ static uint8_t *map_of(uint64_t first, uint64_t size)
     return NULL;
 }
 
-uint8_t *kb_fresh_find(uint64_t first, uint64_t size)
+uint8_t *kb_unwritten_find(uint64_t first, uint64_t size)
 {
     uint8_t *written = map_of(first, size);
     return written && memchr(written, 0, size) ? written : NULL;
@@ -45,24 +44,22 @@ static void mark(kb_cu_address to, size_t size)
         memset(written, 1, size);
 }
 
-static kb_driver watched; /* the driver of the CPU, with these in place of its own */
-
 static kb_cu_result fill_8(kb_cu_address to, unsigned char value, size_t n, kb_cu_stream stream)
 {
     mark(to, n);
-    return kb_hostcuda_driver()->cuMemsetD8Async(to, value, n, stream);
+    return current->driver->cuMemsetD8Async(to, value, n, stream);
 }
 
 static kb_cu_result fill_16(kb_cu_address to, unsigned short value, size_t n, kb_cu_stream stream)
 {
     mark(to, n * sizeof value);
-    return kb_hostcuda_driver()->cuMemsetD16Async(to, value, n, stream);
+    return current->driver->cuMemsetD16Async(to, value, n, stream);
 }
 
 static kb_cu_result fill_32(kb_cu_address to, unsigned int value, size_t n, kb_cu_stream stream)
 {
     mark(to, n * sizeof value);
-    return kb_hostcuda_driver()->cuMemsetD32Async(to, value, n, stream);
+    return current->driver->cuMemsetD32Async(to, value, n, stream);
 }
 
 static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, size_t width,
@@ -70,7 +67,7 @@ static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, 
 {
     for (size_t row = 0; row < height; row++)
         mark(to + row * pitch, width * sizeof value);
-    return kb_hostcuda_driver()->cuMemsetD2D32Async(to, pitch, value, width, height, stream);
+    return current->driver->cuMemsetD2D32Async(to, pitch, value, width, height, stream);
 }
 
 /* What was not written stays so in a copy. */
@@ -82,32 +79,13 @@ static kb_cu_result copy(kb_cu_address to, kb_cu_address from, size_t size, kb_c
         memmove(written, of_source, size);
     else if (written)
         memset(written, 1, size);
-    return kb_hostcuda_driver()->cuMemcpyDtoDAsync(to, from, size, stream);
+    return current->driver->cuMemcpyDtoDAsync(to, from, size, stream);
 }
 
 static kb_cu_result copy_in(kb_cu_address to, const void *from, size_t size, kb_cu_stream stream)
 {
     mark(to, size);
-    return kb_hostcuda_driver()->cuMemcpyHtoDAsync(to, from, size, stream);
-}
-
-static void make_driver(void)
-{
-    watched = *kb_hostcuda_driver();
-    watched.cuMemsetD8Async = fill_8;
-    watched.cuMemsetD16Async = fill_16;
-    watched.cuMemsetD32Async = fill_32;
-    watched.cuMemsetD2D32Async = fill_2d;
-    watched.cuMemcpyDtoDAsync = copy;
-    watched.cuMemcpyHtoDAsync = copy_in;
-}
-
-static bool is_input(const kb_frame *frame, const void *data)
-{
-    for (uint32_t i = 0; i < frame->kernel->n_inputs; i++)
-        if (kb_frame_raw(frame, i)->data == data)
-            return true;
-    return false;
+    return current->driver->cuMemcpyHtoDAsync(to, from, size, stream);
 }
 
 static bool find_regions(const kb_frame *frame, kb_arena *arena, call *c)
@@ -117,7 +95,7 @@ static bool find_regions(const kb_frame *frame, kb_arena *arena, call *c)
     for (uint32_t i = 0; c->regions && i < n; i++) {
         const kb_xla_buffer *buffer = kb_frame_raw(frame, frame->kernel->n_inputs + i);
         size_t size = kb_buffer_bytes(buffer);
-        if (size == 0 || is_input(frame, buffer->data))
+        if (size == 0 || kb_frame_is_aliased(frame, frame->kernel->n_inputs + i))
             continue;
         region *r = &c->regions[c->n_regions++];
         *r = (region){(uintptr_t)buffer->data, size, kb_arena_take(arena, size, 1)};
@@ -127,11 +105,9 @@ static bool find_regions(const kb_frame *frame, kb_arena *arena, call *c)
     return c->regions != NULL;
 }
 
-kb_status kb_fresh_run(const kb_frame *frame, kb_run *run, kb_error *err)
+kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, make_driver);
-    call c = {0};
+    call c = {.driver = frame->driver};
     const call *before = current;
     kb_arena *arena = kb_arena_new();
     bool found = arena && find_regions(frame, arena, &c);
@@ -142,6 +118,13 @@ kb_status kb_fresh_run(const kb_frame *frame, kb_run *run, kb_error *err)
                             "%s: no memory to look for reads of what nothing has written",
                             frame->kernel->name);
     }
+    kb_driver watched = *c.driver;
+    watched.cuMemsetD8Async = fill_8;
+    watched.cuMemsetD16Async = fill_16;
+    watched.cuMemsetD32Async = fill_32;
+    watched.cuMemsetD2D32Async = fill_2d;
+    watched.cuMemcpyDtoDAsync = copy;
+    watched.cuMemcpyHtoDAsync = copy_in;
     kb_frame watching = *frame;
     watching.driver = &watched;
     current = &c;
