@@ -51,17 +51,17 @@ def test_an_include_upwards_is_refused(tree: Path):
         1,
         f"src/cuda/kb_target.c:{number}: "
         'src/cuda includes "hostcuda/kb_hostcuda.h", but may include only abi and core; '
-        "src/hostcuda/kb_hostcuda.c:6 includes cuda in turn, which makes a cycle; "
+        "src/hostcuda/kb_hostcuda.c:10 includes cuda in turn, which makes a cycle; "
         "move what needs it to a higher folder, or let that folder pass a function down\n",
     )
 
 
 def test_an_include_of_a_neighbour_is_refused(tree: Path):
-    number = plant(tree / "src/module/kb_slot.h", "#include <object/kb_elf.h>")
+    number = plant(tree / "src/module/kb_slot.h", "#include <object/kb_object.h>")
     assert layers(tree) == (
         1,
         f"src/module/kb_slot.h:{number}: "
-        'src/module includes "object/kb_elf.h", but may include only abi and core and cuda; '
+        'src/module includes "object/kb_object.h", but may include only abi and core and cuda; '
         "move what needs it to a higher folder, or let that folder pass a function down\n",
     )
 
@@ -84,3 +84,13 @@ def test_a_folder_without_a_place_is_refused(tree: Path):
         f"src/abi/kb_xla.h:{number}: "
         '"rocm/kb_rocm.h" is not in the same folder, in src or in include\n',
     )
+
+
+def test_a_circle_within_a_folder_is_refused(tree: Path):
+    number = plant(tree / "src/hostcuda/kb_fibre.c", '#include "hostcuda/kb_warp.h"')
+    code, said = layers(tree)
+    assert code == 1
+    assert (
+        f'src/hostcuda/kb_fibre.c:{number}: "hostcuda/kb_warp.h" includes kb_fibre in turn, by way '
+        "of kb_thread, kb_warp, which makes a circle; "
+    ) in said
