@@ -1,7 +1,7 @@
 /* Owns the copying of described kernels into an arena. */
 #include "core/kb_fields.h"
 
-#include "core/kb_seal.h"
+#include "core/kb_checksum.h"
 
 #include <string.h>
 
@@ -10,15 +10,15 @@ enum { BUFFER_SIZE = 12 }; /* the least that a buffer takes: bounds the count */
 kb_status kb_fields_begin(kb_fields *f, const char *what, const char *whole, const char *magic,
                           uint32_t version, const uint8_t digest[KB_DIGEST_SIZE], kb_error *err)
 {
-    kb_seal seal;
-    const char *wrong = kb_seal_read(&seal, magic, &f->from);
+    kb_checksum seal;
+    const char *wrong = kb_checksum_read(&seal, magic, &f->from);
     if (!wrong && seal.sha && seal.version != version)
         return kb_error_set(err, KB_FAILED_PRECONDITION,
                             "%s has format %u, and this kernbridge reads format %u: export the "
                             "program again with this version",
                             what, seal.version, version);
     if (!wrong)
-        wrong = kb_seal_check(&seal, digest, KB_DIGEST_SIZE, &f->from);
+        wrong = kb_checksum_check(&seal, digest, KB_DIGEST_SIZE, &f->from);
     return wrong ? kb_fields_refuse(what, whole, wrong, err) : KB_OK;
 }
 

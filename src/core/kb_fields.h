@@ -21,9 +21,9 @@ typedef struct kb_fields {
     const char *wrong; /* the first thing that does not hold; NULL for the length */
 } kb_fields;
 
-/* Reads the head (kb_seal.h) of the only version of a format that is read, and compares its SHA-256
- * with that of a kernel's digest and of what follows. `what` and `whole` as in kb_fields_check.
- * KB_FAILED_PRECONDITION for another version, KB_INVALID_ARGUMENT for damage. */
+/* Reads the head (kb_checksum.h) of the only version of a format that is read, and compares its
+ * SHA-256 with that of a kernel's digest and of what follows. `what` and `whole` as in
+ * kb_fields_check. KB_FAILED_PRECONDITION for another version, KB_INVALID_ARGUMENT for damage. */
 kb_status kb_fields_begin(kb_fields *f, const char *what, const char *whole, const char *magic,
                           uint32_t version, const uint8_t digest[KB_DIGEST_SIZE], kb_error *err);
 

@@ -4,6 +4,7 @@
 
 #include "core/kb_attrs.h"
 #include "core/kb_batch.h"
+#include "core/kb_checksum.h"
 #include "core/kb_dtype.h"
 #include "core/kb_float_mode.h"
 #include "core/kb_frame.h"
@@ -15,8 +16,7 @@
 
 static _Atomic(kb_registry *) registry;
 static _Atomic(kb_handler_resolver *) resolver;
-static _Atomic(kb_handler_loader *) loader;
-static _Atomic(kb_handler_loader *) library_loader;
+static _Atomic(const kb_handler_format *) formats;
 static _Atomic(kb_carried_code) carried_code;
 
 kb_registry *kb_handler_registry(void)
@@ -51,14 +51,9 @@ void kb_handler_set_resolver(kb_handler_resolver *fn)
     atomic_store(&resolver, fn);
 }
 
-void kb_handler_set_loader(kb_handler_loader *fn)
+void kb_handler_set_formats(const kb_handler_format *given)
 {
-    atomic_store(&loader, fn);
-}
-
-void kb_handler_set_library_loader(kb_handler_loader *fn)
-{
-    atomic_store(&library_loader, fn);
+    atomic_store(&formats, given);
 }
 
 void kb_handler_set_carried_code(kb_carried_code what)
@@ -225,12 +220,14 @@ static kb_status check_carried(const kb_xla_frame *frame, kb_error *err)
 static kb_status load_carried(const kb_xla_frame *frame, const uint8_t *digest,
                               kb_handler_loader *load, kb_error *err)
 {
-    kb_handler_loader *of_host = atomic_load(&loader);
-    kb_handler_loader *of_library = atomic_load(&library_loader);
-    kb_status s = of_host ? of_host(frame, digest, err) : KB_NOT_FOUND;
-    if (s == KB_NOT_FOUND && of_library)
-        s = of_library(frame, digest, err);
-    return s == KB_NOT_FOUND && load ? load(frame, digest, err) : s;
+    const kb_handler_format *format = atomic_load(&formats);
+    for (; format && format->magic; format++) {
+        const kb_xla_array *program = kb_checksum_find(frame, format->magic);
+        bool inserted;
+        if (program)
+            return format->load(program->data, program->size, digest, &inserted, err);
+    }
+    return load ? load(frame, digest, err) : KB_NOT_FOUND;
 }
 
 /* Asks the resolver for a kernel whose code in the program cannot run; the message has both

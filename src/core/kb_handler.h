@@ -47,11 +47,15 @@ void kb_handler_set_resolver(kb_handler_resolver *fn);
 typedef kb_status kb_handler_loader(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
                                     kb_error *err);
 
-/* Loads machine code for the CPU, whatever the target of the call. Set when the process begins. */
-void kb_handler_set_loader(kb_handler_loader *fn);
+/* A format of programs, and what registers the kernel of one; `*inserted`: whether it is new. */
+typedef struct kb_handler_format {
+    const char *magic; /* NULL after the last format */
+    kb_status (*load)(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                      bool *inserted, kb_error *err);
+} kb_handler_format;
 
-/* The same for shared libraries that calls carry. */
-void kb_handler_set_library_loader(kb_handler_loader *fn);
+/* Those that calls of every target may carry. Set when the process begins; not copied. */
+void kb_handler_set_formats(const kb_handler_format *formats);
 
 /* What happens to code that a call carries, where this process has no kernel of its digest. */
 typedef enum kb_carried_code {
@@ -67,8 +71,8 @@ void kb_handler_set_carried_code(kb_carried_code what);
 /* Answers XLA's query for metadata, if the frame is one; false for a call. */
 bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits);
 
-/* Finds the kernel that the call names: in the registry, then in the call, by the loader of code
- * for the CPU and by `load` (may be NULL), then by the resolver. A call whose kernel is elsewhere
+/* Finds the kernel that the call names: in the registry, then in the call, by its format or else by
+ * `load` (may be NULL), then by the resolver. A call whose kernel is elsewhere
  * succeeds without it. */
 kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err);
 

@@ -1,7 +1,7 @@
 /* Owns bundles in memory: their files, read and compared with their digests. */
 #include "core/kb_arena.h"
+#include "core/kb_checksum.h"
 #include "core/kb_memory.h"
-#include "core/kb_sha256.h"
 #include "embed/kb_failure.h"
 #include "embed/kb_manifest.h"
 #include "kernbridge/host.h"

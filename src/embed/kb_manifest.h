@@ -15,8 +15,8 @@
 #define KB_MANIFEST_H
 
 #include "core/kb_arena.h"
+#include "core/kb_checksum.h"
 #include "core/kb_error.h"
-#include "core/kb_sha256.h"
 #include "kernbridge/host.h"
 
 #include <stdbool.h>

@@ -31,8 +31,12 @@ const kb_target kb_targets[] = {
 
 void kb_targets_begin(void)
 {
-    kb_handler_set_loader(kb_host_code_load);
-    kb_handler_set_library_loader(kb_library_load);
+    static const kb_handler_format formats[] = {
+        {KB_HOST_CODE_MAGIC, kb_host_code_register},
+        {KB_LIBRARY_MAGIC, kb_library_register},
+        {NULL, NULL},
+    };
+    kb_handler_set_formats(formats);
     kb_hostcuda_set_loader(kb_cuda_code_load);
     kb_plan_set_concurrency(KB_STEP_LAUNCH, kb_hostcuda_concurrency);
 }

@@ -4,12 +4,11 @@
 #endif
 #include "module/kb_library.h"
 
+#include "core/kb_checksum.h"
 #include "core/kb_dtype.h"
 #include "core/kb_fields.h"
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
-#include "core/kb_seal.h"
-#include "core/kb_sha256.h"
 #include "module/kb_module.h"
 #include "module/kb_source.h"
 
@@ -203,14 +202,4 @@ kb_status kb_library_register(const void *bytes, size_t size, const uint8_t dige
     s = read_and_register(&c, inserted, err);
     kb_arena_free(c.fields.arena); /* the registry has copies */
     return s;
-}
-
-kb_status kb_library_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
-                          kb_error *err)
-{
-    const kb_xla_array *program = kb_seal_find(frame, KB_LIBRARY_MAGIC);
-    if (!program)
-        return KB_NOT_FOUND;
-    bool inserted;
-    return kb_library_register(program->data, program->size, digest, &inserted, err);
 }

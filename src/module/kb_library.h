@@ -35,8 +35,4 @@ enum { KB_LIBRARY_VERSION = 2 };
 kb_status kb_library_register(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
                               bool *inserted, kb_error *err);
 
-/* A kb_handler_loader; KB_NOT_FOUND if the call carries nothing of this kind. */
-kb_status kb_library_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
-                          kb_error *err);
-
 #endif

@@ -1,7 +1,7 @@
 /* Owns the placing of CUDA kernels for the CPU that come as machine code. */
 #include "object/kb_cuda_code.h"
 
-#include "core/kb_seal.h"
+#include "core/kb_checksum.h"
 #include "hostcuda/kb_libdevice.h"
 #include "object/kb_provided.h"
 
@@ -37,10 +37,10 @@ static kb_status refuse_damaged(const char *name, const char *what, kb_error *er
 
 static kb_status check_header(kb_reader *from, const char *digest, const char *what, kb_error *err)
 {
-    kb_seal seal;
-    const char *wrong = kb_seal_read(&seal, KB_CUDA_CODE_MAGIC, from);
+    kb_checksum seal;
+    const char *wrong = kb_checksum_read(&seal, KB_CUDA_CODE_MAGIC, from);
     if (!wrong)
-        wrong = kb_seal_check(&seal, digest, KB_HOSTCUDA_DIGEST, from);
+        wrong = kb_checksum_check(&seal, digest, KB_HOSTCUDA_DIGEST, from);
     if (wrong)
         return refuse_damaged(what, wrong, err);
     if (seal.version == KB_HOSTCUDA_ABI)

@@ -2,11 +2,11 @@
 #include "object/kb_host_code.h"
 
 #include "core/kb_arena.h"
+#include "core/kb_checksum.h"
 #include "core/kb_dtype.h"
 #include "core/kb_failures.h"
 #include "core/kb_fields.h"
 #include "core/kb_handler.h"
-#include "core/kb_seal.h"
 #include "object/kb_object.h"
 #include "object/kb_provided.h"
 
@@ -135,14 +135,4 @@ kb_status kb_host_code_register(const void *bytes, size_t size,
     kb_kernel kernel;
     kb_status s = kb_host_code_read(bytes, size, digest, &kernel, err);
     return s == KB_OK ? kb_handler_register(&kernel, inserted, err) : s;
-}
-
-kb_status kb_host_code_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
-                            kb_error *err)
-{
-    const kb_xla_array *program = kb_seal_find(frame, KB_HOST_CODE_MAGIC);
-    if (!program)
-        return KB_NOT_FOUND;
-    bool inserted;
-    return kb_host_code_register(program->data, program->size, digest, &inserted, err);
 }

@@ -38,9 +38,4 @@ kb_status kb_host_code_register(const void *bytes, size_t size,
                                 const uint8_t digest[KB_DIGEST_SIZE], bool *inserted,
                                 kb_error *err);
 
-/* A kb_handler_loader: registers what the call carries; KB_NOT_FOUND if it carries no kernel of
- * this kind. */
-kb_status kb_host_code_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
-                            kb_error *err);
-
 #endif

@@ -1,7 +1,7 @@
 /* Owns the writing of bundles for tests. */
 #include "bundle.h"
 
-#include "core/kb_sha256.h"
+#include "core/kb_checksum.h"
 
 #include <stdio.h>
 #include <stdlib.h>

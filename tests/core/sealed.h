@@ -1,8 +1,8 @@
-/* Writes machine code behind its head (core/kb_seal.h), for tests and fuzzers. One thread. */
+/* Writes machine code behind its head (core/kb_checksum.h), for tests and fuzzers. One thread. */
 #ifndef SEALED_H
 #define SEALED_H
 
-#include "core/kb_sha256.h"
+#include "core/kb_checksum.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -16,10 +16,11 @@ static kb_status offer(kb_status status, const char *text, kb_error *err)
     return kb_error_set(err, status, "%s", text);
 }
 
-static kb_status load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
-                      kb_error *err)
+static kb_status load(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                      bool *inserted, kb_error *err)
 {
-    (void)frame, (void)digest;
+    (void)digest, (void)inserted;
+    CHECK(size == 4 && memcmp(bytes, "KBXX", size) == 0);
     loads++;
     return offer(load_status, "the code does not run", err);
 }
@@ -44,7 +45,7 @@ static void instantiate(bool with_origin, bool with_program, expected e)
 {
     static uint64_t id = 100;
     fake_frame f;
-    const uint8_t program[] = {1, 2, 3, 4};
+    const uint8_t program[] = {'K', 'B', 'X', 'X'};
     sample_init(&offered, id++, sample_record);
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
     sample_attrs(&f, &offered.kernel);
@@ -114,7 +115,9 @@ static void test_refuse(void)
 
 int main(void)
 {
-    kb_handler_set_loader(load);
+    const kb_handler_format formats[] = {
+        {"KBYX", NULL}, {"KBXX", load}, {"KBXX", NULL}, {NULL, NULL}};
+    kb_handler_set_formats(formats);
     kb_handler_set_resolver(resolve);
     test_run();
     test_code_that_does_not_run();

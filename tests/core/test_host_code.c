@@ -392,6 +392,8 @@ static void test_load(void)
     bool inserted = true;
     CHECK_INT(kb_host_code_register(bytes, size - 1, own, &inserted, &err), KB_INVALID_ARGUMENT);
     CHECK(!inserted);
+    static const kb_handler_format formats[] = {{KB_HOST_CODE_MAGIC, kb_host_code_register},
+                                                {NULL, NULL}};
     kb_kernel named = {0};
     memcpy(named.digest, own, sizeof own);
     for (int round = 0; round < 3; round++) {
@@ -400,7 +402,7 @@ static void test_load(void)
         sample_attrs(&f, &named);
         fake_attr_remove(&f, "origin");
         fake_attr_array(&f, "program", KB_DTYPE_U8, size, bytes, size);
-        kb_handler_set_loader(round ? kb_host_code_load : NULL);
+        kb_handler_set_formats(round ? formats : NULL);
         kb_xla_error *error = kb_handler_host_instantiate(&f.frame);
         CHECK((error != NULL) == (round == 0));
         fake_error_destroy(error);

@@ -1,5 +1,5 @@
 /* Proves SHA-256 by the examples of FIPS 180-4, whatever the pieces are that the bytes come in. */
-#include "core/kb_sha256.h"
+#include "core/kb_checksum.h"
 #include "kb_test.h"
 
 #include <stdlib.h>

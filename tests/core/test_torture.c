@@ -133,6 +133,12 @@ static kb_status run_carried(const uint8_t *digest, const uint8_t *bytes, size_t
     return s;
 }
 
+static const kb_handler_format formats[] = {
+    {KB_HOST_CODE_MAGIC, kb_host_code_register},
+    {KB_LIBRARY_MAGIC, kb_library_register},
+    {NULL, NULL},
+};
+
 /* A kernel as machine code, also where it raises an exception, whose words need memory. */
 static kb_status run_machine_code(kb_error *err)
 {
@@ -144,7 +150,7 @@ static kb_status run_machine_code(kb_error *err)
     sample_digest(digest, 4);
     host_code_init(&t);
     uint8_t *bytes = host_code_write(&t, digest, &size);
-    kb_handler_set_loader(kb_host_code_load);
+    kb_handler_set_formats(formats);
     kb_status s = run_carried(digest, bytes, size, 1, y, err);
     if (s == KB_OK) {
         CHECK(y[0] == exp(0.5) + 1 && y[1] == exp(1) + 1);
@@ -165,7 +171,7 @@ static kb_status run_library(kb_error *err)
     sample_digest(digest, 5);
     library_init(&t);
     uint8_t *bytes = library_write(&t, digest, &size);
-    kb_handler_set_library_loader(kb_library_load);
+    kb_handler_set_formats(formats);
     kb_status s = run_carried(digest, bytes, size, 4, y, err);
     if (s == KB_OK)
         CHECK(y[0] == 1.25 && y[1] == 10);

@@ -1,5 +1,8 @@
-/* Owns the compression of blocks. */
-#include "core/kb_sha256.h"
+/* Owns the compression of blocks, and the check of machine code before it is read. */
+#include "core/kb_checksum.h"
+
+#include "core/kb_attrs.h"
+#include "core/kb_dtype.h"
 
 #include <string.h>
 
@@ -79,4 +82,35 @@ void kb_sha256_end(kb_sha256 *h, uint8_t digest[KB_SHA256_SIZE])
     kb_sha256_add(h, length, sizeof length);
     for (int i = 0; i < KB_SHA256_SIZE; i++)
         digest[i] = (uint8_t)(h->state[i / 4] >> (24 - BITS_PER_BYTE * (i % 4)));
+}
+
+const char *kb_checksum_read(kb_checksum *seal, const char *magic, kb_reader *from)
+{
+    const void *first = kb_read_bytes(from, strlen(magic));
+    seal->version = kb_read_u32(from);
+    seal->sha = kb_read_bytes(from, KB_SHA256_SIZE);
+    return first && memcmp(first, magic, strlen(magic)) == 0 ? NULL : "its first bytes";
+}
+
+const char *kb_checksum_check(const kb_checksum *seal, const void *owner, size_t size,
+                              const kb_reader *from)
+{
+    if (!seal->sha)
+        return "its length";
+    uint8_t computed[KB_SHA256_SIZE];
+    kb_sha256 h;
+    kb_sha256_begin(&h);
+    kb_sha256_add(&h, owner, size);
+    kb_sha256_add(&h, from->at, from->left);
+    kb_sha256_end(&h, computed);
+    return memcmp(seal->sha, computed, sizeof computed) == 0 ? NULL : "its digest";
+}
+
+const kb_xla_array *kb_checksum_find(const kb_xla_frame *frame, const char *magic)
+{
+    const kb_xla_array *program = KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY);
+    if (!program || program->dtype != KB_DTYPE_U8 || program->size < strlen(magic) ||
+        memcmp(program->data, magic, strlen(magic)) != 0)
+        return NULL;
+    return program;
 }
