@@ -37,10 +37,22 @@ KB_COLD void kb_error_note(kb_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The message as it leaves the library: UTF-8, whatever user code put into it, since readers refuse
- * anything else. See kb_utf8.h. */
+ * anything else. */
 KB_COLD const char *kb_error_text(kb_error *err);
 
 /* "INVALID_ARGUMENT" for KB_INVALID_ARGUMENT; "UNKNOWN" for a number that is no status. */
 const char *kb_status_name(kb_status status);
+
+/* Bytes of the character at `text`, or 0 if the `size` bytes there begin with none. */
+size_t kb_utf8_width(const char *text, size_t size);
+
+/* The part of a text that was cut at `size` which ends with a whole character: `size`, or up to 3
+ * bytes less. */
+size_t kb_utf8_whole(const char *text, size_t size);
+
+/* Copies `size` bytes to `to`, which has room for `capacity` > 0 and gets a NUL at its end. A byte
+ * that belongs to no character, and a NUL, are written as \xNN. What does not fit is left out; no
+ * character and no \xNN is cut. Returns the length. */
+size_t kb_utf8_escape(char *to, size_t capacity, const char *text, size_t size);
 
 #endif

@@ -38,20 +38,6 @@ static inline void kb_float_mode_write(uint64_t mode)
     __asm__ volatile("msr fpcr, %0" : : "r"(mode) : "memory");
 }
 
-#else
-
-enum { KB_FLOAT_FLUSHES = 0 };
-
-static inline uint64_t kb_float_mode_read(void)
-{
-    return 0;
-}
-
-static inline void kb_float_mode_write(uint64_t mode)
-{
-    (void)mode;
-}
-
 #endif
 
 /* Keeps subnormal numbers from now on; returns what to give to kb_float_mode_restore. Writing the

@@ -37,9 +37,7 @@ static inline uint64_t kb_ticks(void)
 
 static inline void kb_ticks_pause(void)
 {
-#ifdef __aarch64__
     __asm__ volatile("yield");
-#endif
 }
 
 #endif

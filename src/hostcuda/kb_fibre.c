@@ -14,8 +14,6 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-#ifdef KB_FIBRE_SWAP
-
 /* Saves what a function must preserve, and the place to go on, on the stack, whose pointer goes to
  * `*from`; and goes on where `to` was saved. A new fibre's stack holds the same: it begins in
  * kb_fibre_start, with its data and its entry in two of the registers. */
@@ -58,7 +56,7 @@ __asm__(".text\n"
         "  ud2\n"
         ".size kb_fibre_start, . - kb_fibre_start\n");
 
-#else
+#elif defined(__aarch64__)
 
 /* Procedure call standard for AArch64: x19 to x28, the frame pointer x29, the place x30, and the
  * low halves of v8 to v15. `ret`, not `br`, may go to any place where branch targets are checked.
@@ -104,51 +102,8 @@ __asm__(".text\n"
         "  brk #1\n"
         ".size kb_fibre_start, . - kb_fibre_start\n");
 
-#endif
-
-static void set_up(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data)
-{
-    uintptr_t *words = (uintptr_t *)((char *)stack + size) - N_WORDS;
-    for (int i = 0; i < N_WORDS; i++)
-        words[i] = 0;
-    words[ENTRY] = (uintptr_t)entry;
-    words[DATA] = (uintptr_t)data;
-    words[PLACE] = (uintptr_t)kb_fibre_start;
-    fibre->sp = words;
-}
-
-static inline void swap(kb_fibre *from, kb_fibre *to)
-{
-    kb_fibre_swap(&from->sp, to->sp);
-}
-
 #else
-
-/* makecontext passes ints. */
-static void start(unsigned entry_high, unsigned entry_low, unsigned data_high, unsigned data_low)
-{
-    enum { HALF = 32 };
-    kb_fibre_entry *entry = (kb_fibre_entry *)(uintptr_t)((uint64_t)entry_high << HALF | entry_low);
-    entry((void *)(uintptr_t)((uint64_t)data_high << HALF | data_low));
-}
-
-static void set_up(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data)
-{
-    enum { HALF = 32, N_ARGUMENTS = 4 };
-    uint64_t e = (uintptr_t)entry, d = (uintptr_t)data;
-    (void)getcontext(&fibre->context);
-    fibre->context.uc_stack.ss_sp = stack;
-    fibre->context.uc_stack.ss_size = size;
-    fibre->context.uc_link = NULL;
-    makecontext(&fibre->context, (void (*)(void))(uintptr_t)start, N_ARGUMENTS,
-                (unsigned)(e >> HALF), (unsigned)e, (unsigned)(d >> HALF), (unsigned)d);
-}
-
-static inline void swap(kb_fibre *from, kb_fibre *to)
-{
-    (void)swapcontext(&from->context, &to->context);
-}
-
+#error "kernbridge supports x86-64 and aarch64"
 #endif
 
 void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data)
@@ -161,7 +116,13 @@ void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *en
     fibre->fake_stack = NULL;
     __asan_unpoison_memory_region(stack, size); /* of a fibre that was left in the middle */
 #endif
-    set_up(fibre, stack, size, entry, data);
+    uintptr_t *words = (uintptr_t *)((char *)stack + size) - N_WORDS;
+    for (int i = 0; i < N_WORDS; i++)
+        words[i] = 0;
+    words[ENTRY] = (uintptr_t)entry;
+    words[DATA] = (uintptr_t)data;
+    words[PLACE] = (uintptr_t)kb_fibre_start;
+    fibre->sp = words;
 }
 
 void kb_fibre_adopt(kb_fibre *fibre)
@@ -199,7 +160,7 @@ void kb_fibre_switch(kb_fibre *from, kb_fibre *to)
 #elif defined(KB_FIBRE_ASAN)
     __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->stack_size);
 #endif
-    swap(from, to);
+    kb_fibre_swap(&from->sp, to->sp);
 #ifdef KB_FIBRE_ASAN
     __sanitizer_finish_switch_fiber(from->fake_stack, NULL, NULL);
 #endif

@@ -1,16 +1,9 @@
 /* Fibres: threads of execution that take turns on one thread of the system, each with a stack of
- * its own. A switch costs a few nanoseconds where there is code for the processor, and a system
- * call or two elsewhere. */
+ * its own. A switch costs a few nanoseconds. */
 #ifndef KB_FIBRE_H
 #define KB_FIBRE_H
 
 #include <stddef.h>
-
-#if (defined(__x86_64__) || defined(__aarch64__)) && !defined(KB_FIBRE_UCONTEXT)
-#define KB_FIBRE_SWAP 1 /* there is code for the processor */
-#else
-#include <ucontext.h>
-#endif
 
 #if defined(__SANITIZE_THREAD__)
 #define KB_FIBRE_TSAN 1
@@ -25,11 +18,7 @@
 #endif
 
 typedef struct kb_fibre {
-#ifdef KB_FIBRE_SWAP
     void *sp; /* while it does not run */
-#else
-    ucontext_t context;
-#endif
 #ifdef KB_FIBRE_TSAN
     void *sanitizer;
 #elif defined(KB_FIBRE_ASAN)

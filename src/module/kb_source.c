@@ -5,7 +5,6 @@
 #include "core/kb_memory.h"
 #include "core/kb_plan.h"
 #include "core/kb_pool.h"
-#include "core/kb_utf8.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_stream.h"
 #include "module/kb_tensors.h"

@@ -133,19 +133,6 @@ uint64_t kb_cpu_features(void)
     return features;
 }
 
-#else
-
-typedef struct feature {
-    const char *name;
-} feature;
-
-static const feature FEATURES[] = {{NULL}};
-
-uint64_t kb_cpu_features(void)
-{
-    return 0;
-}
-
 #endif
 
 enum { N_FEATURES = sizeof FEATURES / sizeof *FEATURES };

@@ -8,12 +8,123 @@
 
 #include "core/kb_memory.h"
 #include "object/kb_cpu.h"
-#include "object/kb_elf.h"
 #include "object/kb_relocate.h"
 
+#include <elf.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* The tables of the file. What is read here lies within its bytes. */
+typedef struct elf {
+    const uint8_t *bytes;
+    size_t size;
+    const char *what;     /* named in errors */
+    Elf64_Shdr *sections; /* the contents of each but SHT_NOBITS are within the bytes */
+    size_t n_sections;
+    size_t section_names; /* a section */
+    Elf64_Sym *symbols;   /* the name of each is within `names` */
+    size_t n_symbols;
+    char *names; /* a copy, which ends with NUL */
+} elf;
+
+static kb_status damaged(const elf *file, kb_error *err)
+{
+    return kb_error_set(err, KB_INVALID_ARGUMENT, "%s: the machine code is damaged", file->what);
+}
+
+static kb_status no_memory(const elf *file, kb_error *err)
+{
+    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for its machine code",
+                        file->what);
+}
+
+static kb_status unsupported(const elf *file, const char *feature, kb_error *err)
+{
+    return kb_error_set(err, KB_UNIMPLEMENTED,
+                        "%s: the machine code has %s, which cannot be loaded", file->what, feature);
+}
+
+/* Whether `count` elements of `size` bytes at `offset` are within the file. */
+static bool is_within(const elf *file, uint64_t offset, uint64_t count, uint64_t size)
+{
+    return offset <= file->size && count <= (file->size - offset) / size;
+}
+
+static bool is_relocatable(const Elf64_Ehdr *h)
+{
+    return memcmp(h->e_ident, ELFMAG, SELFMAG) == 0 && h->e_ident[EI_CLASS] == ELFCLASS64 &&
+           h->e_ident[EI_DATA] == ELFDATA2LSB && h->e_type == ET_REL &&
+           h->e_shentsize == sizeof(Elf64_Shdr) && h->e_shstrndx < h->e_shnum;
+}
+
+static kb_status read_sections(elf *file, kb_error *err)
+{
+    Elf64_Ehdr h;
+    if (file->size < sizeof h)
+        return damaged(file, err);
+    memcpy(&h, file->bytes, sizeof h);
+    if (!is_relocatable(&h) || !is_within(file, h.e_shoff, h.e_shnum, sizeof(Elf64_Shdr)))
+        return damaged(file, err);
+    if (h.e_machine != kb_relocate_machine)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "%s: the machine code is for another processor (ELF machine %u, "
+                            "expected %u)",
+                            file->what, h.e_machine, kb_relocate_machine);
+    file->n_sections = h.e_shnum;
+    file->section_names = h.e_shstrndx;
+    file->sections = kb_calloc(file->n_sections, sizeof *file->sections);
+    if (!file->sections)
+        return no_memory(file, err);
+    memcpy(file->sections, file->bytes + h.e_shoff, file->n_sections * sizeof *file->sections);
+    for (size_t i = 0; i < file->n_sections; i++) { /* names may be said to lie in the first, too */
+        const Elf64_Shdr *s = &file->sections[i];
+        if (s->sh_type != SHT_NOBITS && !is_within(file, s->sh_offset, s->sh_size, 1))
+            return damaged(file, err);
+    }
+    return KB_OK;
+}
+
+static kb_status read_symbols(elf *file, kb_error *err)
+{
+    const Elf64_Shdr *table = NULL;
+    for (size_t i = 1; i < file->n_sections; i++)
+        if (file->sections[i].sh_type == SHT_SYMTAB)
+            table = &file->sections[i];
+    if (!table || table->sh_link >= file->n_sections || table->sh_size < sizeof *file->symbols)
+        return damaged(file, err);
+    const Elf64_Shdr *names = &file->sections[table->sh_link];
+    if (names->sh_type != SHT_STRTAB || names->sh_size == 0)
+        return damaged(file, err);
+    file->n_symbols = table->sh_size / sizeof *file->symbols;
+    file->symbols = kb_calloc(file->n_symbols, sizeof *file->symbols);
+    file->names = kb_malloc(names->sh_size);
+    if (!file->symbols || !file->names)
+        return no_memory(file, err);
+    memcpy(file->symbols, file->bytes + table->sh_offset, file->n_symbols * sizeof *file->symbols);
+    memcpy(file->names, file->bytes + names->sh_offset, names->sh_size);
+    file->names[names->sh_size - 1] = 0;
+    for (size_t i = 0; i < file->n_symbols; i++)
+        if (file->symbols[i].st_name >= names->sh_size)
+            return damaged(file, err);
+    return KB_OK;
+}
+
+static bool is_for_unwinding(const elf *file, const Elf64_Shdr *s)
+{
+    static const char name[] = ".eh_frame";
+    const Elf64_Shdr *names = &file->sections[file->section_names];
+    return names->sh_type == SHT_STRTAB && s->sh_name + sizeof name <= names->sh_size &&
+           memcmp(file->bytes + names->sh_offset + s->sh_name, name, sizeof name) == 0;
+}
+
+/* Whether a section is to be in memory. Tables for unwinding are not: no exception passes through
+ * a kernel. */
+static bool is_placed(const elf *file, const Elf64_Shdr *s)
+{
+    return s->sh_flags & SHF_ALLOC && s->sh_size > 0 && s->sh_type != SHT_NOTE &&
+           !is_for_unwinding(file, s);
+}
 
 /* Parts of the mapping, in their order. */
 typedef enum part { CODE, CONSTANTS, VARIABLES, PARTS } part;
@@ -34,7 +145,7 @@ struct kb_object {
 
 /* What is needed while an object is placed. */
 typedef struct placing {
-    kb_elf elf;
+    elf file;
     kb_object_resolver *resolve;
     void *context;
     kb_object *object; /* made at the end */
@@ -57,10 +168,10 @@ static kb_status reserve(const placing *p, size_t *at, uint64_t size, uint64_t a
                          size_t *begin, kb_error *err)
 {
     if (alignment > (uint64_t)sysconf(_SC_PAGESIZE) || alignment & (alignment - 1))
-        return kb_elf_damaged(&p->elf, err);
+        return damaged(&p->file, err);
     size_t aligned = alignment ? (*at + alignment - 1) & ~(alignment - 1) : *at;
     if (size > OBJECT_SIZE_MAX - aligned)
-        return kb_elf_unsupported(&p->elf, "more than 1 GB", err);
+        return unsupported(&p->file, "more than 1 GB", err);
     *begin = aligned;
     *at = aligned + size;
     return KB_OK;
@@ -69,14 +180,14 @@ static kb_status reserve(const placing *p, size_t *at, uint64_t size, uint64_t a
 static kb_status reserve_sections(placing *p, part which, size_t *at, kb_error *err)
 {
     kb_status status = KB_OK;
-    for (size_t i = 1; status == KB_OK && i < p->elf.n_sections; i++) {
-        const Elf64_Shdr *s = &p->elf.sections[i];
-        if (!kb_elf_is_placed(&p->elf, s) || part_of(s) != which)
+    for (size_t i = 1; status == KB_OK && i < p->file.n_sections; i++) {
+        const Elf64_Shdr *s = &p->file.sections[i];
+        if (!is_placed(&p->file, s) || part_of(s) != which)
             continue;
         if (s->sh_flags & SHF_TLS)
-            return kb_elf_unsupported(&p->elf, "thread-local variables", err);
+            return unsupported(&p->file, "thread-local variables", err);
         if (s->sh_type != SHT_PROGBITS && s->sh_type != SHT_NOBITS)
-            return kb_elf_unsupported(&p->elf, "constructors or sections of an unknown type", err);
+            return unsupported(&p->file, "constructors or sections of an unknown type", err);
         status = reserve(p, at, s->sh_size, s->sh_addralign, &p->offsets[i], err);
     }
     return status;
@@ -86,8 +197,8 @@ static kb_status reserve_sections(placing *p, part which, size_t *at, kb_error *
 static kb_status reserve_commons(placing *p, size_t *at, kb_error *err)
 {
     kb_status status = KB_OK;
-    for (size_t i = 0; status == KB_OK && i < p->elf.n_symbols; i++) {
-        Elf64_Sym *s = &p->elf.symbols[i];
+    for (size_t i = 0; status == KB_OK && i < p->file.n_symbols; i++) {
+        Elf64_Sym *s = &p->file.symbols[i];
         if (s->st_shndx == SHN_COMMON)
             status = reserve(p, at, s->st_size, s->st_value, &s->st_value, err);
     }
@@ -97,10 +208,10 @@ static kb_status reserve_commons(placing *p, size_t *at, kb_error *err)
 /* Decides where everything is. */
 static kb_status lay_out(placing *p, kb_error *err)
 {
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), n = p->elf.n_symbols;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), n = p->file.n_symbols;
     size_t at = 0;
     kb_status status = KB_OK;
-    for (size_t i = 0; i < p->elf.n_sections; i++)
+    for (size_t i = 0; i < p->file.n_sections; i++)
         p->offsets[i] = NOWHERE;
     for (part which = CODE; status == KB_OK && which < PARTS; which++) {
         status = reserve(p, &at, 0, page, &p->begin[which], err);
@@ -123,19 +234,19 @@ static kb_status place_sections(placing *p, kb_error *err)
     size_t size = p->begin[PARTS];
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return kb_elf_no_memory(&p->elf, err);
+        return no_memory(&p->file, err);
     p->memory = memory;
-    for (size_t i = 1; i < p->elf.n_sections; i++)
-        if (p->offsets[i] != NOWHERE && p->elf.sections[i].sh_type == SHT_PROGBITS)
-            memcpy(p->memory + p->offsets[i], p->elf.bytes + p->elf.sections[i].sh_offset,
-                   p->elf.sections[i].sh_size);
+    for (size_t i = 1; i < p->file.n_sections; i++)
+        if (p->offsets[i] != NOWHERE && p->file.sections[i].sh_type == SHT_PROGBITS)
+            memcpy(p->memory + p->offsets[i], p->file.bytes + p->file.sections[i].sh_offset,
+                   p->file.sections[i].sh_size);
     return KB_OK;
 }
 
 /* Replaces the value of a symbol by its address. */
 static kb_status resolve_symbol(placing *p, Elf64_Sym *s, kb_error *err)
 {
-    const char *name = p->elf.names + s->st_name;
+    const char *name = p->file.names + s->st_name;
     switch (s->st_shndx) {
     case SHN_ABS:
         return KB_OK;
@@ -152,12 +263,12 @@ static kb_status resolve_symbol(placing *p, Elf64_Sym *s, kb_error *err)
             return KB_OK;
         return kb_error_set(err, KB_NOT_FOUND,
                             "%s: the machine code uses %s, which this process does not have",
-                            p->elf.what, name);
+                            p->file.what, name);
     default:
         break;
     }
-    if (s->st_shndx >= p->elf.n_sections || s->st_value > p->elf.sections[s->st_shndx].sh_size)
-        return kb_elf_damaged(&p->elf, err);
+    if (s->st_shndx >= p->file.n_sections || s->st_value > p->file.sections[s->st_shndx].sh_size)
+        return damaged(&p->file, err);
     if (p->offsets[s->st_shndx] != NOWHERE)
         s->st_value += (uint64_t)(uintptr_t)(p->memory + p->offsets[s->st_shndx]);
     else
@@ -167,12 +278,12 @@ static kb_status resolve_symbol(placing *p, Elf64_Sym *s, kb_error *err)
 
 static kb_status resolve_symbols(placing *p, kb_error *err)
 {
-    for (size_t i = 0; i < p->elf.n_symbols; i++) {
-        kb_status status = resolve_symbol(p, &p->elf.symbols[i], err);
+    for (size_t i = 0; i < p->file.n_symbols; i++) {
+        kb_status status = resolve_symbol(p, &p->file.symbols[i], err);
         if (status != KB_OK)
             return status;
         uint64_t *slot = (uint64_t *)(void *)(p->memory + p->slots) + i;
-        *slot = p->elf.symbols[i].st_value;
+        *slot = p->file.symbols[i].st_value;
         kb_relocate_jump(p->memory + p->jumps + i * KB_JUMP_SIZE, slot);
     }
     return KB_OK;
@@ -181,14 +292,14 @@ static kb_status resolve_symbols(placing *p, kb_error *err)
 /* Applies the relocations of one table. */
 static kb_status relocate(placing *p, const Elf64_Shdr *table, kb_error *err)
 {
-    const Elf64_Shdr *section = &p->elf.sections[table->sh_info];
+    const Elf64_Shdr *section = &p->file.sections[table->sh_info];
     for (size_t i = 0; i < table->sh_size / sizeof(Elf64_Rela); i++) {
         Elf64_Rela r;
-        memcpy(&r, p->elf.bytes + table->sh_offset + i * sizeof r, sizeof r);
+        memcpy(&r, p->file.bytes + table->sh_offset + i * sizeof r, sizeof r);
         size_t index = ELF64_R_SYM(r.r_info);
-        if (index >= p->elf.n_symbols || r.r_offset > section->sh_size)
-            return kb_elf_damaged(&p->elf, err);
-        const Elf64_Sym *symbol = &p->elf.symbols[index];
+        if (index >= p->file.n_symbols || r.r_offset > section->sh_size)
+            return damaged(&p->file, err);
+        const Elf64_Sym *symbol = &p->file.symbols[index];
         const kb_relocation relocation = {
             .type = (uint32_t)ELF64_R_TYPE(r.r_info),
             .symbol = symbol->st_value,
@@ -202,15 +313,14 @@ static kb_status relocate(placing *p, const Elf64_Shdr *table, kb_error *err)
         case KB_RELOCATED:
             break;
         case KB_RELOCATED_OUT_OF_SPACE:
-            return kb_elf_damaged(&p->elf, err);
+            return damaged(&p->file, err);
         case KB_RELOCATED_TOO_FAR:
-            return kb_elf_unsupported(&p->elf, "an address that does not fit into its instruction",
-                                      err);
+            return unsupported(&p->file, "an address that does not fit into its instruction", err);
         case KB_RELOCATED_UNKNOWN:
             return kb_error_set(err, KB_UNIMPLEMENTED,
                                 "%s: the machine code has relocations of type %u, which cannot be "
                                 "loaded: compile it as position-independent code",
-                                p->elf.what, relocation.type);
+                                p->file.what, relocation.type);
         }
     }
     return KB_OK;
@@ -219,13 +329,13 @@ static kb_status relocate(placing *p, const Elf64_Shdr *table, kb_error *err)
 static kb_status relocate_sections(placing *p, kb_error *err)
 {
     kb_status status = KB_OK;
-    for (size_t i = 1; status == KB_OK && i < p->elf.n_sections; i++) {
-        const Elf64_Shdr *s = &p->elf.sections[i];
-        if ((s->sh_type != SHT_RELA && s->sh_type != SHT_REL) || s->sh_info >= p->elf.n_sections ||
+    for (size_t i = 1; status == KB_OK && i < p->file.n_sections; i++) {
+        const Elf64_Shdr *s = &p->file.sections[i];
+        if ((s->sh_type != SHT_RELA && s->sh_type != SHT_REL) || s->sh_info >= p->file.n_sections ||
             p->offsets[s->sh_info] == NOWHERE)
             continue;
         if (s->sh_type == SHT_REL)
-            return kb_elf_unsupported(&p->elf, "relocations without addends", err);
+            return unsupported(&p->file, "relocations without addends", err);
         status = relocate(p, s, err);
     }
     return status;
@@ -239,7 +349,7 @@ static kb_status protect(placing *p, kb_error *err)
             return kb_error_set(err, KB_FAILED_PRECONDITION,
                                 "%s: this system does not let the process run machine code that "
                                 "it placed in memory (mprotect failed)",
-                                p->elf.what);
+                                p->file.what);
     }
     __builtin___clear_cache((char *)p->memory, (char *)p->memory + p->begin[CONSTANTS]);
     return KB_OK;
@@ -247,11 +357,13 @@ static kb_status protect(placing *p, kb_error *err)
 
 static kb_status read_tables(placing *p, kb_error *err)
 {
-    kb_status status = kb_elf_read(&p->elf, err);
+    kb_status status = read_sections(&p->file, err);
+    if (status == KB_OK)
+        status = read_symbols(&p->file, err);
     if (status != KB_OK)
         return status;
-    p->offsets = kb_calloc(p->elf.n_sections, sizeof *p->offsets);
-    return p->offsets ? KB_OK : kb_elf_no_memory(&p->elf, err);
+    p->offsets = kb_calloc(p->file.n_sections, sizeof *p->offsets);
+    return p->offsets ? KB_OK : no_memory(&p->file, err);
 }
 
 /* The object owns the mapping, the symbols and their names. */
@@ -259,14 +371,14 @@ static kb_status finish(placing *p, kb_error *err)
 {
     p->object = kb_calloc(1, sizeof *p->object);
     if (!p->object)
-        return kb_elf_no_memory(&p->elf, err);
+        return no_memory(&p->file, err);
     *p->object = (kb_object){
         .memory = p->memory,
         .size = p->begin[PARTS],
         .size_of_variables = p->begin[PARTS] - p->begin[VARIABLES],
-        .symbols = p->elf.symbols,
-        .n_symbols = p->elf.n_symbols,
-        .names = p->elf.names,
+        .symbols = p->file.symbols,
+        .n_symbols = p->file.n_symbols,
+        .names = p->file.names,
     };
     return KB_OK;
 }
@@ -279,14 +391,14 @@ kb_status kb_object_load(const void *bytes, size_t size, const char *what,
         read_tables, lay_out, place_sections, resolve_symbols, relocate_sections, protect, finish,
     };
     placing p = {
-        .elf = {.bytes = bytes, .size = size, .what = what},
+        .file = {.bytes = bytes, .size = size, .what = what},
         .resolve = resolve,
         .context = context,
     };
     kb_status status = KB_OK;
     for (size_t i = 0; status == KB_OK && i < sizeof steps / sizeof *steps; i++)
         status = steps[i](&p, err);
-    kb_free(p.elf.sections);
+    kb_free(p.file.sections);
     kb_free(p.offsets);
     if (status == KB_OK) {
         *object = p.object;
@@ -294,8 +406,8 @@ kb_status kb_object_load(const void *bytes, size_t size, const char *what,
     }
     if (p.memory)
         (void)munmap(p.memory, p.begin[PARTS]);
-    kb_free(p.elf.symbols);
-    kb_free(p.elf.names);
+    kb_free(p.file.symbols);
+    kb_free(p.file.names);
     return status;
 }
 

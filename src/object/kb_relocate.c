@@ -173,19 +173,4 @@ kb_relocated kb_relocate(uint8_t *at, size_t left, const kb_relocation *r)
     }
 }
 
-#else
-
-const uint16_t kb_relocate_machine = EM_NONE;
-
-void kb_relocate_jump(uint8_t jump[KB_JUMP_SIZE], const uint64_t *slot)
-{
-    (void)jump, (void)slot;
-}
-
-kb_relocated kb_relocate(uint8_t *at, size_t left, const kb_relocation *r)
-{
-    (void)r, (void)callee, (void)put(at, left, distance(0, 0, at), 0);
-    return KB_RELOCATED_UNKNOWN;
-}
-
 #endif

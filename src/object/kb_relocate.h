@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The machine of ELF headers that this build can place; 0 where there is no support. */
+/* The machine of ELF headers that this build can place. */
 extern const uint16_t kb_relocate_machine;
 
 /* Bytes of a jump to an address that stands in memory. */

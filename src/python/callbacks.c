@@ -7,7 +7,6 @@
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_plan.h"
-#include "core/kb_utf8.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "python/entry.h"
 

@@ -186,7 +186,7 @@ int nvrtcGetPTX(program *p, char *ptx)
 #ifndef FAKE_NVRTC_LACKS_WORDS
 const char *nvrtcGetErrorString(int code)
 {
-    static char text[32];
+    static _Thread_local char text[32];
     snprintf(text, sizeof text, "error %d", code);
     return text;
 }
