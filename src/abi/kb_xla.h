@@ -14,6 +14,7 @@
 #ifndef KB_XLA_H
 #define KB_XLA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -233,6 +234,19 @@ struct kb_xla_api {
     kb_xla_unused *future_set_error;
     kb_xla_error *(*run_id_get)(kb_xla_run_id_get *args);
 };
+
+/* Whether a function of the table succeeded; destroys the error that it returned. */
+static inline bool kb_xla_succeeded(const kb_xla_api *api, kb_xla_error *error)
+{
+    if (!error)
+        return true;
+    kb_xla_error_destroy destroy = {
+        .struct_size = KB_XLA_SIZE(kb_xla_error_destroy, error), // NOLINT: of a pointer
+        .error = error,
+    };
+    api->error_destroy(&destroy);
+    return false;
+}
 
 /* Of the table, as far as we call its functions without asking whether they are there. */
 #define KB_XLA_API_SIZE KB_XLA_SIZE(kb_xla_api, thread_pool_num_threads)

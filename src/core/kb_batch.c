@@ -4,7 +4,6 @@
 #include "core/kb_dtype.h"
 #include "core/kb_memory.h"
 #include "core/kb_plan.h"
-#include "core/kb_share.h"
 #include "core/kb_slices.h"
 
 #include <stdbool.h>

@@ -12,9 +12,9 @@
 #include "core/kb_frame.h"
 
 /* Runs the plan of the frame's kernel once, or for every slice if the frame has batch levels: step
- * by step, each step once per slice, on many threads where kb_share.h allows it, or, if it is wide,
- * once per group of slices, whose number and distances the frame then holds. Stops at the first
- * failure, whose message names the slice. */
+ * by step, each step once per slice, on many threads where kb_share_run allows it, or, if it is
+ * wide, once per group of slices, whose number and distances the frame then holds. Stops at the
+ * first failure, whose message names the slice. */
 kb_status kb_batch_run(const kb_frame *frame, kb_error *err);
 
 #endif

@@ -362,15 +362,8 @@ static bool find_place(const kb_xla_frame *frame, place *found)
         return false;
     kb_xla_run_id_get args = {.struct_size = KB_XLA_SIZE(kb_xla_run_id_get, run_id),
                               .context = frame->context};
-    kb_xla_error *error = frame->api->run_id_get(&args);
-    if (error) {
-        kb_xla_error_destroy destroy = {
-            .struct_size = KB_XLA_SIZE(kb_xla_error_destroy, error), // NOLINT: of a pointer
-            .error = error,
-        };
-        frame->api->error_destroy(&destroy);
+    if (!kb_xla_succeeded(frame->api, frame->api->run_id_get(&args)))
         return false;
-    }
     *found = (place){args.run_id, *(const int64_t *)call->value};
     return true;
 }

@@ -5,11 +5,10 @@
 #endif
 #include "core/kb_pool.h"
 
-#include "core/kb_cache_line.h"
 #include "core/kb_error.h"
 #include "core/kb_float_mode.h"
-#include "core/kb_linger.h"
 #include "core/kb_memory.h"
+#include "core/kb_parked_threads.h"
 #include "core/kb_ticks.h"
 
 #include <pthread.h>
@@ -20,7 +19,7 @@
 
 enum {
     PARTS_PER_THREAD = 4,
-    INVITED_AT_ONCE = 2, /* tasks that one thread schedules: it costs it 1 us each or more */
+    INVITED_AT_ONCE = 2, /* tasks that one thread schedules: scheduling a task costs about 1 us */
     SPIN_TICKS = 50 * KB_TICKS_PER_US, /* a thread that sleeps takes longer to come back */
     PARTS_STARTED = 64,                /* of a loop that may get threads of its own */
     START_AFTER_NS = 200000,           /* a thread takes about a tenth of this to start */
@@ -34,8 +33,9 @@ typedef struct counter {
 
 typedef struct loop {
     kb_pool_loop of;
-    const kb_xla_frame *xla; /* for who has taken a part that is not done; NULL: threads start */
-    bool lingers;            /* its threads wait for the next loop */
+    const kb_xla_frame
+        *xla; /* valid while a thread still runs a part; NULL if the loop starts its own threads */
+    bool parks; /* its threads wait for the next loop */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
     counter next;
@@ -79,18 +79,6 @@ static void run_parts(loop *l)
         run_part(l, begin);
 }
 
-static bool took_no_error(const kb_xla_frame *xla, kb_xla_error *error)
-{
-    if (!error)
-        return true;
-    kb_xla_error_destroy destroy = {
-        .struct_size = KB_XLA_SIZE(kb_xla_error_destroy, error), // NOLINT: of a pointer
-        .error = error,
-    };
-    xla->api->error_destroy(&destroy);
-    return false;
-}
-
 int64_t kb_pool_num_threads(const kb_xla_frame *xla)
 {
     int64_t n = 1;
@@ -99,7 +87,7 @@ int64_t kb_pool_num_threads(const kb_xla_frame *xla)
         .context = xla->context,
         .num_threads = &n,
     };
-    return took_no_error(xla, xla->api->thread_pool_num_threads(&args)) && n > 1 ? n : 1;
+    return kb_xla_succeeded(xla->api, xla->api->thread_pool_num_threads(&args)) && n > 1 ? n : 1;
 }
 
 static int64_t num_processors(void)
@@ -130,7 +118,7 @@ static bool schedule(loop *l)
 {
     if (!l->xla)
         return start(l);
-    if (kb_linger_hand(l, 1) == 1)
+    if (kb_parked_hand(l, 1) == 1)
         return true;
     kb_xla_schedule args = {
         .struct_size = KB_XLA_SIZE(kb_xla_schedule, data), // NOLINT: of a pointer
@@ -138,7 +126,7 @@ static bool schedule(loop *l)
         .task = run_task,
         .data = l,
     };
-    return took_no_error(l->xla, l->xla->api->thread_pool_schedule(&args));
+    return kb_xla_succeeded(l->xla->api, l->xla->api->thread_pool_schedule(&args));
 }
 
 /* Schedules some of the tasks; those schedule the others. */
@@ -159,7 +147,7 @@ static void invite(loop *l)
  * with it XLA's frame. Returns whether this thread should wait for another loop. */
 static bool help(loop *l)
 {
-    bool lingers = l->lingers;
+    bool parks = l->parks;
     int64_t begin = take_part(l);
     if (begin < l->of.count) {
         invite(l);
@@ -167,16 +155,16 @@ static bool help(loop *l)
         run_parts(l);
     }
     drop(l);
-    return lingers;
+    return parks;
 }
 
 static void run_task(void *data)
 {
-    kb_linger thread = {.entered = kb_ticks()};
+    kb_parked_thread thread = {.entered = kb_ticks()};
     uint64_t mode = kb_float_mode_exact();
     for (loop *l = data; l && help(l);)
-        l = kb_linger_wait(&thread);
-    kb_linger_leave(&thread);
+        l = kb_parked_wait(&thread);
+    kb_parked_leave(&thread);
     kb_float_mode_restore(mode);
 }
 
@@ -221,16 +209,16 @@ static void wait_for_others(loop *l)
 /* What is left of a loop, with other threads; the end of it. */
 static void share(loop *l, int64_t n_tasks)
 {
-    l->lingers = l->xla && kb_linger_begin();
+    l->parks = l->xla && kb_parked_begin();
     atomic_fetch_add(&l->users.value, n_tasks);
-    int64_t handed = l->xla ? kb_linger_hand(l, n_tasks) : 0, rest = n_tasks - handed;
+    int64_t handed = l->xla ? kb_parked_hand(l, n_tasks) : 0, rest = n_tasks - handed;
     atomic_fetch_sub(&l->users.value, rest);
     atomic_store(&l->uninvited.value, rest);
     invite(l);
     run_parts(l);
     wait_for_others(l);
     if (l->xla)
-        kb_linger_end();
+        kb_parked_end();
     drop(l);
 }
 

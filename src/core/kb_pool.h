@@ -7,6 +7,9 @@
 
 #include <stdint.h>
 
+/* What threads change lies this far from what others read, so that it does not slow them down. */
+enum { KB_CACHE_LINE = 64 }; /* bytes */
+
 typedef void kb_pool_function(void *data, int64_t begin, int64_t end);
 
 /* A loop whose caller passes the cost of its parts. */

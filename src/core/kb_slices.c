@@ -1,7 +1,16 @@
-/* Owns the walk over the slices of a batch: the moving of data addresses. */
+/* Owns the walk over the slices of a batch: the moving of data addresses; and the decision whether
+ * the slices are shared among threads, and what each thread does then. The time that a slice takes
+ * is measured: on the first slices of a batch, which run here, and in the batches before, of which
+ * a table remembers the times. */
 #include "core/kb_slices.h"
 
 #include "core/kb_memory.h"
+#include "core/kb_pool.h"
+#include "core/kb_ticks.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 
 static kb_status take_memory(kb_cursor *cursor, const kb_slices *slices, kb_error *err)
 {
@@ -91,4 +100,222 @@ kb_status kb_slices_run(const kb_slices *slices, kb_cursor *cursor, const kb_ste
         }
     }
     return KB_OK;
+}
+
+enum {
+    SHARED_FROM = 50 * KB_TICKS_PER_US, /* for all slices together, on one thread */
+    TICKS_OF_TASK = SHARED_FROM / 2,    /* the least that a thread is woken for */
+    TICKS_OF_PART = 10 * KB_TICKS_PER_US,
+    PARTS_PER_THREAD = 8,
+    PROBES_GROW = 8,
+    SITES = 256,
+    SITE_SHIFT = 64 - 8,
+    COST_BITS = 32,
+};
+
+/* A step, and what its slices cost: the upper bits of the hash, then ticks of a slice. */
+static _Atomic(uint64_t) sites[SITES];
+
+/* Of a step and the sizes of its slices. */
+static uint64_t hash_site(const kb_slices *slices, const kb_step *step)
+{
+    static const uint64_t factor = 0x9E3779B97F4A7C15u;
+    uint64_t hash = (uint64_t)(uintptr_t)step;
+    for (uint32_t i = 0; i < slices->n_buffers; i++)
+        hash = hash * factor + (uint64_t)slices->strides[i];
+    return (hash ^ hash >> COST_BITS) * factor;
+}
+
+/* Ticks of a slice; 0, which is worth nothing, if it has not been measured. */
+static int64_t recall(uint64_t site)
+{
+    uint64_t kept = atomic_load_explicit(&sites[site >> SITE_SHIFT], memory_order_relaxed);
+    return (uint32_t)(kept >> COST_BITS) == (uint32_t)site ? (int64_t)(uint32_t)kept : 0;
+}
+
+static void remember(uint64_t site, int64_t cost)
+{
+    uint64_t kept = site << COST_BITS | (uint32_t)(cost < UINT32_MAX ? cost : UINT32_MAX);
+    atomic_store_explicit(&sites[site >> SITE_SHIFT], kept, memory_order_relaxed);
+}
+
+/* What the threads of a batch share; it lies on the stack of the call. */
+typedef struct sharing {
+    const kb_slices *slices;
+    const kb_step *step;
+    int64_t first;           /* slice of the shared ones */
+    _Atomic(int64_t) failed; /* the first slice that failed, or their number */
+    pthread_mutex_t lock;    /* of the error */
+    kb_error *err;
+    char apart[KB_CACHE_LINE]; /* what threads change is not beside what they read */
+    _Atomic(int64_t) cost;     /* the least ticks of a slice that a thread has seen */
+} sharing;
+
+static KB_COLD void note_failure(sharing *s, int64_t slice, const kb_error *err)
+{
+    pthread_mutex_lock(&s->lock);
+    if (slice < atomic_load(&s->failed)) {
+        *s->err = *err;
+        atomic_store(&s->failed, slice);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void note_cost(sharing *s, int64_t cost)
+{
+    int64_t least = atomic_load_explicit(&s->cost, memory_order_relaxed);
+    while (cost < least && !atomic_compare_exchange_weak(&s->cost, &least, cost))
+        continue;
+}
+
+/* Parts are taken in their order, so every slice before one that failed has a thread, and runs: the
+ * first failure is found whichever comes first. */
+static void run_part(void *data, int64_t begin, int64_t end)
+{
+    sharing *s = data;
+    begin += s->first;
+    end += s->first;
+    if (begin > atomic_load_explicit(&s->failed, memory_order_relaxed))
+        return;
+    kb_cursor cursor;
+    kb_error err;
+    int64_t failed = begin;
+    uint64_t begun = kb_ticks();
+    kb_status status = kb_cursor_open(&cursor, s->slices, &err);
+    if (status == KB_OK)
+        status = kb_slices_run(s->slices, &cursor, s->step, begin, end, &failed, &err);
+    kb_cursor_close(&cursor);
+    if (status == KB_OK)
+        note_cost(s, (int64_t)(kb_ticks() - begun) / (end - begin));
+    else
+        note_failure(s, failed, &err);
+}
+
+/* Shares the slices from `first` on, of which one takes `cost` ticks. */
+static kb_status share(const kb_slices *slices, const kb_step *step, int64_t first, int64_t cost,
+                       int64_t n_threads, uint64_t site, kb_error *err)
+{
+    if (cost > UINT32_MAX)
+        cost = UINT32_MAX;
+    sharing s = {
+        .slices = slices,
+        .step = step,
+        .first = first,
+        .cost = INT64_MAX,
+        .failed = slices->count,
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+        .err = err,
+    };
+    int64_t count = slices->count - first, worth = 1 + cost * count / TICKS_OF_TASK;
+    int64_t part = 1 + TICKS_OF_PART / cost, most = 1 + count / (n_threads * PARTS_PER_THREAD);
+    const kb_pool_loop loop = {
+        .function = run_part,
+        .data = &s,
+        .count = count,
+        .part = part < most ? part : most,
+        .n_threads = n_threads < worth ? n_threads : worth,
+    };
+    kb_pool_run(slices->frame->xla, &loop);
+    int64_t seen = atomic_load(&s.cost);
+    remember(site, seen < INT64_MAX ? seen + 1 : cost);
+    return atomic_load(&s.failed) < slices->count ? err->status : KB_OK;
+}
+
+static bool overlap(const kb_xla_buffer *a, const kb_xla_buffer *b)
+{
+    uintptr_t at_a = (uintptr_t)a->data, at_b = (uintptr_t)b->data;
+    return at_a < at_b + kb_buffer_bytes(b) && at_b < at_a + kb_buffer_bytes(a);
+}
+
+static bool cut_alike(const kb_slices *slices, uint32_t i, uint32_t j)
+{
+    for (uint32_t level = 0; level < slices->n_levels; level++)
+        if (slices->strides[level * slices->n_buffers + i] !=
+            slices->strides[level * slices->n_buffers + j])
+            return false;
+    return true;
+}
+
+/* Whether no slice writes to memory that another one uses: each output is the memory of nothing
+ * else, or of an input that is cut as the output is. */
+static bool are_apart(const kb_slices *slices)
+{
+    uint32_t n_inputs = slices->frame->kernel->n_inputs;
+    for (uint32_t o = n_inputs; o < slices->n_buffers; o++) {
+        const kb_xla_buffer *output = kb_frame_raw(slices->frame, o);
+        for (uint32_t i = 0; i < o; i++) {
+            const kb_xla_buffer *other = kb_frame_raw(slices->frame, i);
+            bool same = i < n_inputs && other->data == output->data && cut_alike(slices, i, o);
+            if (!same && overlap(other, output))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Threads that `count` slices may be shared among. */
+static int64_t count_threads(const kb_slices *slices, int64_t count)
+{
+    return count > 1 && are_apart(slices) ? kb_pool_num_threads(slices->frame->xla) : 1;
+}
+
+static bool is_worth_it(int64_t cost, int64_t count)
+{
+    return cost > SHARED_FROM || cost * count > SHARED_FROM;
+}
+
+/* Whether `count` slices are worth it, of which `done` others took so many ticks. */
+static bool is_seen_worth_it(uint64_t ticks, int64_t done, int64_t count)
+{
+    int64_t taken = ticks < UINT32_MAX ? (int64_t)ticks : UINT32_MAX;
+    return taken * count > SHARED_FROM * done;
+}
+
+/* Runs 1, 8, 64... slices here, until what they took says that the rest is to be shared. What is
+ * done when the batch is over helps the next one. */
+static kb_status run_probing(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
+                             uint64_t site, kb_error *err)
+{
+    int64_t done = 0, failed, count = slices->count;
+    uint64_t begun = kb_ticks();
+    for (int64_t next = 1; done < count; next *= PROBES_GROW) {
+        int64_t end = next < count - done ? done + next : count;
+        kb_status s = kb_slices_run(slices, cursor, step, done, end, &failed, err);
+        if (s != KB_OK)
+            return s;
+        done = end;
+        uint64_t ticks = kb_ticks() - begun;
+        if (!is_seen_worth_it(ticks, done, done < count ? count - done : count))
+            continue;
+        int64_t cost = 1 + (int64_t)ticks / done;
+        remember(site, cost);
+        int64_t n_threads = count_threads(slices, count - done);
+        if (n_threads > 1)
+            return share(slices, step, done, cost, n_threads, site, err);
+    }
+    return KB_OK;
+}
+
+static bool may_share(const kb_slices *slices, const kb_step *step)
+{
+    kb_slice_order order = slices->frame->order;
+    if (slices->count < 2 || order == KB_SLICES_IN_ORDER)
+        return false;
+    kb_concurrency is = kb_plan_concurrency(step, slices->frame);
+    return is == KB_CONCURRENT || (is == KB_CONCURRENT_IF_TOLD && order == KB_SLICES_AT_ONCE);
+}
+
+kb_status kb_share_run(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
+                       kb_error *err)
+{
+    int64_t failed;
+    if (!may_share(slices, step))
+        return kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
+    uint64_t site = hash_site(slices, step);
+    int64_t cost = recall(site);
+    if (!is_worth_it(cost, slices->count))
+        return run_probing(slices, cursor, step, site, err);
+    int64_t n_threads = count_threads(slices, slices->count);
+    return n_threads > 1 ? share(slices, step, 0, cost, n_threads, site, err)
+                         : kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
 }

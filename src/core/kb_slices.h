@@ -51,4 +51,11 @@ void kb_cursor_seek(kb_cursor *cursor, const kb_slices *slices, const kb_slice_g
 kb_status kb_slices_run(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
                         int64_t begin, int64_t end, int64_t *failed, kb_error *err);
 
+/* Runs a step that serves one slice at a time for every slice. Where slices may run at once and
+ * take long enough, they are shared among this thread and XLA's; otherwise they run here, in their
+ * order. Either way the results are the same, and so is the error: that of the first slice that
+ * fails. */
+kb_status kb_share_run(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
+                       kb_error *err);
+
 #endif

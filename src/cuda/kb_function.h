@@ -2,7 +2,7 @@
  *
  * Functions are shared by content: programs with the same image have the same function, loaded
  * once, and own it together; it is released with the last of them. The bytes of images are shared
- * further (see kb_code.h).
+ * further (see kb_code).
  *
  * A program that could not be read, that was refused, or that was registered already releases its
  * functions at once. A registered program is kept as long as the process, and its functions with
@@ -18,7 +18,6 @@
 #include "core/kb_error.h"
 #include "core/kb_kernel.h"
 #include "core/kb_table.h"
-#include "cuda/kb_code.h"
 #include "cuda/kb_driver.h"
 
 #include <pthread.h>
@@ -34,6 +33,25 @@ enum {
 
 /* Parameters are handed over as 8-byte words: one each, or as many as its size needs. */
 enum { KB_WORD_SIZE = 8, KB_PARAMETER_SIZE_MAX = 4096 };
+
+/* The bytes of an image and the library that the driver made of them. Code is shared by content:
+ * functions whose images have the same bytes hold one copy, which is loaded once. The bytes stay
+ * after the code was loaded: a program that brings an image of the same digest is compared with
+ * them, and another function of the same content finds them. */
+typedef struct kb_code kb_code;
+
+/* Holds the code of this content, made of a copy of `bytes` if it is new. NULL when there is no
+ * memory. */
+kb_code *kb_code_hold(const void *bytes, size_t size);
+
+/* Ends a hold. The last one unloads the library and frees the code. */
+void kb_code_drop(kb_code *code);
+
+/* The copy, aligned as cubins must be, with a NUL behind it. */
+const void *kb_code_bytes(const kb_code *code);
+
+/* How many there are, and their bytes. */
+void kb_code_count(size_t *codes, size_t *bytes);
 
 typedef struct kb_image {
     uint32_t cc; /* compute capability, 10 * major + minor */

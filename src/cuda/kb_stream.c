@@ -29,15 +29,10 @@ static kb_status read_stream(kb_frame *frame, kb_error *err)
         .struct_size = KB_XLA_SIZE(kb_xla_stream_get, stream),
         .context = xla->context,
     };
-    kb_xla_error *refused = xla->api->stream_get(&get);
+    bool found = kb_xla_succeeded(xla->api, xla->api->stream_get(&get));
     frame->stream = get.stream;
-    if (KB_LIKELY(!refused))
+    if (KB_LIKELY(found))
         return KB_OK;
-    kb_xla_error_destroy destroy = {
-        .struct_size = KB_XLA_SIZE(kb_xla_error_destroy, error), // NOLINT: of a pointer
-        .error = refused,
-    };
-    xla->api->error_destroy(&destroy);
     frame->stream = NULL;
     if (kb_stream_debug() & KB_DEBUG_DEFAULT_STREAM)
         return KB_OK;

@@ -129,14 +129,8 @@ static kb_xla_error *register_target(const kb_xla_api *xla, const kb_target *tar
 static kb_status add_target(const kb_xla_api *xla, const kb_target *target, const platform *on,
                             kb_error *err)
 {
-    kb_xla_error *error = register_target(xla, target, on);
-    if (!error)
+    if (kb_xla_succeeded(xla, register_target(xla, target, on)))
         return KB_OK;
-    kb_xla_error_destroy destroy = {
-        .struct_size = sizeof destroy,
-        .error = error,
-    };
-    xla->error_destroy(&destroy);
     return kb_error_set(err, KB_INTERNAL,
                         "the PJRT plugin refused the target %s for the platform %s: another copy "
                         "of kernbridge registered it, or the plugin's FFI (0.%d) is too new",

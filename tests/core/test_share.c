@@ -2,7 +2,7 @@
  * memory, that the first failure wins, and that slices stay in order where they must. */
 #include "core/kb_batch.h"
 #include "core/kb_memory.h"
-#include "core/kb_share.h"
+#include "core/kb_slices.h"
 #include "core/kb_ticks.h"
 #include "kb_test.h"
 #include "sample.h"

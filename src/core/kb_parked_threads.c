@@ -5,9 +5,8 @@
  * work of its own. Therefore threads wait only if the loop before ended less than that time ago,
  * and for some loops not at all after a wait in which no loop began; and each returns to the pool
  * after some milliseconds. */
-#include "core/kb_linger.h"
+#include "core/kb_parked_threads.h"
 
-#include "core/kb_cache_line.h"
 #include "core/kb_ticks.h"
 
 #include <stdalign.h>
@@ -17,24 +16,25 @@
 enum {
     MOMENT = 50 * KB_TICKS_PER_US,   /* how long a thread waits */
     ENOUGH = 5000 * KB_TICKS_PER_US, /* how long it stays away from its owner */
-    LOOPS_WITHOUT = 16,              /* after a wait in vain */
+    LOOPS_WITHOUT = 16,              /* after waiting without success */
     SEATS = 64,                      /* bits of a mask */
+    CACHE_LINE = 64,                 /* bytes */
 };
 
 static _Atomic(uint64_t) ended; /* when the last loop did */
 static _Atomic(uint64_t) begun; /* loops so far */
 static _Atomic(int) without;    /* loops that are left until threads wait again */
 /* Seats on which a thread sits, and those whose thread has not been passed anything. */
-static alignas(KB_CACHE_LINE) _Atomic(uint64_t) taken;
-static alignas(KB_CACHE_LINE) _Atomic(uint64_t) waiting;
+static alignas(CACHE_LINE) _Atomic(uint64_t) taken;
+static alignas(CACHE_LINE) _Atomic(uint64_t) waiting;
 
 typedef struct seat {
-    alignas(KB_CACHE_LINE) _Atomic(void *) passed;
+    alignas(CACHE_LINE) _Atomic(void *) passed;
 } seat;
 
 static seat seats[SEATS];
 
-bool kb_linger_begin(void)
+bool kb_parked_begin(void)
 {
     atomic_fetch_add_explicit(&begun, 1, memory_order_relaxed);
     if (kb_ticks() - atomic_load_explicit(&ended, memory_order_relaxed) > MOMENT)
@@ -46,7 +46,7 @@ bool kb_linger_begin(void)
     return false;
 }
 
-void kb_linger_end(void)
+void kb_parked_end(void)
 {
     atomic_store_explicit(&ended, kb_ticks(), memory_order_relaxed);
 }
@@ -62,7 +62,7 @@ static uint64_t lowest(uint64_t mask, int64_t most)
 
 /* All threads are called by one operation on the mask, and then each by one store that waits for
  * nothing: this is what lies between the end of a loop and the begin of the next one. */
-int64_t kb_linger_hand(void *data, int64_t most)
+int64_t kb_parked_hand(void *data, int64_t most)
 {
     int64_t n = 0;
     for (uint64_t seen; n < most && (seen = atomic_load(&waiting)) != 0;) {
@@ -92,7 +92,7 @@ static bool leave(uint64_t bit)
     return atomic_fetch_and(&waiting, ~bit) & bit;
 }
 
-void *kb_linger_wait(kb_linger *thread)
+void *kb_parked_wait(kb_parked_thread *thread)
 {
     uint64_t now = kb_ticks(), until = now + MOMENT;
     if (now - thread->entered >= ENOUGH)
@@ -117,7 +117,7 @@ void *kb_linger_wait(kb_linger *thread)
     return data;
 }
 
-void kb_linger_leave(kb_linger *thread)
+void kb_parked_leave(kb_parked_thread *thread)
 {
     if (thread->seat)
         atomic_fetch_and(&taken, ~thread->seat);

@@ -1,6 +1,6 @@
 /* Proves that a thread that waits for a loop is passed one, that it returns without one after a
  * moment, and that nothing which was passed is lost or comes twice. */
-#include "core/kb_linger.h"
+#include "core/kb_parked_threads.h"
 #include "core/kb_ticks.h"
 #include "kb_test.h"
 
@@ -12,9 +12,9 @@ enum { THREADS = 3, PASSED = 1000, SEATS = 64 };
 /* As a thread that its owner has called a while ago, and that waits once. */
 static void *wait_since(uint64_t entered)
 {
-    kb_linger thread = {.entered = entered};
-    void *data = kb_linger_wait(&thread);
-    kb_linger_leave(&thread);
+    kb_parked_thread thread = {.entered = entered};
+    void *data = kb_parked_wait(&thread);
+    kb_parked_leave(&thread);
     CHECK_INT(thread.seat, 0);
     return data;
 }
@@ -27,9 +27,9 @@ static void *wait_now(void)
 static void test_nobody_waits(void)
 {
     int data = 0;
-    CHECK_INT(kb_linger_hand(&data, SEATS), 0);
+    CHECK_INT(kb_parked_hand(&data, SEATS), 0);
     CHECK(wait_now() == NULL);
-    CHECK_INT(kb_linger_hand(&data, SEATS), 0); /* it has left */
+    CHECK_INT(kb_parked_hand(&data, SEATS), 0); /* it has left */
 }
 
 static atomic_int got;
@@ -51,7 +51,7 @@ static void test_a_waiting_thread_is_passed_data(void)
     atomic_store(&over, false);
     atomic_store(&got, 0);
     CHECK_INT(pthread_create(&thread, NULL, wait_once, &data), 0);
-    while (kb_linger_hand(&data, 1) == 0)
+    while (kb_parked_hand(&data, 1) == 0)
         kb_ticks_pause();
     pthread_join(thread, NULL);
     CHECK_INT(atomic_load(&got), 1);
@@ -95,7 +95,7 @@ static void *wait_often(void *data)
 static void *pass_some(void *data)
 {
     for (atomic_int *next = data, *end = next + PASSED / 2; next < end;)
-        if (kb_linger_hand(next, 1) == 1)
+        if (kb_parked_hand(next, 1) == 1)
             next++;
         else
             kb_ticks_pause();
@@ -125,14 +125,14 @@ static atomic_int received;
 /* Waits again and again on one seat. */
 static void *wait_on_a_seat(void *data)
 {
-    kb_linger thread = {0};
+    kb_parked_thread thread = {0};
     while (!atomic_load(&over)) {
         thread.entered = kb_ticks();
-        void *passed = kb_linger_wait(&thread);
+        void *passed = kb_parked_wait(&thread);
         CHECK(!passed || passed == data);
         atomic_fetch_add(&received, passed != NULL);
     }
-    kb_linger_leave(&thread);
+    kb_parked_leave(&thread);
     return NULL;
 }
 
@@ -146,7 +146,7 @@ static void test_several_are_called_at_once(void)
         CHECK_INT(pthread_create(&threads[i], NULL, wait_on_a_seat, &data), 0);
     int64_t handed = 0;
     while (handed < ALL) {
-        int64_t n = kb_linger_hand(&data, MOST);
+        int64_t n = kb_parked_hand(&data, MOST);
         CHECK(n >= 0 && n <= MOST);
         handed += n;
     }
@@ -154,7 +154,7 @@ static void test_several_are_called_at_once(void)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     CHECK_INT(atomic_load(&received), handed);
-    CHECK_INT(kb_linger_hand(&data, MOST), 0);
+    CHECK_INT(kb_parked_hand(&data, MOST), 0);
 }
 
 static void *wait_a_moment(void *data)
@@ -179,16 +179,16 @@ static void test_more_threads_than_seats(void)
  * that comes late. */
 static void test_when_threads_wait(void)
 {
-    CHECK(!kb_linger_begin());
+    CHECK(!kb_parked_begin());
     bool kept = false;
     for (int i = 0; i < 1000 && !kept; i++) { /* a pause of this process may come between */
-        kb_linger_end();
-        kept = kb_linger_begin();
+        kb_parked_end();
+        kept = kb_parked_begin();
     }
     CHECK(kept);
-    kb_linger_end();
+    kb_parked_end();
     pause_us(1000);
-    CHECK(!kb_linger_begin());
+    CHECK(!kb_parked_begin());
 }
 
 /* After a wait in which no loop began, some loops let their threads go. */
@@ -198,8 +198,8 @@ static void test_a_wait_in_vain(void)
     int refused = 0;
     bool kept = false;
     while (!kept && refused < 1000) {
-        kb_linger_end();
-        kept = kb_linger_begin();
+        kb_parked_end();
+        kept = kb_parked_begin();
         refused += !kept;
     }
     CHECK(kept);
@@ -214,10 +214,10 @@ int main(void)
     test_each_comes_once();
     test_several_are_called_at_once();
     test_more_threads_than_seats();
-    for (int i = 0; i < 1000 && !kb_linger_begin(); i++) /* what the waits above left behind */
-        kb_linger_end();
+    for (int i = 0; i < 1000 && !kb_parked_begin(); i++) /* what the waits above left behind */
+        kb_parked_end();
     pause_us(1000);
     test_when_threads_wait();
     test_a_wait_in_vain();
-    return kb_test_end("test_linger");
+    return kb_test_end("test_parked_threads");
 }
