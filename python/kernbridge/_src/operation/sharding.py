@@ -25,7 +25,7 @@ from kernbridge._src.operation.sharding_rule import WHOLE, Term, Terms
 from kernbridge._src.operation.spec import ArrayType, Call
 
 SPLIT = ".split"
-TOGETHER = "kernbridge.together"  # see src/core/kb_together.h
+TOGETHER = "kernbridge.together"  # see src/core/kb_handler.h
 ELEMENTS = {  # the names of dtypes in StableHLO
     "bool": "i1",
     "complex64": "complex<f32>",
