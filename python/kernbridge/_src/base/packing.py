@@ -1,4 +1,4 @@
-"""Writes the format of machine code in programs and on disk (src/core/kb_checksum.h, kb_fields.h)."""
+"""Writes the format of machine code in programs and on disk (kb_checksum.h, kb_fields.h)."""
 
 from __future__ import annotations
 
