@@ -20,7 +20,6 @@ WITHOUT_CODE = {
     "cuda-agreement.md",
     "environment.md",
     "errors.md",
-    "examples.md",
     "gallery.md",
     "glossary.md",
     "how-it-works.md",
