@@ -102,15 +102,15 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
 
     def decorate(kernel: Any) -> Operation:
         front_end = _front_end(kernel)
-        if front_end == "numba_kernel":
-            _refuse_others(kernel, options, numba_kernel, front_end)
-            return numba_kernel(kernel, outs, **options)  # type: ignore[misc]
+        if front_end is None:
+            raise TypeError(coded(_why_none(kernel), "KB1001"))
+        function: Callable[..., Operation] = numba_kernel
         if front_end == "numba_cuda_kernel":
             from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
 
-            _refuse_others(kernel, options, numba_cuda_kernel, front_end)
-            return numba_cuda_kernel(kernel, outs, **options)  # type: ignore[misc]
-        raise TypeError(coded(_why_none(kernel), "KB1001"))
+            function = numba_cuda_kernel
+        _refuse_others(kernel, options, function, front_end)
+        return function(kernel, outs, **options)
 
     return decorate
 

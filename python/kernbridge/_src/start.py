@@ -76,8 +76,6 @@ def _end_entries() -> None:
 
 private_jax.hide_frames_of(reports.OURS)
 _register_targets()
-origin.register("numba", "kernbridge._src.numba_cpu.kernel")
-origin.register("source", "kernbridge._src.source.module")
 _core.set_caller(_call_python)
 _core.set_resolver(origin.resolve)
 _core.set_host_compiler(_compile_for_host)

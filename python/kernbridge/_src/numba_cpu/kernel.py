@@ -324,5 +324,5 @@ def _frontend_of(kernel: Any, half_as_bits: bool, options: dict[str, Any]) -> Nu
 
 
 def resolve(digest: bytes, origin: dict[str, Any]) -> None:
-    """Register the kernel that a program from elsewhere names; see `operation.origin.register`."""
+    """Register the kernel that a program from elsewhere names; see `operation/origin.py`."""
     obtain(numba_cpu_origin.resolve(_frontend_of, digest, origin))

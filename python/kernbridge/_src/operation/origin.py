@@ -15,17 +15,13 @@ from kernbridge._src.base.reports import warn
 
 FORMAT = 2
 
-_modules: dict[str, str] = {}
-
-
-def register(kind: str, module: str) -> None:
-    """Let a module find the kernels whose origins are of this kind.
-
-    It is imported when one is first needed. Its function ``resolve(digest, origin)`` registers the
-    kernel of a digest in the core, or raises KernelError that says what is missing; ValueError,
-    KeyError and TypeError mean that the origin is damaged.
-    """
-    _modules[kind] = module
+# The module that finds the kernels of each kind of origin. Its function `resolve(digest, origin)`
+# registers a kernel in the core, or raises KernelError; a ValueError, KeyError or TypeError means
+# that the origin is damaged.
+_MODULES = {
+    "numba": "kernbridge._src.numba_cpu.kernel",
+    "source": "kernbridge._src.source.module",
+}
 
 
 def write(kind: str, **parts: Any) -> str:
@@ -33,10 +29,9 @@ def write(kind: str, **parts: Any) -> str:
 
 
 def warn_if_not_found(label: str, named: str, program: bytes) -> None:
-    """Warn of an exported call whose kernel a fresh process would not find.
+    """Warn of an exported call whose kernel another process would not find.
 
-    `named` is the "module:qualname" that it looks the kernel up by, or empty; a call that carries a
-    `program` needs no name.
+    That process looks for the name `named`, "module:qualname", unless the call has a `program`.
     """
     module = named.partition(":")[0]
     if program or not (module == "__main__" or "<" in named):
@@ -57,14 +52,13 @@ def warn_if_not_found(label: str, named: str, program: bytes) -> None:
 def resolve(digest: bytes, text: str) -> None:
     """Find and register the kernel of this digest.
 
-    KernelError is raised if it cannot be found, or is another kernel by now; the message says what
-    is missing.
+    KernelError is raised if the kernel is not found or has changed.
     """
     try:
         origin = json.loads(text)
         if origin["format"] != FORMAT:
             raise ValueError(f"format {origin['format']}")
-        importlib.import_module(_modules[origin["kind"]]).resolve(digest, origin)
+        importlib.import_module(_MODULES[origin["kind"]]).resolve(digest, origin)
     except (ValueError, KeyError, TypeError) as e:
         raise KernelError(
             "the program refers to its kernel in a format that this version of kernbridge cannot "

@@ -93,6 +93,7 @@ class KernelParameters:
     ) -> None:
         """If `has_stream`, a stream follows the outputs. Outputs that are `zeroed` may stay so."""
         self._has_stream = has_stream
+        self._what = "function" if has_stream else "kernel"
         self.label = label
         parameters = inspect.signature(function).parameters.values()
         kinds = {p.name: p.kind for p in parameters if p.name not in static}
@@ -157,11 +158,10 @@ class KernelParameters:
                     f"written. Write {name}[...] = ... [KB1008]"
                 )
             else:
-                what = "function" if self._has_stream else "kernel"
                 warn(
-                    f"{self.label}: the {what} never uses the output {name!r}, so the output is "
-                    f"never written. Write {name}[...] = ..., or remove it from the {what} and "
-                    "from `outs` [KB1008]"
+                    f"{self.label}: the {self._what} never uses the output {name!r}, so the output "
+                    f"is never written. Write {name}[...] = ..., or remove it from the "
+                    f"{self._what} and from `outs` [KB1008]"
                 )
 
     def _check_count(self, free: list[str], n_inputs: int, n_outputs: int) -> None:
@@ -170,20 +170,17 @@ class KernelParameters:
         if not missing and (n_arrays <= len(free) or self.variadic):
             return
         left = f"; nothing would be passed for {', '.join(missing)}" if missing else ""
+        inputs, what = counted(n_inputs, "input"), self._what
         if self._has_stream:
-            raise TypeError(
-                f"{self.label}: the call has {counted(n_inputs, 'input')}, "
-                f"{counted(n_outputs - 1, 'output')} and a stream, but the function {self} has "
-                f"{counted(len(free), 'parameter')} for these {n_arrays}{left}. A function takes "
-                "the inputs, then one array per output, then the stream; pass scalars by "
-                "keyword, with the names of their parameters [KB2001]"
-            )
+            given = f"{inputs}, {counted(n_outputs - 1, 'output')} and a stream"
+            them, taken = f"these {n_arrays}", "inputs, then one array per output, then the stream"
+        else:
+            given = f"{inputs} and {counted(n_outputs, 'output')}, {counted(n_arrays, 'array')}"
+            them, taken = "them", "inputs and then one array per output"
         raise TypeError(
-            f"{self.label}: the call has {counted(n_inputs, 'input')} and "
-            f"{counted(n_outputs, 'output')}, {counted(n_arrays, 'array')}, but the kernel {self} "
-            f"has {counted(len(free), 'parameter')} for them{left}. A kernel takes the inputs and "
-            "then one array per output; pass scalars by keyword, with the names of their "
-            "parameters [KB2001]"
+            f"{self.label}: the call has {given}, but the {what} {self} has "
+            f"{counted(len(free), 'parameter')} for {them}{left}. A {what} takes the {taken}; pass "
+            "scalars by keyword, with the names of their parameters [KB2001]"
         )
 
     def _check_defaults(self, found: Assignment, n_inputs: int, n_outputs: int) -> None:
@@ -195,10 +192,9 @@ class KernelParameters:
             raise TypeError(
                 f"{self.label}: the call has {counted(n_inputs, 'input')} and "
                 f"{counted(n_written, 'output')}, so an output would be passed for the parameter "
-                f"{name!r} of the {'function' if self._has_stream else 'kernel'} {self}, which has "
-                "a default. Results are written into arrays that come after the inputs: add a "
-                f"parameter without a default for each output, or remove the default if {name!r} "
-                "is the output [KB2001]"
+                f"{name!r} of the {self._what} {self}, which has a default. Results are written "
+                "into arrays that come after the inputs: add a parameter without a default for "
+                f"each output, or remove the default if {name!r} is the output [KB2001]"
             )
 
 
