@@ -21,7 +21,7 @@ from kernbridge._src.numba_common import private_mlir_host as inside
 from kernbridge._src.numba_common.private_numba_cuda import cuda, devicearray
 from kernbridge._src.numba_cuda import counterpart as counterparts
 from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.host_api import read_configured
+from kernbridge._src.numba_cuda.intercept import read_configured
 
 _OF_NUMBA = re.compile(r"numba(?:\.cuda)?\.")
 _OF_GPUS = {

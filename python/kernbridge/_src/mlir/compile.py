@@ -15,14 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.keys import encode
 from kernbridge._src.mlir import entry as mlir_entry
-from kernbridge._src.mlir import writes
-from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.plan.cubin import check_words
 from kernbridge._src.plan.parameters import Parameter, TupleParameter, leaves, with_open
@@ -30,6 +27,13 @@ from kernbridge._src.plan.program import Word
 
 PACKAGE = "numba-cuda-mlir"
 _Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")
+
+_READS = {"llvm.load", "llvm.icmp", "llvm.intr.lifetime.start", "llvm.intr.lifetime.end"}
+_SAME = {  # whose results are pointers into the same memory, or have one in them
+    *("llvm.addrspacecast", "llvm.bitcast", "llvm.freeze", "llvm.getelementptr", "llvm.select"),
+    *("llvm.extractvalue", "llvm.insertvalue"),
+}
+_BRANCHES = {"llvm.br", "llvm.cond_br", "llvm.switch"}
 
 is_mlir = encode.is_mlir
 
@@ -112,24 +116,24 @@ def artefact(job: Any) -> Artefact:
     entry = _symbol(job)
     compiled, opened = compile_protected(
         (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-        lambda opened: _compile(job, opened, job.architectures[0]),
-        lambda error: _refusal(job, error),
+        lambda opened: _compile(job, opened, job.target.architectures[0]),
+        job.refusal,
     )
     cubins, assembly = [], ""
     try:
-        for i, architecture in enumerate(job.architectures):
+        for i, architecture in enumerate(job.target.architectures):
             made = compiled if i == 0 else _compile(job, frozenset(opened), architecture)
             ptx = made.ptx()
             assembly = assembly or ptx.decode()
             cubins.append(made.cubin(ptx))
     except Exception as e:
-        raise instead_of(e, _refusal(job, e))  # noqa: B904
+        raise instead_of(e, job.refusal(e))  # noqa: B904
     check_words(job.label, cubins, entry, sum(p.n_words(job.batched) for p in job.parameters))
     meta = {
         "entry": entry,
         "opened": list(opened),
         "cooperative": compiled.cooperative,
-        "architectures": [10 * major + minor for major, minor in job.architectures],
+        "architectures": [10 * major + minor for major, minor in job.target.architectures],
         "uses_z": _Z.search(assembly) is not None,
     }
     return Artefact(meta=meta, blobs=tuple(cubins))
@@ -137,7 +141,7 @@ def artefact(job: Any) -> Artefact:
 
 def code(job: Any, opened: Iterable[int]) -> tuple[str, str]:
     """LLVM IR and PTX."""
-    compiled = _compile(job, frozenset(opened), job.architectures[0])
+    compiled = _compile(job, frozenset(opened), job.target.architectures[0])
     return compiled.llvm_ir(), compiled.ptx().decode()
 
 
@@ -236,7 +240,7 @@ def _check_read_only(job: Any, opened: frozenset[int], module: Any) -> None:
     """Refuse a kernel that writes to a read-only input by atomics, which the package allows."""
     taken = list(leaves(job.parameters))
     protected = [p.read_only and i not in opened for i, p in enumerate(taken)]
-    written, at = writes.written(_kernel_of(module), _functions(module)), 0
+    written, at = _written(_kernel_of(module), _functions(module)), 0
     for parameter, is_protected in zip(taken, protected, strict=True):
         size = 3 + 2 * parameter.ndim if parameter.kind == "array" else 1
         if is_protected and not written.isdisjoint(range(at, at + size)):
@@ -311,11 +315,40 @@ def _with_entry(job: Any, module: Any) -> Any:
     return inside.ir.Module.parse(text)
 
 
-def _refusal(job: Any, error: Exception) -> Exception:
-    if isinstance(error, KernelCompilationError):
-        return error
-    what = ", ".join(p.describe() for p in job.parameters)
-    return KernelCompilationError(
-        f"{job.label}: {PACKAGE} cannot compile the kernel for ({what}) [KB4001]\n"
-        + refusals.report(error, job.kernel.py_func, of_cuda=True)
-    )
+def _written(kernel: Any, functions: dict[str, Any]) -> set[int]:
+    """The numbers of the arguments through which a function may write.
+
+    `functions` are those that it may call, by name. What is not known to read only counts as
+    writing: a pointer that is stored, turned into a number, or passed to an instruction of its own.
+    """
+    arguments = kernel.regions[0].blocks[0].arguments
+    return {i for i, argument in enumerate(arguments) if _may_write([argument], functions)}
+
+
+def _may_write(pointers: list[Any], functions: dict[str, Any]) -> bool:
+    if not str(pointers[0].type).startswith("!llvm.ptr"):
+        return False
+    seen = set(pointers)
+    while pointers:
+        for use in pointers.pop().uses:
+            operation = use.owner.operation
+            more: list[Any] = []
+            if operation.name in _SAME:
+                more = list(operation.results)
+            elif operation.name in _BRANCHES:
+                blocks = [block.arguments for block in operation.successors]
+                more = [a for block in blocks for a in block if str(a.type).startswith("!llvm.")]
+            elif operation.name == "llvm.call":
+                attributes = operation.attributes  # none of it where a pointer is called
+                callee = str(attributes["callee"]) if "callee" in attributes else ""
+                called = functions.get(callee.removeprefix("@"))
+                if called is None or not len(called.regions[0].blocks):
+                    return True
+                more = [called.regions[0].blocks[0].arguments[use.operand_number]]
+            elif operation.name not in _READS and not (
+                operation.name == "llvm.intr.memcpy" and use.operand_number == 1
+            ):
+                return True
+            pointers += [value for value in more if value not in seen]
+            seen.update(more)
+    return False

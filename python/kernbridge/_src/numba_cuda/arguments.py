@@ -1,15 +1,17 @@
-"""Reads kernel arguments: numbers, members of enumerations, and tuples of these."""
+"""Reads and checks the arguments of `numba_cuda_kernel`, and those of kernels."""
 
 from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kernbridge._src.mlir import compile as mlir
+from kernbridge._src.numba_cuda.counterpart import declared as declared_for
 from kernbridge._src.plan.parameters import DeviceParameter, Parameter, TupleParameter
 from kernbridge._src.plan.program import Word
 
@@ -33,10 +35,10 @@ def typed_scalar(value: Any) -> Any:
 def read_argument(
     value: Any, read_leaf: Callable[[Any], Leaf | None], place: str = ""
 ) -> tuple[Parameter, list[list[Word]]]:
-    """The parameter that a value is passed to, and the words of each of its leaves.
+    """The parameter for a value, and the words of each of its leaves.
 
-    `read_leaf` is asked first, and returns None for what it does not know. NotAnArgument says what
-    no kernel takes; `place` is where in the argument it was.
+    `read_leaf` is called first, and returns None for other values. NotAnArgument is raised for
+    values that no kernel takes; `place` says where in the argument the value is.
     """
     leaf = read_leaf(value)
     if leaf is not None:
@@ -90,7 +92,7 @@ def read_static(
 
 
 def _read_member(value: enum.Enum, place: str) -> Leaf:
-    """A member of an enumeration, which a kernel gets by its value."""
+    """A member of an enumeration, which is passed by its value."""
     scalar = None if isinstance(value.value, enum.Enum) else typed_scalar(value.value)
     if scalar is None:
         raise NotAnArgument(
@@ -116,3 +118,63 @@ def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
             "the threads of a block one by one; remove one of the two [KB1005]"
         )
     return bool(given)
+
+
+def read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
+    """The argument `view` of an operation, as pairs of place and NumPy dtype."""
+    views = []
+    for place, dtype in view.items():
+        try:
+            views.append((place, np.dtype(dtype)))
+        except TypeError:
+            raise TypeError(
+                f"{label}: view contains {dtype!r} for {place!r}, expected a NumPy dtype [KB1103]"
+            ) from None
+    return tuple(views)
+
+
+def check_dispatcher(label: str, kernel: Any) -> None:
+    """Refuse what is not a kernel of Numba-CUDA or numba-cuda-mlir."""
+    if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
+        mlir.check_kernel(label, kernel)
+        return
+    from kernbridge._src.numba_common import private_numba_cuda
+
+    hint = "decorate it with @numba.cuda.jit"
+    if isinstance(kernel, private_numba_cuda.dispatcher.CUDADispatcher):
+        if not kernel.targetoptions.get("device"):
+            return
+        hint = "a device function can only be called by kernels; decorate it without device=True"
+    elif "CPUDispatcher" in type(kernel).__name__:
+        hint = "pass a numba.njit function to numba_kernel"
+    elif "FakeCUDAKernel" in type(kernel).__name__:
+        hint = "NUMBA_ENABLE_CUDASIM is set, which replaces numba.cuda with a simulator"
+    raise TypeError(
+        f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
+        f"numba.cuda.jit kernel; {hint} [KB1001]"
+    )
+
+
+def check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:
+    """Refuse arrays that fit none of the signatures that `cuda.jit` was given."""
+    from kernbridge._src.numba_cuda import entry as numba_cuda_entry
+
+    parameter_type = (mlir if mlir.is_mlir(kernel) else numba_cuda_entry).parameter_type
+    if getattr(kernel, "_can_compile", True):
+        return
+
+    def takes(declared: Any, given: Any) -> bool:
+        if not hasattr(declared, "ndim") or not hasattr(given, "ndim"):
+            return hasattr(declared, "ndim") == hasattr(given, "ndim")
+        return bool(declared.dtype == given.dtype and declared.ndim == given.ndim)
+
+    given = [parameter_type(p) for p in parameters]
+    all_declared = declared_for(kernel)
+    for declared in all_declared:
+        if len(declared) == len(given) and all(map(takes, declared, given)):
+            return
+    raise TypeError(
+        f"{label}: the kernel was declared for {', '.join(map(str, all_declared))}, but the call "
+        f"has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or decorate "
+        "the kernel without a signature [KB4001]"
+    )

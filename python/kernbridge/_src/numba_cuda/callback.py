@@ -22,7 +22,7 @@ import numpy as np
 
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import beginning_of, line_of, warn
-from kernbridge._src.numba_cuda import host_api, intercept
+from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.operation.parameters import HALF_DTYPES, NATIVE_DTYPES, PythonFrontend
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
@@ -142,9 +142,9 @@ def call(
 
 
 def _call_on_gpu(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> None:
-    api = host_api.used_by(callee.function)
+    api = intercept.used_by(callee.function)
     with contextlib.ExitStack() as devices:
-        for loaded in host_api.loaded():
+        for loaded in intercept.loaded():
             devices.enter_context(loaded.cuda.gpus[device])
         on = api.cuda.external_stream(stream)
         arrays = [_array(api.cuda, *b).bind(on) for b in buffers]

@@ -21,8 +21,8 @@ from kernbridge._src.forge.obtain import Recipe, held, obtain
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
+from kernbridge._src.numba_cuda.arguments import check_declared
 from kernbridge._src.numba_cuda.counterpart import counterpart
-from kernbridge._src.numba_cuda.dispatchers import check_declared
 from kernbridge._src.plan.parameters import Parameter, leaves, with_open
 from kernbridge._src.plan.program import DeviceFunction
 from kernbridge._src.plan.targets import Gpu, Target
@@ -168,20 +168,23 @@ class Job(Recipe[NumbaCudaFunction]):
         )
 
     def refusal(self, error: Exception) -> Exception:
-        """The error for a kernel that Numba-CUDA cannot compile."""
+        """The error for a kernel that cannot be compiled."""
         missing = versions.missing_name(error)
         if missing is not None or isinstance(error, KernelCompilationError):
             return missing or error
-        from kernbridge._src.numba_common.private_numba_cuda import explain, refused_architecture
+        remedy = None
+        if not mlir.is_mlir(self.kernel):
+            from kernbridge._src.numba_common import private_numba_cuda
 
-        remedy, target = explain(error), self.target
-        if isinstance(target, Gpu):
-            refused = refused_architecture(self.label, target.architectures, error)
-            if refused:
-                return refused
+            remedy = private_numba_cuda.explain(error)
+            if isinstance(self.target, Gpu):
+                architectures = self.target.architectures
+                refuse = private_numba_cuda.refused_architecture
+                if refused := refuse(self.label, architectures, error):
+                    return refused
         what = ", ".join(p.describe() for p in self.parameters)
         return KernelCompilationError(
-            f"{self.label}: Numba-CUDA cannot compile the kernel for ({what}) [KB4001]\n"
+            f"{self.label}: {self.tool} cannot compile the kernel for ({what}) [KB4001]\n"
             + (remedy or refusals.report(error, self.kernel.py_func, of_cuda=True))
         )
 

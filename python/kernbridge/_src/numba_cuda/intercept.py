@@ -10,61 +10,185 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from kernbridge._src.base.patched import patched
+from kernbridge._src.keys import encode
 from kernbridge._src.keys.host_state import STANDS_FOR
-from kernbridge._src.numba_cuda import host_api
 
 
 class _Thread(threading.local):
-    """What a thread does now."""
+    """The state of a thread."""
 
     target: Any = None
     handlers: Mapping[str, Callable[..., Any]] = {}
     stream: Any = None
 
 
-_LIBRARIES = ("numba", "numba_cuda_mlir", "kernbridge", "numpy", "jax")
+_MLIR = "numba_cuda_mlir"
+_LIBRARIES = ("numba", _MLIR, "kernbridge", "numpy", "jax")
 
 _thread = _Thread()
 _installed: set[tuple[str, str]] = set()  # packages, and names of functions
-_replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda, what stands for it
+_replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda and its replacement
+
+
+@dataclass(frozen=True)
+class HostApi:
+    """The host API of one of the packages."""
+
+    package: str
+    modules: tuple[ModuleType, ...]  # with its functions; programs import the first one
+    kernels: Any  # the class of dispatchers
+    configured: Any  # the class of what `kernel[grid, block]` returns
+    driver: ModuleType
+    arrays: Any  # the class of arrays
+
+    @property
+    def cuda(self) -> Any:
+        """The module that programs import."""
+        return self.modules[0]
+
+    def owners(self, name: str) -> list[tuple[Any, str]]:
+        """The objects and attributes that hold the function of this name."""
+        if name in ("__getitem__", "__call__", "configure", "forall"):
+            return [(self.kernels, name)]
+        if name == "launch":
+            return [(self.configured, "__call__")]
+        if name in ("device_memset", "device_to_device"):
+            return [(self.driver, name)]
+        if name == "_default_stream":
+            return [(self.arrays, name)]
+        return [(module, name) for module in self.modules]
+
+    def own_stream(self, stream: Any) -> Any:
+        """Convert a stream of the other package."""
+        if isinstance(stream, (int, self.driver.Stream)) or not hasattr(stream, "handle"):
+            return stream
+        return self.cuda.external_stream(int(stream.handle))
+
+    def own_array(self, value: Any) -> Any:
+        """Convert an array of the other package."""
+        if isinstance(value, self.arrays) or not hasattr(value, "__cuda_array_interface__"):
+            return value
+        return self.cuda.as_cuda_array(value, sync=False)
+
+
+def loaded() -> list[HostApi]:
+    """The API of Numba-CUDA, and that of numba-cuda-mlir if the program has imported it."""
+    return [_numba_cuda(), *([_mlir()] if f"{_MLIR}.cuda" in sys.modules else ())]
+
+
+def used_by(function: Any) -> HostApi:
+    """The API whose arrays and streams are passed to a function.
+
+    It is numba-cuda-mlir's if that is the only package which the function, or one that it calls,
+    names.
+    """
+    if f"{_MLIR}.cuda" in sys.modules:
+        named = {_package_of(where[key]) for where, key in _places(function, set())}
+        if _MLIR in named and not named & {"numba", "numba_cuda"}:
+            return _mlir()
+    return _numba_cuda()
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A kernel of either package, and how it is launched."""
+
+    kernel: Any
+    grid: Any
+    block: Any
+    shared: Any = 0
+    cluster: Any = None
+
+
+def read_configured(configuration: Any) -> Configured:
+    """Read what `kernel[grid, block]` returned."""
+    if hasattr(configuration, "dispatcher"):
+        c = configuration
+        return Configured(c.dispatcher, c.griddim, c.blockdim, c.sharedmem)
+    launch = configuration._available_launch_config
+    return Configured(
+        configuration._dispatcher,
+        launch["grid"],
+        launch["block"],
+        launch["sharedmem"] or 0,
+        launch["cluster"],
+    )
+
+
+@functools.cache
+def _numba_cuda() -> HostApi:
+    from kernbridge._src.numba_common import private_numba_cuda as inside
+
+    return HostApi(
+        "numba_cuda",
+        (inside.cuda,),
+        inside.dispatcher.CUDADispatcher,
+        inside.dispatcher._LaunchConfiguration,
+        inside.driver,
+        inside.DeviceNDArrayBase,
+    )
+
+
+@functools.cache
+def _mlir() -> HostApi:
+    from kernbridge._src.numba_common import private_mlir_host as inside
+
+    return HostApi(
+        _MLIR,
+        (inside.cuda, inside.numba_cuda, inside.api),
+        inside.descriptor.MLIRDispatcher,
+        inside.descriptor._ArgMarshaller,
+        inside.driver,
+        inside.devicearray.DeviceNDArrayBase,
+    )
+
+
+def _package_of(value: Any) -> str:
+    """The top-level package of a module, a dispatcher or a function."""
+    owner = type(value).__module__ if encode.is_dispatcher(value) else None
+    if isinstance(value, ModuleType):
+        owner = value.__name__
+    return str(owner or getattr(value, "__module__", "")).partition(".")[0]
 
 
 def target() -> Any:
-    """What this thread's calls act on in place of a device, or None."""
+    """What this thread's calls act on instead of a device, or None."""
     return _thread.target
 
 
 def acting_on(
     target: Any, handlers: Mapping[str, Callable[..., Any]]
 ) -> AbstractContextManager[None]:
-    """Let `handlers`, which are installed, take this thread's calls; each gets `target` first."""
+    """Let `handlers`, which are installed, handle this thread's calls, with `target` first."""
     return patched((_thread, "target", target), (_thread, "handlers", handlers))
 
 
 def on_stream(stream: Any) -> AbstractContextManager[None]:
-    """Put what this thread launches, fills and copies on a stream, unless it names another."""
+    """Use a stream for this thread's launches, fills and copies that name none."""
     install(_ON_STREAM)
     return patched((_thread, "stream", stream))
 
 
 def install(names: Iterable[str]) -> None:
-    """Let threads have other functions than `numba.cuda` under these names, see `acting_on`."""
-    for api in host_api.loaded():
+    """Replace the functions of `numba.cuda` of these names by ones that obey `acting_on`."""
+    for api in loaded():
         for name in names:
             if (api.package, name) not in _installed:
                 _installed.add((api.package, name))
                 _install(api, name)
 
 
-def _install(api: host_api.HostApi, name: str) -> None:
-    made: dict[int, Any] = {}  # by the function that it stands for, which several modules have
+def _install(api: HostApi, name: str) -> None:
+    made: dict[int, Any] = {}  # by the original, which several modules have
     for owner, attribute in api.owners(name):
         original = getattr(owner, attribute, None)
         if original is None or hasattr(original, STANDS_FOR):
@@ -75,7 +199,7 @@ def _install(api: host_api.HostApi, name: str) -> None:
             _replaced[id(original)] = original, dispatch
 
 
-def _dispatcher(api: host_api.HostApi, name: str, original: Any) -> Any:
+def _dispatcher(api: HostApi, name: str, original: Any) -> Any:
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
         if _thread.target is not None and name in _thread.handlers:
@@ -93,55 +217,64 @@ def replace_aliases(function: Any) -> None:
 
     `from numba.cuda import device_array` binds the function itself, which `install` cannot reach.
     The globals, closures and defaults of `function` are searched, and those of the functions that
-    it names. What is put there acts as before where nothing is recorded.
+    it names. A replacement acts as before where nothing is recorded.
     """
-    _replace_in(function, set())
+    for where, key in _places(function, set()):
+        original, dispatch = _replaced.get(id(where[key]), (None, None))
+        if original is not None and original is where[key]:
+            where[key] = dispatch
 
 
-def _replace_in(callee: Any, seen: set[int]) -> None:
-    function = host_api.python_function(callee)
+def _places(callee: Any, seen: set[int]) -> Iterator[tuple[Any, Any]]:
+    """The mappings and keys of all that a function, and those that it calls, read from outside."""
+    function = python_function(callee)
     if function is None or id(function) in seen:
         return
     if (function.__module__ or "").split(".")[0] in _LIBRARIES:
         return
     seen.add(id(function))
     names = _names(function.__code__)
+    found: list[tuple[Any, Any]] = []
     for name in names & function.__globals__.keys():
         value = function.__globals__[name]
         if isinstance(value, ModuleType) and value.__name__.split(".")[0] not in _LIBRARIES:
-            for attribute in names & vars(value).keys():
-                _replace_value(vars(value), attribute, seen)
+            found += [(vars(value), attribute) for attribute in names & vars(value).keys()]
         else:
-            _replace_value(function.__globals__, name, seen)
+            found.append((function.__globals__, name))
+    cells = []
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
-            found = {"": cell.cell_contents}
-            _replace_value(found, "", seen)
-            if found[""] is not cell.cell_contents:
-                cell.cell_contents = found[""]
-    if function.__defaults__:
-        defaults = dict(enumerate(function.__defaults__))
-        for i in defaults:
-            _replace_value(defaults, i, seen)
+            cells.append((cell, {"": cell.cell_contents}))
+    defaults = dict(enumerate(function.__defaults__ or ()))
+    found += [(held, "") for _, held in cells]
+    found += [(held, key) for held in (defaults, function.__kwdefaults__ or {}) for key in held]
+    for where, key in found:
+        value = where[key]
+        yield where, key
+        if isinstance(value, (FunctionType, MethodType, functools.partial)):
+            yield from _places(value, seen)
+    for cell, held in cells:
+        if held[""] is not cell.cell_contents:
+            cell.cell_contents = held[""]
+    if defaults:
         function.__defaults__ = tuple(defaults.values())
-    for name in function.__kwdefaults__ or ():
-        _replace_value(function.__kwdefaults__, name, seen)
     inner = getattr(function, "__wrapped__", None)
     if inner is not None:
-        _replace_in(inner, seen)
+        yield from _places(inner, seen)
 
 
-def _replace_value(where: Any, key: Any, seen: set[int]) -> None:
-    value = where[key]
-    original, dispatch = _replaced.get(id(value), (None, None))
-    if original is not None and original is value:
-        where[key] = dispatch
-    elif isinstance(value, (FunctionType, MethodType, functools.partial)):
-        _replace_in(value, seen)
+def python_function(function: Any) -> FunctionType | None:
+    """The Python function of a callable, such as a partial, a method or an object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, FunctionType):
+        function = getattr(type(function).__call__, "__func__", type(function).__call__)
+    return function if isinstance(function, FunctionType) else None
 
 
 def _names(code: CodeType) -> set[str]:
-    """Names that a function's code reads, its inner functions' included."""
+    """The names that the code of a function and of its inner functions reads."""
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return set(code.co_names).union(*map(_names, inner))
 
@@ -150,24 +283,24 @@ def _nothing(*_: Any) -> None:
     """A launch of no blocks."""
 
 
-def _on(api: host_api.HostApi, stream: Any) -> Any:
-    """The stream that a call names, or that of this thread, as the package takes it."""
+def _on(api: HostApi, stream: Any) -> Any:
+    """The stream that a call names, or that of this thread, as one of the package."""
     return api.own_stream(stream or _thread.stream)
 
 
-def _taking_both(api: host_api.HostApi, launch: Any) -> Any:
-    """A launch that takes arrays of the other package, too, if both are loaded."""
-    if len(host_api.loaded()) == 1:
+def _taking_both(api: HostApi, launch: Any) -> Any:
+    """A launch that also takes arrays of the other package, if both are loaded."""
+    if len(loaded()) == 1:
         return launch
     return lambda *arguments: launch(*map(api.own_array, arguments))
 
 
-def _getitem(api: host_api.HostApi, original: Any, kernel: Any, given: Any) -> Any:
+def _getitem(api: HostApi, original: Any, kernel: Any, given: Any) -> Any:
     return _configure(api, kernel.configure, None, *given)
 
 
 def _configure(
-    api: host_api.HostApi,
+    api: HostApi,
     original: Any,
     kernel: Any,
     griddim: Any,
@@ -204,7 +337,7 @@ def _waiting(stream: Any, launch: Any) -> Any:
 
 
 def _forall(
-    api: host_api.HostApi,
+    api: HostApi,
     original: Any,
     kernel: Any,
     n: int,
@@ -215,13 +348,11 @@ def _forall(
     return _taking_both(api, original(kernel, n, tpb, _on(api, stream), sharedmem))
 
 
-def _device_array(
-    api: host_api.HostApi, original: Any, *args: Any, stream: Any = 0, **kwargs: Any
-) -> Any:
+def _device_array(api: HostApi, original: Any, *args: Any, stream: Any = 0, **kwargs: Any) -> Any:
     return original(*args, **kwargs, stream=_on(api, stream))
 
 
-def _default_stream(api: host_api.HostApi, original: Any, array: Any, stream: Any) -> Any:
+def _default_stream(api: HostApi, original: Any, array: Any, stream: Any) -> Any:
     """Return the stream for what an array does: `reshape` loses the one that it is bound to."""
     return original(array, stream) or _on(api, 0)
 

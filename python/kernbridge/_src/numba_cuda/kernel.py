@@ -13,7 +13,13 @@ from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames
-from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static, read_vector_math
+from kernbridge._src.numba_cuda.arguments import (
+    StaticArgument,
+    check_dispatcher,
+    read_static,
+    read_vector_math,
+    read_views,
+)
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
     LACKING,
@@ -21,8 +27,6 @@ from kernbridge._src.numba_cuda.callback import (
     CallingFrontend,
     lower_kernel,
 )
-from kernbridge._src.numba_cuda.dispatchers import check_dispatcher
-from kernbridge._src.numba_cuda.views import read_views, views_of
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     Assignment,
@@ -269,17 +273,37 @@ class NumbaCuda(CallingFrontend):
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel or its launch cannot take; compiles nothing."""
         super().check(operands, call)
-        views = views_of(
-            self.label,
-            self.parameters,
-            self.views,
-            self.assign(call).names,
-            (*operands, *call.outs),
-        )
+        views = self._views(self.assign(call).names, (*operands, *call.outs))
         for i, (place, array) in enumerate(self.described(operands, call)):
             if i not in views:
                 check_dtype(place, array.dtype.name, DTYPES, LACKING)
         self.rule.resolve(operands, call)
+
+    def _views(
+        self, names: Sequence[str], arrays: Sequence[ArrayType]
+    ) -> dict[int, np.dtype[Any]]:
+        """The record dtypes of a call's buffers; `names` are those of their parameters."""
+        found = {}
+        for place, dtype in self.views:
+            if isinstance(place, str) and place not in names:
+                raise ValueError(
+                    f"{self.label}: view contains {place!r}, but the kernel {self.parameters} has "
+                    "no array parameter of that name [KB1103]"
+                )
+            b = names.index(place) if isinstance(place, str) else int(place)
+            if not 0 <= b < len(arrays):
+                raise ValueError(
+                    f"{self.label}: view names parameter {b}, of {len(arrays)} [KB1103]"
+                )
+            t = arrays[b]
+            if not t.shape or t.shape[-1] * t.dtype.itemsize != dtype.itemsize:
+                raise ValueError(
+                    f"{self.label}: view describes {names[b]!r} as records of {dtype.itemsize} "
+                    f"bytes, but it is {t}; its last axis must contain the "
+                    f"{dtype.itemsize // t.dtype.itemsize} words of one record [KB1103]"
+                )
+            found[b] = dtype
+        return found
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
         # Functions of the launch are called at every lowering: what they read may have changed.
@@ -342,7 +366,7 @@ class NumbaCuda(CallingFrontend):
 
         Those that are left to their defaults are missing.
         """
-        views = views_of(self.label, self.parameters, self.views, assignment.names, arrays)
+        views = self._views(assignment.names, arrays)
         given, by_name = iter(assignment.given), False
         names = inspect.signature(self.kernel.py_func).parameters
         arguments: list[tuple[Parameter, Sequence[Sequence[Word]], int | None]] = []

@@ -26,7 +26,7 @@ from kernbridge._src.numba_cuda.arguments import (
     typed_scalar,
 )
 from kernbridge._src.numba_cuda.callback import Order
-from kernbridge._src.numba_cuda.host_api import Configured, read_configured
+from kernbridge._src.numba_cuda.intercept import Configured, read_configured
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan.parameters import DeviceParameter

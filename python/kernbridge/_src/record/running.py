@@ -22,7 +22,7 @@ from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
-from kernbridge._src.numba_cuda.host_api import Configured
+from kernbridge._src.numba_cuda.intercept import Configured
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.parameters import DeviceParameter
