@@ -39,7 +39,7 @@ is_mlir = encode.is_mlir
 
 
 def why_not_native(kernel: Any) -> tuple[str, str]:
-    """Empty, or what of a kernel of this package only its own launcher serves, and a remedy."""
+    """Return (feature, remedy) if the kernel needs the package's own launcher, else ("", "")."""
     options = kernel.targetoptions
     if options.get("debug"):
         return "debug=True", "remove it; only Numba's launcher supports it"
@@ -53,7 +53,7 @@ def why_not_native(kernel: Any) -> tuple[str, str]:
 
 
 def check_kernel(label: str, kernel: Any) -> None:
-    """Refuse what kernbridge does not take of this package, by its name."""
+    """Refuse kernels of this package that kernbridge does not support."""
     if kernel.targetoptions.get("device"):
         raise TypeError(
             f"{label}: `kernel` is a device function of {PACKAGE}, which kernels call; decorate it "
@@ -97,7 +97,7 @@ def parameter_type(parameter: Parameter) -> Any:
 def check_strides(
     label: str, arguments: Iterable[tuple[Parameter, Sequence[Sequence[Word]]]]
 ) -> None:
-    """Refuse arrays whose strides are no whole elements, in which the package counts them."""
+    """Refuse arrays whose strides are not multiples of an element, the package's unit."""
     for parameter, words in arguments:
         for leaf, numbers in zip(leaves([parameter]), words, strict=True):
             if leaf.kind != "array" or leaf.layout == "C":
@@ -112,7 +112,7 @@ def check_strides(
 
 
 def artefact(job: Any) -> Artefact:
-    """What is kept of the kernel of a `Job` of Numba-CUDA: a cubin for each architecture."""
+    """Compile the kernel of a numba_cuda `Job`: a cubin for each architecture."""
     entry = _symbol(job)
     compiled, opened = compile_protected(
         (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),

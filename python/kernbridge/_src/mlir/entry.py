@@ -1,10 +1,10 @@
-"""Generates the entry of a numba-cuda-mlir kernel by replacing the kernel's parameters.
+"""Generates the entry of a numba-cuda-mlir kernel by replacing the kernel's parameters, in text.
 
-MLIR has a kernel as one function, in its LLVM dialect, which takes an array as a memref (the
-address twice, the index of the first element, extents, and strides in elements, or in bytes where
-the elements are records), a scalar by value, a record by its address, and of a tuple its members.
-In place of these the entry takes the words of 8 bytes that `entry` describes; its first
-instructions compute from them what the kernel took. All of this is text.
+In MLIR, a kernel is one function of the LLVM dialect. It takes an array as a memref (the address
+twice, the index of the first element, extents, and strides in elements, or in bytes if the elements
+are records), a scalar by value, a record by its address, and the members of a tuple. The entry
+takes 8-byte words instead (see numba_cuda/entry.py), from which its first instructions compute what
+the kernel took.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ def with_entry(
 ) -> str:
     """The text of a module whose kernel has become the entry `symbol`.
 
-    `attributes` are those that every kernel has, and what limits its launches. Variables get names
-    that are the same in every process; numba-cuda-mlir counts them. Dynamic shared memory is
-    external, so that it lies after the static one; numba-cuda-mlir defines an array without
-    elements, which other arrays overlap.
+    `attributes` are those of the entry. Variables, which numba-cuda-mlir numbers, get names that
+    are the same in every process. Dynamic shared memory becomes external, so that it lies after the
+    static one; numba-cuda-mlir defines an array without elements, which other arrays overlap.
     """
     new = {name: f"@kb_global_{i}" for i, name in enumerate(dict.fromkeys(_GLOBAL.findall(module)))}
     module = re.sub(r"@[\w.$]+", lambda m: new.get(m[0], m[0]), module)
@@ -54,26 +53,16 @@ def with_entry(
     for parameter in leaves(parameters):
         made.add(parameter)
     if len(made.given) != len(kinds):
-        raise ValueError(
-            defect(
-                f"the kernel takes {len(kinds)} values ({', '.join(kinds)}), and kernbridge has "
-                f"{len(made.given)} for them"
-            )
-        )
+        takes = f"the kernel takes {len(kinds)} values ({', '.join(kinds)})"
+        raise ValueError(defect(f"{takes}, and kernbridge has {len(made.given)} for them"))
     words = ", ".join(f"%kb_w{i}: i64" for i in range(made.n_words))
-    body = [
-        re.sub(r"%arg(\d+)\b", lambda m: made.given[int(m[1])], b) for b in lines[begin + 1 : end]
+    body = "\n".join(lines[begin + 1 : end])
+    lines[begin:end] = [
+        f"    llvm.func @{symbol}({words}) attributes {{{', '.join(attributes)}}} {{",
+        *(f"      {line}" for line in made.lines),
+        *([re.sub(r"%arg(\d+)\b", lambda m: made.given[int(m[1])], body)] if body else []),
     ]
-    return "\n".join(
-        [
-            *lines[:begin],
-            f"    llvm.func @{symbol}({words}) attributes {{{', '.join(attributes)}}} {{",
-            *(f"      {line}" for line in made.lines),
-            *body,
-            *lines[end:],
-            "",
-        ]
-    )
+    return "\n".join([*lines, ""])
 
 
 class _Entry:
@@ -94,7 +83,7 @@ class _Entry:
             self.lines.append("%kb_z = llvm.zext %kb_z32 : i32 to i64")
 
     def add(self, parameter: DeviceParameter) -> None:
-        """Compute what the kernel took for a parameter."""
+        """Compute the kernel's values for a parameter."""
         if parameter.kind == "array":
             self._add_array(parameter)
         elif parameter.kind == "scalar":
@@ -142,7 +131,7 @@ class _Entry:
         self.given.append(value)
 
     def _of_bits(self, word: str, kind: str) -> str:
-        """The value of this type whose bits a word begins with."""
+        """The value of this type in the first bits of a word."""
         if kind == "i64":
             return word
         width = _BITS.get(kind)
@@ -152,7 +141,7 @@ class _Entry:
         return self._value(f"llvm.bitcast {word} : {bits} to {kind}") if width else word
 
     def _type(self) -> str:
-        """The type of what the kernel takes next."""
+        """The type of the kernel's next value."""
         return self._types[len(self.given)] if len(self.given) < len(self._types) else "i64"
 
     def _constant(self, value: int) -> str:

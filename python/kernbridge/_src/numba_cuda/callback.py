@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.lru import LRUCache
-from kernbridge._src.base.reports import beginning_of, line_of, warn
+from kernbridge._src.base.reports import line_of
 from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.operation.parameters import HALF_DTYPES, NATIVE_DTYPES, PythonFrontend
 from kernbridge._src.operation.spec import ArrayType, Call
-from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
-from kernbridge._src.plan.launch import LaunchRule, LaunchShape
+from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan
 from kernbridge._src.plan.program import DTYPE_CODES, Callback
 from kernbridge._src.plan.targets import Target
 
@@ -37,7 +36,7 @@ CALLEES_KEPT = 256  # lowered calls of one operation that run as Python
 _NAMES = {code: name for name, code in DTYPE_CODES.items()}
 
 
-# How a function takes its arguments: from operands and a stream to positional and named ones.
+# From operands and a stream to the positional and named arguments of a function.
 Order = Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
 
 # Runs a function on the CPU: the function, the order, and arrays of NumPy and scalars.
@@ -46,22 +45,20 @@ OnHost = Callable[[Callable[..., Any], Order, Sequence[Any]], None]
 
 @dataclass(frozen=True, eq=False)
 class Callee:
-    """A Python function, how it takes its arguments, and the number by which the core names it."""
+    """A Python function, its arguments, and the number by which the core names it."""
 
     function: Callable[..., Any]
     order: Order
     scalars: range  # buffers whose value the function gets
-    on_host: OnHost | None = None  # what runs it on the CPU; None if it is lowered for a GPU
+    on_host: OnHost | None = None  # runs it on the CPU; None if it is lowered for a GPU
     handle: int = field(default_factory=lambda: secrets.randbits(63))
 
 
-# A callee lives as long as its front end, which operations and what JAX traced of them refer to, or
-# as a compiled program, to which JAX ties it. JAX may drop the Python side of a program that still
-# runs, so the callees that were used last stay in any case.
+# A callee lives as long as its front end, to which operations and their traces in JAX refer, or as
+# long as a compiled program, to which JAX ties it. JAX may drop the Python side of a program that
+# still runs, so the callees that were used last are kept in any case.
 _callees: weakref.WeakValueDictionary[int, Callee] = weakref.WeakValueDictionary()
 _used_last: LRUCache[Callee] = LRUCache(64)
-
-_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels whose launches were reported as slow
 
 
 class CallingFrontend(PlannedFrontend, PythonFrontend):
@@ -120,7 +117,7 @@ def call(
     stream: int,
     device: int,
 ) -> None:
-    """Run the function of a handle on XLA's stream; the core calls it at every call of one."""
+    """Run the function of a handle on XLA's stream. Called by the core."""
     callee = _callees.get(handle)
     if callee is None:
         raise RuntimeError(
@@ -157,7 +154,7 @@ def _call_on_gpu(callee: Callee, buffers: Sequence[Any], stream: int, device: in
 
 
 def _host_array(address: int, shape: tuple[int, ...], code: int) -> Any:
-    """XLA's memory, as NumPy takes it."""
+    """XLA's memory as an array of NumPy."""
     dtype = np.dtype(_NAMES[code])
     if 0 in shape:
         return np.empty(shape, dtype)
@@ -167,7 +164,7 @@ def _host_array(address: int, shape: tuple[int, ...], code: int) -> Any:
 
 
 def _array(cuda: Any, address: int, shape: tuple[int, ...], code: int) -> Any:
-    """XLA's memory, as a package takes it."""
+    """XLA's memory as a device array of a package."""
     dtype = np.dtype(_NAMES[code])
     if 0 in shape:
         return cuda.device_array(shape, dtype)
@@ -177,57 +174,7 @@ def _array(cuda: Any, address: int, shape: tuple[int, ...], code: int) -> Any:
 
 
 def _value(array: Any, stream: Any) -> Any:
-    """The scalar in an array of rank 0; waits for it."""
+    """The value of an array of rank 0; waits for it."""
     host = array.reshape(1).copy_to_host(stream=stream)
     stream.synchronize()
     return host[0]
-
-
-def lower_kernel(
-    frontend: CallingFrontend,
-    kernel: Any,
-    why: str,
-    rule: LaunchRule,
-    shape: LaunchShape,
-    has_more: bool,
-    operands: Sequence[ArrayType],
-    call: Call,
-    target: Target,
-) -> Lowered:
-    """A kernel that only Numba's own launcher can launch.
-
-    `has_more` says that the operation has views, zeros or static arguments.
-    """
-    label, assignment = frontend.label, frontend.assign(call)
-    if kernel not in _warned:
-        _warned.add(kernel)
-        warn(
-            f"{label}: a kernel with {why} is launched by Numba, through Python, at every call; "
-            "without it, the kernel is launched from C, and XLA can include it in a CUDA graph "
-            "[KB4014]"
-        )
-    extras = (shape.auto_block, rule.cluster, rule.pdl, rule.cooperative, assignment.named)
-    if has_more or any(extras):
-        raise ValueError(
-            f"{label}: a kernel with {why} is launched by Numba, which does not support "
-            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, static=, '
-            "zero_outputs=, or parameters with default values [KB4014]"
-        )
-    if any(v.kind != "constant" for v in shape.grid):
-        raise ValueError(
-            f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes [KB4014]"
-        )
-    grid, block = tuple(v.constant for v in shape.grid), shape.block
-    source = beginning_of(kernel.py_func)
-    if 0 in grid:
-        fills = zeros((*operands, *call.outs), call.fresh)
-        return plan(label, source, operands, call, assignment.names, fills, target=target)
-
-    def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-        return [stream, *(arrays[b] for b in assignment.positional)], {}
-
-    def launch(stream: Any, *arrays: Any) -> None:
-        kernel[grid, block, stream, rule.shared_mem](*arrays)
-
-    key = (grid, block, assignment)
-    return frontend.lower_as_python(key, source, launch, order, operands, call, target)

@@ -1,7 +1,7 @@
-"""Makes kernels of Numba-CUDA from kernels of numba-cuda-mlir, which run on CPUs in their place.
+"""Makes kernels of Numba-CUDA from kernels of numba-cuda-mlir, to run in their place on CPUs.
 
 The Python function of a kernel is copied. In the copy, every name of numba-cuda-mlir means what
-Numba-CUDA has under the same name, and device functions are counterparts, too.
+Numba-CUDA has under the same name, and device functions are replaced in the same way.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Copies:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._made: dict[int, tuple[Any, Any]] = {}  # by id: what was copied, and its counterpart
+        self._made: dict[int, tuple[Any, Any]] = {}  # by id: an original and its counterpart
 
     def dispatcher(self, kernel: Any) -> Any:
         from kernbridge._src.numba_common.private_numba_cuda import cuda

@@ -1,9 +1,9 @@
 """Generates the entry of a GPU kernel, a function of 8-byte words that builds the kernel's arrays.
 
-The user's function is compiled as a device function, inlined into the entry. An array takes one
-word for its address and one per extent (Numba's own entry takes 5 + 2 d), a C-ordered array of
-rank d thus 1 + d; one that is not C-ordered has d strides in bytes after them. In a batched entry
-an address is followed by the distance between slices, and `blockIdx.z` picks the slice.
+The user's function is compiled as a device function and inlined into the entry. An array of rank d
+takes 1 + d words (Numba's own entry takes 5 + 2 d): its address and its extents. If it is not
+C-ordered, d strides in bytes follow. In a batched entry, each address is followed by the distance
+between slices, and `blockIdx.z` selects the slice.
 
 Imported only when a kernel is compiled, since it imports Numba.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ def _array_builder(parameter: DeviceParameter) -> Any:
 
 @functools.cache
 def _scalar_builder(parameter: DeviceParameter) -> Any:
-    """An intrinsic: the address of a scalar or a record, or words with bits -> its value."""
+    """An intrinsic: the address of a scalar or a record, or words with its bits -> its value."""
     item, kind = parameter_type(parameter), parameter.kind
     words = types.int64
     if kind == "scalar":
@@ -141,37 +141,26 @@ def build_entry(
     space: dict[str, Any] = {"device": device, "cuda": cuda}
     names: list[str] = []
     numbers = itertools.count()
-    arguments = []
-    for parameter in parameters:
-        keyword = f"{parameter.keyword}=" if parameter.keyword else ""
-        arguments.append(keyword + _argument(parameter, batched, numbers, names, space))
-    source = f"def entry({', '.join(names)}):\n    device({', '.join(arguments)})\n"
-    exec(source, space)
+
+    def argument(parameter: Parameter) -> str:
+        """The expression that builds an argument of the device function."""
+        i = next(numbers)
+        if isinstance(parameter, TupleParameter):
+            members = [argument(member) for member in parameter.members]
+            expression = f"({', '.join(members)}{',' * (len(members) == 1)})"
+            if parameter.made_by is None:
+                return expression
+            space[f"build{i}"] = _named_tuple_builder(parameter.made_by)
+            return f"build{i}({expression})"
+        own = [f"p{i}_{k}" for k in range(parameter.n_words(batched))]
+        names.extend(own)
+        is_array = parameter.kind == "array"
+        space[f"build{i}"] = _array_builder(parameter) if is_array else _scalar_builder(parameter)
+        if parameter.kind != "scalar" and batched:
+            own = [f"{own[0]} + cuda.blockIdx.z * {own[1]}", *own[2:]]
+        by_address = parameter.kind in ("loaded", "record")
+        return f"build{i}({own[0] if by_address else '(' + ', '.join(own) + ',)'})"
+
+    arguments = [f"{p.keyword}={argument(p)}" if p.keyword else argument(p) for p in parameters]
+    exec(f"def entry({', '.join(names)}):\n    device({', '.join(arguments)})\n", space)
     return space["entry"], (types.int64,) * len(names)
-
-
-def _argument(
-    parameter: Parameter,
-    batched: bool,
-    numbers: Iterator[int],
-    names: list[str],
-    space: dict[str, Any],
-) -> str:
-    """The expression that makes an argument; adds the names of its words, and what it calls."""
-    i = next(numbers)
-    if isinstance(parameter, TupleParameter):
-        members = [_argument(m, batched, numbers, names, space) for m in parameter.members]
-        expression = f"({', '.join(members)}{',' * (len(members) == 1)})"
-        if parameter.made_by is None:
-            return expression
-        space[f"build{i}"] = _named_tuple_builder(parameter.made_by)
-        return f"build{i}({expression})"
-    own = [f"p{i}_{k}" for k in range(parameter.n_words(batched))]
-    names += own
-    is_array = parameter.kind == "array"
-    space[f"build{i}"] = _array_builder(parameter) if is_array else _scalar_builder(parameter)
-    given = own
-    if parameter.kind != "scalar" and batched:
-        given = [f"{own[0]} + cuda.blockIdx.z * {own[1]}", *own[2:]]
-    by_address = parameter.kind in ("loaded", "record")
-    return f"build{i}({given[0] if by_address else '(' + ', '.join(given) + ',)'})"

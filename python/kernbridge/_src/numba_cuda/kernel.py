@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache, attached_to
-from kernbridge._src.base.reports import beginning_of, hides_frames
+from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.numba_cuda.arguments import (
     StaticArgument,
     check_dispatcher,
@@ -20,13 +21,7 @@ from kernbridge._src.numba_cuda.arguments import (
     read_vector_math,
     read_views,
 )
-from kernbridge._src.numba_cuda.callback import (
-    DTYPES,
-    LACKING,
-    REMEDY,
-    CallingFrontend,
-    lower_kernel,
-)
+from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     Assignment,
@@ -45,6 +40,8 @@ from kernbridge._src.toolchain import cuda
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 CALLS_KEPT = 256  # lowered calls remembered for one operation
+
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels whose launches were reported as slow
 
 
 @hides_frames
@@ -74,12 +71,11 @@ def numba_cuda_kernel(
 ) -> Operation:
     """Make a JAX operation from a Numba-CUDA kernel.
 
-    The kernel works on XLA's buffers in place, on XLA's stream. It is called with one C-ordered
-    array for each input, followed by one for each output, and writes its results into the latter.
-    It is launched from C without executing Python code, and XLA may include the launch in a CUDA
-    graph. The kernel is compiled when the operation is first lowered, once for each combination of
-    dtypes and ranks and independently of the shapes. Compiled code is cached by content, in memory
-    and on disk.
+    The kernel works on XLA's buffers in place, on XLA's stream. It takes one C-ordered array for
+    each input, followed by one for each output, and writes its results into the latter. It is
+    launched from C without executing Python code, and XLA may include the launch in a CUDA graph.
+    It is compiled when the operation is first lowered, once for each combination of dtypes and
+    ranks, whatever the shapes. Compiled code is cached by content, in memory and on disk.
 
     Parameters
     ----------
@@ -89,9 +85,9 @@ def numba_cuda_kernel(
         is set. Inputs are read-only unless they are aliased. A kernel that may nevertheless write
         to an input, for example by `cuda.atomic`, gets a copy of it, and a warning is issued once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
-        The shape and dtype of each output. The operation returns a pytree of arrays with the same
-        structure. A function is called at trace time with one ShapeDtypeStruct for each input and,
-        by name, one for each keyword scalar, and returns this pytree.
+        The shape and dtype of each output; the operation returns the same pytree of arrays. A
+        function is called at trace time with one ShapeDtypeStruct for each input and, by name, one
+        for each keyword scalar, and returns this pytree.
     grid, block : int, tuple of 1 to 3 int, or a function, optional
         The number of blocks, and of threads in each block, along x, y and z. A function returns
         these numbers; it is called when the call is traced and when it is lowered, with the same
@@ -279,9 +275,7 @@ class NumbaCuda(CallingFrontend):
                 check_dtype(place, array.dtype.name, DTYPES, LACKING)
         self.rule.resolve(operands, call)
 
-    def _views(
-        self, names: Sequence[str], arrays: Sequence[ArrayType]
-    ) -> dict[int, np.dtype[Any]]:
+    def _views(self, names: Sequence[str], arrays: Sequence[ArrayType]) -> dict[int, np.dtype[Any]]:
         """The record dtypes of a call's buffers; `names` are those of their parameters."""
         found = {}
         for place, dtype in self.views:
@@ -324,10 +318,7 @@ class NumbaCuda(CallingFrontend):
                 "supports, on a GPU; remove it (check=True finds faults on the CPU) [KB4005]"
             )
         if why:
-            has_more = bool(self.views or self.static) or self.zero_outputs
-            return lower_kernel(
-                self, self.kernel, why, rule, shape, has_more, operands, call, target
-            )
+            return self._lower_through_numba(why, operands, call, shape, target)
 
         assignment, arrays = self.assign(call), (*operands, *call.outs)
         arguments = self._arguments(assignment, arrays, call)
@@ -358,6 +349,52 @@ class NumbaCuda(CallingFrontend):
             in_order=rule.pdl,
             target=target,
         )
+
+    def _lower_through_numba(
+        self,
+        why: str,
+        operands: tuple[ArrayType, ...],
+        call: Call,
+        shape: LaunchShape,
+        target: Target,
+    ) -> Lowered:
+        """Lower a kernel that only Numba's own launcher can launch."""
+        label, kernel, rule, assignment = self.label, self.kernel, self.rule, self.assign(call)
+        if kernel not in _warned:
+            _warned.add(kernel)
+            warn(
+                f"{label}: a kernel with {why} is launched by Numba, through Python, at every "
+                "call; without it, the kernel is launched from C, and XLA can include it in a CUDA "
+                "graph [KB4014]"
+            )
+        if any((
+            *(shape.auto_block, rule.cluster, rule.pdl, rule.cooperative, assignment.named),
+            *(self.views, self.static, self.zero_outputs),
+        )):  # fmt: skip
+            raise ValueError(
+                f"{label}: a kernel with {why} is launched by Numba, which does not support "
+                'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, static=, '
+                "zero_outputs=, or parameters with default values [KB4014]"
+            )
+        if any(v.kind != "constant" for v in shape.grid):
+            raise ValueError(
+                f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes "
+                "[KB4014]"
+            )
+        grid, block = tuple(v.constant for v in shape.grid), shape.block
+        source = beginning_of(kernel.py_func)
+        if 0 in grid:
+            fills = zeros((*operands, *call.outs), call.fresh)
+            return plan(label, source, operands, call, assignment.names, fills, target=target)
+
+        def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+            return [stream, *(arrays[b] for b in assignment.positional)], {}
+
+        def launch(stream: Any, *arrays: Any) -> None:
+            kernel[grid, block, stream, rule.shared_mem](*arrays)
+
+        key = (grid, block, assignment)
+        return self.lower_as_python(key, source, launch, order, operands, call, target)
 
     def _arguments(
         self, assignment: Assignment, arrays: Sequence[ArrayType], call: Call
