@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import kernbridge
 import pytest
 from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.plan.registers import registers_with, threads_with
+from kernbridge._src.plan.launch import registers_with, threads_with
 
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
 OUT = jax.ShapeDtypeStruct((2048,), jnp.float32)

@@ -1,27 +1,35 @@
-"""Code that the front ends of GPU kernels share: plans and their registration."""
+"""What the front ends of GPU kernels share: plans, their registration, and their inspection."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import math
+import os
+import re
+import shutil
+import tempfile
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 import jax
 
 from kernbridge import _core
+from kernbridge._src.base import debug
+from kernbridge._src.keys.encode import key_of
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
-from kernbridge._src.plan import registers, targets
-from kernbridge._src.plan.inspection import inspect_launches
+from kernbridge._src.plan import cubin, launch, targets
 from kernbridge._src.plan.program import Buffer, Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.plan.targets import Target
-from kernbridge._src.toolchain import architectures, cuda
+from kernbridge._src.toolchain import architectures, cuda, programs
 
 Lowered = tuple[NativeCall, Program]
 
 
 class PlannedFrontend(Frontend):
-    """What front ends share whose calls are plans that C runs."""
+    """A front end whose calls are plans that C runs."""
 
     checked = False
     vector_math: bool | None = None
@@ -34,17 +42,17 @@ class PlannedFrontend(Frontend):
         return self._lower(tuple(operands), call, target)[0]
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
-        """The plan of a call."""
         return self._lower(tuple(operands), call, self._target("cuda"))[1]
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """Code and resources of every launch: for the CPU where JAX would run it there.
+        """Return code and resources of every launch, on the CPU if JAX would run it there.
 
         A choice of GPUs to compile for takes precedence.
         """
         on_cpu = "cpu" in self.platforms and jax.default_backend() == "cpu"
         target = self._target("cpu" if on_cpu and not architectures.chosen() else "cuda")
-        return inspect_launches(self._lower(tuple(operands), call, target)[1].steps)
+        _, program = self._lower(tuple(operands), call, target)
+        return tuple(_inspect(step) for step in program.steps if isinstance(step, Launch))
 
     def _target(self, platform: str) -> Target:
         return targets.of_platform(platform, self.checked, self.vector_math)
@@ -55,7 +63,7 @@ class PlannedFrontend(Frontend):
 
 
 def zeros(arrays: Sequence[ArrayType], buffers: Iterable[int]) -> list[Step]:
-    """Steps that fill these buffers of a call with zeros."""
+    """Return steps that fill these buffers of a call with zeros."""
     return [Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0) for b in buffers]
 
 
@@ -75,12 +83,9 @@ def plan(
 ) -> Lowered:
     """Make a program of steps and register it; `names` are those of operands and outputs.
 
-    `copied` inputs and `temporaries` are buffers behind the outputs. A program with steps that have
-    to run `in_order` of the stream enters no graph.
+    `copied` inputs and `temporaries` are buffers after the outputs. A program whose steps must run
+    `in_order` of the stream enters no graph.
     """
-    from kernbridge._src.base import debug
-    from kernbridge._src.keys.encode import key_of
-
     named = [*zip((*operands, *call.outs), names, strict=False)]
     named += [named[i] for i in copied]
     named += [(t, f"temporary {i}") for i, t in enumerate(temporaries)]
@@ -95,7 +100,7 @@ def plan(
     )
     for step in program.steps:
         if isinstance(step, Launch):
-            registers.check(label, step)
+            launch.check_registers(label, step)
     digest = program.digest()
     callbacks = any(isinstance(step, Callback) for step in program.steps)
     written = program.write(digest)
@@ -113,3 +118,59 @@ def plan(
         for_extents=True,
     )
     return native, program
+
+
+def _inspect(step: Launch) -> Inspection:
+    function = step.function
+    block = None if step.auto_block else step.block
+    cc, image = function.images[0]
+    if cc == _core.HOST_CC:
+        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+
+        llvm_ir, assembly, static_shared, processor = cuda_on_cpu_compile.code(image)
+        return Inspection(
+            name=function.name,
+            platform="cpu",
+            llvm_ir=llvm_ir,
+            assembly=assembly,
+            architecture=processor,
+            shared_memory=static_shared + step.shared,
+            block=block,
+        )
+    info = cubin.read(image, function.entry)
+    llvm_ir, ptx = function.code()
+    occupancy = None
+    if _core.device_count()[0]:
+        threads = 0 if block is None else math.prod(block)
+        with contextlib.suppress(RuntimeError):  # compiled for another GPU than the first
+            occupancy = _core.occupancy(image, function.entry, threads, step.shared)
+    return Inspection(
+        name=function.name,
+        platform="cuda",
+        llvm_ir=llvm_ir,
+        assembly=ptx,
+        sass=_disassemble(image),
+        architecture=f"sm_{cc}",
+        registers=info.registers,
+        shared_memory=info.static_shared + step.shared,
+        local_memory=info.local,
+        block=block,
+        occupancy=occupancy,
+    )
+
+
+def _disassemble(image: bytes) -> str | None:
+    """Run nvdisasm of PATH, CUDA_HOME or NVIDIA's wheel, if there is one."""
+    folders = [os.environ.get("PATH", os.defpath)]
+    folders.append(f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin")
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        folders += [f"{place}/cu13/bin", f"{place}/cuda_nvdisasm/bin"]
+    tool = shutil.which("nvdisasm", path=os.pathsep.join(folders))
+    if tool is None:
+        return None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(image)
+        file.flush()
+        done = programs.run([tool, "-c", file.name], written=1 << 28)
+    return None if done.status else re.sub(r"\s*/\* 0x[0-9a-f]+ \*/", "", done.text)

@@ -1,7 +1,12 @@
-"""Checks and resolves the launch arguments of `numba_cuda_kernel` and `cuda_kernel`."""
+"""Checks and resolves the launch arguments of `numba_cuda_kernel` and `cuda_kernel`.
+
+How many threads a block can have, given the registers of a kernel, is computed as cuda_occupancy.h
+does.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import operator
@@ -13,7 +18,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from kernbridge import _core
 from kernbridge._src.operation.spec import RANK_METHODS, ArrayType, Call, call_with_shapes
+from kernbridge._src.plan import cubin
 from kernbridge._src.plan.program import DeviceFunction, Launch, Value, Word
 
 THREADS_DEFAULT = 256  # of a block of one dimension
@@ -22,6 +29,12 @@ BLOCK_MAX = (1024, 1024, 64)
 GRID_MAX = (2**31 - 1, 65535, 65535)
 CLUSTER_MAX = 16  # blocks; more than 8 need a GPU that allows it
 SHARED_MAX = 2**31 - 1
+
+REGISTERS = 64 << 10  # of a multiprocessor, and the most that one block may have
+REGISTERS_MAX = 255  # of a thread
+_WARP = 32
+_PARTITIONS = 4  # of a multiprocessor, each with its own registers
+_REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this
 
 _BLOCKS = {2: (16, 16), 3: (8, 8, 4)}  # threads, by the number of launch dimensions
 
@@ -73,6 +86,15 @@ class LaunchRule:
         if isinstance(threads_per_block, (tuple, list)):
             block = read_block(label, threads_per_block, "threads_per_block")
             threads_per_block = THREADS_DEFAULT
+        if not isinstance(threads_per_block, str):
+            threads_per_block = read_int(
+                label, "threads_per_block", threads_per_block, 1, THREADS_MAX
+            )
+        elif threads_per_block != "auto":
+            raise TypeError(
+                f"{label}: threads_per_block is {threads_per_block!r} of type str, expected an "
+                'integer, a tuple of them, or "auto" [KB1102]'
+            )
         if launch_dims is not None and grid is not None:
             raise ValueError(
                 f"{label}: both launch_dims and grid are given; give launch_dims, the number of "
@@ -89,7 +111,7 @@ class LaunchRule:
             grid=_read("grid", label, grid),
             block=_read("block", label, block),
             launch_dims=_read("launch_dims", label, launch_dims),
-            threads_per_block=_read_threads(label, threads_per_block),
+            threads_per_block=threads_per_block,
             shared_mem=read_int(label, "shared_mem", shared_mem, 0, SHARED_MAX),
             cooperative=bool(cooperative),
             cluster=None if cluster is None else _read_cluster(label, cluster),
@@ -335,18 +357,6 @@ def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
     return padded
 
 
-def _read_threads(label: str, value: Any) -> int | str:
-    """A number of threads, or how it is chosen."""
-    if not isinstance(value, str):
-        return read_int(label, "threads_per_block", value, 1, THREADS_MAX)
-    if value == "auto":
-        return value
-    raise TypeError(
-        f"{label}: threads_per_block is {value!r} of type str, expected an integer, a tuple of "
-        'them, or "auto" [KB1102]'
-    )
-
-
 def read_int(label: str, what: str, value: Any, least: int, most: int) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -357,3 +367,43 @@ def read_int(label: str, what: str, value: Any, least: int, most: int) -> int:
     if not least <= value <= most:
         raise ValueError(f"{label}: {what} is {value}, expected {least} to {most} [KB1102]")
     return int(value)
+
+
+def check_registers(label: str, step: Launch) -> None:
+    """Raise if no GPU that the kernel was compiled for can launch its blocks."""
+    threads = math.prod(step.block)
+    if step.auto_block or threads <= threads_with(REGISTERS_MAX):
+        return
+    used = []
+    for cc, image in step.function.images:
+        if cc not in (_core.HOST_CC, _core.HOST_CODE_CC):
+            with contextlib.suppress(ValueError):  # the driver judges images that we cannot read
+                used.append(cubin.read(image, step.function.entry).registers)
+    least = min(used, default=0)
+    most = threads_with(least)
+    if threads <= most:
+        return
+    raise ValueError(
+        f"{label}: a block of {threads} threads cannot be launched: {step.function.name!r} needs "
+        f"{least} registers per thread, but each of {threads} threads can have only "
+        f"{registers_with(threads)}. Use at most {most} threads per block, or let the compiler "
+        f"use fewer registers, with @cuda.jit(launch_bounds={threads}) in Numba or "
+        f"__launch_bounds__({threads}) in CUDA C++ [KB1102]"
+    )
+
+
+def threads_with(registers: int) -> int:
+    """Return how many threads have room for so many registers each, whole warps of them."""
+    of_warp = _round_up(max(registers, 1) * _WARP, _REGISTER_UNIT)
+    return REGISTERS // _PARTITIONS // of_warp * _PARTITIONS * _WARP
+
+
+def registers_with(threads: int) -> int:
+    """Return how many registers each thread of a block of this size can have."""
+    warps = _round_up(-(-threads // _WARP), _PARTITIONS)
+    of_warp = REGISTERS // warps // _REGISTER_UNIT * _REGISTER_UNIT
+    return min(of_warp // _WARP, REGISTERS_MAX)
+
+
+def _round_up(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
