@@ -53,7 +53,6 @@ QUOTED = {
     "_src/scan/array_types.py",
     "_src/scan/signature.py",
     "_src/source/module.py",
-    "_src/source/module.py",
 }
 NOT_FILTERED = (
     "The kernel is called for a TPU or GPU only",  # jax.export filters no tracebacks

@@ -12,14 +12,12 @@ import functools
 import hashlib
 import os
 import re
+import stat
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernbridge._src.build import flags as build_flags
-
-SETTLED = 0.05
-"""Seconds after which a change of a file shows in its times."""
 
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
@@ -36,7 +34,7 @@ _PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
 class Headers(NamedTuple):
     """What a compilation may read."""
 
-    digest: bytes  # of the files' paths and contents; of those in the toolkit, of sizes and times
+    digest: bytes  # of the paths and contents of files
     known: bool  # whether that is all: if not, nothing may be kept
 
 
@@ -51,15 +49,43 @@ def look(
     """Find all that a compilation of this source with these options may read now."""
     words = [option.strip() for option in options]
     found = list(build_flags.read(words))
-    folders = [value.strip() for option, value in found if option in build_flags.FOLDERS]
-    names = [value.strip() for option, value in found if option == "-include"]
-    known = not any(_UNSEEN.search(word) or _PRECOMPILED.match(word) for word in words)
+    given = [value.strip() for option, value in found if option in build_flags.FOLDERS]
+    # A name in quotes is looked for in the working folder too, and beside its includer.
+    folders = list(dict.fromkeys(map(os.path.abspath, (".", *include_paths, *given))))
+    roots = tuple(map(os.path.abspath, toolkit))
     text = _scan(source)
-    search = _Search((*include_paths, *folders), tuple(map(os.path.abspath, toolkit)))
-    search.ask((*names, *text.names), None)
-    search.run()
-    parts = repr(sorted(search.found.items())).encode("utf-8", "surrogatepass")
-    return Headers(hashlib.sha256(parts).digest(), known and text.known and search.known)
+    known = text.known and not any(_UNSEEN.search(w) or _PRECOMPILED.match(w) for w in words)
+    names = dict.fromkeys(value.strip() for option, value in found if option == "-include")
+    names |= dict.fromkeys(text.names)
+    beside: list[str] = []  # paths in the toolkit, beside a header that includes them
+    tried: set[str] = set()
+    read: dict[str, str] = {}  # the digests of files, by path
+    before = (-1, -1)
+    while beside or before != (now := (len(names), len(folders))):
+        if beside:
+            paths = [beside.pop()]
+        else:
+            before = now
+            paths = [os.path.join(f, name) for f in (*folders, *roots) for name in names]
+        for path in paths:
+            if path in tried:
+                continue
+            tried.add(path)
+            path = os.path.normpath(path)
+            content = None if path in read else _content(path)
+            if content is None:
+                continue
+            read[path], text = content
+            names |= dict.fromkeys(text.names)
+            folder = os.path.dirname(path)
+            if any(path.startswith(root + os.sep) for root in roots):
+                beside += [os.path.join(folder, name) for name in text.names]
+                continue
+            known = known and text.known
+            if folder not in folders:
+                folders.append(folder)
+    parts = repr(sorted(read.items())).encode("utf-8", "surrogatepass")
+    return Headers(hashlib.sha256(parts).digest(), known)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -73,87 +99,27 @@ def _scan(text: str) -> _Text:
     return _Text(tuple(filter(None, names)), known)
 
 
-class _Search:
-    """All files that names may stand for, and the names in those."""
-
-    def __init__(self, folders: Sequence[str], toolkit: tuple[str, ...]) -> None:
-        # A name in quotes is looked for in the working folder too, and beside its includer.
-        self.folders = list(dict.fromkeys(map(os.path.abspath, (".", *folders))))
-        self.toolkit = toolkit
-        self.names: dict[str, None] = {}
-        self.found: dict[str, str] = {}
-        self.known = True
-        self._tried: set[str] = set()
-        self._beside: list[str] = []  # paths in the toolkit
-
-    def ask(self, names: Sequence[str], folder: str | None) -> None:
-        """Note names; `folder`: of a header of the toolkit that includes them."""
-        for name in names:
-            self.names[name] = None
-            if folder is not None:
-                self._beside.append(os.path.join(folder, name))
-
-    def run(self) -> None:
-        """Look for names until no more are found."""
-        before = (-1, -1)
-        while before != (now := (len(self.names), len(self.folders))):
-            before = now
-            for folder in (*self.folders, *self.toolkit):
-                for name in tuple(self.names):
-                    self._try(os.path.join(folder, name))
-            while self._beside:
-                self._try(self._beside.pop())
-
-    def _try(self, path: str) -> None:
-        if path in self._tried:
-            return
-        self._tried.add(path)
-        path = os.path.normpath(path)
-        try:
-            about = os.stat(path)
-        except (OSError, ValueError):
-            return
-        if path in self.found or not os.path.isfile(path):
-            return
-        folder = os.path.dirname(path)
-        if any(path.startswith(root + os.sep) for root in self.toolkit):
-            self.found[path] = f"{about.st_size} {about.st_mtime_ns}"
-            self.ask(_of_toolkit(path, about.st_size, about.st_mtime_ns), folder)
-            return
-        self.found[path], text = _of_user(path, about)
-        self.known = self.known and text.known
-        self.ask(text.names, None)
-        if folder not in self.folders:
-            self.folders.append(folder)
+def _content(path: str) -> tuple[str, _Text] | None:
+    """Return digest and names of a file, read again unless it is certain that nothing changed."""
+    try:
+        about = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(about.st_mode):
+        return None
+    if time.time() - about.st_ctime <= 0.05:  # until then, a change may not show in its times
+        return _read.__wrapped__(path, ())
+    return _read(
+        path, (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    )
 
 
-def _read(path: str) -> bytes:
+@functools.lru_cache(maxsize=8192)
+def _read(path: str, state: tuple[int, ...]) -> tuple[str, _Text]:
     try:
         with open(path, "rb") as file:
-            return file.read()
-    except OSError as e:  # the compiler will not read it either, as long as that is so
-        return f"{type(e).__name__} {e.errno}".encode()
-
-
-@functools.lru_cache(maxsize=4096)
-def _of_toolkit(path: str, size: int, modified: int) -> tuple[str, ...]:
-    return _scan.__wrapped__(_read(path).decode(errors="surrogateescape")).names
-
-
-def _of_user(path: str, about: os.stat_result) -> tuple[str, _Text]:
-    """Return digest and names of a file, read again unless it is certain that nothing changed."""
-    if time.time() - about.st_ctime <= SETTLED:
-        return _content(path)
-    state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    return _settled(path, state)
-
-
-def _content(path: str) -> tuple[str, _Text]:
-    data = _read(path)
+            data = file.read()
+    except OSError as e:  # the compiler cannot read it either
+        data = f"{type(e).__name__} {e.errno}".encode()
     text = data.decode(errors="surrogateescape")
     return hashlib.sha256(data).hexdigest(), _scan.__wrapped__(text)
-
-
-@functools.lru_cache(maxsize=4096)
-def _settled(path: str, state: tuple[int, ...]) -> tuple[str, _Text]:
-    return _content(path)

@@ -39,7 +39,7 @@ VARIABLE = "KERNBRIDGE_LIBNVRTC"
 _RULES = (
     *("cuda_kernel/nvrtc.py", "cuda_kernel/headers.py", "cuda_kernel/signature.py"),
     *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
-    *("build/flags.py"),
+    "build/flags.py",
 )
 _ARCHITECTURE = "--gpu-architecture=sm_"
 ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile

@@ -15,8 +15,7 @@ from typing import Any
 
 from kernbridge._src.base.errors import KernelError, KernelLoadError, coded
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.cuda_kernel.frontend import Description, names_for_rules, scan
-from kernbridge._src.cuda_kernel.kernel import CudaKernel
+from kernbridge._src.cuda_kernel.kernel import CudaKernel, Description, names_for_rules, scan
 from kernbridge._src.cuda_kernel.nvrtc import NvrtcFunction
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
