@@ -76,7 +76,8 @@ _REMEDIES_OF_CUDA = (
 
 def report(error: BaseException, function: Any, of_cuda: bool = False) -> str:
     """Return the lines about an error of Numba in a kernel, whose Python function is given."""
-    array = _jax_array(function)
+    values = _values(function).items()
+    array = next((name for name, value in values if isinstance(value, jax.Array)), None)
     cause = _cause(error) if array is None else f"Numba cannot use {array!r}, which is a JAX array."
     place = _place(error, function, cause)
     remedy = _remedy(str(error), cause, function, of_cuda)
@@ -126,8 +127,9 @@ def _place(error: BaseException, function: Any, cause: str) -> list[str]:
 
 
 def _numba_place(error: BaseException, function: Any) -> tuple[str, int] | None:
-    """The innermost place that Numba names outside of its own sources."""
-    packages = _packages()
+    """The innermost place that Numba names outside of sources that are not the user's."""
+    loaded = map(sys.modules.get, ("numba", "numba.cuda", "numba_cuda_mlir", "kernbridge"))
+    packages = tuple(f"{os.path.dirname(m.__file__)}/" for m in loaded if m and m.__file__)
     for file, number in _places(error, packages):
         line = linecache.getline(file, number).lstrip()
         known = line or file == function.__code__.co_filename
@@ -152,30 +154,16 @@ def _places(error: BaseException, packages: tuple[str, ...]) -> Iterator[tuple[s
             yield str(location.filename), int(location.line)
 
 
-def _packages() -> tuple[str, ...]:
-    """The folders of sources that are not the user's."""
-    loaded = map(sys.modules.get, ("numba", "numba.cuda", "numba_cuda_mlir", "kernbridge"))
-    return tuple(f"{os.path.dirname(m.__file__)}{os.sep}" for m in loaded if m and m.__file__)
-
-
 def _named_place(function: Any, words: list[str]) -> tuple[str, int]:
     """The first line of a kernel with one of the words, or else where its definition begins."""
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
         lines, first = [], function.__code__.co_firstlineno
-    number = _line_with(words, lines)
-    if number is None:
-        number = next((i for i, line in enumerate(lines) if line.lstrip().startswith("def ")), 0)
-    return function.__code__.co_filename, first + number
-
-
-def _line_with(words: list[str], lines: list[str]) -> int | None:
-    for word in words:
-        for i, line in enumerate(lines):
-            if not line.lstrip().startswith(("@", "def ")) and re.search(rf"\b{word}\b", line):
-                return i
-    return None
+    code = {i: s for i, s in enumerate(lines) if not s.lstrip().startswith(("@", "def "))}
+    found = (i for word in words for i, s in code.items() if re.search(rf"\b{word}\b", s))
+    begins = (i for i, line in enumerate(lines) if line.lstrip().startswith("def "))
+    return function.__code__.co_filename, first + next(found, next(begins, 0))
 
 
 def _remedy(text: str, cause: str, function: Any, of_cuda: bool) -> str:
@@ -203,11 +191,6 @@ def _remedy_for_untyped(name: str, function: Any, of_cuda: bool) -> str:
     return (
         f"{name!r} is of type {type(value).__name__}, which Numba does not support: pass an array"
     )
-
-
-def _jax_array(function: Any) -> str | None:
-    values = _values(function).items()
-    return next((name for name, value in values if isinstance(value, jax.Array)), None)
 
 
 def _values(function: Any) -> dict[str, Any]:

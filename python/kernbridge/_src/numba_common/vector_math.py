@@ -121,10 +121,16 @@ def with_vectors(text: str, features: str) -> str:
     for kind, name in (("double", "cbrt"), ("float", "cbrtf")):
         if f"@{name}(" in marked_text and f"@{name}(" not in text:
             marked_text += f"\ndeclare {kind} @{name}({kind})\n"
-    pure = _pure()
-    marked_text = _DECLARATION.sub(lambda d: _declared(d, pure), marked_text)
+    pure = "nounwind willreturn speculatable memory(none)"  # may be called where it need not be
+
+    def declared(found: re.Match[str]) -> str:  # nobody reads the `errno` of a function of libm
+        kind, callee, given = found.group("type", "callee", "given")
+        known = _variants(callee, _TYPES[kind])
+        return f"declare {kind} @{callee}({given}) {pure}" if known else found[0]
+
+    marked_text = _DECLARATION.sub(declared, marked_text)
     marked_text = _FUNCTION.sub(lambda f: _without_tests_for_zero(f[0]), marked_text)
-    return marked_text + "".join(_vector_declarations(text, used))
+    return marked_text + "".join(_vector_declarations(used))
 
 
 def _cube_root(call: str) -> re.Match[str] | None:
@@ -145,38 +151,14 @@ def _of_libm(callee: str, kind: str) -> str:
     return name + "f" if kind == "float" else name
 
 
-def _pure() -> str:
-    """LLVM's words for a function that may be called for elements that need it not."""
-    no_memory = "memory(none)" if _llvm_version() >= 16 else "readnone"
-    return f"nounwind willreturn speculatable {no_memory}"
-
-
-def _llvm_version() -> int:
-    from kernbridge._src.numba_common.private_llvmlite import binding
-
-    return int(binding.llvm_version_info[0])
-
-
-def _declared(declaration: re.Match[str], pure: str) -> str:
-    """A declaration of a function of libm, which changes nothing: nobody reads `errno`."""
-    kind, callee, given = declaration.group("type", "callee", "given")
-    if not _variants(callee, _TYPES[kind]):
-        return declaration[0]
-    return f"declare {kind} @{callee}({given}) {pure}"
-
-
-def _vector_declarations(text: str, used: dict[str, tuple[str, int, int]]) -> Iterator[str]:
+def _vector_declarations(used: dict[str, tuple[str, int, int]]) -> Iterator[str]:
     """Declarations, and a list that keeps them until loops are vectorised."""
-    has_typed_pointers = _llvm_version() < 17 and not re.search(r"\bptr\b", text)
-    pointer, pointers = "i8*" if has_typed_pointers else "ptr", []
     for name, (kind, size, n_operands) in used.items():
-        result, operands = f"<{size} x {kind}>", ", ".join([f"<{size} x {kind}>"] * n_operands)
-        yield f"\ndeclare {result} @{name}({operands})"
-        typed = f"i8* bitcast ({result} ({operands})* @{name} to i8*)"
-        pointers.append(typed if has_typed_pointers else f"ptr @{name}")
+        operands = ", ".join([f"<{size} x {kind}>"] * n_operands)
+        yield f"\ndeclare <{size} x {kind}> @{name}({operands})"
     yield (
-        f"\n@llvm.compiler.used = appending global [{len(used)} x {pointer}] "
-        f'[{", ".join(pointers)}], section "llvm.metadata"\n'
+        f"\n@llvm.compiler.used = appending global [{len(used)} x ptr] "
+        f'[{", ".join(f"ptr @{name}" for name in used)}], section "llvm.metadata"\n'
     )
 
 
@@ -235,8 +217,7 @@ def _constant(value: str) -> float | None:
     if value.startswith("%"):
         return None
     if value.startswith("0x"):
-        digits = value[2:]
-        return struct.unpack(">d", bytes.fromhex(digits))[0] if len(digits) == 16 else None
+        return struct.unpack(">d", bytes.fromhex(value[2:]))[0] if len(value) == 18 else None
     try:
         return float(value)
     except ValueError:
