@@ -53,14 +53,17 @@ class Verdict:
 def verdicts() -> list[Verdict]:
     """Judge every front end. Nothing is compiled, and JAX's backends are not started."""
     cpu, gpu = ("cpu",), ("gpu",)
-    nvcc = (compilers.find_nvcc, compilers.find_cxx, _cudart)
+    nvcc = _not_found(compilers.find_nvcc, compilers.find_cxx)
+    if not nvcc[1] and not compilers.find_nvcc().cudart:
+        packages = "nvidia-cuda-runtime (CUDA 13) or nvidia-cuda-runtime-cu12"
+        nvcc = "libcudart is not found beside nvcc", f"pip install {packages}"
     kinds = [
         ("numba_kernel", cpu, _why_not("numba", "NUMBA_DISABLE_JIT")),
         ("numba_cuda_kernel", cpu + gpu, _why_not("numba_cuda", "NUMBA_ENABLE_CUDASIM")),
         ("cuda_kernel", gpu, _not_found(nvrtc.library)),
         ("load_c_inline", cpu, _not_found(compilers.find_c)),
         ("load_cpp_inline", cpu, _not_found(compilers.find_cxx)),
-        ("load_cuda_inline", gpu, _not_found(*nvcc)),
+        ("load_cuda_inline", gpu, nvcc),
     ]
     if importlib.util.find_spec("numba_cuda_mlir"):
         kinds.append(("numba_cuda_kernel (numba-cuda-mlir)", cpu + gpu, ("", "")))
@@ -133,14 +136,6 @@ def _why_no_gpu() -> tuple[str, str]:
     return "", ""
 
 
-def _cudart() -> None:
-    if not compilers.find_nvcc().cudart:
-        raise KernelToolchainError(
-            "libcudart is not found beside nvcc. Looked\nWhat to do, one of:\n  1. pip install "
-            "nvidia-cuda-runtime (CUDA 13) or nvidia-cuda-runtime-cu12 [KB4008]"
-        )
-
-
 def versions() -> dict[str, str | None]:
     """Return the versions of Python and of all packages that matter; None where one is missing."""
     python = f"{platform.python_version()} on {platform.platform()}"
@@ -188,8 +183,9 @@ def print_diagnostics(file: TextIO | None = None) -> bool:
     return any(v.runs_on for v in found)
 
 
-_POINTERS = "const float *from = x.data_ptr<float>(); float *to = out.data_ptr<float>();"
 _LOOP = "for (int i = 0; i < 3; i++) to[i] = from[i] * from[i] + 2; }"
+_POINTERS = "{ const float *from = x.data_ptr<float>(); float *to = out.data_ptr<float>();"
+_TENSORS = "void doctor(const kernbridge::Tensor x, kernbridge::Tensor out"
 _CUDA = """extern "C" __global__ void doctor_kernel(const float *from, float *to) {
     int i = threadIdx.x; to[i] = from[i] * from[i] + 2; }
 """
@@ -199,11 +195,11 @@ void doctor(const kb_tensor *x, kb_tensor *out) {{
     const float *from = x->data; float *to = out->data; {_LOOP}"""
 _CPP = f"""#include "kernbridge/kernbridge.hpp"
 // @BE doctor arg ret
-void doctor(const kernbridge::Tensor x, kernbridge::Tensor out) {{ {_POINTERS} {_LOOP}"""
+{_TENSORS}) {_POINTERS} {_LOOP}"""
 _LAUNCHED = f"""#include "kernbridge/kernbridge.hpp"
 {_CUDA}// @BE doctor arg ret stream
-void doctor(const kernbridge::Tensor x, kernbridge::Tensor out, int64_t stream) {{
-    {_POINTERS} doctor_kernel<<<1, 3, 0, (cudaStream_t)stream>>>(from, to); }}"""
+{_TENSORS}, int64_t stream) {_POINTERS}
+    doctor_kernel<<<1, 3, 0, (cudaStream_t)stream>>>(from, to); }}"""
 _THREADS = "kb.numba_cuda_kernel(cuda.jit(threads), x, launch_dims=3)(x)"
 CALLS = {
     "numba_kernel": "import numba; y = kb.numba_kernel(numba.njit(loop), x)(x)",
