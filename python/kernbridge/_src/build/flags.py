@@ -33,7 +33,7 @@ _LONG = {
     "--library-path": "-L",
     "--library": "-l",
 }
-"""Long forms, whose value stands behind an equals sign or in the next word."""
+"""Long forms, whose value follows an equals sign or is the next word."""
 PASS_ON = (
     *("-Xlinker", "-Xcompiler", "-Xpreprocessor", "-Xassembler", "-Xptxas", "-Xnvlink", "-Xfatbin"),
     "-Xcudafe",

@@ -52,7 +52,7 @@ class Finished(NamedTuple):
     """What a library is built from, where working that out takes time."""
 
     source: str  # the whole translation unit
-    flags: tuple[str, ...] = ()  # before those of the user
+    flags: tuple[str, ...] = ()  # before the user's
     notes: Any = None  # what JSON can hold
 
 
@@ -328,7 +328,7 @@ def _for_nvcc(flag: str) -> list[str]:
     if flag.startswith("-Wl,"):
         return [word for part in flag[4:].split(",") for word in ("-Xlinker", part)]
     if flag.startswith(("-l", "-L", "-Xlinker")) or flag.endswith((".o", ".a", ".so")):
-        return [flag]  # nvcc refuses the name of a library with a version behind it
+        return [flag]  # nvcc refuses the name of a library that ends with a version
     if flag.startswith(("-f", "-m", "-pthread", "-static-lib")):  # the host compiler's
         return ["-Xcompiler", flag]
     return ["-Xlinker", flag]

@@ -189,7 +189,7 @@ def read_make(text: str) -> list[str]:
 
 
 def _of_user(job: Job, headers: list[File]) -> list[str]:
-    """Return the headers that are neither ours nor of a package, where nobody edits."""
+    """Return the headers that users edit: neither ours nor in a package."""
     homes = [os.path.dirname(tool) for tool in job.tools]
     packages = [os.path.join(os.path.dirname(h), "") for h in homes if h.endswith("/bin")]
     packages += [

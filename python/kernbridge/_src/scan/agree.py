@@ -10,6 +10,7 @@ from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, ScannedParameter
 
 _Pair: TypeAlias = "tuple[str, Token | None, Parameter | None]"  # with the role
+_TYPES = ", ".join(TYPES)
 _LINE = 320  # bytes of an annotation that a message suggests
 
 
@@ -33,14 +34,9 @@ class Declaration(NamedTuple):
     listed: range  # what is between the parentheses
 
 
-def agree(
-    annotation: Annotation, declaration: Declaration | None, kernel: bool, bytes_only: bool
-) -> ScannedFunction:
-    """Return what a function takes, or raise ValueError if the two disagree or lack something."""
-    return _Agreement(annotation, declaration, kernel, bytes_only).result()
+class Agreement:
+    """One annotation, and the declaration that was found for it."""
 
-
-class _Agreement:
     def __init__(
         self,
         annotation: Annotation,
@@ -57,15 +53,15 @@ class _Agreement:
         self.name = cut(annotation.name)
 
     def result(self) -> ScannedFunction:
+        """Return what a function takes; ValueError if the two disagree, or something is missing."""
         a, d = self.annotation, self.declaration
         if d is None and a.infer:
-            kind, example = (
-                ("the kernel (__global__) ", "attr.n:int32") if self.kernel else ("", "")
-            )
+            kind = "the kernel (__global__) " if self.kernel else ""
+            example = "attr.n:int32" if self.kernel else "attr.alpha:float32"
             a.refuse(
                 f"the definition of {kind}{self.name} was not found in this source; write its "
                 f"parameters out, for example\n    // @BE {self.name} arg:f32[n] ret:f32[n] "
-                f"{example or 'attr.alpha:float32'}\n({WRITTEN_OUT}, there or here)"
+                f"{example}\n({WRITTEN_OUT}, there or here)"
             )
         pairs = self._infer() if a.infer and not self.whole_call else self._take_tokens()
         self._check_declared(pairs)
@@ -180,77 +176,61 @@ class _Agreement:
         if token.role == "attr" and not token.type and self.whole_call:
             a.refuse(
                 f"{self.name} takes a kb_call, so the type of `{shown}` is not known; write "
-                f"attr.{name}:TYPE, TYPE one of {', '.join(TYPES)}",
+                f"attr.{name}:TYPE, TYPE one of {_TYPES}",
                 i,
             )
         if p is None:
             return
         # Whether a parameter by value is const is no part of a function's type.
         if token.role == "ret" and p.constant and p.look in ("pointer", "tensor", "bytes"):
-            self._refuse(
-                f"is `{cut(p.ctype)}`, and the annotation says `{shown}`: a result must not be "
-                "const",
-                p,
-                i,
-            )
+            says = f"is `{cut(p.ctype)}`, and the annotation says `{shown}`"
+            self._refuse(f"{says}: a result must not be const", p, i)
         if token.role != "attr" or not p.name or token.name == p.name:
             return
         # Numbers are passed by position: under another's name, the function gets the wrong one.
-        for other in self.parameters:
-            if token.name == other.name:
-                self._refuse(
-                    f"is `{shown}` in the annotation, and '{name}' is parameter "
-                    f"{other.number + 1}: write the tokens in the order of the parameters",
-                    p,
-                    i,
-                )
+        says = f"is `{shown}` in the annotation"
+        place = next((q.number for q in self.parameters if q.name == token.name), None)
+        if place is not None:
+            remedy = "write the tokens in the order of the parameters"
+            self._refuse(f"{says}, and '{name}' is parameter {place + 1}: {remedy}", p, i)
         if not token.type and not self.kernel:  # else it has another name on purpose
             self._refuse(
-                f"is `{shown}` in the annotation: {shown} not found in signature; write "
-                f"attr.{cut(p.name)}, or attr.{name}:TYPE to give it another name, TYPE one of "
-                f"{', '.join(TYPES)}",
+                f"{says}: {shown} not found in signature; write attr.{cut(p.name)}, or "
+                f"attr.{name}:TYPE to give it another name, TYPE one of {_TYPES}",
                 p,
                 i,
             )
 
     def _check_declared(self, pairs: list[_Pair]) -> None:
         """Refuse arrays without types where the function sees bytes."""
-        whole = self.whole_call and not pairs and not self.annotation.tokens
-        untyped = self.bytes_only or self.whole_call
-        missing = whole or any(
-            role in ("arg", "ret")
-            and (untyped or (p and p.look == "bytes"))
-            and not (token and token.array)
-            for role, token, p in pairs
-        )
+        a, whole = self.annotation, self.whole_call and not self.annotation.tokens
+        words, missing = [], whole
+        for role, token, p in pairs:
+            word, array = role, token.array if token else ""
+            if role in ("arg", "ret"):
+                sees_bytes = self.bytes_only or self.whole_call or (p and p.look == "bytes")
+                missing |= bool(sees_bytes and not array)
+                word += f":{cut(array) or 'f32[n]'}"
+            elif role == "attr":
+                name, type = (token.name, token.type) if token else (p.name if p else "", "")
+                word += f".{cut(name)}{f':{type}' if type else ''}"
+            words.append(word)
         if not missing:
             return
-        line = ""
-        for role, token, p in pairs:
-            if len(line) > _LINE:
-                line += " ..."
-                break
-            line += f"{' ' if line else ''}{role}"
-            if role in ("arg", "ret"):
-                line += f":{cut(token.array) if token and token.array else 'f32[n]'}"
-            elif role == "attr":
-                type = f":{token.type}" if token and token.type else ""
-                line += f".{cut(token.name if token else p.name if p else '')}{type}"
-        line = line or "any"
-        a = self.annotation
+        line = " ".join(words) or "any"
+        if len(line) > _LINE:
+            line = f"{line[: line.rindex(' ', 0, _LINE)]} ..."
         if not a.given:
             line = f"// @BE {self.name} {line}"
         else:
             line = f'params="{line}"' if self.kernel else f'"{self.name}": "{line}"'
         why = (
-            "n is a name or a number, [...] any shape; `any` instead of f32[n] if the function "
-            "looks at the dtype and the shape itself"
+            "if it looks at their number, dtypes and shapes itself, or list them: arg:f32[n] for "
+            "each input, ret:f32[n] for each output"
+            if whole
+            else "n is a name or a number, [...] any shape; `any` instead of f32[n] if the "
+            "function looks at the dtype and the shape itself"
         )
-        if whole:
-            why = (
-                "if it looks at their number, dtypes and shapes itself, or list them: arg:f32[n] "
-                "for each input, ret:f32[n] for each output"
-            )
         a.refuse(
             f"{self.name} sees only the bytes of its arrays, so their dtypes and shapes have to be "
             f"declared; write for example\n    {line}\n({why})"

@@ -12,7 +12,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from kernbridge._src.scan.agree import Declaration, Parameter, agree
+from kernbridge._src.scan.agree import Agreement, Declaration, Parameter
 from kernbridge._src.scan.annotation import Annotation, Source, cut, is_name, pieces
 from kernbridge._src.scan.signature import ScannedFunction
 
@@ -224,7 +224,10 @@ class _Code:
                     f"{cut(a.name)} is annotated twice, in lines {first} and {second}; remove one"
                 )
         found = self._find(named, kernel)
-        return [agree(a, found.get(a.name), kernel is not None, bytes_only) for a in annotations]
+        return [
+            Agreement(a, found.get(a.name), kernel is not None, bytes_only).result()
+            for a in annotations
+        ]
 
     def _find(self, wanted: Mapping[str, Annotation], kernel: str | None) -> dict[str, Declaration]:
         """Return the preferred declaration of each function, at namespace scope.

@@ -414,11 +414,8 @@ def build_inline(
                 f"{label}: source {i} is of type {type(source).__name__}, expected str; pass the "
                 "text of the source [KB5105]"
             )
-    suffix = SUFFIXES[language]
-    names = [
-        f"{name}{suffix}" if len(listed) == 1 else f"{name}[{i}]{suffix}"
-        for i in range(len(listed))
-    ]
+    numbers = [f"[{i}]" for i in range(len(listed))] if len(listed) != 1 else [""]
+    names = [f"{name}{number}{SUFFIXES[language]}" for number in numbers]
     return _build(label, language, name, list(zip(names, listed, strict=True)), functions, options)
 
 
@@ -529,7 +526,7 @@ def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledM
                 is_there, is_other = False, built is not None or isinstance(e, FileNotFoundError)
             if not left or not is_other:
                 raise
-        # One that is absent is built in any case, by one of those who need it.
+        # An absent library is built in any case, by one of the processes that need it.
         request = request._replace(force_rebuild=is_there)
 
 

@@ -63,20 +63,22 @@ class Nvcc(NamedTuple):
 
 def find_c() -> HostCompiler:
     """Find the C compiler, or raise HostCompilerNotFoundError with all that was tried."""
-    env = os.environ.get
-    return _find_host("C", "CC", ("gcc", "cc", "clang"), env("CC"), env("CONDA_PREFIX"), _path())
+    return _find("C", "CC", "gcc", "cc", "clang")
 
 
 def find_cxx() -> HostCompiler:
     """Find the C++ compiler, or raise HostCompilerNotFoundError with all that was tried."""
-    env, names = os.environ.get, ("g++", "c++", "clang++")
-    return _find_host("C++", "CXX", names, env("CXX"), env("CONDA_PREFIX"), _path())
+    return _find("C++", "CXX", "g++", "c++", "clang++")
 
 
 def find_clang() -> HostCompiler:
     """Find clang, or raise HostCompilerNotFoundError with all that was tried."""
-    env, names = os.environ.get, ("clang++", "clang")
-    return _find_host("C++", "CLANG", names, env("CLANG"), env("CONDA_PREFIX"), _path())
+    return _find("C++", "CLANG", "clang++", "clang")
+
+
+def _find(language: str, variable: str, *names: str) -> HostCompiler:
+    env = os.environ.get
+    return _find_host(language, variable, names, env(variable), env("CONDA_PREFIX"), _path())
 
 
 def find_nvcc() -> Nvcc:
@@ -116,9 +118,7 @@ def _find_host(
     conda: str | None,
     path: str,
 ) -> HostCompiler:
-    tried: list[
-        tuple[str, list[str], str]
-    ] = []  # what a message shows of it, the command, its origin
+    tried: list[tuple[str, list[str], str]] = []  # for a message, the command, its origin
     unset = []
     if chosen and chosen.strip():  # what the user named is not passed over
         import shlex
@@ -166,13 +166,13 @@ def _from_command(words: list[str], path: str, origin: str) -> HostCompiler | No
         if name in LAUNCHERS and i + 1 < len(words):
             continue
         if os.path.basename(real) in LAUNCHERS:  # a link named g++ that leads to ccache
-            behind = _which_behind(name, real, path)
-            tools += [os.path.realpath(behind)] if behind else []
+            launched = _launched(name, real, path)
+            tools += [os.path.realpath(launched)] if launched else []
         return HostCompiler((*command, *words[i + 1 :]), i, tuple(dict.fromkeys(tools)), origin)
     return None
 
 
-def _which_behind(name: str, launcher: str, path: str) -> str | None:
+def _launched(name: str, launcher: str, path: str) -> str | None:
     """Return the program that a launcher will run: the first of a name that is not itself."""
     for folder in path.split(os.pathsep):
         program = _which(os.path.join(folder, name), path) if folder else None
