@@ -60,7 +60,7 @@ def fill(tokens: str, types: bytes) -> str:
 def check(label: str, function: ScannedFunction, types: bytes, language: str) -> ScannedFunction:
     """Return the function of a source with every type that its compiler reported.
 
-    `types` are the letters that its library exports; empty if they were not compared. KernelError is
+    `types` are the letters that its library exports, if any. KernelError is
     raised if the function takes or returns something else than its annotation says.
     """
     if not types:
