@@ -50,8 +50,10 @@ QUOTED = {
     "_src/operation/origin.py",
     "_src/record/record.py",
     "_src/record/running.py",
+    "_src/scan/agree.py",
+    "_src/scan/annotation.py",
     "_src/scan/array_types.py",
-    "_src/scan/signature.py",
+    "_src/scan/scanner.py",
     "_src/source/module.py",
 }
 NOT_FILTERED = (
