@@ -11,7 +11,7 @@ import random
 import kernbridge
 import pytest
 from kernbridge._src.build import library
-from kernbridge._src.forge import artefacts, listing
+from kernbridge._src.forge import artefacts, limit
 
 pytestmark = pytest.mark.once
 
@@ -73,7 +73,7 @@ def test_artefacts(root, r, n):
         found = artefacts.load("hostile", KEY)
         assert found is None or b"".join(found.blobs) == b"".join(blobs)
         assert found is None or isinstance(found.meta, dict)
-        assert all(isinstance(entry.name, str) for entry in listing.entries())
+        assert all(isinstance(entry.name, str) for entry in limit.entries())
 
 
 @pytest.mark.parametrize("n", [300, pytest.param(20_000, marks=pytest.mark.exhaustive)])

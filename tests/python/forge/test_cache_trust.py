@@ -7,7 +7,7 @@ import pytest
 from kernbridge import KernbridgeWarning
 from kernbridge._src.build import build as build_build
 from kernbridge._src.build.build import Request, build
-from kernbridge._src.forge import artefacts, limit, trust
+from kernbridge._src.forge import artefacts, limit
 
 CC = shutil.which("gcc") or shutil.which("cc")
 THEIRS = 54321  # a user whom this process is not
@@ -143,7 +143,7 @@ def test_what_nobody_else_can_replace(tmp_path, monkeypatch, recwarn):
 def test_many_links(tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert "too many links" in trust.why_not(tmp_path / "a" / "cache")
+    assert "too many links" in artefacts.why_not(tmp_path / "a" / "cache")
 
 
 def test_a_temporary_folder_of_others(tmp_path, monkeypatch, request_):

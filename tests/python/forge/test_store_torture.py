@@ -15,7 +15,7 @@ import warnings
 
 import pytest
 from kernbridge import KernbridgeWarning
-from kernbridge._src.forge import artefacts, trust
+from kernbridge._src.forge import artefacts
 from kernbridge._src.forge.artefacts import Artefact
 
 pytestmark = pytest.mark.once
@@ -111,9 +111,9 @@ def test_a_folder_that_cannot_be_examined_is_not_trusted(folder, name):
 
         with pytest.MonkeyPatch.context() as m:
             m.setattr(os, name, call)
-            why = trust.why_not(folder)
+            why = artefacts.why_not(folder)
         assert "cannot be examined (Too many open files): others may be able" in why
-    assert trust.why_not(folder) is None
+    assert artefacts.why_not(folder) is None
 
 
 def test_a_limit_of_the_size_of_files(folder):

@@ -77,13 +77,13 @@ def f(x, out): out[0] = x.told() + 10 * x.said
 out = np.zeros(1, np.float32)
 njit(f)(out, out)
 print(out[0], *kb.numba_kernel(njit(f), outs)(np.ones(1, np.float32)))
-print(fingerprint_cache.take(plain).digest == fingerprint.take(plain).digest == before)
+print(fingerprint.recall(plain).digest == fingerprint.take(plain).digest == before)
 """
 
 
 def test_another_cell_of_a_notebook_has_what_numba_has(run_python):
     """The identity of a kernel that uses none of it stays the same."""
-    begin = HEAD + "from kernbridge._src.keys import fingerprint, fingerprint_cache\n" \
+    begin = HEAD + "from kernbridge._src.keys import fingerprint\n" \
         "outs = lambda x: x\n" \
         "@njit\ndef plain(x, out): out[0] = x.sum() + np.cos(x[0])\n" \
         "before = fingerprint.take(plain).digest\n"  # fmt: skip

@@ -19,7 +19,6 @@ import numba
 import numpy as np
 import pytest
 from conftest import path_with
-from kernbridge._src.keys import encode, fingerprint_cache
 from kernbridge._src.keys import fingerprint as keys_fingerprint
 from numba import njit
 from numba.core.cpu_options import FastMathOptions, ParallelOptions
@@ -35,7 +34,7 @@ Shade = enum.Enum("Color", {"RED": 3, "BLUE": 2})
 
 def taken(kernel):
     """The fingerprint, which is the same where it is looked up."""
-    walked, found = keys_fingerprint.take(kernel), fingerprint_cache.take(kernel)
+    walked, found = keys_fingerprint.take(kernel), keys_fingerprint.recall(kernel)
     assert (found, found.lines) == (walked, walked.lines)
     return walked
 
@@ -277,11 +276,13 @@ def test_options_as_text_tell_values_and_types_apart():
         *({"a": {"x", "y"}}, {"a": frozenset({"x", "y"})}, {"a": {"x, y"}}, {"a": "{'x', 'y'}"}),
         {"a": 1, "b": 2},
     ]
-    texts = [encode.plain_text(options) for options in given]
+    texts = [keys_fingerprint.plain_text(options) for options in given]
     assert len(set(texts)) == len(given)
-    assert encode.plain_text({"b": 2, "a": 1}) == encode.plain_text({"a": 1, "b": 2})
+    assert keys_fingerprint.plain_text({"b": 2, "a": 1}) == keys_fingerprint.plain_text(
+        {"a": 1, "b": 2}
+    )
     for other in ({1: 2}, {"a": 1.0}, {"a": {1}}, {"a": ("x",)}, [("a", 1)], None):
-        assert encode.plain_text(other) is None
+        assert keys_fingerprint.plain_text(other) is None
 
 
 def test_files_that_cuda_links_count_by_content(tmp_path):
@@ -530,7 +531,7 @@ def test_combine_refuses_other_values(part):
     ],
 )
 def test_keys_are_signed_and_little_endian(start, key):
-    assert encode.key_of(bytes.fromhex(start) + b"\xab" * 24) == key
+    assert keys_fingerprint.key_of(bytes.fromhex(start) + b"\xab" * 24) == key
 
 
 def test_only_dispatchers_are_accepted():

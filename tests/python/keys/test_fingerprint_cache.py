@@ -7,7 +7,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge._src.base.lru import LRUCache
-from kernbridge._src.keys import fingerprint, fingerprint_cache
+from kernbridge._src.keys import fingerprint
 from numba import njit
 
 pytestmark = pytest.mark.once
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch):
-    monkeypatch.setattr(fingerprint_cache, "_taken", LRUCache(256))
+    monkeypatch.setattr(fingerprint, "_taken", LRUCache(256))
 
 
 @pytest.fixture
@@ -37,31 +37,31 @@ def make(n, of=np, **options):
 
 def test_a_kernel_that_is_made_again_is_not_walked_again(walks):
     first, second = make(2), make(2)
-    assert fingerprint_cache.take(first) == fingerprint_cache.take(second)
+    assert fingerprint.recall(first) == fingerprint.recall(second)
     assert walks == [first]
 
 
 @pytest.mark.parametrize("other", [3, 2.0, True, -2, "2", None])
 def test_another_value_is_another_kernel(walks, other):
     kernels = [make(2), make(other), make(2)]
-    assert len({fingerprint_cache.take(kernel).digest for kernel in kernels}) == 2
+    assert len({fingerprint.recall(kernel).digest for kernel in kernels}) == 2
     assert walks == kernels[:2]
 
 
 def test_zeros_of_both_signs_differ(walks):
-    assert fingerprint_cache.take(make(0.0)) != fingerprint_cache.take(make(-0.0))
+    assert fingerprint.recall(make(0.0)) != fingerprint.recall(make(-0.0))
 
 
 def test_modules_and_options_count(walks):
     kernels = [make(2), make(2, math), make(2, fastmath=True), make(2, parallel=True)]
-    assert len({fingerprint_cache.take(kernel).digest for kernel in kernels}) == 4
+    assert len({fingerprint.recall(kernel).digest for kernel in kernels}) == 4
     assert walks == kernels
 
 
 def test_numbas_own_setting_counts(walks, monkeypatch):
-    plain = fingerprint_cache.take(make(2))
+    plain = fingerprint.recall(make(2))
     monkeypatch.setattr("numba.core.config.BOUNDSCHECK", 1)
-    assert fingerprint_cache.take(make(2)) != plain
+    assert fingerprint.recall(make(2)) != plain
 
 
 Point = namedtuple("Point", "x y")
@@ -102,7 +102,7 @@ UNLIKE = {
 def test_what_has_parts_is_walked_each_time(walks, make_it):
     kernels = [make_it(), make_it()]
     for kernel in kernels:
-        fingerprint_cache.take(kernel)
+        fingerprint.recall(kernel)
     assert walks == kernels
 
 
@@ -116,14 +116,14 @@ def test_a_value_that_changes_while_it_is_walked_is_not_remembered(monkeypatch):
         return take(dispatcher)
 
     monkeypatch.setattr(fingerprint, "take", changing)
-    fingerprint_cache.take(kernel)
+    fingerprint.recall(kernel)
     monkeypatch.undo()
     names["n"] = 2
-    assert fingerprint_cache.take(kernel) == fingerprint.take(kernel)
+    assert fingerprint.recall(kernel) == fingerprint.take(kernel)
 
 
 def test_a_library_that_is_patched_counts(walks, monkeypatch):
-    before = fingerprint_cache.take(make(2, math))
+    before = fingerprint.recall(make(2, math))
     monkeypatch.setattr(math, "sqrt", helper)
-    after = fingerprint_cache.take(make(2, math))
+    after = fingerprint.recall(make(2, math))
     assert after == fingerprint.take(make(2, math)) != before

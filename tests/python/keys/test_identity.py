@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import numba_kernel
-from kernbridge._src.keys import encode
+from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_cpu import kernel as numba_cpu_kernel
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernels import add
@@ -40,7 +40,7 @@ def test_dtype_rank_output_scalar_and_alias_each_change_the_key():
         digest(aliased=(0,)),
     ]
     assert len(set(digests)) == len(digests)
-    assert len({encode.key_of(d) for d in digests}) == len(digests)
+    assert len({fingerprint.key_of(d) for d in digests}) == len(digests)
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_a_key_with_the_top_bit_set_works(top):
     assert _core.is_registered(d)
     assert _core.kernel_name(d) == "a test"
     call = {
-        "call": np.array([encode.key_of(d)], np.int64),
+        "call": np.array([fingerprint.key_of(d)], np.int64),
         "digest": np.frombuffer(d, np.uint8),
         "origin": "{}",
     }
     f = jax.jit(lambda: jax.ffi.ffi_call("kernbridge.host", [], has_side_effect=True)(**call))
     jax.block_until_ready(f())
-    assert (encode.key_of(d) < 0) == (top >= 0x80)
+    assert (fingerprint.key_of(d) < 0) == (top >= 0x80)
 
 
 def test_an_equal_key_with_another_digest_is_refused():
@@ -158,7 +158,7 @@ def test_an_equal_key_with_another_digest_is_refused():
 def test_a_damaged_program_is_an_error():
     d = bytes(range(100, 132))
     register(d, native())
-    good = {"call": np.array([encode.key_of(d)]), "digest": np.frombuffer(d, np.uint8)}
+    good = {"call": np.array([fingerprint.key_of(d)]), "digest": np.frombuffer(d, np.uint8)}
     damaged = [
         ({}, "without a digest"),
         ({**good, "digest": good["digest"][:31]}, "without a digest"),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.keys.encode import key_of
+from kernbridge._src.keys.fingerprint import key_of
 
 pytestmark = pytest.mark.once
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import kernbridge
 import pytest
 from kernbridge import cli
-from kernbridge._src.forge import artefacts, limit, listing
+from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.tools import doctor, printing
 from kernbridge._src.tools.printing import CommandError, Lines, Output, Pairs, Table
 
@@ -172,7 +172,7 @@ def filled(root):
 
 
 def test_entries_have_kind_name_size_and_age(filled):
-    found = {e.kind: e for e in listing.entries()}
+    found = {e.kind: e for e in limit.entries()}
     names = {kind: e.name for kind, e in found.items()}
     assert names == {"nvrtc": "scale<float>", "expanded": "", "module": "stencil"}
     assert found["module"].bytes == 500
@@ -186,7 +186,7 @@ def test_damaged_entries_are_listed_without_a_name(filled):
         path.write_bytes(b'{"name": "\\u001b[31mred"}\n')
     for path in filled.rglob("expanded/*/*.bin"):
         path.write_bytes(b"[" * 10**6)
-    assert [e.name for e in listing.entries() if e.kind != "module"] == ["", ""]
+    assert [e.name for e in limit.entries() if e.kind != "module"] == ["", ""]
 
 
 def test_the_cache_is_listed(filled, capfd):

@@ -17,6 +17,19 @@ def sized(data: bytes) -> bytes:
     return struct.pack("<I", len(data)) + data
 
 
+def fields(*values: int | str | bytes) -> bytes:
+    """Numbers of four bytes, texts and bytes with their sizes, one after the other."""
+    parts = []
+    for value in values:
+        if isinstance(value, int):
+            parts.append(struct.pack("<I", value))
+            continue
+        if isinstance(value, str):
+            value = value.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00")
+        parts += (struct.pack("<I", len(value)), value)
+    return b"".join(parts)
+
+
 def text(content: str) -> bytes:
     """The size of a text and its bytes, without NUL."""
     return sized(content.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00"))

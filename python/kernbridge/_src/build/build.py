@@ -18,7 +18,7 @@ from pathlib import Path
 from kernbridge._src.base.errors import KernelToolchainError, defect
 from kernbridge._src.build import library
 from kernbridge._src.build.library import SUFFIXES, Built, Job, Request
-from kernbridge._src.forge import artefacts, trust
+from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import compilers
 
 
@@ -108,7 +108,7 @@ def _temporary() -> str:
     """Return a folder for temporary files in which nobody else can replace them."""
     objections = []
     for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")):
-        why = trust.why_not(Path(place).absolute())
+        why = artefacts.why_not(Path(place).absolute())
         if why is None and os.access(place, os.W_OK | os.X_OK):
             return place
         objections.append(f"{place}: {why or 'it cannot be written to'}")

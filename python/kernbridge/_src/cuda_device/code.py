@@ -21,7 +21,8 @@ from kernbridge._src.cuda_on_cpu import bounds
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_checked
-from kernbridge._src.forge import interrupts, progress
+from kernbridge._src.forge import progress
+from kernbridge._src.forge.obtain import deferred
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
@@ -59,14 +60,14 @@ def compiling(compiled: Any) -> Iterator[None]:
         own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
     asking = compiling_checked if is_checked else bounds.compiling_bounded
     said = progress.compiling(label_of(compiled.py_func), "Numba-CUDA")
-    with interrupts.deferred(), said, global_compiler_lock, patches.without_nvvm(), asking(), own:
+    with deferred(), said, global_compiler_lock, patches.without_nvvm(), asking(), own:
         yield
 
 
 @contextmanager
 def compiling_device() -> Iterator[None]:
     """Let a dispatcher compile a device function; no CUDA library is needed."""
-    with interrupts.deferred(), global_compiler_lock, patches.without_nvvm():
+    with deferred(), global_compiler_lock, patches.without_nvvm():
         yield
 
 
@@ -88,7 +89,7 @@ def add_image(kernel: Any) -> None:
         for layout, word, a in arguments:
             if layout:
                 _relate(function, word, layout, a.n_dims, a.item_size)
-    with interrupts.deferred(), global_compiler_lock:
+    with deferred(), global_compiler_lock:
         image, _ = cuda_on_cpu_compile.image_of(label, library, entry, checks, is_fast)
     library._cubin_cache[_IMAGE] = image
     cuda_on_cpu_compile.host_code(image, label, kernel.py_func)

@@ -1,9 +1,10 @@
-"""The size of the cache. If it is too large, the least recently used entries are removed first."""
+"""What the cache holds, and its size: the least recently used entries are removed first."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 import re
 import time
@@ -166,3 +167,53 @@ def _remove(file: File) -> bool:
         with contextlib.suppress(OSError):  # a builder may have put something there
             os.rmdir(os.path.dirname(file.path))
     return True
+
+
+class Entry(NamedTuple):
+    """One compiled artefact, or one library.
+
+    Attributes
+    ----------
+    kind : str
+        The compiler that made it: "numba_cpu_code", "numba_cuda", "nvrtc", ... and "module" for a
+        library of C, C++ or CUDA sources.
+    name : str
+        Of the kernel or the module; empty where the file does not hold it.
+    bytes : int
+        Its size.
+    used : float
+        When it was last used, in seconds since 1970, to `artefacts.STAMP` seconds.
+    """
+
+    kind: str
+    name: str
+    bytes: int
+    used: float
+
+
+def entries() -> list[Entry]:
+    """List what the cache holds, the last used first. No code is loaded."""
+    folder = artefacts.get_cache_dir()
+    if folder is None:
+        return []
+    found = [
+        Entry(
+            "module" if file.module else Path(file.path).parents[1].name,
+            file.module or _name_in(file.path),
+            file.bytes,
+            file.used,
+        )
+        for file in files(folder)
+        if file.is_entry
+    ]
+    return sorted(found, key=lambda e: (-e.used, e.kind, e.name))
+
+
+def _name_in(path: str) -> str:
+    """Return the name of a kernel as the header of its artefact has it, or an empty text."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            name = str(json.loads(file.readline(64 << 10))["name"])
+        return name if name.isprintable() else ""
+    return ""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import signal
 import threading
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from kernbridge._src.forge import artefacts, limit, lock
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.forge.interrupts import deferred
 from kernbridge._src.forge.progress import compiling
 from kernbridge._src.keys import package_digest
 
@@ -176,6 +177,38 @@ def _alone_on_machine(label: str, key: bytes | None) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 stack.enter_context(lock.held(folder, key.hex(), PATIENCE, label))
         yield
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Let a Ctrl-C wait for the end of this; the second one is heard at once.
+
+    Neither Numba nor LLVM is written for exceptions at any point: after a KeyboardInterrupt, a
+    later compilation could fail with an internal error, or LLVM could free memory twice.
+
+    Does nothing in other threads, to which Python does not pass signals, nor where Ctrl-C is
+    ignored or ends the process.
+    """
+    heard = signal.getsignal(signal.SIGINT)
+    if not callable(heard) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> Any:
+        if pressed:
+            return heard(number, frame)
+        pressed.append(number)
+        return None
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, heard)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
 
 
 # No thread of a child holds a lock of its parent's.

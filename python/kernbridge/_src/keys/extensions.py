@@ -10,13 +10,17 @@ Numba nor JAX.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
+import itertools
+import os
 import re
 import sys
 import sysconfig
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +32,17 @@ _LIBRARY = re.compile(
     r"(builtins|c?math|_?operator|random|time|heapq|bisect|functools|itertools|collections"
     r"|numpy|numba|numba_cuda|numba_cuda_mlir|llvmlite|scipy)(\.|$)"
 )
+# Where a library object without a name of its own, such as `random.random`, is looked for.
+_NAMESPACES = (
+    *("numpy", "random", "numpy.random", "scipy.special"),
+    *("numba", "numba.cuda", "numba.extending"),
+)
+# Known by their contents, wherever they are.
+_CONTAINERS = frozenset((dict, frozenset, list, set, types.MappingProxyType))
+_MLIR = "numba_cuda_mlir"  # the successor of Numba-CUDA
+HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
 MISSING: Any = object()  # what `loads` finds where there is nothing
+BUILTIN: Any = object()  # and for a name of Python's own
 OTHERS = frozenset(("jax", "jaxlib", "kernbridge", "ml_dtypes"))
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 # Modules of Python whose functions depend on their arguments alone, without leading underscores.
@@ -139,6 +153,143 @@ def cells_of(function: types.FunctionType) -> dict[str, Any]:
         except ValueError:
             cells[name] = MISSING
     return cells
+
+
+def reference(
+    value: object, callback: Callable[[object], Any] | None = None
+) -> Callable[[], object]:
+    """Return a weak reference; where there can be none, one that keeps the value alive.
+
+    So no other object takes the place of one that still counts.
+    """
+    try:
+        return weakref.ref(value, callback)
+    except TypeError:
+        return lambda: value
+
+
+def is_dispatcher(value: Any) -> bool:
+    made_by = {c.__module__.partition(".")[0] for c in type(value).__mro__}
+    return not made_by.isdisjoint(("numba", "numba_cuda", _MLIR)) and (
+        hasattr(value, "py_func") and hasattr(value, "targetoptions")
+    )
+
+
+def is_mlir(dispatcher: Any) -> bool:
+    """Whether numba-cuda-mlir made a dispatcher."""
+    return _has_mlir(type(dispatcher).__mro__)
+
+
+@functools.lru_cache(maxsize=64)
+def _has_mlir(kinds: tuple[type, ...]) -> bool:
+    return any(kind.__module__.partition(".")[0] == _MLIR for kind in kinds)
+
+
+def mlir_environment() -> tuple[str, ...]:
+    """The variables that numba-cuda-mlir reads as it compiles."""
+    return tuple(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith("NUMBA_CUDA_"))
+
+
+def mlir_rewriters(dispatcher: Any) -> list[Any]:
+    """What rewrites a kernel of numba-cuda-mlir as it is compiled, by rules that are not known."""
+    planners = getattr(sys.modules.get(f"{_MLIR}._whole_function_planners"), "_planner_registry", 0)
+    found = list(getattr(planners, "_planners", ()))
+    if dispatcher.targetoptions.get("experimental_ast_transforms"):
+        found.append(dispatcher.py_func)
+    return found
+
+
+def name_of(value: Any, owner: types.ModuleType | None) -> str | None:
+    """Return `module:qualname` if that is this very object, and identifies what it does."""
+    if type(value) in _CONTAINERS:
+        return None
+    anywhere = isinstance(value, type | types.BuiltinFunctionType)
+    if not (anywhere or is_library(type(value).__module__) or hasattr(value, "__code__")):
+        return None
+    module = getattr(value, "__module__", None)
+    if hasattr(value, "class_type") or not (anywhere or module is None or is_library(module)):
+        return None  # a jitclass, or what a user wrote
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    try:
+        if functools.reduce(getattr, str(name).split("."), sys.modules[str(module)]) is value:
+            return f"{module}:{name}"
+    except (AttributeError, KeyError):
+        pass
+    spaces = [sys.modules[n] for n in _NAMESPACES if n in sys.modules]
+    for space in [owner, *spaces] if owner and is_library(owner.__name__) else spaces:
+        for name, other in list(vars(space).items()):
+            if other is value:
+                return f"{space.__name__}:{name}"
+    return None
+
+
+def has_safe_key(value: Any) -> bool:
+    """Whether a Numba type's key describes the type, given its class, without an address."""
+    kind = type(value)
+    if re.match("Deferred|Class", kind.__name__):
+        return False
+    return not (kind.__module__.endswith(".functions") or re.search("#|0x", str(value.key)))
+
+
+@functools.lru_cache(maxsize=4096)
+def reads(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], frozenset[str]]:
+    """Return what a code object and those within it load, and all names of attributes in it.
+
+    What is loaded are chains, sorted, such as ``("global", "np", "linalg", "norm")`` or
+    ``("cell", "x")``, as far as attributes follow directly. Names that nobody can write, such as
+    the ``@pytest_ar`` that pytest puts into an ``assert``, are not part of them: they lead into the
+    tool that rewrote the code.
+    """
+    steps = list(dis.get_instructions(code))
+    chains, names = set(), set(code.co_names)
+    for i, step in enumerate(steps):
+        if not step.opname.startswith("LOAD_") or step.opname == "LOAD_CLOSURE":
+            continue
+        if step.opcode in _HAS_NAME and ("GLOBAL" in step.opname or step.opname == "LOAD_NAME"):
+            if step.argval.startswith("@"):
+                continue
+            chain = ["global", step.argval]
+        elif step.opcode in _HAS_FREE:
+            chain = ["cell", step.argval]
+        else:
+            continue
+        for after in itertools.islice(steps, i + 1, None):
+            if after.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                chain.append(after.argval)
+            elif after.opname != "EXTENDED_ARG":
+                break
+        chains.add(tuple(chain))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner, more = reads(constant)
+            chains.update(inner)
+            names |= more
+        elif isinstance(constant, str) and constant.isidentifier():
+            names.add(constant)  # for getattr
+    return tuple(sorted(chains)), frozenset(names)
+
+
+def loads(function: types.FunctionType) -> Iterator[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
+    """Yield each chain that code loads, what is found there, and the modules that lead there.
+
+    An attribute of anything but a module is not followed.
+    """
+    cells = cells_of(function)
+    for chain in reads(function.__code__)[0]:
+        kind, root, *attributes = chain
+        if kind == "cell" and root not in cells:  # a variable of its own
+            continue
+        found = (cells if kind == "cell" else function.__globals__).get(root, MISSING)
+        if found is MISSING and kind == "global" and hasattr(builtins, root):
+            yield chain, BUILTIN, ()
+            continue
+        modules = []
+        for name in attributes:
+            if not isinstance(found, types.ModuleType):
+                break
+            modules.append(found)
+            found = getattr(found, name, MISSING)
+        yield chain, found, tuple(modules)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

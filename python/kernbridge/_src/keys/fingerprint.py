@@ -7,10 +7,13 @@ passed; importing this module imports neither Numba nor JAX.
 
 from __future__ import annotations
 
+import dis
 import enum
 import functools
 import hashlib
+import os
 import secrets
+import struct
 import sys
 import threading
 import types
@@ -21,7 +24,12 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.errors import defect
-from kernbridge._src.keys import encode, extensions, package_digest
+from kernbridge._src.base.exact import exact
+from kernbridge._src.base.lru import LRUCache
+from kernbridge._src.keys import extensions, package_digest
+
+_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
+_SHORT = 4096  # bytes that are copied sooner than a second update is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class Fingerprint:
         return f"it reads {', '.join(self.opaque)}, whose value has no name outside this process"
 
 
-_RULES = tuple(f"keys/{n}.py" for n in ("fingerprint", "encode", "extensions"))
+_RULES = tuple(f"keys/{n}.py" for n in ("fingerprint", "extensions"))
 
 
 class _ById:
@@ -61,7 +69,7 @@ class _ById:
 
     def setdefault(self, key: object, value: Any) -> Any:
         entries, name = self._entries, id(key)
-        ref = encode.reference(key, lambda _: entries.pop(name, None))
+        ref = extensions.reference(key, lambda _: entries.pop(name, None))
         with self._lock:
             if (known := self.get(key)) is None:
                 entries[name] = (ref, known := value)
@@ -77,7 +85,7 @@ def take(dispatcher: Any) -> Fingerprint:
     A dispatcher that another one calls, and that would read otherwise now than when it was first
     seen, counts as opaque: Numba may mix both.
     """
-    if not encode.is_dispatcher(dispatcher):
+    if not extensions.is_dispatcher(dispatcher):
         raise TypeError(defect(f"expected a Numba dispatcher, got {type(dispatcher).__name__}"))
     walk = _Walk(dispatcher)
     for path, inner in walk.dispatchers:
@@ -95,7 +103,7 @@ def combine(base: Fingerprint, *parts: object) -> bytes:
     Values of different types differ: 1, 1.0 and True give three digests.
     """
     h = hashlib.sha256()
-    encode.put_parts(h, ("combine", base.digest, parts))
+    put_parts(h, ("combine", base.digest, parts))
     return h.digest()
 
 
@@ -106,7 +114,7 @@ class _Walk:
         self.h = hashlib.sha256()
         self.lines = hashlib.sha256()
         self.root = getattr(dispatcher.py_func, "__name__", "kernel")
-        self.of_mlir = encode.is_mlir(dispatcher)
+        self.of_mlir = extensions.is_mlir(dispatcher)
         self.visited: dict[int, tuple[int, object]] = {}
         self.dispatchers: list[tuple[str, Any]] = []
         self.unnamed: set[str] = set()
@@ -115,7 +123,7 @@ class _Walk:
         self.codes: list[types.CodeType] = []
         self.escaped: dict[int, Any] = {}  # modules and users' classes that code holds as values
         self.followed: set[tuple[int, str]] = set()
-        encode.put_parts(self.h, ("kernbridge", package_digest.digest_of(*_RULES)))
+        put_parts(self.h, ("kernbridge", package_digest.digest_of(*_RULES)))
         self.feed(dispatcher, self.root)
         self.follow_escaped()
         self.follow_extensions()
@@ -123,23 +131,23 @@ class _Walk:
     def feed(self, value: Any, path: str, owner: types.ModuleType | None = None) -> None:
         """Add a value, reached as `path`, and where that matters as an attribute of `owner`."""
         kind = type(value)
-        if encode.put_plain(self.h, value):
+        if put_plain(self.h, value):
             if kind is str and value.isidentifier():
                 self.names.add(value)  # for getattr
         elif value is extensions.MISSING:
-            encode.put(self.h, "missing", b"")
+            put(self.h, "missing", b"")
         elif kind is tuple:
             self.items("items", value, path)
         elif kind is range or kind is slice:
             self.items(kind.__name__, (value.start, value.stop, value.step), path)
         elif isinstance(value, types.ModuleType):
-            encode.put_parts(self.h, ("module", value.__name__))
+            put_parts(self.h, ("module", value.__name__))
             self.escaped[id(value)] = value
         elif isinstance(value, enum.Enum):
             self.items("member", (kind, value.name, value.value), path)
         elif isinstance(value, np.ndarray | np.generic) and extensions.is_library(kind.__module__):
-            encode.put_parts(self.h, (kind.__qualname__,))
-            if not encode.put_array(self.h, np.asanyarray(value)):
+            put_parts(self.h, (kind.__qualname__,))
+            if not put_array(self.h, np.asanyarray(value)):
                 self.opaque(value, path)
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
             self.items("namedtuple", (kind, *value), path)
@@ -151,13 +159,13 @@ class _Walk:
             defaults = getattr(value, "_field_defaults", {})
             name = (value.__module__, value.__qualname__)
             self.items("fields", (name, tuple(value._fields), defaults), path)
-        elif (known := encode.name_of(value, owner)) is not None:
-            encode.put_parts(self.h, ("named", known))
+        elif (known := extensions.name_of(value, owner)) is not None:
+            put_parts(self.h, ("named", known))
             self.words.add(known.rpartition(":")[2].rpartition(".")[2])
             if isinstance(value, type) and extensions.is_users(value):
                 self.escaped[id(value)] = value
         elif id(value) in self.visited:
-            encode.put_parts(self.h, ("visit", self.visited[id(value)][0]))
+            put_parts(self.h, ("visit", self.visited[id(value)][0]))
         else:
             self.visited[id(value)] = (len(self.visited), value)
             self.parts(value, path)
@@ -174,12 +182,12 @@ class _Walk:
         if "DUFunc" in family:
             signatures = list(value.types) if value._frozen else None
             self.items("dufunc", (value._dispatcher, value.identity, signatures), path)
-        elif encode.is_dispatcher(value):
+        elif extensions.is_dispatcher(value):
             self.dispatcher(value, path)
         elif kind is types.FunctionType:
             self.function(value, path)
             found = extensions.of(value)
-            encode.put_parts(self.h, ("overloads", len(found)))
+            put_parts(self.h, ("overloads", len(found)))
             for extension in found:
                 self.extension(extension, f"{path}.overload")
             if self.of_mlir:  # whose overloads are in registries that are not looked up
@@ -192,7 +200,7 @@ class _Walk:
             slots = [s for c in kind.__mro__ for s in getattr(c, "__slots__", ())]
             fields = {s: getattr(value, s) for s in slots if hasattr(value, s)}
             self.items(kind.__name__, (fields, getattr(value, "__dict__", {})), path)
-        elif "Type" in family and encode.has_safe_key(value):
+        elif "Type" in family and extensions.has_safe_key(value):
             self.items(f"{kind.__module__}.{kind.__qualname__}", (value.key,), path)
             if extensions.is_users(kind):
                 self.feed(kind, path)
@@ -208,7 +216,7 @@ class _Walk:
     def items(self, tag: str, items: Iterable[Any], path: str) -> None:
         """Add values in their order."""
         items = tuple(items)
-        encode.put_parts(self.h, (tag, len(items)))
+        put_parts(self.h, (tag, len(items)))
         for i, item in enumerate(items):
             self.feed(item, f"{path}[{i}]" if tag in ("items", "list") else path)
 
@@ -221,7 +229,7 @@ class _Walk:
             keys.append((self.h.digest(), key))
         self.h, self.visited = outer, visited
         for digest, key in sorted(keys, key=lambda item: item[0]):
-            encode.put(self.h, "key", digest)
+            put(self.h, "key", digest)
             if isinstance(value, Mapping):
                 self.feed(value[key], f"{path}.{key}" if type(key) is str else f"{path}[...]")
 
@@ -233,22 +241,22 @@ class _Walk:
         if overriding is not None:
             options["boundscheck"] = overriding
         if "link" in options:
-            options["link"] = [encode.link(item) for item in options["link"] or ()]
-        of_mlir = encode.is_mlir(value)
+            options["link"] = [link(item) for item in options["link"] or ()]
+        of_mlir = extensions.is_mlir(value)
         if of_mlir:
             for option in ("chip", "lto"):  # of the last compilation
                 options.pop(option, None)
-        encode.put_parts(self.h, ("dispatcher", type(value).__name__))
+        put_parts(self.h, ("dispatcher", type(value).__name__))
         self.function(value.py_func, path)
         for name, given in (("targetoptions", options), ("locals", getattr(value, "locals", None))):
-            text = encode.plain_text(given)
+            text = plain_text(given)
             if text is None:
                 self.feed(given, f"{path}.{name}")
             else:
-                encode.put(self.h, name, text.encode())
+                put(self.h, name, text.encode())
         if of_mlir:
-            encode.put_parts(self.h, encode.mlir_environment())
-            for rewriter in encode.mlir_rewriters(value):
+            put_parts(self.h, extensions.mlir_environment())
+            for rewriter in extensions.mlir_rewriters(value):
                 self.opaque(rewriter, path)
         else:
             pipeline = getattr(getattr(value, "_compiler", None), "pipeline_class", None)
@@ -260,33 +268,33 @@ class _Walk:
 
     def function(self, value: types.FunctionType, path: str) -> None:
         """Add code, defaults, and everything that the code loads, by value."""
-        encode.put_parts(self.h, ("function", sys.implementation.cache_tag))
+        put_parts(self.h, ("function", sys.implementation.cache_tag))
         self.code(value.__code__)
         self.feed(value.__defaults__, f"{path}.__defaults__")
         self.feed(value.__kwdefaults__, f"{path}.__kwdefaults__")
-        for chain, found, modules in encode.loads(value):
-            encode.put_parts(self.h, chain)
-            if found is encode.BUILTIN:
-                encode.put(self.h, "builtin", b"")
+        for chain, found, modules in extensions.loads(value):
+            put_parts(self.h, chain)
+            if found is extensions.BUILTIN:
+                put(self.h, "builtin", b"")
                 continue
             for module in modules:
-                encode.put_parts(self.h, ("attribute of", module.__name__))
+                put_parts(self.h, ("attribute of", module.__name__))
             where = ".".join((path, *chain[1 : 2 + len(modules)]))
             self.feed(found, where, modules[-1] if modules else None)
 
     def code(self, code: types.CodeType) -> None:
         """Add a code object and those within it."""
         self.codes.append(code)
-        known = encode.Code.of(code, code.co_filename)
+        known = Code.of(code, code.co_filename)
         if known is not None:
             self.h.update(known.text)
             self.lines.update(known.lines)
             self.names |= known.names
             return
         self.names.update(code.co_names)
-        self.lines.update(encode.place_of(code, code.co_filename))
-        steps, constants = encode.steps_of(code)
-        encode.put_head(self.h, code, steps)
+        self.lines.update(place_of(code, code.co_filename))
+        steps, constants = steps_of(code)
+        put_head(self.h, code, steps)
         for constant in constants:
             if isinstance(constant, types.CodeType):
                 self.code(constant)
@@ -303,7 +311,7 @@ class _Walk:
         ]:
             for module, label, name, holder, found in sorted(more, key=lambda item: item[:3]):
                 self.followed.add((id(holder), name))
-                encode.put_parts(self.h, ("escaped", module, *label, name))
+                put_parts(self.h, ("escaped", module, *label, name))
                 where = ".".join((self.root, *(label or (module,)), name))
                 self.feed(found, where, None if label else holder)
 
@@ -337,7 +345,7 @@ class _Walk:
 
     def extension(self, extension: extensions.Extension, path: str) -> None:
         """Add what was registered with Numba."""
-        encode.put_parts(self.h, ("extension", len(extension.content)))
+        put_parts(self.h, ("extension", len(extension.content)))
         for part in extension.content:
             self.of_extension(part, path)
 
@@ -345,16 +353,16 @@ class _Walk:
         """Add a part; of a class that Numba made for it, and of its functions, what they hold."""
         is_class = isinstance(part, type)
         if (is_class or isinstance(part, types.FunctionType)) and not (
-            extensions.is_users(part) or encode.name_of(part, None)
+            extensions.is_users(part) or extensions.name_of(part, None)
         ):
             if id(part) in self.visited:
-                encode.put_parts(self.h, ("visit", self.visited[id(part)][0]))
+                put_parts(self.h, ("visit", self.visited[id(part)][0]))
                 return
             self.visited[id(part)] = (len(self.visited), part)
             held = extensions.parts_of(part) if is_class else extensions.cells_of(part)
-            encode.put_parts(self.h, ("made by Numba", part.__module__, part.__qualname__))
+            put_parts(self.h, ("made by Numba", part.__module__, part.__qualname__))
             for name, inner in held.items():
-                encode.put_parts(self.h, (name,))
+                put_parts(self.h, (name,))
                 self.of_extension(getattr(inner, "__func__", inner), path)
         elif is_class and extensions.is_users(part):
             self.escaped[id(part)] = part
@@ -364,7 +372,7 @@ class _Walk:
 
     def opaque(self, value: object, path: str) -> None:
         """Add what stands for this object, in this process, while it lives."""
-        encode.put(self.h, "opaque", _nonces.setdefault(value, secrets.token_bytes(32)))
+        put(self.h, "opaque", _nonces.setdefault(value, secrets.token_bytes(32)))
         self.unnamed.add(path)
 
 
@@ -373,3 +381,251 @@ def _label_of(holder: Any) -> tuple[str, tuple[str, ...]]:
     if isinstance(holder, types.ModuleType):
         return holder.__name__, ()
     return holder.__module__, (holder.__qualname__,)
+
+
+_PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
+_Named = tuple[Any, types.ModuleType | None]  # an object, and the module whose attribute it is
+_NAMED_KINDS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+
+# By key: the fingerprint, and the objects whose identities are in the key, so that they last.
+_taken: LRUCache[tuple[Fingerprint, list[_Named]]] = LRUCache(256)
+
+
+def recall(dispatcher: Any) -> Fingerprint:
+    """Return `fingerprint.take` of a dispatcher of Numba, looked up if there is an equal one."""
+    key, named = _key(dispatcher)
+    if key is None:
+        return take(dispatcher)
+    known = _taken.find(key)
+    if known is not None:
+        return known[0]
+    taken = take(dispatcher)
+    if all(_has_name(*n) for n in named) and _key(dispatcher)[0] == key:  # nothing has changed
+        _taken.put(key, (taken, named))
+    return taken
+
+
+def _key(dispatcher: Any) -> tuple[Any, list[_Named]]:
+    """Return everything that the walk from a dispatcher would visit, if that is only little.
+
+    None if there is more than plain values and what may be objects of libraries. These are listed,
+    and take part by their identities.
+    """
+    function, options = dispatcher.py_func, dispatcher.targetoptions
+    named: list[_Named] = []
+    texts = plain_text(options), plain_text(getattr(dispatcher, "locals", None))
+    pipeline = getattr(getattr(dispatcher, "_compiler", None), "pipeline_class", None)
+    if (
+        None in texts
+        or pipeline is None
+        or "link" in options
+        or function.__defaults__
+        or function.__kwdefaults__
+        or not dispatcher._can_compile
+        or extensions.is_mlir(dispatcher)
+    ):
+        return None, named
+    read = []
+    words = set(extensions.operators(function.__code__))
+    for chain, found, modules in extensions.loads(function):
+        if found is extensions.BUILTIN or found is extensions.MISSING:
+            content: Any = id(found)
+        elif type(found) in _PLAIN:
+            content = exact(found)
+        elif isinstance(found, _NAMED_KINDS) or (
+            type(found) is type and not extensions.is_users(found)
+        ):
+            content = id(found)
+            words.add(found.__name__)
+            named.append((found, modules[-1] if modules else None))
+        else:
+            return None, named
+        read.append((chain, content, *[m.__name__ for m in modules]))
+    words |= extensions.reads(function.__code__)[1]
+    if extensions.matching(lambda: words, lambda owner: False):
+        return None, named
+    named.append((pipeline, None))
+    checks = getattr(sys.modules.get("numba.core.config"), "BOUNDSCHECK", None)
+    code = function.__code__
+    about = (type(dispatcher), id(pipeline), checks, *texts)
+    return (code, code.co_filename, about, *read), named
+
+
+def _has_name(value: Any, owner: types.ModuleType | None) -> bool:
+    """Whether the walk writes an object by its name, whatever it contains."""
+    kinds = isinstance(value, _NAMED_KINDS) or (
+        type(value) is type and not issubclass(value, tuple)
+    )
+    return kinds and extensions.name_of(value, owner) is not None
+
+
+def key_of(digest: bytes) -> int:
+    """First 8 bytes, little-endian, as a signed integer: JAX lowers no unsigned one above 2**63."""
+    return int.from_bytes(digest[:8], "little", signed=True)
+
+
+def put(h: Any, tag: str, data: bytes) -> None:
+    head = f"{tag}:{len(data)}:".encode()
+    if len(data) <= _SHORT:
+        h.update(head + data)
+    else:
+        h.update(head)
+        h.update(data)
+
+
+def put_plain(h: Any, value: Any) -> bool:
+    """Add a value that has no parts; False, and nothing added, if it is not one."""
+    kind = type(value)
+    if value is None or value is Ellipsis or kind is bool:
+        put(h, "singleton", repr(value).encode())
+    elif kind is int:
+        put(h, "int", hex(value).encode())
+    elif kind is float:
+        put(h, "float", b"nan" if value != value else struct.pack("<d", value))
+    elif kind is complex:
+        put_parts(h, ("complex", value.real, value.imag))
+    elif kind is str:
+        put(h, "str", value.encode("utf-8", "surrogatepass"))
+    elif kind is bytes:
+        put(h, "bytes", value)
+    elif isinstance(value, np.dtype):
+        scalar = f"{value.type.__module__}.{value.type.__qualname__}"
+        put_parts(h, ("dtype", value.str, scalar, value.itemsize, value.isalignedstruct))
+        put_parts(h, (value.names, value.subdtype))
+        for name in value.names or ():
+            put_parts(h, tuple(value.fields[name][:2]))  # type: ignore[index]
+    else:
+        return False
+    return True
+
+
+def put_parts(h: Any, parts: tuple[Any, ...]) -> None:
+    put(h, "tuple", str(len(parts)).encode())
+    for part in parts:
+        if type(part) is tuple:
+            put_parts(h, part)
+        elif not put_plain(h, part):
+            raise TypeError(defect(f"expected a plain value or a tuple, got {type(part).__name__}"))
+
+
+def plain_text(value: Any) -> str | None:
+    """A dict of texts and plain values as text, in an order that depends on no hash; else None.
+
+    Two are equal only if the values and their types are. It is made in a tenth of the time that a
+    walk takes.
+    """
+    if type(value) is not dict or not all(type(key) is str for key in value):
+        return None
+    items = []
+    for key, item in sorted(value.items(), key=lambda pair: pair[0]):
+        if type(item) in (set, frozenset) and all(type(v) is str for v in item):
+            items.append(f"{key!r}: {type(item).__name__} {sorted(item)!r}")
+        elif item is None or type(item) in (bool, int, str):
+            items.append(f"{key!r}: {item!r}")
+        else:
+            return None
+    return f"{{{', '.join(items)}}}"
+
+
+def put_array(h: Any, array: Any) -> bool:
+    """Add type, layout and contents; False if the contents have addresses or undefined bits."""
+    dtype, flags = array.dtype, array.flags
+    if dtype.hasobject or dtype.char in "gG":
+        return False
+    layout = (flags.c_contiguous, flags.f_contiguous, flags.aligned, flags.writeable)
+    put_parts(h, ("array", dtype, array.shape, layout))
+    if dtype.names is None:
+        put(h, "contents", array.tobytes())
+        return True
+    return all(put_array(h, array[name]) for name in dtype.names)  # padding has no meaning
+
+
+def link(item: Any) -> Any:
+    """Return a file that CUDA links by its contents, anything else as it is."""
+    if not (isinstance(item, str | os.PathLike) and os.path.isfile(item)):
+        return item
+    with open(item, "rb") as file:
+        return (os.path.splitext(item)[1], file.read())
+
+
+@functools.lru_cache(maxsize=256)
+def steps_of(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
+    """Return the instructions of a code object, and the constants that they load.
+
+    Constants are known by value, not by index: a docstring shifts the indices. Programs that make
+    a kernel for every size make it of equal code objects.
+    """
+    steps = list(dis.get_instructions(code))
+    text = "\n".join(
+        f"{s.opname} {'' if s.opcode in extensions.HAS_CONST else s.arg}" for s in steps
+    )
+    loading = (s for s in steps if s.opcode in extensions.HAS_CONST)
+    # The names of keywords, of which `dis` does not say the value before Python 3.13.
+    return text, tuple(
+        code.co_consts[s.arg] if s.opname == "KW_NAMES" and s.arg is not None else s.argval
+        for s in loading
+    )
+
+
+class _Text:
+    """Takes what a hash would take."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.names: set[str] = set()
+
+    def update(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    def constant(self, value: Any) -> bool:
+        """Add a constant as `_Walk.feed` does; False if it has parts that are not plain values."""
+        if type(value) is tuple:
+            put_parts(self, ("items", len(value)))
+            return all(map(self.constant, value))
+        if type(value) is str and value.isidentifier():
+            self.names.add(value)
+        return put_plain(self, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a walk adds for a code object and those within it, none of which depends on a value."""
+
+    text: bytes
+    lines: bytes
+    names: frozenset[str]
+
+    @staticmethod
+    @functools.lru_cache(maxsize=256)
+    def of(code: types.CodeType, file: str) -> Code | None:
+        """Return None if a constant has parts. Equal code objects may come from different files,
+        so `file` is passed as well."""
+        steps, constants = steps_of(code)
+        text = _Text()
+        text.names.update(code.co_names)
+        put_head(text, code, steps)
+        lines = [place_of(code, file)]
+        for constant in constants:
+            if isinstance(constant, types.CodeType):
+                inner = Code.of(constant, constant.co_filename)
+                if inner is None:
+                    return None
+                text.update(inner.text)
+                text.names |= inner.names
+                lines.append(inner.lines)
+            elif not text.constant(constant):
+                return None
+        return Code(b"".join(text.parts), b"".join(lines), frozenset(text.names))
+
+
+def put_head(h: Any, code: types.CodeType, steps: str) -> None:
+    """Add a code object but its constants."""
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+    names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
+    flags = code.co_flags & _FLAGS
+    put_parts(h, ("code", counts, flags, code.co_exceptiontable, names, steps))
+
+
+def place_of(code: types.CodeType, file: str) -> bytes:
+    """Where each instruction stands."""
+    return repr((file, list(code.co_lines()))).encode("utf-8", "backslashreplace")

@@ -36,13 +36,15 @@ import numpy as np
 
 from kernbridge._src.base.exact import exact
 from kernbridge._src.base.private_jax import Tracer
-from kernbridge._src.keys.encode import is_dispatcher, reads, reference
 from kernbridge._src.keys.extensions import (
     OTHERS,
     depends_on_arguments_alone,
     imports_of,
+    is_dispatcher,
     is_foreign,
     is_foreign_name,
+    reads,
+    reference,
 )
 
 _COMPILERS = frozenset(("llvmlite", "numba", "numba_cuda", "numba_cuda_mlir"))

@@ -6,7 +6,6 @@ the core with machine code (src/object/kb_host_code.h), or is Numba's library in
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,11 @@ import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelCompilationError
-from kernbridge._src.base.packing import sealed, sized, text
+from kernbridge._src.base.packing import fields, sealed
 from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
-from kernbridge._src.keys import fingerprint, fingerprint_cache
+from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common import private_llvmlite, refusals, vector_math
 from kernbridge._src.numba_common.private_numba import config, numba, types
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
@@ -82,16 +81,21 @@ class Job(Recipe[Native]):
         options: CompileOptions,
     ) -> None:
         s = self.signature = signature
+        self._buffer_types = (*s.inputs, *((dtype, 0) for _, dtype in s.scalars), *s.outputs)
+        self.n_operands = len(s.inputs) + len(s.scalars)
+        self._known_assignment: Assignment | None = None
         self.kernel = kernel
         self.label = parameters.label
         self.name = kernel.py_func.__name__
         self.options = options
         self._parameters = parameters
-        self.fingerprint = fingerprint_cache.take(kernel)
+        self.fingerprint = fingerprint.recall(kernel)
         described = repr((s.inputs, s.scalars, s.outputs, s.aliased, *options.names))
         self.identity = fingerprint.combine(self.fingerprint, "numba.cpu", described)
         self._why_not = self._why_not_kept()
         self.lasting = not self._why_not
+        wanted = options.vector_math
+        self._has_vector_math = vector_math.is_default(kernel) if wanted is None else wanted
         self._native: Native | None = None  # if this object has compiled it
 
     def _why_not_kept(self) -> str:
@@ -154,7 +158,7 @@ class Job(Recipe[Native]):
                 self.identity,
                 self.label,
                 self._source,
-                self.signature.n_operands,
+                self.n_operands,
                 len(self.signature.outputs),
                 self._buffers(copied),
                 entry.address(),
@@ -186,42 +190,36 @@ class Job(Recipe[Native]):
 
     @property
     def _assignment(self) -> Assignment:
-        s = self.signature
-        names = [name for name, _ in s.scalars]
-        return self._parameters.assign(len(s.inputs), names, len(s.outputs))
+        if self._known_assignment is None:
+            s = self.signature
+            names = [name for name, _ in s.scalars]
+            assigned = self._parameters.assign(len(s.inputs), names, len(s.outputs))
+            self._known_assignment = assigned
+        return self._known_assignment
 
     @property
     def _source(self) -> str:
         place = beginning_of(self.kernel.py_func)
         return place.encode("utf-8", "backslashreplace").decode()  # files may have any name
 
-    @property
-    def _has_vector_math(self) -> bool:
-        wanted = self.options.vector_math
-        return vector_math.is_default(self.kernel) if wanted is None else wanted
-
     def _buffers(self, copied: tuple[int, ...]) -> tuple[tuple[int, int, str], ...]:
         """The dtype code, rank and name of inputs, outputs and hidden results."""
-        named = zip(self.signature.buffers, self._assignment.names, strict=True)
+        named = zip(self._buffer_types, self._assignment.names, strict=True)
         buffers = [(_DTYPE_CODES[dtype], rank, name) for (dtype, rank), name in named]
         return (*buffers, *(buffers[i] for i in copied))
 
     def _encode(self, code: ObjectCode, copied: tuple[int, ...]) -> bytes:
         """The bytes of the kernel in programs and on disk."""
-        n_inputs, n_outputs = self.signature.n_operands, len(self.signature.outputs)
-        signed = code.features - (1 << 64) if code.features >> 63 else code.features
-        buffers = self._buffers(copied)
-        body = (
-            struct.pack("<q", signed),
-            text(self.label),
-            text(self._source),
-            struct.pack("<III", n_inputs, n_outputs, len(copied)),
-            *(struct.pack("<II", dtype, rank) + text(name) for dtype, rank, name in buffers),
-            struct.pack("<I", len(code.places)),
-            *(struct.pack("<I", status) + text(at) for status, at in sorted(code.places.items())),
-            sized(code.code),
+        places = [part for place in sorted(code.places.items()) for part in place]
+        buffers = [part for buffer in self._buffers(copied) for part in buffer]
+        n_outputs = len(self.signature.outputs)
+        body = code.features.to_bytes(8, "little") + fields(
+            *(self.label, self._source, self.n_operands, n_outputs, len(copied)),
+            *buffers,
+            *(len(code.places), *places),
+            code.code,
         )
-        return sealed(_core.HOST_CODE_MAGIC, _core.HOST_CODE_VERSION, self.identity, b"".join(body))
+        return sealed(_core.HOST_CODE_MAGIC, _core.HOST_CODE_VERSION, self.identity, body)
 
     def build(self, by_numba: bool) -> tuple[Entry, tuple[int, ...], tuple[str, ...]]:
         """Compile the kernel and its entry; with the inputs that it may write to, and sentences
@@ -229,7 +227,7 @@ class Job(Recipe[Native]):
         from kernbridge._src.numba_common import rounding
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 
-        assignment, first = self._assignment, self.signature.n_operands
+        assignment, first = self._assignment, self.n_operands
         overload, copied = self.compile_kernel()
         by_buffer = [
             numba_cpu_entry.HostParameter(
@@ -255,7 +253,7 @@ class Job(Recipe[Native]):
         names = self._assignment.names
 
         def refusal(error: Exception) -> Exception:
-            named = zip(names, self.signature.buffers, strict=True)
+            named = zip(names, self._buffer_types, strict=True)
             buffers = ", ".join(f"{name}: {dtype}[{rank}d]" for name, (dtype, rank) in named)
             return KernelCompilationError(
                 f"{self.label}: Numba cannot compile the kernel for {buffers} "
@@ -293,9 +291,9 @@ class Job(Recipe[Native]):
         """Numba's types of the buffers; inputs outside `writable` are read-only."""
         n_inputs = len(self.signature.inputs)
         result = []
-        for i, (dtype, rank) in enumerate(self.signature.buffers):
+        for i, (dtype, rank) in enumerate(self._buffer_types):
             item = numba.from_dtype(np.dtype(_AS_BITS.get(dtype, dtype)))
-            if n_inputs <= i < self.signature.n_operands:
+            if n_inputs <= i < self.n_operands:
                 result.append(item)
             else:
                 read_only = i < n_inputs and i not in writable

@@ -11,9 +11,8 @@ import numpy as np
 from kernbridge._src.base import debug
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.forge.interrupts import deferred
-from kernbridge._src.forge.obtain import obtain, recall
-from kernbridge._src.keys.encode import key_of
+from kernbridge._src.forge.obtain import deferred, obtain, recall
+from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
@@ -222,8 +221,12 @@ class NumbaCpu(PythonFrontend):
                     continue
                 remedy = "pass half_as_bits=True to get the bits as uint16, or convert to float32"
             check_dtype(place, dtype, NATIVE_DTYPES, "Numba has no type for on CPUs", remedy)
-        signature = Signature.of(operands, call)
-        if self._seems_to_return and signature not in self._returning_nothing:
+        if self._seems_to_return:
+            self._check_result(Signature.of(operands, call))
+
+    def _check_result(self, signature: Signature) -> None:
+        """Refuse a kernel that returns a value; compiles it, once, unless its code is on disk."""
+        if signature not in self._returning_nothing:
             job = self.new_job(signature)  # not that of the lowering: globals may change until then
             if recall(job) is None:
                 with deferred():

@@ -22,22 +22,15 @@ class Signature:
     @staticmethod
     def of(operands: Sequence[ArrayType], call: Call) -> Signature:
         """The signature of a call."""
-        kinds = tuple((t.dtype_name, len(t.shape)) for t in (*operands, *call.outs))
-        scalars = zip(call.scalars, kinds[call.n_inputs : call.n_operands], strict=True)
+        kinds = tuple((t.dtype.name, len(t.shape)) for t in (*operands, *call.outs))
+        first = call.n_inputs + len(call.scalars)
+        scalars = zip(call.scalars, kinds[call.n_inputs : first], strict=True)
         return Signature(
             inputs=kinds[: call.n_inputs],
             scalars=tuple((name, dtype) for name, (dtype, _) in scalars),
-            outputs=kinds[call.n_operands :],
+            outputs=kinds[first:],
             aliased=tuple(i for i, _ in call.aliases),
         )
-
-    @property
-    def buffers(self) -> tuple[ArraySignature, ...]:
-        return (*self.inputs, *((dtype, 0) for _, dtype in self.scalars), *self.outputs)
-
-    @property
-    def n_operands(self) -> int:
-        return len(self.inputs) + len(self.scalars)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from kernbridge._src.base.errors import KernelCompilationError
-from kernbridge._src.keys import encode, extensions
+from kernbridge._src.keys import extensions
 
 _ROOT = re.compile(r"numba_cuda_mlir(?P<cuda>\.numba_cuda|\.cuda)?(?=\.|$)")
 _OPTIONS = ("debug", "fastmath", "forceinline", "launch_bounds", "lineinfo", "max_registers", "opt")
@@ -68,11 +68,13 @@ class _Copies:
         for cell, original in zip(cells, function.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # an empty cell
                 cell.cell_contents = self.of(original.cell_contents)
-        for chain, _, modules in encode.loads(function):
+        for chain, _, modules in extensions.loads(function):
             for module, name in zip(modules, chain[2:], strict=False):
                 if hasattr(module, name) and not hasattr(self.of(module), name):
                     raise self._refusal(f"`{name}`")
-        read = {chain[1] for chain in encode.reads(function.__code__)[0] if chain[0] == "global"}
+        read = {
+            chain[1] for chain in extensions.reads(function.__code__)[0] if chain[0] == "global"
+        }
         names = read & function.__globals__.keys()
         copy.__globals__.update(function.__globals__)
         copy.__globals__.update({name: self.of(function.__globals__[name]) for name in names})
@@ -104,7 +106,7 @@ class _Copies:
             return value if is_foreign else _Module(value, self)
         if type(value) is tuple:
             return tuple(map(self.of, value))
-        is_kernel = encode.is_dispatcher(value) and encode.is_mlir(value)
+        is_kernel = extensions.is_dispatcher(value) and extensions.is_mlir(value)
         defined = value.py_func if is_kernel else value
         if _ROOT.match(type(value).__module__) and hasattr(value, "key"):
             return self._type(value)

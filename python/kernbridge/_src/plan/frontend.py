@@ -16,7 +16,6 @@ import jax
 
 from kernbridge import _core
 from kernbridge._src.base import debug
-from kernbridge._src.keys.encode import key_of
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
@@ -86,6 +85,8 @@ def plan(
     `copied` inputs and `temporaries` are buffers after the outputs. A program whose steps must run
     `in_order` of the stream enters no graph.
     """
+    from kernbridge._src.keys.fingerprint import key_of
+
     named = [*zip((*operands, *call.outs), names, strict=False)]
     named += [named[i] for i in copied]
     named += [(t, f"temporary {i}") for i, t in enumerate(temporaries)]

@@ -17,7 +17,7 @@ from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.packing import sealed, sized, text
 from kernbridge._src.base.reports import hide_frames, hides_frames
-from kernbridge._src.keys.encode import key_of
+from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend, NativeCall

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from kernbridge._src.forge import artefacts, limit, listing
+from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.tools.printing import CommandError, Lines, Output, Table, age, size
 
 
@@ -48,7 +48,7 @@ def _summary(chosen: argparse.Namespace, output: Output) -> int:
 
 
 def _list(chosen: argparse.Namespace, output: Output) -> int:
-    found, now = listing.entries(), time.time()
+    found, now = limit.entries(), time.time()
     folder, stats = _held(output)
     output.answer["list"] = [
         {"kind": e.kind, "name": e.name, "bytes": e.bytes, "unused_seconds": round(now - e.used)}
@@ -62,7 +62,7 @@ def _list(chosen: argparse.Namespace, output: Output) -> int:
 
 
 def _clear(chosen: argparse.Namespace, output: Output) -> int:
-    modules = sorted({e.name for e in listing.entries() if e.kind == "module"})
+    modules = sorted({e.name for e in limit.entries() if e.kind == "module"})
     if chosen.name is not None and chosen.name not in modules:
         raise CommandError(
             f"the cache has no module {chosen.name!r}; it has {', '.join(modules) or 'none'}"

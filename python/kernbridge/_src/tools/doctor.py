@@ -22,7 +22,7 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.forge import artefacts, trust
+from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import architectures, compilers, programs
 from kernbridge._src.tools.printing import Block, Lines, Output, Pairs, plain
 
@@ -148,7 +148,7 @@ def sections() -> dict[str, dict[str, str]]:
     count, why = _core.device_count()
     gpus = ", ".join(".".join(map(str, _core.compute_capability(i))) for i in range(count))
     folder = artefacts.get_cache_dir()
-    refused = trust.why_not(artefacts.versioned(folder)) if folder else None
+    refused = artefacts.why_not(artefacts.versioned(folder)) if folder else None
     found = {"GPUs": f"{count}, compute capability {gpus}" if count else f"none: {why}"}
     found["cache"] = f"{folder or 'off'}" + (f", not used: {refused}" if refused else "")
     return {
