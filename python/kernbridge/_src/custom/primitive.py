@@ -270,7 +270,7 @@ def _batched(
     if backend not in LOOPED:
         whole = vmapped(kernel, levels)
         with contextlib.suppress(NotImplementedError):
-            jax.eval_shape(whole, *avals)
+            jax.eval_shape(whole, *(ShapedArray(aval.shape, aval.dtype) for aval in avals))
             return whole
     return looped(kernel, levels)
 

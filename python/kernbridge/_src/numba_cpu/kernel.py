@@ -16,7 +16,7 @@ from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
-from kernbridge._src.operation.inspection import Inspection, inspect_host
+from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     CONVERT,
@@ -265,10 +265,14 @@ class NumbaCpu(PythonFrontend):
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """LLVM IR and assembly."""
+        from kernbridge._src.numba_common.private_llvmlite import binding
+
         job, native = self._obtain(Signature.of(operands, call))
         with deferred():  # the library is built for that, unless the machine code is in it
             entry = native.entry or job.build(by_numba=True)[0]
-        return (inspect_host(self.name, entry.keep[0], native.export()),)
+        library, cpu = entry.keep[0], binding.get_host_cpu_name()
+        code = library.get_llvm_str(), library.get_asm_str()
+        return (Inspection(self.name, "cpu", *code, architecture=cpu, export=native.export()),)
 
 
 def _check_dispatcher(kernel: Any) -> None:

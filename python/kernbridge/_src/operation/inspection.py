@@ -79,12 +79,3 @@ class Inspection:
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-def inspect_host(name: str, library: Any, export: str) -> Inspection:
-    """Return the code of a Numba library for the CPU."""
-    from kernbridge._src.numba_common.private_llvmlite import binding
-
-    llvm_ir, assembly = library.get_llvm_str(), library.get_asm_str()
-    architecture = binding.get_host_cpu_name()
-    return Inspection(name, "cpu", llvm_ir, assembly, architecture=architecture, export=export)
