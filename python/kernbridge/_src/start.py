@@ -8,8 +8,9 @@ Python function of the user at each call of an operation that cannot be recorded
 from __future__ import annotations
 
 import atexit
-import functools
+import importlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,16 +22,14 @@ from kernbridge._src.operation import embed_once, missing_platform, operation, o
 from kernbridge._src.operation.sharding import SPLIT, TOGETHER
 
 
-def _compile_for_host(image: bytes) -> None:
-    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile  # imports llvmlite
+def _later(module: str, function: str, *first: Any) -> Callable[..., Any]:
+    """A function of a module that few programs need, which is imported when it is called."""
 
-    cuda_on_cpu_compile.compile_image(image)
+    def call(*rest: Any) -> Any:
+        found = importlib.import_module(f"kernbridge._src.{module}")
+        return getattr(found, function)(*first, *rest)
 
-
-def _call_python(*call: Any) -> None:
-    from kernbridge._src.numba_cuda import callback  # few programs call functions that are Python
-
-    callback.call(*call)
+    return call
 
 
 def _register_targets() -> None:
@@ -47,15 +46,9 @@ def _register_targets() -> None:
         names = {name + SPLIT: name for name in sorted(split)}
         names |= {name: name for name in (embed_once.GPU, *embed_once.ON_CPU.values())}
         for asked, name in names.items():
-            shardings = functools.partial(_partition, "sharding_of_results", name)
-            parts = functools.partial(_partition, "parts_of", name)
+            shardings = _later("operation.partition", "sharding_of_results", name)
+            parts = _later("operation.partition", "parts_of", name)
             private_jax.register_partitioner(asked, shardings, parts)
-
-
-def _partition(function: str, *asked: Any) -> Any:
-    from kernbridge._src.operation import partition  # only programs for several devices need it
-
-    return getattr(partition, function)(*asked)
 
 
 def _split_too(targets: dict[str, Any], split: set[str]) -> dict[str, Any]:
@@ -76,9 +69,9 @@ def _end_entries() -> None:
 
 private_jax.hide_frames_of(reports.OURS)
 _register_targets()
-_core.set_caller(_call_python)
+_core.set_caller(_later("numba_cuda.callback", "call"))
 _core.set_resolver(origin.resolve)
-_core.set_host_compiler(_compile_for_host)
+_core.set_host_compiler(_later("cuda_on_cpu.compile", "compile_image"))
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 operation.watch_forks()
 settings.install()

@@ -126,7 +126,19 @@ class Outputs:
         """Return these outputs with dtypes that JAX can hold now; warn of each that changes."""
         if all(t.dtype in _NARROW for t in self.types):
             return self
-        return replace(self, types=tuple(_canonical(label, i, t) for i, t in enumerate(self.types)))
+        types = list(self.types)
+        for i, t in enumerate(types):
+            dtype = np.dtype(jax.dtypes.canonicalize_dtype(t.dtype))
+            if dtype == t.dtype or settings.keeps_64_bits:
+                continue
+            types[i] = ArrayType(t.shape, dtype)
+            warn(
+                f"{label}: output {i} has dtype {t.dtype.name}, but 64-bit types are disabled in "
+                f"JAX, so the kernel writes {dtype.name} instead. Enable them with "
+                "jax.config.update('jax_enable_x64', True) or with the environment variable "
+                "JAX_ENABLE_X64=1. [KB1009]"
+            )
+        return replace(self, types=tuple(types))
 
     def _are_unique(self) -> bool:
         return len(set(self.names)) == len(self.names)
@@ -188,19 +200,6 @@ def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
                 f"{label}: output {index} in `outs` has the negative extent {d} [KB1002]"
             )
     return ArrayType.of(leaf)
-
-
-def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
-    dtype = np.dtype(jax.dtypes.canonicalize_dtype(out.dtype))
-    if dtype == out.dtype or settings.keeps_64_bits:
-        return out
-    warn(
-        f"{label}: output {index} has dtype {out.dtype.name}, but 64-bit types are disabled in "
-        f"JAX, so the kernel writes {dtype.name} instead. Enable them with "
-        "jax.config.update('jax_enable_x64', True) or with the environment variable "
-        "JAX_ENABLE_X64=1. [KB1009]"
-    )
-    return ArrayType(out.shape, dtype)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import pytest
-from kernbridge._src.operation import parallel_compile as ahead
+from kernbridge._src.operation import parallel_compile
 
 S = jax.ShapeDtypeStruct
 F32 = jnp.float32
@@ -77,7 +77,7 @@ def test_an_error_is_that_of_its_call_and_the_others_are_compiled():
 
 
 def test_one_kernel_is_compiled_by_the_thread_that_lowers_it(monkeypatch):
-    monkeypatch.setattr(ahead, "ThreadPoolExecutor", None)
+    monkeypatch.setattr(parallel_compile, "ThreadPoolExecutor", None)
     op = scaled(7)
     jax.eval_shape(op, jnp.arange(4.0))
     jax.jit(op).lower(jnp.arange(4.0))
@@ -86,13 +86,13 @@ def test_one_kernel_is_compiled_by_the_thread_that_lowers_it(monkeypatch):
 
 def test_what_was_traced_keeps_no_front_end_alive(monkeypatch):
     made = []
-    note = ahead.note
+    note = parallel_compile.note
     monkeypatch.setattr(
-        ahead, "note", lambda f, *rest: (made.append(weakref.ref(f)), note(f, *rest))
+        parallel_compile, "note", lambda f, *rest: (made.append(weakref.ref(f)), note(f, *rest))
     )
     op = scaled(9)
     jax.eval_shape(op, jnp.arange(4.0))
-    assert ahead._thread.traced
+    assert parallel_compile._thread.traced
     del op
     jax.clear_caches()
     gc.collect()
