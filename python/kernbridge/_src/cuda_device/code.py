@@ -166,7 +166,9 @@ def function_of(library: Any) -> HostFunction:
 
 
 class HostFunction:
-    """A kernel's machine code, with what Numba reads of a CUfunction."""
+    """A kernel's machine code, with what Numba reads of a CUfunction and of its attributes."""
+
+    maxthreads = MAX_THREADS
 
     def __init__(self, image: bytes, symbols: dict[str, int], library: Any) -> None:
         self.digest = image[:_DIGITS]
@@ -174,12 +176,21 @@ class HostFunction:
         self.module = Module(symbols)
         self.handle = self.module.handle
         self.name = library._entry_name
-        self.attrs = Attributes(self.module)
-        self.kernel = self
+        self.attrs = self.kernel = self
+        self.shared = _number(self.module.defined["kb_shared_size"])
+        self.local = _number(self.module.defined["kb_stack_size"])
         self.attributes = SimpleNamespace(max_threads_per_block=MAX_THREADS)
 
     def set_shared_memory_carveout(self, carveout: int) -> None:
         """Blocks do not share a cache with others."""
+
+    @property
+    def regs(self) -> int:
+        raise not_there("the number of registers of a kernel")
+
+    @property
+    def const(self) -> int:
+        raise not_there("the constant memory of a kernel")
 
 
 class Module:
@@ -200,24 +211,6 @@ class Module:
             raise KeyError(f"the image has no global {name!r}")
         pointer = driver.binding.CUdeviceptr(address)
         return driver.MemoryPointer(devices.get_context(), pointer, 4), 4
-
-
-class Attributes:
-    """What Numba reports of a kernel's machine code."""
-
-    maxthreads = MAX_THREADS
-
-    def __init__(self, module: Module) -> None:
-        self.shared = _number(module.defined["kb_shared_size"])
-        self.local = _number(module.defined["kb_stack_size"])
-
-    @property
-    def regs(self) -> int:
-        raise not_there("the number of registers of a kernel")
-
-    @property
-    def const(self) -> int:
-        raise not_there("the constant memory of a kernel")
 
 
 def not_there(what: str) -> KernelNotAvailableError:

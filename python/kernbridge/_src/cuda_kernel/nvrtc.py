@@ -5,13 +5,13 @@ Needs neither a GPU nor nvcc nor a host compiler.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -188,9 +188,7 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
     headers = (*_HEADERS, (signature.HEADER_NAME, signature.HEADER))
     pre_included = (f"--pre-include={signature.HEADER_NAME}", *options)
     probe = signature.expression(request.name)
-    refusals = []
     for attempt in dict.fromkeys((minimal, ())):
-        given = (*options, *attempt)
         try:
             cubin, ptx, entry, lowered, _ = _nvrtc_call(
                 request, nvrtc, (*pre_included, *attempt), headers, probe
@@ -198,7 +196,7 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
             sizes = [size for _, size in gpu_cubin.read(cubin, entry).parameters]
             return _Run(cubin, ptx.rstrip("\0"), entry, signature.read(lowered), sizes)
         except ValueError as e:
-            refusals.append(_refusal(request, e, given))
+            refusal = _refusal(request, e, (*options, *attempt))
     # Compiled again without additions of kernbridge, so that the messages are about the source
     # alone. If that succeeds, the types of the parameters are not known.
     try:
@@ -208,8 +206,8 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
     raise CompilationError(
         f"{request.label}: NVRTC compiles {request.name!r} but does not report the types of its "
         "parameters, which must be compared with the source [KB4006]",
-        compiler_output=refusals[-1].compiler_output,
-        command=refusals[-1].command,
+        compiler_output=refusal.compiler_output,
+        command=refusal.command,
     )
 
 
@@ -233,11 +231,18 @@ def _nvrtc_call(
 def _refused_option(request: Compilation, nvrtc: str, options: tuple[str, ...]) -> KernelError:
     """NVRTC does not name the option that it refuses, and writes no log."""
     wanted = [int(option[len(_ARCHITECTURE) :]) for option in options if _ARCHITECTURE in option]
-    known = _known_architectures(nvrtc)
+    known: list[int] = []
+    with contextlib.suppress(AttributeError):  # an old NVRTC, which does not list them
+        library, count = ctypes.CDLL(nvrtc), ctypes.c_int()
+        library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        library.nvrtcGetSupportedArchs(found)
+        known = list(found)
     if known and wanted[0] not in known:
+        first, *others = (f"{n // 10}.{n % 10}" for n in (wanted[0], *known))
         return UnsupportedArchError(
-            f"{request.label}: this NVRTC does not compile for compute capability "
-            f"{_capability(wanted[0])}; it knows {', '.join(map(_capability, known))}. Choose "
+            f"{request.label}: this NVRTC does not compile for compute capability {first}; it "
+            f"knows {', '.join(others)}. Choose "
             "others with kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS, or "
             "install another nvidia-cuda-nvrtc [KB4009]"
         )
@@ -245,23 +250,6 @@ def _refused_option(request: Compilation, nvrtc: str, options: tuple[str, ...]) 
         f"{request.label}: NVRTC rejects one of these options, and does not report which: "
         f"{' '.join(request.options)} [KB4006]"
     )
-
-
-def _known_architectures(nvrtc: str) -> list[int]:
-    """Return the compute capabilities that NVRTC compiles for, or none if it does not list them."""
-    library = ctypes.CDLL(nvrtc)
-    count = ctypes.c_int()
-    try:
-        library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
-        found = (ctypes.c_int * count.value)()
-        library.nvrtcGetSupportedArchs(found)
-    except AttributeError:
-        return []
-    return list(found)
-
-
-def _capability(number: int) -> str:
-    return f"{number // 10}.{number % 10}"
 
 
 def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) -> CompilationError:
@@ -286,7 +274,13 @@ def _find_library(chosen: str | None, home: str | None) -> str:
                 f"{VARIABLE} is {chosen!r}, and there is no such file [KB4008]"
             )
         return chosen
-    folders = list(_folders(home))
+    folders = [Path(home) / "lib64", Path(home) / "lib"] if home else []
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        wheels = sorted(Path(place).glob("cu[0-9]*"), reverse=True)
+        folders += [folder / "lib" for folder in (*wheels, Path(place) / "cuda_nvrtc")]
+    folders += [Path("/usr/local/cuda/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
+    folders += map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
     for folder in folders:
         for name in _NAMES:
             if (folder / name).is_file():
@@ -299,18 +293,6 @@ def _find_library(chosen: str | None, home: str | None) -> str:
     )
 
 
-def _folders(home: str | None) -> Iterator[Path]:
-    if home:
-        yield from (Path(home) / "lib64", Path(home) / "lib")
-    spec = importlib.util.find_spec("nvidia")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        wheels = sorted(Path(place).glob("cu[0-9]*"), reverse=True)
-        yield from (folder / "lib" for folder in (*wheels, Path(place) / "cuda_nvrtc"))
-    yield from (Path("/usr/local/cuda/lib64"), Path("/usr/lib/x86_64-linux-gnu"))
-    yield from map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
-
-
-@functools.lru_cache(maxsize=8)
 def _toolkit_headers(nvrtc: str) -> tuple[str, ...]:
     """Return the folder of cuda_fp16.h and the like, next to the library or in the toolkit."""
     lib = Path(nvrtc).parent

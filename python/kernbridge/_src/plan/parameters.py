@@ -1,14 +1,14 @@
 """The parameters of a GPU kernel as its entry takes them: arrays, scalars, records and tuples.
 
-What a kernel is called with is described here without Numba; `entry` makes Numba's types of it.
-The leaves of a list of parameters are those that are no tuple, and the members of tuples at every
-depth, in their order: each has its words in the launch.
+The arguments of a kernel are described here without Numba; `entry` makes Numba's types of them.
+The leaves of a list of parameters are the parameters that are not tuples, and the members of tuples
+at every depth, in their order. Each leaf has its words in the launch.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,18 +29,16 @@ class DeviceParameter:
     ndim: int = 0
     layout: str = "C"
     read_only: bool = False
-    keyword: str = ""  # passed by name, behind a parameter that was left to its default
+    keyword: str = ""  # passed by name, after a parameter that was left to its default
     enumeration: Any = None  # the class of a scalar that is a member of one
 
     def n_words(self, batched: bool) -> int:
-        """Words that it takes."""
         if self.kind == "scalar":
             return 2 if self.dtype.itemsize > 8 else 1
         strides = 0 if self.layout == "C" else self.ndim
         return 1 + batched + self.ndim + strides
 
     def describe(self) -> str:
-        """Its type, as messages name it."""
         if self.enumeration is not None:
             return str(self.enumeration.__name__)
         name = str(self.dtype) if self.dtype.names else self.dtype.name
@@ -49,7 +47,11 @@ class DeviceParameter:
     def identity(self) -> tuple[Any, ...]:
         """All that the machine code depends on, as plain values."""
         found = (self.kind, self.dtype, self.ndim, self.layout, self.read_only, self.keyword)
-        return found if self.enumeration is None else (*found, _contents(self.enumeration))
+        if self.enumeration is None:
+            return found
+        members = self.enumeration.__members__.items()
+        values = tuple((name, type(m.value).__name__, repr(m.value)) for name, m in members)
+        return (*found, (*_name(self.enumeration), values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,9 @@ class TupleParameter:
     keyword: str = ""
 
     def n_words(self, batched: bool) -> int:
-        """Words that it takes."""
         return sum(member.n_words(batched) for member in self.members)
 
     def describe(self) -> str:
-        """Its type, as messages name it."""
         inside = ", ".join(member.describe() for member in self.members)
         if self.made_by is not None:
             return f"{self.made_by.__name__}({inside})"
@@ -92,32 +92,16 @@ def leaves(parameters: Iterable[Parameter]) -> Iterator[DeviceParameter]:
 
 
 def with_open(parameters: Iterable[Parameter], opened: Collection[int]) -> tuple[Parameter, ...]:
-    """These parameters, where the kernel may write to the leaves of these numbers."""
-    return _changed(parameters, {i: {"read_only": False} for i in opened})
-
-
-def _changed(
-    parameters: Iterable[Parameter], changes: Mapping[int, Mapping[str, Any]]
-) -> tuple[Parameter, ...]:
-    """These parameters, with these fields of the leaves of these numbers."""
+    """Return these parameters; the kernel may write to the leaves with the numbers `opened`."""
     numbers = itertools.count()
 
     def change(parameter: Parameter) -> Parameter:
         if isinstance(parameter, TupleParameter):
             return replace(parameter, members=tuple(map(change, parameter.members)))
-        return replace(parameter, **changes.get(next(numbers), {}))
+        return replace(parameter, read_only=False) if next(numbers) in opened else parameter
 
     return tuple(map(change, parameters))
 
 
 def _name(made_by: Any) -> tuple[str, str]:
     return made_by.__module__, made_by.__qualname__
-
-
-def _contents(enumeration: Any) -> tuple[Any, ...]:
-    """A class of an enumeration as plain values."""
-    members = enumeration.__members__.items()
-    return (
-        *_name(enumeration),
-        tuple((name, type(m.value).__name__, repr(m.value)) for name, m in members),
-    )

@@ -316,12 +316,7 @@ class Recording:
         """Read a device array, an element of one, or a keyword scalar."""
         if isinstance(value, DeviceArray):
             self.check_own(value)
-            host = value.host
-            layout = "C" if host.flags.c_contiguous else "F" if host.flags.f_contiguous else "A"
-            read_only = value.buffer in self.read_only
-            parameter = DeviceParameter("array", host.dtype, host.ndim, layout, read_only)
-            numbers = host.shape if layout == "C" else (*host.shape, *host.strides)
-            return parameter, [_address(value), *(Word("constant", int(n)) for n in numbers)]
+            return array_leaf(value.host, _address(value), value.buffer in self.read_only)
         if isinstance(value, Record):
             self.written(value.array)  # a record has no form that kernels cannot write to
             return DeviceParameter("record", value.dtype), [_address(value.array)]
@@ -371,6 +366,14 @@ class Recording:
         self.check_own(array)
         if array.buffer in self.read_only:
             self.opened.add(array.buffer)
+
+
+def array_leaf(array: Any, address: Word, read_only: bool = False) -> Leaf:
+    """The parameter and the words of an array whose shape and strides are those of `array`."""
+    layout = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else "A"
+    parameter = DeviceParameter("array", array.dtype, array.ndim, layout, read_only)
+    numbers = array.shape if layout == "C" else (*array.shape, *array.strides)
+    return parameter, [address, *(Word("constant", int(n)) for n in numbers)]
 
 
 def _address(array: DeviceArray) -> Word:

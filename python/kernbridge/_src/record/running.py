@@ -27,7 +27,13 @@ from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.parameters import DeviceParameter
 from kernbridge._src.plan.program import Word
-from kernbridge._src.record.record import HostStream, configured, forall, launch_configured
+from kernbridge._src.record.record import (
+    HostStream,
+    array_leaf,
+    configured,
+    forall,
+    launch_configured,
+)
 
 _BEST_BLOCK = 256  # threads, where Numba asks the driver for the best occupancy
 
@@ -136,10 +142,7 @@ def _read_leaf(value: Any) -> Leaf | None:
         return DeviceParameter("record", value.dtype), [address]
     if not isinstance(value, np.ndarray):
         return None
-    layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
-    numbers = (value.ctypes.data, *value.shape, *(value.strides if layout != "C" else ()))
-    parameter = DeviceParameter("array", value.dtype, value.ndim, layout)
-    return parameter, [Word("constant", int(n)) for n in numbers]
+    return array_leaf(value, Word("constant", value.ctypes.data))
 
 
 def _new(_: Any, shape: Any, dtype: Any = np.float64, strides: Any = None, order: Any = "C",
