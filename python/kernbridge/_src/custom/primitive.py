@@ -40,7 +40,7 @@ from kernbridge._src.custom import rules
 from kernbridge._src.custom.backends import Choice, KernelEntry, KernelTable, listed
 from kernbridge._src.operation import missing_platform
 from kernbridge._src.operation import primitive as operation_primitive
-from kernbridge._src.operation.levels import NONE, Levels, looped, to_front, vmapped
+from kernbridge._src.operation.batch_axes import NONE, BatchAxes, looped, to_front, vmapped
 from kernbridge._src.operation.sharding import output_shardings
 from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Outputs, has_type
@@ -62,7 +62,7 @@ class Bound:
 
     choice: Choice
     exact: tuple[Any, ...]
-    levels: Levels = NONE
+    levels: BatchAxes = NONE
     outlives: bool = False
 
     def __repr__(self) -> str:
@@ -259,7 +259,7 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
 
 
 def _batched(
-    kernel: Callable[..., Any], backend: str, levels: Levels, avals: Sequence[Any]
+    kernel: Callable[..., Any], backend: str, levels: BatchAxes, avals: Sequence[Any]
 ) -> Callable[..., Any]:
     """Return the kernel over its batch: by its own batching, if it has one, or slice by slice."""
     if not levels:

@@ -20,7 +20,7 @@ from kernbridge._src.base.errors import DerivativeRuleError, KernelError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.private_jax import ad
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.operation.levels import loop, to_front
+from kernbridge._src.operation.batch_axes import loop, to_front
 from kernbridge._src.operation.operation import Watched
 from kernbridge._src.operation.spec import ArrayType, Functions, check_rule, has_type
 from kernbridge._src.operation.tangents import Rules, is_inexact, zero_tangent

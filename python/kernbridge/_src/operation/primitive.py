@@ -22,7 +22,7 @@ from kernbridge._src.operation import (
     parallel_compile,
     sharding,
 )
-from kernbridge._src.operation.levels import Dim, Levels, to_front
+from kernbridge._src.operation.batch_axes import BatchAxes, Dim, to_front
 from kernbridge._src.operation.spec import ArrayType, Call, Functions
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def define_with_levels(
 
 
 def _batch_with_levels(
-    primitive: Any, operands: Any, dims: Any, *, levels: Levels, **params: Any
+    primitive: Any, operands: Any, dims: Any, *, levels: BatchAxes, **params: Any
 ) -> Any:
     size, mapped, front = to_front(operands, dims)
     outs = primitive.bind(*front, levels=levels.inside(size, mapped), **params)
@@ -149,7 +149,7 @@ def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
     return abstract_call(frontend.label, operands, call, call.levels)
 
 
-def abstract_call(label: str, operands: Sequence[Any], call: Call, levels: Levels) -> Any:
+def abstract_call(label: str, operands: Sequence[Any], call: Call, levels: BatchAxes) -> Any:
     """Abstract outputs of a kernel's call with these `vmap`s around it."""
     shardings = sharding.output_shardings(lambda: call.terms, levels, operands, len(call.outs))
     return abstract(label, operands, call.outs, levels, call.has_side_effect, shardings)
@@ -159,7 +159,7 @@ def abstract(
     label: str,
     operands: Sequence[Any],
     outs: Sequence[ArrayType],
-    levels: Levels,
+    levels: BatchAxes,
     has_side_effect: bool,
     shardings: Sequence[Any],
 ) -> Any:
@@ -250,7 +250,7 @@ def _lowered(
 
 
 def _with_all_levels(
-    ctx: Any, operand: Any, aval: Any, levels: Levels, index: int
+    ctx: Any, operand: Any, aval: Any, levels: BatchAxes, index: int
 ) -> tuple[Any, Any]:
     """Broadcast an operand to every level of the batch, so that each slice has its own copy."""
     missing = levels.axes_missing(index)

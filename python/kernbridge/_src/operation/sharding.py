@@ -20,7 +20,7 @@ import numpy as np
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.operation.levels import Levels
+from kernbridge._src.operation.batch_axes import BatchAxes
 from kernbridge._src.operation.sharding_rule import WHOLE, Term, Terms
 from kernbridge._src.operation.spec import ArrayType, Call
 
@@ -193,7 +193,7 @@ def lowering_of(
 
 
 def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
-    """The terms of arrays with the batch axes of `Levels`."""
+    """The terms of arrays with their `BatchAxes`."""
 
     def masked(mask: int) -> Term:
         return tuple(f"*{k}" for k in reversed(range(n_levels)) if mask >> k & 1)
@@ -230,7 +230,7 @@ def _numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]
 
 
 def output_shardings(
-    terms_of: Callable[[], Terms], levels: Levels, avals: Sequence[Any], n_outputs: int
+    terms_of: Callable[[], Terms], levels: BatchAxes, avals: Sequence[Any], n_outputs: int
 ) -> list[Any]:
     """The shardings of the outputs on an explicit mesh; None if no operand has such a mesh."""
     placed = [private_jax.explicit_sharding(aval) for aval in avals]

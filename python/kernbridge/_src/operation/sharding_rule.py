@@ -241,7 +241,7 @@ class ShardingRule:
 class Terms:
     """A name for each dimension of the operands and outputs of one call, as the kernel sees them.
 
-    Without a rule, the kernel's dimensions are `WHOLE`. The batch axes of `Levels` are called "*0",
+    Without a rule, the kernel's dimensions are `WHOLE`. The axes of `BatchAxes` are called "*0",
     "*1", and the batch axes that the kernel sees "@0", "@1". Hidden results follow the outputs.
     """
 

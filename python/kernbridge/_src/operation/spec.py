@@ -21,7 +21,7 @@ from kernbridge._src.base import private_jax, settings
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import warn
-from kernbridge._src.operation.levels import NONE, Dim, Levels
+from kernbridge._src.operation.batch_axes import NONE, BatchAxes, Dim
 from kernbridge._src.operation.sharding_rule import ShardingRule, Terms
 
 # Methods that pass the batch to the kernel as an extra array axis.
@@ -415,7 +415,7 @@ class Call:
     vmap_method: str | None
     has_side_effect: bool
     terms: Terms
-    levels: Levels = NONE
+    levels: BatchAxes = NONE
     vmap_threads: bool | None = None
 
     @property

@@ -24,7 +24,7 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, quoted
 from kernbridge._src.base.private_jax import Tracer, ad, eval_jaxpr
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.levels import NONE, Levels, vmapped
+from kernbridge._src.operation.batch_axes import NONE, BatchAxes, vmapped
 from kernbridge._src.operation.primitive import (
     Frontend,
     abstract,
@@ -172,7 +172,7 @@ tangent_p = new_primitive("kernbridge_tangent")
 def differentiate(
     rules: Rules,
     outs: tuple[ArrayType, ...],
-    levels: Levels,
+    levels: BatchAxes,
     operands: Sequence[Any],
     results: Sequence[Any],
     tangents: Sequence[Any],
@@ -258,17 +258,17 @@ def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
     return backward
 
 
-def _abstract_eval(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) -> Any:
+def _abstract_eval(*operands: Any, rules: Rules, shape: _Shape, levels: BatchAxes) -> Any:
     _, results, _ = shape.split(operands)
     shardings = [private_jax.explicit_sharding(x) for x in results if is_inexact(x.dtype)]
     return abstract(rules.label, operands, shape.tangent_outs, levels, False, shardings)
 
 
-def _evaluate(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) -> list[Any]:
+def _evaluate(*operands: Any, rules: Rules, shape: _Shape, levels: BatchAxes) -> list[Any]:
     return vmapped(_forward(rules, shape), levels)(*operands)
 
 
-def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: Levels) -> Any:
+def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: BatchAxes) -> Any:
     """Linear in the tangent operands; a second derivative in the inputs and outputs."""
     params: dict[str, Any] = {"rules": rules, "shape": shape, "levels": levels}
     known, linear = primals[: shape.n_known], primals[shape.n_known :]
@@ -295,7 +295,7 @@ def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: Le
 
 
 def _transpose(
-    cotangents: Any, *operands: Any, rules: Rules, shape: _Shape, levels: Levels
+    cotangents: Any, *operands: Any, rules: Rules, shape: _Shape, levels: BatchAxes
 ) -> list[Any]:
     known = operands[: shape.n_known]
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
@@ -321,14 +321,14 @@ def bind(frontend: Frontend, call: Call, rules: Rules, operands: Sequence[Any]) 
 
 
 def _abstract_operation(
-    *operands: Any, frontend: Frontend, call: Call, rules: Rules, levels: Levels
+    *operands: Any, frontend: Frontend, call: Call, rules: Rules, levels: BatchAxes
 ) -> Any:
     own = operands[: len(operands) - rules.n_read]
     return abstract_call(frontend.label, own, call, levels)
 
 
 def _evaluate_operation(
-    *operands: Any, frontend: Frontend, call: Call, rules: Rules, levels: Levels
+    *operands: Any, frontend: Frontend, call: Call, rules: Rules, levels: BatchAxes
 ) -> list[Any]:
     n = len(operands) - rules.n_read
     return vmapped(lambda *own: primitive.bind(frontend, call, own[:n]), levels)(*operands)

@@ -17,7 +17,7 @@ Dim = Any  # an int, or a symbolic dimension of jax.export
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class BatchAxes:
     """Nested `vmap`s. Without any, `masks` is empty."""
 
     sizes: tuple[Dim, ...] = ()
@@ -42,18 +42,18 @@ class Levels:
         """The shape of an operand without its batch axes."""
         return tuple(shape[self.masks[operand].bit_count() :] if self.sizes else shape)
 
-    def inside(self, size: Dim, mapped: Sequence[bool]) -> Levels:
+    def inside(self, size: Dim, mapped: Sequence[bool]) -> BatchAxes:
         """Add an outer `vmap`, which put a leading axis in front of the operands in `mapped`."""
         bit = 1 << len(self.sizes)
         masks = tuple(self.mask_of(i) | (bit if m else 0) for i, m in enumerate(mapped))
-        return Levels((*self.sizes, size), masks)
+        return BatchAxes((*self.sizes, size), masks)
 
-    def choose(self, operands: Sequence[int | None]) -> Levels:
+    def choose(self, operands: Sequence[int | None]) -> BatchAxes:
         """The levels of a call on some operands of this call; None is an array with every level."""
         if not self.sizes:
             return self
         masks = tuple(self.full_mask if i is None else self.masks[i] for i in operands)
-        return Levels(self.sizes, masks)
+        return BatchAxes(self.sizes, masks)
 
     def axes_missing(self, operand: int) -> tuple[int, ...]:
         """Batch axes of an array with every level that this operand does not have."""
@@ -61,7 +61,7 @@ class Levels:
         return tuple(n - 1 - k for k in range(n) if not mask >> k & 1)
 
 
-NONE = Levels()
+NONE = BatchAxes()
 
 
 def to_front(operands: Sequence[Any], dims: Sequence[Any]) -> tuple[Dim, list[bool], list[Any]]:
@@ -75,7 +75,7 @@ def to_front(operands: Sequence[Any], dims: Sequence[Any]) -> tuple[Dim, list[bo
     return size, mapped, front
 
 
-def vmapped(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
+def vmapped(function: Callable[..., Any], levels: BatchAxes) -> Callable[..., Any]:
     """The function of one slice as a function of operands with all their levels."""
     for k, size in enumerate(levels.sizes):
         in_axes = tuple(0 if mask >> k & 1 else None for mask in levels.masks)
@@ -83,7 +83,7 @@ def vmapped(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
     return function
 
 
-def looped(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
+def looped(function: Callable[..., Any], levels: BatchAxes) -> Callable[..., Any]:
     """Like `vmapped`, but one slice after the other, for functions that JAX cannot batch."""
     for k, size in enumerate(levels.sizes):
         function = loop(function, tuple(bool(mask >> k & 1) for mask in levels.masks), size)
