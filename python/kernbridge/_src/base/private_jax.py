@@ -37,6 +37,12 @@ __all__ = [
 
 versions.warn_of_untested("JAX")
 
+# What traces the calls of this thread: `EVAL_TRACE` if no transformation does. A function of C, as
+# each call of an operation asks. Where this JAX does not say, it never is `EVAL_TRACE`.
+EVAL_TRACE: Any = object()
+current_trace: Callable[[], Any] = object
+_tracers_of_programs: Any = ()
+
 _why_without_insides: UnknownVersionError | None = None
 try:
     with versions.explained():
@@ -49,7 +55,11 @@ try:
             lowerable_effects,
             remat_allowed_effects,
         )
+        from jax.interpreters.partial_eval import DynamicJaxprTracer
 
+        _tracers_of_programs = DynamicJaxprTracer
+        current_trace = functools.partial(getattr, _core.trace_ctx, "trace")
+        EVAL_TRACE = _core.eval_trace
         match_varying_axes = (
             getattr(_core, "auto_insert_reshard", None) or _core.standard_insert_pvary
         )
@@ -113,21 +123,6 @@ except UnknownVersionError as _error:
         stacklevel=2,
     )
 
-try:
-    from jax.interpreters.partial_eval import DynamicJaxprTracer as _OfProgram
-except ImportError:
-    _OfProgram = ()
-
-# What traces the calls of this thread: `EVAL_TRACE` if no transformation does. A function of C, as
-# each call of an operation asks. Where this JAX does not say, it never is `EVAL_TRACE`.
-EVAL_TRACE: Any = object()
-current_trace: Callable[[], Any] = object
-with contextlib.suppress(ImportError, AttributeError):
-    from jax._src.core import eval_trace, trace_ctx
-
-    current_trace = functools.partial(getattr, trace_ctx, "trace")
-    EVAL_TRACE = eval_trace
-
 
 def is_part_of_program(values: Sequence[Any]) -> bool:
     """Return whether what is computed of these values becomes a part of a program being traced.
@@ -135,7 +130,7 @@ def is_part_of_program(values: Sequence[Any]) -> bool:
     It is False where another transformation sees the values first, such as `jax.vmap`, and where
     this JAX does not say.
     """
-    found = [isinstance(x, _OfProgram) for x in values if isinstance(x, Tracer)]
+    found = [isinstance(x, _tracers_of_programs) for x in values if isinstance(x, Tracer)]
     return bool(found) and all(found)
 
 

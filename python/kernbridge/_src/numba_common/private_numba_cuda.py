@@ -85,17 +85,16 @@ try:
         stubs,
         target,
     )
-    from numba.cuda.args import ArgHint, In, InOut, Out
+    from numba.cuda.args import In, Out
     from numba.cuda.core import config, typeinfer
     from numba.cuda.core.callconv import MinimalCallConv
+    from numba.cuda.core.compiler_lock import global_compiler_lock
     from numba.cuda.core.errors import NumbaDebugInfoWarning, NumbaPerformanceWarning
     from numba.cuda.cuda_paths import get_cuda_paths
     from numba.cuda.cudadrv import devicearray, devices, driver, nvrtc, nvvm, runtime
     from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
-    from numba.cuda.datamodel.models import ArrayModel as array_model
     from numba.cuda.extending import intrinsic
     from numba.cuda.memory_management import nrt
-    from numba.cuda.models import register_model
     from numba.cuda.np import arrayobj, numpy_support
     from numba.cuda.typing.typeof import typeof
 except (AttributeError, ImportError) as e:
@@ -103,10 +102,6 @@ except (AttributeError, ImportError) as e:
     if not _remedy:
         raise
     raise KernelToolchainError(coded(_remedy, "KB4008")) from e
-try:
-    from numba.cuda.core.compiler_lock import global_compiler_lock
-except ImportError:
-    from numba.core.compiler_lock import global_compiler_lock
 versions.warn_of_untested("Numba-CUDA")
 
 LinkableCode = driver.LinkableCode
