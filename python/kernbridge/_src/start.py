@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -73,7 +74,7 @@ _core.set_caller(_later("numba_cuda.callback", "call"))
 _core.set_resolver(origin.resolve)
 _core.set_host_compiler(_later("cuda_on_cpu.compile", "compile_image"))
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
-operation.watch_forks()
+os.register_at_fork(after_in_child=operation.after_fork)
 settings.install()
 debug.switch_on()
 switch.install_from_environment()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -378,11 +377,7 @@ def _refuse(operation: Operation, *inputs: Any, **scalars: Any) -> NoReturn:
     )
 
 
-def _after_fork() -> None:
+def after_fork() -> None:
+    """Let this process, which was just forked, refuse calls if JAX had started before."""
     if private_jax.has_started():  # a check in each call would cost time
         Operation.__call__ = _refuse  # type: ignore[method-assign]
-
-
-def watch_forks() -> None:
-    """Let forked children of this process refuse calls if JAX had started before the fork."""
-    os.register_at_fork(after_in_child=_after_fork)
