@@ -11,6 +11,7 @@ import kernbridge
 import numpy as np
 import pytest
 from kernbridge._src.keys.fingerprint import key_of
+from kernbridge._src.source.module import Taken
 
 pytestmark = pytest.mark.once
 
@@ -52,12 +53,13 @@ def origin_of(export, **changed):
 def identity_of(export, origin):
     """The digest of a call, as whoever writes a program can compute it."""
     codes = kernbridge._core.dtypes()
-    return export.identity(
+    taken = Taken(
         tuple(bytes.fromhex(v) for v in origin["values"]),
         origin["zeroed"],
         tuple((codes[d][0], rank, "") for d, rank in origin["arrays"]),
         origin["n_inputs"],
     )
+    return export.identity(taken)
 
 
 def call(digest, origin):

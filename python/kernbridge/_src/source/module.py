@@ -41,6 +41,15 @@ _modules: dict[str, CompiledModule] = {}
 _lock = threading.Lock()
 
 
+class Taken(NamedTuple):
+    """What one kind of call passes to a function."""
+
+    values: tuple[bytes, ...]  # of attributes
+    zeroed: bool  # whether outputs are filled with zeros first
+    buffers: tuple[tuple[int, int, str], ...]  # dtype, rank and name of inputs, then of outputs
+    n_inputs: int
+
+
 class Export(NamedTuple):
     """A function of an open library: where it is, and how its calls are described."""
 
@@ -73,77 +82,59 @@ class Export(NamedTuple):
             self.graph,
         )
 
-    def identity(
-        self,
-        values: tuple[bytes, ...],
-        zeroed: bool,
-        buffers: tuple[tuple[int, int, str], ...],
-        n_inputs: int,
-    ) -> bytes:
-        """Return the digest of a call with these attributes and buffers of these kinds."""
-        kinds = tuple((dtype, rank) for dtype, rank, _ in buffers)
+    def identity(self, taken: Taken) -> bytes:
+        """Return the digest of a call."""
+        kinds = tuple((dtype, rank) for dtype, rank, _ in taken.buffers)
         identity = f"{self.digest} {self.function.name}".encode()
-        made_of = ("kernbridge.source", identity, values, kinds, n_inputs, self.cuda)
-        options = ("zeroed",) if zeroed else ()
+        made_of = ("kernbridge.source", identity, taken.values, kinds, taken.n_inputs, self.cuda)
+        options = ("zeroed",) if taken.zeroed else ()
         return hashlib.sha256(repr((*made_of, *options)).encode()).digest()
 
-    def check(
-        self,
-        values: tuple[bytes, ...],
-        zeroed: bool,
-        arrays: Sequence[tuple[str, int]],
-        n_inputs: int,
-    ) -> None:
+    def check(self, taken: Taken, arrays: Sequence[tuple[str, int]]) -> None:
         """Raise ValueError if a call that a program describes is none of this function.
 
         The function reads its arguments and attributes without looking at their number or size.
         `arrays` are the dtype and the rank of each, which may have batch axes.
         """
         function, known = self.function, self.function.attributes
-        counts = n_inputs, len(arrays) - n_inputs
+        counts = taken.n_inputs, len(arrays) - taken.n_inputs
         expected = len(function.having("arg")), len(function.having("ret"))
         if min(counts) < 0 or (not function.takes_any and counts != expected):
             raise ValueError(
                 f"{counts[0]} inputs and {counts[1]} outputs, and the function has {expected[0]} "
                 f"and {expected[1]}"
             )
-        if len(values) != len(known):
-            raise ValueError(f"{len(values)} attributes, and the function has {len(known)}")
+        if len(taken.values) != len(known):
+            raise ValueError(f"{len(taken.values)} attributes, and the function has {len(known)}")
         for array, (dtype, rank) in zip(function.declared, arrays, strict=not function.takes_any):
             if array is not None and not array.with_leading.fits(dtype, rank):
                 raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
-        for attribute, value in zip(known, values, strict=True):
+        for attribute, value in zip(known, taken.values, strict=True):
             size = TYPES[attribute.type][0]
             if len(value) != size:
                 raise ValueError(
                     f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"
                 )
-        for dtype, _ in arrays[n_inputs:] if zeroed else ():
+        for dtype, _ in arrays[taken.n_inputs :] if taken.zeroed else ():
             if _DTYPES[dtype][1] < 8:
                 raise ValueError(f"it zeroes an output of {dtype}")
 
-    def register(
-        self,
-        values: tuple[bytes, ...],
-        zeroed: bool,
-        buffers: tuple[tuple[int, int, str], ...],
-        n_inputs: int,
-    ) -> bytes:
-        """Register the function for buffers of these kinds; returns its identity."""
-        digest = self.identity(values, zeroed, buffers, n_inputs)
+    def register(self, taken: Taken) -> bytes:
+        """Register the function for a call, and return the call's identity."""
+        digest, n_inputs = self.identity(taken), taken.n_inputs
         if not _core.is_registered(digest):
             _core.register_source(
                 digest,
                 self.label,
                 "",
                 n_inputs,
-                len(buffers) - n_inputs,
-                buffers,
+                len(taken.buffers) - n_inputs,
+                taken.buffers,
                 self.run,
                 self.last_error,
                 self.cuda,
-                values,
-                zeroed,
+                taken.values,
+                taken.zeroed,
             )
         return digest
 
@@ -208,7 +199,8 @@ class SourceFrontend(NamedByScanner, Frontend):
             for t, name in zip(arrays, names, strict=True)
         )
         export = self.export
-        digest = export.register(self.values, self.zeroed, buffers, len(operands))
+        taken = Taken(self.values, self.zeroed, buffers, len(operands))
+        digest = export.register(taken)
         on_gpu = "kernbridge.cuda.graph" if export.graph else "kernbridge.cuda"
         return NativeCall(
             target=on_gpu if export.cuda else debug.host_target(),
@@ -226,17 +218,16 @@ class SourceFrontend(NamedByScanner, Frontend):
             ),
             copied=(),
             why_not_portable="",
-            program=self._program(digest, buffers, len(operands)) if export.library else b"",
+            program=self._program(digest, taken) if export.library else b"",
         )
 
-    def _program(
-        self, digest: bytes, buffers: tuple[tuple[int, int, str], ...], n_inputs: int
-    ) -> bytes:
+    def _program(self, digest: bytes, taken: Taken) -> bytes:
         """Return the library with the description of a call: see src/module/kb_library.h."""
+        n_inputs = taken.n_inputs
         parts = (
             *(text(self.label), text("")),
-            struct.pack("<III", n_inputs, len(buffers) - n_inputs, 0),
-            *(struct.pack("<II", dtype, rank) + text(name) for dtype, rank, name in buffers),
+            struct.pack("<III", n_inputs, len(taken.buffers) - n_inputs, 0),
+            *(struct.pack("<II", dtype, rank) + text(name) for dtype, rank, name in taken.buffers),
             text(self.name),
             struct.pack("<II", self.zeroed, len(self.values)),
             *(sized(value) for value in (*self.values, self.export.library)),
@@ -274,14 +265,6 @@ def open_library(path: str | Path) -> tuple[int, int, dict[str, Described]]:
     except ValueError as e:
         raise KernelLoadError(f"{path}: {e} [KB5102]") from e
     return handle, last_error, {e[0]: Described(*e[1:]) for e in exports}
-
-
-def _read(path: Path) -> bytes:
-    """Return the bytes of a shared library, or raise KernelLoadError."""
-    try:
-        return path.read_bytes()
-    except OSError as e:
-        raise KernelLoadError(f"{path} cannot be read: {e}.{_hint(str(e), path)} [KB5102]") from e
 
 
 def _hint(why: str, path: str | Path) -> str:
@@ -481,7 +464,11 @@ class CompiledModule:
         self.digest = digest
         self.content_hash = f"sha256:{digest[:16]}"
         handle, last_error, exports = open_library(path)
-        carried = _read(path) if carry else b""
+        try:
+            carried = path.read_bytes() if carry else b""
+        except OSError as e:
+            why = f"{e}.{_hint(str(e), path)}"
+            raise KernelLoadError(f"{path} cannot be read: {why} [KB5102]") from e
         self._functions: dict[str, SourceFunction] = {}
         for function in functions:
             found = exports.get(function.name)
@@ -589,10 +576,11 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
         )
     arrays = [(str(dtype), int(rank)) for dtype, rank in origin["arrays"]]
     values = tuple(bytes.fromhex(v) for v in origin["values"])
-    zeroed, n_inputs = bool(origin.get("zeroed")), int(origin["n_inputs"])
     export = module.export(function)
-    export.check(values, zeroed, arrays, n_inputs)
+    taken = Taken(values, bool(origin.get("zeroed")), (), int(origin["n_inputs"]))
+    export.check(taken, arrays)
     buffers = tuple((_DTYPES[dtype][0], rank, "") for dtype, rank in arrays)
-    if export.identity(values, zeroed, buffers, n_inputs) != digest:
+    taken = taken._replace(buffers=buffers)
+    if export.identity(taken) != digest:
         raise ValueError("its digest is that of another call")
-    export.register(values, zeroed, buffers, n_inputs)
+    export.register(taken)
