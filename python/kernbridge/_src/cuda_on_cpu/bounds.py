@@ -14,6 +14,7 @@ Imported only when a kernel is compiled, since it imports Numba.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from typing import Any
 
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiled_in_isolation
-from kernbridge._src.cuda_on_cpu.objects import called
+from kernbridge._src.cuda_on_cpu.library import called
 from kernbridge._src.cuda_on_cpu.to_host import OUTSIDE
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
@@ -59,23 +60,17 @@ def compiling_bounded() -> Iterator[None]:
     """Let Numba-CUDA check the indices of writes. Under Numba's lock."""
     watch = _Watch()
     address_of, basic = cgutils.get_item_pointer2, arrayobj.basic_indexing
+    parameters = inspect.signature(address_of)
     store, load = arrayobj.store_item, arrayobj.load_item
     flat_class, lower = arrayobj.make_array_flat_cls, lowering.CUDALower.lower_inst
 
-    def known_address(
-        context: Any,
-        builder: Any,
-        data: Any,
-        shape: Any,
-        strides: Any,
-        layout: str,
-        inds: Any,
-        wraparound: bool = False,
-        boundscheck: bool = False,
-    ) -> Any:
+    def known_address(*args: Any, **how: Any) -> Any:
+        given = parameters.bind(*args, **how).arguments
         kept, watch.axes = watch.axes, []
-        made = address_of(context, builder, data, shape, strides, layout, inds, wraparound, True)
-        watch.elements[id(made)] = _Element(made, data, shape, layout, watch.axes)
+        made = address_of(**{**given, "boundscheck": True})
+        watch.elements[id(made)] = _Element(
+            made, given["data"], given["shape"], given["layout"], watch.axes
+        )
         watch.axes = kept
         return made
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.cuda_on_cpu.objects import constant, replaced, text
+from kernbridge._src.cuda_on_cpu.library import constant, replaced, text
 from kernbridge._src.numba_common.private_llvmlite import ir
 
 _READ, _WRITE, _ATOMIC, _WRITE_VALUE = range(4)  # as kb_check.h has them, and so on
@@ -56,7 +56,6 @@ class Argument:
 
     @property
     def flags(self) -> int:
-        """The flags as kb_check.h defines them."""
         return _BATCHED * self.batched + _STRIDED * self.strided + _CONSTANT * self.constant
 
 
@@ -72,8 +71,6 @@ def written_together(dtype: np.dtype[Any]) -> int:
 
 @dataclass(slots=True)
 class _Array:
-    """A shared or local array."""
-
     symbol: str
     item: Any  # its type, or the name of the type
     item_size: Any
@@ -119,7 +116,6 @@ class Checks:
         return list(self._shared).index(name)
 
     def begin_function(self, host: Any) -> None:
-        """Begin a function, whose instructions are appended to a HostModule."""
         self._host, self._own, self._instead = host, set(), []
 
     def put(self, instruction: Any, location: Any) -> None:

@@ -1,32 +1,29 @@
 """Fuses products and sums of a kernel for the CPU where NVVM and ptxas fuse them on a GPU.
 
-Both are allowed to by default. What they do, as the machine code of CUDA 13 shows it:
+Both may do so by default. The machine code of CUDA 13 shows these rules:
 
-- NVVM fuses a product into each sum that reads it if only sums in the same block do, fewer than
-  five; of two products in a sum, the first is fused.
+- NVVM fuses a product into each sum that reads it if at most four instructions read it, all of them
+  sums in the same block; of two products in a sum, the first is fused.
 - ptxas then fuses a product into all sums and differences that read it, through negations, if
-  nothing else does, and no division, root or call lies in between.
+  nothing else reads it, and no division, root or call lies in between.
 - Functions of libdevice such as `fmul_rn` are never fused. Fences keep their instructions apart.
 
-This reads and writes text: llvmlite cannot change an instruction of a parsed module, and to print
-one, LLVM renumbers its whole function.
+This works on text: llvmlite cannot change an instruction of a parsed module, and LLVM renumbers a
+whole function to print one instruction.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _FLAGS = r"(?:(?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast) )*"
 _ARITHMETIC = re.compile(rf"^  (%\S+) = (fmul|fadd|fsub|fneg) ({_FLAGS})(float|double) (.*)$")
 _NAMES = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
-
-
 _SPLITS = re.compile(
     r" = (?:fdiv|[su](?:div|rem) i64)|\bcall [^@]*@(?!llvm\.|__nv_f(?:min|max|abs))|@llvm\.sqrt\."
 )
-# A block that bounds.py began, or an empty line, does not end one of the GPU's.
+# A block of bounds.py, or an empty line, does not end a block of the GPU's code.
 _OF_BOUNDS = re.compile(r'"?kb\.(?:inside|rest)\b|$')
 _ROUND_TRIP = re.compile(
     r"^  (%\S+) = (?:tail )?call i64 @llvm\.fpto([su])i\.sat\.i64\.f64\(double (%[^)]+)\).*$"
@@ -42,7 +39,7 @@ _FENCED = re.compile(
 
 @dataclass(eq=False)
 class _Line:
-    """One instruction, with what it reads and who reads it."""
+    """One instruction, with its operands and the instructions that read its result."""
 
     number: int
     block: int
@@ -52,12 +49,12 @@ class _Line:
     flags: str
     kind: str
     operands: list[str]
-    users: list[_Line | None] = field(default_factory=list)  # None: something else
+    users: list[_Line | None] = field(default_factory=list)  # None: another kind of line
     takes: _Line | None = None  # the product that is fused into this sum
 
 
 def fused(text: str) -> str:
-    """A module with calls of llvm.fma in place of sums whose products are fused."""
+    """The module in which sums whose products are fused are calls of llvm.fma."""
     lines = text.split("\n")
     first = 0
     kinds: set[str] = set()
@@ -66,19 +63,17 @@ def fused(text: str) -> str:
             first = n
         elif line == "}":
             kinds |= _fuse(lines, first, n)
-    declared = (
-        f"declare {kind} @llvm.fma.{_SUFFIX[kind]}({', '.join([kind] * 3)})" for kind in kinds
-    )
-    return "\n".join([*lines, *(d for d in sorted(declared) if d not in text), ""])
+    declared = (f"declare {k} @llvm.fma.{_SUFFIX[k]}({k}, {k}, {k})" for k in sorted(kinds))
+    return "\n".join([*lines, *(d for d in declared if d not in text), ""])
 
 
 def unfenced(text: str) -> str:
-    """A module without the fences that keep `__fmul_rn` and similar functions from being fused."""
+    """The module without the fences that protect `__fmul_rn` and similar functions."""
     return _FENCED.sub(r" = bitcast \1 \2 to \1", text)
 
 
 def _fuse(lines: list[str], first: int, end: int) -> set[str]:
-    """Rewrite the lines of one function; the kinds of what was fused."""
+    """Rewrite the lines of one function; return the types for which llvm.fma is called."""
     _keep_integers(lines, first, end)
     found = _read(lines, first, end)
     for line in found.values():
@@ -97,7 +92,7 @@ def _fuse(lines: list[str], first: int, end: int) -> set[str]:
 
 
 def _keep_integers(lines: list[str], first: int, end: int) -> None:
-    """What is converted to a double and back is itself: ptxas leaves both out."""
+    """Remove conversions of an integer to a double and back, as ptxas does."""
     made = {}
     for n in range(first + 1, end):
         if match := _FROM_INTEGER.match(lines[n]):
@@ -197,21 +192,17 @@ def _written(line: _Line, found: dict[str, _Line]) -> str:
     a, b = product.operands
     c = line.operands[1 - at]
     kind, before = line.kind, []
-    name_of = _namer(line.result)
     if negated:
-        before.append(f"  {name_of('a')} = fneg {kind} {a}")
-        a = name_of("a")
+        before.append(f"  {_name(line.result, 'a')} = fneg {kind} {a}")
+        a = _name(line.result, "a")
     if at == 0 and line.operation == "fsub":
-        before.append(f"  {name_of('c')} = fneg {kind} {c}")
-        c = name_of("c")
+        before.append(f"  {_name(line.result, 'c')} = fneg {kind} {c}")
+        c = _name(line.result, "c")
     call = f"call {line.flags}{kind} @llvm.fma.{_SUFFIX[kind]}({kind} {a}, {kind} {b}, {kind} {c})"
     return "\n".join([*before, f"  {line.result} = {call}"])
 
 
-def _namer(result: str) -> Callable[[str], str]:
-    """Names for values on the way to a result."""
+def _name(result: str, part: str) -> str:
     if result.endswith('"'):
-        return lambda part: f'{result[:-1]}.kb.{part}"'
-    if result[1:].isdigit():
-        return lambda part: f"%kb.v{result[1:]}.{part}"
-    return lambda part: f"{result}.kb.{part}"
+        return f'{result[:-1]}.kb.{part}"'
+    return f"%kb.v{result[1:]}.{part}" if result[1:].isdigit() else f"{result}.kb.{part}"

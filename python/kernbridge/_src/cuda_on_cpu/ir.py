@@ -23,8 +23,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.cuda_on_cpu import library, linked, polls, recursion
-from kernbridge._src.cuda_on_cpu.objects import called, constant, text
+from kernbridge._src.cuda_on_cpu import library, linked, polls
+from kernbridge._src.cuda_on_cpu.library import called, constant, text
 from kernbridge._src.cuda_on_cpu.to_host import OUTSIDE_MAX, HostModule, refused
 from kernbridge._src.numba_common import private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
@@ -57,6 +57,10 @@ _ZEROING = "void @llvm.memset.p0.i64(ptr"
 _UNORDERED = re.compile(r"\bload atomic (.*?) unordered,")  # loads that may wait, see to_host.py
 _THREAD = re.compile(r"^(define internal void @kb_thread\(.*\)) \{$", re.M)
 
+_ALLOCA = re.compile(r"= alloca (.*?)(?:, i(?:32|64) (\d+))?(?:, align \d+)?$", re.M)
+_RECURSION = 256 * 1024  # bytes of stack for a thread that recurs, in addition to its variables
+_THREAD_AT = 48  # of the frame, see ll/frame.ll
+
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _POINTER = ir.IntType(8).as_pointer()
 
@@ -86,7 +90,7 @@ def host_ir(
     while True:
         _complete(module, entry, host, checks, waits)
         recursive = [f.name for f in module.functions if is_recursive(f)]
-        text, stack_size, polled = _polling(module, recursion.STACK if recursive else 0)
+        text, stack_size, polled = _polling(module, _RECURSION if recursive else 0)
         if waits or not (recursive or polled):
             break
         # Only a fibre can measure how much of its stack is left, and let other threads go on.
@@ -94,12 +98,12 @@ def host_ir(
         module, calls = _linked(texts)
     _check(label, module, calls & host.declared)
     text = _placed(_with_arrays_in_memory(text), checks)
-    if checks and recursion.has_checked_array(text, recursive):
+    if checks and _has_checked_array(text, recursive):
         raise refused(label, "a local array in a recursive device function in checked mode")
-    if recursion.is_value(text, recursive):
+    if _is_value(text, recursive):
         raise refused(label, "a device function as a value")
     if recursive:
-        text = recursion.bounded(text, recursive)
+        text = _with_stack_checks(text, recursive)
     text += stack_size
     if checks:
         with opaque_pointers():
@@ -212,7 +216,7 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
     """
     text = str(module)
     begin = text.index("define internal void @kb_thread(")
-    lines, total = recursion.size_of_variables(text, begin, stack)
+    lines, total = _size_of_variables(text, begin, stack)
     stack_size = "\n".join(["define i64 @kb_stack_size() {", *lines, f"  ret i64 {total}", "}\n"])
     if not polls.may_poll(text):
         return text, stack_size, False
@@ -328,3 +332,73 @@ def _words(builder: Any, kind: Any, parameters: Any) -> Any:
 
 def _member(builder: Any, address: Any, i: int) -> Any:
     return builder.gep(address, [ir.Constant(_I32, 0), ir.Constant(_I32, i)])
+
+
+def _size_of_variables(text: str, begin: int, more: int) -> tuple[list[str], str]:
+    """Instructions that compute the bytes of a function's variables plus `more`, and their value.
+
+    The function's definition begins at `begin`. The types are read from the text, since llvmlite
+    does not return the type of a variable in a parsed module.
+    """
+    lines, total = [], str(more)
+    for i, (kind, count) in enumerate(_ALLOCA.findall(text, begin, text.index("\n}", begin))):
+        lines.append(f"  %kb.p{i} = getelementptr {kind}, ptr null, i64 {count or 1}")
+        lines.append(f"  %kb.n{i} = ptrtoint ptr %kb.p{i} to i64")
+        lines.append(f"  %kb.s{i} = add i64 {total}, %kb.n{i}")
+        total = f"%kb.s{i}"
+    return lines, total
+
+
+def _has_checked_array(text: str, names: Sequence[str]) -> bool:
+    """Whether one of these functions has a local array that is checked.
+
+    The checked mode knows one array for each place, and a recursion creates several.
+    """
+    begins = [_definition(text, name) for name in names]
+    bodies = [text[begin : text.index("\n}", begin)] for begin in begins]
+    return any("call ptr @kb_check_local_array(" in body for body in bodies)
+
+
+def _is_value(text: str, names: Sequence[str]) -> bool:
+    """Whether one of these functions is used otherwise than in calls."""
+    return any(re.search(_token(name) + r"(?![-\w$.(])", text) for name in names)
+
+
+def _token(name: str) -> str:
+    """A regular expression for the name of a function in text."""
+    return re.escape(f"@{name}" if re.fullmatch(r"[-\w$.]+", name) else f'@"{name}"')
+
+
+def _definition(text: str, name: str) -> int:
+    begin = re.search(rf"^define [^\n]*{_token(name)}\(", text, re.M)
+    assert begin is not None
+    return begin.start()
+
+
+def _with_stack_checks(text: str, names: Sequence[str]) -> str:
+    """The module in which recursive functions check how much of the stack is left.
+
+    As `kb_thread`, they get the thread's frame as their first parameter. The check is a function of
+    src/hostcuda/kb_block.c.
+    """
+    for name in names:
+        text = re.sub(_token(name) + r"\((\)?)", _with_frame, text)
+        begin = _definition(text, name)
+        lines, size = _size_of_variables(text, begin, 0)
+        check = [
+            f"  %kb.thread.at = getelementptr i8, ptr %kb.frame, i64 {_THREAD_AT}",
+            "  %kb.thread = load ptr, ptr %kb.thread.at",
+            *lines,
+            f"  call void @kb_recurse(ptr %kb.thread, i64 {size})\n",
+        ]
+        # The first block may have a label.
+        first = re.compile(r"[^\n]*\{\n(?:\S[^\n]*:[^\n]*\n)?").match(text, begin)
+        assert first is not None
+        text = text[: first.end()] + "\n".join(check) + text[first.end() :]
+    return text + "declare void @kb_recurse(ptr, i64)\n"
+
+
+def _with_frame(found: re.Match[str]) -> str:
+    """The beginning of a function's parameters, or of the arguments of a call, with the frame."""
+    before = found[0].removesuffix(")")
+    return f"{before}ptr %kb.frame{')' if found[1] else ', '}"

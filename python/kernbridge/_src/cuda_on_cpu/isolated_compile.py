@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.cuda_on_cpu.objects import called
+from kernbridge._src.cuda_on_cpu.library import called
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
     MinimalCallConv,

@@ -1,4 +1,4 @@
-"""Provides the `.ll` files of this package, which define the functions that kernels call.
+"""Provides the functions that kernels call, in `.ll` files, and adds calls and constants to IR.
 
 `src/ll/generate.py` writes some of them when kernbridge is built. All definitions are
 `linkonce_odr`, so that LLVM's linker takes only those that are referenced, and `alwaysinline`. Each
@@ -7,13 +7,16 @@ file is parsed at most once in a process, when the first kernel needs it.
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import ir
 
 _FILES = (
     *("gpu", "arithmetic", "atomics", "nrt"),
@@ -52,7 +55,6 @@ def link_files(module: Any, *files: str) -> None:
 
 
 def names(*files: str) -> set[str]:
-    """The functions that files define."""
     return set(re.findall(r"^define [^@]*@([\w.]+)", "\n".join(map(_text, files)), flags=re.M))
 
 
@@ -66,3 +68,33 @@ def _text(name: str) -> str:
         Path(p, "_src/cuda_on_cpu/ll", f"{name}.ll") for p in sys.modules["kernbridge"].__path__
     )
     return next(p for p in places if p.exists()).read_text()  # editable: CMake's are elsewhere
+
+
+def constant(module: Any, kind: Any, value: Any, name: str = "") -> Any:
+    """A constant global of a module; private if it has no name."""
+    made = ir.GlobalVariable(module, kind, name or f"{module.name}.{len(module.globals)}")
+    made.global_constant = True
+    made.linkage = "" if name else "private"
+    made.initializer = value if isinstance(value, ir.Constant) else ir.Constant(kind, value)
+    return made
+
+
+def text(module: Any, string: str) -> Any:
+    """The address of a string that C can read."""
+    data = bytearray(string.encode() + b"\0")
+    return constant(module, ir.ArrayType(ir.IntType(8), len(data)), data)
+
+
+def replaced(instruction: Any, at: int, operand: Any) -> Any:
+    """A copy of an instruction with another operand."""
+    made = copy.copy(instruction)
+    made.operands = list(instruction.operands)
+    made.operands[at] = operand
+    return made
+
+
+def called(builder: Any, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
+    """Append a call of a function, which is declared if necessary; returns its value."""
+    kind = ir.FunctionType(result or ir.VoidType(), [a.type for a in arguments])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    return builder.call(function, arguments)

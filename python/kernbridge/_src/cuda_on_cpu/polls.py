@@ -2,11 +2,11 @@
 
 Such a loop gets a call of `kb_poll`, see src/hostcuda/kb_block.c, so that the other threads of
 the block run meanwhile. It has an exit that depends on memory: on the value of an atomic operation,
-or on a load in a loop with a fence. This leaves out operations that always change what is there,
-such as the additions of a histogram or a queue, and a compare-and-swap that expects what the loop
-has read, which fails only if another thread has changed it.
+or on a load in a loop with a fence. Two kinds of operations do not count: those that always change
+the memory, such as the additions of a histogram or a queue, and a compare-and-swap that expects a
+value that the loop has read, which fails only if another thread has changed it.
 
-Loops are found in the text of LLVM IR whose variables are values.
+Loops are found in the text of LLVM IR after variables have become values.
 """
 
 from __future__ import annotations
@@ -36,22 +36,20 @@ _CAST = re.compile(r"= (?:[sz]ext|trunc|[su]itofp|fpext|fptrunc|bitcast) \S+ (\S
 _SITE = re.compile(r"  call void @kb\.check\.at\(i32 \d+\)")
 _ZEROS = {"0", "0.000000e+00", "-0.000000e+00"}
 
-_DECLARED = "declare void @kb_poll(ptr, i32, i32)\n"
-
 
 def may_poll(text: str) -> bool:
-    """Whether a module has anything that a thread may wait by."""
+    """Whether a module has an instruction by which a thread may wait."""
     return _MAY_POLL.search(text) is not None
 
 
 def with_polls(text: str) -> str:
-    """The module with what such loops call; the same text if there are none."""
+    """The module in which such loops poll; the same text if there are none."""
     lines = text.splitlines()
     found = False
     for begin, line in enumerate(lines):
         if line.startswith("define "):
             found |= _Function(lines, begin).add_polls()
-    return "\n".join([*lines, _DECLARED]) if found else text
+    return "\n".join([*lines, "declare void @kb_poll(ptr, i32, i32)\n"]) if found else text
 
 
 @dataclass(slots=True)
@@ -65,8 +63,6 @@ class _Block:
 
 
 class _Function:
-    """One function, which begins at a line of a module."""
-
     def __init__(self, lines: list[str], begin: int) -> None:
         self._lines = lines
         self._blocks: dict[str, _Block] = {}
@@ -91,7 +87,7 @@ class _Function:
                 self._blocks[target].preceding.append(name)
 
     def add_polls(self) -> bool:
-        """Add a call to each loop that needs one; whether there is one."""
+        """Add a call to each loop that waits; whether there is one."""
         found = ((h, loop, self._awaited(h, loop)) for h, loop in self._loops().items())
         calls = [self._call(h, loop, read) for h, loop, read in found if read is not None]
         for i, more in itertools.chain.from_iterable(calls):
@@ -99,7 +95,7 @@ class _Function:
         return bool(calls)
 
     def _call(self, header: str, loop: set[str], read: int) -> list[tuple[int, str]]:
-        """What to add to two lines, so that a loop polls at its begin, and names its read."""
+        """Text to append to two lines, so that a loop polls where it begins."""
         lines, block = self._lines, self._blocks[header]
         name = f"%kb.poll.{block.begin}"
         site = next((s[0] for i in range(read, 0, -1) if (s := _SITE.match(lines[i]))), "")
@@ -129,7 +125,7 @@ class _Function:
         return loops
 
     def _dominators(self) -> dict[str, set[str]]:
-        """For each block that is reached, those on all ways to it, and itself."""
+        """For each reachable block, the blocks that dominate it, and itself."""
         order: dict[str, None] = {}
         new = [next(iter(self._blocks))]
         while new:
@@ -187,13 +183,13 @@ class _Function:
                 new += self._deciding(block, header, loop)
 
     def _stored(self, loop: set[str]) -> list[str]:
-        """What a loop stores: a variable that is left may be any of it."""
+        """The values that a loop stores, any of which a remaining variable may have."""
         in_loop = (self._lines[i] for name in loop for i in self._blocks[name].lines)
         stores = (line for line in in_loop if line.startswith("  store "))
         return [v for line in stores for v in re.findall(_NAME, line.split(", ptr ")[0])]
 
     def _deciding(self, block: str, header: str, loop: set[str]) -> Iterator[str]:
-        """The conditions that decide from where a block is reached in a round of a loop."""
+        """The conditions that decide from which block a block is reached in one round."""
         ways: dict[str, set[str]] = {name: set() for name in loop}
 
         def by(name: str, target: str) -> set[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu import library
-from kernbridge._src.cuda_on_cpu.objects import replaced
+from kernbridge._src.cuda_on_cpu.library import replaced
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir
 
@@ -78,7 +78,6 @@ class HostModule:
         }
 
     def parameters(self, entry: str) -> list[Any]:
-        """The types of a function's parameters."""
         found = (m.globals[entry] for m in self.modules if entry in m.globals)
         return next([a.type for a in f.args] for f in found if f.blocks)
 
@@ -251,7 +250,6 @@ class HostModule:
 
 
 def _without_metadata(value: Any) -> Any:
-    """A copy of a function, a variable or an instruction that has no metadata."""
     made = copy.copy(value)
     made.metadata = {}
     return made

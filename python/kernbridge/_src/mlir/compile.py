@@ -68,7 +68,6 @@ def check_kernel(label: str, kernel: Any) -> None:
 
 
 def parameter_type(parameter: Parameter) -> Any:
-    """The type of a parameter in the kernel."""
     from kernbridge._src.mlir.private_mlir import numba_types, numpy_support, typeof, types
 
     if isinstance(parameter, TupleParameter):
@@ -140,7 +139,6 @@ def artefact(job: Any) -> Artefact:
 
 
 def code(job: Any, opened: Iterable[int]) -> tuple[str, str]:
-    """LLVM IR and PTX."""
     compiled = _compile(job, frozenset(opened), job.target.architectures[0])
     return compiled.llvm_ir(), compiled.ptx().decode()
 
@@ -179,7 +177,6 @@ class _Compiled:
     cooperative: bool
 
     def llvm_ir(self) -> str:
-        """LLVM IR of the device functions, as text."""
         from kernbridge._src.mlir.private_mlir import get_context, llvm
 
         with compiling_for(self.architecture), get_context():
@@ -202,7 +199,6 @@ class _Compiled:
             return bytes(optimization._compile_to_ptx(*given))
 
     def cubin(self, ptx: bytes) -> bytes:
-        """Machine code."""
         with compiling_for(self.architecture):
             linker = self.linker.recreate_with_lto()
             linker.add_ptx(ptx)
@@ -289,7 +285,6 @@ def _gpu_module(module: Any) -> Any:
 
 
 def _functions(module: Any) -> dict[str, Any]:
-    """The functions of a module by their names."""
     operations = _gpu_module(module).operation.regions[0].blocks[0].operations
     functions = [op.operation for op in operations if op.operation.name == "llvm.func"]
     return {str(f.attributes["sym_name"]).strip('"'): f for f in functions}
@@ -302,7 +297,6 @@ def _kernel_of(module: Any) -> Any:
 
 
 def _with_entry(job: Any, module: Any) -> Any:
-    """The module in which the kernel has become an entry."""
     from kernbridge._src.mlir import private_mlir as inside
 
     attributes = _kernel_of(module).attributes

@@ -83,7 +83,6 @@ class _Entry:
             self.lines.append("%kb_z = llvm.zext %kb_z32 : i32 to i64")
 
     def add(self, parameter: DeviceParameter) -> None:
-        """Compute the kernel's values for a parameter."""
         if parameter.kind == "array":
             self._add_array(parameter)
         elif parameter.kind == "scalar":
@@ -106,7 +105,6 @@ class _Entry:
         self.given += [address, address, "%kb_zero", *extents, *strides]
 
     def _loaded(self) -> str:
-        """A scalar that lies in a buffer."""
         address, kind = self._address(), self._type()
         in_memory = "i8" if kind == "i1" else kind
         value = self._value(f"llvm.load {address} : !llvm.ptr -> {in_memory}")

@@ -5,7 +5,6 @@ Imported only when a kernel is compiled, since it imports Numba.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -39,18 +38,12 @@ for _axis, _threads, _blocks in (("x", 1024, 2**31 - 1), ("y", 1024, 65536), ("z
     }
 
 
-def compiler_cc(major: int, minor: int) -> Any:
-    """A compute capability as this Numba-CUDA's code library takes it."""
-    takes_suffix = len(inspect.signature(nvrtc.get_arch_option).parameters) > 2
-    return (major, minor, "") if takes_suffix else (major, minor)
-
-
 def cubin_of(library: Any, architecture: tuple[int, int]) -> bytes:
     """The machine code of a code library that is complete.
 
     NVRTC, which is open once it was asked for architectures, compiles CUDA C++ that it links.
     """
-    cc = compiler_cc(*architecture)
+    cc = (*architecture, "")
     nvrtc.get_arch_option(*cc)
     _core.nvrtc_keep_signals()
     cubin = library.get_cubin(cc=cc)
@@ -80,7 +73,7 @@ def _annotate(module: Any, instruction: Any) -> None:
 @contextmanager
 def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let Numba compile for this architecture, whatever GPU there is, or none."""
-    library, cc = codegen.CUDACodeLibrary, compiler_cc(*architecture)
+    library, cc = codegen.CUDACodeLibrary, (*architecture, "")
     device = SimpleNamespace(id=0, compute_capability=architecture)
     with global_compiler_lock, exact_defaults(Omitted):
         assemble = library.get_asm_str

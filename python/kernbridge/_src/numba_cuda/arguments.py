@@ -103,13 +103,11 @@ def _read_member(value: enum.Enum, place: str) -> Leaf:
 
 
 def _words(scalar: Any) -> list[Word]:
-    """The bits of a scalar."""
     data = scalar.tobytes().ljust(16 if scalar.itemsize > 8 else 8, b"\0")
     return [Word("constant", int(n)) for n in np.frombuffer(data, np.int64)]
 
 
 def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
-    """The argument `vector_math` of an operation, checked."""
     if given is None:
         return None
     if given and is_checked:

@@ -47,13 +47,10 @@ class NumbaCudaFunction(DeviceFunction):
 
     @property
     def n_words(self) -> int:
-        """The words of eight bytes that the parameters take."""
         return sum(p.n_words(self.batched) for p in self.parameters)
 
     def code(self) -> tuple[str, str]:
         """LLVM IR and PTX. Neither is kept, so the kernel is compiled again."""
-        from kernbridge._src.numba_common.numba_cuda_patches import compiler_cc
-
         kernel = self.kernel()
         if kernel is None:
             raise KernelCompilationError(defect(f"the kernel {self.name!r} is gone"))
@@ -62,7 +59,7 @@ class NumbaCudaFunction(DeviceFunction):
         if mlir.is_mlir(kernel):
             return mlir.code(job, self.opened)
         library = _compile_entry(job.with_open(self.opened))._codelibrary
-        return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
+        return library.get_llvm_str(), library.get_asm_str(cc=(*architecture, ""))
 
 
 class Job(Recipe[NumbaCudaFunction]):
@@ -168,7 +165,6 @@ class Job(Recipe[NumbaCudaFunction]):
         )
 
     def refusal(self, error: Exception) -> Exception:
-        """The error for a kernel that cannot be compiled."""
         missing = versions.missing_name(error)
         if missing is not None or isinstance(error, KernelCompilationError):
             return missing or error

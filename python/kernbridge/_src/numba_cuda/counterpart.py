@@ -42,8 +42,6 @@ def counterpart(label: str, kernel: Any, declared: tuple[Any, ...] = ()) -> Any:
 
 
 class _Copies:
-    """The counterparts of what one kernel reads."""
-
     def __init__(self, label: str) -> None:
         self._label = label
         self._made: dict[int, tuple[Any, Any]] = {}  # by id: an original and its counterpart

@@ -32,12 +32,9 @@ from kernbridge._src.plan.parameters import DeviceParameter, Parameter, TuplePar
 def numba_type(dtype: np.dtype[Any]) -> Any:
     """Numba-CUDA's type of an element; ValueError if it has none."""
     if dtype.name == "bfloat16":
-        bfloat16 = getattr(cuda.types, "bfloat16", None)
-        if bfloat16 is None:
-            raise ValueError("this Numba-CUDA has no bfloat16")
         import numba.cuda.bf16  # noqa: F401  # registers its operations
 
-        return bfloat16
+        return cuda.types.bfloat16
     try:
         return numpy_support.from_dtype(dtype)
     except Exception as e:

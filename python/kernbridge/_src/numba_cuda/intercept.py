@@ -24,8 +24,6 @@ from kernbridge._src.keys.host_state import STANDS_FOR
 
 
 class _Thread(threading.local):
-    """The state of a thread."""
-
     target: Any = None
     handlers: Mapping[str, Callable[..., Any]] = {}
     stream: Any = None
@@ -41,8 +39,6 @@ _replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda an
 
 @dataclass(frozen=True)
 class HostApi:
-    """The host API of one of the packages."""
-
     package: str
     modules: tuple[ModuleType, ...]  # with its functions; programs import the first one
     kernels: Any  # the class of dispatchers
@@ -68,13 +64,11 @@ class HostApi:
         return [(module, name) for module in self.modules]
 
     def own_stream(self, stream: Any) -> Any:
-        """Convert a stream of the other package."""
         if isinstance(stream, (int, self.driver.Stream)) or not hasattr(stream, "handle"):
             return stream
         return self.cuda.external_stream(int(stream.handle))
 
     def own_array(self, value: Any) -> Any:
-        """Convert an array of the other package."""
         if isinstance(value, self.arrays) or not hasattr(value, "__cuda_array_interface__"):
             return value
         return self.cuda.as_cuda_array(value, sync=False)
@@ -110,7 +104,6 @@ class Configured:
 
 
 def read_configured(configuration: Any) -> Configured:
-    """Read what `kernel[grid, block]` returned."""
     if hasattr(configuration, "dispatcher"):
         c = configuration
         return Configured(c.dispatcher, c.griddim, c.blockdim, c.sharedmem)

@@ -231,8 +231,6 @@ def numba_cuda_kernel(
 
 @dataclass(eq=False, repr=False)
 class NumbaCuda(CallingFrontend):
-    """One Numba-CUDA kernel and its launch, as a front end."""
-
     kernel: Any
     label: str
     rule: LaunchRule
@@ -259,11 +257,9 @@ class NumbaCuda(CallingFrontend):
         return self.rule, self.views, static, options
 
     def functions(self) -> Functions:
-        """The functions that determine a launch."""
         return self.rule.functions
 
     def make_operation(self, spec: OperationSpec) -> Operation:
-        """A new operation, with the kernel's name and documentation."""
         return wrap(super().make_operation(spec), self.kernel)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:

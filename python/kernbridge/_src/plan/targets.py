@@ -68,7 +68,7 @@ class Gpu(Target):
         return compiling_for(self.architectures[0])
 
     def finish(self, job: Any, compiled: Any, opened: tuple[int, ...]) -> tuple[Images, bool]:
-        from kernbridge._src.numba_common.numba_cuda_patches import compiler_cc, cubin_of
+        from kernbridge._src.numba_common.numba_cuda_patches import cubin_of
 
         library = compiled._codelibrary
         try:
@@ -77,7 +77,7 @@ class Gpu(Target):
             raise instead_of(e, job.refusal(e))  # noqa: B904
         n_words = sum(p.n_words(job.batched) for p in job.parameters)
         check_words(job.label, list(found.values()), compiled.entry_name, n_words)
-        assembly = library.get_asm_str(cc=compiler_cc(*self.architectures[0]))
+        assembly = library.get_asm_str(cc=(*self.architectures[0], ""))
         return found, any(f"%{r}.z" in assembly for r in ("tid", "ntid", "ctaid", "nctaid"))
 
     def images(self, job: Any, made: Artefact) -> Images:
