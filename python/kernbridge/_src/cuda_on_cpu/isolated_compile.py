@@ -161,8 +161,7 @@ def compiling_raising() -> Iterator[None]:
         lower(self, instruction)
 
     patches = patched(
-        (MinimalCallConv, "return_user_exc", reporting),
-        (lowering.CUDALower, "lower_inst", placed),
+        (MinimalCallConv, "return_user_exc", reporting), (lowering.CUDALower, "lower_inst", placed)
     )
     with compiled_in_isolation("raising"), patches:
         yield

@@ -112,10 +112,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
 
 
 def call(
-    handle: int,
-    buffers: tuple[tuple[int, tuple[int, ...], int], ...],
-    stream: int,
-    device: int,
+    handle: int, buffers: tuple[tuple[int, tuple[int, ...], int], ...], stream: int, device: int
 ) -> None:
     """Run the function of a handle on XLA's stream. Called by the core."""
     callee = _callees.get(handle)

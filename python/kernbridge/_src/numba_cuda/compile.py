@@ -211,11 +211,7 @@ def why_not_native(kernel: Any, target: Target) -> str:
 
 
 def compile_kernel(
-    label: str,
-    kernel: Any,
-    parameters: Sequence[Parameter],
-    batched: bool,
-    target: Target,
+    label: str, kernel: Any, parameters: Sequence[Parameter], batched: bool, target: Target
 ) -> NumbaCudaFunction:
     """Machine code for these parameters, compiled at most once per content and target.
 
@@ -230,11 +226,7 @@ def compile_kernel(
 
 
 def compile_for_launch(
-    label: str,
-    kernel: Any,
-    parameters: Sequence[Parameter],
-    has_batch: bool,
-    target: Target,
+    label: str, kernel: Any, parameters: Sequence[Parameter], has_batch: bool, target: Target
 ) -> tuple[NumbaCudaFunction, bool]:
     """Machine code for a launch, and whether one launch serves a batch in the grid's z axis.
 
