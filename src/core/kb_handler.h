@@ -55,7 +55,7 @@ typedef struct kb_handler_format {
 } kb_handler_format;
 
 /* Those that calls of every target may carry. Set when the process begins; not copied. */
-void kb_handler_set_formats(const kb_handler_format *formats);
+void kb_handler_set_formats(const kb_handler_format *given);
 
 /* What happens to code that a call carries, where this process has no kernel of its digest. */
 typedef enum kb_carried_code {

@@ -127,4 +127,9 @@ kb_function_stats kb_function_count(void);
 /* Tests only: frees all functions, held or not. None may be in use. */
 void kb_function_free_all(void);
 
+/* The share of a multiprocessor's threads that blocks of `threads` threads fill, on GPU 0; with 0
+ * threads, blocks of the size that fills most. Loads the image, and unloads it. */
+kb_status kb_occupancy(const void *image, const char *entry, int threads, uint32_t shared,
+                       double *share, kb_error *err);
+
 #endif

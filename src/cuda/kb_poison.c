@@ -40,13 +40,18 @@ static kb_status check(const poison *p, kb_cu_result code, const char *call, kb_
                                  : kb_driver_fail(err, p->cu, code, call, p->frame->kernel->name);
 }
 
+static kb_status no_memory(const poison *p, kb_error *err)
+{
+    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to look for unwritten outputs",
+                        p->frame->kernel->name);
+}
+
 static kb_status fetch(const poison *p, uint32_t i, uint8_t **into, kb_error *err)
 {
     size_t size = kb_buffer_bytes(result(p, i));
     *into = kb_arena_take(p->arena, size, 1);
     if (!*into)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
-                            "%s: no memory to look for unwritten outputs", p->frame->kernel->name);
+        return no_memory(p, err);
     return check(p,
                  p->cu->cuMemcpyDtoHAsync(*into, address_of(result(p, i)), size, p->frame->stream),
                  "cuMemcpyDtoHAsync", err);
@@ -168,8 +173,7 @@ static kb_status run(poison *p, kb_error *err)
     p->first = kb_arena_take(p->arena, n, sizeof *p->first);
     p->second = kb_arena_take(p->arena, n, sizeof *p->second);
     if (!p->shared || !p->first || !p->second)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
-                            "%s: no memory to look for unwritten outputs", p->frame->kernel->name);
+        return no_memory(p, err);
     kb_status s = save_shared(p, err);
     if (s == KB_OK)
         s = run_over(p, FIRST, p->first, err);
@@ -182,8 +186,7 @@ kb_status kb_poison_run(const kb_driver *cu, const kb_frame *frame, kb_error *er
 {
     poison p = {.cu = cu, .frame = frame, .arena = kb_arena_new()};
     if (!p.arena)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
-                            "%s: no memory to look for unwritten outputs", frame->kernel->name);
+        return no_memory(&p, err);
     kb_status s = run(&p, err);
     kb_arena_free(p.arena);
     return s;

@@ -413,7 +413,7 @@ kb_status kb_fill_run(const void *given, const kb_frame *frame, kb_error *err)
 {
     const kb_fill_step *step = given;
     const kb_driver *cu = frame->driver;
-    int64_t n, size, n_slices = frame->n_slices;
+    int64_t n = 0, size = 0, n_slices = frame->n_slices;
     kb_cu_address to = 0;
     kb_status s = kb_value_read(&step->count, frame, &n, err);
     if (s != KB_OK)
@@ -440,7 +440,7 @@ kb_status kb_copy_run(const void *given, const kb_frame *frame, kb_error *err)
 {
     const kb_copy_step *step = given;
     const kb_driver *cu = frame->driver;
-    int64_t size, n_slices = frame->n_slices;
+    int64_t size = 0, n_slices = frame->n_slices;
     kb_cu_address to = 0, from = 0;
     kb_status s = kb_value_read(&step->size, frame, &size, err);
     if (s == KB_OK)

@@ -5,7 +5,6 @@
 #include "core/kb_plan.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_hostcuda.h"
-#include "hostcuda/kb_hosttarget.h"
 #include "module/kb_library.h"
 #include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"

@@ -8,7 +8,7 @@
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "hostcuda/kb_block.h"
-#include "hostcuda/kb_symbol.h"
+#include "hostcuda/kb_libdevice.h"
 
 #include <stdbool.h>
 
@@ -108,5 +108,11 @@ kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame);
 
 /* Whether the function's code, which is known, is that of the checked mode. */
 bool kb_hostcuda_is_checked(const kb_function *function);
+
+/* The handler of GPU programs on the CPU: target `kernbridge.cuda.host`. A call carries what it
+ * carries on a GPU, see cuda/kb_target.h. Without Python. Instantiate also compiles the kernel's
+ * code for the CPU, unless this process knows it. */
+kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame);
+kb_xla_error *kb_hosttarget_execute(kb_xla_frame *frame);
 
 #endif

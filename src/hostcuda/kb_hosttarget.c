@@ -1,5 +1,6 @@
 /* Owns the stages of a GPU program's call on the CPU, where no stream and no context are needed. */
-#include "hostcuda/kb_hosttarget.h"
+
+#include "hostcuda/kb_hostcuda.h"
 
 #include "core/kb_batch.h"
 #include "core/kb_float_mode.h"
@@ -10,7 +11,6 @@
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_guard.h"
-#include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_unwritten.h"
 
 static kb_status prepare(const kb_xla_frame *xla, kb_error *err)

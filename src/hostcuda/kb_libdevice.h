@@ -5,9 +5,14 @@
 #ifndef KB_LIBDEVICE_H
 #define KB_LIBDEVICE_H
 
-#include "hostcuda/kb_symbol.h"
-
 #include <stdint.h>
+
+/* A function that machine code of this process may call by its name. Tables of them end with a name
+ * that is NULL. */
+typedef struct kb_hostcuda_symbol {
+    const char *name;
+    void (*address)(void);
+} kb_hostcuda_symbol;
 
 /* name, type of the result, types of the parameters */
 #define KB_LIBDEVICE_SPECIAL(X)                                                                    \

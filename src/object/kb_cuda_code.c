@@ -84,8 +84,8 @@ static bool find_code(kb_object *object, const head *h, kb_hostcuda_code *code)
     return h->form == BLOCKS ? blocks && !fibre : fibre && !blocks;
 }
 
-kb_status kb_cuda_code_add(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
-                           const char *what, const kb_object **object, kb_error *err)
+kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+                            const char *what, kb_error *err)
 {
     kb_reader from = kb_reader_of(bytes, size);
     kb_status s = check_header(&from, digest, what, err);
@@ -103,13 +103,5 @@ kb_status kb_cuda_code_add(const char digest[KB_HOSTCUDA_DIGEST], const void *by
                                      : refuse_damaged(what, "what it defines", err);
     if (s != KB_OK)
         kb_object_free(placed);
-    else if (object)
-        *object = placed;
     return s;
-}
-
-kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
-                            const char *what, kb_error *err)
-{
-    return kb_cuda_code_add(digest, bytes, size, what, NULL, err);
 }

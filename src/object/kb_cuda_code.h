@@ -24,14 +24,10 @@
 /* What code of this kind may call: a kb_object_resolver. */
 void *kb_cuda_code_find(const char *name, void *context);
 
-/* Places the code of the IR of this digest, and makes it known (kb_hostcuda_add). The object stays
- * for the life of the process; `*object`, unless NULL is given, is for looking at. `what` names the
- * operation. KB_INVALID_ARGUMENT if the bytes are damaged or belong to other IR;
- * KB_FAILED_PRECONDITION, with what is missing, if they are whole and cannot run here. */
-kb_status kb_cuda_code_add(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
-                           const char *what, const kb_object **object, kb_error *err);
-
-/* A kb_hostcuda_loader. */
+/* A kb_hostcuda_loader: places the code of the IR of this digest, and makes it known
+ * (kb_hostcuda_add), with the object, a kb_object, as owner. `what` names the operation.
+ * KB_INVALID_ARGUMENT if the bytes are damaged or belong to other IR; KB_FAILED_PRECONDITION, with
+ * what is missing, if they are whole and cannot run here. */
 kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
                             const char *what, kb_error *err);
 

@@ -4,9 +4,9 @@
 #include "core/kb_arena.h"
 #include "core/kb_checksum.h"
 #include "core/kb_dtype.h"
-#include "core/kb_failures.h"
 #include "core/kb_fields.h"
 #include "core/kb_handler.h"
+#include "core/kb_host.h"
 #include "object/kb_object.h"
 #include "object/kb_provided.h"
 

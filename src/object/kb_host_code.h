@@ -8,7 +8,7 @@
  *     i64 features of the processor that the code needs, a set of kb_cpu.h
  *     text name, text source
  *     u32 inputs, u32 outputs, u32 hidden results; each: u32 dtype, u32 rank, text name
- *     u32 lines; each: u32 status, text place (kb_failures.h)
+ *     u32 lines; each: u32 status, text place (core/kb_host.h)
  *     u32 size, the relocatable object, which defines the function KB_HOST_CODE_ENTRY */
 #ifndef KB_HOST_CODE_H
 #define KB_HOST_CODE_H

@@ -6,16 +6,6 @@
 #include <stdint.h>
 #include <string.h>
 
-void *kb_nrt_allocate(size_t size)
-{
-    return kb_malloc(size);
-}
-
-void kb_nrt_free(void *memory)
-{
-    kb_free(memory);
-}
-
 /* Memory with `size` bytes behind it, and their address. */
 static kb_nrt_memory *with_data(size_t size, kb_nrt_destructor *destructor, void *info)
 {

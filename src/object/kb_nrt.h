@@ -19,12 +19,10 @@ typedef struct kb_nrt_memory {
     void *external; /* an allocator; always NULL here */
 } kb_nrt_memory;
 
-/* NRT_Allocate and NRT_Free. NULL when there is no memory, as of all below. */
-void *kb_nrt_allocate(size_t size);
-void kb_nrt_free(void *memory);
-
-/* NRT_MemInfo_alloc, _alloc_dtor and _alloc_aligned: memory with its data behind it, referred to
- * once. */
+/* NRT_MemInfo_alloc, _alloc_dtor and _alloc_aligned: memory with its data after it, referred to
+ * once. NULL when there is no memory, as of all below. NRT_Allocate and NRT_Free are kb_malloc and
+ * kb_free.
+ */
 kb_nrt_memory *kb_nrt_new(size_t size);
 kb_nrt_memory *kb_nrt_new_with(size_t size, kb_nrt_destructor *destructor);
 kb_nrt_memory *kb_nrt_new_aligned(size_t size, unsigned alignment);

@@ -4,7 +4,8 @@
 #endif
 #include "object/kb_provided.h"
 
-#include "core/kb_failures.h"
+#include "core/kb_host.h"
+#include "core/kb_memory.h"
 #include "hostcuda/kb_reshape.h"
 #include "object/kb_nrt.h"
 
@@ -22,8 +23,8 @@ typedef struct own_function {
 
 /* What Numba's runtime does where Numba is. */
 static const own_function OWN[] = {
-    {"NRT_Allocate", FUNCTION(kb_nrt_allocate)},
-    {"NRT_Free", FUNCTION(kb_nrt_free)},
+    {"NRT_Allocate", FUNCTION(kb_malloc)},
+    {"NRT_Free", FUNCTION(kb_free)},
     {"NRT_MemInfo_alloc", FUNCTION(kb_nrt_new)},
     {"NRT_MemInfo_alloc_aligned", FUNCTION(kb_nrt_new_aligned)},
     {"NRT_MemInfo_alloc_dtor", FUNCTION(kb_nrt_new_with)},

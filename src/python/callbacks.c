@@ -3,7 +3,6 @@
 #include "python/convert.h"
 
 #include "abi/kb_numba.h"
-#include "core/kb_failures.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_plan.h"

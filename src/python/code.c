@@ -57,14 +57,17 @@ static PyObject *check_host_code(PyObject *self, PyObject *args)
     return PyBool_FromLong(concurrent);
 }
 
+static PyObject *provides(PyObject *args, const char *format, kb_object_resolver *find)
+{
+    const char *name;
+    return PyArg_ParseTuple(args, format, &name) ? PyBool_FromLong(find(name, NULL) != NULL) : NULL;
+}
+
 /* Whether machine code without a compiler may call the function of this name. */
 static PyObject *host_code_provides(PyObject *self, PyObject *args)
 {
     (void)self;
-    const char *name;
-    if (!PyArg_ParseTuple(args, "s:host_code_provides", &name))
-        return NULL;
-    return PyBool_FromLong(kb_provided_find(name, NULL) != NULL);
+    return provides(args, "s:host_code_provides", kb_provided_find);
 }
 
 /* Make known the machine code of a CUDA kernel for the CPU (src/object/kb_cuda_code.h); {name:
@@ -77,10 +80,10 @@ static PyObject *add_host_code(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "y#y#:add_host_code", &digest, &digest_size, &code, &size) ||
         !kb_python_check_size("add_host_code", digest_size, KB_HOSTCUDA_DIGEST))
         return NULL;
-    const kb_object *object;
     kb_error err;
-    if (kb_cuda_code_add(digest, code, (size_t)size, "a CUDA kernel", &object, &err) != KB_OK)
+    if (kb_cuda_code_load(digest, code, (size_t)size, "a CUDA kernel", &err) != KB_OK)
         return kb_python_raise(&err);
+    const kb_object *object = kb_hostcuda_find(digest)->owner;
     PyObject *defined = PyDict_New();
     void *address;
     for (size_t at = 0; defined && kb_object_next(object, &at, &name, &address);) {
@@ -96,10 +99,7 @@ static PyObject *add_host_code(PyObject *self, PyObject *args)
 static PyObject *cuda_code_provides(PyObject *self, PyObject *args)
 {
     (void)self;
-    const char *name;
-    if (!PyArg_ParseTuple(args, "s:cuda_code_provides", &name))
-        return NULL;
-    return PyBool_FromLong(kb_cuda_code_find(name, NULL) != NULL);
+    return provides(args, "s:cuda_code_provides", kb_cuda_code_find);
 }
 
 /* {name: (bit, present)} of the features that machine code for this kind of processor may need. */

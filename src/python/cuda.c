@@ -5,7 +5,6 @@
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_nvrtc.h"
-#include "cuda/kb_occupancy.h"
 #include "cuda/kb_program.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"

@@ -92,19 +92,6 @@ static bool find_kernel(const char *function, const char *digest, Py_ssize_t siz
     return false;
 }
 
-/* True if a kernel of exactly this digest is registered. */
-static PyObject *is_registered(PyObject *self, PyObject *args)
-{
-    (void)self;
-    const char *digest;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "y#:is_registered", &digest, &size))
-        return NULL;
-    const kb_kernel *kernel;
-    return find_kernel("is_registered", digest, size, &kernel) ? PyBool_FromLong(kernel != NULL)
-                                                               : NULL;
-}
-
 /* What messages call the registered kernel of this digest; None where there is none. */
 static PyObject *kernel_name(PyObject *self, PyObject *args)
 {
@@ -292,7 +279,6 @@ static int refuse_subinterpreter(PyObject *module)
 
 static PyMethodDef methods[] = {
     {"register_host", register_host, METH_VARARGS, NULL},
-    {"is_registered", is_registered, METH_VARARGS, NULL},
     {"kernel_name", kernel_name, METH_VARARGS, NULL},
     {"registry_stats", registry_stats, METH_NOARGS, NULL},
     {"targets", get_targets, METH_VARARGS, NULL},

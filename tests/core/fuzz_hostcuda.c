@@ -7,7 +7,6 @@
 #include "core/kb_handler.h"
 #include "fake_xla.h"
 #include "hostcuda/kb_hostcuda.h"
-#include "hostcuda/kb_hosttarget.h"
 #include "hostcuda/kb_thread.h"
 #include "target.h"
 

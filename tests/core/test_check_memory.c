@@ -5,8 +5,8 @@
 #include "core/kb_dtype.h"
 #include "core/kb_memory.h"
 #include "fake_xla.h"
-#include "hostcuda/kb_unwritten.h"
 #include "hostcuda/kb_shadow.h"
+#include "hostcuda/kb_unwritten.h"
 
 enum { SECOND = N_THREADS };
 

@@ -229,7 +229,8 @@ static void test_what_it_defines(void)
     void *address;
     const kb_object *object = NULL;
     uint8_t *bytes = cuda_code_write(&GOOD, digest, &size);
-    CHECK_INT(kb_cuda_code_add(digest, bytes, size, "op", &object, &err), KB_OK);
+    CHECK_INT(kb_cuda_code_load(digest, bytes, size, "op", &err), KB_OK);
+    object = kb_hostcuda_find(digest)->owner;
     while (kb_object_next(object, &at, &name, &address)) {
         n++;
         CHECK_TEXT(name, "kb_blocks");

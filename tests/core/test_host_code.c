@@ -2,7 +2,6 @@
  * format says, and that bytes which are not whole, not of this kernel or not for this machine are
  * refused with a reason, before any of the code is placed. */
 #include "core/kb_batch.h"
-#include "core/kb_failures.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_memory.h"

@@ -5,7 +5,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #endif
-#include "core/kb_failures.h"
+#include "core/kb_host.h"
 #include "core/kb_memory.h"
 #include "hostcuda/kb_reshape.h"
 #include "kb_test.h"
@@ -25,11 +25,11 @@ static void test_plain(void)
     CHECK_PTR(m->external, NULL);
     memset(m->data, 1, 100); /* all of it: AddressSanitizer watches */
     kb_nrt_destroy(m);
-    char *bytes = kb_nrt_allocate(3);
+    char *bytes = kb_malloc(3);
     if (CHECK(bytes != NULL))
         memset(bytes, 1, 3);
-    kb_nrt_free(bytes);
-    kb_nrt_free(NULL);
+    kb_free(bytes);
+    kb_free(NULL);
 }
 
 static void test_aligned(void)
@@ -149,8 +149,8 @@ static void test_own_names(void)
         const char *name;
         void *address;
     } own[] = {
-        {"NRT_Allocate", FUNCTION(kb_nrt_allocate)},
-        {"NRT_Free", FUNCTION(kb_nrt_free)},
+        {"NRT_Allocate", FUNCTION(kb_malloc)},
+        {"NRT_Free", FUNCTION(kb_free)},
         {"NRT_MemInfo_alloc", FUNCTION(kb_nrt_new)},
         {"NRT_MemInfo_alloc_aligned", FUNCTION(kb_nrt_new_aligned)},
         {"NRT_MemInfo_alloc_dtor", FUNCTION(kb_nrt_new_with)},

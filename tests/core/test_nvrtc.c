@@ -237,7 +237,6 @@ static void test_threads(void)
     CHECK_INT(torture_count().blocks - blocks, 1);
 }
 
-
 static int n_pressed;
 
 static void press(int number)

@@ -1,6 +1,6 @@
 /* Proves the share that comes back, that nothing stays loaded, and that each call which fails is
  * told and leaves the contexts as they were. */
-#include "cuda/kb_occupancy.h"
+#include "cuda/kb_function.h"
 #include "gpu.h"
 
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* Proves the stages of a GPU program on the CPU: its code is compiled when XLA compiles the call,
  * and what the execution finds wrong is an error of the call. */
 #include "hostcuda/kb_check.h"
-#include "hostcuda/kb_unwritten.h"
 #include "hostcuda/kb_hostcuda.h"
-#include "hostcuda/kb_hosttarget.h"
+#include "hostcuda/kb_unwritten.h"
 #include "target.h"
 
 #include "core/kb_handler.h"

@@ -2,7 +2,6 @@
  * ranges, over all sequences of two bytes that begin above ASCII and many of three and four; what
  * does not fit is cut between characters. */
 #include "core/kb_error.h"
-#include "core/kb_error.h"
 #include "kb_test.h"
 
 #include <stdint.h>

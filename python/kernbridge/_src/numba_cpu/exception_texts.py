@@ -1,7 +1,7 @@
 """Replaces the exceptions in Numba's LLVM IR by text that a process without Python can use.
 
 Numba pickles the class, the arguments and the place of an exception into a constant. Here a text
-takes the place of the pickle, in the form of src/core/kb_failures.h. Arguments that are computed at
+takes the place of the pickle, in the form of src/core/kb_host.h. Arguments that are computed at
 run time are objects of Python that a function of the module makes, and the text says where they
 belong. Its calls of Python get other names, for which a process without Python has a stand-in
 (src/object/kb_provided.c).

@@ -105,7 +105,7 @@ def plan(
     digest = program.digest()
     callbacks = any(isinstance(step, Callback) for step in program.steps)
     written = program.write(digest)
-    if not _core.is_registered(digest):
+    if _core.kernel_name(digest) is None:
         _core.register_program(digest, written, callbacks)
     native = NativeCall(
         target=target.handler(in_graph=not (callbacks or in_order or debug.waits())),

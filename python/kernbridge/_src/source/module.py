@@ -122,7 +122,7 @@ class Export(NamedTuple):
     def register(self, taken: Taken) -> bytes:
         """Register the function for a call, and return the call's identity."""
         digest, n_inputs = self.identity(taken), taken.n_inputs
-        if not _core.is_registered(digest):
+        if _core.kernel_name(digest) is None:
             _core.register_source(
                 digest,
                 self.label,
