@@ -146,15 +146,3 @@ const char *kb_error_text(kb_error *err)
     (void)kb_utf8_escape(err->message, KB_ERROR_CAPACITY, raw, length);
     return err->message;
 }
-
-const char *kb_status_name(kb_status status)
-{
-    switch (status) {
-#define KB_STATUS_CASE(name, number)                                                               \
-    case KB_##name:                                                                                \
-        return #name;
-        KB_STATUS_LIST(KB_STATUS_CASE)
-#undef KB_STATUS_CASE
-    }
-    return "UNKNOWN";
-}

@@ -40,9 +40,6 @@ KB_COLD void kb_error_note(kb_error *err, const char *format, ...)
  * anything else. */
 KB_COLD const char *kb_error_text(kb_error *err);
 
-/* "INVALID_ARGUMENT" for KB_INVALID_ARGUMENT; "UNKNOWN" for a number that is no status. */
-const char *kb_status_name(kb_status status);
-
 /* Bytes of the character at `text`, or 0 if the `size` bytes there begin with none. */
 size_t kb_utf8_width(const char *text, size_t size);
 

@@ -5,19 +5,13 @@
  *
  * - call, array of int64: the key (the digest's first eight bytes), looked up at every call; then
  * the batch, see kb_batch.h
- *
  * - digest, array of uint8: identity of the kernel, all 32 bytes; compared at instantiation
- *
  * - origin, string: where a fresh process finds the kernel; read by the resolver alone
- *
  * - elsewhere, a scalar of any type and value, in place of digest and origin: another call of the
  * program has these, see kb_handler_idle; XLA may instantiate this one before that one
- *
  * - program, array of uint8: the kernel itself, see object/kb_host_code.h, module/kb_library.h and
  * cuda/kb_program.h
- *
  * - sharding, string: in programs for several devices; read by XLA's partitioner alone, in Python
- *
  * - together, a scalar of int64: see kb_together_execute */
 #ifndef KB_HANDLER_H
 #define KB_HANDLER_H

@@ -118,18 +118,6 @@ static void test_append_to_the_brim(void)
     }
 }
 
-static void test_names(void)
-{
-#define CHECK_NAME(name, number)                                                                   \
-    CHECK_TEXT(kb_status_name(KB_##name), #name);                                                  \
-    CHECK_INT(KB_##name, number);
-    KB_STATUS_LIST(CHECK_NAME)
-#undef CHECK_NAME
-    CHECK_TEXT(kb_status_name((kb_status)1), "UNKNOWN");
-    CHECK_TEXT(kb_status_name((kb_status)77), "UNKNOWN");
-    CHECK_TEXT(kb_status_name((kb_status)-1), "UNKNOWN");
-}
-
 /* A message that was cut inside a character loses the half; a whole one stays. */
 static void test_cut_characters(void)
 {
@@ -162,6 +150,5 @@ int main(void)
     test_note();
     test_truncation();
     test_append_to_the_brim();
-    test_names();
     return kb_test_end("test_error");
 }
