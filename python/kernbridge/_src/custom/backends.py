@@ -135,12 +135,12 @@ class KernelTable(RuleTable):
         self._told: set[tuple[str, str]] = set()
         self._checked: set[tuple[int, tuple[str, ...]]] = set()  # calls that rules can take
 
-    def choice(self, explicit: str | None) -> Choice:
-        """Return the kernels of a call with ``backend=explicit``, the same object each time.
+    def choice(self, backend: str | None) -> Choice:
+        """Return the kernels of a call with this ``backend=``, the same object each time.
 
         Without it, a call uses the selected backend, or else the default.
         """
-        key = explicit, _selected
+        key = backend, _selected
         known = self._choices.get(key)
         if known is None:
             with self._lock:
