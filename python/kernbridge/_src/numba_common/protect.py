@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kernbridge._src.base import versions
+from kernbridge._src.base.errors import UnknownVersionError
 from kernbridge._src.base.reports import instead_of
 
 
@@ -37,6 +38,8 @@ def compile_protected(
             return compile_opened(opened), None
         except ReturnsValue as e:
             raise TypeError(str(e)) from None
+        except UnknownVersionError:
+            raise
         except Exception as e:
             missing = versions.missing_name(e)
             if missing is not None:

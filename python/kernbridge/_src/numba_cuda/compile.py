@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kernbridge._src.base import versions
-from kernbridge._src.base.errors import KernelCompilationError, defect
+from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
@@ -166,7 +166,7 @@ class Job(Recipe[NumbaCudaFunction]):
 
     def refusal(self, error: Exception) -> Exception:
         missing = versions.missing_name(error)
-        if missing is not None or isinstance(error, KernelCompilationError):
+        if missing is not None or isinstance(error, (KernelCompilationError, UnknownVersionError)):
             return missing or error
         remedy = None
         if not mlir.is_mlir(self.kernel):
