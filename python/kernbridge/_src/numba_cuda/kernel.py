@@ -180,10 +180,10 @@ def numba_cuda_kernel(
 
     Notes
     -----
-    A launch that fails is a JAX error that names the kernel, the grid and the block. A fault of a
-    running kernel, such as an illegal address, is reported by a later call, since launches are
-    asynchronous. ``KERNBRIDGE_DEBUG=sync`` waits for each launch, and ``KERNBRIDGE_DEBUG=poison``
-    finds output elements that no thread has written.
+    A launch that fails is a JAX error that names the kernel, the grid and the block. Launches are
+    asynchronous, so a later call reports a fault of a running kernel, such as an illegal address.
+    ``KERNBRIDGE_DEBUG=sync`` waits for each launch, and ``KERNBRIDGE_DEBUG=poison`` finds output
+    elements that no thread has written.
 
     Examples
     --------
@@ -205,14 +205,9 @@ def numba_cuda_kernel(
     rule = LaunchRule.of(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
+    method = rule.vmap_method(vmap_method)
     spec = OperationSpec.of(
-        label,
-        outs,
-        rule.vmap_method(vmap_method),
-        input_output_aliases,
-        has_side_effect,
-        jvp,
-        vjp,
+        *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp),
         sharding_rule=sharding_rule,
     )
     views = read_views(label, view or {})
