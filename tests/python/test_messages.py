@@ -40,7 +40,7 @@ QUOTED = {
     "_src/plan/cubin.py",
     "_src/numba_cpu/compile.py",
     "_src/numba_cpu/entry.py",
-    "_src/numba_cpu/exception_texts.py",
+    "_src/numba_cpu/object_code.py",
     "_src/numba_cpu/kernel.py",
     "_src/numba_cpu/origin.py",
     "_src/numba_cuda/callback.py",

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 from kernbridge._src.base.errors import coded
 from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.keys.extensions import is_mlir
+from kernbridge._src.keys.fingerprint import is_mlir
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.sharding_rule import ShardingRule

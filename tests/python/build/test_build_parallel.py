@@ -14,7 +14,7 @@ import kernbridge
 import pytest
 from conftest import write_compiler
 from kernbridge._src.build.build import Request, build
-from kernbridge._src.forge import lock
+from kernbridge._src.forge import lock, obtain
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -140,7 +140,7 @@ def is_running(pid):
 
 def test_staging_of_a_living_builder_stays(request_, root):
     with (
-        lock.held(root, "abc", 0) as mine,
+        obtain.locked(root, "abc", 0) as mine,
         lock.workspace(root, "abc", mine) as space,
     ):
         (space / "x.o").touch()
@@ -164,6 +164,6 @@ def test_a_file_system_without_locks(request_, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.ENOLCK, "no locks available")
 
-    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(obtain.fcntl, "flock", refuse)
     assert build(request_).built
     assert not build(request_).built

@@ -22,6 +22,7 @@ from kernbridge._src.build import library
 from kernbridge._src.build.flags import asks
 from kernbridge._src.build.library import Built, File, Finished, Job, Known
 from kernbridge._src.forge import artefacts, limit, lock, progress
+from kernbridge._src.forge.obtain import locked
 from kernbridge._src.toolchain import programs
 from kernbridge._src.toolchain.programs import Ended
 
@@ -62,7 +63,7 @@ def wait_or_make(job: Job) -> Built:
     limit.limit()  # an error in it is reported before the work
     finished = request.finish() if request.finish else Finished(request.source)
     # Another one may need as long as a compiler may run, after one that it waits for itself.
-    with lock.held(job.root, job.key, 2 * patience + 10, request.name) as mine:
+    with locked(job.root, job.key, 2 * patience + 10, request.name) as mine:
         found = None if request.force_rebuild else library.find(job)
         if found is not None:
             return found

@@ -9,23 +9,30 @@ enter, and a process may be forked at any time.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
 
-from kernbridge._src.forge import artefacts, limit, lock
+from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.forge.progress import compiling
+from kernbridge._src.forge.progress import compiling, waiting
 from kernbridge._src.keys import package_digest
 
 T = TypeVar("T")
 
 PATIENCE = 600.0
 """Seconds to wait for another process that makes the same; then both make it."""
+POLL = 0.02
+"""Seconds between two looks at a lock that another holds."""
+NAME_LENGTH = 3
+"""Hexadecimal digits of a lock's name."""
 _ENFORCED = 8  # of 256 artefacts that are stored, the size of the cache is limited after so many
 
 _made: dict[str, Any] = {}  # of each kind, a table of what this process has, by identity
@@ -175,8 +182,48 @@ def _alone_on_machine(label: str, key: bytes | None) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if key is not None and folder is not None:
             with contextlib.suppress(OSError):
-                stack.enter_context(lock.held(folder, key.hex(), PATIENCE, label))
+                stack.enter_context(locked(folder, key.hex(), PATIENCE, label))
         yield
+
+
+@contextlib.contextmanager
+def locked(root: Path, key: str, patience: float, label: str = "") -> Iterator[bool]:
+    """Hold the lock of a key: a file, which is free when its process has gone, however it went.
+
+    Lock files are never removed, which could give two owners; there are at most 4096, each empty.
+    Returns whether it could be had within `patience` seconds.
+
+    While it waits for what others make, it says so of `label`. Where a file system knows no locks
+    it is not had either: then two may build the same thing, which costs time only.
+    """
+    folder = artefacts.versioned(root) / "locks"
+    artefacts.make_folders(root, folder)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(folder / f"{key[:NAME_LENGTH]}.lock", flags, 0o600)
+    try:
+        mine = _try(file)
+        if mine is None and patience:
+            with waiting(label):
+                end = time.monotonic() + patience
+                while mine is None and time.monotonic() < end:
+                    time.sleep(POLL)
+                    mine = _try(file)
+        yield bool(mine)
+    finally:
+        with contextlib.suppress(OSError):  # a child that was forked meanwhile has the file, too
+            fcntl.flock(file, fcntl.LOCK_UN)
+        os.close(file)
+
+
+def _try(file: int) -> bool | None:
+    """Lock a file: True; False if that cannot be, and None if another holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ import builtins
 import dis
 import functools
 import itertools
-import os
 import re
 import sys
 import sysconfig
@@ -39,7 +38,6 @@ _NAMESPACES = (
 )
 # Known by their contents, wherever they are.
 _CONTAINERS = frozenset((dict, frozenset, list, set, types.MappingProxyType))
-_MLIR = "numba_cuda_mlir"  # the successor of Numba-CUDA
 HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
 MISSING: Any = object()  # what `loads` finds where there is nothing
 BUILTIN: Any = object()  # and for a name of Python's own
@@ -166,37 +164,6 @@ def reference(
         return weakref.ref(value, callback)
     except TypeError:
         return lambda: value
-
-
-def is_dispatcher(value: Any) -> bool:
-    made_by = {c.__module__.partition(".")[0] for c in type(value).__mro__}
-    return not made_by.isdisjoint(("numba", "numba_cuda", _MLIR)) and (
-        hasattr(value, "py_func") and hasattr(value, "targetoptions")
-    )
-
-
-def is_mlir(dispatcher: Any) -> bool:
-    """Whether numba-cuda-mlir made a dispatcher."""
-    return _has_mlir(type(dispatcher).__mro__)
-
-
-@functools.lru_cache(maxsize=64)
-def _has_mlir(kinds: tuple[type, ...]) -> bool:
-    return any(kind.__module__.partition(".")[0] == _MLIR for kind in kinds)
-
-
-def mlir_environment() -> tuple[str, ...]:
-    """The variables that numba-cuda-mlir reads as it compiles."""
-    return tuple(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith("NUMBA_CUDA_"))
-
-
-def mlir_rewriters(dispatcher: Any) -> list[Any]:
-    """What rewrites a kernel of numba-cuda-mlir as it is compiled, by rules that are not known."""
-    planners = getattr(sys.modules.get(f"{_MLIR}._whole_function_planners"), "_planner_registry", 0)
-    found = list(getattr(planners, "_planners", ()))
-    if dispatcher.targetoptions.get("experimental_ast_transforms"):
-        found.append(dispatcher.py_func)
-    return found
 
 
 def name_of(value: Any, owner: types.ModuleType | None) -> str | None:

@@ -28,6 +28,7 @@ from kernbridge._src.base.exact import exact
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.keys import extensions, package_digest
 
+_MLIR = "numba_cuda_mlir"  # the successor of Numba-CUDA
 _FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
 _SHORT = 4096  # bytes that are copied sooner than a second update is made
 
@@ -85,7 +86,7 @@ def take(dispatcher: Any) -> Fingerprint:
     A dispatcher that another one calls, and that would read otherwise now than when it was first
     seen, counts as opaque: Numba may mix both.
     """
-    if not extensions.is_dispatcher(dispatcher):
+    if not is_dispatcher(dispatcher):
         raise TypeError(defect(f"expected a Numba dispatcher, got {type(dispatcher).__name__}"))
     walk = _Walk(dispatcher)
     for path, inner in walk.dispatchers:
@@ -114,7 +115,7 @@ class _Walk:
         self.h = hashlib.sha256()
         self.lines = hashlib.sha256()
         self.root = getattr(dispatcher.py_func, "__name__", "kernel")
-        self.of_mlir = extensions.is_mlir(dispatcher)
+        self.of_mlir = is_mlir(dispatcher)
         self.visited: dict[int, tuple[int, object]] = {}
         self.dispatchers: list[tuple[str, Any]] = []
         self.unnamed: set[str] = set()
@@ -182,7 +183,7 @@ class _Walk:
         if "DUFunc" in family:
             signatures = list(value.types) if value._frozen else None
             self.items("dufunc", (value._dispatcher, value.identity, signatures), path)
-        elif extensions.is_dispatcher(value):
+        elif is_dispatcher(value):
             self.dispatcher(value, path)
         elif kind is types.FunctionType:
             self.function(value, path)
@@ -242,7 +243,7 @@ class _Walk:
             options["boundscheck"] = overriding
         if "link" in options:
             options["link"] = [link(item) for item in options["link"] or ()]
-        of_mlir = extensions.is_mlir(value)
+        of_mlir = is_mlir(value)
         if of_mlir:
             for option in ("chip", "lto"):  # of the last compilation
                 options.pop(option, None)
@@ -255,8 +256,8 @@ class _Walk:
             else:
                 put(self.h, name, text.encode())
         if of_mlir:
-            put_parts(self.h, extensions.mlir_environment())
-            for rewriter in extensions.mlir_rewriters(value):
+            put_parts(self.h, mlir_environment())
+            for rewriter in mlir_rewriters(value):
                 self.opaque(rewriter, path)
         else:
             pipeline = getattr(getattr(value, "_compiler", None), "pipeline_class", None)
@@ -422,7 +423,7 @@ def _key(dispatcher: Any) -> tuple[Any, list[_Named]]:
         or function.__defaults__
         or function.__kwdefaults__
         or not dispatcher._can_compile
-        or extensions.is_mlir(dispatcher)
+        or is_mlir(dispatcher)
     ):
         return None, named
     read = []
@@ -629,3 +630,34 @@ def put_head(h: Any, code: types.CodeType, steps: str) -> None:
 def place_of(code: types.CodeType, file: str) -> bytes:
     """Where each instruction stands."""
     return repr((file, list(code.co_lines()))).encode("utf-8", "backslashreplace")
+
+
+def is_dispatcher(value: Any) -> bool:
+    made_by = {c.__module__.partition(".")[0] for c in type(value).__mro__}
+    return not made_by.isdisjoint(("numba", "numba_cuda", _MLIR)) and (
+        hasattr(value, "py_func") and hasattr(value, "targetoptions")
+    )
+
+
+def is_mlir(dispatcher: Any) -> bool:
+    """Whether numba-cuda-mlir made a dispatcher."""
+    return _has_mlir(type(dispatcher).__mro__)
+
+
+@functools.lru_cache(maxsize=64)
+def _has_mlir(kinds: tuple[type, ...]) -> bool:
+    return any(kind.__module__.partition(".")[0] == _MLIR for kind in kinds)
+
+
+def mlir_environment() -> tuple[str, ...]:
+    """The variables that numba-cuda-mlir reads as it compiles."""
+    return tuple(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith("NUMBA_CUDA_"))
+
+
+def mlir_rewriters(dispatcher: Any) -> list[Any]:
+    """What rewrites a kernel of numba-cuda-mlir as it is compiled, by rules that are not known."""
+    planners = getattr(sys.modules.get(f"{_MLIR}._whole_function_planners"), "_planner_registry", 0)
+    found = list(getattr(planners, "_planners", ()))
+    if dispatcher.targetoptions.get("experimental_ast_transforms"):
+        found.append(dispatcher.py_func)
+    return found

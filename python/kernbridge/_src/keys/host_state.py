@@ -40,12 +40,12 @@ from kernbridge._src.keys.extensions import (
     OTHERS,
     depends_on_arguments_alone,
     imports_of,
-    is_dispatcher,
     is_foreign,
     is_foreign_name,
     reads,
     reference,
 )
+from kernbridge._src.keys.fingerprint import is_dispatcher
 
 _COMPILERS = frozenset(("llvmlite", "numba", "numba_cuda", "numba_cuda_mlir"))
 _READERS = frozenset(("__import__", "eval", "exec", "globals", "input", "open", "vars"))

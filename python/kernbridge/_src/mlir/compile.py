@@ -23,7 +23,7 @@ from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.keys import extensions
+from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.plan.cubin import check_words
 from kernbridge._src.plan.parameters import (
@@ -54,7 +54,7 @@ _SAME = {  # whose results are pointers into the same memory, or have one in the
 }
 _BRANCHES = {"llvm.br", "llvm.cond_br", "llvm.switch"}
 
-is_mlir = extensions.is_mlir
+is_mlir = fingerprint.is_mlir
 
 
 def why_not_native(kernel: Any) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Compiles Numba kernels with checks of every index, and errors that name the array and the line.
 
-The kernel and its callees are compiled apart (`apart.py`). Imported only when a kernel is compiled,
+The kernel and its callees are compiled apart. Imported only when a kernel is compiled,
 since it imports Numba.
 """
 
@@ -21,7 +21,7 @@ from kernbridge._src.numba_common.private_numba import (
     types,
 )
 from kernbridge._src.numba_common.private_numba import ir as numba_ir
-from kernbridge._src.numba_cpu.apart import compiling_apart
+from kernbridge._src.numba_cpu.entry import compiling_apart
 from kernbridge._src.numba_cpu.errors import OutOfBounds
 from kernbridge._src.numba_cpu.lines import CHANGES, lowerings
 

@@ -92,6 +92,8 @@ class Job(Recipe[Native]):
         self.fingerprint = fingerprint.recall(kernel)
         described = repr((s.inputs, s.scalars, s.outputs, s.aliased, *options.names))
         self.identity = fingerprint.combine(self.fingerprint, "numba.cpu", described)
+        self.key = fingerprint.key_of(self.identity)
+        self.why_not_portable = self.fingerprint.why_not_portable
         self._why_not = self._why_not_kept()
         self.lasting = not self._why_not
         wanted = options.vector_math
@@ -104,7 +106,7 @@ class Job(Recipe[Native]):
             return "it has debug=True"
         if config.DUMP_ASSEMBLY or config.DUMP_OPTIMIZED or config.ENABLE_PROFILING:
             return "Numba prints or profiles the code that it compiles"
-        return self.fingerprint.why_not_portable
+        return self.why_not_portable
 
     def made_of(self) -> tuple[Any, ...]:
         """Where the kernel stands, since its exceptions name lines, and all that generates code."""
@@ -133,7 +135,6 @@ class Job(Recipe[Native]):
         """
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
         from kernbridge._src.numba_cpu import errors, object_code
-        from kernbridge._src.numba_cpu.exception_texts import NotCarried
 
         errors.install()
         entry, copied, lost = self.build(by_numba=not self.lasting)
@@ -148,7 +149,7 @@ class Job(Recipe[Native]):
             runs_here = self.lasting and code.lasting
             if runs_here:
                 _core.register_host_code(self.identity, program)
-        except NotCarried as e:
+        except object_code.NotCarried as e:
             why_not = why_not or str(e)
         except ValueError as e:
             why_not = why_not or f"its machine code cannot be loaded elsewhere: {e}"
@@ -184,7 +185,8 @@ class Job(Recipe[Native]):
     def _warn(self, copied: tuple[int, ...], lost: tuple[str, ...]) -> None:
         """Warn of inputs that are copied, and of floats that become integers."""
         remedy = "write to a local array instead, declare the parameter read-only in an explicit "
-        warn_of_copies(self.label, copied, self._assignment.names, remedy + "signature")
+        if copied:
+            warn_of_copies(self.label, copied, self._assignment.names, remedy + "signature")
         for sentence in lost:
             warn(f"{self.label}: {sentence}")
 
@@ -269,10 +271,9 @@ class Job(Recipe[Native]):
 
     def _compile_overload(self, writable: frozenset[int]) -> Overload:
         from kernbridge._src.numba_common import readonly
-        from kernbridge._src.numba_cpu import apart
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 
-        compiling: Any = apart.compiling_apart("plain", apart.is_of_disk)
+        compiling: Any = numba_cpu_entry.compiling_apart("plain", numba_cpu_entry.is_of_disk)
         if self.options.checked:
             from kernbridge._src.numba_cpu import checked as numba_cpu_checked
 

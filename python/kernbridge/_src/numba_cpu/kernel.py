@@ -12,7 +12,6 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.obtain import deferred, obtain, recall
-from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
@@ -246,12 +245,12 @@ class NumbaCpu(PythonFrontend):
         return NativeCall(
             target=debug.host_target(),
             digest=job.identity,
-            key=key_of(job.identity),
+            key=job.key,
             origin=numba_cpu_origin.write(
                 self._home, self.half_as_bits, self.options, signature, native.why_not
             ),
             copied=native.copied,
-            why_not_portable=job.fingerprint.why_not_portable,
+            why_not_portable=job.why_not_portable,
             program=native.program,
             named=f"{module or '<no module>'}:{qualname}",
         )

@@ -14,7 +14,7 @@ from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from kernbridge._src.base.errors import KernelCompilationError
-from kernbridge._src.keys import extensions
+from kernbridge._src.keys import extensions, fingerprint
 
 _ROOT = re.compile(r"numba_cuda_mlir(?P<cuda>\.numba_cuda|\.cuda)?(?=\.|$)")
 _OPTIONS = ("debug", "fastmath", "forceinline", "launch_bounds", "lineinfo", "max_registers", "opt")
@@ -104,7 +104,7 @@ class _Copies:
             return value if is_foreign else _Module(value, self)
         if type(value) is tuple:
             return tuple(map(self.of, value))
-        is_kernel = extensions.is_dispatcher(value) and extensions.is_mlir(value)
+        is_kernel = fingerprint.is_dispatcher(value) and fingerprint.is_mlir(value)
         defined = value.py_func if is_kernel else value
         if _ROOT.match(type(value).__module__) and hasattr(value, "key"):
             return self._type(value)

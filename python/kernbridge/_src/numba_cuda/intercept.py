@@ -19,7 +19,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.keys import extensions
+from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.host_state import STANDS_FOR
 
 
@@ -147,7 +147,7 @@ def _mlir() -> HostApi:
 
 def _package_of(value: Any) -> str:
     """The top-level package of a module, a dispatcher or a function."""
-    owner = type(value).__module__ if extensions.is_dispatcher(value) else None
+    owner = type(value).__module__ if fingerprint.is_dispatcher(value) else None
     if isinstance(value, ModuleType):
         owner = value.__name__
     return str(owner or getattr(value, "__module__", "")).partition(".")[0]
