@@ -54,8 +54,9 @@ def _shown(doing: str) -> Iterator[None]:
 
 
 def _is_on() -> bool:
-    chosen = settings.switch(VARIABLE)
-    return _is_terminal() if chosen is None else chosen
+    if not os.environ.get(VARIABLE):
+        return _is_terminal()
+    return settings.switch(VARIABLE) is True
 
 
 def _is_terminal() -> bool:

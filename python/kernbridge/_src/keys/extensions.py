@@ -236,27 +236,30 @@ def reads(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], frozenset[
     return tuple(sorted(chains)), frozenset(names)
 
 
-def loads(function: types.FunctionType) -> Iterator[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
-    """Yield each chain that code loads, what is found there, and the modules that lead there.
+def loads(
+    function: types.FunctionType,
+) -> list[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
+    """Return each chain that code loads, what is found there, and the modules that lead there.
 
     An attribute of anything but a module is not followed.
     """
     cells = cells_of(function)
+    result: list[tuple[tuple[str, ...], Any, tuple[Any, ...]]] = []
     for chain in reads(function.__code__)[0]:
         kind, root, *attributes = chain
         if kind == "cell" and root not in cells:  # a variable of its own
             continue
         found = (cells if kind == "cell" else function.__globals__).get(root, MISSING)
-        if found is MISSING and kind == "global" and hasattr(builtins, root):
-            yield chain, BUILTIN, ()
-            continue
         modules = []
+        if found is MISSING and kind == "global" and hasattr(builtins, root):
+            found, attributes = BUILTIN, []
         for name in attributes:
             if not isinstance(found, types.ModuleType):
                 break
             modules.append(found)
             found = getattr(found, name, MISSING)
-        yield chain, found, tuple(modules)
+        result.append((chain, found, tuple(modules)))
+    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -427,7 +427,7 @@ def _key(dispatcher: Any) -> tuple[Any, list[_Named]]:
     ):
         return None, named
     read = []
-    words = set(extensions.operators(function.__code__))
+    words = set()
     for chain, found, modules in extensions.loads(function):
         if found is extensions.BUILTIN or found is extensions.MISSING:
             content: Any = id(found)
@@ -442,7 +442,7 @@ def _key(dispatcher: Any) -> tuple[Any, list[_Named]]:
         else:
             return None, named
         read.append((chain, content, *[m.__name__ for m in modules]))
-    words |= extensions.reads(function.__code__)[1]
+    words |= extensions.operators(function.__code__) | extensions.reads(function.__code__)[1]
     if extensions.matching(lambda: words, lambda owner: False):
         return None, named
     named.append((pipeline, None))
@@ -549,7 +549,6 @@ def link(item: Any) -> Any:
         return (os.path.splitext(item)[1], file.read())
 
 
-@functools.lru_cache(maxsize=256)
 def steps_of(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
     """Return the instructions of a code object, and the constants that they load.
 
@@ -641,11 +640,7 @@ def is_dispatcher(value: Any) -> bool:
 
 def is_mlir(dispatcher: Any) -> bool:
     """Whether numba-cuda-mlir made a dispatcher."""
-    return _has_mlir(type(dispatcher).__mro__)
-
-
-@functools.lru_cache(maxsize=64)
-def _has_mlir(kinds: tuple[type, ...]) -> bool:
+    kinds = type(dispatcher).__mro__
     return any(kind.__module__.partition(".")[0] == _MLIR for kind in kinds)
 
 

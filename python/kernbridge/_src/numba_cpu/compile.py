@@ -72,6 +72,7 @@ class Job(Recipe[Native]):
 
     kind = "numba_cpu_code"
     tool = "Numba"
+    origin = ""  # by which another process finds the kernel, once that was asked
 
     def __init__(
         self,
@@ -90,7 +91,10 @@ class Job(Recipe[Native]):
         self.options = options
         self._parameters = parameters
         self.fingerprint = fingerprint.recall(kernel)
-        described = repr((s.inputs, s.scalars, s.outputs, s.aliased, *options.names))
+        names = [name for name in ("checked", "zero_outputs") if getattr(options, name)]
+        if options.vector_math is not None:
+            names.append("vector_math" if options.vector_math else "no vector_math")
+        described = repr((s.inputs, s.scalars, s.outputs, s.aliased, *names))
         self.identity = fingerprint.combine(self.fingerprint, "numba.cpu", described)
         self.key = fingerprint.key_of(self.identity)
         self.why_not_portable = self.fingerprint.why_not_portable

@@ -241,14 +241,16 @@ class NumbaCpu(PythonFrontend):
         """Compile the kernel for these operands, or find it compiled."""
         signature = Signature.of(operands, call)
         job, native = self._obtain(signature)
+        if not job.origin:  # kernels are lowered for one shape after the other
+            job.origin = numba_cpu_origin.write(
+                self._home, self.half_as_bits, self.options, signature, native.why_not
+            )
         module, qualname = self._home
         return NativeCall(
             target=debug.host_target(),
             digest=job.identity,
             key=job.key,
-            origin=numba_cpu_origin.write(
-                self._home, self.half_as_bits, self.options, signature, native.why_not
-            ),
+            origin=job.origin,
             copied=native.copied,
             why_not_portable=job.why_not_portable,
             program=native.program,

@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,16 +53,14 @@ class Place(NamedTuple):
 
 
 _places: dict[int, Place] = {}
-_lock = threading.Lock()
 
 
 def note(place: Place) -> int:
     """The number of a place: the same in every process, but for the rare collision."""
     digest = hashlib.sha256(repr(tuple(place)).encode("utf-8", "backslashreplace")).digest()
     number = int.from_bytes(digest[:8], "little") % _COUNT
-    with _lock:
-        while _places.setdefault(number + FIRST, place) != place:
-            number = (number + 1) % _COUNT
+    while _places.setdefault(number + FIRST, place) != place:
+        number = (number + 1) % _COUNT
     return number + FIRST
 
 

@@ -6,7 +6,6 @@ A call contains the kernel's module, its qualified name and its signature.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import inspect
 import sys
@@ -39,7 +38,6 @@ def remember(kernel: Any) -> tuple[str, str]:
     return name
 
 
-@functools.lru_cache(maxsize=256)  # kernels are lowered for one shape after the other
 def write(
     name: tuple[str, str], half_as_bits: bool, options: Any, signature: Any, why_by_name: str
 ) -> str:

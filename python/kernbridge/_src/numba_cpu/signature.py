@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kernbridge._src.operation.spec import ArrayType, Call
 
@@ -42,10 +42,3 @@ class CompileOptions:
     vector_math: bool | None = (
         None  # see vector_math.py; None: if the kernel's `fastmath` allows it
     )
-
-    @property
-    def names(self) -> Iterator[str]:
-        """What is part of a kernel's identity; nothing by default."""
-        for name, value in asdict(self).items():
-            if value is not None and (value or name == "vector_math"):
-                yield name if value else f"no {name}"
