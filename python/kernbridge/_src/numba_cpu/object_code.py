@@ -4,9 +4,10 @@ It is made of the LLVM IR of the entry's library, which Numba has optimised: the
 name, everything else becomes private, and what is not called is dropped.
 
 Numba pickles the class, the arguments and the place of an exception into a constant. Here a text
-takes the place of the pickle, in the form of src/core/kb_failures.h. Arguments that are computed at
-run time are objects of Python that a function of the module makes; it calls functions of the core
-instead (src/core/kb_boxed.h), and the text says where the values belong.
+takes the place of the pickle, in the form of src/core/kb_host.h. Arguments that are computed at
+run time are objects of Python that a function of the module makes, and the text says where they
+belong. Its calls of Python get other names, for which a process without Python has a stand-in
+(src/object/kb_provided.c).
 
 Imported only when a kernel is compiled.
 """
