@@ -66,7 +66,6 @@ def compiling(compiled: Any) -> Iterator[None]:
 
 @contextmanager
 def compiling_device() -> Iterator[None]:
-    """Let a dispatcher compile a device function; no CUDA library is needed."""
     with deferred(), global_compiler_lock, patches.without_nvvm():
         yield
 
@@ -121,7 +120,7 @@ def _add_arguments(found: _Found, name: str, kind: Any, word: int) -> int:
 
 
 def _cell(kind: Any) -> int:
-    """Bytes of an element that are written together; 0 where that is all of it."""
+    """Return how many bytes of an element are written together; 0 if all are."""
     return written_together(kind.dtype) if isinstance(kind, types.Record) else 0
 
 
@@ -222,5 +221,4 @@ def not_there(what: str) -> KernelNotAvailableError:
 
 
 def _number(address: int) -> int:
-    """What a function of the image returns."""
     return int(ctypes.CFUNCTYPE(ctypes.c_int64)(address)())

@@ -80,8 +80,6 @@ _Object: Any = object  # lets mypy accept calls of methods that a package's clas
 
 
 class _Owned(_Object):
-    """A part of a processor."""
-
     api: Any
     processor: Processor
 
@@ -287,7 +285,6 @@ class HostMemory(_Owned):
         return kind(context, address, size, owner=owner, finalizer=free)
 
     def _counted(self, kind: Any, address: Any, size: int, owner: Any = None) -> Any:
-        """Memory whose references Numba counts."""
         made = self._own(kind, address, size, owner)
         self.allocations[int(address)] = made
         return made.own()

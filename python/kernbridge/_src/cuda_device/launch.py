@@ -252,7 +252,6 @@ def launch(
 
 
 def run(function: Any, grid: Three, block: Three, shared: int, words: Words) -> None:
-    """Launch machine code and wait for it."""
     packed = (ctypes.c_uint64 * len(words))(*words)
     try:
         _core.launch_host_code(function.digest, grid, block, int(shared), packed)
@@ -270,7 +269,6 @@ def three(sizes: Any) -> Three:
 
 
 def _core_launch(stream: Any, config: Any, function: Any, *values: Any) -> None:
-    """`cuda.core.launch`."""
     words = [bits(value) for value in values]
     run(function, three(config.grid), three(config.block), config.shmem_size, words)
 

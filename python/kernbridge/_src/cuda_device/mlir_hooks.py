@@ -55,7 +55,8 @@ def install() -> None:
 
     configured.__call__ = launched
     choose(kernels, "_compile_public", _declare)
-    choose(kernels, "disable_compile", _disable_compile)
+    # The package's own requires that it has compiled the kernel itself.
+    choose(kernels, "disable_compile", lambda k, val=True: setattr(k, "_can_compile", not val))
     for name, what in _OF_GPUS.items():
         choose(kernels, name, functools.partial(_refuse, what))
 
@@ -89,7 +90,6 @@ def _launch(configured: Any, args: tuple[Any, ...]) -> None:
 
 
 def _argument(value: Any) -> Any:
-    """An argument as Numba-CUDA takes it."""
     if isinstance(value, tuple) and any(_argument(member) is not member for member in value):
         members = map(_argument, value)
         return type(value)(*members) if hasattr(value, "_fields") else tuple(members)
@@ -127,11 +127,6 @@ def _declare(kernel: Any, sig: Any, abi_info: Any = None, output: Any = None) ->
     if argument_types not in declared:
         declared.append(argument_types)
     return None
-
-
-def _disable_compile(kernel: Any, val: bool = True) -> None:
-    """`disable_compile` of the package, which requires that it has compiled the kernel itself."""
-    kernel._can_compile = not val
 
 
 def _compile_declared(kernel: Any) -> None:

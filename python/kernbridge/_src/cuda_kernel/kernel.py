@@ -82,8 +82,6 @@ def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> l
 
 
 class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
-    """A kernel with the values of its attributes."""
-
     def __init__(self, description: Description, values: Mapping[str, Any]) -> None:
         self.label = description.label
         self.name = description.function.name
@@ -99,7 +97,6 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         return None if request is None or self._is_compiled else (nvrtc.compile_kernel, request)
 
     def functions(self) -> Functions:
-        """The functions that determine a launch or an attribute."""
         attributes = [(name, value) for name, value in self.values.items() if callable(value)]
         return [*self.description.rule.functions, *attributes]
 

@@ -54,8 +54,6 @@ _HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cst
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NvrtcFunction(DeviceFunction):
-    """Machine code of one kernel."""
-
     ptx: str = ""
     types: tuple[Type, ...] | None = None  # of the parameters; None: NVRTC did not report them
 

@@ -52,7 +52,6 @@ class CubinInfo:
 
 
 def entries(cubin: bytes) -> tuple[str, ...]:
-    """Names of the kernels in a cubin, sorted."""
     return tuple(sorted(_Elf(cubin).kernels))
 
 
@@ -84,7 +83,6 @@ def read(cubin: bytes, entry: str) -> CubinInfo:
 
 
 def _shared(elf: _Elf, entry: str) -> int:
-    """Declared shared memory; without a section for it the kernel has none."""
     size = elf.size(f".nv.shared.{entry}")
     if size is None or elf.architecture < 90:
         return size or 0
@@ -177,7 +175,6 @@ class _Elf:
         self.kernels = self._read_kernels()
 
     def size(self, name: str) -> int | None:
-        """Size of a section, None where there is none."""
         section = self._by_name.get(name)
         return None if section is None else section.size
 

@@ -62,7 +62,6 @@ class PlannedFrontend(Frontend):
 
 
 def zeros(arrays: Sequence[ArrayType], buffers: Iterable[int]) -> list[Step]:
-    """Return steps that fill these buffers of a call with zeros."""
     return [Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0) for b in buffers]
 
 

@@ -41,8 +41,6 @@ _BLOCKS = {2: (16, 16), 3: (8, 8, 4)}  # threads, by the number of launch dimens
 
 @dataclass(frozen=True, slots=True)
 class LaunchShape:
-    """Grid and block of one call."""
-
     grid: tuple[Value, Value, Value]
     block: tuple[int, int, int]
     auto_block: bool = False
@@ -123,7 +121,6 @@ class LaunchRule:
 
     @property
     def functions(self) -> list[tuple[str, Any]]:
-        """The functions of the inputs, by the names of arguments."""
         return [(name, f) for name in _READERS if callable(f := getattr(self, name))]
 
     def vmap_method(self, method: str | None) -> str | None:
@@ -179,7 +176,6 @@ class LaunchRule:
         cooperative: bool = False,
         wide: bool = False,
     ) -> Launch:
-        """The launch of a function; without threads, it fills the buffers `zeroed`."""
         return Launch(
             function=function,
             grid=shape.grid,
@@ -197,7 +193,7 @@ class LaunchRule:
     def _per_block(
         self, dims: Sequence[Any], block: tuple[int, int, int] | None
     ) -> tuple[int, int, int]:
-        """Threads of a block: the rule's, or fewer where there are fewer to launch."""
+        """Return the threads of a block, at most as many as there are to launch."""
         if block is None:
             threads = 1 if isinstance(self.threads_per_block, str) else self.threads_per_block
             most = _BLOCKS.get(len(dims), (threads,))
@@ -238,7 +234,7 @@ def join_words(parameters: Iterable[Sequence[Word]], wide: bool) -> tuple[Word, 
 
 
 def find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:
-    """Where a symbolic number is to be read from at run time."""
+    """Return where C reads a symbolic number at run time."""
     for divisor in (1, *sorted({int(d) for d in re.findall(r"\d+", str(n))} - {0, 1})):
         for b, t in enumerate(buffers):
             for d, extent in enumerate(t.shape):
@@ -267,7 +263,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def pad(values: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Return the extents along x, y and z; those that are not there are 1."""
+    """Return the extents along x, y and z; missing ones are 1."""
     x, y, z = (*values, 1, 1, 1)[:3]
     return x, y, z
 
@@ -302,7 +298,6 @@ def _read_extent(label: str, what: str, n: Any) -> Any:
 
 
 def read_grid(label: str, grid: Any) -> tuple[Any, ...]:
-    """Blocks along x, y, z."""
     grid = _read_dims(label, "grid", grid)
     for n, most, axis in zip(grid, GRID_MAX, "xyz", strict=False):
         if _is_int(n) and n > most:
@@ -339,7 +334,6 @@ _READERS: dict[str, Callable[[str, Any], tuple[Any, ...]]] = {
 
 
 def _read(name: str, label: str, value: Any) -> Any:
-    """An argument that is numbers, a function or None, of which the numbers are checked."""
     return value if value is None or callable(value) else _READERS[name](label, value)
 
 
@@ -358,7 +352,6 @@ def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
 
 
 def read_int(label: str, what: str, value: Any, least: int, most: int) -> int:
-    """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(
             f"{label}: {what} is {value!r} of type {type(value).__name__}, expected an integer "

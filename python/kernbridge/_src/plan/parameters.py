@@ -83,7 +83,6 @@ Parameter = DeviceParameter | TupleParameter
 
 
 def leaves(parameters: Iterable[Parameter]) -> Iterator[DeviceParameter]:
-    """The leaves of these parameters."""
     for parameter in parameters:
         if isinstance(parameter, TupleParameter):
             yield from leaves(parameter.members)

@@ -41,7 +41,6 @@ class DeviceFunction:
         return sum(-(-size // 8) for size in self.sizes)
 
     def code(self) -> tuple[str, str]:
-        """LLVM IR and PTX."""
         raise NotImplementedError
 
 
@@ -89,8 +88,6 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch."""
-
     function: DeviceFunction
     grid: tuple[Value, Value, Value]
     block: tuple[int, int, int]
@@ -199,12 +196,11 @@ class Program:
 
     @property
     def functions(self) -> tuple[DeviceFunction, ...]:
-        """The functions that it launches, each once."""
         launched = (s.function for s in self.steps if isinstance(s, Launch))
         return tuple(dict.fromkeys(launched))
 
     def digest(self) -> bytes:
-        """Identity: of meaning, so the same in every process, whatever the machine code is."""
+        """Return the identity of what the program means, which does not depend on machine code."""
         h = hashlib.sha256(b"kernbridge.cuda")
         h.update(self._body(with_images=False))
         for function in self.functions:
@@ -251,8 +247,6 @@ def _function(f: DeviceFunction) -> bytes:
 
 
 def _step(step: Step, functions: dict[DeviceFunction, int]) -> bytes:
-    if isinstance(step, Launch):
-        return _launch(step, functions[step.function])
     if isinstance(step, Fill):
         pattern = step.pattern.to_bytes(16, "little")
         head = struct.pack("<IIIIq", _FILL, _WIDE, step.buffer, step.item_size, step.offset)
@@ -260,10 +254,8 @@ def _step(step: Step, functions: dict[DeviceFunction, int]) -> bytes:
     if isinstance(step, Copy):
         head = struct.pack("<IIII", _COPY, _WIDE, step.to_buffer, step.from_buffer)
         return head + struct.pack("<qq", step.to_offset, step.from_offset) + _value(step.size)
-    return struct.pack("<IIq", _CALLBACK, False, step.handle)
-
-
-def _launch(step: Launch, function: int) -> bytes:
+    if isinstance(step, Callback):
+        return struct.pack("<IIq", _CALLBACK, False, step.handle)
     flags = (
         _COOPERATES * step.cooperative
         | _OVERLAPS * step.pdl
@@ -278,7 +270,7 @@ def _launch(step: Launch, function: int) -> bytes:
     zeroed = step.zeroed or ()
     return b"".join(
         (
-            _u32(_LAUNCH, step.wide, function),
+            _u32(_LAUNCH, step.wide, functions[step.function]),
             *map(_value, step.grid),
             _u32(*step.block, *(step.cluster or (1, 1, 1)), step.shared, flags, len(words)),
             *words,

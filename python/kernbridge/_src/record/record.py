@@ -36,7 +36,6 @@ from kernbridge._src.record.replay_check import NotRecordable, record_twice
 
 
 def refuse(what: str) -> NoReturn:
-    """End the recording."""
     raise NotRecordable(what)
 
 
@@ -325,7 +324,6 @@ class Recording:
         return None
 
     def fill(self, array: DeviceArray, value: Any) -> None:
-        """Add a fill of a contiguous array."""
         self.written(array)
         if not array.host.flags.c_contiguous and not array.host.flags.f_contiguous:
             refuse("filling an array that is not contiguous")
@@ -336,7 +334,6 @@ class Recording:
         self.add(step, {"the value of the fill": value})
 
     def copy(self, to: DeviceArray, source: DeviceArray) -> None:
-        """Add a copy between contiguous arrays of one kind."""
         self.written(to)
         self.check_own(source)
         if to.shape != source.shape or to.dtype != source.dtype:
@@ -349,7 +346,6 @@ class Recording:
             self.add(Copy(to.buffer, to.offset, source.buffer, source.offset, to.nbytes), {})
 
     def transposed(self, array: DeviceArray) -> DeviceArray:
-        """Add a transposing copy into a temporary."""
         rows, columns = array.shape
         to = self.temporary((columns, rows), array.dtype)
         blocks = (-(-rows // 16), -(-columns // 16))
@@ -362,7 +358,6 @@ class Recording:
             refuse("a device array that was kept from another call")
 
     def written(self, array: DeviceArray) -> None:
-        """Note that a fill or copy writes to this array."""
         self.check_own(array)
         if array.buffer in self.read_only:
             self.opened.add(array.buffer)

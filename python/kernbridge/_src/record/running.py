@@ -136,7 +136,6 @@ class Running:
 
 
 def _read_leaf(value: Any) -> Leaf | None:
-    """Read an array, or a record of one."""
     if isinstance(value, np.void):
         address = Word("constant", value.__array_interface__["data"][0])
         return DeviceParameter("record", value.dtype), [address]
