@@ -54,8 +54,8 @@ def _only_kernels() -> None:
     library.get_sass = library.get_sass_cfg = reads("SASS")
     library.get_linkerinfo = reads("linker output")
     nvvm.CompilationUnit.__init__ = reads("PTX")
-    code.Attributes.regs = property(reads("registers"))
-    code.Attributes.const = property(reads("constant memory"))
+    code.HostFunction.regs = property(reads("registers"))
+    code.HostFunction.const = property(reads("constant memory"))
     driver._Linker = _NoLinker
 
 
