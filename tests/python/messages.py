@@ -38,6 +38,7 @@ _ENTRY = re.compile(
 _PREAMBLE = re.compile(r"```python\n(.*?)```\n", re.S)
 _PLACES = (
     (r"\S*/(?:(?:site|dist)-packages|build/site)/", "site-packages/"),
+    (r"\S*/(?:python|platlib)/(?=kernbridge/)", "site-packages/"),  # of an editable install
     (r"(?<=site-packages/)(\S+), line \d+", r"\1, line N"),
     (r"(?:/[^\s/:'\"]+)+/(?:program_\d+|preamble)\.py", "program.py"),
     (r"\bprogram_\d+\b", "program"),
@@ -104,7 +105,7 @@ def _traceback(error: BaseException) -> str:
 def _is_shown(file: str) -> bool:
     import kernbridge
 
-    return "program_" in file or file.startswith(kernbridge.__path__[0])
+    return "program_" in file or file.startswith(os.path.dirname(kernbridge.__file__))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
