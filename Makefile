@@ -123,6 +123,7 @@ check: $(VENV)/check.stamp $(VENV)/lines.stamp docs
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python tests/rooms.py
 	tests/core/lint
 
 docs: $(VENV)/docs.stamp

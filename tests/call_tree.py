@@ -47,7 +47,9 @@ class Call:
             times = f" ({call.calls} times)" if call.calls > 1 else ""
             again = code in seen and bool(call.below)
             seen.add(code)
-            found.append(f"{'  ' * depth}{code.co_qualname} [{place}]{times}{' ...' if again else ''}")
+            found.append(
+                f"{'  ' * depth}{code.co_qualname} [{place}]{times}{' ...' if again else ''}"
+            )
             if not again and depth + 1 < DEPTH:
                 found += call.lines(seen, depth + 1)
         return found
@@ -143,8 +145,8 @@ def page() -> str:
     text = (
         "# Call trees\n\n"
         "`python tests/call_tree.py --write` wrote this page by running three walks through\n"
-        "`kernbridge/_src` with an empty cache. A function whose calls are shown above ends with `...`.\n"
-        "Running a compiled program enters no Python function.\n"
+        "`kernbridge/_src` with an empty cache. The line of a function whose calls are shown above ends\n"
+        "with `...`. Running a compiled program enters no Python function.\n"
     )
     for title, run in walks().items():
         with Walk() as walk:

@@ -12,6 +12,7 @@ import-linter's contract and the first sentence of each package's docstring.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -41,7 +42,8 @@ def above_their_ceilings(ceilings: dict[str, int]) -> list[str]:
         if count > ceiling:
             wrong.append(f"{room} has {count - ceiling:,} lines too many: delete or inline some")
     for parent in ("src", PACKAGES):
-        rooms = {"/".join(Path(n).parts[: parent.count("/") + 2]) for n in lines if n.startswith(f"{parent}/")}
+        depth = parent.count("/") + 2
+        rooms = {"/".join(Path(n).parts[:depth]) for n in lines if n.startswith(f"{parent}/")}
         wrong += [
             f"{room} has no ceiling in pyproject.toml"
             for room in sorted(rooms)
@@ -50,16 +52,14 @@ def above_their_ceilings(ceilings: dict[str, int]) -> list[str]:
     return wrong
 
 
-def table_of_packages(contract: list[str]) -> str:
-    """The packages of `_src` from the highest to the lowest; equals share a row of the contract."""
+def table_of_packages(layers: list[str]) -> str:
+    """The packages and modules of `_src`, from the highest layer to the lowest."""
     rows = ["| package | duty |", "|---|---|"]
-    for layer in contract:
-        names = [n.strip().removeprefix("kernbridge._src.") for n in layer.split("|")]
-        packages = [n for n in names if (ROOT / PACKAGES / n / "__init__.py").is_file()]
-        for name in packages:
-            tree = ast.parse((ROOT / PACKAGES / name / "__init__.py").read_text())
-            sentence = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
-            rows.append(f"| `{name}` | {sentence} |")
+    for name in re.findall(r"kernbridge\._src\.(\w+)", " ".join(layers)):
+        folder = ROOT / PACKAGES / name
+        file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+        paragraph = (ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0]
+        rows.append(f"| `{name}` | {' '.join(paragraph.split())} |")
     return "\n".join(rows) + "\n"
 
 
