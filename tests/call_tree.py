@@ -145,8 +145,8 @@ def page() -> str:
     text = (
         "# Call trees\n\n"
         "`python tests/call_tree.py --write` wrote this page by running three walks through\n"
-        "`kernbridge/_src` with an empty cache. The line of a function whose calls are shown above ends\n"
-        "with `...`. Running a compiled program enters no Python function.\n"
+        "`kernbridge/_src` with an empty cache. A function whose calls are shown above ends in `...`.\n"
+        "Running a compiled program enters no Python function.\n"
     )
     for title, run in walks().items():
         with Walk() as walk:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from kernbridge._core import get_num_threads, set_num_threads
+from kernbridge import _core
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import UnsupportedArchError, coded
 from kernbridge._src.base.reports import hides_frames
@@ -38,7 +38,7 @@ def set_numba_num_threads(n: int | None) -> None:
     import numba
 
     if n is None:
-        set_num_threads(0)
+        _core.set_num_threads(0)
         return
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"set_numba_num_threads: n is {n!r}, expected an integer or None [KB8001]")
@@ -48,12 +48,12 @@ def set_numba_num_threads(n: int | None) -> None:
             f"set_numba_num_threads: n is {n}, expected 1 to {most} (the environment variable "
             "NUMBA_NUM_THREADS raises that limit) [KB8001]"
         )
-    set_num_threads(n)
+    _core.set_num_threads(n)
 
 
 def get_numba_num_threads() -> int | None:
     """Return what `set_numba_num_threads` chose, or None."""
-    return get_num_threads() or None
+    return _core.get_num_threads() or None
 
 
 @hides_frames
