@@ -145,7 +145,7 @@ def page() -> str:
     text = (
         "# Call trees\n\n"
         "`python tests/call_tree.py --write` wrote this page by running three walks through\n"
-        "`kernbridge/_src` with an empty cache. A function whose calls are shown above ends in `...`.\n"
+        "`kernbridge/_src` with an empty cache. A function whose calls are shown above has `...`.\n"
         "Running a compiled program enters no Python function.\n"
     )
     for title, run in walks().items():
