@@ -184,7 +184,9 @@ def read(folder: Path, key: str) -> list[Known]:
     try:
         found = json.loads(artefacts.read(folder / MANIFEST) or b"{}")
         entries = found["entries"] if found["key"] == key else []
-        return [e for e in entries if e["digest"].isalnum() and {"sha", "notes"} <= e.keys()]
+        return [
+            e for e in entries if e["digest"].isalnum() and {"sha", "notes", "size"} <= e.keys()
+        ]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return []
 
