@@ -129,7 +129,7 @@ def test_setting_the_folder(request_, tmp_path, root):
     try:
         assert artefacts.get_cache_dir() == tmp_path / "other"
         assert build(request_).path.is_relative_to(tmp_path / "other")
-        with pytest.raises(ValueError, match="empty"):
+        with pytest.raises(ValueError, match=r"\[KB8001\]"):
             artefacts.set_cache_dir("")
     finally:
         artefacts.set_cache_dir(None)

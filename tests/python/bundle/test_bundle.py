@@ -98,7 +98,7 @@ def test_an_exported_function_of_many_platforms_and_shapes_is_fixed(tmp_path):
         lambda x: jax.lax.platform_dependent(x, cpu=lambda x: decay(x), default=lambda x: x / 2)
     )
     exported = jax.export.export(function, platforms=("cpu", "cuda"))(S((n,), jnp.float32))
-    with pytest.raises(ExportError, match=r"args\[0\] has the symbolic shape \(n\), and a program"):
+    with pytest.raises(ExportError, match=r"\[KB6103\]"):
         export_bundle(tmp_path / "b", exported)
     export_bundle(tmp_path / "b", exported, S((5,), jnp.float32))
     signature = ["input float32 0 - 1 5 args[0]", "output float32 1 5 result"]
@@ -125,7 +125,7 @@ def test_an_operation_without_a_kernel_for_the_platform_is_refused(tmp_path):
         export_bundle(tmp_path / "b", exported)
     assert not list(tmp_path.iterdir())
     export_bundle(tmp_path / "b", exported, platforms=["cpu"])
-    with pytest.raises(kernbridge.errors.KernelNotAvailableError, match="was lowered for cuda"):
+    with pytest.raises(kernbridge.errors.KernelNotAvailableError, match=r"\[KB7001\]"):
         export_bundle(tmp_path / "b", decay, X, platforms=["cpu", "cuda"])
 
 
@@ -254,7 +254,7 @@ def test_arguments_of_the_call_are_checked(tmp_path):
     with pytest.raises(TypeError, match=r"platforms is 'cpu', expected a list; write \['cpu'\]"):
         export_bundle(tmp_path / "b", decay, X, platforms="cpu")
     for wrong in (["tpu"], [], ["cpu", "cpu"]):
-        with pytest.raises(ValueError, match="expected 'cpu', 'cuda' or both"):
+        with pytest.raises(ValueError, match=r"\[KB6104\]"):
             export_bundle(tmp_path / "b", decay, X, platforms=wrong)
     exported = jax.export.export(jax.jit(lambda *, x: x))(x=X)
     with pytest.raises(ExportError, match="with the keyword arguments x; export a function whose"):

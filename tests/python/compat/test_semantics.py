@@ -55,7 +55,7 @@ def test_outputs_of_64_bits_keep_their_dtype_under_brainevent(monkeypatch):
             out[i] = i + 2**40
 
     outs = [S((3,), np.int64)]
-    with pytest.warns(kernbridge.KernbridgeWarning, match="64-bit types are disabled"):
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"\[KB1009\]"):
         assert kernbridge.numba_kernel(count, outs)(X)[0].dtype == np.int32
     monkeypatch.setattr(settings, "keeps_64_bits", True)
     op = XLACustomKernel("semantics_64_bits")
@@ -154,11 +154,11 @@ def test_the_words_that_users_search_for(what):
 @pytest.mark.once
 def test_no_result_and_no_compilation():
     source = INCLUDE + TWO.format("")
-    with pytest.raises(kernbridge.KernelError, match=r"f has no result: .* at least one 'ret'"):
+    with pytest.raises(kernbridge.KernelError, match=r"\[KB4007\]"):
         compat.load_cpp_inline("semantics_no_result", source, {"f": ["arg"]})
-    with pytest.raises(kernbridge.KernelError, match=r"f has no result: .* at least one 'ret'"):
+    with pytest.raises(kernbridge.KernelError, match=r"\[KB4007\]"):
         compat.load_cpp_inline("semantics_no_result", source.replace("void", "// @BE f arg\nvoid"))
-    with pytest.raises(errors.CompilationError, match=r"compilation failed: .* \(exit status 1\)"):
+    with pytest.raises(errors.CompilationError, match=r"\[KB4006\]"):
         compat.load_cpp_inline("semantics_wrong", source.replace("{}", "{ wrong; }"), ["f"])
     with pytest.raises(errors.CompilationError, match="compilation failed: the compiler knows no"):
         compat.load_cpp_inline("semantics_absent", INCLUDE, {"f": ["arg", "ret"]})

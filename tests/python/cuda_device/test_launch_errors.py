@@ -101,7 +101,7 @@ def test_what_does_not_run_is_refused_by_name(on_cpu, x):
     with pytest.raises(kernbridge.KernelCompilationError, match=said):
         kernel[1, 1](x)
     add_one[1, 128](x, x)
-    with pytest.raises(kernbridge.KernelNotAvailableError, match="PTX of a kernel"):
+    with pytest.raises(kernbridge.KernelNotAvailableError, match=r"\[KB7005\]"):
         add_one.inspect_asm()
     with pytest.raises(kernbridge.KernelNotAvailableError, match="cuIpcGetMemHandle"):
         cuda.to_device(x).get_ipc_handle()
@@ -156,11 +156,11 @@ def test_memory_is_freed_and_what_is_too_much_is_an_error(on_cpu):
 def test_the_setting_that_refuses_cuda_on_cpu_refuses_this_too(monkeypatch):
     kernbridge.config.set_cuda_on_cpu("error")
     try:
-        with pytest.raises(kernbridge.KernelNotAvailableError, match="set_cuda_on_cpu"):
+        with pytest.raises(kernbridge.KernelNotAvailableError, match=r"\[KB7003\]"):
             kernbridge.cuda_on_cpu().__enter__()
     finally:
         kernbridge.config.set_cuda_on_cpu("compile")
-    with pytest.raises(TypeError, match="check is 'yes'"):
+    with pytest.raises(TypeError, match=r"\[KB8001\]"):
         kernbridge.cuda_on_cpu(check="yes")
 
 

@@ -110,7 +110,7 @@ def test_inputs_are_protected_from_atomics():
             out[i] = cuda.atomic.add(x, 0, 1.0)
 
     x = jnp.zeros(4, F32)
-    with pytest.warns(kernbridge.KernbridgeWarning, match=r"may write to input 0 \(x\)"):
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"\[KB4003\]"):
         result = elementwise(count)(x)
     np.testing.assert_array_equal(result, np.arange(4))
     np.testing.assert_array_equal(x, np.zeros(4))
@@ -174,7 +174,7 @@ def test_records_are_taken_as_their_words():
     np.testing.assert_array_equal(op(words), [2, 4, 6])
     with pytest.raises(ValueError, match=r"'records' as records of 16 bytes.*last axis"):
         op(words[:, :2])
-    with pytest.raises(TypeError, match="view="):
+    with pytest.raises(TypeError, match=r"\[KB2002\]"):
         op(host)
 
 

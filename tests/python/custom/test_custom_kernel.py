@@ -71,7 +71,7 @@ def test_keywords_that_compare_equal_are_not_the_same():
             assert op(one, outs=one, value=value)[0] == want, value
     assert [repr(v) for v in seen] == ["0.0", "-0.0", "1", "True", "1.0"]
     assert run(one, 0.0) == 1
-    with pytest.raises(KernelCompilationError, match="TypeError"):
+    with pytest.raises(KernelCompilationError, match=r"\[KB4015\]"):
         op(one, outs=one, value=("a", 1))
 
 
@@ -83,7 +83,7 @@ def test_a_traced_keyword_is_named():
         return op(x, outs=[S(x.shape, x.dtype)], alpha=alpha)[0]
 
     np.testing.assert_allclose(jitted(x), 0.1 * x, rtol=1e-6)
-    with pytest.raises(TypeError, match=r"'alpha' is traced.*static_argnames='alpha'"):
+    with pytest.raises(TypeError, match=r"\[KB8008\]"):
         jitted(x, alpha=0.1)
     static = jax.jit(jitted.__wrapped__, static_argnames="alpha")
     np.testing.assert_allclose(static(x, alpha=0.2), 0.2 * x, rtol=1e-6)
@@ -91,7 +91,7 @@ def test_a_traced_keyword_is_named():
         op(x, outs=x, alpha=[1])
     with pytest.raises(TypeError, match=r"'alpha' is .*Array.*alpha\.item\(\)"):
         op(x, outs=x, alpha=jnp.float32(2))
-    with pytest.raises(TypeError, match="'alpha' is traced"):
+    with pytest.raises(TypeError, match=r"\[KB8008\]"):
         jax.jit(lambda a: op(x, outs=x, alpha=(1.0, a)))(2.0)
 
 
@@ -204,16 +204,16 @@ def test_what_a_kernel_gives_is_checked():
 
 def test_without_a_kernel_the_message_names_what_there_is():
     op = XLACustomKernel(next(names))
-    with pytest.raises(KernelFallbackExhaustedError, match=r"cpu.*no kernels at all.*def_numba"):
+    with pytest.raises(KernelFallbackExhaustedError, match=r"\[KB7001\]"):
         op(x, outs=x)
     op.def_kernel("tpu_only", "tpu", scaling)
     with pytest.raises(KernelFallbackExhaustedError, match=r"has 'tpu_only' on tpu"):
         jax.jit(lambda x: op(x, outs=x))(x)
-    with pytest.raises(KernelFallbackExhaustedError, match=r"no backend 'tpu_only' on cpu|was low"):
+    with pytest.raises(KernelFallbackExhaustedError, match=r"\[KB7001\]"):
         op(x, outs=x, backend="tpu_only")
     with pytest.raises(KernelFallbackExhaustedError, match="no backend 'none'"):
         op(x, outs=x, backend="none")
-    with pytest.raises(ValueError, match="empty"):
+    with pytest.raises(ValueError, match=r"\[KB7006\]"):
         op(x, outs=x, backend="")
     op.def_numba_kernel(scaling)
     np.testing.assert_array_equal(op(x, outs=x, alpha=2.0), 2 * x)

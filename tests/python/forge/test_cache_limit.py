@@ -97,7 +97,7 @@ def test_limits(monkeypatch, request_, root):
         assert limit.limit() == expected
     for text in ("much", "-1", "1 XB", "GB"):
         monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", text)
-        with pytest.raises(ValueError, match="KERNBRIDGE_CACHE_SIZE"):
+        with pytest.raises(ValueError, match=r"\[KB8002\]"):
             build(request_)
     assert limit.cache_stats() == (0, 0)  # it is told before the work
 

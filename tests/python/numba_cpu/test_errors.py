@@ -26,7 +26,7 @@ x = jnp.arange(4, dtype=jnp.float32)
     ids=["lambda", "ufunc", "int", "None", "str", "partial"],
 )
 def test_kernel_that_is_no_dispatcher(kernel):
-    with pytest.raises(TypeError, match=r"expected a numba\.njit function"):
+    with pytest.raises(TypeError, match=r"\[KB1001\]"):
         numba_kernel(kernel, OUT)
 
 
@@ -131,7 +131,7 @@ def test_kernel_that_returns_a_value():
     def total(x, out):
         return x.sum()
 
-    with pytest.raises(TypeError, match="the kernel returns float32, expected nothing"):
+    with pytest.raises(TypeError, match=r"\[KB4002\]"):
         jax.eval_shape(numba_kernel(total, OUT), x)
 
 
@@ -171,7 +171,7 @@ def test_derivative_without_a_rule():
     for transform in (jax.grad, jax.linearize):
         with pytest.raises(NotImplementedError, match=r"'scale' has no derivative.*vjp="):
             transform(loss)(x) if transform is jax.grad else transform(loss, x)
-    with pytest.raises(NotImplementedError, match="jvp="):
+    with pytest.raises(NotImplementedError, match=r"\[KB2101\]"):
         jax.jvp(loss, (x,), (x,))
 
 

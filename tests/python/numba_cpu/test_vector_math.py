@@ -122,7 +122,7 @@ def test_the_option_and_fastmath(kernel, options, vectorised):
 @pytest.mark.once
 def test_a_division_that_may_be_by_zero_is_an_error_still():
     op = numba_kernel(divides, OUT, vector_math=True)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="ZeroDivisionError"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"\[KB3001\]"):
         op(jnp.zeros_like(X)).block_until_ready()
 
 

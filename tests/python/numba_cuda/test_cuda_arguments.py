@@ -79,17 +79,17 @@ def test_only_cuda_kernels_are_wrapped():
     def device_function(x):
         return x
 
-    with pytest.raises(TypeError, match=r"expected a numba.cuda.jit kernel; decorate it"):
+    with pytest.raises(TypeError, match=r"\[KB1001\]"):
         kernbridge.numba_cuda_kernel(lambda x, out: None, OUT, launch_dims=8)
-    with pytest.raises(TypeError, match=r"pass a numba.njit function to numba_kernel"):
+    with pytest.raises(TypeError, match=r"\[KB1001\]"):
         kernbridge.numba_cuda_kernel(numba.njit(lambda x, out: None), OUT, launch_dims=8)
-    with pytest.raises(TypeError, match="a device function can only be called by kernels"):
+    with pytest.raises(TypeError, match=r"\[KB1001\]"):
         kernbridge.numba_cuda_kernel(device_function, OUT, launch_dims=8)
 
 
 def test_calls_are_checked_when_traced():
     op = wrap(launch_dims=8)
-    with pytest.raises(TypeError, match=r"1 input and 1 output, 2 arrays.*\(x, y, out\) has 3"):
+    with pytest.raises(TypeError, match=r"\[KB2001\]"):
         op(X)
     with pytest.raises(TypeError, match="no parameter 'z'"):
         op(X, X, z=1.0)
@@ -108,7 +108,7 @@ def test_launch_dims_as_a_function():
     with pytest.raises(TypeError, match=r"2 inputs, but `launch_dims` is a function of \(x\)"):
         op(X, X)
     op = kernbridge.numba_cuda_kernel(add, OUT, launch_dims=lambda x, y: (1, 1, 1, 1))
-    with pytest.raises(ValueError, match="1-3 dimensions, got 4"):
+    with pytest.raises(ValueError, match=r"\[KB1102\]"):
         op(X, X)
 
 
@@ -141,7 +141,7 @@ def test_a_kernel_that_returns_a_value_is_refused():
         out[0] = x[0]
         return x[0]
 
-    with pytest.raises(TypeError, match="returns float32, expected nothing"):
+    with pytest.raises(TypeError, match=r"\[KB4002\]"):
         kernbridge.numba_cuda_kernel(returning, OUT, launch_dims=8)(X)
 
 

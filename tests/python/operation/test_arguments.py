@@ -115,7 +115,7 @@ def test_scalar_is_converted_to_a_declared_signature():
         out[:] = alpha * x
 
     op = numba_kernel(kernel, like_first)
-    with pytest.warns(kernbridge.KernbridgeWarning, match=r"input 0 \(x\)"):
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"\[KB4003\]"):
         np.testing.assert_allclose(op(x, alpha=2), 2 * np.asarray(x))
 
 
@@ -216,7 +216,7 @@ def test_dtype_without_numba_type_is_refused_at_trace_time(dtype):
 
 def test_random_key_is_refused_by_name():
     op = numba_kernel(scale, S((5,), jnp.float32))
-    with pytest.raises(TypeError, match=r"input 0 .*key_data"):
+    with pytest.raises(TypeError, match=r"\[KB2003\]"):
         op(jax.random.key(0), alpha=1.0)
 
 
@@ -272,11 +272,11 @@ def test_functions_of_equal_code_have_their_own_defaults():
     def outputs(parameters):
         return parameters.assign(1, (), 1).names
 
-    with pytest.raises(TypeError, match="nothing would be passed for out"):
+    with pytest.raises(TypeError, match=r"\[KB2001\]"):
         outputs(of())
     with pytest.raises(TypeError, match="for the parameter 'gain' of the kernel"):
         outputs(of(__defaults__=(2.0, None)))
-    with pytest.raises(TypeError, match="nothing would be passed for out"):
+    with pytest.raises(TypeError, match=r"\[KB2001\]"):
         outputs(of())
     swapped = inspect.signature(lambda out, x: None)
     assert of(__signature__=swapped).names == ("out", "x")

@@ -425,7 +425,7 @@ def test_rules_that_do_not_fit_are_refused():
 
 def test_without_rules_the_message_says_what_to_do():
     op = numba_kernel(wave, outs_of)
-    with pytest.raises(NotImplementedError, match=r"no derivative.*vjp=.*jvp="):
+    with pytest.raises(NotImplementedError, match=r"\[KB2101\]"):
         jax.grad(loss(op))(x, y)
 
 

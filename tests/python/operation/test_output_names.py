@@ -96,7 +96,7 @@ def test_dtypes_and_shapes_go_with_the_names():
 
 
 def test_other_names_in_another_order_are_refused_when_wrapped():
-    with pytest.raises(ValueError, match="are written in the order") as e:
+    with pytest.raises(ValueError, match=r"\[KB1003\]") as e:
         kernbridge.numba_kernel(lif, {"voltage": FLAT, "fired": FLAT})
     for part in ("'voltage', 'fired'", "sorted keys, 'fired', 'voltage'", "v_out", "pass a tuple"):
         assert part in str(e.value)
@@ -104,7 +104,7 @@ def test_other_names_in_another_order_are_refused_when_wrapped():
 
 def test_other_names_in_another_order_are_refused_when_traced():
     op = kernbridge.numba_kernel(lif, lambda v, i: {"voltage": FLAT, "fired": FLAT})
-    with pytest.raises(ValueError, match="by their sorted keys"):
+    with pytest.raises(ValueError, match=r"\[KB1003\]"):
         op(V, I)
 
 
@@ -120,7 +120,7 @@ def test_names_of_inputs_are_no_names_of_outputs():
     def step(w, v, w_new, v_new):
         w_new[:], v_new[:] = w + 1, v + 2
 
-    with pytest.raises(ValueError, match="by their sorted keys"):
+    with pytest.raises(ValueError, match=r"\[KB1003\]"):
         kernbridge.numba_kernel(step, {"w": FLAT, "v": FLAT})(V, I)
     found = kernbridge.numba_kernel(step, {"v": FLAT, "w": FLAT})(V, I)
     np.testing.assert_array_equal(found["v"], V + 1)
@@ -132,7 +132,7 @@ def test_one_wrapping_does_not_excuse_the_next():
         b_new[:], a_new[:] = b, a
 
     kernbridge.numba_kernel(step, {"a": FLAT, "b": FLAT})(V, I)
-    with pytest.raises(ValueError, match="by their sorted keys"):
+    with pytest.raises(ValueError, match=r"\[KB1003\]"):
         kernbridge.numba_kernel(step, {"b": FLAT, "a": FLAT})(V, I)
 
 
@@ -213,7 +213,7 @@ def test_functions_of_a_module():
 def test_custom_kernel_refuses_what_jax_reorders():
     op = kernbridge.XLACustomKernel("named_outputs_custom")
     op.def_numba_kernel(lambda outs, **_: kernbridge.numba_kernel(lif, outs))
-    with pytest.raises(ValueError, match="by their sorted keys"):
+    with pytest.raises(ValueError, match=r"\[KB1003\]"):
         op(V, I, outs={"v_out": FLAT, "spikes": FLAT})
     found = op(V, I, outs={"a": FLAT, "b": FLAT})
     _check({"v_out": found["a"], "spikes": found["b"]})
@@ -246,5 +246,5 @@ def test_cuda_kernels_and_callables():
             "__global__ void f(const float *x, float *z, float *a) {}", "f", outs, launch_dims=N
         ),
     ):
-        with pytest.raises(ValueError, match="by their sorted keys"):
+        with pytest.raises(ValueError, match=r"\[KB1003\]"):
             wrap({"second": FLAT, "first": FLAT})

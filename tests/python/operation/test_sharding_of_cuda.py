@@ -91,7 +91,7 @@ def test_a_function_with_temporaries():
     found = check(op, put(X, "x"))
     assert found.sharding.spec == P("x")
     check(jax.vmap(op), put(A, None, "x"))
-    with pytest.warns(kernbridge.KernbridgeWarning, match="is gathered on each"):
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"\[KB6002\]"):
         check(plain, put(X, "x"), moved=["all-gather"])
 
 

@@ -168,7 +168,7 @@ def test_named_methods_agree_with_ffi_call_semantics(method):
 
 def test_a_rank_changing_method_needs_a_kernel_for_that_rank():
     op = numba_kernel(row_sum, S((1,), jnp.float32), vmap_method="broadcast_all")
-    with pytest.raises(Exception, match="Numba cannot compile the kernel"):
+    with pytest.raises(Exception, match=r"\[KB4001\]"):
         jax.vmap(op)(jnp.ones((2, 3)), jnp.ones((2, 3)))
 
 

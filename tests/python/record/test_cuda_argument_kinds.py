@@ -84,7 +84,7 @@ def test_an_input_in_a_tuple_that_is_written_gets_a_copy():
         add_to_both[1, 32, stream]((x, out))
 
     x = jnp.arange(4, dtype=F32)
-    with pytest.warns(kernbridge.KernbridgeWarning, match=r"may write to input 0 \(x\)"):
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"\[KB4003\]"):
         out = wrap(launch, S((4,), F32))(x)
     np.testing.assert_array_equal(out, np.arange(4) + 1)
     np.testing.assert_array_equal(x, np.arange(4))
@@ -116,7 +116,7 @@ def test_other_arguments_are_refused_by_type(value, words):
     def launch(x, out, stream):
         of_cells[1, 1, stream](value, out)
 
-    with pytest.raises(kernbridge.KernelError, match="cannot be recorded") as e:
+    with pytest.raises(kernbridge.KernelError, match=r"\[KB4012\]") as e:
         wrap(launch, S((4,), F32))(jnp.ones(4))
     assert words in str(e.value), e.value
 

@@ -128,7 +128,7 @@ def test_scan_while_grad_rule_remat(module):
     steps = jax.lax.scan(lambda v, _: (axpy(module, v, x, 0.5), v), x, length=3)[0]
     np.testing.assert_allclose(steps, 1.875 * x)
     np.testing.assert_array_equal(jax.grad(lambda x: jax.checkpoint(f)(x, x).sum())(x), 3)
-    with pytest.raises(NotImplementedError, match="has no derivative"):
+    with pytest.raises(NotImplementedError, match=r"\[KB2101\]"):
         jax.grad(lambda x: axpy(module, x, x).sum())(x)
 
 
@@ -457,7 +457,7 @@ def test_replace(module):
     first = kernbridge.load_cpp_inline("edited", source(2))
     assert call(x).tolist() == [3, 3, 3]
     kernbridge.load_cpp_inline("edited", source(2))  # the same again
-    with pytest.raises(kernbridge.KernelRegistrationError, match=r"replace=True.*target_prefix"):
+    with pytest.raises(kernbridge.KernelRegistrationError, match=r"\[KB5101\]"):
         kernbridge.load_cpp_inline("edited", source(4))
     assert call(x).tolist() == [3, 3, 3]
     module_of = {"cell": first}
@@ -593,7 +593,7 @@ def test_binaries(module, tmp_path):
         kernbridge.load_binary(library, {"g": "arg:any ret:any"})
     with pytest.raises(KeyError, match="no handler"):
         first.get_handler("f")
-    with pytest.raises(kernbridge.KernelLoadError, match="neither a shared library"):
+    with pytest.raises(kernbridge.KernelLoadError, match=r"\[KB5102\]"):
         kernbridge.load_binary(source)
     with pytest.raises(FileNotFoundError):
         kernbridge.load_binary(tmp_path / "absent.so")

@@ -157,7 +157,7 @@ def test_nothing_of_kernbridge_is_nothing_to_report():
 
 
 def test_what_cannot_be_lowered_raises_its_own_error():
-    with pytest.raises(TypeError, match="numba_kernel 'double'"):
+    with pytest.raises(TypeError, match=r"\[KB2001\]"):
         kernbridge.explain(jax.jit(apart), SHAPE, SHAPE)
 
 
