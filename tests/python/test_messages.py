@@ -42,7 +42,6 @@ QUOTED = {
     "_src/numba_cpu/entry.py",
     "_src/numba_cpu/object_code.py",
     "_src/numba_cpu/kernel.py",
-    "_src/numba_cpu/origin.py",
     "_src/numba_cuda/callback.py",
     "_src/numba_cuda/compile.py",
     "_src/numba_cuda/entry.py",

@@ -215,14 +215,14 @@ def test_kernel_from_numbas_cache_on_disk(tmp_path, monkeypatch):
         "    for i in range(out.size):\n"
         "        out[i] = 17 // (i - 3)\n"
     )
-    from kernbridge._src.numba_cpu import lines as numba_cpu_lines
+    from kernbridge._src.numba_cpu import errors as numba_cpu_errors
 
     for _ in range(2):
         scope = {"__name__": "cached_lines", "__file__": str(source)}
         exec(compile(source.read_text(), str(source), "exec"), scope)
         with pytest.raises(jax.errors.JaxRuntimeError, match=r"cached_lines\.py:5\)"):
             jax.block_until_ready(numba_kernel(scope["kernel"], FLAT)(X))
-        monkeypatch.setattr(numba_cpu_lines, "_places", {})  # as in another process
+        monkeypatch.setattr(numba_cpu_errors, "_places", {})  # as in another process
 
 
 def test_numba_itself_raises_as_before():
@@ -242,12 +242,12 @@ def test_numba_itself_raises_as_before():
 
 
 def test_places_have_numbers_of_their_own():
-    from kernbridge._src.numba_cpu.lines import Place, note, place_of
+    from kernbridge._src.numba_cpu.errors import Place, _places, note
 
     places = [Place("f", "a.py", line) for line in range(200)]
     numbers = [note(place) for place in places]
     assert len(set(numbers)) == len(places)
-    assert [place_of(number) for number in numbers] == places
+    assert [_places[number] for number in numbers] == places
     assert all(1 < number < 2**31 for number in numbers)
     assert note(places[7]) == numbers[7]
-    assert place_of(1) is None
+    assert 1 not in _places

@@ -13,17 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.private_numba import (
-    cgutils,
-    config,
-    lowering,
-    numba,
-    types,
-)
+from kernbridge._src.numba_common.private_numba import cgutils, config, lowering, numba, types
 from kernbridge._src.numba_common.private_numba import ir as numba_ir
 from kernbridge._src.numba_cpu.entry import compiling_apart
-from kernbridge._src.numba_cpu.errors import OutOfBounds
-from kernbridge._src.numba_cpu.lines import CHANGES, lowerings
+from kernbridge._src.numba_cpu.errors import CHANGES, OutOfBounds, lowering_into
 
 _NUMBA = str(Path(numba.__file__).parent)
 _READS = ("getitem", "static_getitem", "typed_getitem")
@@ -61,18 +54,13 @@ def _remember_statement(self: Any, statement: Any) -> None:
             size = self.builder.mul(size, extent)
         index = access.index(self.context, self.builder, 0, None)
         if index is not None:
-            _check(self.context, self.builder, index, size, 0, access)
+            _check_index(self.context, self.builder, index, size, 0)
     _numba_lower_inst(self, statement)
 
 
 def _check_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
     """Replace Numba's check by one that names the array, its shape and the index."""
-    _check(context, builder, index, extent, axis, _Access.of(builder))
-
-
-def _check(
-    context: Any, builder: Any, index: Any, extent: Any, axis: Any, access: _Access | None
-) -> None:
+    access = _Access.of(builder)
     outside = builder.or_(
         builder.icmp_signed(">=", index, extent),
         builder.icmp_signed("<", index, index.type(0)),
@@ -102,9 +90,7 @@ class _Access:
     @staticmethod
     def of(builder: Any) -> _Access | None:
         """What the builder's instructions belong to; None if that is no indexing of an array."""
-        lowerer = lowerings[-1] if lowerings else None
-        if lowerer is None or lowerer.builder.function is not builder.function:
-            return None
+        lowerer = lowering_into(builder)
         statement = getattr(lowerer, "kernbridge_statement", None)
         value = getattr(statement, "value", None)
         if isinstance(statement, (numba_ir.SetItem, numba_ir.StaticSetItem)):
@@ -149,7 +135,6 @@ class _Access:
         return name if name in code.co_varnames else re.sub(r"^\w+_v\d+_", "", name)
 
     def shape(self, context: Any, builder: Any) -> list[Any]:
-        """Extents of the array."""
         kind = self._lowerer.typeof(self._array.name)
         value = self._lowerer.loadvar(self._array.name)
         if self.is_flat:

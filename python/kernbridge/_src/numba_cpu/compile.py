@@ -98,19 +98,15 @@ class Job(Recipe[Native]):
         self.identity = fingerprint.combine(self.fingerprint, "numba.cpu", described)
         self.key = fingerprint.key_of(self.identity)
         self.why_not_portable = self.fingerprint.why_not_portable
-        self._why_not = self._why_not_kept()
+        self._why_not = self.why_not_portable  # empty, or what keeps the code in this process
+        if kernel.targetoptions.get("debug", config.DEBUGINFO_DEFAULT):
+            self._why_not = "it has debug=True"
+        elif config.DUMP_ASSEMBLY or config.DUMP_OPTIMIZED or config.ENABLE_PROFILING:
+            self._why_not = "Numba prints or profiles the code that it compiles"
         self.lasting = not self._why_not
         wanted = options.vector_math
         self._has_vector_math = vector_math.is_default(kernel) if wanted is None else wanted
         self._native: Native | None = None  # if this object has compiled it
-
-    def _why_not_kept(self) -> str:
-        """Empty, or what keeps the code in this process before it is compiled."""
-        if self.kernel.targetoptions.get("debug", config.DEBUGINFO_DEFAULT):
-            return "it has debug=True"
-        if config.DUMP_ASSEMBLY or config.DUMP_OPTIMIZED or config.ENABLE_PROFILING:
-            return "Numba prints or profiles the code that it compiles"
-        return self.why_not_portable
 
     def made_of(self) -> tuple[Any, ...]:
         """Where the kernel stands, since its exceptions name lines, and all that generates code."""
@@ -138,9 +134,8 @@ class Job(Recipe[Native]):
         process runs is what others get. Anything else is registered as what Numba has compiled.
         """
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
-        from kernbridge._src.numba_cpu import errors, object_code
+        from kernbridge._src.numba_cpu import object_code
 
-        errors.install()
         entry, copied, lost = self.build(by_numba=not self.lasting)
         self._warn(copied, lost)
         if entry.parallel:

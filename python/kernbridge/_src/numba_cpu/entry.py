@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import copy
 import dis
+import functools
 import itertools
 import threading
 import weakref
@@ -47,7 +48,7 @@ from kernbridge._src.numba_common.private_numba import (
     numba,
     types,
 )
-from kernbridge._src.numba_cpu import lines
+from kernbridge._src.numba_cpu import errors as kernel_errors
 
 _INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
@@ -56,11 +57,9 @@ _POINTER = ir.IntType(8).as_pointer()
 _BUFFER = ir.LiteralStructType((_INT64, _POINTER, _INT32, _POINTER, _INT64, _INT64.as_pointer()))
 _DATA, _DIMS = 3, 5
 _serial = itertools.count()
-_Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
-_overloads: dict[str, _Kept] = {}  # of each purpose
+_overloads: dict[str, weakref.WeakKeyDictionary[Any, Any]] = {}  # of each purpose
 # Of functions that are passed to functions: their addresses are in the code, which never uses them.
 addresses_of_dispatchers: set[int] = set()
-_of_cache: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()  # finished libraries
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,6 @@ class Overload:
 
     @property
     def result(self) -> Any:
-        """The return type."""
         return self.compiled.signature.return_type
 
 
@@ -129,13 +127,17 @@ class Entry:
 @global_compiler_lock
 def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     """Type and lower the kernel for these argument types, or for a signature that it declares."""
-    lines.loops.clear()
-    with patched(*dispose_changes(), *lines.CHANGES, change_of(types.Omitted)):
+    kernel_errors.loops.clear()
+    with patched(*dispose_changes(), *kernel_errors.CHANGES, change_of(types.Omitted)):
         return _compile_kernel(kernel, positional, named)
 
 
 def _compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
-    apart = _compiles_apart(kernel)
+    # Kernel and entry share a library, unless the kernel has `with` blocks, which Numba makes into
+    # functions of their own. Code from Numba's cache on disk is compiled again: it has no types
+    # that show which inputs it writes to.
+    with_blocks = {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
+    apart = with_blocks.isdisjoint(i.opname for i in dis.get_instructions(kernel.py_func))
     if apart and kernel._can_compile:
         _, folded = kernel._compiler.fold_argument_types(tuple(positional), dict(named))
         arguments = tuple(folded)
@@ -152,20 +154,14 @@ def _compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, 
             )
         arguments = signature.args
     compiled = compile_again(kernel, arguments) if apart else kernel.overloads[arguments]
-    return Overload(kernel, arguments, compiled, finished=not apart, loops=tuple(lines.loops))
-
-
-def _compiles_apart(kernel: Any) -> bool:
-    """Whether kernel and entry can share a library. Not so for `with` blocks, which Numba lifts out
-    to functions of their own. Code from Numba's cache on disk is compiled again: it has no types
-    that show which inputs it writes to."""
-    with_blocks = {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
-    return not any(i.opname in with_blocks for i in dis.get_instructions(kernel.py_func))
+    return Overload(
+        kernel, arguments, compiled, finished=not apart, loops=tuple(kernel_errors.loops)
+    )
 
 
 @global_compiler_lock
 def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
-    """What the dispatcher itself does to compile, without its wrappers and up to machine code."""
+    """Compile as the dispatcher itself does, without its wrappers and without machine code."""
     front = kernel._compiler
     flags = compiler.Flags()
     front.targetdescr.options.parse_as_flags(flags, front.targetoptions)
@@ -228,7 +224,7 @@ def build_entry(
         finish()
         if not overload.finished:
             library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
-        lines.set_environments(library.codegen, overload.loops, context)
+        kernel_errors.set_environments(library.codegen, overload.loops, context)
 
     return Entry(
         name=name,
@@ -247,20 +243,17 @@ def _link(
     Numba links, optimises and makes machine code in one call.
     """
     finish: Callable[[], None] = library._finalize_final_module
-    by_numba_itself = optimise = library._optimize_final_module
+    optimise_by_numba = library._optimize_final_module
     later: list[_Unoptimised] = []
+    concerns_all_of_llvm = config.LLVM_PASS_TIMINGS or not config.LLVM_REFPRUNE_PASS
 
-    def optimise_vectors() -> None:
-        library._final_module = _with_vectors(library._final_module, library.codegen)
-        by_numba_itself()
-
-    def leave() -> None:
-        later.append(_Unoptimised(library, has_vector_math))
-
-    if not by_numba and _is_optimised_here():
-        optimise = leave
-    elif has_vector_math:
-        optimise = optimise_vectors
+    def optimise() -> None:
+        if not by_numba and not concerns_all_of_llvm:
+            later.append(_Unoptimised(library, has_vector_math))
+            return
+        if has_vector_math:
+            library._final_module = _with_vectors(library._final_module, library.codegen)
+        optimise_by_numba()
 
     with patched(
         *dispose_changes(),
@@ -285,8 +278,12 @@ def _arguments(
                 continue
             if isinstance(parameter.type, types.Array):
                 yield from _array(context, builder, buffers, parameter)
-            else:
-                yield from _scalar(context, builder, buffers, parameter, member)
+                continue
+            given = context.data_model_manager[parameter.type]  # converted to the compiled type
+            pointer = _address(builder, buffers, parameter, given.get_data_type())
+            value = given.load_from_data_pointer(builder, pointer)
+            value = context.cast(builder, value, parameter.type, member)
+            yield from _flatten(context.data_model_manager[member].as_argument(builder, value))
 
 
 def _field(builder: Any, buffers: Any, parameter: HostParameter, field: int) -> Any:
@@ -345,17 +342,6 @@ def _zero_outputs(
         cgutils.memset(builder, data, size, 0)
 
 
-def _scalar(
-    context: Any, builder: Any, buffers: Any, parameter: HostParameter, compiled_type: Any
-) -> Iterator[Any]:
-    """The value behind the address, converted to the type that the kernel was compiled for."""
-    given = context.data_model_manager[parameter.type]
-    pointer = _address(builder, buffers, parameter, given.get_data_type())
-    value = given.load_from_data_pointer(builder, pointer)
-    value = context.cast(builder, value, parameter.type, compiled_type)
-    yield from _flatten(context.data_model_manager[compiled_type].as_argument(builder, value))
-
-
 def _flatten(value: Any) -> Iterator[Any]:
     if isinstance(value, (tuple, list)):
         for member in value:
@@ -373,11 +359,6 @@ def pool_functions() -> tuple[int, int, bool]:
         binding.address_of_symbol("set_num_threads") or 0,
         numba.threading_layer() == "workqueue",
     )
-
-
-def _is_optimised_here() -> bool:
-    """Return whether no setting concerns all of LLVM."""
-    return bool(config.LLVM_REFPRUNE_PASS and not config.LLVM_PASS_TIMINGS)
 
 
 def _with_vectors(module: Any, codegen: Any, context: Any = None) -> Any:
@@ -414,9 +395,8 @@ class _Unoptimised:
         module = binding.parse_bitcode(self._bitcode, context)
         if self._has_vector_math:
             module = _with_vectors(module, self._codegen, context)
-        machine = self._machine()
         library = SimpleNamespace(
-            _codegen=_Codegen(self._codegen, machine),
+            _codegen=self._unlocked_codegen(),
             _final_module=module,
             _recorded_timings=self._timings,
         )
@@ -426,38 +406,23 @@ class _Unoptimised:
         self._bitcode = b""  # to be called once
         return str(module)
 
-    def _machine(self) -> Any:
-        """A target machine like Numba's, which one thread may use at a time."""
+    def _unlocked_codegen(self) -> Any:
+        """Numba's code generator with a target machine of its own, which one thread may use at a
+        time, and with pass managers that run once, without a lock."""
+        codegen = copy.copy(self._codegen)
         options: dict[str, Any] = {"opt": config.OPT}
-        self._codegen._customize_tm_options(options)
-        return binding.Target.from_triple(binding.get_process_triple()).create_target_machine(
-            **options
-        )
+        codegen._customize_tm_options(options)
+        target = binding.Target.from_triple(binding.get_process_triple())
+        replace(codegen, "_tm", target.create_target_machine(**options))
+        original = codegen._module_pass_manager
 
+        def module_pass_manager(**options: Any) -> tuple[Any, Any]:
+            manager, builder = original(**options)
+            run = functools.partial(run_once, manager, locked=False)
+            return SimpleNamespace(run=run), builder
 
-class _Codegen:
-    """Numba's code generator with another target machine, whose passes run without a lock."""
-
-    def __init__(self, codegen: Any, machine: Any) -> None:
-        self._original = copy.copy(codegen)
-        replace(self._original, "_tm", machine)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._original, name)
-
-    def _module_pass_manager(self, **options: Any) -> tuple[Any, Any]:
-        manager, builder = self._original._module_pass_manager(**options)
-        return _Manager(manager), builder
-
-
-class _Manager:
-    """A pass manager that runs once."""
-
-    def __init__(self, manager: Any) -> None:
-        self._manager = manager
-
-    def run(self, module: Any, builder: Any) -> None:
-        run_once(self._manager, module, builder, locked=False)
+        replace(codegen, "_module_pass_manager", module_pass_manager)
+        return codegen
 
 
 @contextmanager
@@ -514,11 +479,12 @@ def is_of_disk(function: Any) -> bool:
 
 def is_of_cache(library: Any) -> bool:
     """Whether Numba took a library, or one that is linked into it, from its cache on disk."""
-    known = _of_cache.get(library)
-    if known is None:
-        known = library._disable_inspection or any(map(is_of_cache, library._linking_libraries))
-        _of_cache[library] = known
-    return known
+    linked, left = {library}, [library]
+    while left:
+        added = set(left.pop()._linking_libraries) - linked
+        linked |= added
+        left += added
+    return any(each._disable_inspection for each in linked)
 
 
 class _Overloads(MutableMapping[Any, Any]):

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import importlib
+import inspect
+import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, settings
+from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.obtain import deferred, obtain, recall
 from kernbridge._src.numba_common import vector_math as libmvec
-from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
+from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
@@ -34,6 +41,10 @@ if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.compile import Job, Native
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
+RANK_MAX = 64  # KB_RANK_MAX of src/core/kb_kernel.h
+WRAPPERS_MAX = 8  # of one kernel
+
+_wrapped: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # by identity
 
 
 @hides_frames
@@ -160,9 +171,9 @@ def numba_kernel(
     Array([1., 2., 3.], dtype=float32)
     """
     _check_dispatcher(kernel)
-    options = CompileOptions(
-        bool(check) or debug.checks(), bool(zero_outputs), _vector_math(kernel, vector_math)
-    )
+    if vector_math is not None:  # None stands for the default, also where it is given
+        vector_math = None if vector_math == libmvec.is_default(kernel) else bool(vector_math)
+    options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
     frontend = NumbaCpu.of(kernel, half_as_bits, options)
     spec = OperationSpec.of(
         frontend.label,
@@ -190,7 +201,8 @@ class NumbaCpu(PythonFrontend):
         self.half_as_bits = half_as_bits
         self.options = options
         self.parameters = KernelParameters(self.label, kernel.py_func)
-        self._home = numba_cpu_origin.remember(kernel)
+        self._home = _name_of(kernel)
+        _wrapped[id(kernel)] = kernel
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
         self._seems_to_return = seems_to_return(kernel.py_func.__code__)
         self._returning_nothing: set[Signature] = set()
@@ -242,9 +254,7 @@ class NumbaCpu(PythonFrontend):
         signature = Signature.of(operands, call)
         job, native = self._obtain(signature)
         if not job.origin:  # kernels are lowered for one shape after the other
-            job.origin = numba_cpu_origin.write(
-                self._home, self.half_as_bits, self.options, signature, native.why_not
-            )
+            job.origin = self._origin(signature, native.why_not)
         module, qualname = self._home
         return NativeCall(
             target=debug.host_target(),
@@ -255,6 +265,20 @@ class NumbaCpu(PythonFrontend):
             why_not_portable=job.why_not_portable,
             program=native.program,
             named=f"{module or '<no module>'}:{qualname}",
+        )
+
+    def _origin(self, signature: Signature, why_by_name: str) -> str:
+        """The text that a call carries; `why_by_name`: why it has no machine code, or empty."""
+        module, qualname = self._home
+        options = {k: v for k, v in dataclasses.asdict(self.options).items() if v is not None}
+        return operation_origin.write(
+            "numba",
+            module=module,
+            qualname=qualname,
+            half_as_bits=self.half_as_bits,
+            options=options,
+            **dataclasses.asdict(signature),
+            **({"why_by_name": why_by_name} if why_by_name else {}),
         )
 
     def _obtain(self, signature: Signature) -> tuple[Job, Native]:
@@ -319,18 +343,101 @@ def _explain_calls_by_kernels() -> None:
         )
 
 
-def _vector_math(kernel: Any, given: Any) -> bool | None:
-    """The option as it is compiled: None where it equals the default."""
-    if given is None:
-        return None
-    return None if given == libmvec.is_default(kernel) else bool(given)
-
-
-def _frontend_of(kernel: Any, half_as_bits: bool, options: dict[str, Any]) -> NumbaCpu:
-    _check_dispatcher(kernel)
-    return NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options))
+def _name_of(kernel: Any) -> tuple[str, str]:
+    return kernel.py_func.__module__, kernel.py_func.__qualname__
 
 
 def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     """Register the kernel that a program from elsewhere names; see `operation/origin.py`."""
-    obtain(numba_cpu_origin.resolve(_frontend_of, digest, origin))
+    module, qualname = name = str(origin["module"]), str(origin["qualname"])
+    half_as_bits = bool(origin["half_as_bits"])
+    options = {str(k): bool(v) for k, v in origin.get("options", {}).items()}
+    signature = Signature(
+        inputs=_arrays(origin["inputs"]),
+        scalars=tuple((str(n), str(d)) for n, d in origin["scalars"]),
+        outputs=_arrays(origin["outputs"]),
+        aliased=tuple(int(i) for i in origin["aliased"]),
+    )
+    found, failure = _candidates(name)
+    for kernel in found:
+        _check_dispatcher(kernel)
+        frontend = NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options))
+        job = frontend.new_job(signature)
+        if job.identity == digest:
+            obtain(job)
+            return
+    place = f"{module}:{qualname}"
+    why = origin.get("why_by_name")
+    by_name = f" It does not contain the machine code of the kernel, because {why}." if why else ""
+    if found:
+        raise KernelError(
+            f"the kernel {place} in this process differs from the one that the program was "
+            "exported with: in its code, a value that it captures, or an option of numba.njit. "
+            f"Export the program again.{by_name} [KB5107]"
+        )
+    if module not in sys.modules and not settings.may_import(module):
+        raise KernelError(
+            f"the program needs the kernel {place}, and the module {module!r} is not imported "
+            "here. Importing a module runs its code, so a program may not name one by itself: "
+            f"import {module} before the program is run; or, if you trust who made the program, "
+            f"let programs import it with kernbridge.config.allow_imports({module!r}) or "
+            f"{settings.ALLOW_IMPORTS}={module}.{by_name}"
+            " [KB5107]"
+        )
+    raise KernelError(
+        f"the program needs the kernel {place}, which was not found in this process: {failure}. "
+        "The program refers to the kernel by name: define it at the top level of a module that "
+        "this process can import, or wrap it with numba_kernel before the program is "
+        f"loaded.{by_name} [KB5107]"
+    )
+
+
+def _arrays(described: Any) -> tuple[tuple[str, int], ...]:
+    """Return the dtypes and ranks of arrays; a rank that no array has takes Numba without end."""
+    arrays = tuple((str(dtype), int(rank)) for dtype, rank in described)
+    for _, rank in arrays:
+        if not 0 <= rank <= RANK_MAX:
+            raise ValueError(f"an array of rank {rank}")
+    return arrays
+
+
+def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
+    """Dispatchers of that name: those wrapped here, and the one in its module.
+
+    A module that is not imported yet is imported only if the user allows it, as that runs its code.
+    What a module makes on demand, by its function ``__getattr__``, is not looked for: the program
+    would choose what the module runs, or imports, by the name.
+    """
+    wrapped = (reference() for reference in _wrapped.valuerefs())
+    found = [kernel for kernel in wrapped if kernel is not None and _name_of(kernel) == name]
+    module, qualname = name
+    if module not in sys.modules and not settings.may_import(module):
+        return found, f"{module} is not imported"
+    try:
+        value: Any = importlib.import_module(module)
+    except (ImportError, AttributeError) as e:
+        return found, f"{type(e).__name__}: {e}"
+    try:
+        for part in qualname.split("."):
+            value = _attribute(value, part)
+    except AttributeError:
+        return found, f"module {module!r} has no attribute {qualname!r}"
+    # The name of a decorated kernel is that of its operation, or of what jax.jit made of that.
+    with suppress(AttributeError):
+        for _ in range(WRAPPERS_MAX):
+            if _has_function(value):
+                break
+            value = _attribute(value, "__wrapped__")
+    if _has_function(value) and all(value is not kernel for kernel in found):
+        found.append(value)
+    return found, f"{module}.{qualname} is a {type(value).__name__}, expected a numba.njit function"
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """Return an attribute that is there, without running code that would make it."""
+    found = inspect.getattr_static(value, name)
+    return found.__func__ if isinstance(found, staticmethod) else found
+
+
+def _has_function(value: Any) -> bool:
+    return inspect.getattr_static(value, "py_func", None) is not None

@@ -28,7 +28,7 @@ from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba import config
 from kernbridge._src.numba_cpu import entry as numba_cpu_entry
-from kernbridge._src.numba_cpu import errors, lines
+from kernbridge._src.numba_cpu import errors
 
 _ADDRESS = re.compile(r"inttoptr \(i64 (-?\d+) ")
 _LOWEST_ADDRESS = 4096
@@ -90,8 +90,7 @@ def make(entry: numba_cpu_entry.Entry) -> ObjectCode:
     NotCarried
         If the code needs something of this process.
     """
-    library, text = entry.keep[0], entry.llvm_ir
-    text = _without_dispatchers(text)
+    library, text = entry.keep[0], _without_dispatchers(entry.llvm_ir)
     if _has_addresses(text):
         raise NotCarried(
             "it contains addresses of this process: of a large global array, of a function of "
@@ -111,7 +110,7 @@ def make(entry: numba_cpu_entry.Entry) -> ObjectCode:
         for name in missing:
             if name.startswith(beginning):
                 raise NotCarried(meaning.format(name) + _callee(library, re.compile(name).search))
-    places = {n: errors.place_text(p) for n, p in lines.places_in(text).items()}
+    places = {n: errors.place_text(p) for n, p in errors.places_in(text).items()}
     return ObjectCode(code, mask, places, lasting and not numba_cpu_entry.is_of_cache(library))
 
 

@@ -21,7 +21,6 @@ class Signature:
 
     @staticmethod
     def of(operands: Sequence[ArrayType], call: Call) -> Signature:
-        """The signature of a call."""
         kinds = tuple((t.dtype.name, len(t.shape)) for t in (*operands, *call.outs))
         first = call.n_inputs + len(call.scalars)
         scalars = zip(call.scalars, kinds[call.n_inputs : first], strict=True)
@@ -39,6 +38,4 @@ class CompileOptions:
 
     checked: bool = False  # every index is checked
     zero_outputs: bool = False  # outputs that are not aliased are filled before the kernel runs
-    vector_math: bool | None = (
-        None  # see vector_math.py; None: if the kernel's `fastmath` allows it
-    )
+    vector_math: bool | None = None  # None: if the kernel's `fastmath` allows it
