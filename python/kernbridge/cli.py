@@ -18,7 +18,13 @@ from kernbridge._src.tools import (
     error_pages,
     run_on_cpu,
 )
-from kernbridge._src.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
+from kernbridge._src.tools.printing import (
+    CommandError,
+    Lines,
+    Output,
+    ReaderLeft,
+    nothing_else_on_stdout,
+)
 
 COMMANDS = (doctor, cache_command, benchmark_command, error_pages, run_on_cpu, c_flags)
 """Modules of commands. `add` of each adds its parsers, whose default `run` returns the status."""
@@ -50,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = Output(chosen.command or "version", getattr(chosen, "json", False))
     if chosen.version:
         output.command = "version"
-        chosen.run = doctor.show_versions
+        chosen.run = _show_versions
     elif chosen.command is None:
         parser.print_help()
         return 0
@@ -79,3 +85,11 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
             output.answer = {"error": f"{type(e).__name__}: {e}"}
     output.write_answer()
     return status
+
+
+def _show_versions(chosen: argparse.Namespace, output: Output) -> int:
+    """Print the version of kernbridge; as JSON, also those of the packages that it uses."""
+    found = doctor.versions()
+    output.answer |= {"versions": found}
+    output.show(Lines([f"kernbridge {found['kernbridge']}"]))
+    return 0

@@ -24,7 +24,7 @@ from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import architectures, compilers, programs
-from kernbridge._src.tools.printing import Block, Lines, Output, Pairs, plain
+from kernbridge._src.tools.printing import Block, Output, Pairs, plain
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")  # of JAX, for NVIDIA's GPUs
 _PACKAGES = (
@@ -44,47 +44,35 @@ class Verdict:
     remedy: str = ""
 
     def __str__(self) -> str:
-        if self.runs_on:
-            places = " and the ".join(place.upper() for place in self.runs_on)
-            return f"ready, on the {places}" + (f"\n{self.why}" if self.why else "")
-        return f"not ready: {self.why}\n{self.remedy}".rstrip()
+        places = " and the ".join(map(str.upper, self.runs_on))
+        text = f"ready, on the {places}\n{self.why}"
+        return (text if places else f"not ready: {self.why}\n{self.remedy}").rstrip()
 
 
 def verdicts() -> list[Verdict]:
     """Judge every front end. Nothing is compiled, and JAX's backends are not started."""
-    cpu, gpu = ("cpu",), ("gpu",)
     nvcc = _not_found(compilers.find_nvcc, compilers.find_cxx)
     if not nvcc[1] and not compilers.find_nvcc().cudart:
         packages = "nvidia-cuda-runtime (CUDA 13) or nvidia-cuda-runtime-cu12"
         nvcc = "libcudart is not found beside nvcc", f"pip install {packages}"
+    no_gpu, remedy = _why_no_gpu()
+    cpu, gpu, both = ((tuple(on.split()), "", "") for on in ("cpu", "gpu", "cpu gpu"))
+    if no_gpu:
+        both = ("cpu",), f"not on a GPU: {no_gpu}", ""
+        gpu = (), no_gpu, f"{remedy}, or name GPUs to compile for: KERNBRIDGE_CUDA_ARCHS"
+        if architectures.chosen():
+            gpu = (), f"{no_gpu}; it compiles and exports for the named GPUs", remedy
     kinds = [
         ("numba_kernel", cpu, _why_not("numba", "NUMBA_DISABLE_JIT")),
-        ("numba_cuda_kernel", cpu + gpu, _why_not("numba_cuda", "NUMBA_ENABLE_CUDASIM")),
+        ("numba_cuda_kernel", both, _why_not("numba_cuda", "NUMBA_ENABLE_CUDASIM")),
         ("cuda_kernel", gpu, _not_found(nvrtc.library)),
         ("load_c_inline", cpu, _not_found(compilers.find_c)),
         ("load_cpp_inline", cpu, _not_found(compilers.find_cxx)),
         ("load_cuda_inline", gpu, nvcc),
     ]
     if importlib.util.find_spec("numba_cuda_mlir"):
-        kinds.append(("numba_cuda_kernel (numba-cuda-mlir)", cpu + gpu, ("", "")))
-    no_gpu, remedy = _why_no_gpu()
-    return [_judged(*kind, no_gpu, remedy) for kind in kinds]
-
-
-def _judged(
-    name: str, places: tuple[str, ...], why: tuple[str, str], no_gpu: str, remedy: str
-) -> Verdict:
-    """Judge a front end for these platforms; `why` it does not work, and a remedy, may be empty."""
-    if why[1]:
-        return Verdict(name, (), *why)
-    if not no_gpu or "gpu" not in places:
-        return Verdict(name, places)
-    if "cpu" in places:
-        return Verdict(name, ("cpu",), f"not on a GPU: {no_gpu}")
-    if architectures.chosen():
-        return Verdict(name, (), f"{no_gpu}; it compiles and exports for the named GPUs", remedy)
-    remedy += ", or name GPUs to compile for: KERNBRIDGE_CUDA_ARCHS"
-    return Verdict(name, (), no_gpu, remedy)
+        kinds.append(("numba_cuda_kernel (numba-cuda-mlir)", both, ("", "")))
+    return [Verdict(name, *(((), *why) if why[1] else works)) for name, works, why in kinds]
 
 
 def _not_found(*finders: Callable[[], Any]) -> tuple[str, str]:
@@ -94,9 +82,8 @@ def _not_found(*finders: Callable[[], Any]) -> tuple[str, str]:
             find()
     except (KernelToolchainError, ValueError, OSError) as e:
         why, _, rest = str(e).partition(". Looked")
-        remedy = rest.partition("What to do, one of:\n")[2].partition("\n")[0]
-        default = "pip install 'jax[cuda13]' or nvidia-cuda-nvrtc"
-        return why.splitlines()[0], remedy.removeprefix("  1. ") or default
+        remedy = rest.partition("What to do, one of:\n  1. ")[2].partition("\n")[0]
+        return why.splitlines()[0], remedy or "pip install 'jax[cuda13]' or nvidia-cuda-nvrtc"
     return "", ""
 
 
@@ -114,9 +101,8 @@ def _why_not(module: str, switch: str) -> tuple[str, str]:
         return f"{package} is not installed", f"pip install 'kernbridge[{extra}]'"
     if os.environ.get(switch, "0") not in ("", "0"):
         return f"{switch} is set, which switches its compiler off", "unset it"
-    numpy, found = _version("numpy") or "0", _version(package) or "0"
-    old = module == "numba_cuda" and minor(found) <= (0, 30) and minor(numpy) >= (2, 5)
-    if old and not hasattr(np, "row_stack"):
+    numpy, found = _version("numpy"), _version(package) or "0"
+    if module == "numba_cuda" and minor(found) <= (0, 30) and not hasattr(np, "row_stack"):
         why = f"numba-cuda {found} does not work with NumPy {numpy} (numpy.row_stack has gone)"
         return why, "pip install 'numpy<2.5', or a newer numba-cuda"
     return "", ""
@@ -147,13 +133,13 @@ def sections() -> dict[str, dict[str, str]]:
     variables = [n for n in sorted(os.environ) if n.startswith("KERNBRIDGE_") or n in _VARIABLES]
     count, why = _core.device_count()
     gpus = ", ".join(".".join(map(str, _core.compute_capability(i))) for i in range(count))
+    gpus = f"{count}, compute capability {gpus}" if count else f"none: {why}"
     folder = artefacts.get_cache_dir()
     refused = artefacts.why_not(artefacts.versioned(folder)) if folder else None
-    found = {"GPUs": f"{count}, compute capability {gpus}" if count else f"none: {why}"}
-    found["cache"] = f"{folder or 'off'}" + (f", not used: {refused}" if refused else "")
+    cache = f"{folder or 'off'}" + (f", not used: {refused}" if refused else "")
     return {
         "versions": {name: version or "not installed" for name, version in versions().items()},
-        "machine": found,
+        "machine": {"GPUs": gpus, "cache": cache},
         "environment": {name: shlex.quote(os.environ[name]) for name in variables},
     }
 
@@ -167,8 +153,7 @@ def _blocks(found: list[Verdict]) -> list[Block]:
 def print_diagnostics(file: TextIO | None = None) -> bool:
     """Print what kernbridge finds on this machine, and what to install for the rest.
 
-    The text is printed to `file`, by default standard output. Returns whether at least one kind of
-    kernel can be compiled on this machine.
+    The text goes to `file`, by default standard output. Returns whether any kernel can run here.
 
     Examples
     --------
@@ -183,41 +168,36 @@ def print_diagnostics(file: TextIO | None = None) -> bool:
     return any(v.runs_on for v in found)
 
 
+_CUDA = """extern "C" __global__ void squares(const float *from, float *to) {
+    int i = threadIdx.x; to[i] = from[i] * from[i] + 2; }\n"""
+_HEADER = '#include "kernbridge/kernbridge.hpp"\n'
 _LOOP = "for (int i = 0; i < 3; i++) to[i] = from[i] * from[i] + 2; }"
-_POINTERS = "{ const float *from = x.data_ptr<float>(); float *to = out.data_ptr<float>();"
-_TENSORS = "void doctor(const kernbridge::Tensor x, kernbridge::Tensor out"
-_CUDA = """extern "C" __global__ void doctor_kernel(const float *from, float *to) {
-    int i = threadIdx.x; to[i] = from[i] * from[i] + 2; }
-"""
 _C = f"""#include "kernbridge/kernbridge.h"
 // @BE doctor arg:f32[n] ret:f32[n]
 void doctor(const kb_tensor *x, kb_tensor *out) {{
     const float *from = x->data; float *to = out->data; {_LOOP}"""
-_CPP = f"""#include "kernbridge/kernbridge.hpp"
-// @BE doctor arg ret
-{_TENSORS}) {_POINTERS} {_LOOP}"""
-_LAUNCHED = f"""#include "kernbridge/kernbridge.hpp"
-{_CUDA}// @BE doctor arg ret stream
-{_TENSORS}, int64_t stream) {_POINTERS}
-    doctor_kernel<<<1, 3, 0, (cudaStream_t)stream>>>(from, to); }}"""
+_CPP = f"""{_HEADER}// @BE doctor arg ret
+void doctor(const kernbridge::Tensor x, kernbridge::Tensor out) {{
+    const float *from = x.data_ptr<float>(); float *to = out.data_ptr<float>(); {_LOOP}"""
+_LAUNCHED = f"""{_HEADER}{_CUDA}// @BE doctor arg ret stream
+void doctor(const kernbridge::Tensor x, kernbridge::Tensor out, int64_t stream) {{
+    squares<<<1, 3, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), out.data_ptr<float>()); }}"""
 _THREADS = "kb.numba_cuda_kernel(cuda.jit(threads), x, launch_dims=3)(x)"
 CALLS = {
     "numba_kernel": "import numba; y = kb.numba_kernel(numba.njit(loop), x)(x)",
     "numba_cuda_kernel": f"from numba import cuda; y = {_THREADS}",
     "numba_cuda_kernel (numba-cuda-mlir)": f"from numba_cuda_mlir import cuda; y = {_THREADS}",
-    "cuda_kernel": f"y = kb.cuda_kernel({_CUDA!r}, 'doctor_kernel', x, grid=1, block=3)(x)",
+    "cuda_kernel": f"y = kb.cuda_kernel({_CUDA!r}, 'squares', x, grid=1, block=3)(x)",
     "load_c_inline": f"y = kb.load_c_inline('doctor_c', {_C!r}).doctor(x, outs=x)",
     "load_cpp_inline": f"y = kb.load_cpp_inline('doctor_cpp', {_CPP!r}).doctor(x, outs=x)",
     "load_cuda_inline": f"y = kb.load_cuda_inline('doctor_cu', {_LAUNCHED!r}).doctor(x, outs=x)",
 }
 _PROGRAM = """
-import json, sys, warnings, jax, kernbridge as kb
-warnings.simplefilter("ignore")
+import json, sys, jax, kernbridge as kb
 def loop(x, out):
     for i in range(x.size): out[i] = x[i] * x[i] + 2
 def threads(x, out):
-    i = cuda.grid(1)
-    if i < out.size: out[i] = x[i] * x[i] + 2
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)): out[i] = x[i] * x[i] + 2
 for place, call in json.loads(sys.argv[1]):
     try:
         with jax.default_device(jax.local_devices(backend=place)[0]):
@@ -235,13 +215,9 @@ def self_test(todo: list[tuple[str, str]], seconds: float = 300) -> list[str]:
     calls = json.dumps([(place, CALLS[name]) for name, place in todo])
     with tempfile.TemporaryDirectory(prefix="kernbridge-doctor-") as folder:
         own = {"KERNBRIDGE_CACHE_DIR": folder, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-        # CUDA reserves more address space than any machine has memory.
-        done = programs.run(
-            [sys.executable, "-c", _PROGRAM, calls],
-            errors=True,
-            environment={**os.environ, **own},
-            limits=programs.CompilerLimits(seconds, 0),
-        )
+        limits = programs.CompilerLimits(seconds, 0)  # CUDA reserves more addresses than memory
+        command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, calls]
+        done = programs.run(command, errors=True, environment=os.environ | own, limits=limits)
     how = f"the process ended with status {done.status}"
     how = f"it did not end within {seconds:g} s" if done.limit else how
     errors = [json.loads(line) for line in done.text.splitlines() if line.startswith('"')]
@@ -250,11 +226,8 @@ def self_test(todo: list[tuple[str, str]], seconds: float = 300) -> list[str]:
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command to those of `kernbridge`."""
-    command = commands.add_parser(
-        "doctor",
-        parents=[common],
-        help="report what works on this machine and what to install, and call a kernel of each",
-    )
+    text = "report what works on this machine and what to install, and call a kernel of each"
+    command = commands.add_parser("doctor", parents=[common], help=text)
     command.add_argument("--no-self-test", action="store_true", help="call no kernel")
     command.set_defaults(run=_run)
 
@@ -268,17 +241,10 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
     if chosen.no_self_test:
         return 0 if todo else 1
     rows, tested = [], []
-    for (name, place), error in zip(todo, self_test(todo), strict=False):
+    for (name, place), error in zip(todo, self_test(todo), strict=True):
         outcome = f"failed on the {place}: {error}" if error else f"passed on the {place}"
         rows.append((name, outcome))
         tested.append({"front_end": name, "platform": place, "passed": not error, "error": error})
     output.answer["self_test"] = tested
     output.show(*([Pairs("self-test", rows)] if rows else []))
     return 0 if todo and all(t["passed"] for t in tested) else 1
-
-
-def show_versions(chosen: argparse.Namespace, output: Output) -> int:
-    """Print the version of kernbridge; as JSON, those of other packages as well."""
-    output.answer |= {"versions": versions()}
-    output.show(Lines([f"kernbridge {versions()['kernbridge']}"]))
-    return 0
