@@ -17,10 +17,9 @@ from typing import Any
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import mode
-from kernbridge._src.cuda_on_cpu import bounds
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
-from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_checked
+from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_bounded, compiling_checked
 from kernbridge._src.forge import progress
 from kernbridge._src.forge.obtain import deferred
 from kernbridge._src.numba_common import numba_cuda_patches as patches
@@ -34,16 +33,13 @@ from kernbridge._src.numba_common.private_numba_cuda import (
 )
 
 MAX_THREADS = 1024
-COUNTERPART_OF = (
-    "_kernbridge_original"  # in a dispatcher: its kernel of numba-cuda-mlir, with label
-)
+COUNTERPART_OF = "_kernbridge_original"  # in a dispatcher: label, kernel of numba-cuda-mlir
 _IMAGE = "kernbridge"  # the key among cubins, and of the loaded kernel among those of GPUs
 _MODULES = itertools.count(0x100000, 16)
 _DIGITS = 64  # of the digest that an image begins with
 
 
 def is_for_cpu(library: Any) -> bool:
-    """Return whether a code library of Numba holds code for the CPU."""
     return _IMAGE in library._cubin_cache
 
 
@@ -58,7 +54,7 @@ def compiling(compiled: Any) -> Iterator[None]:
     own: Any = nullcontext()
     if is_checked and not compiled.targetoptions.get("debug"):
         own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
-    asking = compiling_checked if is_checked else bounds.compiling_bounded
+    asking = compiling_checked if is_checked else compiling_bounded
     said = progress.compiling(label_of(compiled.py_func), "Numba-CUDA")
     with deferred(), said, global_compiler_lock, patches.without_nvvm(), asking(), own:
         yield
@@ -132,8 +128,8 @@ def _relate(function: Any, word: int, layout: str, n_dims: int, item_size: int) 
     """Compute the size and strides of an array, whose first word is parameter `word` of an entry.
 
     Numba passes the number of elements, their size and the strides as separate words. LLVM cannot
-    know that these agree with the extents, and would therefore keep checks of `cuda_on_cpu.bounds`
-    that a kernel's own comparison with the number of elements makes unnecessary.
+    know that these agree with the extents, and would therefore keep checks of writes that
+    a kernel's own comparison with the number of elements makes unnecessary.
     """
     count_word, size_word = function.args[word + 2 : word + 4]
     extents = function.args[word + 5 : word + 5 + n_dims]
@@ -156,12 +152,9 @@ def _relate(function: Any, word: int, layout: str, n_dims: int, item_size: int) 
 
 def function_of(library: Any) -> HostFunction:
     """Return the machine code of a library, which is made when it is first asked for."""
-    found = library._cufunc_cache.get(_IMAGE)
-    if found is None:
-        image = library._cubin_cache[_IMAGE]
-        symbols = cuda_on_cpu_compile.compile_image(image).symbols
-        found = library._cufunc_cache[_IMAGE] = HostFunction(image, symbols, library)
-    return found
+    if _IMAGE not in library._cufunc_cache:
+        library._cufunc_cache[_IMAGE] = HostFunction(library)
+    return library._cufunc_cache[_IMAGE]
 
 
 class HostFunction:
@@ -169,10 +162,11 @@ class HostFunction:
 
     maxthreads = MAX_THREADS
 
-    def __init__(self, image: bytes, symbols: dict[str, int], library: Any) -> None:
+    def __init__(self, library: Any) -> None:
+        image = library._cubin_cache[_IMAGE]
         self.digest = image[:_DIGITS]
         self.kernel_name = library.name.rpartition(".")[2]  # of the Python function
-        self.module = Module(symbols)
+        self.module = Module(cuda_on_cpu_compile.compile_image(image).symbols)
         self.handle = self.module.handle
         self.name = library._entry_name
         self.attrs = self.kernel = self
@@ -195,9 +189,10 @@ class HostFunction:
 class Module:
     """The globals of an image."""
 
+    initialized = False
+
     def __init__(self, symbols: dict[str, int]) -> None:
         self.handle = next(_MODULES)
-        self.initialized = False
         self.defined = symbols
 
     def setup(self) -> None:
@@ -213,7 +208,6 @@ class Module:
 
 
 def not_there(what: str) -> KernelNotAvailableError:
-    """The error for a property that only machine code of GPUs has."""
     return KernelNotAvailableError(
         f"the program asks for {what}, which does not exist where kernels run on the CPU; run "
         "this part on a GPU [KB7005]"

@@ -86,7 +86,7 @@ class Checks:
     label: str
     arguments: Sequence[Argument]
     sites: list[str] = field(default_factory=lambda: [""])
-    _shared: dict[str, _Array] = field(default_factory=dict)
+    shared: dict[str, _Array] = field(default_factory=dict)  # by name, as the table has them
     _local: list[_Array] = field(default_factory=list)
     _own: set[str] = field(default_factory=set)  # addresses of the function's variables
     _instead: list[tuple[Any, Any, _Array]] = field(default_factory=list)  # of local arrays
@@ -109,11 +109,7 @@ class Checks:
 
     def add_shared(self, name: str, item: str, size: int, item_size: int, offset: int) -> None:
         """A shared array; dynamic if its size is 0."""
-        self._shared[name] = _Array(name, item, item_size, size, offset)
-
-    def number_of_shared(self, name: str) -> int:
-        """Return its index in the table of the C core."""
-        return list(self._shared).index(name)
+        self.shared[name] = _Array(name, item, item_size, size, offset)
 
     def begin_function(self, host: Any) -> None:
         self._host, self._own, self._instead = host, set(), []
@@ -122,7 +118,9 @@ class Checks:
         """Append an instruction and its checks to the copy of its function."""
         place = _place(location)
         for array, known, described in self._instead:
-            if any(o is array for o in _read_by(instruction)):
+            is_phi = isinstance(instruction, ir.PhiInstr)
+            read = [v for v, _ in instruction.incomings] if is_phi else instruction.operands
+            if any(operand is array for operand in read):
                 described.place = described.place or place
                 instruction = copy.copy(instruction)
                 instruction.replace_usage(array, known)
@@ -162,7 +160,7 @@ class Checks:
             self._host.put(call)
         else:
             if name == "kb.check.shared":
-                array = list(self._shared.values())[call.args[0].constant]
+                array = list(self.shared.values())[call.args[0].constant]
                 array.place = array.place or place
             if name.startswith(_FENCES):
                 self._put_at(place)
@@ -226,11 +224,6 @@ class Checks:
             self.sites.append(place)
         return self.sites.index(place)
 
-    def add_site(self, number: int) -> int:
-        """Number a place where threads wait, at the site of this number."""
-        self.sites.append(self.sites[number])
-        return len(self.sites) - 1
-
     def table(self) -> str:
         """The constants for the C side, which src/hostcuda/kb_check.h describes."""
         module = ir.Module("kb.table")
@@ -250,7 +243,7 @@ class Checks:
             row(a.name, a.item_size, a.n_dims, a.word, a.flags, 0, 0, cell=a.cell)
             for a in self.arguments
         ]
-        for where, made in (("shared", self._shared.values()), ("local", self._local)):
+        for where, made in (("shared", self.shared.values()), ("local", self._local)):
             for array in made:
                 name, shape = _described(where, array.symbol, str(array.item), array.place)
                 flags = 0 if array.size else _DYNAMIC
@@ -261,7 +254,7 @@ class Checks:
                 rows.append(row(name, *numbers, cell=cell, shape=shape))
         arrays = constant(module, ir.ArrayType(row_of, len(rows)), rows)
         sites = [text(module, site) for site in self.sites]
-        counts = (len(self.arguments), len(self._shared), len(self._local), len(sites))
+        counts = (len(self.arguments), len(self.shared), len(self._local), len(sites))
         table = [
             text(module, self.label),
             arrays,
@@ -272,12 +265,6 @@ class Checks:
         table_of = ir.LiteralStructType([_POINTER, _POINTER, *[_I32] * 4, _POINTER, _I64])
         constant(module, table_of, table, "kb_check_table")
         return "\n".join(map(str, module.globals.values()))
-
-
-def _read_by(instruction: Any) -> Sequence[Any]:
-    if isinstance(instruction, ir.PhiInstr):
-        return [value for value, _ in instruction.incomings]
-    return instruction.operands
 
 
 def _size_of(kind: Any, result: Any = _I64) -> Any:

@@ -23,7 +23,7 @@ _NAMES = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
 _SPLITS = re.compile(
     r" = (?:fdiv|[su](?:div|rem) i64)|\bcall [^@]*@(?!llvm\.|__nv_f(?:min|max|abs))|@llvm\.sqrt\."
 )
-# A block of bounds.py, or an empty line, does not end a block of the GPU's code.
+# A block of isolated_compile.py, or an empty line, does not end a block of the GPU's code.
 _OF_BOUNDS = re.compile(r'"?kb\.(?:inside|rest)\b|$')
 _ROUND_TRIP = re.compile(
     r"^  (%\S+) = (?:tail )?call i64 @llvm\.fpto([su])i\.sat\.i64\.f64\(double (%[^)]+)\).*$"

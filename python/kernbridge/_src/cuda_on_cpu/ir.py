@@ -98,10 +98,13 @@ def host_ir(
         module, calls = _linked(texts)
     _check(label, module, calls & host.declared)
     text = _placed(_with_arrays_in_memory(text), checks)
-    if checks and _has_checked_array(text, recursive):
-        raise refused(label, "a local array in a recursive device function in checked mode")
-    if _is_value(text, recursive):
-        raise refused(label, "a device function as a value")
+    for name in recursive:
+        body = text[_definition(text, name) :].partition("\n}")[0]
+        # The checked mode knows one array for each place, and a recursion creates several.
+        if checks and "call ptr @kb_check_local_array(" in body:
+            raise refused(label, "a local array in a recursive device function in checked mode")
+        if re.search(_token(name) + r"(?![-\w$.(])", text):
+            raise refused(label, "a device function as a value")
     if recursive:
         text = _with_stack_checks(text, recursive)
     text += stack_size
@@ -256,8 +259,10 @@ def _placed(text: str, checks: Checks | None) -> str:
         if found[0].startswith("call ptr"):
             return "getelementptr i8, ptr %kb.frame, i64 0"
         if found[0].startswith("call i32"):
-            number = checks.add_site(place) if checks else next(sites)
-            return f"add i32 0, {number}"
+            if checks is None:
+                return f"add i32 0, {next(sites)}"
+            checks.sites.append(checks.sites[place])
+            return f"add i32 0, {len(checks.sites) - 1}"
         if found[1]:
             place = int(found[1])
         return ""
@@ -349,21 +354,6 @@ def _size_of_variables(text: str, begin: int, more: int) -> tuple[list[str], str
     return lines, total
 
 
-def _has_checked_array(text: str, names: Sequence[str]) -> bool:
-    """Whether one of these functions has a local array that is checked.
-
-    The checked mode knows one array for each place, and a recursion creates several.
-    """
-    begins = [_definition(text, name) for name in names]
-    bodies = [text[begin : text.index("\n}", begin)] for begin in begins]
-    return any("call ptr @kb_check_local_array(" in body for body in bodies)
-
-
-def _is_value(text: str, names: Sequence[str]) -> bool:
-    """Whether one of these functions is used otherwise than in calls."""
-    return any(re.search(_token(name) + r"(?![-\w$.(])", text) for name in names)
-
-
 def _token(name: str) -> str:
     """A regular expression for the name of a function in text."""
     return re.escape(f"@{name}" if re.fullmatch(r"[-\w$.]+", name) else f'@"{name}"')
@@ -382,7 +372,8 @@ def _with_stack_checks(text: str, names: Sequence[str]) -> str:
     src/hostcuda/kb_block.c.
     """
     for name in names:
-        text = re.sub(_token(name) + r"\((\)?)", _with_frame, text)
+        text = re.sub(_token(name) + r"\(", r"\g<0>ptr %kb.frame, ", text)
+        text = text.replace("(ptr %kb.frame, )", "(ptr %kb.frame)")
         begin = _definition(text, name)
         lines, size = _size_of_variables(text, begin, 0)
         check = [
@@ -396,9 +387,3 @@ def _with_stack_checks(text: str, names: Sequence[str]) -> str:
         assert first is not None
         text = text[: first.end()] + "\n".join(check) + text[first.end() :]
     return text + "declare void @kb_recurse(ptr, i64)\n"
-
-
-def _with_frame(found: re.Match[str]) -> str:
-    """The beginning of a function's parameters, or of the arguments of a call, with the frame."""
-    before = found[0].removesuffix(")")
-    return f"{before}ptr %kb.frame{')' if found[1] else ', '}"

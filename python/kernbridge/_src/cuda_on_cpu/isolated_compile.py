@@ -4,25 +4,38 @@ Numba-CUDA keeps the machine code of a device function with its dispatcher. Code
 not be found by a kernel that is compiled for a GPU or for another mode, and is therefore kept
 separately. Everything here runs under Numba's lock. Imported only when a kernel is compiled, since
 it imports Numba.
+
+Writes out of bounds are skipped and reported. Numba-CUDA computes the address of an element and
+writes there. Without the checked mode, the indices of each write are compared with the array's
+extents, and a call of `kb.outside.NAME` reports the result; `to_host` numbers it, and ll/loops.ll
+and ll/fibres.ll define the function. If a kernel makes the same comparison itself, LLVM removes
+this one, so that loops are vectorised as before. A write is a store by index, an atomic update, an
+access with a cache hint, or the use of a record, whose fields are written by its address. A view
+that begins outside of its array has no elements.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import traceback
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.library import called
+from kernbridge._src.cuda_on_cpu.to_host import OUTSIDE
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
     MinimalCallConv,
     NumbaDebugInfoWarning,
     arrayobj,
+    cache_hints,
     cgutils,
     cudaimpl,
     dispatcher,
@@ -176,3 +189,194 @@ def _described(exc: Any, exc_args: Any) -> str:
     text = "".join(lines).strip()
     qualified = f"{exc.__module__}.{exc.__qualname__}"
     return exc.__qualname__ + text.removeprefix(qualified) if text.startswith(qualified) else text
+
+
+@dataclass
+class _Element:
+    """What an address was made of: indices with the extents of their axes."""
+
+    address: Any
+    data: Any
+    shape: Sequence[Any]
+    layout: str
+    axes: list[tuple[Any, Any]]
+
+
+@dataclass
+class _Watch:
+    """One compilation: the addresses that were computed, and the names of the kernel's arrays."""
+
+    elements: dict[int, _Element] = field(default_factory=dict)  # by the identity of the address
+    axes: list[tuple[Any, Any]] = field(default_factory=list)  # of the present address
+    names: dict[str, str] = field(default_factory=dict)  # of variables: what they are copies of
+    name: str = ""  # of the array that the present instruction writes to
+
+
+@contextmanager
+def compiling_bounded() -> Iterator[None]:
+    """Let Numba-CUDA check the indices of writes. Under Numba's lock."""
+    watch = _Watch()
+    address_of, basic = cgutils.get_item_pointer2, arrayobj.basic_indexing
+    parameters = inspect.signature(address_of)
+    store, load = arrayobj.store_item, arrayobj.load_item
+    flat_class, lower = arrayobj.make_array_flat_cls, lowering.CUDALower.lower_inst
+
+    def known_address(*args: Any, **how: Any) -> Any:
+        given = parameters.bind(*args, **how).arguments
+        kept, watch.axes = watch.axes, []
+        made = address_of(**{**given, "boundscheck": True})
+        watch.elements[id(made)] = _Element(
+            made, given["data"], given["shape"], given["layout"], watch.axes
+        )
+        watch.axes = kept
+        return made
+
+    def known_axis(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
+        watch.axes.append((index, extent))
+
+    def known_view(context: Any, builder: Any, *args: Any, boundscheck: Any = None) -> Any:
+        kept, watch.axes = watch.axes, []
+        made, shape, strides = basic(context, builder, *args, boundscheck=True)
+        watch.elements[id(made)].axes, watch.axes = watch.axes, kept
+        if shape and (axes := watch.elements[id(made)].axes):
+            bad = _beyond(builder, axes)
+            shape = [builder.select(bad, extent.type(0), extent) for extent in shape]
+        return made, shape, strides
+
+    def bounded_store(context: Any, builder: Any, array_type: Any, value: Any, address: Any) -> Any:
+        element = watch.elements.get(id(address))
+        if not element or not element.axes:
+            return store(context, builder, array_type, value, address)
+        bad = _reported(builder, element, array_type, watch.name)
+        with _unless(builder, bad):
+            store(context, builder, array_type, value, address)
+        return None
+
+    def bounded_load(context: Any, builder: Any, array_type: Any, address: Any) -> Any:
+        element = watch.elements.get(id(address))
+        if element and isinstance(context.get_value_type(array_type.dtype), ir.PointerType):
+            address = _instead(builder, element, array_type, watch.name)
+        return load(context, builder, array_type, address)
+
+    def bounded_flat(flat_type: Any) -> Any:
+        made = flat_class(flat_type)
+        write = made.setitem
+
+        def setitem(
+            self: Any, context: Any, builder: Any, kind: Any, array: Any, index: Any, value: Any
+        ) -> None:
+            element = _Element(None, None, (), "A", [(index, array.nitems)])
+            bad = _reported(builder, element, kind, watch.name)
+            with _unless(builder, bad):
+                write(self, context, builder, kind, array, index, value)
+
+        made.setitem = setitem
+        return made
+
+    def named_instruction(self: Any, instruction: Any) -> None:
+        kept, watch.name = watch.name, _written_by(instruction, watch.names)
+        if self.fndesc.modname.startswith("numba."):  # names that are internal to Numba
+            watch.name = ""
+        try:
+            lower(self, instruction)
+        finally:
+            watch.name = kept
+
+    safe = _SafePointers(watch)
+    bounded = patched(
+        (cgutils, "get_item_pointer2", known_address),
+        (cgutils, "do_boundscheck", known_axis),
+        (arrayobj, "basic_indexing", known_view),
+        (arrayobj, "store_item", bounded_store),
+        (arrayobj, "load_item", bounded_load),
+        (arrayobj, "make_array_flat_cls", bounded_flat),
+        (lowering.CUDALower, "lower_inst", named_instruction),
+        (cudaimpl, "cgutils", safe),
+        (cache_hints, "cgutils", safe),
+    )
+    with compiled_in_isolation("bounds"), bounded:
+        yield
+
+
+class _SafePointers:
+    """`cgutils` for atomic updates and cache hints: a wrong index leads to other memory."""
+
+    def __init__(self, watch: _Watch) -> None:
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(cgutils, name)
+
+    def get_item_pointer(
+        self, context: Any, builder: Any, array_type: Any, *args: Any, **how: Any
+    ) -> Any:
+        made = cgutils.get_item_pointer(context, builder, array_type, *args, **how)
+        element = self._watch.elements[id(made)]
+        return _instead(builder, element, array_type, self._watch.name)
+
+
+@contextmanager
+def _unless(builder: Any, bad: Any) -> Iterator[None]:
+    """Instructions that run if `bad` is false, in blocks that follow the present one."""
+    function = builder.function
+    at = function.blocks.index(builder.block) + 1
+    inside = function.insert_basic_block(at, "kb.inside")
+    rest = function.insert_basic_block(at + 1, "kb.rest")
+    builder.cbranch(bad, rest, inside)
+    builder.position_at_end(inside)
+    yield
+    builder.branch(rest)
+    builder.position_at_end(rest)
+
+
+def _written_by(instruction: Any, names: dict[str, str]) -> str:
+    """The name in the source of the array that an instruction may write to; or ""."""
+    target: Any = getattr(instruction, "target", None)
+    if type(instruction).__name__ == "Assign":
+        value = instruction.value
+        if type(value).__name__ == "Var":
+            names[instruction.target.name] = names.get(value.name, value.name)
+        operation = getattr(value, "op", "")
+        target = None
+        if operation == "call" and value.args:
+            target = value.args[0]
+        elif operation in ("getitem", "static_getitem"):
+            target = value.value
+    found = getattr(target, "name", "")
+    found = names.get(found, found) if isinstance(found, str) else ""
+    return "" if found.startswith("$") else found.split(".")[0]
+
+
+def _beyond(builder: Any, axes: Sequence[tuple[Any, Any]]) -> Any:
+    """Whether an index leaves its axis, by the same comparisons that kernels make."""
+    answers = []
+    for index, extent in axes:
+        answers.append(builder.icmp_signed("<", index, index.type(0)))
+        answers.append(builder.icmp_signed(">=", index, extent))
+    return functools.reduce(builder.or_, answers)
+
+
+def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
+    """Whether the element lies outside of its array; appends the call that reports it.
+
+    An index may leave its axis and still reach an element of an array without gaps.
+    """
+    bad = _beyond(builder, element.axes)
+    if element.layout in "CF" and len(element.shape) > 1:
+        end = builder.gep(element.data, [functools.reduce(builder.mul, element.shape)])
+        before = builder.icmp_unsigned("<", element.address, element.data)
+        after = builder.icmp_unsigned(">=", element.address, end)
+        bad = builder.and_(bad, builder.or_(before, after))
+    described = f"{name!r} " if name else "an array "
+    described += f"({array_type.dtype}[{array_type.ndim}d])"
+    called(builder, OUTSIDE + described.encode().hex(), [bad])
+    return bad
+
+
+def _instead(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
+    """The element's address, or that of other memory if it lies outside of its array."""
+    if not element.axes:
+        return element.address
+    other = cgutils.alloca_once(builder, element.address.type.pointee, zfill=True)
+    bad = _reported(builder, element, array_type, name)
+    return builder.select(bad, other, element.address)

@@ -56,11 +56,17 @@ def compiled(label: str, linked: Sequence[Any], called: Iterable[str]) -> list[s
 
 
 def _compiled(label: str, source: Any, names: str, clang: Sequence[str]) -> str:
+    from kernbridge._src.numba_common.private_numba_cuda import get_cuda_paths, nvrtc
+
+    # Numba-CUDA finds headers in the user's folders and in CUDA's own.
+    folders = [f"-I{p}" for p in nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS.split(":") if p]
+    if own := get_cuda_paths()["include_dir"].info:
+        folders.append(f"-idirafter{own}")
     with tempfile.TemporaryDirectory() as folder:
         name = os.path.basename(str(source.name)).removesuffix(".cu") or "linked"
         path, made = Path(folder) / f"{name}.cu", Path(folder) / "made.bc"
         path.write_text(_text(source))
-        command = [*clang, *_FLAGS, *_folders(), path.name, "-o", made.name]
+        command = [*clang, *_FLAGS, *folders, path.name, "-o", made.name]
         done = programs.run(command, errors=True, folder=folder)
         if done.status != 0:
             why = f"clang {done.limit}" if done.limit else done.text
@@ -74,15 +80,6 @@ def _compiled(label: str, source: Any, names: str, clang: Sequence[str]) -> str:
     # The target and the attributes with which clang compiled the module do not fit a kernel.
     text = _CALLED.sub(r"\1", _COMDAT.sub("", _DROPPED.sub("", text)))
     return _DEFINED.sub(r"\1 alwaysinline {", text)
-
-
-def _folders() -> list[str]:
-    """Options for the folders in which Numba-CUDA finds headers: the user's and CUDA's own."""
-    from kernbridge._src.numba_common.private_numba_cuda import get_cuda_paths, nvrtc
-
-    named = [f"-I{p}" for p in nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS.split(":") if p]
-    own = get_cuda_paths()["include_dir"].info
-    return [*named, f"-idirafter{own}"] if own else named
 
 
 def _text(source: Any) -> str:

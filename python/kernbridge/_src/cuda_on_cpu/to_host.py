@@ -22,7 +22,9 @@ from kernbridge._src.numba_common.private_llvmlite import ir
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
 
-OUTSIDE = "kb.outside."  # and the description of an array in hexadecimal digits, see bounds.py
+OUTSIDE = (
+    "kb.outside."  # and the description of an array in hexadecimal digits, see isolated_compile.py
+)
 OUTSIDE_MAX = 64  # descriptions that are distinguished: the bits of a number
 
 _SHARED = 3  # the address space
@@ -206,7 +208,7 @@ class HostModule:
     def _shared_array(self, cast: Any) -> Any:
         name = cast.operands[0].name
         if self._checks:
-            number = ir.Constant(ir.IntType(32), self._checks.number_of_shared(name))
+            number = ir.Constant(ir.IntType(32), list(self._checks.shared).index(name))
             return self.call("kb.check.shared", cast.type, [number], cast.name)
         offset = ir.Constant(ir.IntType(64), self._offsets[name])
         return self.call("kb.shared", cast.type, [offset], cast.name)

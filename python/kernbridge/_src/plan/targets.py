@@ -108,14 +108,14 @@ class Emulated(Target):
 
     @contextmanager
     def lowering(self, raises: bool) -> Iterator[None]:
-        from kernbridge._src.cuda_on_cpu import bounds, isolated_compile
+        from kernbridge._src.cuda_on_cpu import isolated_compile
         from kernbridge._src.numba_common import numba_cuda_patches as patches
 
         with patches.compiling_for(_LIKE_CPU), patches.without_nvvm(), ExitStack() as stack:
             if self.checked:
                 stack.enter_context(isolated_compile.compiling_checked())
             else:
-                stack.enter_context(bounds.compiling_bounded())
+                stack.enter_context(isolated_compile.compiling_bounded())
             if raises:
                 stack.enter_context(isolated_compile.compiling_raising())
             yield
