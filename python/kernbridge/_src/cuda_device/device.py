@@ -53,10 +53,7 @@ _libc.free.argtypes = [ctypes.c_void_p]
 
 
 def failure(api: Any, call: str, code: str) -> Exception:
-    """The error that a package raises where a call of the driver fails."""
-    error: Exception
-    error = api.CudaAPIError(getattr(binding.CUresult, code), f"Call to {call} results in {code}")
-    return error
+    return api.CudaAPIError(getattr(binding.CUresult, code), f"Call to {call} results in {code}")
 
 
 class Processor:
@@ -88,10 +85,13 @@ class _Owned(_Object):
 
 
 class _Stack(threading.local):
-    """The contexts that are current on one thread."""
-
     def __init__(self) -> None:
         self.handles: list[int] = []
+
+
+def _always(answer: int) -> Any:
+    """A function of the driver that returns a number."""
+    return lambda *_, **__: answer
 
 
 class HostDriver(_Owned):
@@ -106,21 +106,24 @@ class HostDriver(_Owned):
         self.symbols: dict[tuple[int, bytes], tuple[int, int]] = {}
         self._sizes: dict[int, int] = {}  # of memory, by address
         self._stack = _Stack()
-        self._recorded: dict[int, float] = {}  # when, by event
+        self.recorded: dict[int, float] = {}  # when, by event
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
             raise AttributeError(name)
         raise KernelNotAvailableError(
             f"the program calls {name} of the CUDA driver, which does not run on CPUs; run it on a "
-            "GPU"
-            " [KB7005]"
+            "GPU [KB7005]"
         )
 
     ensure_initialized = cuInit = cuCtxSynchronize = _Owned._nothing
     cuStreamSynchronize = cuStreamWaitEvent = cuEventSynchronize = cuEventQuery = _Owned._nothing
     cuProfilerStart = cuProfilerStop = cuKernelSetCacheConfig = _Owned._nothing
     cuKernelSetAttribute = _Owned._nothing
+    cuDriverGetVersion = _always(1000 * VERSION[0] + 10 * VERSION[1])
+    cuDeviceGetCount = _always(1)
+    cuDeviceCanAccessPeer = cuCtxGetDevice = _always(0)
+    cuOccupancyMaxActiveBlocksPerMultiprocessor = _always(2)
 
     def get_device(self, devnum: int = 0) -> Any:
         if devnum != 0:
@@ -131,24 +134,12 @@ class HostDriver(_Owned):
         """Forget which contexts are current on this thread."""
         self._stack.handles.clear()
 
-    def cuDriverGetVersion(self) -> int:
-        return 1000 * VERSION[0] + 10 * VERSION[1]
-
-    def cuDeviceGetCount(self) -> int:
-        return 1
-
     def cuDeviceGetAttribute(self, code: Any, device: int) -> int:
         return _ATTRIBUTES.get(code.name.removeprefix("CU_DEVICE_ATTRIBUTE_"), 0)
-
-    def cuDeviceCanAccessPeer(self, device: Any, other: Any) -> int:
-        return 0
 
     def cuCtxGetCurrent(self) -> Any:
         handles = self._stack.handles
         return binding.CUcontext(handles[-1] if handles else 0)
-
-    def cuCtxGetDevice(self) -> int:
-        return 0
 
     def cuCtxPushCurrent(self, handle: Any) -> None:
         self._stack.handles.append(int(handle))
@@ -164,9 +155,8 @@ class HostDriver(_Owned):
         if size == 0:
             raise failure(self.api, "cuMemAlloc", "CUDA_ERROR_INVALID_VALUE")
         whole = -(-size // _ALIGNMENT) * _ALIGNMENT
-        address = None
-        if size <= self.cuMemGetInfo()[1]:
-            address = _libc.aligned_alloc(_ALIGNMENT, whole)
+        fits = size <= self.cuMemGetInfo()[1]
+        address = _libc.aligned_alloc(_ALIGNMENT, whole) if fits else None
         if not address:
             raise failure(self.api, "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY")
         self._sizes[address] = size
@@ -209,18 +199,12 @@ class HostDriver(_Owned):
         return binding.CUevent(next(_HANDLES))
 
     def cuEventRecord(self, event: Any, stream: Any) -> None:
-        self._recorded[int(event)] = time.perf_counter()
+        self.recorded[int(event)] = time.perf_counter()
 
     def cuEventElapsedTime(self, begin: Any, end: Any) -> float:
-        if int(begin) not in self._recorded or int(end) not in self._recorded:
+        if int(begin) not in self.recorded or int(end) not in self.recorded:
             raise failure(self.api, "cuEventElapsedTime", "CUDA_ERROR_INVALID_HANDLE")
-        return 1e3 * (self._recorded[int(end)] - self._recorded[int(begin)])
-
-    def forget_event(self, handle: int) -> None:
-        self._recorded.pop(handle, None)
-
-    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *asked: Any) -> int:
-        return 2
+        return 1e3 * (self.recorded[int(end)] - self.recorded[int(begin)])
 
 
 def _ending(name: str) -> Any:
@@ -329,7 +313,7 @@ class HostStream(_Owned):
 class HostEvent(_Owned):
     def __init__(self, handle: Any) -> None:
         super().__init__(handle)
-        weakref.finalize(self, self.processor.host.forget_event, int(handle))
+        weakref.finalize(self, self.processor.host.recorded.pop, int(handle), None)
 
     def query(self) -> bool:
         return True
@@ -412,8 +396,6 @@ def refuse_memory_of_gpus(memory: Any) -> None:
 
 
 class CoreStream:
-    """A stream of cuda.core: its handle."""
-
     def __init__(self, handle: int) -> None:
         self.handle = handle
 

@@ -82,17 +82,15 @@ def _install_code() -> None:
         return code.function_of(self) if code.is_for_cpu(self) else get_function(self)
 
     library.get_cufunc = function_of
-    for name, what in (
-        ("get_asm_str", "the PTX of a kernel"),
-        ("get_asm_strs", "the PTX of a kernel"),
-        ("get_lto_ptx", "the PTX of a kernel"),
-        ("get_ltoir", "the LTO-IR of a kernel"),
-        ("get_cubin", "the cubin of a kernel"),
-        ("get_linkerinfo", "the linker output of a kernel"),
-        ("get_sass", "the SASS of a kernel"),
-        ("get_sass_cfg", "the SASS of a kernel"),
+    for what, names in (
+        ("PTX", ("get_asm_str", "get_asm_strs", "get_lto_ptx")),
+        ("LTO-IR", ("get_ltoir",)),
+        ("cubin", ("get_cubin",)),
+        ("linker output", ("get_linkerinfo",)),
+        ("SASS", ("get_sass", "get_sass_cfg")),
     ):
-        setattr(library, name, _of_gpus(getattr(library, name), what))
+        for name in names:
+            setattr(library, name, _of_gpus(getattr(library, name), f"the {what} of a kernel"))
     choose(
         codegen.JITCUDACodegen,
         "magic_tuple",  # by which Numba's cache on disk keeps kernels for the CPU apart
@@ -101,8 +99,6 @@ def _install_code() -> None:
 
 
 def _of_gpus(original: Any, what: str) -> Any:
-    """A function that refuses to return `what` of a kernel for the CPU."""
-
     @functools.wraps(original)
     def chosen(self: Any, *args: Any, **kwargs: Any) -> Any:
         if code.is_for_cpu(self):
@@ -167,7 +163,6 @@ def adopt_dispatchers(wanted: str) -> None:
 
 
 def use_twins() -> None:
-    """Let dispatchers be represented by their twins, from now on."""
     if "__getattribute__" not in vars(_Dispatcher):
         _Dispatcher.__getattribute__ = _attribute
 
@@ -204,7 +199,6 @@ def _twin(original: Any, own: dict[str, Any], wanted: str | None) -> Any:
 
 
 def _compile_declared(original: Any, own: dict[str, Any], made: Any) -> None:
-    """Compile for the signatures that the decorator was given, if it was given any."""
     if isinstance(own["_cache"], dispatcher.CUDACache):
         made.enable_caching()
     if object.__getattribute__(original, "_can_compile"):

@@ -151,8 +151,6 @@ Packer = Callable[[Words, Any, Hosts], None]
 
 
 def _packer(kernel: Any, kind: Any) -> Packer:
-    """A function that appends the words of an argument of this type."""
-
     def through_numba(words: Words, value: Any, hosts: Hosts) -> None:
         parts: list[Any] = []
         kernel._prepare_args(kind, value, hosts.stream, hosts.after, parts)
@@ -230,7 +228,6 @@ def _address(array: Any) -> int:
 
 
 def _warn_of_copies() -> None:
-    """Warn in Numba's words that a GPU would copy an array of the host."""
     if config.CUDA_WARN_ON_IMPLICIT_COPY and not config.DISABLE_PERFORMANCE_WARNINGS:
         text = "Host array used in CUDA kernel will incur copy overhead to/from device."
         devicearray.warn(NumbaPerformanceWarning(text))

@@ -25,23 +25,20 @@ from kernbridge._src.numba_cuda.intercept import read_configured
 
 _OF_NUMBA = re.compile(r"numba(?:\.cuda)?\.")
 _OF_GPUS = {
-    "inspect_asm": "the PTX of a kernel",
-    "inspect_llvm": "the LLVM IR of a kernel",
-    "inspect_lto_ptx": "the LTO-IR of a kernel",
-    "inspect_mlir": "the MLIR of a kernel",
-    "inspect_mlir_optimized": "the MLIR of a kernel",
-    "inspect_ptx": "the PTX of a kernel",
-    "inspect_sass": "the SASS of a kernel",
-    "get_const_mem_size": "the constant memory of a kernel",
-    "get_local_mem_per_thread": "the local memory of a kernel",
-    "get_max_threads_per_block": "the largest block of a kernel",
-    "get_regs_per_thread": "the number of registers of a kernel",
-    "get_shared_mem_per_block": "the shared memory of a kernel",
+    **dict.fromkeys(("inspect_asm", "inspect_ptx"), "PTX"),
+    **dict.fromkeys(("inspect_mlir", "inspect_mlir_optimized"), "MLIR"),
+    "inspect_llvm": "LLVM IR",
+    "inspect_lto_ptx": "LTO-IR",
+    "inspect_sass": "SASS",
+    "get_const_mem_size": "constant memory",
+    "get_local_mem_per_thread": "local memory",
+    "get_max_threads_per_block": "largest block",
+    "get_regs_per_thread": "number of registers",
+    "get_shared_mem_per_block": "shared memory",
 }
 
 
 def install() -> None:
-    """Replace the functions of the package, once."""
     install_host_api(inside)
     kernels, configured = inside.descriptor.MLIRDispatcher, inside.descriptor._ArgMarshaller
     run = configured.__call__
@@ -62,11 +59,10 @@ def install() -> None:
 
 
 def _refuse(what: str, *_: Any, **__: Any) -> NoReturn:
-    raise code.not_there(what)
+    raise code.not_there(f"the {what} of a kernel")
 
 
 def _launch(configured: Any, args: tuple[Any, ...]) -> None:
-    """Launch a kernel as `kernel[grid, block](*args)` does."""
     how = read_configured(configured)
     kernel, label = how.kernel, code.label_of(how.kernel.py_func)
     try:

@@ -14,21 +14,15 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_process: str | None = None
+of_process: str | None = None  # for all threads, for as long as the process lives
 
 
 def current() -> str | None:
     """Return RUN or CHECK where launches run on the CPU, None where they go to a GPU."""
-    return _thread.mode or _process
+    return _thread.mode or of_process
 
 
 def set_of_thread(mode: str | None) -> str | None:
     """Choose for this thread; returns what was chosen before."""
     before, _thread.mode = _thread.mode, mode
     return before
-
-
-def set_of_process(mode: str) -> None:
-    """Choose for all threads, for as long as the process lives."""
-    global _process
-    _process = mode

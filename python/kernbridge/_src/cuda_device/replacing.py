@@ -14,7 +14,6 @@ from kernbridge._src.cuda_device import device, launch, mode
 
 
 def choose(owner: Any, name: str, on_cpu: Callable[..., Any]) -> None:
-    """Let a thread that is on the CPU call `on_cpu`."""
     original = getattr(owner, name)
 
     @functools.wraps(original)

@@ -86,7 +86,7 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         KERNBRIDGE_DEBUG=check: operations of JAX that are first called afterwards are checked, too.
         """
         _install_hooks().adopt_dispatchers(self._mode)
-        mode.set_of_process(self._mode)
+        mode.of_process = self._mode
         if self._mode == mode.CHECK:
             debug.switch_on("check")
 
@@ -113,7 +113,6 @@ def _install_hooks() -> Any:
 
 
 def install_from_environment() -> None:
-    """Switch the process as KERNBRIDGE_CUDA_ON_CPU describes."""
     chosen = os.environ.get(VARIABLE, "")
     if chosen in ("", "0"):
         return

@@ -132,7 +132,6 @@ def read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | i
 
 
 def check_dispatcher(label: str, kernel: Any) -> None:
-    """Refuse what is not a kernel of Numba-CUDA or numba-cuda-mlir."""
     if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
         mlir.check_kernel(label, kernel)
         return

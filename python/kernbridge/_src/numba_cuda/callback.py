@@ -32,9 +32,7 @@ from kernbridge._src.plan.targets import Target
 DTYPES = NATIVE_DTYPES | HALF_DTYPES
 LACKING = "Numba-CUDA has no type for"  # of other dtypes
 REMEDY = "write to an output instead"  # of copies
-CALLEES_KEPT = 256  # lowered calls of one operation that run as Python
 _NAMES = {code: name for name, code in DTYPE_CODES.items()}
-
 
 # From operands and a stream to the positional and named arguments of a function.
 Order = Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
@@ -66,7 +64,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
 
     @functools.cached_property
     def _own_callees(self) -> LRUCache[Callee]:
-        return LRUCache(CALLEES_KEPT)
+        return LRUCache(256)
 
     def lower_as_python(
         self,
@@ -151,7 +149,6 @@ def _call_on_gpu(callee: Callee, buffers: Sequence[Any], stream: int, device: in
 
 
 def _host_array(address: int, shape: tuple[int, ...], code: int) -> Any:
-    """XLA's memory as an array of NumPy."""
     dtype = np.dtype(_NAMES[code])
     if 0 in shape:
         return np.empty(shape, dtype)
@@ -161,7 +158,6 @@ def _host_array(address: int, shape: tuple[int, ...], code: int) -> Any:
 
 
 def _array(cuda: Any, address: int, shape: tuple[int, ...], code: int) -> Any:
-    """XLA's memory as a device array of a package."""
     dtype = np.dtype(_NAMES[code])
     if 0 in shape:
         return cuda.device_array(shape, dtype)

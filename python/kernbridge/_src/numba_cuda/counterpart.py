@@ -81,7 +81,6 @@ class _Copies:
         return made
 
     def _declare(self, kernel: Any, made: Any) -> None:
-        """Compile a device function for the signatures that the decorator was given."""
         from kernbridge._src.numba_common import numba_cuda_patches as patches
 
         with patches.compiling_for((9, 0)), patches.without_nvvm():
@@ -148,8 +147,6 @@ class _Copies:
 
 
 class _Module(ModuleType):
-    """A module whose attributes are counterparts."""
-
     def __init__(self, original: ModuleType, copies: _Copies) -> None:
         super().__init__(original.__name__)
         self._original, self._copies = original, copies

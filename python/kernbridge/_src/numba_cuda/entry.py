@@ -42,7 +42,6 @@ def numba_type(dtype: np.dtype[Any]) -> Any:
 
 
 def parameter_type(parameter: Parameter) -> Any:
-    """The types of the kernel's parameters."""
     if isinstance(parameter, TupleParameter):
         members = list(map(parameter_type, parameter.members))
         return types.BaseTuple.from_types(members, parameter.made_by or tuple)

@@ -48,7 +48,6 @@ class HostApi:
 
     @property
     def cuda(self) -> Any:
-        """The module that programs import."""
         return self.modules[0]
 
     def owners(self, name: str) -> list[tuple[Any, str]]:
@@ -59,9 +58,8 @@ class HostApi:
             return [(self.configured, "__call__")]
         if name in ("device_memset", "device_to_device"):
             return [(self.driver, name)]
-        if name == "_default_stream":
-            return [(self.arrays, name)]
-        return [(module, name) for module in self.modules]
+        owners = (self.arrays,) if name == "_default_stream" else self.modules
+        return [(owner, name) for owner in owners]
 
     def own_stream(self, stream: Any) -> Any:
         if isinstance(stream, (int, self.driver.Stream)) or not hasattr(stream, "handle"):
@@ -94,8 +92,6 @@ def used_by(function: Any) -> HostApi:
 
 @dataclass(frozen=True)
 class Configured:
-    """A kernel of either package, and how it is launched."""
-
     kernel: Any
     grid: Any
     block: Any
@@ -107,14 +103,9 @@ def read_configured(configuration: Any) -> Configured:
     if hasattr(configuration, "dispatcher"):
         c = configuration
         return Configured(c.dispatcher, c.griddim, c.blockdim, c.sharedmem)
-    launch = configuration._available_launch_config
-    return Configured(
-        configuration._dispatcher,
-        launch["grid"],
-        launch["block"],
-        launch["sharedmem"] or 0,
-        launch["cluster"],
-    )
+    kernel, launch = configuration._dispatcher, configuration._available_launch_config
+    grid, block, shared = launch["grid"], launch["block"], launch["sharedmem"] or 0
+    return Configured(kernel, grid, block, shared, launch["cluster"])
 
 
 @functools.cache
@@ -272,10 +263,6 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _nothing(*_: Any) -> None:
-    """A launch of no blocks."""
-
-
 def _on(api: HostApi, stream: Any) -> Any:
     """The stream that a call names, or that of this thread, as one of the package."""
     return api.own_stream(stream or _thread.stream)
@@ -286,10 +273,6 @@ def _taking_both(api: HostApi, launch: Any) -> Any:
     if len(loaded()) == 1:
         return launch
     return lambda *arguments: launch(*map(api.own_array, arguments))
-
-
-def _getitem(api: HostApi, original: Any, kernel: Any, given: Any) -> Any:
-    return _configure(api, kernel.configure, None, *given)
 
 
 def _configure(
@@ -303,27 +286,18 @@ def _configure(
     **options: Any,
 ) -> Any:
     if 0 in (griddim if isinstance(griddim, (tuple, list)) else (griddim,)):
-        return _nothing
+        return lambda *_: None  # a launch of no blocks
     owner, on = () if kernel is None else (kernel,), _on(api, stream)
-    if _is_debugged(kernel):
-        launch = original(*owner, griddim, blockdim, 0, *rest, **options)
-        return _waiting(on, _taking_both(api, launch))
-    return _taking_both(api, original(*owner, griddim, blockdim, on, *rest, **options))
+    debugged = getattr(kernel, "targetoptions", {}).get("debug")
+    launch = original(*owner, griddim, blockdim, 0 if debugged else on, *rest, **options)
+    launch = _taking_both(api, launch)
+    if not debugged:
+        return launch
 
-
-def _is_debugged(kernel: Any) -> bool:
-    return bool(getattr(kernel, "targetoptions", {}).get("debug"))
-
-
-def _waiting(stream: Any, launch: Any) -> Any:
-    """A launch on Numba's default stream that begins when a stream has ended its work.
-
-    Numba reads a debugged kernel's exception by a copy on its default stream, which does not wait
-    for XLA's: an exception of a kernel on XLA's stream could be read before it was raised.
-    """
-
+    # Numba reads the exception by a copy on its default stream, which does not wait for XLA's: an
+    # exception of a kernel on XLA's stream could be read before it was raised.
     def wait_and_launch(*arguments: Any) -> None:
-        stream.synchronize()
+        on.synchronize()
         launch(*arguments)
 
     return wait_and_launch
@@ -351,7 +325,7 @@ def _default_stream(api: HostApi, original: Any, array: Any, stream: Any) -> Any
 
 
 _ON_STREAM: dict[str, Callable[..., Any]] = {
-    "__getitem__": _getitem,
+    "__getitem__": lambda api, _, kernel, given: _configure(api, kernel.configure, None, *given),
     "configure": _configure,
     "forall": _forall,
     "device_array": _device_array,

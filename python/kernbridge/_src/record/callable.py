@@ -160,21 +160,14 @@ def numba_cuda_callable(
     if not callable(func):
         raise TypeError(
             f"numba_cuda_callable: `func` is {func!r} of type {type(func).__name__}, expected a "
-            "function of inputs, outputs and a stream"
-            " [KB1001]"
+            "function of inputs, outputs and a stream [KB1001]"
         )
     name = getattr(func, "__name__", type(func).__name__)
     label = f"numba_cuda_callable {name!r}"
     if record not in RECORD:
         raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD} [KB1005]")
     spec = OperationSpec.of(
-        label,
-        outs,
-        vmap_method,
-        input_output_aliases,
-        has_side_effect,
-        jvp,
-        vjp,
+        *(label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp),
         sharding_rule=sharding_rule,
     )
     kept = _of_objects
@@ -191,8 +184,6 @@ users pickle and copy, so this keeps the objects alive until others take their p
 
 @dataclass(eq=False, repr=False)
 class NumbaCudaCallable(CallingFrontend):
-    """A function that launches kernels, as a front end."""
-
     function: Callable[..., Any]
     name: str
     label: str
@@ -214,7 +205,6 @@ class NumbaCudaCallable(CallingFrontend):
         return identity_of(self.function), self.record, self.vector_math, debug.verifies()
 
     def make_operation(self, spec: OperationSpec) -> Operation:
-        """Make an operation, which compares results with KERNBRIDGE_DEBUG=verify."""
         operation = Operation(spec, self)
         if not debug.verifies() or self.record == "never":
             return operation
@@ -241,9 +231,8 @@ class NumbaCudaCallable(CallingFrontend):
         for t, name in zip((*operands, *call.outs), assignment.names, strict=False):
             if not all(isinstance(n, (int, np.integer)) for n in t.shape):
                 raise ValueError(
-                    f"{self.label}: {name!r} has the symbolic shape {t.shape}; a "
-                    "function is recorded for one shape: export it with constant shapes"
-                    " [KB2003]"
+                    f"{self.label}: {name!r} has the symbolic shape {t.shape}; a function is "
+                    "recorded for one shape: export it with constant shapes [KB2003]"
                 )
         try:
             return self._recorded(assignment, operands, call, target)
@@ -275,10 +264,8 @@ class NumbaCudaCallable(CallingFrontend):
         for step in recording.steps:
             if isinstance(step, Launch):
                 reached.update(w.buffer for w in step.words if w.kind == "address")
-            elif isinstance(step, Copy):
-                reached.add(step.to_buffer)
-            elif isinstance(step, Fill):
-                reached.add(step.buffer)
+            elif isinstance(step, (Copy, Fill)):
+                reached.add(step.to_buffer if isinstance(step, Copy) else step.buffer)
         for buffer in call.fresh:
             out, name = call.outs[buffer - call.n_operands], assignment.names[buffer]
             if buffer not in reached and 0 not in out.shape:
@@ -335,8 +322,6 @@ def _renumbered(step: Any, first_temporary: int, n_copies: int) -> Any:
 
 
 class Verified(Operation):
-    """An operation that runs recorded and unrecorded, and compares the bytes."""
-
     __slots__ = ("_recorded", "_unrecorded")
 
     def __init__(self, spec: OperationSpec, recorded: Operation, unrecorded: Operation) -> None:
@@ -357,8 +342,7 @@ class Verified(Operation):
                 first = int(np.flatnonzero(differs)[0]) // a.itemsize
                 raise KernelError(
                     f"{self.spec.label}: recorded and unrecorded results differ, first at element "
-                    f"{first}: {a.reshape(-1)[first]} and {b.reshape(-1)[first]}"
-                    " [KB4012]"
+                    f"{first}: {a.reshape(-1)[first]} and {b.reshape(-1)[first]} [KB4012]"
                 )
             return np.asarray(found)
 

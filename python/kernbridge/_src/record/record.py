@@ -224,8 +224,6 @@ class Stream(HostStream):
 
 @dataclass
 class Recording:
-    """Steps and temporaries, as they come."""
-
     label: str
     target: Target
     n_buffers: int  # inputs, scalars and outputs; temporaries are numbered from here
@@ -312,7 +310,6 @@ class Recording:
         self.details.append({what: repr(value) for what, value in details.items()})
 
     def _read_leaf(self, value: Any) -> Leaf | None:
-        """Read a device array, an element of one, or a keyword scalar."""
         if isinstance(value, DeviceArray):
             self.check_own(value)
             return array_leaf(value.host, _address(value), value.buffer in self.read_only)
@@ -353,7 +350,6 @@ class Recording:
         return to
 
     def check_own(self, array: DeviceArray) -> None:
-        """Refuse an array that the function kept from an earlier recording."""
         if array.recording is not self:
             refuse("a device array that was kept from another call")
 
@@ -439,7 +435,6 @@ def launch_configured(target: Any, configuration: Any, *arguments: Any) -> None:
 
 
 def _check_bytes(name: str, array: Any, size: Any) -> None:
-    """Refuse bytes that are not in one contiguous device array."""
     if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
         refuse(f"{name} of arrays other than contiguous device arrays")
     if not 0 <= size <= array.nbytes:
@@ -501,13 +496,8 @@ def record(
     scalars = dict(enumerate(call.scalars, start=call.n_inputs))
 
     def once() -> Recording:
-        recording = Recording(
-            label,
-            target,
-            len(arrays),
-            frozenset(call.read_only),
-            batched=bool(call.levels),
-        )
+        read_only = frozenset(call.read_only)
+        recording = Recording(label, target, len(arrays), read_only, bool(call.levels))
         given = [
             Scalar(b, scalars[b], t.dtype)
             if b in scalars
