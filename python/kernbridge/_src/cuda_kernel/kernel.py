@@ -117,16 +117,14 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
                 raise TypeError(
                     f"{self.label} takes {len(pointers)} {what}{'s'[: len(pointers) != 1]}, and "
                     f"the call has {len(arrays)}; its parameters are ({listed}): pointers to const "
-                    "are inputs, unless params= says otherwise"
-                    " [KB2001]"
+                    "are inputs, unless params= says otherwise [KB2001]"
                 )
             for i, (pointer, array) in enumerate(zip(pointers, arrays, strict=True)):
                 if pointer.type and pointer.type != array.dtype.name:
                     raise TypeError(
                         f"{self.label}: {what} {i} is {array}, and the kernel's parameter "
                         f"{pointer.name!r} is {pointer.ctype}, expected {pointer.type}; convert "
-                        "the array, or make the kernel a template"
-                        " [KB2007]"
+                        "the array, or make the kernel a template [KB2007]"
                     )
 
     def _numbers(
@@ -145,8 +143,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
                     raise ValueError(
                         f"{self.label}: attribute {p.name!r} ({p.ctype}) is the symbolic number "
                         f"{value}, and must be an extent or the size of an input or output, for an "
-                        "int or int64_t"
-                        " [KB2006]"
+                        "int or int64_t [KB2006]"
                     )
                 value = found
             elif p.type and not isinstance(value, bytes):
@@ -214,8 +211,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         if len(data) != size:
             raise TypeError(
                 f"{self.label}: attribute {p.name!r} is {p.type or value!r} of {len(data)} bytes, "
-                f"and the kernel's parameter takes {size}"
-                " [KB2006]"
+                f"and the kernel's parameter takes {size} [KB2006]"
             )
         words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
         return [Word("constant", value=int(n)) for n in words]

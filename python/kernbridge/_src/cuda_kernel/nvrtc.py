@@ -284,10 +284,9 @@ def _find_library(chosen: str | None, home: str | None) -> str:
             if (folder / name).is_file():
                 return str((folder / name).resolve())
     raise KernelToolchainError(
-        "NVRTC, NVIDIA's run-time compiler, was not found. Looked for "
-        f"{' and '.join(_NAMES[:2])} in {', '.join(map(str, folders))}. pip install "
-        f"nvidia-cuda-nvrtc, or set CUDA_HOME to a toolkit, or {VARIABLE} to the library"
-        " [KB4008]"
+        f"NVRTC, NVIDIA's run-time compiler, was not found. Looked for {' and '.join(_NAMES[:2])} "
+        f"in {', '.join(map(str, folders))}. pip install nvidia-cuda-nvrtc, or set CUDA_HOME to a "
+        f"toolkit, or {VARIABLE} to the library [KB4008]"
     )
 
 
