@@ -109,9 +109,8 @@ def _content(path: str) -> tuple[str, _Text] | None:
         return None
     if time.time() - about.st_ctime <= 0.05:  # until then, a change may not show in its times
         return _read.__wrapped__(path, ())
-    return _read(
-        path, (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    )
+    times = about.st_mtime_ns, about.st_ctime_ns
+    return _read(path, (about.st_dev, about.st_ino, about.st_size, *times))
 
 
 @functools.lru_cache(maxsize=8192)

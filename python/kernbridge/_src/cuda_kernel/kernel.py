@@ -83,12 +83,9 @@ def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> l
 
 class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
     def __init__(self, description: Description, values: Mapping[str, Any]) -> None:
-        self.label = description.label
-        self.name = description.function.name
-        self.function = description.function
-        self.platforms = gpu_platforms()
-        self.description = description
-        self.values = values
+        self.label, self.function = description.label, description.function
+        self.name, self.platforms = self.function.name, gpu_platforms()
+        self.description, self.values = description, values
         self._lowered: LRUCache[Lowered] = LRUCache(_KEPT)
         self._is_compiled = False
 
@@ -101,7 +98,6 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         return [*self.description.rule.functions, *attributes]
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
-        """Refuse what does not fit the kernel's parameters; compiles nothing."""
         self._check_arrays(self.function, operands, call.outs)
         self.function.check_arrays(self.label, operands, call)
         self.description.rule.resolve(operands, call)
@@ -345,25 +341,14 @@ def cuda_kernel(
     if isinstance(options, str):
         raise TypeError(f"{label}: options is {options!r}, expected a list of strings [KB1005]")
     file = f"{name.split('<')[0]}.cu"
-    request = nvrtc.Compilation(
-        label=label,
-        source=source,
-        file=file,
-        name=name,
-        options=(*map(str, options), *(["--use_fast_math"] if use_fast_math else [])),
-        include_paths=(*map(str, include_paths), *settings.include_paths),
-    )
+    given = (*map(str, options), *(["--use_fast_math"] if use_fast_math else []))
+    folders = (*map(str, include_paths), *settings.include_paths)
+    request = nvrtc.Compilation(label, source, file, name, given, folders)
     function = scan(label, file, source, name, params)
     compiled = functools.partial(nvrtc.compile_kernel, request)
+    method, names = rule.vmap_method(vmap_method), names_for_rules(function, attrs or {})
     spec = OperationSpec.of(
-        label,
-        outs,
-        rule.vmap_method(vmap_method),
-        input_output_aliases,
-        has_side_effect,
-        jvp,
-        vjp,
-        names_for_rules(function, attrs or {}),
+        *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp, names),
         sharding_rule,
     )
     cuda.require_device("cuda_kernel")

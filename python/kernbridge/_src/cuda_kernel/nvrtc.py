@@ -63,8 +63,6 @@ class NvrtcFunction(DeviceFunction):
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """A kernel in a source, and how it is compiled."""
-
     label: str
     source: str
     file: str  # the name by which messages call the source
@@ -149,13 +147,9 @@ def _compile(
 ) -> Artefact:
     runs = []
     for major, minor in architectures:
-        options = (
-            f"{_ARCHITECTURE}{major}{minor}",
-            "-std=c++17",
-            *(f"-I{path}" for path in (*request.include_paths, *_toolkit_headers(nvrtc))),
-            *request.options,
-        )
-        runs.append(_run(request, options, nvrtc))
+        folders = (f"-I{path}" for path in (*request.include_paths, *_toolkit_headers(nvrtc)))
+        target = f"{_ARCHITECTURE}{major}{minor}"
+        runs.append(_run(request, (target, "-std=c++17", *folders, *request.options), nvrtc))
     first = runs[0]
     if any(run[2:] != first[2:] for run in runs):
         lines = "\n".join(
@@ -188,9 +182,8 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
     probe = signature.expression(request.name)
     for attempt in dict.fromkeys((minimal, ())):
         try:
-            cubin, ptx, entry, lowered, _ = _nvrtc_call(
-                request, nvrtc, (*pre_included, *attempt), headers, probe
-            )
+            given = (*pre_included, *attempt)
+            cubin, ptx, entry, lowered, _ = _nvrtc_call(request, nvrtc, given, headers, probe)
             sizes = [size for _, size in gpu_cubin.read(cubin, entry).parameters]
             return _Run(cubin, ptx.rstrip("\0"), entry, signature.read(lowered), sizes)
         except ValueError as e:
@@ -260,7 +253,6 @@ def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) 
 
 
 def library() -> str:
-    """Return the path of libnvrtc, or raise KernelToolchainError."""
     return _find_library(os.environ.get(VARIABLE), os.environ.get("CUDA_HOME"))
 
 

@@ -27,8 +27,6 @@ _POINTER, _CONST, _STRANGE = 64, 128, 256  # bits beside the place in _DTYPES; a
 
 
 class Type(NamedTuple):
-    """The type of one parameter of a compiled kernel."""
-
     dtype: str  # of the value, or of what a pointer points to; "" for what arrays do not hold
     pointer: bool
     constant: bool  # whether it is a pointer to something const
@@ -94,12 +92,9 @@ def check(label: str, function: ScannedFunction, types: Sequence[Type] | None) -
             "#if, in namespaces, made by macros), or a macro or typedef hides a pointer: give each "
             "kernel a name of its own, and write its parameters out"
         )
-    return function._replace(
-        parameters=tuple(
-            p if p.type else p._replace(type=t.dtype)
-            for p, t in zip(parameters, types, strict=True)
-        )
-    )
+    pairs = zip(parameters, types, strict=True)
+    typed = tuple(p if p.type else p._replace(type=t.dtype) for p, t in pairs)
+    return function._replace(parameters=typed)
 
 
 def _difference(p: ScannedParameter, t: Type) -> str | None:

@@ -60,7 +60,6 @@ class Argument:
 
 
 def written_together(dtype: np.dtype[Any]) -> int:
-    """The bytes of an element that are always written together."""
     if dtype.fields is None:
         return dtype.base.itemsize
     fields = dtype.fields.values()
@@ -81,8 +80,6 @@ class _Array:
 
 @dataclass
 class Checks:
-    """The checks of one kernel."""
-
     label: str
     arguments: Sequence[Argument]
     sites: list[str] = field(default_factory=lambda: [""])
@@ -108,14 +105,12 @@ class Checks:
         return cls(label, arguments)
 
     def add_shared(self, name: str, item: str, size: int, item_size: int, offset: int) -> None:
-        """A shared array; dynamic if its size is 0."""
         self.shared[name] = _Array(name, item, item_size, size, offset)
 
     def begin_function(self, host: Any) -> None:
         self._host, self._own, self._instead = host, set(), []
 
     def put(self, instruction: Any, location: Any) -> None:
-        """Append an instruction and its checks to the copy of its function."""
         place = _place(location)
         for array, known, described in self._instead:
             is_phi = isinstance(instruction, ir.PhiInstr)
@@ -169,7 +164,6 @@ class Checks:
                 self._put_question("kb.check.fence", _VOID, [])
 
     def _put_at(self, place: str) -> None:
-        """Note a place where the thread may wait for others."""
         self._put_question("kb.check.at", _VOID, [ir.Constant(_I32, self._site(place))])
 
     def _put_question(self, name: str, result: Any, arguments: Any, called: str = "") -> Any:

@@ -113,7 +113,6 @@ def host_code(image: bytes, label: str = "a CUDA kernel", function: Any = None) 
 
 
 def compile_image(image: bytes) -> HostCode:
-    """The machine code of an image that another process wrote."""
     digest, text = image[:-1].split(b"\n", 1)
     if hashlib.sha256(text).hexdigest().encode() != digest:
         raise KernelNotAvailableError(

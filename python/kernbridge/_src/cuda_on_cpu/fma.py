@@ -132,7 +132,6 @@ def _read(lines: list[str], first: int, end: int) -> dict[str, _Line]:
 
 
 def _only_sums_read(product: _Line) -> bool:
-    """Whether NVVM fuses the product."""
     return (
         product.operation == "fmul"
         and len(product.users) <= _USES_MAX

@@ -204,7 +204,6 @@ def is_recursive(function: Any) -> bool:
 
 
 def _check(label: str, module: Any, unknown: set[str]) -> None:
-    """Refuse what a kernel calls and nothing defines."""
     unknown = unknown - _LATER - _OF_C
     for name in (function.name for function in module.functions if function.is_declaration):
         if name in unknown and not name.startswith("llvm."):
@@ -318,7 +317,6 @@ def _around(entry: str, host: HostModule, checks: Checks | None, by_threads: boo
 
 @contextmanager
 def _function(module: Any, name: str, types: Sequence[Any]) -> Iterator[tuple[Any, ir.IRBuilder]]:
-    """Define a function that returns nothing."""
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), types), name)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     yield function, builder

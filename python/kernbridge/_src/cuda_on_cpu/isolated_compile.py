@@ -181,7 +181,6 @@ def compiling_raising() -> Iterator[None]:
 
 
 def _described(exc: Any, exc_args: Any) -> str:
-    """An exception as Python prints it."""
     try:
         lines = traceback.format_exception_only(exc(*(exc_args or ())))
     except Exception:  # which the exception's class raises

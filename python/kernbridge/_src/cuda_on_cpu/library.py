@@ -26,7 +26,6 @@ _FILES = (
 
 
 def defines(name: str) -> bool:
-    """Whether `link` finds a function of this name."""
     return name in _files_by_name()
 
 
@@ -86,7 +85,6 @@ def text(module: Any, string: str) -> Any:
 
 
 def replaced(instruction: Any, at: int, operand: Any) -> Any:
-    """A copy of an instruction with another operand."""
     made = copy.copy(instruction)
     made.operands = list(instruction.operands)
     made.operands[at] = operand

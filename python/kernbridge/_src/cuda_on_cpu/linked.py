@@ -36,7 +36,6 @@ _CALLED = re.compile(r"^((?:declare | .*\bcall ).*?) #\d+$", re.M)
 
 
 def sources(library: Any) -> list[Any]:
-    """The CUDA C++ that a code library of Numba-CUDA links."""
     from kernbridge._src.numba_common.private_numba_cuda import LinkableCode
 
     found = map(LinkableCode.from_path_or_obj, library._linking_files)

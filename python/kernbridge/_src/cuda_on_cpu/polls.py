@@ -38,7 +38,6 @@ _ZEROS = {"0", "0.000000e+00", "-0.000000e+00"}
 
 
 def may_poll(text: str) -> bool:
-    """Whether a module has an instruction by which a thread may wait."""
     return _MAY_POLL.search(text) is not None
 
 
@@ -225,7 +224,6 @@ class _Function:
         return cast is not None and self._is_zero(cast[1])
 
     def _is_own(self, value: str) -> bool:
-        """Whether an address is of the thread's own memory."""
         line = self._lines[self._defined[value][1]] if value in self._defined else ""
         found = _POINTER.findall(line) if " = getelementptr " in line else []
         return " = alloca " in line or "@kb.frame()" in line or any(map(self._is_own, found))

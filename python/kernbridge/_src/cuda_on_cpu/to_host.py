@@ -44,7 +44,6 @@ _REALS = {"half": "f16", "float": "f32", "double": "f64"}
 
 
 def refused(label: str, construct: str) -> KernelCompilationError:
-    """The error for what a CPU cannot run."""
     return KernelCompilationError(
         f"{label}: the kernel uses {construct}, which kernbridge does not run on CPUs; run it on a "
         "GPU [KB4005]"
@@ -52,7 +51,6 @@ def refused(label: str, construct: str) -> KernelCompilationError:
 
 
 def check_static_shared(label: str, size: int) -> None:
-    """Refuse more static shared memory than a kernel may have on any GPU."""
     if size > _STATIC_MAX:
         raise KernelCompilationError(
             f"{label}: the kernel has {size} bytes of static shared memory, and CUDA allows "
@@ -154,7 +152,6 @@ class HostModule:
         return made
 
     def put(self, instruction: Any) -> Any:
-        """Append an instruction to the copy of the current block."""
         if instruction.metadata:
             instruction = _without_metadata(instruction)
         self.block.instructions.append(instruction)
@@ -232,7 +229,6 @@ class HostModule:
         return call
 
     def _assembled(self, call: Any) -> Any:
-        """What stands for inline PTX."""
         assembly, arguments = call.callee.asm, call.args
         name = ASSEMBLY.get(assembly) or "kb." + assembly.removesuffix(" $0, $1;")
         if assembly in ASSEMBLY or library.defines(name):

@@ -26,14 +26,14 @@ from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.plan.cubin import check_words
-from kernbridge._src.plan.parameters import (
+from kernbridge._src.plan.program import (
     DeviceParameter,
     Parameter,
     TupleParameter,
+    Word,
     leaves,
     with_open,
 )
-from kernbridge._src.plan.program import Word
 
 PACKAGE = "numba-cuda-mlir"
 _Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")
@@ -453,7 +453,6 @@ class _Entry:
         return self._value(f"llvm.trunc {value} : i8 to i1") if kind == "i1" else value
 
     def _add_scalar(self, parameter: DeviceParameter) -> None:
-        """A scalar whose bits are in words."""
         words = [self._word() for _ in range(parameter.n_words(False))]
         kind = self._type()
         found = _COMPLEX.fullmatch(kind)
@@ -481,7 +480,6 @@ class _Entry:
         return self._value(f"llvm.bitcast {word} : {bits} to {kind}") if width else word
 
     def _type(self) -> str:
-        """The type of the kernel's next value."""
         return self._types[len(self.given)] if len(self.given) < len(self._types) else "i64"
 
     def _constant(self, value: int) -> str:

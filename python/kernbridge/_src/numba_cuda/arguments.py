@@ -12,8 +12,7 @@ import numpy as np
 
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda.counterpart import declared as declared_for
-from kernbridge._src.plan.parameters import DeviceParameter, Parameter, TupleParameter
-from kernbridge._src.plan.program import Word
+from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Word
 
 Leaf = tuple[DeviceParameter, list[Word]]
 

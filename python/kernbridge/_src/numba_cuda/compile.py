@@ -23,8 +23,7 @@ from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda.arguments import check_declared
 from kernbridge._src.numba_cuda.counterpart import counterpart
-from kernbridge._src.plan.parameters import Parameter, leaves, with_open
-from kernbridge._src.plan.program import DeviceFunction
+from kernbridge._src.plan.program import DeviceFunction, Parameter, leaves, with_open
 from kernbridge._src.plan.targets import Gpu, Target
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
@@ -88,10 +87,9 @@ class Job(Recipe[NumbaCudaFunction]):
         self.tool = mlir.PACKAGE if mlir.is_mlir(kernel) and not target.emulates else "Numba-CUDA"
         # Numba reads globals when it compiles for a signature: each has one fingerprint.
         identities = tuple(parameter.identity() for parameter in self.parameters)
+        key = ("fingerprint", identities, batched, target.emulates)
         fingerprint = attached_to(
-            kernel,
-            ("fingerprint", identities, batched, target.emulates),
-            lambda: keys_fingerprint.take(self.with_numba_cuda().kernel),
+            kernel, key, lambda: keys_fingerprint.take(self.with_numba_cuda().kernel)
         )
         where, *options = target.words(kernel)
         self.digest = keys_fingerprint.combine(fingerprint, where, identities, batched, *options)
@@ -174,9 +172,8 @@ class Job(Recipe[NumbaCudaFunction]):
 
             remedy = private_numba_cuda.explain(error)
             if isinstance(self.target, Gpu):
-                architectures = self.target.architectures
                 refuse = private_numba_cuda.refused_architecture
-                if refused := refuse(self.label, architectures, error):
+                if refused := refuse(self.label, self.target.architectures, error):
                     return refused
         what = ", ".join(p.describe() for p in self.parameters)
         return KernelCompilationError(

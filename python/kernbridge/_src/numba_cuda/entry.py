@@ -26,7 +26,7 @@ from kernbridge._src.numba_common.private_numba_cuda import (
     numpy_support,
     typeof,
 )
-from kernbridge._src.plan.parameters import DeviceParameter, Parameter, TupleParameter
+from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter
 
 
 def numba_type(dtype: np.dtype[Any]) -> Any:

@@ -33,8 +33,7 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
-from kernbridge._src.plan.parameters import DeviceParameter, Parameter
-from kernbridge._src.plan.program import Value, Word
+from kernbridge._src.plan.program import DeviceParameter, Parameter, Value, Word
 from kernbridge._src.plan.targets import Target, is_fast
 from kernbridge._src.toolchain import cuda
 
@@ -258,7 +257,6 @@ class NumbaCuda(CallingFrontend):
         return wrap(super().make_operation(spec), self.kernel)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
-        """Refuse what the kernel or its launch cannot take; compiles nothing."""
         super().check(operands, call)
         views = self._views(self.assign(call).names, (*operands, *call.outs))
         for i, (place, array) in enumerate(self.described(operands, call)):
@@ -349,7 +347,6 @@ class NumbaCuda(CallingFrontend):
         shape: LaunchShape,
         target: Target,
     ) -> Lowered:
-        """Lower a kernel that only Numba's own launcher can launch."""
         label, kernel, rule, assignment = self.label, self.kernel, self.rule, self.assign(call)
         if kernel not in _warned:
             _warned.add(kernel)

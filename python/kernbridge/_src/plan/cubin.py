@@ -56,7 +56,6 @@ def entries(cubin: bytes) -> tuple[str, ...]:
 
 
 def read(cubin: bytes, entry: str) -> CubinInfo:
-    """Read what a cubin records about the kernel of this name."""
     elf = _Elf(cubin)
     if entry not in elf.kernels:
         known = ", ".join(sorted(elf.kernels)) or "none"
@@ -95,7 +94,6 @@ def _shared(elf: _Elf, entry: str) -> int:
 
 
 def _parameters(attributes: list[tuple[int, bytes | int]]) -> tuple[tuple[int, int], ...]:
-    """Offsets and sizes, by ordinal."""
     found: dict[int, tuple[int, int]] = {}
     total = 0
     for code, value in attributes:
@@ -210,7 +208,6 @@ class _Elf:
         return [_Section(_string(table, h[0]), h[1], h[4], h[5], h[6]) for h in headers]
 
     def _read_kernels(self) -> dict[str, int]:
-        """Indices of the symbols that are kernels, by name."""
         kernels: dict[str, int] = {}
         for table in self.sections:
             if table.kind != _SYMTAB:

@@ -85,9 +85,8 @@ class LaunchRule:
             block = read_block(label, threads_per_block, "threads_per_block")
             threads_per_block = THREADS_DEFAULT
         if not isinstance(threads_per_block, str):
-            threads_per_block = read_int(
-                label, "threads_per_block", threads_per_block, 1, THREADS_MAX
-            )
+            given = threads_per_block
+            threads_per_block = read_int(label, "threads_per_block", given, 1, THREADS_MAX)
         elif threads_per_block != "auto":
             raise TypeError(
                 f"{label}: threads_per_block is {threads_per_block!r} of type str, expected an "
@@ -153,9 +152,8 @@ class LaunchRule:
             block = pad([max(1, n) for n in block])
             return LaunchShape((Value(), Value(constant=1), Value(constant=1)), block)
         auto = block is None and isinstance(self.threads_per_block, str) and len(sizes) == 1
-        x, y, z = (
-            self._value(what, n, b, arrays) for n, b in zip(pad(sizes), per_block, strict=True)
-        )
+        pairs = zip(pad(sizes), per_block, strict=True)
+        x, y, z = (self._value(what, n, b, arrays) for n, b in pairs)
         if not auto:
             self._check_cluster([v.constant for v in (x, y, z)])
         return LaunchShape((x, y, z), block or per_block, auto)

@@ -1,26 +1,32 @@
 """A GPU plan as Python values, and its encoding for the core (src/cuda/kb_program.h).
 
 Buffers are numbered inputs (keyword scalars last), outputs, copies of inputs, temporaries.
+
+The parameters of a kernel are described without Numba; `entry` makes Numba's types of them. The
+leaves of a list of parameters are the parameters that are not tuples, and the members of tuples at
+every depth, in their order. Each leaf has its words in the launch.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.packing import sealed, sized
 
-MAGIC = "KBCU"
 VERSION = _core.PROGRAM_VERSION
 DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 
 _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
 _WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3, "count": 4}
 _LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
-_WIDE = True  # fills and copies serve all slices of a batch
 _COOPERATES, _OVERLAPS, _CLUSTERS, _AUTO_BLOCK, _ZEROES = 1, 2, 4, 8, 16
 
 
@@ -45,6 +51,97 @@ class DeviceFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceParameter:
+    """One parameter of the kernel, or a member of one that is a tuple.
+
+    `kind` is "array"; "record", an element of an array of records; "loaded", a scalar that lies in
+    a buffer of one element; or "scalar", whose value the words hold. `dtype` is a NumPy or
+    ml_dtypes dtype.
+    """
+
+    kind: str
+    dtype: np.dtype[Any]
+    ndim: int = 0
+    layout: str = "C"
+    read_only: bool = False
+    keyword: str = ""  # passed by name, after a parameter that was left to its default
+    enumeration: Any = None  # the class of a scalar that is a member of one
+
+    def n_words(self, batched: bool) -> int:
+        if self.kind == "scalar":
+            return 2 if self.dtype.itemsize > 8 else 1
+        strides = 0 if self.layout == "C" else self.ndim
+        return 1 + batched + self.ndim + strides
+
+    def describe(self) -> str:
+        if self.enumeration is not None:
+            return str(self.enumeration.__name__)
+        name = str(self.dtype) if self.dtype.names else self.dtype.name
+        return f"{name}[{self.ndim}d]" if self.kind == "array" else name
+
+    def identity(self) -> tuple[Any, ...]:
+        """All that the machine code depends on, as plain values."""
+        found = (self.kind, self.dtype, self.ndim, self.layout, self.read_only, self.keyword)
+        if self.enumeration is None:
+            return found
+        members = self.enumeration.__members__.items()
+        values = tuple((name, type(m.value).__name__, repr(m.value)) for name, m in members)
+        return (*found, (*_qualified(self.enumeration), values))
+
+
+@dataclass(frozen=True, slots=True)
+class TupleParameter:
+    """A tuple, or a named tuple of the class `made_by`."""
+
+    members: tuple[Parameter, ...]
+    made_by: Any = None
+    keyword: str = ""
+
+    def n_words(self, batched: bool) -> int:
+        return sum(member.n_words(batched) for member in self.members)
+
+    def describe(self) -> str:
+        inside = ", ".join(member.describe() for member in self.members)
+        if self.made_by is not None:
+            return f"{self.made_by.__name__}({inside})"
+        return f"({inside},)" if len(self.members) == 1 else f"({inside})"
+
+    def identity(self) -> tuple[Any, ...]:
+        """All that the machine code depends on, as plain values."""
+        made_by = self.made_by
+        name = None if made_by is None else (*_qualified(made_by), made_by._fields)
+        members = tuple(member.identity() for member in self.members)
+        return ("tuple", name, members, self.keyword)
+
+
+Parameter = DeviceParameter | TupleParameter
+
+
+def leaves(parameters: Iterable[Parameter]) -> Iterator[DeviceParameter]:
+    for parameter in parameters:
+        if isinstance(parameter, TupleParameter):
+            yield from leaves(parameter.members)
+        else:
+            yield parameter
+
+
+def with_open(parameters: Iterable[Parameter], opened: Collection[int]) -> tuple[Parameter, ...]:
+    """Return these parameters; the kernel may write to the leaves with the numbers `opened`."""
+    numbers = itertools.count()
+
+    def change(parameter: Parameter) -> Parameter:
+        if isinstance(parameter, TupleParameter):
+            return replace(parameter, members=tuple(map(change, parameter.members)))
+        return replace(parameter, read_only=False) if next(numbers) in opened else parameter
+
+    return tuple(map(change, parameters))
+
+
+def _qualified(made_by: Any) -> tuple[str, str]:
+    return made_by.__module__, made_by.__qualname__
+
+
+@dataclass(frozen=True, slots=True)
 class Value:
     """A number: ceil(x / divisor), x a constant, an extent or an element count of a buffer."""
 
@@ -57,9 +154,7 @@ class Value:
     def __str__(self) -> str:
         if self.kind == "constant":
             return str(-(-self.constant // self.divisor))
-        what = (
-            f"b{self.buffer}.shape[{self.dim}]" if self.kind == "extent" else f"b{self.buffer}.size"
-        )
+        what = f"b{self.buffer}." + (f"shape[{self.dim}]" if self.kind == "extent" else "size")
         return what if self.divisor == 1 else f"ceil({what} / {self.divisor})"
 
 
@@ -113,8 +208,6 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Elements of one buffer set to a bit pattern."""
-
     buffer: int
     offset: int
     item_size: int
@@ -122,16 +215,12 @@ class Fill:
     pattern: int
 
     def __str__(self) -> str:
-        return (
-            f"fill b{self.buffer}+{self.offset}: {self.count} x {self.item_size} B "
-            f"of {self.pattern:#x}"
-        )
+        what = f"{self.count} x {self.item_size} B of {self.pattern:#x}"
+        return f"fill b{self.buffer}+{self.offset}: {what}"
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Bytes copied between buffers."""
-
     to_buffer: int
     to_offset: int
     from_buffer: int
@@ -139,16 +228,12 @@ class Copy:
     size: int
 
     def __str__(self) -> str:
-        return (
-            f"copy {self.size} B: b{self.to_buffer}+{self.to_offset} "
-            f"<- b{self.from_buffer}+{self.from_offset}"
-        )
+        source = f"b{self.from_buffer}+{self.from_offset}"
+        return f"copy {self.size} B: b{self.to_buffer}+{self.to_offset} <- {source}"
 
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """A Python function, called by the core under the GIL."""
-
     handle: int
 
     def __str__(self) -> str:
@@ -186,10 +271,8 @@ class Program:
         kinds = ["input"] * self.n_inputs + ["output"] * self.n_outputs
         kinds += ["hidden"] * (len(self.buffers) - len(kinds))
         lines = [self.name]
-        lines += [
-            f"  b{i}: {kind} {b.name}, {b.dtype}[{b.rank}d]"
-            for i, (kind, b) in enumerate(zip(kinds, self.buffers, strict=True))
-        ]
+        for i, (kind, b) in enumerate(zip(kinds, self.buffers, strict=True)):
+            lines.append(f"  b{i}: {kind} {b.name}, {b.dtype}[{b.rank}d]")
         return "\n".join([*lines, *(f"  {step}" for step in self.steps)])
 
     __repr__ = __str__
@@ -209,7 +292,7 @@ class Program:
 
     def write(self, digest: bytes) -> bytes:
         """The bytes that the core reads as the program of the kernel of this digest."""
-        return sealed(MAGIC, VERSION, digest, self._body(with_images=True))
+        return sealed("KBCU", VERSION, digest, self._body(with_images=True))
 
     def _body(self, with_images: bool) -> bytes:
         n_hidden = len(self.buffers) - self.n_inputs - self.n_outputs
@@ -247,12 +330,13 @@ def _function(f: DeviceFunction) -> bytes:
 
 
 def _step(step: Step, functions: dict[DeviceFunction, int]) -> bytes:
+    """The bytes of a step: its kind, whether it serves all slices of a batch, and the rest."""
     if isinstance(step, Fill):
         pattern = step.pattern.to_bytes(16, "little")
-        head = struct.pack("<IIIIq", _FILL, _WIDE, step.buffer, step.item_size, step.offset)
+        head = struct.pack("<IIIIq", _FILL, True, step.buffer, step.item_size, step.offset)
         return head + _value(step.count) + pattern
     if isinstance(step, Copy):
-        head = struct.pack("<IIII", _COPY, _WIDE, step.to_buffer, step.from_buffer)
+        head = struct.pack("<IIII", _COPY, True, step.to_buffer, step.from_buffer)
         return head + struct.pack("<qq", step.to_offset, step.from_offset) + _value(step.size)
     if isinstance(step, Callback):
         return struct.pack("<IIq", _CALLBACK, False, step.handle)
@@ -267,13 +351,7 @@ def _step(step: Step, functions: dict[DeviceFunction, int]) -> bytes:
         struct.pack("<IIIqq", _WORD_KINDS[w.kind], w.buffer, w.dim, w.value, w.reach)
         for w in step.words
     ]
-    zeroed = step.zeroed or ()
-    return b"".join(
-        (
-            _u32(_LAUNCH, step.wide, functions[step.function]),
-            *map(_value, step.grid),
-            _u32(*step.block, *(step.cluster or (1, 1, 1)), step.shared, flags, len(words)),
-            *words,
-            _u32(len(zeroed), *zeroed),
-        )
-    )
+    zeroed, cluster = step.zeroed or (), step.cluster or (1, 1, 1)
+    head = _u32(_LAUNCH, step.wide, functions[step.function])
+    shape = _u32(*step.block, *cluster, step.shared, flags, len(words))
+    return b"".join((head, *map(_value, step.grid), shape, *words, _u32(len(zeroed), *zeroed)))

@@ -18,7 +18,7 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.plan.cubin import check_words
-from kernbridge._src.plan.parameters import leaves, with_open
+from kernbridge._src.plan.program import leaves, with_open
 from kernbridge._src.toolchain import cuda
 
 Images = dict[int, bytes]  # by architecture: 10 major + minor of a GPU, or a number for CPUs

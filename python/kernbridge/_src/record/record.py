@@ -29,8 +29,16 @@ from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.intercept import Configured, read_configured
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan import launch as plan_launch
-from kernbridge._src.plan.parameters import DeviceParameter
-from kernbridge._src.plan.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
+from kernbridge._src.plan.program import (
+    DTYPE_CODES,
+    Copy,
+    DeviceParameter,
+    Fill,
+    Launch,
+    Step,
+    Value,
+    Word,
+)
 from kernbridge._src.plan.targets import Target
 from kernbridge._src.record.replay_check import NotRecordable, record_twice
 
@@ -71,9 +79,7 @@ class DeviceArray:
     """Stands for a Numba device array: `offset` bytes into `buffer`, laid out as `host` is."""
 
     def __init__(self, recording: Recording, buffer: int, offset: int, host: Any) -> None:
-        self.recording = recording
-        self.buffer = buffer
-        self.offset = offset
+        self.recording, self.buffer, self.offset = recording, buffer, offset
         self.host = host
 
     shape = property(lambda self: self.host.shape)

@@ -25,8 +25,7 @@ from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.intercept import Configured
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan import targets
-from kernbridge._src.plan.parameters import DeviceParameter
-from kernbridge._src.plan.program import Word
+from kernbridge._src.plan.program import DeviceParameter, Word
 from kernbridge._src.record.record import (
     HostStream,
     array_leaf,
@@ -39,8 +38,6 @@ _BEST_BLOCK = 256  # threads, where Numba asks the driver for the best occupancy
 
 
 class HostArray(np.ndarray):
-    """An array that kernels on the CPU work on."""
-
     alloc_size = property(lambda self: self.nbytes)
     stream = 0
 
@@ -219,7 +216,6 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
 
 
 def run(function: Callable[..., Any], order: Order, arrays: Sequence[Any]) -> None:
-    """Call a function with NumPy arrays and scalars, in the order of its parameters."""
     given = [a.view(HostArray) if isinstance(a, np.ndarray) else a for a in arrays]
     positional, named = order(given, HostStream())
     intercept.install(_HANDLERS)
