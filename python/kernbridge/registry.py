@@ -13,7 +13,7 @@ from kernbridge._src.custom.kernel import (
     get_primitives_by_tags,
     get_registry,
 )
-from kernbridge._src.source.targets import list_registered_targets, register_ffi_target
+from kernbridge._src.source.module import list_registered_targets, register_ffi_target
 
 __all__ = [
     "get_all_primitive_names",

@@ -51,8 +51,8 @@ QUOTED = {
     "_src/record/running.py",
     "_src/scan/agree.py",
     "_src/scan/annotation.py",
-    "_src/scan/array_types.py",
     "_src/scan/scanner.py",
+    "_src/scan/signature.py",
     "_src/source/module.py",
 }
 NOT_FILTERED = (

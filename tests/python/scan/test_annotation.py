@@ -6,7 +6,7 @@ Types are the compiler's business: see test_source_types.py.
 import kernbridge._core as _core
 import pytest
 from kernbridge._src.scan import scanner
-from kernbridge._src.scan.attributes import TYPES as ATTRIBUTES
+from kernbridge._src.scan.signature import TYPES as ATTRIBUTES
 
 pytestmark = pytest.mark.once
 

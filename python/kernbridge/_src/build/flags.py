@@ -9,8 +9,6 @@ The lists are those of `gcc -v --help`, `clang --help-hidden`, `nvcc --help` and
 option that is in none of them may read any file.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -5,8 +5,6 @@ compiler. A library can be used if no file that it was built from has changed: b
 the last change, or by content if the times differ. The work of a build is in `make.py`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -21,8 +19,7 @@ from kernbridge._src.base import settings
 from kernbridge._src.build import flags as build_flags
 from kernbridge._src.forge import artefacts
 from kernbridge._src.keys import package_digest
-from kernbridge._src.toolchain import architectures, compilers
-from kernbridge._src.toolchain.architectures import Architecture
+from kernbridge._src.toolchain import compilers
 from kernbridge._src.toolchain.compilers import HostCompiler, Nvcc
 
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
@@ -67,7 +64,7 @@ class Request(NamedTuple):
     ldflags: tuple[str, ...] = ()
     include_paths: tuple[str, ...] = ()  # the user's, in order
     own_include_paths: tuple[str, ...] = ()  # ours: what is in them counts, not where they are
-    architectures: tuple[Architecture, ...] = ()  # of GPUs; empty: all that nvcc supports
+    architectures: tuple[tuple[int, int, str], ...] = ()  # of GPUs; empty: all that nvcc supports
     optimization_level: int | None = 3  # as in -O3; None leaves it to the compiler
     fast_math: bool = False  # whether arithmetic may be less exact
     build_directory: str | None = None  # a folder that gets a copy of the library
@@ -95,6 +92,8 @@ class Job:
         self.own = tuple(os.path.join(os.path.abspath(p), "") for p in request.own_include_paths)
         user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
         if request.language == "cuda":
+            from kernbridge._src.toolchain import architectures
+
             nvcc, host = compilers.find_nvcc(), compilers.find_cxx()
             self.start, self.rest = _cuda(request, nvcc, host)
             self.tool, self.tools = nvcc.path, (*nvcc.tools, *host.tools)
@@ -285,6 +284,8 @@ def _host(request: Request, compiler: HostCompiler) -> tuple[list[str], list[str
 
 
 def _cuda(request: Request, nvcc: Nvcc, host: HostCompiler) -> tuple[list[str], list[str]]:
+    from kernbridge._src.toolchain import architectures
+
     start = [nvcc.path, "-std=c++17", *_optimize(request), "-shared"]
     start += ["-Xcompiler", "-fPIC,-fvisibility=hidden", "-ccbin", host.path]
     for argument in host.arguments:

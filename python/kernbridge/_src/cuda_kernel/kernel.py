@@ -32,8 +32,8 @@ from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, find_dim
 from kernbridge._src.plan.program import Value, Word
 from kernbridge._src.plan.targets import Target, gpu_platforms
-from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan import scanner
+from kernbridge._src.scan import signature as scan_attributes
 from kernbridge._src.scan.signature import (
     NamedByScanner,
     ScannedFunction,

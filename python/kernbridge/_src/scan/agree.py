@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from kernbridge._src.scan.annotation import Annotation, Token, cut, is_name
-from kernbridge._src.scan.array_types import DeclaredType
-from kernbridge._src.scan.attributes import TYPES
-from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, ScannedParameter
+from kernbridge._src.scan.signature import (
+    TYPES,
+    WRITTEN_OUT,
+    DeclaredType,
+    ScannedFunction,
+    ScannedParameter,
+)
 
 _Pair: TypeAlias = "tuple[str, Token | None, Parameter | None]"  # with the role
 _TYPES = ", ".join(TYPES)

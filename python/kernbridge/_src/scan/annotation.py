@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, NoReturn
 
-from kernbridge._src.scan.attributes import TYPES
+from kernbridge._src.scan.signature import TYPES
 
 MOST_TOKENS = 1024
 _SHOWN = 120  # bytes of a name in a message

@@ -1,13 +1,146 @@
-"""The parameters of an annotated function and their roles, as the scanner reports them."""
+"""What a function takes, as its annotation and its declaration say it.
 
-from __future__ import annotations
+Declared types of arrays, such as `f32[n, 3]`, have the notation of jaxprs, in which the extent of a
+dimension may be a name: it means the same extent in all arrays of a call. `...` stands for any
+number of dimensions, and `any` for any dtype. An attribute is a number that is fixed while a call
+is traced, and that C reads as bytes.
+"""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kernbridge._src.scan.array_types import ANY, DeclaredType, Extents
+import jax
+import numpy as np
+
+from kernbridge import _core
+from kernbridge._src.base.private_jax import Tracer
 
 WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
+ANY = "any"
+LEADING = "..."
+_SHORT = {"bfloat": "bf", "float": "f", "uint": "u", "int": "i", "complex": "c"}
+_WIDE = ("int64", "uint64", "float64", "complex128")
+
+
+def short(dtype: str) -> str:
+    """Return a dtype's name as jaxprs print it, such as "f32" for "float32"."""
+    for name, letters in _SHORT.items():
+        if dtype.startswith(name):
+            return letters + dtype[len(name) :]
+    return dtype
+
+
+_KNOWN = [name for name in _core.dtypes() if name != "token"]
+# What each name stands for: NumPy's names, and those of jaxprs.
+_NAMES = {short(name): name for name in _KNOWN} | {name: name for name in _KNOWN} | {ANY: ""}
+
+
+class DeclaredType(NamedTuple):
+    """The declared type of an array."""
+
+    dtype: str  # NumPy's name; "" for any
+    dims: tuple[str | int, ...]  # "..." at most once
+
+    @staticmethod
+    def parse(text: str) -> "DeclaredType":
+        """Read a type; ValueError says what is wrong with it, and what to write."""
+        found = re.fullmatch(r"(\w+)(?:\[(.*)\])?", text.strip(), re.DOTALL)
+        if found is None:
+            raise ValueError(f"'{text}' is no type of an array; write for example f32[n]")
+        dtype, dims = found.groups()
+        if dtype not in _NAMES:
+            known = ", ".join(map(short, _KNOWN))
+            raise ValueError(f"'{dtype}' is no dtype; write any, or one of {known}")
+        if dims is None and dtype != ANY:
+            raise ValueError(
+                f"'{text}' declares no shape; write {dtype}[n] for one dimension, {dtype}[] for a "
+                f"scalar, or {dtype}[...] for any shape"
+            )
+        listed = [d.strip() for d in (LEADING if dims is None else dims).split(",")]
+        listed = [] if listed == [""] else listed
+        for d in listed:
+            if not re.fullmatch(r"\d+|[A-Za-z_]\w*|\.\.\.", d, re.ASCII):
+                raise ValueError(
+                    f"'{d}' in '{text}' is no dimension; write a name, a number, or ... for any "
+                    "number of dimensions"
+                )
+        if listed.count(LEADING) > 1:
+            raise ValueError(f"'{text}' has ... twice; write it once")
+        return DeclaredType(_NAMES[dtype], tuple(int(d) if d.isdigit() else d for d in listed))
+
+    def __str__(self) -> str:
+        if not self.dtype and self.dims == (LEADING,):
+            return ANY
+        return _text(self.dtype, self.dims)
+
+    @property
+    def with_leading(self) -> "DeclaredType":
+        """This type with any number of further dimensions, as batches have them."""
+        return self._replace(dims=(LEADING, *(d for d in self.dims if d != LEADING)))
+
+    def fits(self, dtype: str, rank: int) -> bool:
+        """Whether an array of this dtype and rank can be of this type."""
+        named = len(self.dims) - (LEADING in self.dims)
+        return self.dtype in ("", dtype) and (
+            rank >= named if LEADING in self.dims else rank == named
+        )
+
+
+def _text(dtype: str, dims: tuple[Any, ...]) -> str:
+    return f"{short(dtype) or ANY}[{','.join(map(str, dims))}]"
+
+
+class Extents:
+    """What the names of dimensions mean in one call, whose arrays are compared one by one.
+
+    `about` is what messages begin with.
+    """
+
+    def __init__(self, about: str) -> None:
+        self.about = about
+        self._bound: dict[str, tuple[Any, str]] = {}  # the extent of each name, and whose it is
+
+    def take(self, what: str, declared: DeclaredType, shape: tuple[Any, ...], dtype: str) -> None:
+        """Raise TypeError if an array, "input 0 'x'" in messages, is not of its type."""
+        differs = self._difference(what, declared, shape, dtype)
+        if differs is not None:
+            raise TypeError(
+                f"{self.about}{what} is {_text(dtype, shape)}, but is declared as {declared}"
+                f"{differs} [KB2007]"
+            )
+
+    def _difference(
+        self, what: str, declared: DeclaredType, shape: tuple[Any, ...], dtype: str
+    ) -> str | None:
+        """Return what differs, and what to do."""
+        if declared.dtype not in ("", dtype):
+            remedy = f"convert it to {declared.dtype}"
+            if what.startswith("output"):
+                remedy = f"change it in `outs` to {declared.dtype}"
+            if declared.dtype in _WIDE and not jax.config.jax_enable_x64:
+                remedy = f"enable 64-bit types with JAX_ENABLE_X64=1, and {remedy}"
+            return f": its dtype differs; {remedy}"
+        if not declared.fits(dtype, len(shape)):
+            return (
+                ": its number of dimensions differs; reshape it, or declare ... for any number of "
+                "them"
+            )
+        dims: tuple[Any, ...] = declared.dims
+        if LEADING in dims:
+            at = dims.index(LEADING)
+            dims = (*dims[:at], *[LEADING] * (len(shape) - len(dims) + 1), *dims[at + 1 :])
+        for i, (dim, extent) in enumerate(zip(dims, shape, strict=True)):
+            wanted, why = dim, ""
+            if isinstance(dim, str) and dim != LEADING:
+                wanted, where = self._bound.setdefault(dim, (extent, f"dimension {i} of {what}"))
+                why = f", in which {dim} is {wanted}, as {where} is"
+            if dim != LEADING and extent != wanted:
+                return (
+                    f"{why}: its dimension {i} is {extent}; pass arrays in which it is {wanted}, "
+                    "or correct the declaration"
+                )
+        return None
 
 
 class ScannedParameter(NamedTuple):
@@ -31,7 +164,7 @@ class ScannedFunction(NamedTuple):
     place: str = ""  # "file:line" of the function or of its annotation, for messages
 
     @staticmethod
-    def of(parts: Any) -> ScannedFunction:
+    def of(parts: Any) -> "ScannedFunction":
         """Return a function of its parts, as JSON has them."""
         name, qualified, line, whole_call, parameters, place = parts
         read = [
@@ -131,3 +264,109 @@ def token_of(p: ScannedParameter) -> str:
     if p.role != "attr":
         return f"{p.role}:{p.array}" if p.array else p.role
     return f"attr.{p.name}:{p.type}" if p.type else f"attr.{p.name}"
+
+
+# What an attribute can be: its size in bytes, and the type of C that holds it.
+TYPES = {
+    "bool": (1, "bool"),
+    "int8": (1, "int8_t"),
+    "uint8": (1, "uint8_t"),
+    "int16": (2, "int16_t"),
+    "uint16": (2, "uint16_t"),
+    "int32": (4, "int32_t"),
+    "uint32": (4, "uint32_t"),
+    "int64": (8, "int64_t"),
+    "uint64": (8, "uint64_t"),
+    "float32": (4, "float"),
+    "float64": (8, "double"),
+    "float16": (2, "uint16_t"),
+    "bfloat16": (2, "uint16_t"),
+    "complex64": (8, "float _Complex"),
+    "complex128": (16, "double _Complex"),
+}
+_KINDS: dict[str, tuple[type, ...]] = {
+    "b": (bool,),
+    "i": (int,),
+    "u": (int,),
+    "f": (int, float),
+    "V": (int, float),  # such as bfloat16
+    "c": (int, float, complex),
+}
+
+
+def encode_all(
+    label: str, attributes: Sequence[ScannedParameter], values: Mapping[str, Any]
+) -> tuple[bytes, ...]:
+    """Return the bytes of every attribute, in the function's order.
+
+    TypeError is raised for one that is missing, unknown, traced, or of another kind or dtype,
+    ValueError for a number that does not fit into its type.
+    """
+    check_names(label, attributes, values)
+    return tuple(encode(label, a, values[a.name]) for a in attributes)
+
+
+def check_names(
+    label: str, attributes: Sequence[ScannedParameter], values: Mapping[str, Any]
+) -> None:
+    """Raise TypeError unless there is a value for each attribute, and no other."""
+    names = [a.name for a in attributes]
+    unknown = [name for name in values if name not in names]
+    missing = [name for name in names if name not in values]
+    if unknown or missing:
+        expected = ", ".join(f"{a.name}: {a.type}".rstrip(": ") for a in attributes) or "none"
+        what = f"has no attribute {unknown[0]!r}" if unknown else f"needs attribute {missing[0]!r}"
+        raise TypeError(f"{label} {what}; its attributes are {expected} [KB2006]")
+
+
+def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
+    """Return the bytes of one attribute."""
+    name, kind = attribute.name, attribute.type
+    if isinstance(value, Tracer):
+        raise TypeError(
+            f"{label}: attribute {name!r} is traced, but attributes are static: pass a number "
+            f"that is known while tracing (jax.jit(..., static_argnames={name!r})), or make it an "
+            "input [KB2006]"
+        )
+    if isinstance(value, (jax.Array, np.ndarray)) and value.ndim == 0:
+        value = np.asarray(value)[()]
+    if kind in ("float16", "bfloat16") and isinstance(value, np.uint16):
+        return value.tobytes()  # its bits
+    dtype = np.dtype(jax.numpy.dtype(kind))
+    if isinstance(value, np.generic):
+        if value.dtype != dtype:
+            raise TypeError(
+                f"{label}: attribute {name!r} is {value!r} of dtype {value.dtype.name}, expected "
+                f"{kind}; pass a Python number, or convert it"
+                " [KB2006]"
+            )
+        return value.tobytes()
+    is_bool = isinstance(value, bool)
+    if not isinstance(value, _KINDS[dtype.kind]) or is_bool != (dtype.kind == "b"):
+        raise TypeError(
+            f"{label}: attribute {name!r} is {value!r} of type {type(value).__name__}, expected "
+            f"{'True or False' if dtype.kind == 'b' else f'a number for {kind}'} [KB2006]"
+        )
+    return _convert(label, name, dtype, value)
+
+
+def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
+    refusal = f"{label}: attribute {name!r} is {value!r}, which is out of range for {dtype.name}"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if not limits.min <= value <= limits.max:
+            raise ValueError(f"{refusal} ({limits.min} to {limits.max}) [KB2006]")
+        return np.array(value, dtype).tobytes()
+    with np.errstate(over="ignore"):
+        try:
+            converted = np.array(value, dtype)
+        except OverflowError:
+            raise ValueError(f"{refusal} [KB2006]") from None
+    if dtype.kind != "b" and np.isfinite(complex(value)) and not np.isfinite(converted):
+        raise ValueError(f"{refusal} [KB2006]")
+    return converted.tobytes()
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are numbers, as numbers of Python, which can be hashed."""
+    return {n: v.item() if hasattr(v, "item") else v for n, v in values.items() if not callable(v)}

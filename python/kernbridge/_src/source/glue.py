@@ -20,8 +20,7 @@ from pathlib import Path
 from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
 from kernbridge._src.build.library import Finished
 from kernbridge._src.scan import scanner
-from kernbridge._src.scan.attributes import TYPES
-from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, ScannedParameter
+from kernbridge._src.scan.signature import TYPES, WRITTEN_OUT, ScannedFunction, ScannedParameter
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.compiled_types import GLUE
 from kernbridge._src.toolchain import compilers, programs

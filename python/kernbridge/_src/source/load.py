@@ -26,9 +26,8 @@ from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.build import build as builder
 from kernbridge._src.build.library import SUFFIXES, Finished, Request, is_changed
 from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, join_tokens
-from kernbridge._src.source import compiled_types, targets
-from kernbridge._src.source.module import CompiledModule
-from kernbridge._src.toolchain.architectures import cuda_architectures
+from kernbridge._src.source import compiled_types
+from kernbridge._src.source.module import CompiledModule, register_ffi_target
 
 Functions = Mapping[str, Any] | Sequence[str] | None
 Named = tuple[tuple[str, str | None], ...] | None
@@ -464,6 +463,11 @@ def _build(
     paths += settings.include_paths
     named = named_functions(about, functions)
     text = _join(sources)
+    architectures: tuple[tuple[int, int, str], ...] = ()
+    if cuda:
+        from kernbridge._src.toolchain.architectures import cuda_architectures
+
+        architectures = cuda_architectures(options["compute_capability"])
     finished = Finished("")
 
     def finish() -> Finished:
@@ -482,7 +486,7 @@ def _build(
         ldflags=ldflags,
         include_paths=paths,
         own_include_paths=include_paths(),
-        architectures=cuda_architectures(options["compute_capability"]) if cuda else (),
+        architectures=architectures,
         optimization_level=options["optimization_level"],
         fast_math=cuda and options["use_fast_math"],
         build_directory=options["build_directory"],
@@ -535,7 +539,7 @@ def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool)
     platform = "CUDA" if cuda else "cpu"
     for function in module.function_names:
         name = f"{prefix}.{function}"
-        targets.register_ffi_target(name, module, function, platform=platform, replace=replace)
+        register_ffi_target(name, module, function, platform=platform, replace=replace)
 
 
 @functools.cache

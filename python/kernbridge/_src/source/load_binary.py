@@ -22,9 +22,7 @@ from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.plan import cubin
 from kernbridge._src.plan.launch import LaunchRule
 from kernbridge._src.scan import scanner
-from kernbridge._src.scan.array_types import ANY
-from kernbridge._src.scan.attributes import TYPES
-from kernbridge._src.scan.signature import ScannedFunction
+from kernbridge._src.scan.signature import ANY, TYPES, ScannedFunction
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.load import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, Described, open_library

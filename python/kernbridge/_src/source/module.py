@@ -9,13 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
+
 from kernbridge import _core
 from kernbridge._src.base import debug
-from kernbridge._src.base.errors import KernelError, KernelLoadError, counted
+from kernbridge._src.base.errors import (
+    KernelError,
+    KernelLoadError,
+    KernelRegistrationError,
+    coded,
+    counted,
+)
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
-from kernbridge._src.base.packing import sealed, sized, text
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation import origin
@@ -23,9 +30,8 @@ from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
-from kernbridge._src.scan import attributes as scan_attributes
-from kernbridge._src.scan.attributes import TYPES
-from kernbridge._src.scan.signature import NamedByScanner, ScannedFunction
+from kernbridge._src.scan import signature
+from kernbridge._src.scan.signature import TYPES, NamedByScanner, ScannedFunction
 from kernbridge._src.source import compiled_types
 
 if TYPE_CHECKING:
@@ -38,6 +44,8 @@ OPERATIONS_KEPT = 256  # of one function: outputs, options, attribute values
 # The latest of each content. Never released: a program from a file may name one, and its library,
 # whose functions compiled programs call, is never closed.
 _modules: dict[str, CompiledModule] = {}
+# Public targets by name and platform: the slot of the handler that XLA has, and the content.
+_targets: dict[tuple[str, str], tuple[int, tuple[object, ...]]] = {}
 _lock = threading.Lock()
 
 
@@ -223,6 +231,8 @@ class SourceFrontend(NamedByScanner, Frontend):
 
     def _program(self, digest: bytes, taken: Taken) -> bytes:
         """Return the library with the description of a call: see src/module/kb_library.h."""
+        from kernbridge._src.base.packing import sealed, sized, text
+
         n_inputs = taken.n_inputs
         parts = (
             *(text(self.label), text("")),
@@ -416,8 +426,8 @@ class SourceFunction:
             sharding_rule,
             vmap_threads,
         )
-        encoded = scan_attributes.encode_all(export.label, known, attrs)
-        plain, key = scan_attributes.plain(attrs), spec_key(spec, [])
+        encoded = signature.encode_all(export.label, known, attrs)
+        plain, key = signature.plain(attrs), spec_key(spec, [])
 
         def make() -> Operation:
             return Operation(spec, SourceFrontend(export, encoded, zeroed), plain)
@@ -493,8 +503,7 @@ class CompiledModule:
                 library=carried,
             )
             self._functions[function.name] = SourceFunction(export)
-        with _lock:
-            _modules[digest] = self
+        _modules[digest] = self
 
     @property
     def function_names(self) -> list[str]:
@@ -584,3 +593,78 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     if export.identity(taken) != digest:
         raise ValueError("its digest is that of another call")
     export.register(taken)
+
+
+# Public targets: the names for `jax.ffi.ffi_call`, and the functions that they refer to.
+# XLA keeps the handler of a name until the process ends, and compiled code calls it. If a target is
+# replaced, its handler therefore remains, and calls the new function. Libraries are never closed.
+
+
+@hides_frames
+def register_ffi_target(
+    target_name: str,
+    module: CompiledModule,
+    func_name: str,
+    *,
+    platform: str = "CUDA",
+    replace: bool = False,
+    content_id: str | None = None,
+) -> None:
+    """Register a function of a module under a name for `jax.ffi.ffi_call`.
+
+    Registering the same content under the same name again has no effect.
+
+    Parameters
+    ----------
+    target_name : str
+        The name.
+    module : CompiledModule
+        What a ``load_*`` function returned.
+    func_name : str
+        The function.
+    platform : str, default "CUDA"
+        "CUDA" or "cpu".
+    replace : bool, default False
+        Replace a target of the same name that has other content. JAX's caches are cleared
+        (`jax.clear_caches`), and programs that were compiled before call the new function from then
+        on.
+    content_id : str, optional
+        An identifier of the content, instead of the module's hash.
+
+    Raises
+    ------
+    KernelRegistrationError
+        If a target of this name has other content and `replace` is false, or if a target that XLA
+        may record into CUDA graphs would be replaced by one that must not be recorded.
+    KeyError
+        If the module has no such function.
+    """
+    export = module.export(func_name)
+    content = (content_id or module.content_hash, func_name, export.graph)
+    key = (target_name, platform)
+    with _lock:
+        slot, before = _targets.get(key, (export.slot, None))
+        if before == content:
+            return
+        if before is not None and not replace:
+            raise KernelRegistrationError(
+                f"the target {target_name!r} on {platform} is already registered with other code: "
+                "load with replace=True to replace that code, or choose another name (name= or "
+                "target_prefix=) [KB5101]"
+            )
+        try:
+            export.bind(slot, target_name)
+        except ValueError as e:
+            raise KernelRegistrationError(coded(str(e), "KB5101")) from e
+        if before is None:
+            capsule = _core.handler_capsule(export.handler)
+            jax.ffi.register_ffi_target(target_name, capsule, platform=platform)
+        _targets[key] = (slot, content)
+    if before is not None:
+        jax.clear_caches()
+
+
+def list_registered_targets() -> list[str]:
+    """Return the names of the public targets, sorted."""
+    with _lock:
+        return sorted({name for name, _ in _targets})

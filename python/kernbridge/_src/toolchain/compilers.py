@@ -4,8 +4,6 @@ No process is started to find them. A result is kept in the process for the envi
 that determine it; a compiler that was not found is searched for again the next time.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 
 from kernbridge import _core
-from kernbridge._src.source import targets
+from kernbridge._src.source.module import list_registered_targets
 
 _OWN = f"{Path(_core.__file__).parent}/"
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{$")
@@ -113,7 +113,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
         lowered = jitted.lower(*args, **kwargs)
         program = _Program(lowered.compile().as_text() or "")
     found = [*_donations(program, lowered.args_info)]
-    known = frozenset(targets.list_registered_targets())
+    known = frozenset(list_registered_targets())
     for body, executions in _visits(program, program.entry, 1):
         for call in body.values():
             target = call.quoted("custom_call_target")
