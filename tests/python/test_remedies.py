@@ -450,13 +450,9 @@ def test_kb4007(module):
 def test_kb4011(monkeypatch, tmp_path):
     from kernbridge._src.source import load
 
-    load.include_paths.cache_clear()
     monkeypatch.setattr(kernbridge, "__path__", [str(tmp_path)])
-    try:
-        with refused("KB4011", kernbridge.errors.HeaderNotFoundError):
-            load.include_paths()
-    finally:
-        load.include_paths.cache_clear()
+    with refused("KB4011", kernbridge.errors.HeaderNotFoundError):
+        load.include_paths()
 
 
 # 5: modules, the cache, programs from elsewhere

@@ -15,5 +15,5 @@ def test_generated_code_is_keyed_by_the_files_of_every_folder(name, tmp_path, mo
     digests = set()
     for content in ("one", "two"):
         file.write_text(content)
-        digests.add(package_digest.digest.__wrapped__())
+        digests.add(package_digest.digest_of.__wrapped__())
     assert len(digests) == 2

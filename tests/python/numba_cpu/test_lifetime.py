@@ -144,7 +144,7 @@ def test_numbas_library_stays_where_it_has_the_machine_code(built):
 
 @pytest.mark.once
 def test_numbas_pass_managers_are_freed(monkeypatch):
-    if not private_llvmlite.dispose_changes():
+    if not private_llvmlite.DISPOSE_CHANGES:
         pytest.skip("this llvmlite frees them")
     from llvmlite.binding import ffi, newpassmanagers
 
@@ -165,18 +165,16 @@ def test_numbas_pass_managers_are_freed(monkeypatch):
         freed.append(type(self))
         dispose(self)
 
-    private_llvmlite.dispose_changes.cache_clear()
     monkeypatch.setattr(newpassmanagers.NewPassManager, "_dispose", freeing)
+    changes = [(kind, name, freeing) for kind, name, _ in private_llvmlite.DISPOSE_CHANGES]
+    monkeypatch.setattr(numba_cpu_entry, "DISPOSE_CHANGES", changes)
 
     @numba.njit
     def kernel(x, out):
         for i in range(out.size):
             out[i] = x[i] + 4713
 
-    try:
-        np.testing.assert_array_equal(numba_kernel(kernel, S((4,), jnp.float32))(x), x + 4713)
-    finally:
-        private_llvmlite.dispose_changes.cache_clear()
+    np.testing.assert_array_equal(numba_kernel(kernel, S((4,), jnp.float32))(x), x + 4713)
     assert len(made) >= 4
     assert len(freed) >= len(made)
     assert newpassmanagers.ModulePassManager._dispose is ffi.ObjectRef._dispose

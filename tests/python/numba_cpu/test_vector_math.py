@@ -288,9 +288,7 @@ def test_functions_fit_the_processor(features, names):
 def test_without_libmvec_nothing_changes(monkeypatch):
     monkeypatch.setattr(_core, "host_code_provides", lambda name: False)
     vector_math._variants.cache_clear()
-    vector_math.provided.cache_clear()
     try:
         assert vector_math.with_vectors(LOOP, "+avx2,+fma") == LOOP
     finally:
         vector_math._variants.cache_clear()
-        vector_math.provided.cache_clear()

@@ -94,7 +94,7 @@ def _install_code() -> None:
     choose(
         codegen.JITCUDACodegen,
         "magic_tuple",  # by which Numba's cache on disk keeps kernels for the CPU apart
-        lambda self: ("kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest()),
+        lambda self: ("kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest_of()),
     )
 
 

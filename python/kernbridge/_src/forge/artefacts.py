@@ -32,8 +32,8 @@ from kernbridge._src.base import reports
 from kernbridge._src.base.errors import defect
 
 VARIABLE = "KERNBRIDGE_CACHE_DIR"
-FORMAT = 1
-"""Version of a file; part of every path."""
+VERSION = "v1"
+"""Of the files; the folder of the cache in which this version writes."""
 
 _MOST_LINKS = 40
 _DIGEST = hashlib.sha256().digest_size
@@ -76,21 +76,16 @@ def usable() -> Path | None:
     folder = get_cache_dir()
     if folder is None:
         return None
-    why = why_not(versioned(folder))
+    why = why_not(folder / VERSION)
     if why is None:
         return folder
     warn(str(folder), f"{why} and could replace the code there")
     return None
 
 
-def versioned(folder: Path) -> Path:
-    """Return the part of a cache folder that this version writes."""
-    return folder / f"v{FORMAT}"
-
-
 def modules(folder: Path) -> Path:
     """Return where the libraries of a cache are."""
-    return versioned(folder) / "modules"
+    return folder / VERSION / "modules"
 
 
 def set_cache_dir(path: str | os.PathLike[str] | None) -> None:
@@ -151,7 +146,7 @@ def _path(folder: Path, kind: str, key: bytes) -> Path:
             defect(f"no place in the cache for kind {kind!r} and a key of {len(key)} bytes")
         )
     name = key.hex()
-    return versioned(folder) / kind / name[:2] / f"{name[2:]}.bin"
+    return folder / VERSION / kind / name[:2] / f"{name[2:]}.bin"
 
 
 def _encode(kind: str, key: bytes, artefact: Artefact, name: str) -> bytes:

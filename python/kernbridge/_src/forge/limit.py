@@ -142,7 +142,7 @@ def shrink(folder: Path, most: int) -> int:
 
 def files(folder: Path) -> Iterator[File]:
     """List all that kernbridge put into a cache, apart from locks and unfinished builds."""
-    root = artefacts.versioned(folder)
+    root = folder / artefacts.VERSION
     for path in glob.iglob("*/*/*", root_dir=root, include_hidden=True):
         match = _KEPT.fullmatch(path)
         if match is None:

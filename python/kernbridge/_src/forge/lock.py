@@ -18,7 +18,7 @@ from kernbridge._src.forge.obtain import NAME_LENGTH, locked
 
 def staging(root: Path) -> Path:
     """Return the folder of unfinished builds."""
-    return artefacts.versioned(root) / "staging"
+    return root / artefacts.VERSION / "staging"
 
 
 @contextlib.contextmanager

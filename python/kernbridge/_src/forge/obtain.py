@@ -129,10 +129,10 @@ def _table(recipe: Recipe[Any]) -> Any:
 
 
 def _key(recipe: Recipe[Any]) -> bytes | None:
-    """The artefact's key on disk; None if the disk keeps nothing."""
-    if not recipe.lasting or artefacts.get_cache_dir() is None:
+    """The artefact's key on disk; None if the disk does not keep it."""
+    if not recipe.lasting:
         return None
-    code = package_digest.digest_of(*recipe.files) if recipe.files else package_digest.digest()
+    code = package_digest.digest_of(*recipe.files)
     parts = repr((code, recipe.identity, recipe.made_of()))
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).digest()
 
@@ -196,10 +196,13 @@ def locked(root: Path, key: str, patience: float, label: str = "") -> Iterator[b
     While it waits for what others make, it says so of `label`. Where a file system knows no locks
     it is not had either: then two may build the same thing, which costs time only.
     """
-    folder = artefacts.versioned(root) / "locks"
-    artefacts.make_folders(root, folder)
+    path = root / artefacts.VERSION / "locks" / f"{key[:NAME_LENGTH]}.lock"
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = os.open(folder / f"{key[:NAME_LENGTH]}.lock", flags, 0o600)
+    try:
+        file = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        artefacts.make_folders(root, path.parent)
+        file = os.open(path, flags, 0o600)
     try:
         mine = _try(file)
         if mine is None and patience:

@@ -22,7 +22,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -128,20 +128,6 @@ def _is_pure(module: str) -> bool:
     return top in _PURE or top not in sys.stdlib_module_names
 
 
-@functools.lru_cache(maxsize=4096)
-def imports_of(code: types.CodeType) -> tuple[str, ...]:
-    """The modules that a code object and those within it import, as `resolve_name` takes them."""
-    found, steps = set(), list(dis.get_instructions(code))
-    for i, step in enumerate(steps):
-        if step.opname == "IMPORT_NAME":
-            level = next(s.argval for s in reversed(steps[:i]) if isinstance(s.argval, int))
-            found.add("." * level + step.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found.update(imports_of(constant))
-    return tuple(sorted(found))
-
-
 def cells_of(function: types.FunctionType) -> dict[str, Any]:
     """Return what a function holds, by the names of its closure."""
     cells = {}
@@ -198,9 +184,18 @@ def has_safe_key(value: Any) -> bool:
     return not (kind.__module__.endswith(".functions") or re.search("#|0x", str(value.key)))
 
 
+class Reads(NamedTuple):
+    """What a code object and those within it read; see `reads`."""
+
+    chains: tuple[tuple[str, ...], ...]
+    names: frozenset[str]  # of attributes
+    operators: frozenset[str]  # functions of the module `operator` that it may call
+    imports: tuple[str, ...]  # modules, as `resolve_name` takes them
+
+
 @functools.lru_cache(maxsize=4096)
-def reads(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], frozenset[str]]:
-    """Return what a code object and those within it load, and all names of attributes in it.
+def reads(code: types.CodeType) -> Reads:
+    """Return what a code object and those within it load, call and import.
 
     What is loaded are chains, sorted, such as ``("global", "np", "linalg", "norm")`` or
     ``("cell", "x")``, as far as attributes follow directly. Names that nobody can write, such as
@@ -209,10 +204,21 @@ def reads(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], frozenset[
     """
     steps = list(dis.get_instructions(code))
     chains, names = set(), set(code.co_names)
+    operators: set[str] = set()
+    imports: set[str] = set()
     for i, step in enumerate(steps):
-        if not step.opname.startswith("LOAD_") or step.opname == "LOAD_CLOSURE":
+        name = step.opname
+        if name == "COMPARE_OP":
+            operators |= _COMPARISONS  # one may be implemented by another
+        elif name == "BINARY_OP":
+            plain = _PLAIN.get(step.argrepr.removesuffix("="), "")
+            operators |= {plain, _IN_PLACE.get(step.argrepr, plain)}
+        elif name == "IMPORT_NAME":
+            level = next(s.argval for s in reversed(steps[:i]) if isinstance(s.argval, int))
+            imports.add("." * level + step.argval)
+        if not name.startswith("LOAD_") or name == "LOAD_CLOSURE":
             continue
-        if step.opcode in _HAS_NAME and ("GLOBAL" in step.opname or step.opname == "LOAD_NAME"):
+        if step.opcode in _HAS_NAME and ("GLOBAL" in name or name == "LOAD_NAME"):
             if step.argval.startswith("@"):
                 continue
             chain = ["global", step.argval]
@@ -228,12 +234,16 @@ def reads(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], frozenset[
         chains.add(tuple(chain))
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            inner, more = reads(constant)
-            chains.update(inner)
-            names |= more
+            inner = reads(constant)
+            chains.update(inner.chains)
+            names |= inner.names
+            operators |= inner.operators
+            imports.update(inner.imports)
         elif isinstance(constant, str) and constant.isidentifier():
             names.add(constant)  # for getattr
-    return tuple(sorted(chains)), frozenset(names)
+    return Reads(
+        tuple(sorted(chains)), frozenset(names), frozenset(operators), tuple(sorted(imports))
+    )
 
 
 def loads(
@@ -245,7 +255,7 @@ def loads(
     """
     cells = cells_of(function)
     result: list[tuple[tuple[str, ...], Any, tuple[Any, ...]]] = []
-    for chain in reads(function.__code__)[0]:
+    for chain in reads(function.__code__).chains:
         kind, root, *attributes = chain
         if kind == "cell" and root not in cells:  # a variable of its own
             continue
@@ -307,22 +317,6 @@ def matching(words: Callable[[], set[str]], is_reached: Callable[[Any], bool]) -
     return [
         e for e in found if (e.word is None or e.word in used) and all(map(is_reached, e.owners))
     ]
-
-
-@functools.lru_cache(maxsize=1024)
-def operators(code: types.CodeType) -> frozenset[str]:
-    """The functions of the module `operator` that a code object, or one within it, may call."""
-    found: set[str] = set()
-    for step in dis.get_instructions(code):
-        if step.opname == "COMPARE_OP":
-            found |= _COMPARISONS  # one may be implemented by another
-        elif step.opname == "BINARY_OP":
-            plain = _PLAIN.get(step.argrepr.removesuffix("="), "")
-            found |= {plain, _IN_PLACE.get(step.argrepr, plain)}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found |= operators(constant)
-    return frozenset(found)
 
 
 def is_users(value: Any) -> bool:

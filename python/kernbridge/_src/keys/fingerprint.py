@@ -11,11 +11,11 @@ import dis
 import enum
 import functools
 import hashlib
+import operator
 import os
 import secrets
 import struct
 import sys
-import threading
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -62,19 +62,16 @@ class _ById:
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[Any, Any]] = {}
-        self._lock = threading.RLock()
-
-    def get(self, key: object) -> Any:
-        entry = self._entries.get(id(key))
-        return entry[1] if entry is not None and entry[0]() is key else None
 
     def setdefault(self, key: object, value: Any) -> Any:
         entries, name = self._entries, id(key)
-        ref = extensions.reference(key, lambda _: entries.pop(name, None))
-        with self._lock:
-            if (known := self.get(key)) is None:
-                entries[name] = (ref, known := value)
-            return known
+        known = entries.get(name)
+        if known is None or known[0]() is not key:
+            ref = extensions.reference(key, lambda _: entries.pop(name, None))
+            if known is not None:  # of an object that is gone
+                entries.pop(name, None)
+            known = entries.setdefault(name, (ref, value))  # which another thread may have set
+        return known[1]
 
 
 _first_seen, _nonces = _ById(), _ById()
@@ -125,7 +122,8 @@ class _Walk:
         self.escaped: dict[int, Any] = {}  # modules and users' classes that code holds as values
         self.followed: set[tuple[int, str]] = set()
         put_parts(self.h, ("kernbridge", package_digest.digest_of(*_RULES)))
-        self.feed(dispatcher, self.root)
+        self.visited[id(dispatcher)] = (0, dispatcher)
+        self.dispatcher(dispatcher, self.root)
         self.follow_escaped()
         self.follow_extensions()
 
@@ -339,7 +337,8 @@ class _Walk:
             self.follow_escaped()
 
     def all_words(self) -> set[str]:
-        return self.names.union(self.words, *map(extensions.operators, self.codes))
+        reads = map(extensions.reads, self.codes)
+        return self.names.union(self.words, *(r.operators for r in reads))
 
     def is_reached(self, owner: Any) -> bool:
         return self.escaped.get(id(owner)) is owner
@@ -386,6 +385,7 @@ def _label_of(holder: Any) -> tuple[str, tuple[str, ...]]:
 
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
 _Named = tuple[Any, types.ModuleType | None]  # an object, and the module whose attribute it is
+_name_of_module = operator.attrgetter("__name__")
 _NAMED_KINDS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 
 # By key: the fingerprint, and the objects whose identities are in the key, so that they last.
@@ -441,8 +441,9 @@ def _key(dispatcher: Any) -> tuple[Any, list[_Named]]:
             named.append((found, modules[-1] if modules else None))
         else:
             return None, named
-        read.append((chain, content, *[m.__name__ for m in modules]))
-    words |= extensions.operators(function.__code__) | extensions.reads(function.__code__)[1]
+        read.append((chain, content, *map(_name_of_module, modules)))
+    read_by = extensions.reads(function.__code__)
+    words |= read_by.operators | read_by.names
     if extensions.matching(lambda: words, lambda owner: False):
         return None, named
     named.append((pipeline, None))

@@ -38,8 +38,8 @@ from kernbridge._src.base.exact import exact
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.keys.extensions import (
     OTHERS,
+    Reads,
     depends_on_arguments_alone,
-    imports_of,
     is_foreign,
     is_foreign_name,
     reads,
@@ -338,8 +338,8 @@ class _Walk:
 
     def function(self, value: types.FunctionType, path: str) -> None:
         """Add code, defaults, attributes, and what the code loads."""
-        chains, names = reads(value.__code__)
-        self.names |= names
+        read = reads(value.__code__)
+        self.names |= read.names
         self.put(path, value.__code__)
         for i, default in enumerate(value.__defaults__ or ()):
             self.feed(default, f"{path}.__defaults__[{i}]")
@@ -348,9 +348,9 @@ class _Walk:
         for name, item in vars(value).items():
             if not name.startswith("_kernbridge"):
                 self.feed(item, f"{path}.{name}")
-        self.imports(value, names)
+        self.imports(value, read)
         cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
-        for kind, root, *attributes in chains:
+        for kind, root, *attributes in read.chains:
             try:
                 found = cells[root].cell_contents if kind == "cell" else value.__globals__[root]
             except (KeyError, ValueError):  # a builtin, a variable of its own, or not there yet
@@ -364,9 +364,9 @@ class _Walk:
                 found, where = getattr(found, name), f"{where}.{name}"
             self.feed(found, where)
 
-    def imports(self, value: types.FunctionType, names: frozenset[str]) -> None:
+    def imports(self, value: types.FunctionType, read: Reads) -> None:
         """Add what a function might read of the modules that it imports as it runs."""
-        for name in imports_of(value.__code__):
+        for name in read.imports:
             package = value.__globals__.get("__package__") or ""
             try:
                 name = importlib.util.resolve_name(name, package)
@@ -376,7 +376,7 @@ class _Walk:
             if module is None or not is_foreign(module):
                 self.feed(module, name)
             for each in (
-                sorted(names & vars(module).keys()) if module and is_foreign(module) else ()
+                sorted(read.names & vars(module).keys()) if module and is_foreign(module) else ()
             ):
                 self.feed(vars(module)[each], f"{name}.{each}")
 

@@ -18,17 +18,6 @@ _FOLDER = Path(__file__).parents[1]
 _SUFFIXES = (".py", ".pyc", ".so", ".pyd", ".h", ".hpp", ".ll")
 
 
-@functools.cache
-def digest() -> str:
-    """Return the digest of every file of kernbridge that can decide what is generated.
-
-    These are all of its modules, its version among them, and its extension: a list of those that
-    generate code would be one more thing to forget. Computed when it is first asked for.
-    """
-    folders = sys.modules["kernbridge"].__path__  # two if editable
-    return _hash(sorted(file for folder in folders for file in _files(folder, "")))
-
-
 def _files(folder: str, inside: str) -> Iterator[tuple[str, str]]:
     """The files of a folder by their names in it. `Path.rglob` takes four times as long."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -43,10 +32,15 @@ def _files(folder: str, inside: str) -> Iterator[tuple[str, str]]:
 def digest_of(*files: str) -> str:
     """Return the digest of some files of kernbridge, such as ``"keys/fingerprint.py"``.
 
-    It is the same in every version of kernbridge that has these files, and takes 0.2 ms where that
-    of all files takes some milliseconds.
+    Without files, it is the digest of every file of kernbridge that can decide what is generated:
+    all of its modules, its version among them, and its extension, since a list of those that
+    generate code would be one more thing to forget. That takes some milliseconds. The
+    digest of a few files takes 0.2 ms, and is the same in every version that has these files.
     """
-    return _hash((name, str(_FOLDER / name)) for name in files)
+    if files:
+        return _hash((name, str(_FOLDER / name)) for name in files)
+    folders = sys.modules["kernbridge"].__path__  # two if editable
+    return _hash(sorted(file for folder in folders for file in _files(folder, "")))
 
 
 def _hash(files: Iterable[tuple[str, str]]) -> str:

@@ -102,15 +102,13 @@ def emit_object(machine: Any, module: Any) -> bytes:
         lib.LLVMPY_DisposeMemoryBuffer._cfn(buffer)
 
 
-@functools.cache
-def dispose_changes() -> tuple[tuple[Any, str, Any], ...]:
-    """Changes, for `patched`, that free the pass managers which Numba makes and drops meanwhile.
-
-    They are about 220 KiB a kernel. The caller holds Numba's compiler lock.
-    """
-    managers = binding.newpassmanagers
-    return tuple(
-        (kind, "_dispose", managers.NewPassManager._dispose)
-        for kind in (managers.ModulePassManager, managers.FunctionPassManager)
-        if kind._dispose is binding.ffi.ObjectRef._dispose
+# Changes, for `patched`, that free the pass managers which Numba makes and drops meanwhile, about
+# 220 KiB a kernel. The caller holds Numba's compiler lock.
+DISPOSE_CHANGES: tuple[tuple[Any, str, Any], ...] = tuple(
+    (kind, "_dispose", binding.newpassmanagers.NewPassManager._dispose)
+    for kind in (
+        binding.newpassmanagers.ModulePassManager,
+        binding.newpassmanagers.FunctionPassManager,
     )
+    if kind._dispose is binding.ffi.ObjectRef._dispose
+)

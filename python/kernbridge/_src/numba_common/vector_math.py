@@ -76,7 +76,6 @@ def _variants(scalar: str, bits: int) -> tuple[tuple[str, int, str], ...]:
     return tuple(found)
 
 
-@functools.cache
 def provided() -> tuple[str, ...]:
     """The names of all vector functions that this machine has; empty without libmvec."""
     scalars = ((base + "f" * (bits == 32), bits) for base in _ONE + _TWO for bits in (32, 64))

@@ -34,7 +34,7 @@ from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched, replace
 from kernbridge._src.numba_common import cpu_features, vector_math
 from kernbridge._src.numba_common.defaults import change_of
-from kernbridge._src.numba_common.private_llvmlite import binding, dispose_changes, ir, run_once
+from kernbridge._src.numba_common.private_llvmlite import DISPOSE_CHANGES, binding, ir, run_once
 from kernbridge._src.numba_common.private_numba import (
     CPUContext,
     CPUDispatcher,
@@ -128,7 +128,7 @@ class Entry:
 def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     """Type and lower the kernel for these argument types, or for a signature that it declares."""
     kernel_errors.loops.clear()
-    with patched(*dispose_changes(), *kernel_errors.CHANGES, change_of(types.Omitted)):
+    with patched(*DISPOSE_CHANGES, *kernel_errors.CHANGES, change_of(types.Omitted)):
         return _compile_kernel(kernel, positional, named)
 
 
@@ -168,7 +168,7 @@ def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True
     flags.no_compile = True
-    with patched(*dispose_changes()):
+    with patched(*DISPOSE_CHANGES):
         return compiler.compile_extra(
             kernel.typingctx,
             kernel.targetctx,
@@ -256,7 +256,7 @@ def _link(
         optimise_by_numba()
 
     with patched(
-        *dispose_changes(),
+        *DISPOSE_CHANGES,
         (library, "_finalize_final_module", lambda: None),
         (library, "_optimize_final_module", optimise),
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import inspect
 import sys
@@ -329,10 +328,12 @@ def _check_dispatcher(kernel: Any) -> None:
     )
 
 
-@functools.cache
 def _explain_calls_by_kernels() -> None:
     """Add the remedy to Numba's message about a kernel that calls an operation."""
     from kernbridge._src.numba_common import private_numba
+
+    if Operation in private_numba.typeof_impl.registry:
+        return
 
     @private_numba.typeof_impl.register(Operation)
     def refuse(operation: Operation, context: object) -> None:

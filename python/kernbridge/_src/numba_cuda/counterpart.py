@@ -71,7 +71,7 @@ class _Copies:
                 if hasattr(module, name) and not hasattr(self.of(module), name):
                     raise self._refusal(f"`{name}`")
         read = {
-            chain[1] for chain in extensions.reads(function.__code__)[0] if chain[0] == "global"
+            chain[1] for chain in extensions.reads(function.__code__).chains if chain[0] == "global"
         }
         names = read & function.__globals__.keys()
         copy.__globals__.update(function.__globals__)

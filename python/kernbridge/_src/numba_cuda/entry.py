@@ -53,7 +53,6 @@ def parameter_type(parameter: Parameter) -> Any:
     return types.Array(item, parameter.ndim, parameter.layout, parameter.read_only)
 
 
-@functools.cache
 def _array_builder(parameter: DeviceParameter) -> Any:
     """An intrinsic: (address, *extents, *strides) -> array."""
     array_type, n = parameter_type(parameter), parameter.ndim
@@ -88,7 +87,6 @@ def _array_builder(parameter: DeviceParameter) -> Any:
     return build
 
 
-@functools.cache
 def _scalar_builder(parameter: DeviceParameter) -> Any:
     """An intrinsic: the address of a scalar or a record, or words with its bits -> its value."""
     item, kind = parameter_type(parameter), parameter.kind
@@ -114,7 +112,6 @@ def _scalar_builder(parameter: DeviceParameter) -> Any:
     return build
 
 
-@functools.cache
 def _named_tuple_builder(made_by: Any) -> Any:
     """An intrinsic: tuple -> named tuple of this class."""
 
@@ -128,6 +125,14 @@ def _named_tuple_builder(made_by: Any) -> Any:
         return named(members), codegen
 
     return build
+
+
+@functools.cache  # Numba never forgets an intrinsic
+def _builder(made: Any) -> Any:
+    """The intrinsic that builds an argument for a parameter, or for a class of named tuples."""
+    if isinstance(made, type):
+        return _named_tuple_builder(made)
+    return _array_builder(made) if made.kind == "array" else _scalar_builder(made)
 
 
 def build_entry(
@@ -146,12 +151,11 @@ def build_entry(
             expression = f"({', '.join(members)}{',' * (len(members) == 1)})"
             if parameter.made_by is None:
                 return expression
-            space[f"build{i}"] = _named_tuple_builder(parameter.made_by)
+            space[f"build{i}"] = _builder(parameter.made_by)
             return f"build{i}({expression})"
         own = [f"p{i}_{k}" for k in range(parameter.n_words(batched))]
         names.extend(own)
-        is_array = parameter.kind == "array"
-        space[f"build{i}"] = _array_builder(parameter) if is_array else _scalar_builder(parameter)
+        space[f"build{i}"] = _builder(parameter)
         if parameter.kind != "scalar" and batched:
             own = [f"{own[0]} + cuda.blockIdx.z * {own[1]}", *own[2:]]
         by_address = parameter.kind in ("loaded", "record")

@@ -108,7 +108,6 @@ def read_configured(configuration: Any) -> Configured:
     return Configured(kernel, grid, block, shared, launch["cluster"])
 
 
-@functools.cache
 def _numba_cuda() -> HostApi:
     from kernbridge._src.numba_common import private_numba_cuda as inside
 
@@ -122,7 +121,6 @@ def _numba_cuda() -> HostApi:
     )
 
 
-@functools.cache
 def _mlir() -> HostApi:
     from kernbridge._src.numba_common import private_mlir_host as inside
 

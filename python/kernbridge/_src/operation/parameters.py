@@ -308,7 +308,6 @@ def _unwritten(code: CodeType) -> Mapping[str, int | None]:
     return {**found, **dict.fromkeys(left)}
 
 
-@functools.lru_cache(maxsize=256)
 def seems_to_return(code: CodeType) -> bool:
     """Whether the bytecode has a `return` of anything but the constant None.
 

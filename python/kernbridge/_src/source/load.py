@@ -6,7 +6,6 @@ which a library in the cache does not need.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import re
@@ -542,7 +541,6 @@ def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool)
         register_ffi_target(name, module, function, platform=platform, replace=replace)
 
 
-@functools.cache
 def include_paths() -> tuple[str, ...]:
     """Return the folders of our headers."""
     places = list(sys.modules["kernbridge"].__path__)

@@ -8,7 +8,6 @@ import os
 import shutil
 import struct
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,6 @@ _LOADED = 1  # type of a segment
 _OF_64_BITS, _LITTLE_ENDIAN = 2, 1
 
 _opened: dict[str, str] = {}  # path -> digest of what was opened there
-_lock = threading.Lock()
 
 
 @hides_frames
@@ -184,9 +182,8 @@ def _why_not(data: bytes) -> str | None:
 def _place_of(file: Path, digest: str) -> Path:
     """Return the file, or a copy if another content, which would be opened again, had its name."""
     path = str(file.resolve())
-    with _lock:
-        if _opened.setdefault(path, digest) == digest:
-            return Path(path)
+    if _opened.setdefault(path, digest) == digest:
+        return Path(path)
     folder = Path(tempfile.mkdtemp(prefix="kernbridge-"))
     try:
         copy = folder / f"{file.stem}-{digest[:16]}.so"

@@ -135,7 +135,7 @@ def sections() -> dict[str, dict[str, str]]:
     gpus = ", ".join(".".join(map(str, _core.compute_capability(i))) for i in range(count))
     gpus = f"{count}, compute capability {gpus}" if count else f"none: {why}"
     folder = artefacts.get_cache_dir()
-    refused = artefacts.why_not(artefacts.versioned(folder)) if folder else None
+    refused = artefacts.why_not(folder / artefacts.VERSION) if folder else None
     cache = f"{folder or 'off'}" + (f", not used: {refused}" if refused else "")
     return {
         "versions": {name: version or "not installed" for name, version in versions().items()},
