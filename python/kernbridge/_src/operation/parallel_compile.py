@@ -7,7 +7,6 @@ kernel. Errors are raised by the call, which compiles again when it is lowered.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import weakref
@@ -27,7 +26,7 @@ class _Thread(threading.local):
 
     def __init__(self) -> None:
         self.traced: deque[weakref.ref[Any]] = deque(maxlen=_KEPT)
-        self.running: dict[Work, Future[None]] = {}
+        self.running: dict[Work, Future[object]] = {}
 
 
 _thread = _Thread()
@@ -48,14 +47,9 @@ def wait(frontend: Any, platform: str) -> None:
         if len(distinct) > 1:
             n_threads = min(len(distinct), len(os.sched_getaffinity(0)), THREADS_MAX)
             pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kernbridge-compile")
-            _thread.running = {work: pool.submit(_quietly, *work) for work in distinct}
+            _thread.running = {work: pool.submit(*work) for work in distinct}
             pool.shutdown(wait=False)
     if _thread.running:
         running = _thread.running.pop(frontend.compilation(), None)
         if running is not None:
-            running.result()
-
-
-def _quietly(function: Callable[[Any], object], argument: Hashable) -> None:
-    with contextlib.suppress(Exception):  # the call compiles again, and raises it
-        function(argument)
+            running.exception()  # waits; the call compiles again, and raises it

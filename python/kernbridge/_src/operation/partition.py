@@ -57,26 +57,17 @@ def parts_of(
     choice = Choice.make(terms, [*outs, *ins], description.any_extents)
     for i, array in enumerate([] if description.once else ins):
         _warn_if_gathered(description, choice, i, array, [*outs, *ins])
-    call = DeviceCall(
-        target=target,
-        attributes=text,
-        operands=choice.local(ins),
-        outs=choice.local(outs),
-        hidden=choice.local(hidden),
-        aliases=description.aliases,
-        has_side_effect=bool(description.once),
-    )
+    operands, results, more = map(choice.local, (ins, outs, hidden))
+    aliases, once = description.aliases, description.once
+    call = DeviceCall(target, text, operands, results, more, aliases, bool(once))
     if any(not name.startswith("*") for name in choice.factors) and description.token:
         call = _lowered_again(call, description)
     sums = [choice.groups_to_sum(term) for term in terms.outs]
-    waits = any(sums) or (description.once and n > 0)  # for other devices, after the call
+    waits = any(sums) or (once and n > 0)  # for other devices, after the call
     if waits and target in _ON_CPU and jax.process_count() == 1:
         call = replace(call, together=next(_numbers))
     unseen = [a.type for a in hidden]
-    if description.once:
-        module = call.module_once(description.once, unseen)
-    else:
-        module = call.module(sums, unseen)
+    module = call.module_once(once, unseen) if once else call.module(sums, unseen)
     shardings = [choice.sharding(term) for term in terms.ins]
     return module.encode(), shardings, _packed(result, choice)
 
@@ -125,18 +116,12 @@ def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
     hidden += [ArrayType((*batch, *t.shape), t.dtype) for t in native.temporaries]
     aliases = dict(lowered.call.aliases) | {i: n + k for k, i in enumerate(native.copied)}
     words = [native.key, *lowered.call.batch_words, *(masks if batch else [])]
-    attributes = {
-        "call": f"array<i64: {', '.join(map(str, words))}>",
-        "digest": _of_bytes(native.digest),
-    }
+    text = f"call = array<i64: {', '.join(map(str, words))}>, digest = {_bytes(native.digest)}"
     if native.program:
-        attributes["program"] = _of_bytes(native.program)
+        text += f", program = {_bytes(native.program)}"
+    pairs = tuple(aliases.items())
     return replace(
-        call,
-        target=native.target,
-        attributes=f"{{{', '.join(f'{name} = {value}' for name, value in attributes.items())}}}",
-        hidden=hidden,
-        aliases=tuple(aliases.items()),
+        call, target=native.target, attributes=f"{{{text}}}", hidden=hidden, aliases=pairs
     )
 
 
@@ -196,7 +181,6 @@ class Placed:
 
     @property
     def n_devices(self) -> int:
-        """The number of devices among which the array is split, 1 if it is not."""
         return len(self.sharding.tile_assignment_devices()) if self._is_tiled else 1
 
     @property
@@ -240,7 +224,11 @@ class Choice:
                     continue
                 if not can_lower_again and not name.startswith("*"):
                     continue
-                if _divides(name, count, arrays) and choice._is_free(count, part):
+                # Each block must still have equally many devices after one more split.
+                n, cells = choice._cells(list(choice.factors))
+                n *= count
+                devices = np.bincount(cells * count + part, minlength=n)
+                if _divides(name, count, arrays) and np.all(devices == choice.n_devices // n):
                     choice.factors[name] = count, part
         return choice
 
@@ -252,14 +240,9 @@ class Choice:
             n, cells = n * count, cells * count + part
         return n, cells
 
-    def _is_free(self, count: int, part: np.ndarray) -> bool:
-        """Whether each block still has equally many devices after one more split."""
-        n, cells = self._cells(list(self.factors))
-        each = np.bincount(cells * count + part, minlength=n * count)
-        return bool(np.all(each == self.n_devices // (n * count)))
-
     def local(self, arrays: Sequence[Placed]) -> list[ArrayType]:
-        sizes = ([*zip(a.type.shape, self._counts(a.term), strict=True)] for a in arrays)
+        """Return the types of the arrays on one device."""
+        sizes = [zip(a.type.shape, self._counts(a.term), strict=True) for a in arrays]
         shapes = [tuple(size // count for size, count in each) for each in sizes]
         return [ArrayType(s, a.type.dtype) for s, a in zip(shapes, arrays, strict=True)]
 
@@ -284,7 +267,6 @@ class Choice:
 
 
 def _divides(name: str, count: int, arrays: Sequence[Placed]) -> bool:
-    """Whether the dimension of this name can be split into equal parts."""
     return all(
         size % count == 0
         for array in arrays
@@ -314,11 +296,10 @@ class DeviceCall:
         """
         names = self._names("%r")
         lines = [self._call(self._results)]
-        returned = []
         for o, (array, groups) in enumerate(zip(self.outs, sums, strict=True)):
-            returned.append(f"%s{o}" if groups else names[o])
             if groups:
                 lines.append(f"%s{o} = {_sum(names[o], array, groups, o + 1)}")
+        returned = [f"%s{o}" if groups else names[o] for o, groups in enumerate(sums)]
         return self._main(lines, returned, unseen)
 
     def module_once(self, n_devices: int, unseen: Sequence[ArrayType]) -> str:
@@ -371,10 +352,7 @@ class DeviceCall:
         )
 
     def _call(
-        self,
-        results: Sequence[ArrayType],
-        name: str = "%r",
-        operands: Sequence[str] | None = None,
+        self, results: Sequence[ArrayType], name: str = "%r", operands: Sequence[str] = ()
     ) -> str:
         many = len(results) > 1
         attributes = self.attributes
@@ -386,11 +364,10 @@ class DeviceCall:
             f"operand_index = {i}, operand_tuple_indices = []>"
             for i, o in self.aliases
         )
-        effect = ["has_side_effect = true"] if self.has_side_effect else []
         options = ", ".join(
             [
                 "api_version = 4 : i32",
-                *effect,
+                *(["has_side_effect = true"] if self.has_side_effect else []),
                 f"backend_config = {attributes}",
                 f"operand_layouts = [{', '.join(map(_layout, self.operands))}]",
                 f"output_operand_aliases = [{aliases}]",
@@ -411,7 +388,7 @@ def _tensor(array: ArrayType) -> str:
     return f"tensor<{shape}{ELEMENTS[array.dtype.name]}>"
 
 
-def _of_bytes(data: bytes) -> str:
+def _bytes(data: bytes) -> str:
     return f"dense<[{', '.join(map(str, data))}]> : tensor<{len(data)}xui8>"
 
 
