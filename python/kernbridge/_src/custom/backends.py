@@ -9,7 +9,6 @@ compiled programs, and without changes there is no cost.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelFallbackExhaustedError
 from kernbridge._src.base.reports import hides_frames, warn
-from kernbridge._src.custom.rules import RuleTable
+from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import Functions, check_rule
 
@@ -25,7 +24,6 @@ PLATFORMS = ("cpu", "gpu", "tpu")
 _ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
 _set_global = private_jax.new_user_context()
-_lock = threading.RLock()
 _selected: tuple[tuple[str, str], ...] = ()  # platforms and the backends of all operations there
 _changed: dict[int, Hashable] = {}  # operations, and how they differ from when they were first used
 _serials = itertools.count()
@@ -44,7 +42,7 @@ def platform_of(label: str, platform: object) -> str:
 def set_backend(platform: str, backend: str | None) -> None:
     """Choose the backend of all operations that have it, or leave each its own."""
     global _selected
-    with _lock:
+    with lock:
         selected = dict(_selected)
         selected[platform] = backend or ""
         _selected = tuple(sorted((p, b) for p, b in selected.items() if b))
@@ -54,7 +52,7 @@ def set_backend(platform: str, backend: str | None) -> None:
 def clear_backends() -> None:
     """Leave every operation its own backend, on every platform."""
     global _selected
-    with _lock:
+    with lock:
         _selected = ()
         _publish()
 
@@ -143,7 +141,7 @@ class KernelTable(RuleTable):
         key = backend, _selected
         known = self._choices.get(key)
         if known is None:
-            with self._lock:
+            with lock:
                 known = self._choices.setdefault(key, self._choose(*key))
                 if self._at_first_use is None:
                     self._at_first_use = self._state()
@@ -184,11 +182,10 @@ class KernelTable(RuleTable):
         self._checked.clear()
         state = self._state()
         if self._at_first_use is not None:
-            with _lock:
-                _changed.pop(self._serial, None)
-                if state != self._at_first_use:
-                    _changed[self._serial] = state
-                _publish()
+            _changed.pop(self._serial, None)
+            if state != self._at_first_use:
+                _changed[self._serial] = state
+            _publish()
 
     def tell_ignored(self, choice: Choice, platform: str) -> None:
         """Warn, once, of a selected backend that this operation does not have."""
@@ -253,7 +250,7 @@ class KernelTable(RuleTable):
                 "expected a function of `outs` and the keywords that returns one: lambda outs: "
                 "numba_kernel(kernel, outs) [KB8006]"
             )
-        with self._lock:
+        with lock:
             by = self._kernels.setdefault(platform, {})
             if backend not in by or by[backend].kernel_generator is not kg:
                 by[backend] = KernelEntry(backend, platform, kg)
@@ -316,7 +313,7 @@ class KernelTable(RuleTable):
             If the operation has no such backend there.
         """
         where = platform_of(repr(self.name), platform)
-        with self._lock:
+        with lock:
             if backend not in self._kernels.get(where, {}):
                 raise ValueError(
                     f"{self.name!r} has no backend {backend!r} on {where}; it has "

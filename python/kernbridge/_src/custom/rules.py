@@ -27,6 +27,8 @@ from kernbridge._src.operation.tangents import Rules, is_inexact, zero_tangent
 
 Rule = Callable[..., Any]
 
+lock = threading.RLock()  # for the rules and kernels of all operations
+
 # By the names that messages use: the arguments of a rule, and their number without `*args`.
 _CALLED = {
     "the vjp rule": ("(primals, results, cotangents, **params)", 3),
@@ -66,13 +68,9 @@ class JvpRule:
         (function,) = self.functions
         assert function is not None
         given = list(tangents)
-        if not self.symbolic_zeros:
-            given = [
-                ad.instantiate_zeros(t)
-                if type(t) is ad.Zero and jnp.issubdtype(t.aval.dtype, jnp.inexact)
-                else t
-                for t in tangents
-            ]
+        for i, t in enumerate(given):
+            if not self.symbolic_zeros and type(t) is ad.Zero and is_inexact(t.aval.dtype):
+                given[i] = ad.instantiate_zeros(t)
         result = function(list(primals), given, **params)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise DerivativeRuleError(
@@ -117,7 +115,6 @@ class RuleTable:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._lock = threading.RLock()
         self._rules: dict[str, Any] = {}  # by the names in `_CALLED`
         self._rules_version = 0
         self.watched = Watched(self._functions)
@@ -133,7 +130,7 @@ class RuleTable:
     def _set(self, what: str, rule: Rule | JvpRule | None) -> None:
         if rule is not None and not isinstance(rule, JvpRule):
             check_rule(repr(self.name), what, rule, *_CALLED[what], None)
-        with self._lock:
+        with lock:
             self._rules[what] = rule
             self._rules_version += 1
             self._change()
@@ -430,17 +427,18 @@ def checked_cotangents(name: str, operands: Sequence[Any], found: Any) -> list[A
     for i, (ct, operand) in enumerate(zip(found, operands, strict=True)):
         if ct is not None and type(ct) is not ad.Zero and ad.is_undefined_primal(operand):
             expected = ArrayType(operand.aval.shape, np.dtype(operand.aval.dtype))
-            if not (has_type(ct) and _differ_in_precision(ArrayType.of(ct), expected)):
+            differs_in_precision = (
+                has_type(ct)
+                and tuple(ct.shape) == expected.shape
+                and any(
+                    jnp.issubdtype(ct.dtype, kind) and jnp.issubdtype(expected.dtype, kind)
+                    for kind in (jnp.floating, jnp.complexfloating)
+                )
+            )
+            if not differs_in_precision:
                 ct = returned.array(f"the cotangent of operand {i}", ct, expected)
         checked.append(ct)
     return checked
-
-
-def _differ_in_precision(a: ArrayType, b: ArrayType) -> bool:
-    return a.shape == b.shape and any(
-        jnp.issubdtype(a.dtype, kind) and jnp.issubdtype(b.dtype, kind)
-        for kind in (jnp.floating, jnp.complexfloating)
-    )
 
 
 def checked_batch(
