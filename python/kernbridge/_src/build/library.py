@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kernbridge import _core
@@ -45,7 +46,7 @@ inode, which nobody can set back, in ns. A large program has no SHA-256, but "".
 of folders, and of the names of files that none of these may have."""
 
 
-class Finished(NamedTuple):
+class Finished(SimpleNamespace):
     """What a library is built from, where working that out takes time."""
 
     source: str  # the whole translation unit
@@ -209,9 +210,8 @@ def _check(known: Known, job: Job) -> Known | None:
                 return None
             times[i] = about.st_ctime_ns
         for folders, names in known["absent"]:
-            for folder in job.unpack(folders):
-                if _has_any(folder, names):
-                    return None
+            if any(_has_any(folder, names) for folder in job.unpack(folders)):
+                return None
     except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
         return None
     return {**known, "times": times} if changed else known

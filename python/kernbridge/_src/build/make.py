@@ -38,6 +38,9 @@ _LINE = re.compile(r'^#line \d+ "(.*)"', re.MULTILINE)
 _UNSEEN = re.compile(
     r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\.incbin\b|\.include\s*\\*\"|#\s*embed\b|\b__has_embed\b"
 )
+_NOT_OF_COMPILERS = (
+    *("LANGUAGE", "LC_MESSAGES", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "SOURCE_DATE_EPOCH"),
+)
 _SYSTEM = ("/usr/", "/lib/", "/nix/store/", "/gnu/store/")
 # A word of a makefile; a backslash or a dollar may stand before a character that means itself.
 _WORD = re.compile(r"(?:\\[ #:]|[^ \t])+")
@@ -61,7 +64,7 @@ def wait_or_make(job: Job) -> Built:
     request = job.request
     patience = programs.get_compiler_limits().seconds
     limit.limit()  # an error in it is reported before the work
-    finished = request.finish() if request.finish else Finished(request.source)
+    finished = request.finish() if request.finish else Finished(source=request.source)
     # Another one may need as long as a compiler may run, after one that it waits for itself.
     with locked(job.root, job.key, 2 * patience + 10, request.name) as mine:
         found = None if request.force_rebuild else library.find(job)
@@ -116,6 +119,8 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     shown = shlex.join(command).replace(inside, "")
     if request.verbose:
         print(f"kernbridge: {shown}", file=sys.stderr, flush=True)
+    environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
+    environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
     tools: list[File] = []
     try:
         before = [(path, os.stat(path)) for path in job.tools]
@@ -123,7 +128,7 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
             ended = programs.run(
                 command,
                 errors=True,
-                environment=_environment(workspace),
+                environment=environment,
                 meanwhile=lambda: tools.extend(library.describe(before)),
             )
     except OSError as e:
@@ -136,15 +141,6 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     if ended.status != 0 or not (workspace / f"{job.stem}.so").is_file():
         fail(request.name, os.path.basename(job.tool), ended, output, shown, finished.source)
     return tools
-
-
-def _environment(workspace: Path) -> dict[str, str]:
-    """Return the environment of a compiler, with messages in English and a TMPDIR of its own."""
-    found = {k: v for k, v in os.environ.items() if k not in ("LANGUAGE", "LC_MESSAGES")}
-    found |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}
-    for name in ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "SOURCE_DATE_EPOCH"):
-        found.pop(name, None)
-    return found
 
 
 def _text(path: str) -> str:

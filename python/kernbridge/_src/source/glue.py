@@ -107,7 +107,7 @@ def finish(
     # C sources may choose what the system's headers declare, before they include one.
     head = "" if language == "c" else '#include "kernbridge/module.h"\n'
     unit = f"{head}{text}{generate(language, found)}"
-    return Finished(unit, _flags_for(language, text, folders), found)
+    return Finished(source=unit, flags=_flags_for(language, text, folders), notes=found)
 
 
 def _scan(

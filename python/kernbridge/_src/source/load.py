@@ -467,7 +467,7 @@ def _build(
         from kernbridge._src.toolchain.architectures import cuda_architectures
 
         architectures = cuda_architectures(options["compute_capability"])
-    finished = Finished("")
+    finished = Finished(source="")
 
     def finish() -> Finished:
         from kernbridge._src.source import glue  # a library that is found needs nothing of it

@@ -34,7 +34,12 @@ def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
     """
     if argument is not None:
         return tuple(sorted(read(argument)))
-    return chosen() or _of_this_machine()
+    if found := chosen():
+        return found
+    from kernbridge import _core
+
+    count, _ = _core.device_count()
+    return tuple(sorted({(*_core.compute_capability(i), "") for i in range(count)}))
 
 
 def chosen() -> tuple[Architecture, ...]:
@@ -81,13 +86,6 @@ def _nonsense(what: str, given: object) -> str:
         f"{what}: {given!r} is not a compute capability; expected one such as 8.6, '8.6', 86, "
         f"'sm_86' or '9.0a', several in a list or separated by commas [{code}]"
     )
-
-
-def _of_this_machine() -> tuple[Architecture, ...]:
-    from kernbridge import _core
-
-    count, _ = _core.device_count()
-    return tuple(sorted({(*_core.compute_capability(i), "") for i in range(count)}))
 
 
 def name(architecture: Architecture) -> str:

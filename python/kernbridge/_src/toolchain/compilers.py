@@ -164,18 +164,11 @@ def _from_command(words: list[str], path: str, origin: str) -> HostCompiler | No
         if name in LAUNCHERS and i + 1 < len(words):
             continue
         if os.path.basename(real) in LAUNCHERS:  # a link named g++ that leads to ccache
-            launched = _launched(name, real, path)
-            tools += [os.path.realpath(launched)] if launched else []
+            # A launcher runs the first program of its name that is not itself.
+            places = [os.path.join(folder, name) for folder in path.split(os.pathsep) if folder]
+            found = [os.path.realpath(p) for place in places if (p := _which(place, path))]
+            tools += [program for program in found if program != real][:1]
         return HostCompiler((*command, *words[i + 1 :]), i, tuple(dict.fromkeys(tools)), origin)
-    return None
-
-
-def _launched(name: str, launcher: str, path: str) -> str | None:
-    """Return the program that a launcher will run: the first of a name that is not itself."""
-    for folder in path.split(os.pathsep):
-        program = _which(os.path.join(folder, name), path) if folder else None
-        if program and os.path.realpath(program) != launcher:
-            return program
     return None
 
 
@@ -211,7 +204,12 @@ def _find_nvcc(
             probes.append(f"{name}={place}: {program} is not a program")
             raise NvccNotFoundError(coded(_nvcc_missing(probes), "KB4008"))
         return _describe(os.path.abspath(program), name, None)
-    of_wheels, of_system = _of_wheels(places), _of_system(path)
+    installed = "/usr/local/cuda/bin/nvcc"
+    of_system = (
+        (_which("nvcc", path) or "", "PATH", None, "nvcc on PATH: no such program"),
+        (installed, "/usr/local/cuda", None, f"{installed}: no such program"),
+    )
+    of_wheels = _of_wheels(places)
     candidates = (*of_system, *of_wheels) if system_first else (*of_wheels, *of_system)
     for program, origin, wheels, missing in candidates:
         if _is_program(program):
@@ -235,12 +233,6 @@ def _of_wheels(places: tuple[str, ...]) -> Iterator[_Candidate]:
                 program = os.path.join(base, name, "bin", "nvcc")
                 yield program, f"pip: nvidia/{name}", base, f"{program}: no such program"
     yield "", "", None, "wheels of NVIDIA: none with nvcc"
-
-
-def _of_system(path: str) -> Iterator[_Candidate]:
-    yield _which("nvcc", path) or "", "PATH", None, "nvcc on PATH: no such program"
-    program = "/usr/local/cuda/bin/nvcc"
-    yield program, "/usr/local/cuda", None, f"{program}: no such program"
 
 
 def _describe(program: str, origin: str, wheels: str | None) -> Nvcc:
