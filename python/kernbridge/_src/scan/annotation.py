@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
 from kernbridge._src.scan.signature import TYPES
@@ -26,8 +25,8 @@ _KEYWORDS = frozenset(
     xor xor_eq
     """.split()  # noqa: SIM905
 )
-# Brackets hold their blanks. A backslash at the end of a line is a blank.
-_PIECE = re.compile(
+# A word of an annotation. Brackets hold their blanks. A backslash at the end of a line is a blank.
+PIECE = re.compile(
     r"(?:\[[^\]]*\]?|\\(?![ \t\r\v\f\n]|\Z)|[^\[\\ \t\r\v\f\n])+",
 )
 _WORDS = {
@@ -108,7 +107,7 @@ class Annotation:
     @staticmethod
     def in_comment(source: Source, at: int, end: int) -> Annotation:
         """Read an annotation from "@BE" to the end of its comment."""
-        words = pieces(source.text, at + 3, end)
+        words = PIECE.finditer(source.text, at + 3, end)
         name = next(words, None)
         if name is None:
             source.refuse(
@@ -121,7 +120,7 @@ class Annotation:
     @staticmethod
     def given_by(source: Source, name: str, tokens: str | None, given: str) -> Annotation:
         """Read what a caller says about a function; without tokens, all is inferred."""
-        annotation = Annotation(source, name, 0, given)._read(pieces(tokens or ""))
+        annotation = Annotation(source, name, 0, given)._read(PIECE.finditer(tokens or ""))
         annotation.infer = tokens is None
         return annotation
 
@@ -185,8 +184,3 @@ class Annotation:
                 index,
             )
         return token._replace(role="attr", name=name, type=type)
-
-
-def pieces(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[re.Match[str]]:
-    """Yield the words of an annotation."""
-    return _PIECE.finditer(text, begin, end)

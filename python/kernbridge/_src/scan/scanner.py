@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernbridge._src.scan.agree import Agreement, Declaration, Parameter
-from kernbridge._src.scan.annotation import Annotation, Source, cut, is_name, pieces
+from kernbridge._src.scan.annotation import PIECE, Annotation, Source, cut, is_name
 from kernbridge._src.scan.signature import ScannedFunction
 
 MOST_FUNCTIONS = 4096
@@ -115,7 +115,7 @@ def scan_kernel(
     code.comments = [
         (at, end)
         for at, end in code.comments
-        if any(m[0] == name for m in itertools.islice(pieces(text, at + 3, end), 1))
+        if any(m[0] == name for m in itertools.islice(PIECE.finditer(text, at + 3, end), 1))
     ]
     if tokens is None and code.comments:
         annotations = code.annotations()

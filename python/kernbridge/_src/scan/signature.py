@@ -294,18 +294,6 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def encode_all(
-    label: str, attributes: Sequence[ScannedParameter], values: Mapping[str, Any]
-) -> tuple[bytes, ...]:
-    """Return the bytes of every attribute, in the function's order.
-
-    TypeError is raised for one that is missing, unknown, traced, or of another kind or dtype,
-    ValueError for a number that does not fit into its type.
-    """
-    check_names(label, attributes, values)
-    return tuple(encode(label, a, values[a.name]) for a in attributes)
-
-
 def check_names(
     label: str, attributes: Sequence[ScannedParameter], values: Mapping[str, Any]
 ) -> None:
@@ -320,7 +308,11 @@ def check_names(
 
 
 def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
-    """Return the bytes of one attribute."""
+    """Return the bytes of one attribute.
+
+    TypeError is raised for a value that is traced or of another kind or dtype, ValueError for a
+    number that does not fit into its type.
+    """
     name, kind = attribute.name, attribute.type
     if isinstance(value, Tracer):
         raise TypeError(

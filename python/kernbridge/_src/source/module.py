@@ -426,7 +426,8 @@ class SourceFunction:
             sharding_rule,
             vmap_threads,
         )
-        encoded = signature.encode_all(export.label, known, attrs)
+        signature.check_names(export.label, known, attrs)
+        encoded = tuple(signature.encode(export.label, a, attrs[a.name]) for a in known)
         plain, key = signature.plain(attrs), spec_key(spec, [])
 
         def make() -> Operation:
