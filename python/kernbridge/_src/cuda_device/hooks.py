@@ -13,13 +13,18 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
+from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from types import FunctionType
 from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base import versions
 from kernbridge._src.cuda_device import code, device, launch, mode
-from kernbridge._src.cuda_device.replacing import choose, install_host_api, when_imported
+from kernbridge._src.cuda_device.launch import install_host_api
+from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.keys import package_digest
 from kernbridge._src.numba_common import private_numba_cuda
 from kernbridge._src.numba_common.private_numba_cuda import (
@@ -211,3 +216,36 @@ def _compile_declared(original: Any, own: dict[str, Any], made: Any) -> None:
             made.compile(argument_types)
     made._specialized = own["_specialized"]
     made.disable_compile()
+
+
+def when_imported(name: str, do: Callable[[], None]) -> None:
+    """Call `do` when the module of this name has been executed, or now if it has been imported."""
+    if name in sys.modules:
+        do()
+    else:
+        sys.meta_path.insert(0, _Finder(name, do))
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module, as Python does, and calls a function when it has been executed."""
+
+    def __init__(self, name: str, do: Callable[[], None]) -> None:
+        self._name = name
+        self._do = do
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_do(module: Any) -> None:
+            execute(module)
+            if self in sys.meta_path:  # else another thread was faster
+                sys.meta_path.remove(self)
+                self._do()
+
+        spec.loader.exec_module = execute_and_do  # type: ignore[method-assign]
+        return spec

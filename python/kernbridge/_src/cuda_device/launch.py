@@ -2,7 +2,8 @@
 
 The arguments become 8-byte words in the order of Numba's entry. The kernel works on the memory of
 NumPy arrays directly. An array is copied, as for a GPU, if it overlaps another array of the launch,
-if `cuda.In` protects it, or if its elements are not aligned.
+if `cuda.In` protects it, or if its elements are not aligned. `install_host_api` lets the host API of
+a package use the processor and these launches.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelFaultError, coded
-from kernbridge._src.cuda_device import device
+from kernbridge._src.cuda_device import device, mode
+from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.numba_common.private_numba_cuda import (
     In,
     NumbaPerformanceWarning,
@@ -277,3 +279,32 @@ _launch_with_exceptions = FunctionType(
     "launch",
     dispatcher._Kernel.launch.__defaults__,
 )
+
+
+def install_host_api(inside: Any) -> None:
+    """Put the processor beneath the host API of a package, whose modules `inside` has."""
+    driver, devices = inside.driver, inside.devices
+    processor = device.Processor(driver)
+    vars(driver).setdefault("_logger", driver.make_logger())
+    driver.driver.__class__ = device.choosing(driver.Driver, processor.host)
+    on_host = [devices._DeviceContextManager(processor.device)]
+    on_gpus = devices._DeviceList.lst
+    devices._DeviceList.lst = property(
+        lambda self: on_gpus.fget(self) if mode.current() is None else on_host
+    )
+    for name in ("_to_core_stream", "_stream_handle"):  # with streams of our own class
+        original = getattr(driver, name)
+        space = {**original.__globals__, "ExperimentalStream": device.CoreStream}
+        ours = FunctionType(original.__code__, space, name, original.__defaults__)
+        choose(driver, name, ours)
+    choose(inside.nvvm, "is_available", lambda: True)  # none is needed
+    choose(inside.runtime.Runtime, "get_version", lambda self: device.VERSION)
+    require = driver.require_device_memory
+
+    def require_of_cpu(memory: Any) -> None:
+        require(memory)
+        device.refuse_memory_of_gpus(memory)
+
+    choose(driver, "require_device_memory", require_of_cpu)
+    choose(inside.devicearray, "_to_strided_memory_view", copied)
+    choose(inside.devicearray, "_make_strided_memory_view", view_of)

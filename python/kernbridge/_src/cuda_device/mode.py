@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
+from typing import Any
 
 RUN, CHECK = "run", "check"
 
@@ -26,3 +29,13 @@ def set_of_thread(mode: str | None) -> str | None:
     """Choose for this thread; returns what was chosen before."""
     before, _thread.mode = _thread.mode, mode
     return before
+
+
+def choose(owner: Any, name: str, on_cpu: Callable[..., Any]) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        return (original if current() is None else on_cpu)(*args, **kwargs)
+
+    setattr(owner, name, chosen)

@@ -97,7 +97,12 @@ def host_ir(
         waits = True
         module, calls = _linked(texts)
     _check(label, module, calls & host.declared)
-    text = _placed(_with_arrays_in_memory(text), checks)
+    # Numba stores an array as one value, of which LLVM makes a store for each of its elements.
+    size = r"ptrtoint (ptr getelementptr (\1, ptr null, i64 1) to i64)"
+    text, n = _ZEROED.subn(rf"call {_ZEROING} \2, i8 0, i64 {size}, i1 false)", text)
+    if n and f"declare {_ZEROING}" not in text:
+        text += f"\ndeclare {_ZEROING}, i8, i64, i1)\n"
+    text = _placed(text, checks)
     for name in recursive:
         body = text[_definition(text, name) :].partition("\n}")[0]
         # The checked mode knows one array for each place, and a recursion creates several.
@@ -231,17 +236,6 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
     if polling == plain:
         return _UNORDERED.sub(r"load \1,", text), stack_size, False
     return polling.replace(" unordered, align", " monotonic, align"), stack_size, True
-
-
-def _with_arrays_in_memory(text: str) -> str:
-    """The module in which memset zeroes arrays.
-
-    Numba stores an array as one value, of which LLVM makes a store for each of its elements.
-    """
-    size = r"ptrtoint (ptr getelementptr (\1, ptr null, i64 1) to i64)"
-    text, n = _ZEROED.subn(rf"call {_ZEROING} \2, i8 0, i64 {size}, i1 false)", text)
-    is_new = n and f"declare {_ZEROING}" not in text
-    return f"{text}\ndeclare {_ZEROING}, i8, i64, i1)\n" if is_new else text
 
 
 def _placed(text: str, checks: Checks | None) -> str:

@@ -96,12 +96,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)
         native, program = plan(
-            self.label,
-            source,
-            operands,
-            call,
-            names,
-            [Callback(callee.handle)],
+            *(self.label, source, operands, call, names, [Callback(callee.handle)]),
             copied=call.read_only,
             why_not_portable="it runs as Python, which a program cannot contain",
             target=target,

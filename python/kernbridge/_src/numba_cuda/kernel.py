@@ -326,13 +326,9 @@ class NumbaCuda(CallingFrontend):
         fills = zeros(arrays, call.fresh if self.zero_outputs else ())
         joined = join_words(words, wide)
         step = rule.step(shape, function, joined, call.fresh, function.cooperative, wide)
+        source = beginning_of(self.kernel.py_func)
         return plan(
-            label,
-            beginning_of(self.kernel.py_func),
-            operands,
-            call,
-            assignment.names,
-            [*fills, step],
+            *(label, source, operands, call, assignment.names, [*fills, step]),
             copied=copied,
             why_not_portable=function.why_not_portable,
             in_order=rule.pdl,

@@ -277,13 +277,10 @@ class NumbaCudaCallable(CallingFrontend):
         copied = sorted(recording.opened)
         warn_of_copies(self.label, copied, assignment.names, REMEDY)
         first_temporary = call.n_operands + len(call.outs)
+        steps = [_renumbered(step, first_temporary, len(copied)) for step in recording.steps]
+        source = beginning_of(self.function)
         return plan(
-            self.label,
-            beginning_of(self.function),
-            operands,
-            call,
-            assignment.names,
-            [_renumbered(step, first_temporary, len(copied)) for step in recording.steps],
+            *(self.label, source, operands, call, assignment.names, steps),
             copied=copied,
             temporaries=recording.temporaries,
             why_not_portable=recording.why_not_portable,

@@ -19,12 +19,7 @@ from kernbridge._src.base.reports import current_line, line_of
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.arguments import (
-    Leaf,
-    NotAnArgument,
-    read_argument,
-    typed_scalar,
-)
+from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument, typed_scalar
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.intercept import Configured, read_configured
 from kernbridge._src.operation.spec import ArrayType, Call
