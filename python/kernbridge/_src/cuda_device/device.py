@@ -131,7 +131,6 @@ class HostDriver(_Owned):
         return self.devices[0]
 
     def reset(self) -> None:
-        """Forget which contexts are current on this thread."""
         self._stack.handles.clear()
 
     def cuDeviceGetAttribute(self, code: Any, device: int) -> int:

@@ -55,7 +55,6 @@ _STATE -= {"_reduce_states", "_uuid", "_set_uuid"}
 
 
 def install() -> None:
-    """Replace the functions of Numba-CUDA, once."""
     global _installed
     with global_compiler_lock:
         if not _installed:

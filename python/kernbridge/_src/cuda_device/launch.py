@@ -2,8 +2,8 @@
 
 The arguments become 8-byte words in the order of Numba's entry. The kernel works on the memory of
 NumPy arrays directly. An array is copied, as for a GPU, if it overlaps another array of the launch,
-if `cuda.In` protects it, or if its elements are not aligned. `install_host_api` lets the host API of
-a package use the processor and these launches.
+if `cuda.In` protects it, or if its elements are not aligned. `install_host_api` lets the host API
+of a package use the processor and these launches.
 """
 
 from __future__ import annotations

@@ -32,8 +32,6 @@ _PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
 
 
 class Headers(NamedTuple):
-    """What a compilation may read."""
-
     digest: bytes  # of the paths and contents of files
     known: bool  # whether that is all: if not, nothing may be kept
 
@@ -90,7 +88,6 @@ def look(
 
 @functools.lru_cache(maxsize=1024)
 def _scan(text: str) -> _Text:
-    """Return the names that a text may include."""
     known = _UNSEEN.search(text) is None
     text = _SPLICE.sub("", text)
     included = [match[1] for match in _DIRECTIVE.finditer(text)]

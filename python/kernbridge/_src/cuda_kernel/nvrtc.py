@@ -95,8 +95,6 @@ class _HeadersChanged(Exception):
 
 
 class Job(Recipe[NvrtcFunction]):
-    """The compilation of one kernel for the architectures that are chosen now."""
-
     kind = "nvrtc"
     files = _RULES
     tool = "NVRTC"

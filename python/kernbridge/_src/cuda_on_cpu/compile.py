@@ -157,8 +157,8 @@ def _optimised(text: str, machine: Any, features: str) -> Any:
     module.data_layout = str(machine.target_data)
     module.verify()
     module = _with_fused_products(module, machine)
-    if fma.FENCE in text:
-        module = llvm.parse_assembly(fma.unfenced(str(module)))
+    if "@llvm.arithmetic.fence." in text:
+        module = llvm.parse_assembly(fma.FENCED.sub(r" = bitcast \1 \2 to \1", str(module)))
     if _WITH_VECTORS in text:
         module = llvm.parse_assembly(vector_math.with_vectors(str(module), features))
     is_checked = re.search(r'^@"?kb_check_table"? = ', text, flags=re.M) is not None

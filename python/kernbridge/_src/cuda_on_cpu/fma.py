@@ -31,8 +31,7 @@ _ROUND_TRIP = re.compile(
 _FROM_INTEGER = re.compile(r"^  (%\S+) = ([su])itofp (nneg )?i64 (\S+) to double")
 _USES_MAX = 4  # of a product that NVVM fuses
 _SUFFIX = {"float": "f32", "double": "f64"}
-FENCE = "@llvm.arithmetic.fence."
-_FENCED = re.compile(
+FENCED = re.compile(  # these protect `__fmul_rn` and similar functions
     r" = (?:tail )?call (float|double) @llvm\.arithmetic\.fence\.\w+\((?:float|double) (\S+)\)"
 )
 
@@ -65,11 +64,6 @@ def fused(text: str) -> str:
             kinds |= _fuse(lines, first, n)
     declared = (f"declare {k} @llvm.fma.{_SUFFIX[k]}({k}, {k}, {k})" for k in sorted(kinds))
     return "\n".join([*lines, *(d for d in declared if d not in text), ""])
-
-
-def unfenced(text: str) -> str:
-    """The module without the fences that protect `__fmul_rn` and similar functions."""
-    return _FENCED.sub(r" = bitcast \1 \2 to \1", text)
 
 
 def _fuse(lines: list[str], first: int, end: int) -> set[str]:

@@ -165,12 +165,9 @@ def machine(features: str | None = None) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     cpu, present = processor()
+    features = present if features is None else features
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu,
-        features=present if features is None else features,
-        opt=3,
-        reloc="pic",
-        codemodel="default",
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="default"
     )
 
 

@@ -238,7 +238,6 @@ def compile_for_launch(
 
 
 def _compile_entry(job: Job) -> Any:
-    """Type the kernel with Numba-CUDA and generate its IR."""
     from kernbridge._src.numba_common import readonly
     from kernbridge._src.numba_common.private_numba import types
     from kernbridge._src.numba_common.private_numba_cuda import cuda, dispatcher

@@ -256,7 +256,6 @@ def python_function(function: Any) -> FunctionType | None:
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names that the code of a function and of its inner functions reads."""
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return set(code.co_names).union(*map(_names, inner))
 

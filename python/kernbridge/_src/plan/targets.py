@@ -167,7 +167,6 @@ _of_gpus = ["cuda"]
 
 
 def of_platform(platform: str, checked: bool = False, vector_math: bool | None = None) -> Target:
-    """Return the target of kernels that JAX lowers for a platform."""
     return _makers[platform](checked, vector_math)
 
 

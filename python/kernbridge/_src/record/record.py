@@ -260,7 +260,6 @@ class Recording:
         return DeviceArray(self, buffer, 0, host)
 
     def launch(self, how: Configured, arguments: Sequence[Any]) -> None:
-        """Add a launch; compiles the kernel for these arguments."""
         kernel, block = how.kernel, how.block
         name = kernel.py_func.__name__
         if how.cluster is not None:

@@ -99,7 +99,6 @@ class Running:
     """One call of a function, whose launches are made at once."""
 
     def launch(self, how: Configured, arguments: Sequence[Any]) -> None:
-        """Launch a kernel, which is compiled for these arguments, and wait for it."""
         kernel, grid, block = how.kernel, how.grid, how.block
         target = targets.of_platform("cpu")
         label = f"launch of {kernel.py_func.__name__!r}"
