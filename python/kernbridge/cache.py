@@ -18,45 +18,38 @@ __all__ = ["CacheStats", "clear_cache", "get_cache_dir", "set_cache_dir", "stats
 class CacheStats:
     """What kernbridge holds in memory and on disk.
 
-    Objects that are marked as lasting stay in memory until the process ends, since XLA may run a
-    compiled program at any time, and the program contains the address of their machine code.
+    Objects marked as lasting stay in memory until the process ends, since compiled programs contain
+    the addresses of their machine code.
 
     Attributes
     ----------
-    kernels : int
-        Kernels and plans that programs of this process can call. Lasting.
-    kernel_bytes : int
-        Memory of their descriptions.
+    kernels, kernel_bytes : int
+        Kernels and plans that programs of this process can call, and the memory of their
+        descriptions. Lasting.
     cpu_kernels : int
         Numba kernels with machine code for the CPU, one for each content and signature. Lasting.
-    cuda_functions : int
-        Numba-CUDA kernels with machine code for GPUs. They are released with the last kernel that
-        has the same content and the last plan that launches them.
-    cuda_function_bytes : int
-        Memory of that machine code.
+    cuda_functions, cuda_function_bytes : int
+        Numba-CUDA kernels with machine code for GPUs, and the memory of that code. They are
+        released with the last kernel that has the same content and the last plan that launches
+        them.
     cuda_on_cpu : int
         CUDA kernels with machine code for the CPU. Lasting.
     cuda_on_cpu_threads : int
         CUDA threads whose stacks are kept for the next launch on the CPU; at most 1,024 for each
         processor.
-    gpu_functions : int
-        Functions of registered GPU programs. They are shared by programs of the same content.
-        Lasting.
-    gpu_loads : int
-        How many times such a function was loaded into a GPU.
-    gpu_images : int
-        Images with their machine code, one for each content. Lasting.
-    gpu_bytes : int
-        Memory of these functions and images.
+    gpu_functions, gpu_loads : int
+        Functions of registered GPU programs, which programs of the same content share, and how
+        many times such a function was loaded into a GPU. Lasting.
+    gpu_images, gpu_bytes : int
+        Images with their machine code, one for each content, and the memory of these functions and
+        images. Lasting.
     modules : int
         Modules that were built from C, C++ or CUDA source and loaded. Lasting.
     callbacks : int
         Python functions that run at every call because they cannot be recorded. They are released
         with their operation and the programs that call them, except for the 64 that were used last.
-    disk_entries : int
-        Compiled artefacts in the folder of the cache.
-    disk_bytes : int
-        Bytes of the folder.
+    disk_entries, disk_bytes : int
+        Compiled artefacts in the folder of the cache, and bytes of the folder.
     """
 
     kernels: int

@@ -140,11 +140,6 @@ def add_include_path(path: str | os.PathLike[str]) -> None:
     the folder of the source's own file and after `extra_include_paths`. If a header in it changes,
     the libraries that use it are built again. Adding a folder twice has no effect; one that does
     not exist is a NotADirectoryError.
-
-    Examples
-    --------
-    >>> from kernbridge import config
-    >>> config.add_include_path("my_package/include")  # doctest: +SKIP
     """
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise TypeError(

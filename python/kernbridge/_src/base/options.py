@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-_CODES = {"load_": "KB5105", "cuda_on_cpu": "KB8001"}
-
 
 class Options:
     """What the options of one public function have to be."""
@@ -22,9 +20,10 @@ class Options:
     def __init__(self, function: Callable[..., Any], label: str = "") -> None:
         self._function = function
         self._label = label or function.__qualname__.removesuffix(".__init__")
-        settings = function.__module__ == "kernbridge.config"
-        codes = (code for start, code in _CODES.items() if self._label.startswith(start))
-        self._code = "KB8001" if settings else next(codes, "KB1005")
+        is_setting = function.__module__ == "kernbridge.config"
+        self._code = "KB5105" if self._label.startswith("load_") else "KB1005"
+        if is_setting or self._label.startswith("cuda_on_cpu"):
+            self._code = "KB8001"
         self._names = function.__code__.co_varnames[: function.__code__.co_argcount]
         annotations = function.__annotations__.items()
         self._flags = {n: "None" in a for n, a in annotations if a in ("bool", "bool | None")}

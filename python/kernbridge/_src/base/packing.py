@@ -12,13 +12,11 @@ def sealed(magic: str, version: int, owner: bytes, body: bytes) -> bytes:
     return magic.encode() + struct.pack("<I", version) + digest + body
 
 
-def sized(data: bytes) -> bytes:
-    """The size of some bytes, and the bytes."""
-    return struct.pack("<I", len(data)) + data
-
-
 def fields(*values: int | str | bytes) -> bytes:
-    """Numbers of four bytes, texts and bytes with their sizes, one after the other."""
+    """Numbers of four bytes, texts without NUL, and bytes, one after the other.
+
+    Texts and bytes are preceded by their sizes.
+    """
     parts = []
     for value in values:
         if isinstance(value, int):
@@ -28,8 +26,3 @@ def fields(*values: int | str | bytes) -> bytes:
             value = value.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00")
         parts += (struct.pack("<I", len(value)), value)
     return b"".join(parts)
-
-
-def text(content: str) -> bytes:
-    """The size of a text and its bytes, without NUL."""
-    return sized(content.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00"))

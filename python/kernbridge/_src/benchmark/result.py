@@ -105,7 +105,7 @@ class BenchmarkResult:
             each other; and which distinguish the cases of a group, by default all kwargs that vary.
         highlight_best : bool
             Mark the fastest row of each case, by median, with an asterisk.
-        speedup_vs : value of `compare_by`, optional
+        speedup_vs : value of the first column of `compare_by`, optional
             Add a column with the speedup over the row of the same case with this value.
         """
         options = sort_by, group_by, compare_by, highlight_best, order_by, speedup_vs, vary_by
@@ -130,12 +130,9 @@ class BenchmarkResult:
         fastest, base, n = _fastest(rows, case), dict[Any, _Row](), len(shown)
         headers = [*shown, "median", "iqr", "mean", "min", "calls/s"]
         if speedup_vs is not None:
-            wanted = speedup_vs if isinstance(speedup_vs, (tuple, list)) else [speedup_vs]
-            headers.append(f"x {', '.join(map(str, wanted))}")
-            texts = [", ".join(f"{row[name]}" for name in compare) for row in rows]
-            _known(texts, "speedup_vs", ", ".join(map(str, wanted)))
-            chosen = [row for row in rows if [row[name] for name in compare] == list(wanted)]
-            base = _fastest(chosen, case)
+            headers.append(f"x {speedup_vs}")
+            _known([f"{row[compare[0]]}" for row in rows], "speedup_vs", f"{speedup_vs}")
+            base = _fastest([row for row in rows if row[compare[0]] == speedup_vs], case)
         place: dict[Any, int] = {}
         listed = _sorted(rows, order_by, "order_by")
         for row in listed:
@@ -150,7 +147,7 @@ class BenchmarkResult:
                 line[n] += " *" if fastest.get(_key(row, case)) is row else "  "
             line.append(f"{row['throughput']:,.0f}" if math.isfinite(row["throughput"]) else "-")
             if speedup_vs is not None:
-                ms = base[_key(row, case)]["median_ms"] if _key(row, case) in base else math.nan
+                ms = base.get(_key(row, case), {}).get("median_ms", math.nan)
                 is_known = row["success"] and row["median_ms"] and math.isfinite(ms)
                 line.append(f"{ms / row['median_ms']:.3g}" if is_known else "-")
             cells.append([*line, "" if row["success"] else "failed"])

@@ -90,7 +90,13 @@ def export_bundle(
         raise TypeError(
             f"export_bundle: fun is {fun!r}, expected a function or a jax.export.Exported [KB6104]"
         )
-    _check_free(Path(path))
+    folder = Path(path)
+    is_bundle = folder.is_dir() and (not any(folder.iterdir()) or (folder / _MANIFEST).is_file())
+    if folder.exists() and not is_bundle:
+        raise FileExistsError(
+            f"export_bundle: {folder} exists and is not a bundle; remove it, or choose another "
+            "folder [KB6104]"
+        )
     args = avals or program.arguments_of(fun)
     names = program.argument_names(fun, args)
     program.check_fixed(names, args)
@@ -101,7 +107,7 @@ def export_bundle(
         exported = program.exported_for(platform, fun, args, other_targets)
         made = program.make(platform, exported, names, offsets, other_targets, stablehlo_version)
         programs.append(made)
-    _write(Path(path), programs, data)
+    _write(folder, programs, data)
 
 
 def _platforms(given: Sequence[str] | None, of_program: Sequence[str] | None) -> tuple[str, ...]:
@@ -122,25 +128,14 @@ def _values(args: Any) -> tuple[list[int | None], bytes]:
     data = bytearray()
     for leaf in jax.tree.leaves(args):
         dtype = jax.dtypes.result_type(leaf)
-        if isinstance(leaf, jax.ShapeDtypeStruct) or jax.dtypes.issubdtype(
-            dtype, jax.dtypes.extended
-        ):
+        is_extended = jax.dtypes.issubdtype(dtype, jax.dtypes.extended)
+        if isinstance(leaf, jax.ShapeDtypeStruct) or is_extended:
             offsets.append(None)
             continue
         data += bytes(-len(data) % _ALIGNMENT)
         offsets.append(len(data))
         data += np.asarray(leaf, jax.dtypes.canonicalize_dtype(dtype)).tobytes()
     return offsets, bytes(data)
-
-
-def _check_free(path: Path) -> None:
-    """Raise FileExistsError if something else than a bundle would be replaced."""
-    is_bundle = path.is_dir() and (not any(path.iterdir()) or (path / _MANIFEST).is_file())
-    if path.exists() and not is_bundle:
-        raise FileExistsError(
-            f"export_bundle: {path} exists and is not a bundle; remove it, or choose another "
-            "folder [KB6104]"
-        )
 
 
 def _write(path: Path, programs: Sequence[Program], data: bytes | None) -> None:

@@ -86,14 +86,11 @@ def exported_for(
             f"bundle needs it for {platform}: pass platforms=({platform!r}, ...) to "
             "jax.export.export [KB6103]"
         )
-    if fun.platforms == (platform,) and not fun.uses_global_constants and _same(fun, args):
+    given = [(np.shape(a), jax.dtypes.result_type(a)) for a in jax.tree.leaves(args)]
+    is_same = given == [(aval.shape, aval.dtype) for aval in fun.in_avals]
+    if fun.platforms == (platform,) and not fun.uses_global_constants and is_same:
         return fun
     return export.export(jax.jit(fun.call), platforms=[platform], disabled_checks=checks)(*args)
-
-
-def _same(fun: Any, args: Sequence[Any]) -> bool:
-    given = [(np.shape(a), jax.dtypes.result_type(a)) for a in jax.tree.leaves(args)]
-    return given == [(aval.shape, aval.dtype) for aval in fun.in_avals]
 
 
 def arguments_of(fun: Any) -> tuple[Any, ...]:
@@ -178,15 +175,16 @@ def make(
             f"but the function uses {len(kept)}; export a function whose arguments are only "
             "arrays [KB6103]"
         )
-    return Program(
-        platform,
-        code,
-        [
-            _array(name, aval, donated, offset)
-            for (aval, name, offset), donated in zip(kept, are_donated, strict=True)
-        ],
-        [_array(*named) for named in zip(_result_names(exported), exported.out_avals, strict=True)],
-    )
+    inputs = [
+        _array(name, aval, donated, offset)
+        for (aval, name, offset), donated in zip(kept, are_donated, strict=True)
+    ]
+    results = jax.tree.unflatten(exported.out_tree, exported.out_avals)
+    outputs = [
+        _array("result" + jax.tree_util.keystr(path), aval)
+        for path, aval in jax.tree_util.tree_leaves_with_path(results)
+    ]
+    return Program(platform, code, inputs, outputs)
 
 
 def _array(name: str, aval: Any, donated: bool = False, offset: int | None = None) -> Array:
@@ -198,12 +196,6 @@ def _array(name: str, aval: Any, donated: bool = False, offset: int | None = Non
             "[KB6103]"
         )
     return Array(name, dtype, tuple(aval.shape), donated, offset)
-
-
-def _result_names(exported: Any) -> Iterator[str]:
-    places = jax.tree.unflatten(exported.out_tree, range(len(exported.out_avals)))
-    for path, _ in jax.tree_util.tree_leaves_with_path(places):
-        yield "result" + jax.tree_util.keystr(path)
 
 
 def _read(exported: Any, version: str | None) -> tuple[bytes, list[bool], list[_Call]]:

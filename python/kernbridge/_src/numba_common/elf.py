@@ -7,7 +7,6 @@ the object of a simple kernel has half the size.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -16,6 +15,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 _PROGBITS, _SYMTAB, _STRTAB, _RELA, _NOBITS, _NOTE, _UNWIND = 1, 2, 3, 4, 8, 7, 0x70000001
 _WRITE, _ALLOC = 1, 2
+_RELOCATED = b".data.rel.ro"  # sections that only the loader writes: it puts addresses there
 _LOCAL, _RESERVED = 0, 0xFF00  # binding of a symbol; special indices of sections begin there
 
 
@@ -74,17 +74,6 @@ class _Reader:
         unneeded = section.type in (_NOTE, _UNWIND) or name == b".eh_frame"
         return bool(section.flags & _ALLOC and section.size) and not unneeded
 
-    def is_constant(self, section: Section) -> bool:
-        """Whether a section is written only by the loader, which puts addresses there."""
-        name = self.name(self.sections[self.names], section.name)
-        return name == b".data.rel.ro" or name.startswith(b".data.rel.ro.")
-
-    def tables(self, placed: set[int]) -> Iterator[tuple[int, Section]]:
-        """The relocations of the sections that are in memory."""
-        for i, section in enumerate(self.sections):
-            if section.type == _RELA and section.info in placed:
-                yield i, section
-
 
 def undefined(code: bytes) -> list[str]:
     """The names that an object uses and does not define."""
@@ -104,7 +93,8 @@ def stripped(code: bytes, names: set[str]) -> bytes:
     """The object with what is in memory when it runs, and some of the names that it defines."""
     reader = _Reader(code)
     placed = {i for i, s in enumerate(reader.sections) if reader.is_placed(s)}
-    tables = list(reader.tables(placed))
+    sections = enumerate(reader.sections)
+    tables = [(i, s) for i, s in sections if s.type == _RELA and s.info in placed]
     symbols, numbers, strings = _symbols(reader, tables, {name.encode() for name in names})
 
     kept = sorted(placed | {i for i, _ in tables})
@@ -128,7 +118,7 @@ def stripped(code: bytes, names: set[str]) -> bytes:
         if section.type == _RELA:
             contents = _renumbered(contents, numbers)
             section = section._replace(link=symbol_table, info=indices[section.info])
-        elif reader.is_constant(section):
+        elif reader.name(reader.sections[reader.names], section.name).startswith(_RELOCATED):
             section = section._replace(flags=section.flags & ~_WRITE)
         add(section, contents)
     packed = b"".join(_SYMBOL.pack(*s) for s in symbols)

@@ -50,24 +50,17 @@ def cubin_of(library: Any, architecture: tuple[int, int]) -> bytes:
     return bytes(getattr(cubin, "code", cubin))
 
 
-def _annotate_all(library: Any) -> None:
+def _annotate(library: Any) -> None:
     """Add the ranges to every read of an index in a library that was not yet compiled."""
     for module in library.modules:
-        for function in module.functions:
-            for block in function.blocks:
-                for instruction in block.instructions:
-                    _annotate(module, instruction)
+        blocks = (block for function in module.functions for block in function.blocks)
+        for instruction in (i for block in blocks for i in block.instructions):
+            callee = getattr(getattr(instruction, "callee", None), "name", "")
+            bounds = _RANGES.get(callee[len(_PREFIX) :]) if callee.startswith(_PREFIX) else None
+            if bounds is not None and "range" not in instruction.metadata:
+                constants = [ir.Constant(ir.IntType(32), n) for n in bounds]
+                instruction.set_metadata("range", module.add_metadata(constants))
     library._llvm_strs = None  # made of the modules at the next use
-
-
-def _annotate(module: Any, instruction: Any) -> None:
-    callee = getattr(getattr(instruction, "callee", None), "name", "")
-    bounds = _RANGES.get(callee[len(_PREFIX) :]) if callee.startswith(_PREFIX) else None
-    if bounds is None or "range" in instruction.metadata:
-        return
-    i32 = ir.IntType(32)
-    node = module.add_metadata([ir.Constant(i32, n) for n in bounds])
-    instruction.set_metadata("range", node)
 
 
 @contextmanager
@@ -79,7 +72,7 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
         assemble = library.get_asm_str
 
         def assemble_annotated(self: Any, *args: Any, **kwargs: Any) -> Any:
-            _annotate_all(self)
+            _annotate(self)
             return assemble(self, *args, **kwargs)
 
         with patched(
@@ -90,16 +83,13 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
             yield
 
 
-def _no_nvvm() -> SimpleNamespace:
-    """What Numba-CUDA asks of libNVVM while it makes LLVM IR: two constants."""
-    return SimpleNamespace(data_layout=nvvm._datalayout, get_ir_version=lambda: (2, 0, 3, 2))
-
-
 @contextmanager
 def without_nvvm() -> Iterator[None]:
     """Stop Numba-CUDA at LLVM IR, for which no CUDA library is needed. Under Numba's lock."""
+    # What Numba-CUDA asks of libNVVM while it makes LLVM IR: two constants
+    known = SimpleNamespace(data_layout=nvvm._datalayout, get_ir_version=lambda: (2, 0, 3, 2))
     with patched(
         (codegen.CUDACodeLibrary, "get_asm_str", lambda self, *_, **__: ""),
-        (nvvm, "NVVM", _no_nvvm),
+        (nvvm, "NVVM", lambda: known),
     ):
         yield

@@ -306,11 +306,6 @@ def name_of(function: Any) -> str:
     return str(getattr(key, "__name__", ""))
 
 
-def _is_new(function: Any) -> bool:
-    """Whether an array that a function returns is one of its own."""
-    return not isinstance(function, _JITTED) and name_of(function) not in _VIEWS
-
-
 def _becomes_loose(assignment: Any, typemap: Any, loose: Set[str], given: Set[int]) -> bool:
     value, t = assignment.value, typemap.get(assignment.target.name)
     if isinstance(value, classes("Arg")):
@@ -322,9 +317,10 @@ def _becomes_loose(assignment: Any, typemap: Any, loose: Set[str], given: Set[in
         return False
     operands = value.list_vars()
     if is_any(loose, operands):
-        is_new = value.op in ("arrayexpr", "binop", "unary") or (
-            value.op == "call" and _is_new(typemap.get(value.func.name))
-        )
+        is_new = value.op in ("arrayexpr", "binop", "unary")
+        if value.op == "call":
+            called = typemap.get(value.func.name)
+            is_new = not isinstance(called, _JITTED) and name_of(called) not in _VIEWS
         return not (is_array and is_new)
     if value.op in _GATHERS or (is_array and t.ndim > 0) or not is_silent(t):
         return False
@@ -345,11 +341,9 @@ def typed_code(
 ) -> Any:
     """The typed code of a jitted function; None if it is not to be found."""
     annotation = getattr(compiled, "type_annotation", None)
-    if not hasattr(annotation, "calltypes"):
-        if compile_again is None:
-            return None
-        annotation = compile_again(kernel, arguments).type_annotation
-    return annotation
+    if hasattr(annotation, "calltypes"):
+        return annotation
+    return None if compile_again is None else compile_again(kernel, arguments).type_annotation
 
 
 def global_values(code: Iterable[Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from kernbridge import _core
@@ -103,7 +103,10 @@ def with_vectors(text: str, features: str) -> str:
     def marked(call: re.Match[str]) -> str:
         kind, callee, written = call["type"], call["callee"], call[0]
         scalar = _of_libm(callee, kind)
-        if (root := _cube_root(written)) is not None:
+        # LLVM replaces this pow, as which Numba computes `np.cbrt`, by cbrt, after it has
+        # vectorised loops. The cube root of x differs from the power by up to 120 ulp.
+        root, flags = _CUBE_ROOT.fullmatch(written), written.split("@")[0].split()
+        if root and ("fast" in flags or _ALLOW_CUBE_ROOT.issubset(flags)):
             scalar = callee = "cbrt" + "f" * (kind == "float")
             written = f"{root['given']}@{callee}({root['x']})"
         fitting = [v for v in _variants(scalar, _TYPES[kind]) if v[0] in letters]
@@ -129,17 +132,14 @@ def with_vectors(text: str, features: str) -> str:
 
     marked_text = _DECLARATION.sub(declared, marked_text)
     marked_text = _FUNCTION.sub(lambda f: _without_tests_for_zero(f[0]), marked_text)
-    return marked_text + "".join(_vector_declarations(used))
-
-
-def _cube_root(call: str) -> re.Match[str] | None:
-    """A call of pow that LLVM replaces by one of cbrt, after it has vectorised loops.
-
-    Numba computes `np.cbrt` so. The cube root of x differs from the power by up to 120 ulp.
-    """
-    found = _CUBE_ROOT.fullmatch(call)
-    flags = call.split("@")[0].split()
-    return found if "fast" in flags or _ALLOW_CUBE_ROOT.issubset(flags) else None
+    for name, (kind, size, n_operands) in used.items():
+        operands = ", ".join([f"<{size} x {kind}>"] * n_operands)
+        marked_text += f"\ndeclare <{size} x {kind}> @{name}({operands})"
+    kept = ", ".join(f"ptr @{name}" for name in used)  # until loops are vectorised
+    return (
+        f"{marked_text}\n@llvm.compiler.used = appending global [{len(used)} x ptr] [{kept}], "
+        'section "llvm.metadata"\n'
+    )
 
 
 def _of_libm(callee: str, kind: str) -> str:
@@ -148,17 +148,6 @@ def _of_libm(callee: str, kind: str) -> str:
         return callee
     name = callee.split(".")[1]
     return name + "f" if kind == "float" else name
-
-
-def _vector_declarations(used: dict[str, tuple[str, int, int]]) -> Iterator[str]:
-    """Declarations, and a list that keeps them until loops are vectorised."""
-    for name, (kind, size, n_operands) in used.items():
-        operands = ", ".join([f"<{size} x {kind}>"] * n_operands)
-        yield f"\ndeclare <{size} x {kind}> @{name}({operands})"
-    yield (
-        f"\n@llvm.compiler.used = appending global [{len(used)} x ptr] "
-        f'[{", ".join(f"ptr @{name}" for name in used)}], section "llvm.metadata"\n'
-    )
 
 
 def _without_tests_for_zero(function: str) -> str:
@@ -181,10 +170,8 @@ def _is_positive(made: dict[str, str], value: str) -> bool:
     if found is None or found[1] != "fadd":
         return False
     constants = [c for c in map(_constant, found.group(2, 3)) if c is not None]
-    return any(c >= _SMALLEST for c in constants) and _are_not_negative(made, found.group(2, 3), 8)
-
-
-_SMALLEST = 2.0**-126  # a float of at least this is not zero, whatever is added
+    smallest = 2.0**-126  # a float of at least this is not zero, whatever is added
+    return any(c >= smallest for c in constants) and _are_not_negative(made, found.group(2, 3), 8)
 
 
 def _are_not_negative(made: dict[str, str], values: Iterable[str], depth: int) -> bool:

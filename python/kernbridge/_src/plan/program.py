@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base.packing import sealed, sized
+from kernbridge._src.base.packing import fields, sealed
 
 VERSION = _core.PROGRAM_VERSION
 DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
@@ -314,7 +314,7 @@ def _u32(*values: int) -> bytes:
 
 def _text(text: str) -> bytes:
     data = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "backslashreplace")
-    return sized(data)
+    return fields(data)
 
 
 def _value(value: int | Value) -> bytes:
@@ -323,7 +323,7 @@ def _value(value: int | Value) -> bytes:
 
 
 def _function(f: DeviceFunction) -> bytes:
-    images = [_u32(cc) + sized(image) for cc, image in f.images]
+    images = [_u32(cc) + fields(image) for cc, image in f.images]
     head = _u32(f.n_words, f.auto_shared, len(f.sizes), *f.sizes, len(images))
     content = b"".join((_text(f.entry), head, *images))
     return hashlib.sha256(content).digest() + content

@@ -231,16 +231,16 @@ class SourceFrontend(NamedByScanner, Frontend):
 
     def _program(self, digest: bytes, taken: Taken) -> bytes:
         """Return the library with the description of a call: see src/module/kb_library.h."""
-        from kernbridge._src.base.packing import sealed, sized, text
+        from kernbridge._src.base.packing import fields, sealed
 
         n_inputs = taken.n_inputs
         parts = (
-            *(text(self.label), text("")),
+            fields(self.label, ""),
             struct.pack("<III", n_inputs, len(taken.buffers) - n_inputs, 0),
-            *(struct.pack("<II", dtype, rank) + text(name) for dtype, rank, name in taken.buffers),
-            text(self.name),
+            *(fields(*buffer) for buffer in taken.buffers),
+            fields(self.name),
             struct.pack("<II", self.zeroed, len(self.values)),
-            *(sized(value) for value in (*self.values, self.export.library)),
+            fields(*self.values, self.export.library),
         )
         return sealed(_core.LIBRARY_MAGIC, _core.LIBRARY_VERSION, digest, b"".join(parts))
 

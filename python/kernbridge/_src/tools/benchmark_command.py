@@ -18,7 +18,6 @@ from kernbridge._src.tools.printing import CommandError, Lines, Output
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command."""
     command = commands.add_parser(
         "benchmark",
         parents=[common],
@@ -41,9 +40,7 @@ def run(chosen: argparse.Namespace, output: Output) -> int:
     if chosen.output is not None and chosen.output.suffix.lower() != ".json":
         chosen.parser.error(f"--output: {str(chosen.output)!r} is not the name of a .json file")
     for name in chosen.module:
-        problem = _load(name)
-        if problem:
-            chosen.parser.error(problem)
+        _load(name, chosen.parser)
     tags = {tag.strip() for tag in chosen.data.split(",")} - {""}
     found = get_primitives_by_tags(tags).values()
     operations = [operation for operation in found if operation.benchmark_data is not None]
@@ -82,8 +79,8 @@ def run(chosen: argparse.Namespace, output: Output) -> int:
     return 1 if failed else 0
 
 
-def _load(name: str) -> str:
-    """Import a module, or the file of a path that ends in .py; return a message if there is none.
+def _load(name: str, parser: argparse.ArgumentParser) -> None:
+    """Import a module, or the file of a path that ends in .py, or exit if there is none.
 
     What the module itself raises is raised.
     """
@@ -95,15 +92,14 @@ def _load(name: str) -> str:
         except ModuleNotFoundError as e:
             if e.name is None or not f"{name}.".startswith(f"{e.name}."):
                 raise
-            return f"there is no module {name!r} (a file's name ends in .py)"
+            parser.error(f"there is no module {name!r} (a file's name ends in .py)")
         finally:
             sys.path.remove("")
-        return ""
+        return
     if not path.is_file():
-        return f"there is no file {name!r}"
+        parser.error(f"there is no file {name!r}")
     sys.path.insert(0, str(path.resolve().parent))
     spec: Any = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
     spec.loader.exec_module(module)
-    return ""

@@ -13,7 +13,6 @@ from kernbridge._src.tools.printing import Lines, Output
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command to those of `kernbridge`."""
     what = "print the compiler's options for a program that includes kernbridge/host.h"
     commands.add_parser("c-flags", parents=[common], help=what).set_defaults(run=_run)
 

@@ -13,7 +13,6 @@ from kernbridge._src.tools.printing import CommandError, Lines, Output, Table, a
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command to those of `kernbridge`."""
     what = "report the location and the size of the cache, list its entries, or clear it"
     more = "Without a subcommand, prints the folder, the number of its entries and their size."
     cache = commands.add_parser("cache", parents=[common], help=what, description=more)

@@ -22,20 +22,11 @@ from kernbridge._src.operation.tangents import is_inexact
 
 
 class RuleCheck(NamedTuple):
-    """One comparison.
+    """One comparison, of the two quantities that `check` names.
 
-    Attributes
-    ----------
-    backend : str
-        The backend of an `XLACustomKernel`, else empty.
-    check : str
-        The two quantities that were compared.
-    status : str
-        "passed", "failed" or "skipped".
-    error : float
-        The largest difference, in units of the tolerance; at most 1 if passed.
-    detail : str
-        The position of the failure, or the reason why the check was skipped.
+    `backend` is that of an `XLACustomKernel`, else empty, and `status` "passed", "failed" or
+    "skipped". `error` is the largest difference in units of the tolerance, at most 1 if passed, and
+    `detail` the position of a failure, or the reason why the check was skipped.
     """
 
     backend: str
@@ -54,12 +45,9 @@ RuleCheck.__module__ = "kernbridge"
 
 
 class RuleCheckError(KernelError, AssertionError):
-    """The rules of an operation contradict each other or the operation's results.
+    """The rules of an operation contradict each other or its results.
 
-    Attributes
-    ----------
-    checks : tuple of RuleCheck
-        All comparisons, including those that passed.
+    `checks` has all comparisons, also those that passed.
     """
 
     __module__ = "kernbridge"
@@ -103,19 +91,16 @@ def check_rules(
     finite_differences : bool, default True
         Set this to False for surrogate gradients, which differ from the true derivative.
     require : bool, default True
-        Fail if the operation has no derivative although it has inputs and outputs of floating
-        point. Set this to False for an operation that is not meant to be differentiated; only its
-        batching is tested then.
+        Fail if the operation has inputs and outputs of floating point and no derivative. If False,
+        only the batching of such an operation is tested.
     step : float, optional
         The step of the finite differences, relative to the size of the inputs; by default the cube
         root of the resolution of the dtype.
     rtol, atol : float, optional
         Tolerances. For finite differences, the defaults are 1e-2 for float32 and 1e-5 for float64;
         for other comparisons, a hundred times the resolution of the dtype.
-    batch : int, default 3
-        The number of slices of the vmap.
-    seed : int, default 0
-        The seed of the random directions.
+    batch, seed : int
+        The number of slices of the vmap, and the seed of the random directions.
     **kwargs
         Keyword arguments of the call.
 

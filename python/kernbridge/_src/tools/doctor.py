@@ -225,7 +225,6 @@ def self_test(todo: list[tuple[str, str]], seconds: float = 300) -> list[str]:
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command to those of `kernbridge`."""
     text = "report what works on this machine and what to install, and call a kernel of each"
     command = commands.add_parser("doctor", parents=[common], help=text)
     command.add_argument("--no-self-test", action="store_true", help="call no kernel")

@@ -6,7 +6,6 @@ import argparse
 import difflib
 import re
 import tomllib
-from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -21,7 +20,6 @@ class Page(NamedTuple):
     remedy: str
 
 
-@cache
 def pages() -> dict[str, Page]:
     """Return the page of each code."""
     file = resources.files("kernbridge._src.base").joinpath("codes.toml")
@@ -30,7 +28,6 @@ def pages() -> dict[str, Page]:
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command to those of `kernbridge`."""
     what = "explain the code of a message, such as KB2001"
     parser = commands.add_parser("explain", parents=[common], help=what)
     parser.add_argument("code", type=_code, help="as printed in the message")
@@ -41,10 +38,11 @@ def _code(text: str) -> str:
     """Return the code that a text means: also in brackets, in small letters, or only its number."""
     found = re.fullmatch(r"\[?(?:KB)?(\d{4})\]?", text.strip(), re.IGNORECASE)
     name = f"KB{found[1]}" if found else text
-    if name in pages():
+    known = pages()
+    if name in known:
         return name
-    close = difflib.get_close_matches(name, pages(), n=4, cutoff=0.6)
-    listed = "".join(f"\n  {other}: {pages()[other].title}" for other in close)
+    close = difflib.get_close_matches(name, known, n=4, cutoff=0.6)
+    listed = "".join(f"\n  {other}: {known[other].title}" for other in close)
     like = f"; codes that are like it:{listed}" if close else ""
     raise argparse.ArgumentTypeError(
         f"there is no code {text!r}, expected one such as KB2001{like}"

@@ -35,21 +35,10 @@ _parallel = False
 def set_numba_parallel(parallel: bool = True, num_threads: int | None = None) -> None:
     """Choose whether the operators of BrainEvent compile their Numba kernels with `parallel=True`.
 
-    Kernels that are compiled already stay what they are.
-
-    Parameters
-    ----------
-    parallel : bool, default True
-        What `get_numba_parallel` returns from now on; the operators read it.
-    num_threads : int, optional
-        How many threads each parallel kernel uses, from its next call on
-        (`kernbridge.config.set_numba_num_threads`), and functions of Numba that this thread calls
-        itself (`numba.set_num_threads`).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `num_threads` is not a number of threads that Numba has; nothing is changed.
+    Kernels that are compiled already stay what they are. `num_threads` is how many threads each
+    parallel kernel uses from its next call on (`kernbridge.config.set_numba_num_threads`), and
+    functions of Numba that this thread calls itself (`numba.set_num_threads`). If Numba does not
+    have so many, it is a TypeError or ValueError, and nothing is changed.
     """
     global _parallel
     if num_threads is not None:

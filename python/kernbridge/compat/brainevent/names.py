@@ -25,14 +25,7 @@ _TOKENS = {"args": "arg", "rets": "ret", "ctx.stream": "stream"}
 def normalize_tokens(tokens: Sequence[str]) -> list[str]:
     """Return the tokens of an annotation under the names that are documented.
 
-    Parameters
-    ----------
-    tokens : sequence of str
-        Tokens as in "args", "rets", "ctx.stream" or "attrs.scale"; others are returned as they are.
-
-    Returns
-    -------
-    list of str
+    "args", "rets", "ctx.stream" and those like "attrs.scale" have other names there.
 
     Examples
     --------
@@ -49,12 +42,9 @@ def normalize_tokens(tokens: Sequence[str]) -> list[str]:
 
 
 def dtype_suffix(dtype: Any) -> str:
-    """Return the suffix that BrainEvent's CUDA functions have for a dtype of weights.
+    """Return the suffix of BrainEvent's CUDA functions for a dtype of weights.
 
-    Parameters
-    ----------
-    dtype : dtype
-        Floating-point; the suffix of every other dtype is that of float32.
+    A dtype that is not floating-point has that of float32.
 
     Examples
     --------
@@ -78,14 +68,7 @@ def spike_suffix(dtype: Any) -> str:
 
 
 def so_ext() -> str:
-    """Return the suffix of shared libraries on this system, with its dot.
-
-    Examples
-    --------
-    >>> from kernbridge.compat.brainevent import so_ext
-    >>> so_ext() in (".so", ".dylib", ".dll")
-    True
-    """
+    """Return the suffix of shared libraries on this system, such as ".so"."""
     return {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 
 
