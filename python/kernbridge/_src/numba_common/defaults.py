@@ -9,28 +9,19 @@ Imported only when a kernel is compiled, since it is used with Numba.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from kernbridge._src.base.exact import exact
-from kernbridge._src.base.patched import patched, replace
+from kernbridge._src.base.patched import replace
 
 _CONFUSED = (float, complex, tuple, frozenset)  # NumPy's numbers of 64 bits are among them
 
 
-@contextmanager
-def exact_defaults(omitted: Any) -> Iterator[None]:
-    """Let omitted arguments have types of their own, of Numba's or Numba-CUDA's class `omitted`.
-
-    The caller holds Numba's lock.
-    """
-    with patched(change_of(omitted)):
-        yield
-
-
 def change_of(omitted: Any) -> tuple[Any, str, Any]:
-    """Return what `exact_defaults` changes, for `patched`."""
+    """Return a change, for `patched`, that gives omitted arguments types of their own.
+
+    `omitted` is the class of such types, Numba's or Numba-CUDA's. The caller holds Numba's lock.
+    """
     make = omitted.__init__
 
     def make_exact(self: Any, value: Any) -> None:

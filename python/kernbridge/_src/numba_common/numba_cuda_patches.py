@@ -12,7 +12,7 @@ from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.defaults import exact_defaults
+from kernbridge._src.numba_common.defaults import change_of
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
     Omitted,
@@ -68,7 +68,7 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let Numba compile for this architecture, whatever GPU there is, or none."""
     library, cc = codegen.CUDACodeLibrary, (*architecture, "")
     device = SimpleNamespace(id=0, compute_capability=architecture)
-    with global_compiler_lock, exact_defaults(Omitted):
+    with global_compiler_lock, patched(change_of(Omitted)):
         assemble = library.get_asm_str
 
         def assemble_annotated(self: Any, *args: Any, **kwargs: Any) -> Any:

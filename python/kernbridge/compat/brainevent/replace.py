@@ -91,6 +91,14 @@ class _Finder(MetaPathFinder):
         return None
 
 
+def header_folders() -> list[str]:
+    """Return the folders of BrainEvent's own headers and of XLA's, which its sources include."""
+    found = importlib.util.find_spec("brainevent")
+    places = list(found.submodule_search_locations or ()) if found else []
+    folders = [os.path.join(place, "include") for place in places]
+    return [folder for folder in (*folders, jax.ffi.include_dir()) if os.path.isdir(folder)]
+
+
 def install() -> None:
     """Put kernbridge under BrainEvent's operators.
 
@@ -136,11 +144,8 @@ def install() -> None:
             "BrainEvent is imported already, with its own bridge; call "
             f"{FACE}.install() before the first `import brainevent` [KB8010]"
         )
-    found = importlib.util.find_spec("brainevent")
-    places = (found.submodule_search_locations if found else None) or ()
-    for folder in (*(os.path.join(place, "include") for place in places), jax.ffi.include_dir()):
-        if os.path.isdir(folder):
-            config.add_include_path(folder)
+    for folder in header_folders():
+        config.add_include_path(folder)
     settings.keeps_64_bits = True
     sys.meta_path.insert(0, _Finder())
     print(
