@@ -95,9 +95,3 @@ def attached_to(owner: Any, name: Hashable, make: Callable[[], T]) -> T:
         if name not in attached.parts:
             attached.parts[name] = make()
         return attached.parts[name]
-
-
-def forget(owner: Any) -> None:
-    """Drop all that is kept with an object."""
-    with _lock:
-        owner.__dict__.pop(_ATTRIBUTE, None)

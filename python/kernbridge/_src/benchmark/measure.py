@@ -249,14 +249,13 @@ def benchmark_operation(
     platform : {"cpu", "gpu", "tpu"}
         The platform whose first device receives the arrays of the configs and runs the operation.
     n_warmup, n_runs, n_batch_per_run : int
-        The numbers of runs before the timing, of timed runs, and of calls in each; see `measure`.
+        As for `measure`.
     compare_results, rtol, atol : bool, float, float
         Compare the results of each backend with the results of the first one that ran: integers and
         bools exactly, other types within `atol` plus `rtol` times the first result. NaN equals NaN.
         If they differ, the record is a failure that states where and how much; it keeps its times.
     verbose, catch_errors : bool
-        Print a line for each record; turn exceptions of a backend into failed records, with the
-        error "Type: message".
+        Print a line for each record; turn exceptions of a backend into failed records.
     backends : str, sequence of str, or None
         The backends to run; by default all of them.
 

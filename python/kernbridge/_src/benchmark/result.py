@@ -117,7 +117,6 @@ class BenchmarkResult:
     __repr__ = __str__
 
     def _table(self, *options: Any) -> str:
-        """Return the text of a table; the options are those of `print`."""
         sort_by, group_by, compare_by, highlight_best, order_by, speedup_vs, vary_by = options
         rows, text = self._rows(), [self.primitive_name] if self.primitive_name else []
         if not rows:

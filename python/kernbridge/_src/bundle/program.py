@@ -17,7 +17,7 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import ExportError
 from kernbridge._src.base.private_jax import mlir
 
-# What XLA itself makes of a call, on any plugin. All other handlers are registered by somebody.
+# Handlers that XLA has on any plugin. All others are registered by some library.
 _OF_XLA = frozenset(
     (
         "AllocateBuffer",
@@ -127,7 +127,6 @@ def argument_names(fun: Any, args: Sequence[Any]) -> list[str]:
 
 
 def check_fixed(names: Sequence[str], args: Sequence[Any]) -> None:
-    """Raise ExportError if a shape has dimensions that are no numbers."""
     for name, leaf in zip(names, jax.tree.leaves(args), strict=True):
         shape = np.shape(leaf)
         if not all(isinstance(d, (int, np.integer)) for d in shape):
@@ -214,7 +213,11 @@ def _read(exported: Any, version: str | None) -> tuple[bytes, list[bool], list[_
             for op in module.body.operations
             if op.operation.name == "func.func"
         }
-        donated, calls = _donated(functions["main"]), list(_calls(module.operation))
+        main, calls = functions["main"], list(_calls(module.operation))
+        donated = [False] * len(main.regions[0].blocks[0].arguments)
+        if "arg_attrs" in main.attributes:
+            marks = ("tf.aliasing_output", "jax.buffer_donor")
+            donated = [any(m in given for m in marks) for given in main.attributes["arg_attrs"]]
         if version is not None:
             from jax.extend.mlir.dialects import stablehlo
 
@@ -226,14 +229,6 @@ def _read(exported: Any, version: str | None) -> tuple[bytes, list[bool], list[_
                     "[KB6104]"
                 ) from e
         return code, donated, calls
-
-
-def _donated(main: Any) -> list[bool]:
-    """Return whether an execution takes the memory of each argument of the main function."""
-    if "arg_attrs" not in main.attributes:
-        return [False] * len(main.regions[0].blocks[0].arguments)
-    marks = ("tf.aliasing_output", "jax.buffer_donor")
-    return [any(mark in given for mark in marks) for given in main.attributes["arg_attrs"]]
 
 
 def _calls(operation: Any) -> Iterator[_Call]:
@@ -263,12 +258,9 @@ def _fault(call: _Call, other_targets: Sequence[str]) -> str:
         )
     if given.get("elsewhere") or "program" in given:  # elsewhere: in a call that is checked too
         return ""
-    return given.get("message") or _why_by_name(given.get("origin"))
-
-
-def _why_by_name(origin: str | None) -> str:
-    """Why a kernel of this origin comes without its code."""
-    of = json.loads(origin or "{}")
+    if given.get("message"):
+        return str(given["message"])
+    of = json.loads(given.get("origin") or "{}")
     if of.get("kind") == "source":
         return (
             f"the function {of['function']} of the module {of['module']} was compiled from "
