@@ -270,9 +270,9 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     It must not write the name of the architecture into the options of device functions.
     """
     from kernbridge._src.mlir import private_mlir as inside
-    from kernbridge._src.numba_common.defaults import exact_defaults
+    from kernbridge._src.numba_common.defaults import change_of
 
-    with inside.global_compiler_lock, exact_defaults(inside.Omitted):
+    with inside.global_compiler_lock, patched(change_of(inside.Omitted)):
         inside.descriptor.mlir_target.ensure_initialized()
         with patched(
             (inside.tools, "_cached_cc", architecture),
