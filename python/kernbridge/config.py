@@ -66,12 +66,9 @@ def set_cuda_architectures(architectures: Spelling) -> None:
     alternative names for it; the first of the three that is set is used, unless this function was
     called. `set_compute_capability` changes the same setting.
 
-    Parameters
-    ----------
-    architectures : str, number, list or None
-        Compute capabilities, as in "8.0, 9.0", "sm_90" or ["8.6", "9.0a"]; None restores the
-        default. A suffix applies to CUDA sources; Numba kernels are compiled without it. A text
-        without a compute capability, or with one that is too old, is a ValueError.
+    `architectures` are compute capabilities, as in "8.0, 9.0", "sm_90" or ["8.6", "9.0a"]; None
+    restores the default. A suffix applies to CUDA sources; Numba kernels are compiled without it. A
+    text without a compute capability, or with one that is too old, is a ValueError.
     """
     try:
         chosen = None if architectures is None else reader.read(architectures, "cuda architecture")
@@ -203,14 +200,9 @@ def clear_backends() -> None:
 def set_cuda_on_cpu(what: str) -> None:
     """Choose what happens if a CUDA kernel is lowered for the CPU.
 
-    The choice applies to calls that are lowered afterwards. Calls that JAX has already compiled
-    keep running, until `jax.clear_caches` makes JAX lower them again.
-
-    Parameters
-    ----------
-    what : {"compile", "error"}
-        "compile", the default: the kernel is compiled for the CPU and runs there. "error": the call
-        raises KernelNotAvailableError. Anything else is a ValueError.
+    With "compile", the default, the kernel is compiled for the CPU and runs there. With "error",
+    the call raises KernelNotAvailableError. Anything else is a ValueError. Calls that JAX has
+    already compiled keep running, until `jax.clear_caches` makes JAX lower them again.
 
     Examples
     --------
@@ -240,14 +232,11 @@ def set_exported_code(what: str) -> None:
     this process lowers always run. Without a call of this function, the environment variable
     KERNBRIDGE_EXPORTED_CODE decides.
 
-    Parameters
-    ----------
-    what : {"run", "recompile", "refuse"}
-        "run", the default: the code runs with all rights of the process, so load programs only from
-        trusted sources. "recompile": kernels are compiled again from modules that this process has
-        imported or may import (see `allow_imports`), and a program with kernels that are available
-        only as machine code is refused. "refuse": a program that contains code is refused. Anything
-        else is a ValueError.
+    With "run", the default, the code runs with all rights of the process, so load programs only
+    from trusted sources. With "recompile", kernels are compiled again from modules that this
+    process has imported or may import (see `allow_imports`), and a program with kernels that are
+    available only as machine code is refused. With "refuse", a program that contains code is
+    refused. Anything else is a ValueError.
 
     Examples
     --------

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-MOST_COLUMNS = 300
-"""The most characters of a line; messages about templates have thousands."""
+MOST_COLUMNS = 300  # characters of a line; messages about templates have thousands
 _MOST_DETAIL = 6  # lines below an error: the source, the caret, what was being instantiated
 
 _PLACED = re.compile(
@@ -24,7 +23,7 @@ _REQUIRED = re.compile(
 _UNPLACED = re.compile(r"\b(?:fatal|error) *:|undefined reference to|multiple definition of")
 _DETAIL = re.compile(r"^\s+\S|^ *\d* +\|")  # the source and the caret, as all of them indent them
 _INCLUDED = re.compile(r"^In file included from|^\s+from \S+:\d+")
-# The code that kernbridge puts behind a source, which an unclosed brace or comment reaches.
+# The code that kernbridge puts after a source, which an unclosed brace or comment reaches.
 _GENERATED = re.compile(r"^(?:kernbridge(?::\w+)?|\S*/kernbridge/module\.h)[:(]\d")
 _DIRECTIVE = re.compile(r'^#line (\d+) "((?:[^"\\]|\\.)*)"$')
 

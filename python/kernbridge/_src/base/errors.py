@@ -32,11 +32,7 @@ __all__ = [
     "UnsupportedArchError",
 ]
 
-MOST_LINES = 24
-"""The most lines of a refused source's message. A traceback of the user's own frames fits in the 30
-that a screen has room for; `compiler_output` has all that the compiler wrote."""
-
-
+MOST_LINES = 24  # of a refused source's message, so that it fits on a screen with its traceback
 _CODE = re.compile(r" \[KB\d{4}\]")
 _cause: Any = BaseException.__cause__  # a descriptor
 
@@ -182,18 +178,9 @@ class _CompilerReport(Exception):
 class CompilationError(_CompilerReport, KernelCompilationError):
     """A C, C++ or CUDA compiler refused a source, or a limit stopped it.
 
-    Parameters
-    ----------
-    message : str
-        What happened.
-    compiler_output : str
-        All that the compiler wrote.
-    command : str
-        Its command line.
-    stage : str
-        "compile", or "timeout" if a limit of time, memory or output stopped the compiler.
-    source : str
-        The text that was compiled, out of which the lines of errors are shown.
+    `compiler_output` is all that the compiler wrote, and `command` its command line. `stage` is
+    "compile", or "timeout" if a limit of time, memory or output stopped the compiler. The lines of
+    errors are shown out of `source`, the text that was compiled.
 
     Examples
     --------

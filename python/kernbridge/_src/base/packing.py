@@ -7,7 +7,7 @@ import struct
 
 
 def sealed(magic: str, version: int, owner: bytes, body: bytes) -> bytes:
-    """Some code behind its head, which has the SHA-256 of what it belongs to and of the code."""
+    """Some code after its head, which has the SHA-256 of what it belongs to and of the code."""
     digest = hashlib.sha256(owner + body).digest()
     return magic.encode() + struct.pack("<I", version) + digest + body
 

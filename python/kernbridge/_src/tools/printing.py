@@ -19,7 +19,7 @@ class CommandError(Exception):
 
 
 class ReaderLeft(Exception):
-    """Nobody reads what is printed any longer, as where `head` has read enough."""
+    """The reader of the output has gone, as `head` does when it has read enough."""
 
 
 @dataclass(frozen=True)
