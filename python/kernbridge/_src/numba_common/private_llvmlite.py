@@ -7,7 +7,6 @@ takes time to import.
 from __future__ import annotations
 
 import ctypes
-import functools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
