@@ -131,14 +131,14 @@ def test_code_of_programs_runs_only_where_it_may(run, what):
 def test_damaged_code_is_refused(run):
     damage = """
 from kernbridge._src.plan import program
-sized = program.sized
+fields = program.fields
 
 def damaged(image):
     changed = bytearray(image)
     changed[-1] ^= 1
-    return sized(bytes(changed) if image.startswith(b"KBCC") else image)
+    return fields(bytes(changed) if image.startswith(b"KBCC") else image)
 
-program.sized = damaged
+program.fields = damaged
 """
     run(MAKE + damage + EXPORT)
     printed = run(LOAD + "call('add', x, x)")
