@@ -105,7 +105,6 @@ class _Access:
 
     @property
     def is_flat(self) -> bool:
-        """Whether it goes through `x.flat`."""
         return isinstance(self._lowerer.typeof(self._array.name), types.NumpyFlatType)
 
     @property

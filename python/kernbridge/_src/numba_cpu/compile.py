@@ -58,7 +58,6 @@ class Native:
     entry: Entry | None = None
 
     def export(self) -> str:
-        """Say what an exported program holds."""
         if self.program:
             return f"as {len(self.program):,} bytes of machine code"
         return f"by name, because {self.why_not}"
@@ -84,7 +83,6 @@ class Job(Recipe[Native]):
         s = self.signature = signature
         self._buffer_types = (*s.inputs, *((dtype, 0) for _, dtype in s.scalars), *s.outputs)
         self.n_operands = len(s.inputs) + len(s.scalars)
-        self._known_assignment: Assignment | None = None
         self.kernel = kernel
         self.label = parameters.label
         self.name = kernel.py_func.__name__
@@ -191,12 +189,9 @@ class Job(Recipe[Native]):
 
     @property
     def _assignment(self) -> Assignment:
-        if self._known_assignment is None:
-            s = self.signature
-            names = [name for name, _ in s.scalars]
-            assigned = self._parameters.assign(len(s.inputs), names, len(s.outputs))
-            self._known_assignment = assigned
-        return self._known_assignment
+        s = self.signature
+        names = [name for name, _ in s.scalars]
+        return self._parameters.assign(len(s.inputs), names, len(s.outputs))
 
     @property
     def _source(self) -> str:

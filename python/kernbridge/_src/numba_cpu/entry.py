@@ -268,7 +268,7 @@ def _link(
 def _arguments(
     context: Any, builder: Any, buffers: Any, overload: Overload, parameters: Sequence[Any]
 ) -> Iterator[Any]:
-    """The kernel's arguments as Numba flattens them; a default value takes none."""
+    """Yield the kernel's arguments as Numba flattens them; a default value takes none."""
     flat = iter(parameters)
     for compiled_type in overload.arguments:
         is_tuple = isinstance(compiled_type, types.BaseTuple)  # of the kernel's *args

@@ -107,7 +107,6 @@ def _words(kind: Any, args: Any, place: Any, source: str) -> str:
 
 
 def message(kind: Any, args: Any) -> str:
-    """Type and message of an exception."""
     name = kind.__name__ if isinstance(kind, type) else str(kind)
     name = IndexError.__name__ if kind is OutOfBounds else name
     try:

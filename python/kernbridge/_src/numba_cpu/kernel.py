@@ -244,12 +244,10 @@ class NumbaCpu(PythonFrontend):
             self._returning_nothing.add(signature)
 
     def make_operation(self, spec: OperationSpec) -> Operation:
-        """A new operation, with the kernel's name and documentation."""
         _explain_calls_by_kernels()
         return wrap(super().make_operation(spec), self.kernel)
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        """Compile the kernel for these operands, or find it compiled."""
         signature = Signature.of(operands, call)
         job, native = self._obtain(signature)
         if not job.origin:  # kernels are lowered for one shape after the other
@@ -288,7 +286,6 @@ class NumbaCpu(PythonFrontend):
         return job, obtain(job)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """LLVM IR and assembly."""
         from kernbridge._src.numba_common.private_llvmlite import binding
 
         job, native = self._obtain(Signature.of(operands, call))

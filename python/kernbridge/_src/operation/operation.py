@@ -351,7 +351,6 @@ def not_an_array(
 
 
 def _remedy_for(value: object) -> str:
-    """How to pass a value that is no array to a kernel."""
     if value is None:
         return "pass an array, or leave the parameter out of the kernel"
     if isinstance(value, (dict, set)):

@@ -128,7 +128,6 @@ def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
 def _warn_if_gathered(
     description: Description, choice: Choice, index: int, array: Placed, arrays: Sequence[Placed]
 ) -> None:
-    """Warn, once, of an operand that is gathered on every device."""
     terms = description.possible
     for d, (name, (count, _)) in enumerate(zip(array.term, array.parts(), strict=True)):
         if count == 1 or name in choice.factors:
