@@ -21,12 +21,19 @@ _BITS = {"sync": 1, "poison": 2, "nodes": 4, "fake driver": 8, "check": 16, "cou
 _KNOWN = ("sync", "poison", "nodes", "check", "verify", "full")
 
 
-_names = set(filter(None, os.environ.get("KERNBRIDGE_DEBUG", "").split(",")))
-for _name in _names - {*_KNOWN}:
-    raise ValueError(
-        f"KERNBRIDGE_DEBUG names {_name!r}, expected some of {', '.join(_KNOWN)}, separated by "
-        "commas [KB8002]"
-    )
+def _read() -> set[str]:
+    names = set(filter(None, os.environ.get("KERNBRIDGE_DEBUG", "").split(",")))
+    for name in names:
+        if name not in _KNOWN:
+            raise ValueError(
+                f"KERNBRIDGE_DEBUG names {name!r}, expected some of {', '.join(_KNOWN)}, "
+                "separated by commas"
+                " [KB8002]"
+            )
+    return names
+
+
+_names = _read()
 
 
 def waits() -> bool:
