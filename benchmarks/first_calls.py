@@ -7,11 +7,10 @@ that lets Numba initialise itself:
 
 - by Numba alone, without kernbridge, for the same types;
 - each in a jitted function of its own, so that one is compiled after the other;
-- in one jitted function: LLVM finishes a kernel in a thread while Numba compiles the next one;
+- in one jitted function;
 - in one jitted function, from the disk cache.
 
-The wall time depends on whether a second core is free. The CPU time of the thread that lowers is
-shown as well, which is the least that the wall time can be where one is.
+The CPU time of the thread that lowers is shown as well, which is the wall time on a quiet machine.
 """
 
 from __future__ import annotations
