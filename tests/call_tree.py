@@ -1,4 +1,4 @@
-"""Writes which functions of kernbridge call which, in three walks: docs/design/call-tree.md.
+"""Writes which functions of kernbridge call which, in three walks: call_tree.md.
 
     python tests/call_tree.py            # prints the page
     python tests/call_tree.py --write
@@ -28,7 +28,7 @@ import kernbridge
 import numba
 
 ROOT = Path(kernbridge.__file__).parent
-PAGE = Path(__file__).parents[1] / "docs" / "design" / "call-tree.md"
+PAGE = Path(__file__).with_suffix(".md")
 DEPTH, WIDTH = 7, 24
 
 
