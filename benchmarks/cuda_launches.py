@@ -87,14 +87,14 @@ def against_a_loop(size: int, rounds: int) -> dict[str, float]:
 
 def one_block(rounds: int) -> dict[str, float]:
     from kernbridge import _core
-    from kernbridge._src.cuda_device import arguments
+    from kernbridge._src.cuda_device import launch
 
     x, out = cuda.to_device(np.ones(BLOCK, np.float32)), cuda.device_array(BLOCK, np.float32)
     configured = relu[1, BLOCK]
     configured(x, out)
     (kernel,) = relu.overloads.values()
     digest = kernel._codelibrary.get_cufunc().digest
-    words = np.array(arguments.words_of(kernel, (x, out), 0, []), np.uint64)
+    words = np.array(launch.words_of(kernel, (x, out), 0, []), np.uint64)
     size, many = (1, 1, 1), range(100)
 
     def repeated(call: Callable[[], Any]) -> Callable[[], Any]:
