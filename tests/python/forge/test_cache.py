@@ -24,23 +24,16 @@ ARTEFACT = Artefact(
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(artefacts, "_warned", False)
-    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def path(folder):
+def path(root):
     """Where the artefact lies, once it is stored."""
     artefacts.store("cubin", KEY, ARTEFACT)
     name = KEY.hex()
-    return folder / "v1" / "cubin" / name[:2] / f"{name[2:]}.bin"
+    return root / "v1" / "cubin" / name[:2] / f"{name[2:]}.bin"
 
 
-def test_round_trip(folder):
+def test_round_trip(root):
     assert artefacts.load("cubin", KEY) is None
-    assert not folder.exists()  # looking makes no folder
+    assert not root.exists()  # looking makes no folder
     artefacts.store("cubin", KEY, ARTEFACT)
     assert artefacts.load("cubin", KEY) == ARTEFACT
     assert artefacts.load("object", KEY) is None
@@ -49,12 +42,12 @@ def test_round_trip(folder):
     assert artefacts.load("cubin", KEY) == Artefact({}, ())
 
 
-def test_where(path, folder):
+def test_where(path, root):
     assert path.is_file()
-    assert [p for p in folder.rglob("*") if p.is_file()] == [path]
+    assert [p for p in root.rglob("*") if p.is_file()] == [path]
 
 
-def test_meta_that_json_changes(folder):
+def test_meta_that_json_changes(root):
     for meta in ({"a": (1, 2)}, {1: 2}, {"a": b""}, {"a": float("nan")}):
         with pytest.raises(TypeError):
             artefacts.store("cubin", KEY, Artefact(meta, ()))
@@ -62,7 +55,7 @@ def test_meta_that_json_changes(folder):
 
 
 @pytest.mark.parametrize("kind", ["", "../up", "a/b", "a.b", "ü"])
-def test_kinds_that_name_no_folder(folder, kind):
+def test_kinds_that_name_no_folder(root, kind):
     with pytest.raises(ValueError, match="no place in the cache"):
         artefacts.store(kind, KEY, ARTEFACT)
     with pytest.raises(ValueError, match="no place in the cache"):
@@ -123,21 +116,21 @@ def test_headers_that_say_nothing(path):
         assert artefacts.load("cubin", KEY) is None
 
 
-def test_a_file_under_the_name_of_another(path, folder):
+def test_a_file_under_the_name_of_another(path, root):
     other = bytes([KEY[0]]) + KEY[1:][::-1]
     os.link(path, path.with_name(f"{other.hex()[2:]}.bin"))
     assert artefacts.load("cubin", other) is None
-    (folder / "v1" / "cubin").rename(folder / "v1" / "object")
+    (root / "v1" / "cubin").rename(root / "v1" / "object")
     assert artefacts.load("object", KEY) is None
 
 
-def test_permissions(path, folder):
+def test_permissions(path, root):
     before = os.umask(0)
     try:
         artefacts.store("object", KEY, ARTEFACT)
     finally:
         os.umask(before)
-    everything = [folder, *folder.rglob("*")]
+    everything = [root, *root.rglob("*")]
     assert {stat.S_IMODE(p.stat().st_mode) for p in everything if p.is_dir()} == {0o700}
     assert {stat.S_IMODE(p.stat().st_mode) for p in everything if p.is_file()} == {0o600}
     assert len([p for p in everything if p.is_file()]) == 2
@@ -205,10 +198,10 @@ def test_where_by_default(monkeypatch, tmp_path):
         assert artefacts.get_cache_dir() == tmp_path / "home" / ".cache" / "kernbridge"
 
 
-def test_chosen_in_the_process(folder, tmp_path, monkeypatch):
+def test_chosen_in_the_process(root, tmp_path, monkeypatch):
     """It is stronger than the environment, also where that switches the cache off."""
     try:
-        for value in (str(folder), "0"):
+        for value in (str(root), "0"):
             monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", value)
             artefacts.set_cache_dir(str(tmp_path / "chosen"))
             assert artefacts.get_cache_dir() == artefacts.get_cache_dir() == tmp_path / "chosen"
@@ -257,10 +250,10 @@ def warned(caught):
 
 
 @pytest.mark.parametrize("blocked", [".", "v1", "v1/cubin", f"v1/cubin/{KEY.hex()[:2]}"])
-def test_a_file_in_place_of_a_folder(folder, blocked):
+def test_a_file_in_place_of_a_folder(root, blocked):
     """Also what root meets; one warning a process."""
-    (folder / blocked).parent.mkdir(parents=True, exist_ok=True)
-    (folder / blocked).write_text("here first")
+    (root / blocked).parent.mkdir(parents=True, exist_ok=True)
+    (root / blocked).write_text("here first")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
@@ -268,21 +261,21 @@ def test_a_file_in_place_of_a_folder(folder, blocked):
             assert artefacts.load("cubin", KEY) is None
     (only,) = warned(caught)
     text = str(only.message)
-    assert str(folder) in text
+    assert str(root) in text
     assert "Not a directory" in text
     assert "KERNBRIDGE_CACHE_DIR" in text
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_write_permission(folder):
-    folder.mkdir(mode=0o500)
+def test_a_folder_without_write_permission(root):
+    root.mkdir(mode=0o500)
     with pytest.warns(KernbridgeWarning, match="Permission denied"):
         artefacts.store("cubin", KEY, ARTEFACT)
     assert artefacts.load("cubin", KEY) is None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk(path, folder, monkeypatch):
+def test_a_full_disk(path, root, monkeypatch):
     """Nothing is left behind, and what was there stays."""
     monkeypatch.setattr(
         "builtins.open", lambda fd, mode, open=open: (os.close(fd), open("/dev/full", mode))[1]
@@ -290,12 +283,12 @@ def test_a_full_disk(path, folder, monkeypatch):
     with pytest.warns(KernbridgeWarning, match="No space left"):
         artefacts.store("cubin", KEY, Artefact({"new": 1}, (b"x" * 100_000,)))
     monkeypatch.undo()
-    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(folder))
+    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(root))
     assert artefacts.load("cubin", KEY) == ARTEFACT
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_many_processes(folder):
+def test_many_processes(root):
     """Everyone sees nothing or a whole artefact, whoever wrote it."""
     program = """
 import sys
@@ -316,4 +309,4 @@ for i in range(150):
     ]
     seen = [p.communicate()[0] for p in each]
     assert [p.returncode for p in each] == [0] * len(each), seen
-    assert len([p for p in folder.rglob("*") if p.is_file()]) == 3  # no temporary file is left
+    assert len([p for p in root.rglob("*") if p.is_file()]) == 3  # no temporary file is left

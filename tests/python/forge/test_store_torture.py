@@ -27,13 +27,6 @@ OTHERS = (errno.EACCES, errno.EIO, errno.EMFILE)
 CALLS = ("open", "fstat", "stat", "lstat", "mkdir", "replace", "fchmod", "utime", "unlink", "close")
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(artefacts, "_warned", False)
-    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 @contextlib.contextmanager
 def failing(nth, number, lasting):
     """Let the nth of `CALLS` from now fail, with `lasting` all that follow; yields their names."""
@@ -59,8 +52,8 @@ def failing(nth, number, lasting):
         yield failed
 
 
-def files(folder):
-    return sorted(p.name for p in folder.rglob("*") if p.is_file())
+def files(root):
+    return sorted(p.name for p in root.rglob("*") if p.is_file())
 
 
 @pytest.mark.parametrize("lasting", [False, True])
@@ -96,7 +89,7 @@ def test_each_request_fails(tmp_path, monkeypatch, before, number, lasting):
 
 
 @pytest.mark.parametrize("name", ["open", "stat"])
-def test_a_folder_that_cannot_be_examined_is_not_trusted(folder, name):
+def test_a_folder_that_cannot_be_examined_is_not_trusted(root, name):
     """A system without free descriptors must not make code of others look like ours."""
     artefacts.store("cubin", KEY, OLD)
     for nth in (1, 3):
@@ -111,12 +104,12 @@ def test_a_folder_that_cannot_be_examined_is_not_trusted(folder, name):
 
         with pytest.MonkeyPatch.context() as m:
             m.setattr(os, name, call)
-            why = artefacts.why_not(folder)
+            why = artefacts.why_not(root)
         assert "cannot be examined (Too many open files): others may be able" in why
-    assert artefacts.why_not(folder) is None
+    assert artefacts.why_not(root) is None
 
 
-def test_a_limit_of_the_size_of_files(folder):
+def test_a_limit_of_the_size_of_files(root):
     """A real limit of the system, which stops a write in its midst."""
     artefacts.store("cubin", KEY, OLD)
     large = Artefact({}, (b"l" * 100_000,))
@@ -130,11 +123,11 @@ def test_a_limit_of_the_size_of_files(folder):
     assert artefacts.load("cubin", KEY) == OLD
     artefacts.store("cubin", KEY, large)
     assert artefacts.load("cubin", KEY) == large
-    assert len(files(folder)) == 1
+    assert len(files(root)) == 1
 
 
 @pytest.mark.parametrize("years", [-20, 20])
-def test_a_clock_that_moved(folder, monkeypatch, years):
+def test_a_clock_that_moved(root, monkeypatch, years):
     """Times decide what is removed first, and nothing else."""
     artefacts.store("cubin", KEY, OLD)
     now = time.time
@@ -143,14 +136,14 @@ def test_a_clock_that_moved(folder, monkeypatch, years):
     artefacts.store("cubin", KEY, NEW)
     assert artefacts.load("cubin", KEY) == NEW
     monkeypatch.undo()
-    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(folder))
+    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(root))
     assert artefacts.load("cubin", KEY) == NEW
 
 
-def test_an_entry_that_is_replaced_between_check_and_use(folder, monkeypatch):
+def test_an_entry_that_is_replaced_between_check_and_use(root, monkeypatch):
     """What was checked is what is read, whatever lies under the name by then."""
     artefacts.store("cubin", KEY, OLD)
-    (path,) = (p for p in folder.rglob("*.bin"))
+    (path,) = (p for p in root.rglob("*.bin"))
     fstat = os.fstat
 
     def replaced(fd):
