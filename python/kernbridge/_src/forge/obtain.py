@@ -53,14 +53,14 @@ class Recipe(Generic[T]):
         A digest of what the artefact means. Recipes of equal kind and identity share one result in
         a process.
     label, tool : str
-        Of what the progress line says, "compiling `label` with `tool`".
+        The words of the progress line, "compiling `label` with `tool`".
     name : str
-        The kernel's name, for those who list the cache.
+        The kernel's name, which a listing of the cache shows.
     lasting : bool
         Whether other processes may use the artefact.
     memory : type
-        The table of results: `dict` keeps them until the process ends, as those must be kept
-        whose addresses the core has; `weakref.WeakValueDictionary` for as long as they are used.
+        The table of results. `dict` keeps a result until the process ends, which is necessary if
+        the core has its address; `weakref.WeakValueDictionary` keeps it while it is in use.
     files : tuple of str
         The files of kernbridge that decide what is made, such as ``"source/expand.py"``; empty
         for all of them.
@@ -92,7 +92,7 @@ class Recipe(Generic[T]):
 
 
 def held(kind: str) -> Any:
-    """Return the table of what this process has of a kind."""
+    """Return the results of a kind that this process has, by identity."""
     return _made.get(kind, {})
 
 
@@ -191,10 +191,11 @@ def locked(root: Path, key: str, patience: float, label: str = "") -> Iterator[b
     """Hold the lock of a key: a file, which is free when its process has gone, however it went.
 
     Lock files are never removed, which could give two owners; there are at most 4096, each empty.
-    Returns whether it could be had within `patience` seconds.
+    Gives whether the lock was obtained within `patience` seconds.
 
-    While it waits for what others make, it says so of `label`. Where a file system knows no locks
-    it is not had either: then two may build the same thing, which costs time only.
+    While it waits for another process, the progress line says so and names `label`. On a file
+    system without locks the lock is never obtained; two processes may then build the same thing,
+    which costs only time.
     """
     path = root / artefacts.VERSION / "locks" / f"{key[:NAME_LENGTH]}.lock"
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
