@@ -13,10 +13,11 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base import settings
+from kernbridge._src.base.struct import Struct
 from kernbridge._src.build import flags as build_flags
 from kernbridge._src.forge import artefacts
 from kernbridge._src.keys import package_digest
@@ -54,7 +55,7 @@ class Finished(SimpleNamespace):
     notes: Any = None  # what JSON can hold
 
 
-class Request(NamedTuple):
+class Request(Struct):
     """What to build."""
 
     name: str  # of the module
@@ -74,7 +75,7 @@ class Request(NamedTuple):
     finish: Callable[[], Finished] | None = None  # called unless the library is there
 
 
-class Built(NamedTuple):
+class Built(Struct):
     """A shared library."""
 
     path: Path

@@ -8,13 +8,14 @@ is traced, and that C reads as bytes.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.private_jax import Tracer
+from kernbridge._src.base.struct import Struct
 
 WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
 ANY = "any"
@@ -36,7 +37,7 @@ _KNOWN = [name for name in _core.dtypes() if name != "token"]
 _NAMES = {short(name): name for name in _KNOWN} | {name: name for name in _KNOWN} | {ANY: ""}
 
 
-class DeclaredType(NamedTuple):
+class DeclaredType(Struct):
     """The declared type of an array."""
 
     dtype: str  # NumPy's name; "" for any
@@ -143,7 +144,7 @@ class Extents:
         return None
 
 
-class ScannedParameter(NamedTuple):
+class ScannedParameter(Struct):
     """One parameter of a function, as the scanner describes it."""
 
     role: str  # "arg", "ret", "attr", "stream"
@@ -153,7 +154,7 @@ class ScannedParameter(NamedTuple):
     array: DeclaredType | None = None  # of an array, if its type is declared
 
 
-class ScannedFunction(NamedTuple):
+class ScannedFunction(Struct):
     """One annotated function, as the scanner describes it."""
 
     name: str

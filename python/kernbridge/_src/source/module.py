@@ -7,7 +7,7 @@ import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -24,6 +24,7 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
+from kernbridge._src.base.struct import Struct
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.operation import Operation, spec_key
@@ -49,7 +50,7 @@ _targets: dict[tuple[str, str], tuple[int, tuple[object, ...]]] = {}
 _lock = threading.Lock()
 
 
-class Taken(NamedTuple):
+class Taken(Struct):
     """What one kind of call passes to a function."""
 
     values: tuple[bytes, ...]  # of attributes
@@ -58,7 +59,7 @@ class Taken(NamedTuple):
     n_inputs: int
 
 
-class Export(NamedTuple):
+class Export(Struct):
     """A function of an open library: where it is, and how its calls are described."""
 
     label: str
@@ -252,7 +253,7 @@ class SourceFrontend(NamedByScanner, Frontend):
         )
 
 
-class Described(NamedTuple):
+class Described(Struct):
     """The description of one function in a library that kernbridge built."""
 
     tokens: str

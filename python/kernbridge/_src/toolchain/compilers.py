@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import (
@@ -17,13 +16,14 @@ from kernbridge._src.base.errors import (
     NvccNotFoundError,
     coded,
 )
+from kernbridge._src.base.struct import Struct
 
 _NVCC_VARIABLES = ("KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME", "CUDA_PATH")
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that run the compiler named after them."""
 
 
-class HostCompiler(NamedTuple):
+class HostCompiler(Struct):
     """A C or C++ compiler."""
 
     command: tuple[str, ...]  # launchers such as ccache, the compiler, arguments of the user
@@ -47,7 +47,7 @@ class HostCompiler(NamedTuple):
         return shlex.join(self.command)
 
 
-class Nvcc(NamedTuple):
+class Nvcc(Struct):
     """A CUDA compiler and the parts of its toolkit."""
 
     path: str
