@@ -9,7 +9,7 @@ import kernbridge
 import kernbridge._core as _core
 import numpy as np
 import pytest
-from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain.nvcc import find_nvcc
 
 SOURCE = r"""
 #include <cuda_runtime.h>
@@ -306,7 +306,7 @@ def test_cuda_kernel_refused():
 
 @pytest.mark.parametrize("kind", ["cubin", "fatbin"])
 def test_binary(tmp_path, kind):
-    nvcc = compilers.find_nvcc().path
+    nvcc = find_nvcc().path
     capability = jax.devices("gpu")[0].compute_capability.replace(".", "")
     source = tmp_path / "k.cu"
     source.write_text(PLAIN.replace("#include <cstdint>", "#include <stdint.h>"))

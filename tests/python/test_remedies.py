@@ -20,7 +20,7 @@ from kernbridge._src.build import library
 from kernbridge._src.cuda_device import switch
 from kernbridge._src.forge import limit, progress
 from kernbridge._src.source import module as source_module
-from kernbridge._src.toolchain import architectures, compilers, programs
+from kernbridge._src.toolchain import architectures, compilers, nvcc, programs
 from kernbridge._src.tools import error_pages
 from kernels import add, scale
 from refusals import equal, refused, silent, warned
@@ -688,7 +688,7 @@ WRONG_VARIABLES = {
     "KERNBRIDGE_CUDA_ON_CPU": switch.install_from_environment,
     "KERNBRIDGE_CUDA_ARCHS": architectures.chosen,
     "KERNBRIDGE_COMPUTE_CAPABILITIES": architectures.chosen,
-    "KERNBRIDGE_NVCC_PREFER": compilers._prefers_system,
+    "KERNBRIDGE_NVCC_PREFER": nvcc._prefers_system,
     "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER": library._allows_any_compiler,
 }
 

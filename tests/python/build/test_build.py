@@ -22,7 +22,7 @@ from kernbridge._src.build import library, make
 from kernbridge._src.build.build import build
 from kernbridge._src.build.library import Request
 from kernbridge._src.forge import progress
-from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain import nvcc as toolchain_nvcc
 from kernbridge._src.toolchain.programs import Ended
 
 pytestmark = pytest.mark.once
@@ -45,7 +45,7 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def nvcc():
     try:
-        return compilers.find_nvcc()
+        return toolchain_nvcc.find_nvcc()
     except KernelToolchainError as e:
         pytest.skip(f"no nvcc here: {e}".splitlines()[0])
 
@@ -286,7 +286,7 @@ def test_cuda(nvcc):
 
 def test_cuda_without_a_static_runtime(nvcc, monkeypatch):
     without = nvcc._replace(library_dirs=())
-    monkeypatch.setattr(compilers, "find_nvcc", lambda: without)
+    monkeypatch.setattr(toolchain_nvcc, "find_nvcc", lambda: without)
     library = build(Request("add", "cuda", CUDA, "", architectures=((9, 0, ""),))).path.read_bytes()
     assert b"libcudart.so" in library
     assert os.path.dirname(nvcc.cudart).encode() in library  # where it looks for it
@@ -332,7 +332,6 @@ def test_a_cached_build_starts_no_process(monkeypatch):
         raise AssertionError("a process was started")
 
     monkeypatch.setattr("subprocess.Popen", refuse)
-    compilers.forget()
     assert not build(request).built
 
 

@@ -11,7 +11,7 @@ import pytest
 from kernbridge import config
 from kernbridge._src.base import settings
 from kernbridge._src.source import load
-from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain.nvcc import find_nvcc
 from kernbridge.compat import brainevent as compat
 
 pytestmark = pytest.mark.once
@@ -29,7 +29,7 @@ def include_paths(monkeypatch):
 
 def nvcc() -> str:
     try:
-        return compilers.find_nvcc().path
+        return find_nvcc().path
     except kernbridge.KernelToolchainError as e:
         pytest.skip(f"no nvcc: {str(e).splitlines()[0]}")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from kernbridge import config
 from kernbridge._src.base import settings
-from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain.nvcc import find_nvcc
 from kernbridge.compat import brainevent as compat
 from kernbridge.compat.brainevent.replace import header_folders
 
@@ -158,7 +158,7 @@ def test_the_cuda_sources_of_brainevent_are_found():
 @pytest.mark.parametrize("source", brainevents_sources(), ids=lambda source: source.stem)
 def test_cuda_sources_of_brainevent_are_built_and_loaded(source, monkeypatch):
     try:
-        compilers.find_nvcc()
+        find_nvcc()
     except kernbridge.KernelToolchainError as e:
         pytest.skip(f"no nvcc: {str(e).splitlines()[0]}")
     monkeypatch.setattr(settings, "include_paths", ())  # forgotten after the test

@@ -13,7 +13,7 @@ import pytest
 from fake_gpu import _TWIN
 from kernbridge import config
 from kernbridge._src.cuda_kernel import nvrtc as cuda_kernel_nvrtc
-from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain.nvcc import find_nvcc
 
 pytestmark = pytest.mark.once
 
@@ -348,7 +348,7 @@ void on_host(const BE::Tensor x, BE::Tensor out, float k, int64_t stream) {
 @pytest.fixture
 def nvcc():
     try:
-        return compilers.find_nvcc()
+        return find_nvcc()
     except kernbridge.NvccNotFoundError as e:
         pytest.skip(str(e).splitlines()[0])
 

@@ -8,7 +8,7 @@ import kernbridge
 import pytest
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain.nvcc import find_nvcc
 
 pytestmark = pytest.mark.once
 
@@ -475,7 +475,7 @@ assert load().function_names == ["scale"]
 @pytest.mark.parametrize("stage", ["nvcc", "cicc", "ptxas", "cc1plus"])
 def test_nvcc_is_stopped_with_all_that_it_started(stage, run_python, tmp_path):
     try:
-        compilers.find_nvcc()
+        find_nvcc()
     except kernbridge.NvccNotFoundError:
         pytest.skip("nvcc is not installed")
     (tmp_path / "tmp").mkdir()

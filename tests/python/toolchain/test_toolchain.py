@@ -12,7 +12,7 @@ from kernbridge._src.base.errors import (
     NvccNotFoundError,
     UnsupportedArchError,
 )
-from kernbridge._src.toolchain import architectures, compilers
+from kernbridge._src.toolchain import architectures, compilers, nvcc
 
 pytestmark = pytest.mark.once
 
@@ -53,7 +53,6 @@ def test_the_order_of_host_compilers(tmp_path, monkeypatch):
         conda / f"{machine}-conda-linux-gnu-g++",
     ):
         program(path)
-        compilers.forget()
         assert compilers.find_cxx().path == str(path)
     other = program(tmp_path / "other" / "icpx")
     monkeypatch.setenv("CXX", str(other))
@@ -63,7 +62,6 @@ def test_the_order_of_host_compilers(tmp_path, monkeypatch):
 def test_the_order_of_c_compilers(tmp_path, monkeypatch):
     for name in ("clang", "cc", "gcc"):
         path = program(tmp_path / "path" / name)
-        compilers.forget()
         assert compilers.find_c().path == str(path)
     monkeypatch.setenv("CC", "clang -m64")
     assert compilers.find_c().path == str(tmp_path / "path" / "clang")
@@ -98,13 +96,13 @@ def test_host_compilers_that_are_missing(tmp_path, monkeypatch):
     assert [p.split()[0] for p in probes] == ["CXX:", "CONDA_PREFIX:", "g++", "c++", "clang++"]
     assert any(line.startswith("  1. ") for line in lines)
     program(tmp_path / "path" / "g++")
-    assert compilers.find_cxx().origin == "PATH"  # a miss is not kept
+    assert compilers.find_cxx().path == str(tmp_path / "path" / "g++")  # a miss is not kept
     for value in ("/no/such/g++", "ccache /no/such/g++", "nothing"):
         monkeypatch.setenv("CXX", value)
         with pytest.raises(HostCompilerNotFoundError, match=f"CXX={value}".replace("+", r"\+")):
             compilers.find_cxx()
     monkeypatch.setenv("CXX", "")
-    assert compilers.find_cxx().origin == "PATH"
+    assert compilers.find_cxx().path == str(tmp_path / "path" / "g++")
 
 
 def toolkit(root, *parts):
@@ -119,33 +117,32 @@ def test_the_order_of_nvcc(tmp_path, monkeypatch):
     toolkit(tmp_path / "system")
     (tmp_path / "path").symlink_to(tmp_path / "system" / "bin")
     on_path = str(tmp_path / "path" / "nvcc")
-    assert compilers.find_nvcc().path == on_path
+    assert nvcc.find_nvcc().path == on_path
     for name in ("cuda_nvcc", "cu13", "cu100"):
         path = toolkit(site / name)
-        compilers.forget()
-        assert compilers.find_nvcc().path == path
+        assert nvcc.find_nvcc().path == path
     config.prefer_system_nvcc(True)
     try:
-        assert compilers.find_nvcc().path == on_path
+        assert nvcc.find_nvcc().path == on_path
         monkeypatch.setenv("KERNBRIDGE_NVCC_PREFER", "pip")
-        assert compilers.find_nvcc().path == on_path  # the setting is stronger
+        assert nvcc.find_nvcc().path == on_path  # the setting is stronger
     finally:
         config.prefer_system_nvcc(None)
-    assert compilers.find_nvcc().path != on_path
+    assert nvcc.find_nvcc().path != on_path
     monkeypatch.setenv("KERNBRIDGE_NVCC_PREFER", "system")
-    assert compilers.find_nvcc().path == on_path
+    assert nvcc.find_nvcc().path == on_path
     monkeypatch.setenv("KERNBRIDGE_NVCC_PREFER", "mine")
     with pytest.raises(ValueError, match="KERNBRIDGE_NVCC_PREFER is 'mine'"):
-        compilers.find_nvcc()
+        nvcc.find_nvcc()
     monkeypatch.delenv("KERNBRIDGE_NVCC_PREFER")
     for name in ("CUDA_PATH", "CUDA_HOME"):
         path = toolkit(tmp_path / name)
         monkeypatch.setenv(name, str(tmp_path / name))
-        assert compilers.find_nvcc().path == path
+        assert nvcc.find_nvcc().path == path
     for name in ("BRAINEVENT_NVCC_PATH", "KERNBRIDGE_NVCC_PATH"):
         path = toolkit(tmp_path / name)
         monkeypatch.setenv(name, path)
-        assert compilers.find_nvcc().path == path
+        assert nvcc.find_nvcc().path == path
 
 
 def test_nvcc_that_is_named_and_missing(tmp_path, monkeypatch):
@@ -153,16 +150,16 @@ def test_nvcc_that_is_named_and_missing(tmp_path, monkeypatch):
     for name in ("CUDA_PATH", "CUDA_HOME", "KERNBRIDGE_NVCC_PATH"):
         monkeypatch.setenv(name, "/no/such/place")
         with pytest.raises(NvccNotFoundError, match=f"{name}=/no/such/place"):
-            compilers.find_nvcc()
+            nvcc.find_nvcc()
 
 
 def test_nvcc_that_is_nowhere(monkeypatch):
-    real = compilers._is_program
+    real = nvcc.is_program
     monkeypatch.setattr(
-        compilers, "_is_program", lambda p: not p.startswith("/usr/local/cuda") and real(p)
+        nvcc, "is_program", lambda p: not p.startswith("/usr/local/cuda") and real(p)
     )
     with pytest.raises(NvccNotFoundError) as caught:
-        compilers.find_nvcc()
+        nvcc.find_nvcc()
     text = str(caught.value)
     assert isinstance(caught.value, KernelToolchainError)
     wanted = [
@@ -179,8 +176,7 @@ def test_the_parts_of_a_toolkit(tmp_path, monkeypatch):
     path = toolkit(root, "bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc", "lib64/libcudart.so")
     (tmp_path / "cuda").symlink_to(root)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
-    found = compilers.find_nvcc()
-    assert found.root == str(root)
+    found = nvcc.find_nvcc()
     assert found.path == str(tmp_path / "cuda" / "bin" / "nvcc")
     assert found.tools == (
         *(path, str(root / "bin" / "ptxas"), str(root / "bin" / "cudafe++")),
@@ -196,7 +192,7 @@ def test_the_parts_of_wheels(tmp_path):
     program(site / "cuda_runtime" / "include" / "cuda_runtime.h")
     program(site / "cuda_cccl" / "include" / "x.h")
     cudart = program(site / "cuda_runtime" / "lib" / "libcudart.so.12")
-    found = compilers.find_nvcc()
+    found = nvcc.find_nvcc()
     assert found.include_dirs == tuple(
         str(site / part / "include") for part in ("cuda_runtime", "cuda_nvcc", "cuda_cccl")
     )

@@ -19,7 +19,6 @@ from kernbridge._src.base.errors import KernelToolchainError, defect
 from kernbridge._src.build import library
 from kernbridge._src.build.library import SUFFIXES, Built, Job, Request
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain import compilers
 
 
 def build(request: Request) -> Built:
@@ -35,9 +34,6 @@ def build(request: Request) -> Built:
         if request.finish:
             request.finish()  # an error in the source is reported first
         raise
-    if not all(map(os.path.exists, job.tools)):
-        compilers.forget()
-        job = Job(request)
     built = _in_cache(job) or _in_private(job)
     if request.build_directory is not None:
         _copy(built.path, Path(request.build_directory) / f"{job.stem}.so")
@@ -49,14 +45,13 @@ def _in_cache(job: Job) -> Built | None:
     folder = artefacts.usable()
     if folder is None:
         return None
-    place = artefacts.modules(folder)
     try:
-        if not place.is_dir():
-            artefacts.make_folders(folder, place)
+        found = _find(job, folder)
+        if found is None:
+            artefacts.make_folders(folder, artefacts.modules(folder))
             # Another user may have been faster where everybody may make a folder.
-            if artefacts.usable() != folder:
-                return None
-        return _find_or_make(job, folder)
+            found = _make(job) if artefacts.usable() == folder else None
+        return found
     except OSError as e:
         artefacts.warn(str(folder), e)
         return None
@@ -65,7 +60,7 @@ def _in_cache(job: Job) -> Built | None:
 def _in_private(job: Job) -> Built:
     """Find or build a library in the folder of this process."""
     try:
-        return _find_or_make(job, _private(os.getpid()))
+        return _find(job, _private(os.getpid())) or _make(job)
     except OSError as e:
         raise KernelToolchainError(
             f"{job.request.name}: the library cannot be written to a temporary folder either: "
@@ -73,14 +68,15 @@ def _in_private(job: Job) -> Built:
         ) from e
 
 
-def _find_or_make(job: Job, root: Path) -> Built:
+def _find(job: Job, root: Path) -> Built | None:
     job.root = root
-    found = None if job.request.force_rebuild else library.find(job)
-    if found is None:
-        from kernbridge._src.build import make  # a library that is found needs nothing of it
+    return None if job.request.force_rebuild else library.find(job)
 
-        found = make.wait_or_make(job)
-    return found
+
+def _make(job: Job) -> Built:
+    from kernbridge._src.build import make  # a library that is found needs nothing of it
+
+    return make.wait_or_make(job)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -9,11 +9,16 @@ The lists are those of `gcc -v --help`, `clang --help-hidden`, `nvcc --help` and
 option that is in none of them may read any file.
 """
 
-import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from types import SimpleNamespace
+
+from kernbridge._src.toolchain.compilers import (
+    INCLUDE_VARIABLES,
+    NVCC_FLAGS,
+    UNKNOWN_VARIABLES,
+    Inputs,
+)
 
 FOLDERS = ("-I", "-isystem", "-iquote", "-idirafter", "-cxx-isystem")
 """Options with a folder of headers."""
@@ -141,39 +146,15 @@ def _is_harmless(word: str, name: str, value: str) -> bool:
     return len(word) > 2 and word.startswith(_FAMILIES) and not word.startswith(_NOT_OF_FAMILY)
 
 
-INCLUDE_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _LIBRARY_FOLDERS = (
     "/usr/local/lib",
     "/usr/lib",
     "/lib",
     f"/usr/lib/{os.uname().machine}-linux-gnu",
 )
-_UNKNOWN_VARIABLES = (
-    *("COMPILER_PATH", "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS", "NVVMIR_LIBRARY_DIR"),
-)
-_NVCC_FLAGS = (
-    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "INCLUDES", "SYSTEM_INCLUDES", "LIBRARIES"),
-)
-_VARIABLES = (
-    *(*INCLUDE_VARIABLES, *_UNKNOWN_VARIABLES, *_NVCC_FLAGS),
-    *("LIBRARY_PATH", "LD_RUN_PATH", "GNUTARGET", "LDEMULATION", "NVCC_CCBIN"),
-)
-"""Those that change what any compiler makes."""
 _STATIC = {"-static", "--static", "-Bstatic", "-dn", "-non_shared", "-static-pie"}
 _LINKED = (b"\x7fELF", b"!<arch>\n", b"BC\xc0\xde")
 """How objects and libraries begin. A text may name others, as a thin archive does."""
-_PREFIXED = ("CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_", "NIX_", "SPACK_", "CRAY_", "PE_", "OMPI_")
-
-
-class Inputs(SimpleNamespace):  # its class is made ten times as fast as a NamedTuple
-    """What the flags and the environment of a build name."""
-
-    files: tuple[str, ...]  # that no compiler reports: libraries, objects, option files
-    absent: tuple[str, ...]  # libraries that would be linked in place of others
-    folders: tuple[str, ...]  # where headers are looked for, beside those of the system
-    relative: bool  # whether the working folder decides what they mean
-    native: bool  # whether the processor decides what they mean
-    unknown: tuple[str, ...]  # what reads files that cannot be known: nothing may be kept
 
 
 def inputs(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
@@ -181,13 +162,13 @@ def inputs(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
     files: dict[str, None] = {}
     absent: dict[str, None] = {}
     named: list[str] = []
-    variables = [word for n in _NVCC_FLAGS for word in _split(os.environ.get(n, ""))]
+    variables = [word for n in NVCC_FLAGS for word in _split(os.environ.get(n, ""))]
     words = list(_expand([*flags, *variables], named, 0))
     found: dict[str, list[str]] = {}
     for option, value in read(words):
         # nvcc takes lists.
         found.setdefault(option, []).extend(dict.fromkeys((value, *value.split(","))))
-    unknown = [name for name in _UNKNOWN_VARIABLES if name in os.environ] + found.get("?", [])
+    unknown = [name for name in UNKNOWN_VARIABLES if name in os.environ] + found.get("?", [])
     folders = [f for option in FOLDERS for f in found.get(option, ())]
     listed = [os.environ[n].split(os.pathsep) for n in INCLUDE_VARIABLES if os.environ.get(n)]
     folders += [folder or "." for folder_list in listed for folder in folder_list]
@@ -264,35 +245,6 @@ def _find_library(
         if there and (not archives or paths[-1] in there):
             return there if folder in folders else []
     return []
-
-
-def environment(tools: Sequence[str]) -> dict[str, str]:
-    """Return the variables that decide what these programs make.
-
-    A compiler that is a script may read any variable: each that its text names counts.
-    """
-    wanted = set(_VARIABLES)
-    for tool in tools:
-        try:
-            about = os.stat(tool)
-            wanted |= _words(tool, about.st_size, about.st_ctime_ns)
-        except OSError:
-            continue
-    return {
-        name: value
-        for name, value in sorted(os.environ.items())
-        if value and (name in wanted or name.startswith(_PREFIXED))
-    }
-
-
-@functools.lru_cache(maxsize=64)
-def _words(tool: str, size: int, changed: int) -> frozenset[str]:
-    """Return the words of a script; none for another program."""
-    with open(tool, "rb") as file:
-        if file.read(2) != b"#!":
-            return frozenset()
-        text = file.read(1 << 20).decode(errors="replace")
-    return frozenset(re.findall(r"[A-Za-z_]\w*", text)) - {"PWD", "OLDPWD", "SHLVL", "_"}
 
 
 def asks(text: str) -> list[str | None]:

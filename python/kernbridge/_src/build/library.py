@@ -5,6 +5,8 @@ compiler. A library can be used if no file that it was built from has changed: b
 the last change, or by content if the times differ. The work of a build is in `make.py`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json
@@ -12,28 +14,32 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.base import settings
 from kernbridge._src.base.struct import Struct
-from kernbridge._src.build import flags as build_flags
 from kernbridge._src.forge import artefacts
-from kernbridge._src.keys import package_digest
 from kernbridge._src.toolchain import compilers
-from kernbridge._src.toolchain.compilers import HostCompiler, Nvcc
+from kernbridge._src.toolchain.compilers import HostCompiler, Inputs
+
+if TYPE_CHECKING:
+    from kernbridge._src.toolchain.nvcc import Nvcc
 
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 MANIFEST = "manifest.json"
 HASHED_LIBRARY = 256 << 10
 """A library of up to so many bytes is read before it is loaded; larger ones reached the disk."""
-# What decides how a request is built, and when what was built is used again.
-_RULES = (
-    *("build/library.py", "build/make.py", "build/flags.py"),
-    *("scan/scanner.py", "scan/annotation.py", "scan/agree.py", "scan/signature.py"),
-    *("source/glue.py", "source/load.py"),
+_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+RULES = tuple(
+    f"{_OURS}{name}.py"
+    for name in (
+        *("build/library", "build/make", "build/flags", "toolchain/compilers", "toolchain/nvcc"),
+        *("scan/scanner", "scan/annotation", "scan/agree", "scan/signature"),
+        *("source/glue", "source/load"),
+    )
 )
+"""What decides how a request is built: each library was built from these files, too."""
 
 HASHED = 256 << 20
 """Another file of up to so many bytes is known by its content, a larger one by size and time."""
@@ -42,12 +48,12 @@ File = tuple[str, int, int, str]
 Known = dict[str, Any]
 """One library and what it was built from, as the manifest has it. `digest` is that of all inputs,
 `size` and `sha` are the library's, `notes` the caller's. The lists `paths`, `sizes`, `times` and
-`shas` describe the files that were read and the programs that were run. A time is that of the
-inode, which nobody can set back, in ns. A large program has no SHA-256, but "". `absent` has lists
-of folders, and of the names of files that none of these may have."""
+`shas` describe the files that were read, the programs that were run, and `RULES`. A time is that of
+the inode, which nobody can set back, in ns. A large program has no SHA-256, but "". `absent` has
+lists of folders, and of the names of files that none of these may have."""
 
 
-class Finished(SimpleNamespace):
+class Finished(Struct):
     """What a library is built from, where working that out takes time."""
 
     source: str  # the whole translation unit
@@ -95,8 +101,9 @@ class Job:
         user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
         if request.language == "cuda":
             from kernbridge._src.toolchain import architectures
+            from kernbridge._src.toolchain.nvcc import find_nvcc
 
-            nvcc, host = compilers.find_nvcc(), compilers.find_cxx()
+            nvcc, host = find_nvcc(), compilers.find_cxx()
             self.start, self.rest = _cuda(request, nvcc, host)
             self.tool, self.tools = nvcc.path, (*nvcc.tools, *host.tools)
             archs = ", ".join(map(architectures.name, request.architectures)) or "all GPUs"
@@ -107,17 +114,25 @@ class Job:
             self.tool, self.tools = host.path, host.tools
             self.label = os.path.basename(host.path)
         self.start += [f"-I{p[:-1]}" for p in self.own] + [f"-I{p}" for p in user]
-        self.inputs = build_flags.inputs((*host.arguments, *request.cflags, *request.ldflags), user)
+        words = (*host.arguments, *request.cflags, *request.ldflags)
+        variables = compilers.environment(self.tools)
+        libraries = filter(None, variables.get("LIBRARY_PATH", "").split(os.pathsep))
+        self.inputs = Inputs(
+            folders=tuple(dict.fromkeys(user)), relative=not all(map(os.path.isabs, libraries))
+        )
+        if words or not compilers.READ_VARIABLES.isdisjoint(variables):
+            from kernbridge._src.build import flags
+
+            self.inputs = flags.inputs(words, user)
         # Where our own headers are does not count, only what is in them.
         places = {f"-I{p[:-1]}": f"-I@{i}" for i, p in enumerate(self.own)}
         # What decides the library, but for the source and the contents of files.
         self.options = [
-            package_digest.digest_of(*_RULES),
             *(request.language, request.name),
             [places.get(word, word) for word in (*self.start, *request.cflags, *self.rest)],
             self.tools,
             os.uname().machine,
-            build_flags.environment(self.tools),
+            variables,
             os.getcwd() if self.inputs.relative else "",
             _this_cpu() if self.inputs.native else "",
         ]
@@ -137,13 +152,14 @@ class Job:
     def pack(self, paths: Iterable[str]) -> list[str]:
         """Return paths as manifests hold them: where our own folders are does not count."""
         found = list(paths)
-        for i, folder in enumerate(self.own):
+        for i, folder in enumerate((*self.own, _OURS)):
             found = [f"@{i}/{p[len(folder) :]}" if p.startswith(folder) else p for p in found]
         return found
 
     def unpack(self, paths: Iterable[str]) -> list[str]:
         """Return paths of a manifest as paths of the file system."""
-        return [self.own[int(p[1])] + p[3:] if p[0] == "@" else p for p in paths]
+        own = (*self.own, _OURS)
+        return [own[int(p[1])] + p[3:] if p[0] == "@" else p for p in paths]
 
     def command(self, workspace: Path, flags: Iterable[str]) -> list[str]:
         """Return the command line that works in a folder; `flags` come before the user's."""
@@ -236,8 +252,10 @@ def _is_whole(path: Path, known: Known) -> bool:
             return False
         if about.st_size != known["size"]:
             return False
-        if about.st_size <= HASHED_LIBRARY and digest_of(path) != known["sha"]:
-            return False
+        if about.st_size <= HASHED_LIBRARY:
+            with open(path, "rb", buffering=0) as file:
+                if hashlib.sha256(file.read()).hexdigest() != known["sha"]:
+                    return False
     except OSError:
         return False
     artefacts.note_use(str(path), about)

@@ -111,7 +111,7 @@ def _make(job: Job, finished: Finished, workspace: Path) -> Built:
 
 
 def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
-    """Run the compiler; return the programs that decide what it makes."""
+    """Run the compiler; return the programs, and our own rules, that decide what it makes."""
     request, inside = job.request, str(workspace) + os.sep
     source = workspace / f"{job.stem}{library.SUFFIXES[request.language]}"
     source.write_text(finished.source, encoding="utf-8", errors="surrogateescape", newline="")
@@ -123,7 +123,8 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
     tools: list[File] = []
     try:
-        before = [(path, os.stat(path)) for path in job.tools]
+        rules = filter(os.path.isfile, library.RULES)  # not if they are in an archive
+        before = [(path, os.stat(path)) for path in (*job.tools, *rules)]
         with progress.compiling(request.name, job.label, "building"):
             ended = programs.run(
                 command,

@@ -24,6 +24,7 @@ from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import architectures, compilers, programs
+from kernbridge._src.toolchain.nvcc import find_nvcc
 from kernbridge._src.tools.printing import Block, Output, Pairs, plain
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")  # of JAX, for NVIDIA's GPUs
@@ -51,8 +52,8 @@ class Verdict:
 
 def verdicts() -> list[Verdict]:
     """Judge every front end. Nothing is compiled, and JAX's backends are not started."""
-    nvcc = _not_found(compilers.find_nvcc, compilers.find_cxx)
-    if not nvcc[1] and not compilers.find_nvcc().cudart:
+    nvcc = _not_found(find_nvcc, compilers.find_cxx)
+    if not nvcc[1] and not find_nvcc().cudart:
         packages = "nvidia-cuda-runtime (CUDA 13) or nvidia-cuda-runtime-cu12"
         nvcc = "libcudart is not found beside nvcc", f"pip install {packages}"
     no_gpu, remedy = _why_no_gpu()
