@@ -196,6 +196,18 @@ def test_changes_of_the_compiler(request_, tmp_path, monkeypatch):
     assert build(request_).built
 
 
+def test_a_library_that_other_rules_built_is_not_taken(request_, tmp_path, monkeypatch):
+    rule = tmp_path / "rule.py"
+    rule.write_text("one\n")
+    monkeypatch.setattr(library, "RULES", (str(rule), str(tmp_path / "absent.py")))
+    first = build(request_)
+    assert build(request_) == first._replace(built=False)
+    rule.write_text("two\n")
+    assert build(request_).digest != first.digest
+    rule.write_text("one\n")
+    assert build(request_) == first._replace(built=False)
+
+
 def test_arguments_of_the_compiler_and_its_environment(request_, monkeypatch):
     digests = set()
     for changes in ({}, {"CC": f"{CC} -DX"}, {"CPATH": "/nowhere"}, {"LIBRARY_PATH": "/nowhere"}):
