@@ -111,7 +111,11 @@ try:
         from jax._src.lib import xla_client as _xla_client
         from jax._src.sharding_impls import ShardingContext, SPMDAxisContext
         from jax._src.xla_bridge import register_plugin_callbacks
+        from jaxlib.mlir.dialects import func as _func
+        from jaxlib.mlir.dialects import stablehlo as _stablehlo
 
+        func: Any = _func
+        hlo: Any = _stablehlo
         HloSharding, OpSharding = _xla_client.HloSharding, _xla_client.OpSharding
         register_custom_call_partitioner = _xla_client.register_custom_call_partitioner
     HAS_PARTITIONING = HAS_INSIDES
@@ -235,13 +239,6 @@ def main_of_one_platform(ctx: Any) -> Any:
         if one or HAS_PARTITIONING:
             return ctx.module_context.symbol_table["main"].entry_block
     return None
-
-
-def at_beginning(block: Any) -> Any:
-    """Return a context in which operations are put at the beginning of a block."""
-    from jaxlib.mlir import ir
-
-    return ir.InsertionPoint.at_block_begin(block)
 
 
 def devices_to_split_among(ctx: Any) -> int:

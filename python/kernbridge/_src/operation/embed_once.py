@@ -49,7 +49,7 @@ def embed(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> 
         return carried
     carried["call"] = attributes["call"][:1]
     rule = jax.ffi.ffi_lowering(ON_CPU.get(target, GPU), has_side_effect=True)
-    with private_jax.at_beginning(main):
+    with private_jax.mlir.ir.InsertionPoint.at_block_begin(main):
         rule(ctx.replace(avals_in=[], avals_out=[]), **carried)
     added, *others = itertools.takewhile(_is_carrier, main.operations)
     if any(_content(added) == _content(other) for other in others):

@@ -9,22 +9,24 @@ of the plain target on smaller arrays.
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
 
-from kernbridge._src.base.private_jax import hlo_sharding, tuple_sharding
+from kernbridge._src.base.private_jax import func, hlo, hlo_sharding, mlir, tuple_sharding
 from kernbridge._src.base.reports import warn
-from kernbridge._src.operation.sharding import ELEMENTS, TOGETHER, Description, lowered_calls
+from kernbridge._src.operation.sharding import TOGETHER, Description, lowered_calls
 from kernbridge._src.operation.sharding_rule import WHOLE, Term, Terms
 from kernbridge._src.operation.spec import ArrayType
 
-_ATTRIBUTE = re.compile(r',? ?sharding = "((?:[^"\\]|\\.)*)"')
+ir = mlir.ir
+
 _ON_CPU = ("kernbridge.host", "kernbridge.cuda.host")
+_INDEX = ArrayType((), np.dtype(np.int32))
 _numbers = itertools.count()
 _warned: set[tuple[str, str]] = set()
 
@@ -41,35 +43,30 @@ def parts_of(
 
     A carrier has no description, and each device calls it; see `embed_once.py`.
     """
-    text = attributes.decode() if isinstance(attributes, bytes) else attributes
-    if target.endswith(".carrier"):
-        call = DeviceCall(target, text, (), (), (), (), has_side_effect=True)
-        return call.module([], []).encode(), [], tuple_sharding(result, [])
-    text, description = _read(text)
-    terms = description.possible
-    n = len(terms.outs)
-    results, wanted = [result], [result_sharding]
-    if result.is_tuple():
-        results, wanted = list(result.tuple_shapes()), result_sharding.tuple_elements()
-    ins = _placed(operands, terms.ins, operand_shardings)
-    outs = _placed(results[:n], terms.outs, wanted[:n])
-    hidden = _placed(results[n:], terms.hidden, wanted[n : len(results)])
-    choice = Choice.make(terms, [*outs, *ins], description.any_extents)
-    for i, array in enumerate([] if description.once else ins):
-        _warn_if_gathered(description, choice, i, array, [*outs, *ins])
-    operands, results, more = map(choice.local, (ins, outs, hidden))
-    aliases, once = description.aliases, description.once
-    call = DeviceCall(target, text, operands, results, more, aliases, bool(once))
-    if any(not name.startswith("*") for name in choice.factors) and description.token:
-        call = _lowered_again(call, description)
-    sums = [choice.groups_to_sum(term) for term in terms.outs]
-    waits = any(sums) or (once and n > 0)  # for other devices, after the call
-    if waits and target in _ON_CPU and jax.process_count() == 1:
-        call = replace(call, together=next(_numbers))
-    unseen = [a.type for a in hidden]
-    module = call.module_once(once, unseen) if once else call.module(sums, unseen)
-    shardings = [choice.sharding(term) for term in terms.ins]
-    return module.encode(), shardings, _packed(result, choice)
+    with mlir.make_ir_context(), ir.Location.unknown():
+        plain = _read(attributes)
+        if target.endswith(".carrier"):
+            call = DeviceCall(target, plain, (), (), has_side_effect=True)
+            return _module((), (), call.outputs), [], tuple_sharding(result, [])
+        description = Description.read(plain.pop("sharding").value)
+        terms = description.possible
+        n = len(terms.outs)
+        results, wanted = [result], [result_sharding]
+        if result.is_tuple():
+            results, wanted = list(result.tuple_shapes()), result_sharding.tuple_elements()
+        ins = _placed(operands, terms.ins, operand_shardings)
+        outs = _placed(results[:n], terms.outs, wanted[:n])
+        hidden = _placed(results[n:], terms.hidden, wanted[n : len(results)])
+        choice = Choice.make(terms, [*outs, *ins], description.any_extents)
+        for i, array in enumerate([] if description.once else ins):
+            _warn_if_gathered(description, choice, i, array, [*outs, *ins])
+        here, made, more = map(choice.local, (ins, outs, hidden))
+        aliases, once = description.aliases, description.once
+        call = DeviceCall(target, plain, here, made, more, aliases, bool(once))
+        if any(not name.startswith("*") for name in choice.factors) and description.token:
+            call = _lowered_again(call, description)
+        module = _program(call, choice, once, [array.type for array in hidden])
+        return module, [choice.sharding(term) for term in terms.ins], _packed(result, choice)
 
 
 def sharding_of_results(
@@ -82,17 +79,15 @@ def sharding_of_results(
     """Return the shardings of results that follow from the operands; called if Shardy is off."""
     if target.endswith(".carrier"):
         return tuple_sharding(result, [])
-    text = attributes.decode() if isinstance(attributes, bytes) else attributes
-    _, description = _read(text)
+    with mlir.make_ir_context():
+        description = Description.read(_read(attributes)["sharding"].value)
     ins = _placed(operands, description.terms.ins, operand_shardings)
     return _packed(result, Choice.make(description.possible, ins, description.any_extents))
 
 
-def _read(text: str) -> tuple[str, Description]:
-    """Split the attributes into those of the plain call and the description."""
-    found = _ATTRIBUTE.search(text)
-    assert found is not None
-    return text[: found.start()] + text[found.end() :], Description.read(found.group(1))
+def _read(text: bytes | str) -> dict[str, Any]:
+    text = text.decode() if isinstance(text, bytes) else text
+    return {each.name: each.attr for each in ir.DictAttr(ir.Attribute.parse(text))}
 
 
 def _placed(shapes: Sequence[Any], terms: Sequence[Any], shardings: Sequence[Any]) -> list[Placed]:
@@ -116,13 +111,45 @@ def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
     hidden += [ArrayType((*batch, *t.shape), t.dtype) for t in native.temporaries]
     aliases = dict(lowered.call.aliases) | {i: n + k for k, i in enumerate(native.copied)}
     words = [native.key, *lowered.call.batch_words, *(masks if batch else [])]
-    text = f"call = array<i64: {', '.join(map(str, words))}>, digest = {_bytes(native.digest)}"
+    values = {"call": np.array(words, np.int64), "digest": np.frombuffer(native.digest, np.uint8)}
     if native.program:
-        text += f", program = {_bytes(native.program)}"
-    pairs = tuple(aliases.items())
+        values["program"] = np.frombuffer(native.program, np.uint8)
     return replace(
-        call, target=native.target, attributes=f"{{{text}}}", hidden=hidden, aliases=pairs
+        call,
+        target=native.target,
+        attributes={name: mlir.ir_attribute(value) for name, value in values.items()},
+        hidden=hidden,
+        aliases=tuple(aliases.items()),
     )
+
+
+def _program(call: DeviceCall, choice: Choice, once: int, unseen: Sequence[ArrayType]) -> bytes:
+    """Return the module of one device.
+
+    If `once`, the first of so many devices makes the call. Hidden results may have other extents
+    than in the whole call; constants, `unseen`, replace them.
+    """
+    sums = [choice.groups_to_sum(term) for term in choice.terms.outs]
+    waits = any(sums) or (once and sums)  # for other devices, after the call
+    number = None
+    if waits and call.target in _ON_CPU and jax.process_count() == 1:
+        number = {"together": mlir.ir_attribute(np.int64(next(_numbers)))}
+        call = replace(call, attributes={**call.attributes, **number})
+
+    def body(operands: list[Any]) -> list[Any]:
+        if once:
+            outs = call.outputs_of_first(operands, once)
+        else:
+            made = enumerate(zip(call.outputs(operands), call.outs, sums, strict=True), start=1)
+            outs = [_sum(x, t, groups, i) if groups else x for i, (x, t, groups) in made]
+        if number is not None:  # other devices must learn that the call failed
+            in_place = [(o, o) for o in range(len(outs))]
+            outs = DeviceCall(TOGETHER, number, call.outs, call.outs, aliases=in_place).outputs(
+                outs
+            )
+        return [*outs, *_zeros(unseen)]
+
+    return _module(call.operands, [*call.outs, *unseen], body)
 
 
 def _warn_if_gathered(
@@ -276,167 +303,93 @@ def _divides(name: str, count: int, arrays: Sequence[Placed]) -> bool:
 
 @dataclass(frozen=True)
 class DeviceCall:
-    """The call on one device. Its results are the outputs, then the hidden results."""
+    """The call on one device. Its results are the outputs, then the hidden results.
+
+    Its methods need an MLIR context and an insertion point.
+    """
 
     target: str
-    attributes: str
+    attributes: Mapping[str, Any]  # of MLIR
     operands: Sequence[ArrayType]
     outs: Sequence[ArrayType]
-    hidden: Sequence[ArrayType]
-    aliases: Sequence[tuple[int, int]]
+    hidden: Sequence[ArrayType] = ()
+    aliases: Sequence[tuple[int, int]] = ()
     has_side_effect: bool = False
-    together: int | None = None  # a number, if other devices must learn that the call failed
 
-    def module(self, sums: Sequence[Sequence[Sequence[int]]], unseen: Sequence[ArrayType]) -> str:
-        """Return a function that makes the call and returns its outputs.
-
-        `sums` contains for each output the groups of devices that add their results. Hidden
-        results may have other extents than in the whole call; constants, `unseen`, replace them.
-        """
-        names = self._names("%r")
-        lines = [self._call(self._results)]
-        for o, (array, groups) in enumerate(zip(self.outs, sums, strict=True)):
-            if groups:
-                lines.append(f"%s{o} = {_sum(names[o], array, groups, o + 1)}")
-        returned = [f"%s{o}" if groups else names[o] for o, groups in enumerate(sums)]
-        return self._main(lines, returned, unseen)
-
-    def module_once(self, n_devices: int, unseen: Sequence[ArrayType]) -> str:
-        """Return a function that makes the call on the first device, and its outputs on all."""
-        results, names, given = self._results, self._names("%r"), self._names("%q")
-        types = ", ".join(map(_tensor, results))
-        zeros = [f"%n{i} = {_constant(t)}" for i, t in enumerate(results)]
-        nothing = [f"%n{i}" for i in range(len(results))]
-        lines = [
-            "%id = stablehlo.partition_id : tensor<ui32>",
-            "%first = stablehlo.constant dense<0> : tensor<ui32>",
-            "%is_first = stablehlo.compare EQ, %id, %first : (tensor<ui32>, tensor<ui32>) -> "
-            "tensor<i1>",
-            f'{_bound("%q", len(results))}"stablehlo.if"(%is_first) ({{',
-            f"  {self._call(results)}",
-            f"  {_return(names, types)}",
-            "}, {",
-            *(f"  {zero}" for zero in zeros),
-            f"  {_return(nothing, types)}",
-            f"}}) : (tensor<i1>) -> ({types})",
-        ]
-        for o, array in enumerate(self.outs):
-            lines += _from_first(f"%s{o}", given[o], array, n_devices, o + 1)
-        return self._main(lines, [f"%s{o}" for o in range(len(self.outs))], unseen)
-
-    @property
-    def _results(self) -> list[ArrayType]:
-        return [*self.outs, *self.hidden]
-
-    def _names(self, call: str) -> list[str]:
-        """The names of the results of a call with this name."""
-        n = len(self.outs) + len(self.hidden)
-        return [call] if n == 1 else [f"{call}#{i}" for i in range(n)]
-
-    def _main(self, lines: list[str], returned: list[str], unseen: Sequence[ArrayType]) -> str:
-        if self.together is not None:
-            outs, in_place = self.outs, [(o, o) for o in range(len(self.outs))]
-            end = DeviceCall(TOGETHER, "{}", outs, outs, (), in_place, together=self.together)
-            lines = [*lines, end._call(self.outs, "%t", returned)]
-            returned = end._names("%t")
-        lines = [*lines, *(f"%u{k} = {_constant(array)}" for k, array in enumerate(unseen))]
-        returned = [*returned, *(f"%u{k}" for k in range(len(unseen)))]
-        types = ", ".join(map(_tensor, [*self.outs, *unseen]))
-        arguments = ", ".join(f"%a{i}: {_tensor(t)}" for i, t in enumerate(self.operands))
-        given = f" {', '.join(returned)} : {types}" if returned else ""
-        body = "\n    ".join([*lines, f"return{given}"])
-        return (
-            f"module {{\n  func.func public @main({arguments}) -> ({types}) {{\n"
-            f"    {body}\n  }}\n}}\n"
+    def outputs(self, operands: Sequence[Any]) -> list[Any]:
+        """Make the call and return its outputs."""
+        results = [*self.outs, *self.hidden]
+        rule = jax.ffi.ffi_lowering(
+            self.target,
+            operand_output_aliases=dict(self.aliases),
+            has_side_effect=self.has_side_effect,
+            backend_config=dict(self.attributes),
+            result_types=[_tensor(t) for t in results],
         )
+        types = SimpleNamespace(avals_in=self.operands, avals_out=results)
+        return list(rule(types, *operands))[: len(self.outs)]
 
-    def _call(
-        self, results: Sequence[ArrayType], name: str = "%r", operands: Sequence[str] = ()
-    ) -> str:
-        many = len(results) > 1
-        attributes = self.attributes
-        if self.together is not None:
-            comma = ", " if len(attributes) > 2 else ""
-            attributes = f"{{together = {self.together} : i64{comma}{attributes[1:]}"
-        aliases = ", ".join(
-            f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if many else ''}], "
-            f"operand_index = {i}, operand_tuple_indices = []>"
-            for i, o in self.aliases
-        )
-        options = ", ".join(
-            [
-                "api_version = 4 : i32",
-                *(["has_side_effect = true"] if self.has_side_effect else []),
-                f"backend_config = {attributes}",
-                f"operand_layouts = [{', '.join(map(_layout, self.operands))}]",
-                f"output_operand_aliases = [{aliases}]",
-                f"result_layouts = [{', '.join(map(_layout, results))}]",
-            ]
-        )
-        names = ", ".join(operands or [f"%a{i}" for i in range(len(self.operands))])
-        types = ", ".join(map(_tensor, results))
-        given = ", ".join(map(_tensor, self.operands))
-        return (
-            f"{_bound(name, len(results))}stablehlo.custom_call @{self.target}({names}) "
-            f"{{{options}}} : ({given}) -> {types if len(results) == 1 else f'({types})'}"
-        )
+    def outputs_of_first(self, operands: Sequence[Any], n_devices: int) -> list[Any]:
+        """Make the call on the first device and return its outputs, on all devices."""
+        index = hlo.ConvertOp(_tensor(_INDEX), hlo.PartitionIdOp().result).result
+        case = hlo.CaseOp([_tensor(t) for t in self.outs], index, num_branches=2)
+        with ir.InsertionPoint(case.regions[0].blocks.append()):
+            hlo.ReturnOp(self.outputs(operands))
+        with ir.InsertionPoint(case.regions[1].blocks.append()):  # of every other index
+            hlo.ReturnOp(_zeros(self.outs))
+        pairs = enumerate(zip(case.results, self.outs, strict=True), start=1)
+        return [_of_first(value, t, n_devices, channel) for channel, (value, t) in pairs]
 
 
-def _tensor(array: ArrayType) -> str:
-    shape = "".join(f"{d}x" for d in array.shape)
-    return f"tensor<{shape}{ELEMENTS[array.dtype.name]}>"
+def _module(
+    operands: Sequence[ArrayType],
+    results: Sequence[ArrayType],
+    body: Callable[[list[Any]], list[Any]],
+) -> bytes:
+    """Return the module of a function whose operations `body` writes."""
+    module = ir.Module.create()
+    with ir.InsertionPoint(module.body):
+        types = [[_tensor(t) for t in arrays] for arrays in (operands, results)]
+        main = func.FuncOp("main", ir.FunctionType.get(*types), visibility="public")
+        with ir.InsertionPoint(main.add_entry_block()):
+            func.ReturnOp(body(list(main.arguments)))
+    return bytes(mlir.module_to_bytecode(module))
 
 
-def _bytes(data: bytes) -> str:
-    return f"dense<[{', '.join(map(str, data))}]> : tensor<{len(data)}xui8>"
+def _tensor(array: ArrayType) -> Any:
+    return ir.RankedTensorType.get(array.shape, mlir.dtype_to_ir_type(array.dtype))
 
 
-def _layout(array: ArrayType) -> str:
-    rank = len(array.shape)
-    order = f"[{', '.join(map(str, reversed(range(rank))))}]" if rank else ""
-    return f"dense<{order}> : tensor<{rank}xindex>"
+def _zeros(arrays: Sequence[ArrayType]) -> list[Any]:
+    return [mlir.ir_constant(np.broadcast_to(np.zeros((), t.dtype), t.shape)) for t in arrays]
 
 
-def _bound(name: str, n: int) -> str:
-    """The left side of an operation with `n` results."""
-    return "" if n == 0 else f"{name} = " if n == 1 else f"{name}:{n} = "
-
-
-def _return(names: Sequence[str], types: str) -> str:
-    return f"stablehlo.return {', '.join(names)} : {types}" if names else "stablehlo.return"
-
-
-def _constant(array: ArrayType) -> str:
-    kind = array.dtype.kind
-    zero = {"b": "false", "c": "(0.0, 0.0)", "i": "0", "u": "0"}.get(kind, "0.0")
-    return f"stablehlo.constant dense<{zero}> : {_tensor(array)}"
-
-
-def _from_first(name: str, value: str, array: ArrayType, n_devices: int, channel: int) -> list[str]:
-    """Lines that copy a value from the first device to all."""
-    one = ArrayType((1, *array.shape), array.dtype)
-    every = ArrayType((n_devices, *array.shape), array.dtype)
-    limits = ", ".join(["0:1", *(f"0:{d}" for d in array.shape)])
-    return [
-        f"{name}w = stablehlo.reshape {value} : ({_tensor(array)}) -> {_tensor(one)}",
-        f'{name}g = "stablehlo.all_gather"({name}w) <{{all_gather_dim = 0 : i64, channel_handle = '
-        f"#stablehlo.channel_handle<handle = {channel}, type = 1>, replica_groups = "
-        f"dense<[{list(range(n_devices))}]> : tensor<1x{n_devices}xi64>, use_global_device_ids}}> "
-        f": ({_tensor(one)}) -> {_tensor(every)}",
-        f"{name}f = stablehlo.slice {name}g [{limits}] : ({_tensor(every)}) -> {_tensor(one)}",
-        f"{name} = stablehlo.reshape {name}f : ({_tensor(one)}) -> {_tensor(array)}",
-    ]
-
-
-def _sum(value: str, array: ArrayType, groups: Sequence[Sequence[int]], channel: int) -> str:
-    element = _tensor(ArrayType((), array.dtype))
-    shape = f"{len(groups)}x{len(groups[0])}"
-    return (
-        f'"stablehlo.all_reduce"({value}) <{{channel_handle = #stablehlo.channel_handle<handle = '
-        f"{channel}, type = 1>, replica_groups = dense<{[list(g) for g in groups]}> : "
-        f"tensor<{shape}xi64>, use_global_device_ids}}> ({{\n"
-        f"    ^bb0(%x: {element}, %y: {element}):\n"
-        f"      %z = stablehlo.add %x, %y : {element}\n"
-        f"      stablehlo.return %z : {element}\n"
-        f"    }}) : ({_tensor(array)}) -> {_tensor(array)}"
+def _of_first(value: Any, array: ArrayType, n_devices: int, channel: int) -> Any:
+    """Copy a value from the first device to all."""
+    one, every = (ArrayType((n, *array.shape), array.dtype) for n in (1, n_devices))
+    gathered = hlo.AllGatherOp(
+        [_tensor(every)],
+        [hlo.ReshapeOp(_tensor(one), value).result],
+        all_gather_dim=0,
+        **_among([list(range(n_devices))], channel),
     )
+    start, step = [0] * len(one.shape), [1] * len(one.shape)
+    return hlo.ReshapeOp(_tensor(array), hlo.slice(gathered.results[0], start, one.shape, step))
+
+
+def _sum(value: Any, array: ArrayType, groups: Sequence[Sequence[int]], channel: int) -> Any:
+    added = hlo.AllReduceOp([_tensor(array)], [value], **_among(groups, channel))
+    number = _tensor(ArrayType((), array.dtype))
+    block = added.regions[0].blocks.append(number, number)
+    with ir.InsertionPoint(block):
+        hlo.ReturnOp([hlo.AddOp(*block.arguments)])
+    return added.results[0]
+
+
+def _among(groups: Sequence[Sequence[int]], channel: int) -> dict[str, Any]:
+    """The attributes of a collective operation."""
+    return {
+        "replica_groups": ir.DenseElementsAttr.get(np.array(groups, np.int64)),
+        "channel_handle": hlo.ChannelHandle.get(channel, mlir.DEVICE_TO_DEVICE_TYPE),
+        "use_global_device_ids": True,
+    }

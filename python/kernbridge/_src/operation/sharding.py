@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import urllib.parse
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
-import numpy as np
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError
@@ -26,15 +24,6 @@ from kernbridge._src.operation.spec import ArrayType, Call
 
 SPLIT = ".split"
 TOGETHER = "kernbridge.together"  # see src/core/kb_handler.h
-ELEMENTS = {  # the names of dtypes in StableHLO
-    "bool": "i1",
-    "complex64": "complex<f32>",
-    "complex128": "complex<f64>",
-    "bfloat16": "bf16",
-    **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
-    **{f"int{bits}": f"i{bits}" for bits in (2, 4, 8, 16, 32, 64)},
-    **{f"uint{bits}": f"ui{bits}" for bits in (2, 4, 8, 16, 32, 64)},
-}
 
 
 @dataclass(frozen=True)
@@ -65,11 +54,11 @@ class Description:
         return not self.token or self.token in lowered_calls
 
     def write(self) -> str:
-        return urllib.parse.quote(json.dumps(asdict(self)), safe=" []@*:")
+        return json.dumps(asdict(self))
 
     @staticmethod
     def read(text: str) -> Description:
-        fields = json.loads(urllib.parse.unquote(text), object_hook=_with_tuples)
+        fields = json.loads(text, object_hook=_with_tuples)
         return Description(**{**fields, "terms": Terms(**fields["terms"])})
 
 
@@ -160,12 +149,9 @@ def lowering_of(
     `native` is the front end's `NativeCall`, `masks` are the levels of the operands, and `ctx` has
     the types of hidden results too.
     """
-    plain: Any = (native.target, {}, {})
     n_devices = private_jax.devices_to_split_among(ctx)
     if n_devices == 1:
-        return plain
-    if not all(np.dtype(aval.dtype).name in ELEMENTS for aval in (*ctx.avals_in, *ctx.avals_out)):
-        return plain
+        return native.target, {}, {}
     hidden = [call.terms.ins[i] for i in native.copied]
     hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]
     terms = replace(call.terms, hidden=tuple(hidden))
