@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kernbridge._src.bundle.export import export_bundle
     from kernbridge._src.cuda_device.switch import cuda_on_cpu
     from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel, cuda_kernel
-    from kernbridge._src.custom.backends import KernelEntry as KernelEntry
     from kernbridge._src.custom.kernel import (
+        KernelEntry as KernelEntry,
         XLACustomKernel,
         jaxinfo_to_warpinfo as jaxinfo_to_warpinfo,
         jaxtype_to_warptype as jaxtype_to_warptype,
@@ -122,8 +122,12 @@ _LATER = {
     "_src.bundle.export": ("export_bundle",),
     "_src.cuda_device.switch": ("cuda_on_cpu",),
     "_src.cuda_kernel.kernel": ("CudaKernel", "cuda_kernel"),
-    "_src.custom.backends": ("KernelEntry",),
-    "_src.custom.kernel": ("XLACustomKernel", "jaxinfo_to_warpinfo", "jaxtype_to_warptype"),
+    "_src.custom.kernel": (
+        "KernelEntry",
+        "XLACustomKernel",
+        "jaxinfo_to_warpinfo",
+        "jaxtype_to_warptype",
+    ),
     "_src.custom.rules": ("defjvp", "general_batching_rule"),
     "_src.decorator": ("kernel",),
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),

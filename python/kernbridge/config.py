@@ -172,28 +172,28 @@ def set_backend(platform: str, backend: str | None) -> None:
     'cpp'
     >>> config.clear_backends()
     """
-    from kernbridge._src.custom import backends
+    from kernbridge._src.custom import kernel
 
-    where = backends.platform_of("set_backend", platform)
+    where = kernel.platform_of("set_backend", platform)
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"set_backend: backend is {backend!r}, expected a name or None [KB8001]")
     if backend == "":
         raise ValueError("set_backend: backend is an empty string, not a name or None [KB8001]")
-    backends.set_backend(where, backend)
+    kernel.set_backend(where, backend)
 
 
 def get_backend(platform: str) -> str | None:
     """Return what `set_backend` chose for a platform, or None."""
-    from kernbridge._src.custom import backends
+    from kernbridge._src.custom import kernel
 
-    return backends.get_backend(backends.platform_of("get_backend", platform))
+    return kernel.get_backend(kernel.platform_of("get_backend", platform))
 
 
 def clear_backends() -> None:
     """Let every operation use its default backend on every platform."""
-    from kernbridge._src.custom import backends
+    from kernbridge._src.custom import kernel
 
-    backends.clear_backends()
+    kernel.clear_backends()
 
 
 @hides_frames

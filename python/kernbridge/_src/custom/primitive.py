@@ -37,7 +37,6 @@ from kernbridge._src.base.private_jax import (
 )
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.custom import rules
-from kernbridge._src.custom.backends import Choice, KernelEntry, KernelTable, listed
 from kernbridge._src.operation import missing_platform
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.batch_axes import NONE, BatchAxes, looped, to_front, vmapped
@@ -60,7 +59,7 @@ class Bound:
     read are gone.
     """
 
-    choice: Choice
+    choice: Any  # of kernels, by platform
     exact: tuple[Any, ...]
     levels: BatchAxes = NONE
     outlives: bool = False
@@ -108,7 +107,7 @@ def _exact(name: str, keyword: str, value: Any) -> Any:
 class KernelPrimitive(Primitive):
     """A primitive that the rules of users may bind with their own parameters alone."""
 
-    operation: KernelTable
+    operation: Any
 
     def bind(self, *operands: Any, **params: Any) -> Any:
         return super().bind(*operands, **self.with_ours(len(operands), params))
@@ -125,7 +124,7 @@ class KernelPrimitive(Primitive):
 
 
 def params_of(
-    operation: KernelTable, n_inputs: int, outputs: Outputs, bound: Bound, keywords: dict[str, Any]
+    operation: Any, n_inputs: int, outputs: Outputs, bound: Bound, keywords: dict[str, Any]
 ) -> dict[str, Any]:
     operation.check_known(n_inputs, ("outs", *keywords))
     types = outputs.canonical(repr(operation.name)).types
@@ -133,7 +132,7 @@ def params_of(
     return {**keywords, "outs": outs, OURS: bound}
 
 
-def make(operation: KernelTable) -> KernelPrimitive:
+def make(operation: Any) -> KernelPrimitive:
     primitive: KernelPrimitive = operation_primitive.new_primitive(operation.name, KernelPrimitive)
     primitive.operation = operation
     operation_primitive.define_abstract(primitive, partial(_abstract_eval, operation.name))
@@ -159,12 +158,10 @@ def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> An
     return operation_primitive.abstract(name, operands, types, levels, False, shardings)
 
 
-def _lower(
-    operation: KernelTable, platform: str, ctx: Any, /, *operands: Any, **params: Any
-) -> Any:
+def _lower(operation: Any, platform: str, ctx: Any, /, *operands: Any, **params: Any) -> Any:
     bound: Bound = params.pop(OURS)
     try:
-        entry = _entry(operation, platform, bound)
+        entry = operation.entry(platform, bound.choice)
     except KernelFallbackExhaustedError as e:
         return missing_platform.lower(ctx, operands, platform, e, has_side_effect=False)
     operation.tell_ignored(bound.choice, platform)
@@ -193,40 +190,8 @@ def _lower(
         raise error from e
 
 
-def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
-    entry = bound.choice.of(platform)
-    if entry is None:  # it may have been defined after the call was traced
-        entry = operation.choice(bound.choice.explicit).of(platform)
-    if entry is not None:
-        return entry
-    kernels = operation._kernels
-    on_gpu = kernels.get("gpu", {}).get("numba_cuda")
-    explicit = bound.choice.explicit
-    wanted = explicit == "numba_cuda" or (explicit is None and platform not in kernels)
-    if platform == "cpu" and on_gpu is not None and wanted:
-        return on_gpu  # CUDA kernels of Numba run on the CPU, with a warning
-    if explicit is not None and platform in kernels:
-        raise KernelFallbackExhaustedError(
-            f"{operation.name!r} has no backend {explicit!r} on {platform}; it has "
-            f"{listed(kernels)}. Omit backend=, or define it with def_kernel [KB7006]"
-        )
-    raise _no_kernel(operation, platform)
-
-
-def _no_kernel(operation: KernelTable, platform: str) -> KernelFallbackExhaustedError:
-    method = {"cpu": "def_numba_kernel or def_cpp_kernel", "gpu": "def_numba_cuda_kernel"}.get(
-        platform, "def_pallas_kernel or def_kernel"
-    )
-    message = (
-        f"{operation.name!r} was lowered for {platform}, where it has no kernel; it has "
-        f"{listed(operation._kernels)}. Define one with {method}, or commit its inputs to another "
-        "device, jax.device_put(x, device)"
-    )
-    return KernelFallbackExhaustedError(coded(message, "KB7001"))
-
-
-def _lower_elsewhere(operation: KernelTable, ctx: Any, /, *_: Any, **__: Any) -> Any:
-    raise _no_kernel(operation, ", ".join(platforms_of(ctx)))
+def _lower_elsewhere(operation: Any, ctx: Any, /, *_: Any, **__: Any) -> Any:
+    raise operation.no_kernel(", ".join(platforms_of(ctx)))
 
 
 def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[Any]]:
@@ -326,7 +291,7 @@ def _tangents(
     return results, differentiate(derivative, outs, bound.levels, primals, results, tangents)
 
 
-def _transpose(operation: KernelTable, cotangents: Any, /, *operands: Any, **params: Any) -> Any:
+def _transpose(operation: Any, cotangents: Any, /, *operands: Any, **params: Any) -> Any:
     levels = params.pop(OURS).levels if OURS in params else NONE
     rule = operation.rule("the transpose rule")
     if rule is None:

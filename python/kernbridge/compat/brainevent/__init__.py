@@ -32,8 +32,7 @@ from kernbridge._src.base.errors import (
     MathError,
     UnsupportedOperationError,
 )
-from kernbridge._src.custom.backends import KernelEntry
-from kernbridge._src.custom.kernel import jaxinfo_to_warpinfo, jaxtype_to_warptype
+from kernbridge._src.custom.kernel import KernelEntry, jaxinfo_to_warpinfo, jaxtype_to_warptype
 from kernbridge._src.custom.rules import defjvp, general_batching_rule
 from kernbridge.benchmark import (
     BenchmarkConfig,
