@@ -23,7 +23,7 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.operation.batch_axes import loop, to_front
 from kernbridge._src.operation.operation import Watched
 from kernbridge._src.operation.spec import ArrayType, Functions, check_rule, has_type
-from kernbridge._src.operation.tangents import Rules, is_inexact, zero_tangent
+from kernbridge._src.operation.tangents import Returned, Rules, is_inexact
 
 Rule = Callable[..., Any]
 
@@ -63,8 +63,10 @@ class JvpRule:
                 " [KB2103]"
             )
 
-    def whole(self, primals: Any, tangents: Any, /, **params: Any) -> tuple[list[Any], list[Any]]:
-        """Call the function for all inputs; return its outputs and their tangents."""
+    def whole(
+        self, types: Sequence[ArrayType], primals: Any, tangents: Any, /, **params: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """Call the function for all inputs; return outputs of these types, and their tangents."""
         (function,) = self.functions
         assert function is not None
         given = list(tangents)
@@ -72,20 +74,22 @@ class JvpRule:
             if not self.symbolic_zeros and type(t) is ad.Zero and is_inexact(t.aval.dtype):
                 given[i] = ad.instantiate_zeros(t)
         result = function(list(primals), given, **params)
+        returned = Returned(repr(self.name), "the jvp rule")
         if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise DerivativeRuleError(
-                f"{self.name!r}: the jvp rule returned {result!r}, expected a pair of the outputs "
-                "and their tangents [KB2103]"
-            )
+            raise returned.refusal(f"{result!r}, expected a pair of the outputs and their tangents")
         outputs, dots = map(_as_list, result)
-        return outputs, dots
+        _check_count(returned, outputs, "outputs", len(types))
+        _check_count(returned, dots, "tangents", len(types))
+        values = [returned.array(f"output {i}", outputs[i], t) for i, t in enumerate(types)]
+        return values, [returned.tangent(i, dots[i], value) for i, value in enumerate(values)]
 
     def tangents(
         self, inputs: Any, outputs: Any, tangents: Any, /, **params: Any
     ) -> tuple[Any, ...]:
         """Return the tangents of the outputs; those from each input are added up."""
         if not self.per_input:
-            return tuple(self.whole(inputs, tangents, **params)[1])
+            types = list(map(ArrayType.of, outputs))
+            return tuple(self.whole(types, inputs, tangents, **params)[1])
         self.check_count(len(inputs))
         total: list[Any] = [None] * len(outputs)
         for i, (rule, t) in enumerate(zip(self.functions, tangents, strict=True)):
@@ -322,7 +326,7 @@ def defjvp(primitive: Any, *rules: Rule | None) -> None:
         result = primitive.bind(*primals, **params)
         outputs = result if primitive.multiple_results else [result]
         found = rule.tangents(primals, outputs, tangents, **params)
-        returned = _Returned(primitive.name, "jvp rules returned")
+        returned = Returned(repr(primitive.name), "the jvp rules")
         dots = [returned.tangent(i, found[i], output) for i, output in enumerate(outputs)]
         return (result, dots) if primitive.multiple_results else (result, dots[0])
 
@@ -369,46 +373,9 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
-@dataclass(frozen=True)
-class _Returned:
-    """Checks what a rule of an operation returned."""
-
-    name: str
-    what: str  # such as "jvp rule returned"
-    error: type[Exception] = DerivativeRuleError
-
-    def refusal(self, text: str) -> Exception:
-        return self.error(f"{self.name!r}: the {self.what} {text} [KB2103]")
-
-    def count(self, found: Sequence[Any], what: str, n: int) -> None:
-        if len(found) != n:
-            raise self.refusal(f"a list of {len(found)} as the {what}, expected {n}")
-
-    def array(self, what: str, value: Any, expected: ArrayType, also: str = "") -> Any:
-        if isinstance(value, (int, float, complex)):
-            value = jnp.asarray(value, expected.dtype)
-        came = ArrayType.of(value) if has_type(value) else repr(value)
-        if came != expected:
-            raise self.refusal(f"{came} as {what}, expected {expected}{also}")
-        return value
-
-    def tangent(self, index: int, dot: Any, output: Any) -> Any:
-        """Return the tangent of an output, which is JAX's zero for None."""
-        t = ArrayType.of(output)
-        if dot is None or type(dot) is ad.Zero or not is_inexact(t.dtype):
-            return zero_tangent(output)
-        return self.array(f"the tangent of output {index}", dot, t, ", or None for zero")
-
-
-def checked_jvp(
-    name: str, types: Sequence[ArrayType], outputs: Sequence[Any], dots: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
-    """Return the outputs and tangents of a rule for outputs of these types, or raise."""
-    returned = _Returned(name, "jvp rule returned")
-    returned.count(outputs, "outputs", len(types))
-    returned.count(dots, "tangents", len(types))
-    values = [returned.array(f"output {i}", outputs[i], t) for i, t in enumerate(types)]
-    return values, [returned.tangent(i, dots[i], value) for i, value in enumerate(values)]
+def _check_count(returned: Returned, found: Sequence[Any], what: str, n: int) -> None:
+    if len(found) != n:
+        raise returned.refusal(f"a list of {len(found)} as the {what}, expected {n}")
 
 
 def checked_cotangents(name: str, operands: Sequence[Any], found: Any) -> list[Any]:
@@ -416,7 +383,7 @@ def checked_cotangents(name: str, operands: Sequence[Any], found: Any) -> list[A
 
     A cotangent may be of another precision than the operand, as in BrainEvent.
     """
-    returned = _Returned(name, "transpose rule returned")
+    returned = Returned(repr(name), "the transpose rule")
     if not isinstance(found, (tuple, list)) or len(found) != len(operands):
         came = len(found) if isinstance(found, (tuple, list)) else repr(found)
         raise returned.refusal(
@@ -445,15 +412,15 @@ def checked_batch(
     name: str, types: Sequence[ArrayType], size: Any, found: Any
 ) -> tuple[list[Any], list[int | None]]:
     """Return the outputs of a batching rule for slices of these types, and their axes, or raise."""
-    returned = _Returned(name, "batching rule returned", KernelError)
+    returned = Returned(repr(name), "the batching rule", KernelError)
     if not isinstance(found, (tuple, list)) or len(found) != 2:
         raise returned.refusal(
             f"{found!r}, expected a pair: a list of the outputs, and a list with the batch "
             "axis of each"
         )
     outputs, axes = map(_as_list, found)
-    returned.count(outputs, "outputs", len(types))
-    returned.count(axes, "axes", len(types))
+    _check_count(returned, outputs, "outputs", len(types))
+    _check_count(returned, axes, "axes", len(types))
     for i, (t, axis) in enumerate(zip(types, axes, strict=True)):
         rank, shape = len(t.shape), t.shape
         if axis is not None:

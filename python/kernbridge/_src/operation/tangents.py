@@ -37,6 +37,39 @@ from kernbridge._src.operation.spec import ArrayType, Call, has_type
 
 
 @dataclass(frozen=True)
+class Returned:
+    """Checks what a rule of the user returned."""
+
+    label: str
+    rule: str  # such as "the jvp rule"
+    error: type[Exception] = DerivativeRuleError
+
+    def refusal(self, text: str) -> Exception:
+        return self.error(f"{self.label}: {self.rule} returned {text} [KB2103]")
+
+    def array(self, what: str, value: Any, expected: ArrayType, or_none: bool = False) -> Any:
+        if isinstance(value, (int, float, complex)):
+            value = jnp.asarray(value, expected.dtype)
+        came = ArrayType.of(value) if has_type(value) else repr(value)
+        if came != expected:
+            also = ", or None for zero" if or_none and not has_type(value) else ""
+            raise self.refusal(f"{came} as {what}, expected {expected}{also}")
+        return value
+
+    def or_zeros(self, what: str, value: Any, expected: ArrayType) -> Any:
+        if value is None or type(value) is ad.Zero:
+            return jnp.zeros(expected.shape, expected.dtype)
+        return jnp.asarray(self.array(what, value, expected, or_none=True))
+
+    def tangent(self, index: int, value: Any, output: Any) -> Any:
+        """The tangent of an output, which is JAX's zero for None."""
+        expected = ArrayType.of(output)
+        if value is None or type(value) is ad.Zero or not is_inexact(expected.dtype):
+            return zero_tangent(output)
+        return self.array(f"the tangent of output {index}", value, expected, or_none=True)
+
+
+@dataclass(frozen=True)
 class Rules:
     """The derivatives of one call; a parameter of a primitive, hence hashable.
 
@@ -62,25 +95,24 @@ class Rules:
         n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
         known = tuple(inputs[:n]), unflatten(outputs)
         result = self.jvp(*known, tuple(given[:n]), *inputs[n:], **dict(self.keywords))
+        returned = Returned(self.label, "the jvp rule")
         if result is None and any(is_inexact(t.dtype) for t in types):
-            raise DerivativeRuleError(self._returned_none("jvp", "outputs"))
-        leaves = self._leaves(result, len(types))
+            raise returned.refusal(_nothing("tangent for each output", "outputs"))
+        if len(types) == 1 and not isinstance(result, (tuple, list, dict)):
+            leaves = [result]
+        else:
+            try:
+                leaves = self.tree.flatten_up_to(result)
+            except (ValueError, TypeError) as e:
+                raise returned.refusal(
+                    f"{jax.tree.structure(result)}, expected a tangent for each output, as "
+                    f"{self.tree} (None for zero): {e}"
+                ) from None
         return [
-            self._checked("jvp", f"the tangent of output {i}", leaf, t)
+            returned.or_zeros(f"the tangent of output {i}", leaf, t)
             for i, (leaf, t) in enumerate(zip(leaves, types, strict=True))
             if is_inexact(t.dtype)
         ]
-
-    def _leaves(self, result: Any, n: int) -> Sequence[Any]:
-        if n == 1 and not isinstance(result, (tuple, list, dict)):
-            return [result]
-        try:
-            return self.tree.flatten_up_to(result)
-        except (ValueError, TypeError) as e:
-            raise DerivativeRuleError(
-                f"{self.label}: the jvp rule returned {jax.tree.structure(result)}, expected a "
-                f"tangent for each output, as {self.tree} (None for zero): {e} [KB2103]"
-            ) from None
 
     def cotangents(
         self, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
@@ -91,49 +123,31 @@ class Rules:
         inputs, read = tuple(inputs[:n]), inputs[n:]
         known = inputs, unflatten(outputs)
         result = self.vjp(*known, unflatten(given), *read, **dict(self.keywords))
+        returned = Returned(self.label, "the vjp rule")
         if result is None:
-            raise DerivativeRuleError(self._returned_none("vjp", "inputs"))
+            raise returned.refusal(_nothing("cotangent for each input", "inputs"))
         if len(inputs) == 1 and not isinstance(result, (tuple, list)):
             result = (result,)
         if not isinstance(result, (tuple, list)) or len(result) != len(inputs):
             came = f"{len(result)}" if isinstance(result, (tuple, list)) else f"{result!r}"
-            raise DerivativeRuleError(
-                f"{self.label}: the vjp rule returned {came}, expected a tuple of {len(inputs)} "
-                "cotangents, one for each input (None for zero) [KB2103]"
+            raise returned.refusal(
+                f"{came}, expected a tuple of {len(inputs)} cotangents, one for each input (None "
+                "for zero)"
             )
         types = [ArrayType(jnp.shape(x), np.dtype(jnp.result_type(x))) for x in inputs]
         return [
-            self._checked("vjp", f"the cotangent of input {i}", leaf, t)
+            returned.or_zeros(f"the cotangent of input {i}", leaf, t)
             if is_inexact(t.dtype)
             else None
             for i, (leaf, t) in enumerate(zip(result, types, strict=True))
         ]
 
-    def _returned_none(self, rule: str, of: str) -> str:
-        each = "tangent for each output" if rule == "jvp" else "cotangent for each input"
-        return (
-            f"{self.label}: the {rule} rule returned None, expected a {each}; write `return` "
-            "before the result. If all of them are zero, return jax.tree.map(jnp.zeros_like, "
-            f"{of}) [KB2103]"
-        )
 
-    def _checked(self, rule: str, what: str, value: Any, expected: ArrayType) -> Any:
-        if value is None or type(value) is ad.Zero:
-            return jnp.zeros(expected.shape, expected.dtype)
-        if isinstance(value, (int, float, complex)):
-            value = jnp.asarray(value, expected.dtype)
-        if not has_type(value):
-            raise DerivativeRuleError(
-                f"{self.label}: the {rule} rule returned {value!r} as {what}, expected "
-                f"{expected}, or None for zero [KB2103]"
-            )
-        came = ArrayType.of(value)
-        if came != expected:
-            raise DerivativeRuleError(
-                f"{self.label}: the {rule} rule returned {came} as {what}, expected {expected} "
-                "[KB2103]"
-            )
-        return jnp.asarray(value)
+def _nothing(expected: str, zeros_of: str) -> str:
+    return (
+        f"None, expected a {expected}; write `return` before the result. If all of them are zero, "
+        f"return jax.tree.map(jnp.zeros_like, {zeros_of})"
+    )
 
 
 def zero_tangent(x: Any) -> Any:
