@@ -280,15 +280,15 @@ def test_parameters_that_contradict_each_other():
         return bytes(data)
 
     assert gpu_cubin.read(with_parameter(0), "scalars").parameters == PARAMETERS["scalars"]
-    with pytest.raises(ValueError, match="is there twice"):
+    with pytest.raises(ValueError, match="damaged cubin"):
         gpu_cubin.read(with_parameter(0, ordinal=0), "scalars")
-    with pytest.raises(ValueError, match="none is number 4"):
+    with pytest.raises(ValueError, match="damaged cubin"):
         gpu_cubin.read(with_parameter(0, ordinal=9), "scalars")
-    with pytest.raises(ValueError, match=r"parameter 4 has 8 bytes at 25, .* all take 32"):
+    with pytest.raises(ValueError, match=r"damaged cubin: .*\(4, 25, 8\)\] of 32"):
         gpu_cubin.read(with_parameter(0, offset=25), "scalars")
-    with pytest.raises(ValueError, match=r"parameter 4 has 8 bytes at 16, .* end at 24"):
+    with pytest.raises(ValueError, match=r"damaged cubin: .*\(4, 16, 8\)"):
         gpu_cubin.read(with_parameter(0, offset=16), "scalars")
-    with pytest.raises(ValueError, match="parameter 4 has 0 bytes"):
+    with pytest.raises(ValueError, match=r"damaged cubin: .*, 0\)"):
         gpu_cubin.read(with_parameter(0, size=0), "scalars")
 
 
@@ -332,11 +332,11 @@ def test_damage_by_name():
     headers = struct.unpack_from("<Q", cubin, 40)[0]
     last = find(cubin, entry, 0x36)[-1]  # the kernel's last attribute but flags
     for at, value, message in (
-        (62, b"\xff\x7f", "names in section 32767"),
-        (62, b"\0\0", "no table of section names"),
+        (62, b"\xff\x7f", "damaged cubin"),
+        (62, b"\0\0", "damaged cubin"),
         (58, b"\x3f", "sections of 63 bytes"),
-        (headers + 64, b"\xff\xff", "a name ends behind its table"),
-        (last - 2, b"\xff\xff", "an attribute ends behind its section"),
+        (headers + 64, b"\xff\xff", "damaged cubin"),
+        (last - 2, b"\xff\xff", "65535 bytes at .* are behind the end"),
         (last - 4, b"\x09", "attribute 0x36 has the unknown format 9"),
     ):
         data = bytearray(cubin)

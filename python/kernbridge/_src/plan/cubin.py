@@ -7,6 +7,7 @@ cubin may come from a cache or from another program: for any bytes, the result i
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ _PARAMETER = struct.Struct("<IHHI")
 
 _MACHINE, _LINKED = 190, 2  # EM_CUDA, ET_EXEC
 _OLD_ABI = 0x33  # CUDA 12 and before: the architecture is the low byte of e_flags, then the second
-_STRTAB, _SYMTAB, _NOBITS = 3, 2, 8
+_SYMTAB, _NOBITS = 2, 8
 _FUNCTION, _ENTRY = 2, 0x10  # symbol type; bit of st_other: a kernel, not a device function
 
 _WITH_BYTES = 4  # format of an attribute: SVAL; 1 to 3 hold their value in the header
@@ -60,103 +61,77 @@ def read(cubin: bytes, entry: str) -> CubinInfo:
     if entry not in elf.kernels:
         known = ", ".join(sorted(elf.kernels)) or "none"
         raise ValueError(f"the cubin has no kernel {entry!r}; its kernels are: {known}")
-    symbol = elf.kernels[entry]
-    of_kernel = list(_attributes(elf.contents(f".nv.info.{entry}")))
-    of_symbol: dict[int, int] = {}
-    for code, value in _attributes(elf.contents(".nv.info")):
-        if code in (_REGCOUNT, _FRAME_SIZE):
-            index, number = _exactly(_PAIR, value, "an attribute of `.nv.info`")
-            if index == symbol:
-                of_symbol[code] = number
-    for code, name in ((_REGCOUNT, "register count"), (_FRAME_SIZE, "frame size")):
-        if code not in of_symbol:
-            raise ValueError(f"damaged cubin: `.nv.info` has no {name} of {entry!r}")
-    return CubinInfo(
-        parameters=_parameters(of_kernel),
-        registers=of_symbol[_REGCOUNT],
-        static_shared=_shared(elf, entry),
-        local=of_symbol[_FRAME_SIZE],
-        constant=elf.size(f".nv.constant0.{entry}") or 0,
-        architecture=elf.architecture,
-    )
-
-
-def _shared(elf: _Elf, entry: str) -> int:
-    size = elf.size(f".nv.shared.{entry}")
-    if size is None or elf.architecture < 90:
-        return size or 0
-    if size < _RESERVED:
-        raise ValueError(
-            f"damaged cubin: {entry!r} has {size} bytes of shared memory, and sm_"
-            f"{elf.architecture} reserves {_RESERVED}"
+    with _refusing_damage():
+        of_symbol: dict[int, int] = {}
+        for code, value in _attributes(elf.contents[".nv.info"]):
+            if code in (_REGCOUNT, _FRAME_SIZE):
+                index, number = _PAIR.unpack(value)
+                if index == elf.kernels[entry]:
+                    of_symbol[code] = number
+        shared = elf.sizes.get(f".nv.shared.{entry}")
+        reserved = _RESERVED if shared is not None and elf.architecture >= 90 else 0
+        if reserved > (shared or 0):
+            raise ValueError(f"{entry!r} has {shared} bytes of shared memory")
+        return CubinInfo(
+            parameters=_parameters(list(_attributes(elf.contents[f".nv.info.{entry}"]))),
+            registers=of_symbol[_REGCOUNT],
+            static_shared=(shared or 0) - reserved,
+            local=of_symbol[_FRAME_SIZE],
+            constant=elf.sizes.get(f".nv.constant0.{entry}", 0),
+            architecture=elf.architecture,
         )
-    return size - _RESERVED
 
 
-def _parameters(attributes: list[tuple[int, bytes | int]]) -> tuple[tuple[int, int], ...]:
-    found: dict[int, tuple[int, int]] = {}
-    total = 0
+@contextlib.contextmanager
+def _refusing_damage() -> Iterator[None]:
+    """Raise ValueError where a cubin ends too early or contradicts itself."""
+    try:
+        yield
+    except (struct.error, LookupError, OverflowError, TypeError, ValueError) as e:
+        raise ValueError(f"damaged cubin: {e}") from None
+
+
+def _parameters(attributes: list[tuple[int, Any]]) -> tuple[tuple[int, int], ...]:
+    found = []
     for code, value in attributes:
-        if code == _CBANK_PARAM_SIZE and isinstance(value, int):
-            total = value
-        elif code in (_KPARAM_INFO, _KPARAM_INFO_V2):
-            _, ordinal, offset, size = _exactly(_PARAMETER, value, "a parameter")
+        if code in (_KPARAM_INFO, _KPARAM_INFO_V2):
+            _, ordinal, offset, size = _PARAMETER.unpack(value)
             # Besides the size: alignment and space of a pointer, and in the old form the bank.
-            size = size >> 18 if code == _KPARAM_INFO else size & 0xFFFF
-            if ordinal in found:
-                raise ValueError(f"damaged cubin: parameter {ordinal} is there twice")
-            found[ordinal] = (offset, size)
-    end = 0
-    for ordinal in range(len(found)):
-        if ordinal not in found:
-            raise ValueError(
-                f"damaged cubin: it has {len(found)} parameters, and none is number {ordinal}"
-            )
-        offset, size = found[ordinal]
-        if size == 0 or offset < end or offset + size > total:
-            raise ValueError(
-                f"damaged cubin: parameter {ordinal} has {size} bytes at {offset}, the ones before "
-                f"it end at {end}, and all take {total}"
-            )
-        end = offset + size
-    return tuple(found[ordinal] for ordinal in range(len(found)))
+            found.append((ordinal, offset, size >> 18 if code == _KPARAM_INFO else size & 0xFFFF))
+    found.sort()
+    total = max((value for code, value in attributes if code == _CBANK_PARAM_SIZE), default=0)
+    ends = [0, *(offset + size for _, offset, size in found)]
+    for i, (ordinal, offset, size) in enumerate(found):
+        if ordinal != i or size == 0 or offset < ends[i] or ends[i + 1] > total:
+            raise ValueError(f"its parameters are (number, offset, size) {found} of {total} bytes")
+    return tuple((offset, size) for _, offset, size in found)
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+def _attributes(data: bytes) -> Iterator[tuple[int, Any]]:
     """Codes and values in a `.nv.info` section: its bytes, or the number in the header."""
     at = 0
     while at < len(data):
-        form, code, value = _at(_ATTRIBUTE, data, at, "an attribute")
+        form, code, value = _ATTRIBUTE.unpack_from(data, at)
         at += _ATTRIBUTE.size
         if form == _WITH_BYTES:
-            if value > len(data) - at:
-                raise ValueError("damaged cubin: an attribute ends behind its section")
-            yield code, data[at : at + value]
+            yield code, _part(data, at, value)
             at += value
         elif 1 <= form < _WITH_BYTES:
             yield code, value
         else:
-            raise ValueError(f"damaged cubin: attribute {code:#x} has the unknown format {form}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: str
-    kind: int
-    start: int
-    size: int
-    link: int
+            raise ValueError(f"attribute {code:#x} has the unknown format {form}")
 
 
 class _Elf:
     """Sections and kernels of a cubin. Nothing is read without its bounds being checked."""
 
     def __init__(self, cubin: bytes) -> None:
-        self.data = bytes(cubin)
-        if not self.data.startswith(b"\x7fELF"):
-            raise ValueError(f"not a cubin: it starts with {self.data[:4]!r}, not with '\\x7fELF'")
-        header = _at(_HEADER, self.data, 0, "the header")
-        width, order, kind, machine, sections, flags, size, count, names = header
+        data = bytes(cubin)
+        if not data.startswith(b"\x7fELF"):
+            raise ValueError(f"not a cubin: it starts with {data[:4]!r}, not with '\\x7fELF'")
+        with _refusing_damage():
+            header = _HEADER.unpack_from(data)
+        width, order, kind, machine, start, flags, size, count, names = header
         if (width, order, machine) != (2, 1, _MACHINE):
             raise ValueError(
                 f"not a cubin: an ELF file of class {width}, byte order {order} and machine "
@@ -167,87 +142,41 @@ class _Elf:
                 f"the cubin is not linked (ELF type {kind}, expected {_LINKED}): relocatable "
                 "device code needs nvlink or nvJitLink first"
             )
-        self.architecture = (flags if self.data[7] == _OLD_ABI else flags >> 8) & 0xFF
-        self.sections = self._read_sections(sections, size, count, names)
-        self._by_name = {s.name: s for s in reversed(self.sections)}
-        self.kernels = self._read_kernels()
+        self.architecture = (flags if data[7] == _OLD_ABI else flags >> 8) & 0xFF
+        with _refusing_damage():
+            if size != _SECTION.size:
+                raise ValueError(f"{count} sections of {size} bytes")
+            headers = [_SECTION.unpack_from(data, start + i * size) for i in range(count)]
+            parts = [b"" if h[1] == _NOBITS else _part(data, h[4], h[5]) for h in headers]
+            self._named = [_string(parts[names], h[0]) for h in headers]
+            self.sizes = {n: h[5] for n, h in reversed([*zip(self._named, headers, strict=True)])}
+            self.contents = dict(reversed([*zip(self._named, parts, strict=True)]))
+            self.kernels = dict(self._kernels(headers, parts))
 
-    def size(self, name: str) -> int | None:
-        section = self._by_name.get(name)
-        return None if section is None else section.size
-
-    def contents(self, name: str) -> bytes:
-        section = self._by_name.get(name)
-        if section is None:
-            raise ValueError(f"damaged cubin: it has no section `{name}`")
-        return self._bytes(section)
-
-    def _bytes(self, section: _Section) -> bytes:
-        if section.kind == _NOBITS:
-            raise ValueError(f"damaged cubin: section `{section.name}` has no contents")
-        return self.data[section.start : section.start + section.size]
-
-    def _read_sections(self, start: int, size: int, count: int, names: int) -> list[_Section]:
-        if size != _SECTION.size or names >= count:
-            raise ValueError(
-                f"damaged cubin: {count} sections of {size} bytes, names in section {names}"
-            )
-        headers = [
-            _at(_SECTION, self.data, start + i * size, "a section header") for i in range(count)
-        ]
-        for _, kind, _, _, begin, length, *_ in headers:
-            if kind != _NOBITS and begin + length > len(self.data):
-                raise ValueError(
-                    f"damaged cubin: a section of {length} bytes at {begin}, and the file has "
-                    f"{len(self.data)}"
-                )
-        _, kind, _, _, begin, length, *_ = headers[names]
-        if kind != _STRTAB:
-            raise ValueError("damaged cubin: no table of section names")
-        table = self.data[begin : begin + length]
-        return [_Section(_string(table, h[0]), h[1], h[4], h[5], h[6]) for h in headers]
-
-    def _read_kernels(self) -> dict[str, int]:
-        kernels: dict[str, int] = {}
-        for table in self.sections:
-            if table.kind != _SYMTAB:
+    def _kernels(
+        self, headers: Sequence[Sequence[int]], parts: Sequence[bytes]
+    ) -> Iterator[tuple[str, int]]:
+        """The name of each kernel, and its number among the symbols."""
+        for header, part in zip(headers, parts, strict=True):
+            if header[1] != _SYMTAB:
                 continue
-            if table.link >= len(self.sections) or self.sections[table.link].kind != _STRTAB:
-                raise ValueError("damaged cubin: its symbols have no names")
-            names, data = self._bytes(self.sections[table.link]), self._bytes(table)
-            for i in range(len(data) // _SYMBOL.size):
-                name, info, other, section, _, _ = _SYMBOL.unpack_from(data, i * _SYMBOL.size)
-                if info & 0xF != _FUNCTION or not other & _ENTRY:
-                    continue
-                entry = _string(names, name)
-                if section >= len(self.sections) or (
-                    self.sections[section].name != f".text.{entry}"
-                ):
-                    raise ValueError(f"damaged cubin: the code of {entry!r} is not where it says")
-                kernels[entry] = i
-        return kernels
+            for i in range(len(part) // _SYMBOL.size):
+                name, info, other, section, _, _ = _SYMBOL.unpack_from(part, i * _SYMBOL.size)
+                if info & 0xF == _FUNCTION and other & _ENTRY:
+                    entry = _string(parts[header[6]], name)
+                    if self._named[section] != f".text.{entry}":
+                        raise ValueError(f"the code of {entry!r} is not where it says")
+                    yield entry, i
+
+
+def _part(data: bytes, at: int, size: int) -> bytes:
+    if at + size > len(data):
+        raise ValueError(f"{size} bytes at {at} are behind the end at {len(data)}")
+    return data[at : at + size]
 
 
 def _string(table: bytes, start: int) -> str:
-    end = table.find(b"\0", start)
-    if end < 0:
-        raise ValueError("damaged cubin: a name ends behind its table")
-    try:
-        return table[start:end].decode()
-    except UnicodeDecodeError as e:
-        raise ValueError(f"damaged cubin: {table[start:end]!r} is no name") from e
-
-
-def _at(layout: struct.Struct, data: bytes, at: int, what: str) -> tuple[Any, ...]:
-    if at + layout.size > len(data):
-        raise ValueError(f"damaged cubin: {what} at {at} ends behind the {len(data)} bytes there")
-    return layout.unpack_from(data, at)
-
-
-def _exactly(layout: struct.Struct, value: bytes | int, what: str) -> tuple[Any, ...]:
-    if isinstance(value, int) or len(value) != layout.size:
-        raise ValueError(f"damaged cubin: {what} has other than {layout.size} bytes")
-    return layout.unpack(value)
+    return table[start : table.index(b"\0", start)].decode()
 
 
 def check_words(label: str, cubins: Sequence[bytes], entry: str, n_words: int) -> None:
