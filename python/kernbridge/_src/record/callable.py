@@ -38,7 +38,8 @@ from kernbridge._src.operation.spec import ArrayType, Call, Functions, Operation
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
 from kernbridge._src.plan.targets import Target
-from kernbridge._src.record.replay_check import NotRecordable
+from kernbridge._src.record.record import NotRecordable
+from kernbridge._src.record.record import record as run_recorded
 from kernbridge._src.toolchain import cuda
 
 RECORD = ("auto", "always", "never")
@@ -255,9 +256,7 @@ class NumbaCudaCallable(CallingFrontend):
     def _recorded(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target
     ) -> Lowered:
-        from kernbridge._src.record import record as record_record
-
-        recording = record_record.record(
+        recording = run_recorded(
             self.label, self.function, operands, call, _order(assignment), target
         )
         reached: set[int] = set()  # buffers that a step can have written

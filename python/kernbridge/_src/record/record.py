@@ -3,19 +3,30 @@
 The function runs when it is lowered, on stand-ins for its arrays: a `DeviceArray` knows its shape,
 dtype, strides and position in a buffer, but has no elements. If the function reads elements, or
 passes an array to another library, it cannot be recorded, and the error reports the reason.
+
+A plan is the same for all later calls. It would be wrong for a function that draws random numbers,
+counts, or reads a clock, since such a function behaves differently at each call. Every function is
+therefore recorded twice. The recordings must be equal, and the second one must not change anything
+that the function reads. The first one may, since functions may fill their own caches.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
 
-from kernbridge._src.base.reports import current_line, line_of
+from kernbridge._src.base.reports import beginning_of, current_line, line_of
+from kernbridge._src.keys import host_state
+from kernbridge._src.keys.extensions import is_foreign_name
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
@@ -35,7 +46,17 @@ from kernbridge._src.plan.program import (
     Word,
 )
 from kernbridge._src.plan.targets import Target
-from kernbridge._src.record.replay_check import NotRecordable, record_twice
+
+_CLOCKS = tuple(
+    getattr(time, name)
+    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+    for name in (name, f"{name}_ns")
+)
+_CLOCKS_BY_NAME = ("datetime.now", "datetime.utcnow", "date.today")
+
+
+class NotRecordable(BaseException):
+    """The function did what no plan can hold. Not an Exception, which functions might catch."""
 
 
 def refuse(what: str) -> NoReturn:
@@ -54,6 +75,17 @@ def host_like(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     )
 
 
+class _StandIn:
+    """What a recorded function gets in place of something of a device."""
+
+    _what: str
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") and not name.endswith("array_interface__"):
+            raise AttributeError(name)
+        refuse(f"the attribute {name!r} of {self._what}")
+
+
 class Scalar:
     """A keyword scalar: its value is known when the plan runs, to kernels."""
 
@@ -70,8 +102,10 @@ class Scalar:
     __hash__ = None  # type: ignore[assignment]
 
 
-class DeviceArray:
+class DeviceArray(_StandIn):
     """Stands for a Numba device array: `offset` bytes into `buffer`, laid out as `host` is."""
+
+    _what = "a device array"
 
     def __init__(self, recording: Recording, buffer: int, offset: int, host: Any) -> None:
         self.recording, self.buffer, self.offset = recording, buffer, offset
@@ -162,19 +196,16 @@ class DeviceArray:
             refuse("iterating over elements on the host")
         return (self[i] for i in range(len(self)))
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__") and not name.endswith("array_interface__"):
-            raise AttributeError(name)
-        refuse(f"the attribute {name!r} of a device array")
-
     def _read(self, *_: Any, **__: Any) -> NoReturn:
         refuse("reading a device array on the host")
 
     __array__ = __float__ = __int__ = __bool__ = __index__ = __complex__ = _read
 
 
-class Record:
+class Record(_StandIn):
     """Stands for an element of a device array of records; kernels get it by its address."""
+
+    _what = "a record of a device array"
 
     def __init__(self, array: DeviceArray) -> None:
         self.array = array  # with this element alone
@@ -183,11 +214,6 @@ class Record:
 
     def __repr__(self) -> str:
         return f"<a record at byte {self.array.offset} of buffer {self.array.buffer}>"
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        refuse(f"the attribute {name!r} of a record of a device array")
 
     def __getitem__(self, key: Any) -> NoReturn:
         refuse(f"reading the field {key!r} of a record on the host")
@@ -214,13 +240,10 @@ class HostStream:
         yield self
 
 
-class Stream(HostStream):
+class Stream(HostStream, _StandIn):
     """Stands for XLA's stream: the steps of a plan run in its order."""
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        refuse(f"the attribute {name!r} of the stream")
+    _what = "the stream"
 
 
 @dataclass
@@ -457,12 +480,15 @@ def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: 
         recording.add(step, {"the value of device_memset": val})
 
 
-_HANDLERS: dict[str, Callable[..., Any]] = {
+LAUNCHES: dict[str, Callable[..., Any]] = {
     "__getitem__": lambda r, kernel, args: configured(r, kernel, *args),
     "configure": configured,
     "forall": forall,
-    "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
     "launch": launch_configured,
+}
+_HANDLERS: dict[str, Callable[..., Any]] = {
+    **LAUNCHES,
+    "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
     "device_array": Recording.temporary,
     "device_array_like": _device_array_like,
     "synchronize": lambda r: None,
@@ -518,4 +544,97 @@ def record(
             )
         return recording
 
-    return record_twice(function, once)
+    return _record_twice(function, once)
+
+
+def _record_twice(function: Callable[..., Any], record: Callable[[], Any]) -> Any:
+    """Record a function twice by `record`, and return the second recording.
+
+    NotRecordable says what differs if a plan cannot stand for later calls, and at which line.
+    """
+    first = record()
+    name = getattr(function, "__name__", type(function).__name__)
+    before = host_state.take([(name, function)])
+    clocks: list[str] = []
+    try:
+        with _watching(clocks):
+            second = record()
+    except Exception as e:
+        raise NotRecordable(
+            f"it can run only once: the second time, it raised {type(e).__name__}: {e} at "
+            f"{line_of(e)}"
+        ) from None
+    for i, (one, other) in enumerate(zip(first.steps, second.steps, strict=False)):
+        if _comparable(one) == _comparable(other):
+            continue
+        what = f"{one} becomes {other}"
+        for name, value in first.details[i].items():
+            if second.details[i].get(name, value) != value:
+                what = f"{name} is {value} the first time and {second.details[i][name]} the second"
+                break
+        raise NotRecordable(
+            f"it behaves differently each time it runs: {what} at {first.places[i]}"
+        )
+    if len(first.steps) != len(second.steps):
+        longer = max(first, second, key=lambda r: len(r.steps))
+        place = longer.places[min(len(first.steps), len(second.steps))]
+        raise NotRecordable(
+            f"it behaves differently each time it runs: {len(first.steps)} launches, fills and "
+            f"copies the first time and {len(second.steps)} the second, the next one at {place}"
+        )
+    if first.temporaries != second.temporaries:
+        raise NotRecordable("it allocates other temporaries each time it runs")
+    changed = before.changes(host_state.take([(name, function)]))
+    if changed:
+        random = [path for path in changed if path.endswith("(random state)")]
+        path = (random or changed)[0].removesuffix(" (random state)")
+        what = f"it draws random numbers from {path!r}" if random else f"it changes {path!r}"
+        raise NotRecordable(
+            f"{what} each time it runs, but a recording is replayed without running it; it begins "
+            f"at {beginning_of(function)}"
+        )
+    if clocks:
+        raise NotRecordable(
+            f"it reads a clock, {clocks[0]}, whose value would be fixed in a recording"
+        )
+    return second
+
+
+def _comparable(step: Step) -> Any:
+    """A step whose machine code is compared by its identity, not as an object."""
+    if not isinstance(step, Launch):
+        return step
+    function = step.function
+    blank: Any = None
+    return (function.identity, function.entry, function.auto_shared, replace(step, function=blank))
+
+
+@contextmanager
+def _watching(found: list[str]) -> Iterator[None]:
+    """Note where the user's code reads a clock on this thread.
+
+    The garbage collector pauses meanwhile, since callbacks of libraries read clocks when it runs.
+    """
+    before, collects = sys.getprofile(), gc.isenabled()
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        if (
+            event == "c_call"
+            and not found
+            and (argument in _CLOCKS or getattr(argument, "__qualname__", "") in _CLOCKS_BY_NAME)
+            # Python, Numba and kernbridge read clocks for their own use.
+            and not is_foreign_name(frame.f_globals.get("__name__"))
+        ):
+            name = f"{getattr(argument, '__module__', None) or 'datetime'}.{argument.__qualname__}"
+            found.append(f"{name}, at {frame.f_code.co_filename}:{frame.f_lineno}")
+        if before is not None:
+            before(frame, event, argument)  # type: ignore[arg-type]
+
+    gc.disable()
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        if collects:
+            gc.enable()

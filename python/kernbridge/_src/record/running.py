@@ -27,11 +27,9 @@ from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.program import DeviceParameter, Word
 from kernbridge._src.record.record import (
+    LAUNCHES,
     HostStream,
     array_leaf,
-    configured,
-    forall,
-    launch_configured,
 )
 
 _BEST_BLOCK = 256  # threads, where Numba asks the driver for the best occupancy
@@ -190,11 +188,8 @@ def _refuse_call(*_: Any, **__: Any) -> None:
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
-    "__getitem__": lambda r, kernel, args: configured(r, kernel, *args),
-    "configure": configured,
-    "forall": forall,
+    **LAUNCHES,
     "__call__": _refuse_call,
-    "launch": launch_configured,
     **dict.fromkeys(("device_array", "pinned_array", "mapped_array", "managed_array"), _new),
     **dict.fromkeys(("device_array_like", "pinned_array_like", "mapped_array_like"), _like),
     "to_device": _to_device,
