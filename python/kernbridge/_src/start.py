@@ -47,8 +47,8 @@ def _register_targets() -> None:
         names = {name + SPLIT: name for name in sorted(split)}
         names |= {name: name for name in (embed_once.GPU, *embed_once.ON_CPU.values())}
         for asked, name in names.items():
-            shardings = _later("operation.partition", "sharding_of_results", name)
-            parts = _later("operation.partition", "parts_of", name)
+            shardings = _later("operation.sharding", "sharding_of_results", name)
+            parts = _later("operation.sharding", "parts_of", name)
             private_jax.register_partitioner(asked, shardings, parts)
 
 

@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge import KernbridgeWarning, ShardingRule, numba_kernel
-from kernbridge._src.operation import partition
+from kernbridge._src.operation import sharding
 from sharded import LINE, SQUARE, check, collectives, mesh, put
 
 S = jax.ShapeDtypeStruct
@@ -22,7 +22,7 @@ S = jax.ShapeDtypeStruct
 
 @pytest.fixture(autouse=True)
 def four_devices(monkeypatch):
-    monkeypatch.setattr(partition, "_warned", set())
+    monkeypatch.setattr(sharding, "_warned", set())
     if jax.device_count() < 4:
         pytest.skip("needs four devices")
 
@@ -556,7 +556,7 @@ def test_exported_programs_with_symbolic_shapes():
 
 
 def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy(monkeypatch):
-    monkeypatch.setattr(partition, "_warned", set())
+    monkeypatch.setattr(sharding, "_warned", set())
     a, x = put(A, None, "x"), put(X, "x")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -32,6 +32,8 @@ __all__ = [
     "ad",
     "batching",
     "eval_jaxpr",
+    "func",
+    "hlo",
     "mlir",
 ]  # and what is defined here
 
@@ -105,17 +107,17 @@ if HAS_INSIDES:
     kernel_effect = _KernelEffect()
 
 HAS_PARTITIONING = False
+func: Any = None
+hlo: Any = None
 try:
     with versions.explained():
         import jax._src.custom_partitioning_sharding_rule as _rules
         from jax._src.lib import xla_client as _xla_client
         from jax._src.sharding_impls import ShardingContext, SPMDAxisContext
         from jax._src.xla_bridge import register_plugin_callbacks
-        from jaxlib.mlir.dialects import func as _func
-        from jaxlib.mlir.dialects import stablehlo as _stablehlo
+        from jaxlib.mlir.dialects import func
+        from jaxlib.mlir.dialects import stablehlo as hlo
 
-        func: Any = _func
-        hlo: Any = _stablehlo
         HloSharding, OpSharding = _xla_client.HloSharding, _xla_client.OpSharding
         register_custom_call_partitioner = _xla_client.register_custom_call_partitioner
     HAS_PARTITIONING = HAS_INSIDES

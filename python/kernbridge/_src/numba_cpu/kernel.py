@@ -223,9 +223,9 @@ class NumbaCpu(PythonFrontend):
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
         super().check(operands, call)
         arrays = (*operands, *call.outs)
-        known = all(array.dtype_name in NATIVE_DTYPES for array in arrays)
+        known = all(array.dtype.name in NATIVE_DTYPES for array in arrays)
         for place, array in () if known else self.described(operands, call):
-            dtype, remedy = array.dtype_name, CONVERT
+            dtype, remedy = array.dtype.name, CONVERT
             if dtype in HALF_DTYPES:
                 if self.half_as_bits:
                     continue

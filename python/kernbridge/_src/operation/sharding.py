@@ -1,8 +1,10 @@
-"""Describes calls in programs for several devices to XLA's partitioner.
+"""Describes calls in programs for several devices, and answers the queries of XLA's partitioner.
 
 Such a call has a target of its own, the name of the plain target with `SPLIT` appended, which has
-the same handler. `partition.py` reads its attribute `sharding` when XLA partitions the program. The
-call refers to nothing else in the process, so programs can be exported and cached.
+the same handler. `parts_of` reads its attribute `sharding` while XLA partitions the program. The
+call refers to nothing else in the process, so programs can be exported and cached. `Choice` selects
+the dimensions along which the call is split, and `DeviceCall` writes the program of one device: a
+call of the plain target on smaller arrays.
 """
 
 from __future__ import annotations
@@ -12,18 +14,28 @@ import json
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
+import numpy as np
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.private_jax import func, hlo, hlo_sharding, mlir, tuple_sharding
+from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.batch_axes import BatchAxes
 from kernbridge._src.operation.sharding_rule import WHOLE, Term, Terms
 from kernbridge._src.operation.spec import ArrayType, Call
 
 SPLIT = ".split"
 TOGETHER = "kernbridge.together"  # see src/core/kb_handler.h
+_ON_CPU = ("kernbridge.host", "kernbridge.cuda.host")
+_INDEX = ArrayType((), np.dtype(np.int32))
+_numbers = itertools.count()
+_warned: set[tuple[str, str]] = set()
+
+ir = mlir.ir
 
 
 @dataclass(frozen=True)
@@ -240,3 +252,367 @@ def output_shardings(
         named = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
         shardings.append(named)
     return shardings
+
+
+def parts_of(
+    target: str,
+    operands: Sequence[Any],
+    operand_shardings: Sequence[Any],
+    result: Any,
+    result_sharding: Any,
+    attributes: bytes | str,
+) -> tuple[bytes, list[Any], Any]:
+    """Return the module that each device runs, and the shardings of its operands and results.
+
+    A carrier has no description, and each device calls it; see `embed_once.py`.
+    """
+    with mlir.make_ir_context(), ir.Location.unknown():
+        plain = _read(attributes)
+        if target.endswith(".carrier"):
+            call = DeviceCall(target, plain, (), (), has_side_effect=True)
+            return _module((), (), call.outputs), [], tuple_sharding(result, [])
+        description = Description.read(plain.pop("sharding").value)
+        terms = description.possible
+        n = len(terms.outs)
+        results, wanted = [result], [result_sharding]
+        if result.is_tuple():
+            results, wanted = list(result.tuple_shapes()), result_sharding.tuple_elements()
+        ins = _placed(operands, terms.ins, operand_shardings)
+        outs = _placed(results[:n], terms.outs, wanted[:n])
+        hidden = _placed(results[n:], terms.hidden, wanted[n : len(results)])
+        choice = Choice.make(terms, [*outs, *ins], description.any_extents)
+        for i, array in enumerate([] if description.once else ins):
+            _warn_if_gathered(description, choice, i, array, [*outs, *ins])
+        here, made, more = map(choice.local, (ins, outs, hidden))
+        aliases, once = description.aliases, description.once
+        call = DeviceCall(target, plain, here, made, more, aliases, bool(once))
+        if any(not name.startswith("*") for name in choice.factors) and description.token:
+            call = _lowered_again(call, description)
+        module = _program(call, choice, once, [array.type for array in hidden])
+        return module, [choice.sharding(term) for term in terms.ins], _packed(result, choice)
+
+
+def sharding_of_results(
+    target: str,
+    operands: Sequence[Any],
+    operand_shardings: Sequence[Any],
+    result: Any,
+    attributes: bytes | str,
+) -> Any:
+    """Return the shardings of results that follow from the operands; called if Shardy is off."""
+    if target.endswith(".carrier"):
+        return tuple_sharding(result, [])
+    with mlir.make_ir_context():
+        description = Description.read(_read(attributes)["sharding"].value)
+    ins = _placed(operands, description.terms.ins, operand_shardings)
+    return _packed(result, Choice.make(description.possible, ins, description.any_extents))
+
+
+def _read(text: bytes | str) -> dict[str, Any]:
+    text = text.decode() if isinstance(text, bytes) else text
+    return {each.name: each.attr for each in ir.DictAttr(ir.Attribute.parse(text))}
+
+
+def _placed(shapes: Sequence[Any], terms: Sequence[Any], shardings: Sequence[Any]) -> list[Placed]:
+    types = [ArrayType(tuple(s.dimensions()), np.dtype(s.numpy_dtype())) for s in shapes]
+    return [Placed(*each) for each in zip(types, terms, shardings, strict=True)]
+
+
+def _packed(result: Any, choice: Choice) -> Any:
+    """The sharding of all results; hidden results, which are not read, are whole."""
+    shardings = [choice.sharding(term) for term in choice.terms.outs]
+    shardings += [choice.sharding(())] * len(choice.terms.hidden)
+    return tuple_sharding(result, shardings)
+
+
+def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
+    """Lower a call that depends on the extents of its arrays again, for those of one device."""
+    lowered = lowered_calls[description.token]
+    native, masks = lowered.again(call.operands, call.outs)
+    n, batch = len(call.outs), call.outs[0].shape[: len(lowered.call.levels.sizes)]
+    hidden = [call.operands[i] for i in native.copied]
+    hidden += [ArrayType((*batch, *t.shape), t.dtype) for t in native.temporaries]
+    aliases = dict(lowered.call.aliases) | {i: n + k for k, i in enumerate(native.copied)}
+    words = [native.key, *lowered.call.batch_words, *(masks if batch else [])]
+    values = {"call": np.array(words, np.int64), "digest": np.frombuffer(native.digest, np.uint8)}
+    if native.program:
+        values["program"] = np.frombuffer(native.program, np.uint8)
+    return replace(
+        call,
+        target=native.target,
+        attributes={name: mlir.ir_attribute(value) for name, value in values.items()},
+        hidden=hidden,
+        aliases=tuple(aliases.items()),
+    )
+
+
+def _program(call: DeviceCall, choice: Choice, once: int, unseen: Sequence[ArrayType]) -> bytes:
+    """Return the module of one device.
+
+    If `once`, the first of so many devices makes the call. Hidden results may have other extents
+    than in the whole call; constants, `unseen`, replace them.
+    """
+    sums = [choice.groups_to_sum(term) for term in choice.terms.outs]
+    waits = any(sums) or (once and sums)  # for other devices, after the call
+    number = None
+    if waits and call.target in _ON_CPU and jax.process_count() == 1:
+        number = {"together": mlir.ir_attribute(np.int64(next(_numbers)))}
+        call = replace(call, attributes={**call.attributes, **number})
+
+    def body(operands: list[Any]) -> list[Any]:
+        if once:
+            outs = call.outputs_of_first(operands, once)
+        else:
+            made = enumerate(zip(call.outputs(operands), call.outs, sums, strict=True), start=1)
+            outs = [_sum(x, t, groups, i) if groups else x for i, (x, t, groups) in made]
+        if number is not None:  # other devices must learn that the call failed
+            in_place = [(o, o) for o in range(len(outs))]
+            outs = DeviceCall(TOGETHER, number, call.outs, call.outs, aliases=in_place).outputs(
+                outs
+            )
+        return [*outs, *_zeros(unseen)]
+
+    return _module(call.operands, [*call.outs, *unseen], body)
+
+
+def _warn_if_gathered(
+    description: Description, choice: Choice, index: int, array: Placed, arrays: Sequence[Placed]
+) -> None:
+    terms = description.possible
+    for d, (name, (count, _)) in enumerate(zip(array.term, array.parts(), strict=True)):
+        if count == 1 or name in choice.factors:
+            continue
+        if name == WHOLE and not terms.declared:
+            why = "kernel may read every element of its inputs for each of its outputs"
+            remedy = (
+                "If it does not, pass a sharding_rule= when wrapping the kernel, such as "
+                'sharding_rule="i j, j -> i", or call the operation inside jax.shard_map'
+            )
+        elif name in description.terms.sums and name not in terms.sums:
+            why = f"sum over its dimension {name!r} cannot be combined with manual axes"
+            remedy = (
+                "Make its mesh axis manual in shard_map as well, and add the results with "
+                "jax.lax.psum"
+            )
+        elif not terms.can_split(name):
+            why = f"sharding rule names this dimension {name!r}, which some outputs lack"
+            remedy = (
+                "If the outputs are sums over it, pass "
+                'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard another '
+                "dimension"
+            )
+        elif not _divides(name, count, arrays):
+            why = f"dimension cannot be split into {count} equal parts"
+            remedy = f"Pad it to a multiple of {count}"
+        elif not description.any_extents:
+            why = "program was loaded from a file, and its launches are those for whole arrays"
+            remedy = "Shard a batch axis, or call the operation inside jax.shard_map"
+        else:  # another dimension uses the devices
+            continue
+        if (description.label, why) in _warned:
+            return
+        _warned.add((description.label, why))
+        warn(
+            f"{description.label}: dimension {d} of input {index}, {array.type}, is sharded over "
+            f"{count} devices, and is gathered on each of them before the call, since the {why}. "
+            f"{remedy}. [KB6002]"
+        )
+        return
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An array of a call: its type, its dimensions' names, and the sharding that XLA asks for."""
+
+    type: ArrayType
+    term: Term
+    sharding: Any
+
+    @property
+    def n_devices(self) -> int:
+        return len(self.sharding.tile_assignment_devices()) if self._is_tiled else 1
+
+    @property
+    def _is_tiled(self) -> bool:
+        s = self.sharding
+        return s is not None and not (s.is_replicated() or s.is_maximal() or s.is_manual())
+
+    def parts(self) -> list[tuple[int, np.ndarray]]:
+        """For each dimension the number of parts, and the part of each device."""
+        if not self._is_tiled:
+            return [(1, np.zeros(0, int))] * len(self.term)
+        counts = list(self.sharding.tile_assignment_dimensions())
+        devices = np.array(self.sharding.tile_assignment_devices())
+        where = np.indices(counts).reshape(len(counts), -1)
+        of_device = np.empty_like(where)
+        of_device[:, devices] = where
+        return list(zip(counts, of_device, strict=True))[: len(self.term)]
+
+
+@dataclass
+class Choice:
+    """The names along which a call is split: for each, the number of parts, and each device's."""
+
+    terms: Terms
+    n_devices: int
+    factors: dict[str, tuple[int, np.ndarray]] = field(default_factory=dict)
+
+    @staticmethod
+    def make(terms: Terms, arrays: Sequence[Placed], can_lower_again: bool) -> Choice:
+        """Split what XLA asks for and can be split; larger arrays take precedence."""
+        choice = Choice(terms, max((a.n_devices for a in arrays), default=1))
+
+        def n_bytes(array: Placed) -> int:
+            return int(np.prod(array.type.shape, dtype=np.int64)) * array.type.dtype.itemsize
+
+        for array in sorted(arrays, key=n_bytes, reverse=True):
+            if array.n_devices != choice.n_devices:
+                continue
+            for name, (count, part) in zip(array.term, array.parts(), strict=True):
+                if count == 1 or name in choice.factors or not terms.can_split(name):
+                    continue
+                if not can_lower_again and not name.startswith("*"):
+                    continue
+                # Each block must still have equally many devices after one more split.
+                n, cells = choice._cells(list(choice.factors))
+                n *= count
+                devices = np.bincount(cells * count + part, minlength=n)
+                if _divides(name, count, arrays) and np.all(devices == choice.n_devices // n):
+                    choice.factors[name] = count, part
+        return choice
+
+    def _cells(self, names: Sequence[str]) -> tuple[int, np.ndarray]:
+        """The number of blocks along these names, and the block of each device."""
+        n, cells = 1, np.zeros(self.n_devices, int)
+        for name in names:
+            count, part = self.factors.get(name, (1, np.zeros(self.n_devices, int)))
+            n, cells = n * count, cells * count + part
+        return n, cells
+
+    def local(self, arrays: Sequence[Placed]) -> list[ArrayType]:
+        """Return the types of the arrays on one device."""
+        sizes = [zip(a.type.shape, self._counts(a.term), strict=True) for a in arrays]
+        shapes = [tuple(size // count for size, count in each) for each in sizes]
+        return [ArrayType(s, a.type.dtype) for s, a in zip(shapes, arrays, strict=True)]
+
+    def _counts(self, term: Term) -> list[int]:
+        return [self.factors[name][0] if name in self.factors else 1 for name in term]
+
+    def sharding(self, term: Term) -> Any:
+        _, cells = self._cells(term)
+        devices = np.argsort(cells, kind="stable").tolist()
+        return hlo_sharding(self._counts(term), devices)
+
+    def groups_to_sum(self, term: Term) -> list[list[int]]:
+        """The groups of devices whose results of these dimensions are parts of one sum."""
+        added = [n for n in self.factors if n not in term and n in self.terms.sums]
+        kept = [name for name in self.factors if name not in added]
+        if not added:
+            return []
+        n_added, _ = self._cells(added)
+        n, cells = self._cells([*kept, *added])
+        blocks = np.argsort(cells, kind="stable").reshape(n // n_added, n_added, -1)
+        return [group.tolist() for group in blocks.transpose(0, 2, 1).reshape(-1, n_added)]
+
+
+def _divides(name: str, count: int, arrays: Sequence[Placed]) -> bool:
+    return all(
+        size % count == 0
+        for array in arrays
+        for size, other in zip(array.type.shape, array.term, strict=True)
+        if other == name
+    )
+
+
+@dataclass(frozen=True)
+class DeviceCall:
+    """The call on one device. Its results are the outputs, then the hidden results.
+
+    Its methods need an MLIR context and an insertion point.
+    """
+
+    target: str
+    attributes: Mapping[str, Any]  # of MLIR
+    operands: Sequence[ArrayType]
+    outs: Sequence[ArrayType]
+    hidden: Sequence[ArrayType] = ()
+    aliases: Sequence[tuple[int, int]] = ()
+    has_side_effect: bool = False
+
+    def outputs(self, operands: Sequence[Any]) -> list[Any]:
+        """Make the call and return its outputs."""
+        results = [*self.outs, *self.hidden]
+        rule = jax.ffi.ffi_lowering(
+            self.target,
+            operand_output_aliases=dict(self.aliases),
+            has_side_effect=self.has_side_effect,
+            backend_config=dict(self.attributes),
+            result_types=[_tensor(t) for t in results],
+        )
+        types = SimpleNamespace(avals_in=self.operands, avals_out=results)
+        return list(rule(types, *operands))[: len(self.outs)]
+
+    def outputs_of_first(self, operands: Sequence[Any], n_devices: int) -> list[Any]:
+        """Make the call on the first device and return its outputs, on all devices."""
+        index = hlo.ConvertOp(_tensor(_INDEX), hlo.PartitionIdOp().result).result
+        case = hlo.CaseOp([_tensor(t) for t in self.outs], index, num_branches=2)
+        with ir.InsertionPoint(case.regions[0].blocks.append()):
+            hlo.ReturnOp(self.outputs(operands))
+        with ir.InsertionPoint(case.regions[1].blocks.append()):  # of every other index
+            hlo.ReturnOp(_zeros(self.outs))
+        pairs = enumerate(zip(case.results, self.outs, strict=True), start=1)
+        return [_of_first(value, t, n_devices, channel) for channel, (value, t) in pairs]
+
+
+def _module(
+    operands: Sequence[ArrayType],
+    results: Sequence[ArrayType],
+    body: Callable[[list[Any]], list[Any]],
+) -> bytes:
+    """Return the module of a function whose operations `body` writes."""
+    module = ir.Module.create()
+    with ir.InsertionPoint(module.body):
+        types = [[_tensor(t) for t in arrays] for arrays in (operands, results)]
+        main = func.FuncOp("main", ir.FunctionType.get(*types), visibility="public")
+        with ir.InsertionPoint(main.add_entry_block()):
+            func.ReturnOp(body(list(main.arguments)))
+    return bytes(mlir.module_to_bytecode(module))
+
+
+def _tensor(array: ArrayType) -> Any:
+    return ir.RankedTensorType.get(array.shape, mlir.dtype_to_ir_type(array.dtype))
+
+
+def _zeros(arrays: Sequence[ArrayType]) -> list[Any]:
+    return [mlir.ir_constant(np.broadcast_to(np.zeros((), t.dtype), t.shape)) for t in arrays]
+
+
+def _of_first(value: Any, array: ArrayType, n_devices: int, channel: int) -> Any:
+    """Copy a value from the first device to all."""
+    one, every = (ArrayType((n, *array.shape), array.dtype) for n in (1, n_devices))
+    gathered = hlo.AllGatherOp(
+        [_tensor(every)],
+        [hlo.ReshapeOp(_tensor(one), value).result],
+        all_gather_dim=0,
+        **_among([list(range(n_devices))], channel),
+    )
+    start, step = [0] * len(one.shape), [1] * len(one.shape)
+    return hlo.ReshapeOp(_tensor(array), hlo.slice(gathered.results[0], start, one.shape, step))
+
+
+def _sum(value: Any, array: ArrayType, groups: Sequence[Sequence[int]], channel: int) -> Any:
+    added = hlo.AllReduceOp([_tensor(array)], [value], **_among(groups, channel))
+    number = _tensor(ArrayType((), array.dtype))
+    block = added.regions[0].blocks.append(number, number)
+    with ir.InsertionPoint(block):
+        hlo.ReturnOp([hlo.AddOp(*block.arguments)])
+    return added.results[0]
+
+
+def _among(groups: Sequence[Sequence[int]], channel: int) -> dict[str, Any]:
+    """The attributes of a collective operation."""
+    return {
+        "replica_groups": ir.DenseElementsAttr.get(np.array(groups, np.int64)),
+        "channel_handle": hlo.ChannelHandle.get(channel, mlir.DEVICE_TO_DEVICE_TYPE),
+        "use_global_device_ids": True,
+    }

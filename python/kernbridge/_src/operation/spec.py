@@ -7,7 +7,6 @@ so `Outputs` matches the leaves of `outs` with the outputs of the kernel, by nam
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,18 +46,8 @@ class ArrayType:
     def of(value: Any) -> ArrayType:
         return ArrayType(tuple(value.shape), np.dtype(value.dtype))
 
-    @property
-    def dtype_name(self) -> str:
-        return dtype_name(self.dtype)
-
     def __str__(self) -> str:
-        return f"{self.dtype_name}[{','.join(map(str, self.shape))}]"
-
-
-@functools.lru_cache(maxsize=256)
-def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The name of a dtype, which NumPy would compute anew each time."""
-    return dtype.name
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +63,10 @@ class Outputs:
     @staticmethod
     def of(label: str, outs: Any) -> Outputs:
         """Read `outs`, a pytree of objects with a shape and a dtype, in JAX's order."""
-        kind: Any = type(outs)
-        if kind in (list, tuple) and all(map(has_type, outs)):
-            leaves, order = outs, tuple(range(len(outs)))
-            tree, names, written = jax.tree.structure(kind(order)), ("",) * len(outs), order
-        else:
-            found, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=has_type)
-            leaves, order = [leaf for _, leaf in found], tuple(range(len(found)))
-            names = tuple(_name(path) for path, _ in found)
-            written = tuple(_as_written(outs, tree.unflatten(order)))
+        found, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=has_type)
+        leaves, order = [leaf for _, leaf in found], tuple(range(len(found)))
+        names = tuple(_name(path) for path, _ in found)
+        written = tuple(_as_written(outs, tree.unflatten(order)))
         types = tuple(_read_type(label, i, leaf) for i, leaf in enumerate(leaves))
         return Outputs(types, tree, names, written, order)
 

@@ -200,7 +200,7 @@ class ScannedFunction(Struct):
             if p.array is not None:
                 what = f"input {i}" if i < n_inputs else f"output {i - n_inputs}"
                 named = f"{what} {p.name!r}" if p.name else what
-                extents.take(named, p.array, shape, array.dtype_name)
+                extents.take(named, p.array, shape, array.dtype.name)
 
     @property
     def takes_any(self) -> bool:
