@@ -219,10 +219,9 @@ class XLACustomKernel(RuleTable):
         Parameters
         ----------
         *ins : array
-            The inputs.
         outs : pytree of jax.ShapeDtypeStruct
-            Shape and dtype of each output. Generators and rules get them in JAX's order; a dict
-            that is written in another order than that of its sorted keys is refused.
+            Shape and dtype of each output, in JAX's order for generators and rules; a dict whose
+            keys are not sorted is refused.
         backend : str, optional
             The kernel to use.
         **kwargs
@@ -236,7 +235,7 @@ class XLACustomKernel(RuleTable):
         Raises
         ------
         TypeError
-            If a keyword is traced or cannot be hashed, an input is no array, or a rule or generator
+            If an input is no array, a keyword is traced or cannot be hashed, or a rule or generator
             does not take these arguments.
         KernelFallbackExhaustedError
             If there is no such backend; when lowered, if there is no kernel for the platform.

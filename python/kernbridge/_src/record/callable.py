@@ -61,11 +61,11 @@ def numba_cuda_callable(
 ) -> Operation:
     """Make a JAX operation from a Python function that launches Numba-CUDA kernels.
 
-    The function is called with one device array for each input, one for each output, and a stream.
-    It launches kernels on this stream, which fill the outputs. The function is recorded: it is run
-    for each combination of shapes and dtypes when the operation is lowered, with stand-ins for the
-    arrays. Its launches, temporaries, fills and copies become a plan, which C code replays. No
-    Python code is executed at run time, and XLA may include the plan in a CUDA graph.
+    The function is called with one device array for each input, one for each output, and a stream,
+    on which it launches kernels that fill the outputs. It is recorded: when the operation is
+    lowered, it runs once for each combination of shapes and dtypes, with stand-ins for the arrays.
+    Its launches, temporaries, fills and copies become a plan, which C code replays. No Python code
+    is executed at run time, and XLA may include the plan in a CUDA graph.
 
     Parameters
     ----------
@@ -73,37 +73,34 @@ def numba_cuda_callable(
         ``func(input_1, ..., output_1, ..., stream)``. It may launch any number of ``@cuda.jit``
         kernels (``kernel[grid, block, stream, shared](...)`` or ``kernel.forall``) with arrays,
         numbers, members of enumerations, elements of arrays of records, and tuples of these;
-        allocate ``cuda.device_array`` temporaries; slice, reshape, ravel, transpose and view device
-        arrays; fill and copy them (``a[:] = 0``, ``a.copy_to_device(b)``); loop and branch on
-        shapes; and call helper functions. It runs twice at each lowering, and not at each call. It
-        must write every element of the outputs.
+        allocate ``cuda.device_array`` temporaries; slice, reshape, ravel, transpose, view, fill and
+        copy device arrays (``a[:] = 0``, ``a.copy_to_device(b)``); loop and branch on shapes; and
+        call helper functions. It runs twice at each lowering, and must write every element of the
+        outputs.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         As for `numba_cuda_kernel`.
     vmap_method : str, optional
-        How `jax.vmap` treats the call. By default, the function always gets arrays of the declared
-        ranks, and each step of the plan is executed for all slices: as one launch with the batch in
-        the z axis of the grid, or, for kernels that use z, as one launch for each slice. The named
-        methods have the same meanings as in JAX.
+        By default, the function always gets arrays of the declared ranks, and each step of the plan
+        is executed for all slices of `jax.vmap`: as one launch with the batch in the z axis of the
+        grid, or, for kernels that use z, as one launch for each slice. The named methods have the
+        same meanings as in JAX.
     input_output_aliases : dict of int to int, optional
-        A dict from the index of an input to the index of an output of the same shape and dtype.
-        Both then share the same memory.
+        From the index of an input to that of an output of the same shape and dtype, which uses the
+        input's memory.
     record : {"auto", "always", "never"}, default "auto"
-        What happens if the function cannot be recorded. This is the case if it reads elements on
-        the host, passes an array to another library, or behaves differently each time that it runs
-        (because it draws random numbers, counts, or reads a clock). "auto": it runs as Python code
-        at each call, with the GIL, on real Numba arrays, and a warning names the line. "always": a
-        KernelError names the line. "never": it always runs as Python code, on copies of the inputs
-        that are not aliased. On the CPU, the arrays are NumPy arrays with the methods of Numba's
-        device arrays.
+        What happens if the function cannot be recorded, because it reads elements on the host,
+        passes an array to another library, or behaves differently each time that it runs (draws
+        random numbers, counts, or reads a clock). "auto": it runs as Python code at each call, with
+        the GIL, on real Numba arrays, and a warning names the line. "always": a KernelError names
+        the line. "never": it always runs as Python code, on copies of the inputs that are not
+        aliased. On the CPU, the arrays are NumPy arrays with the methods of Numba's device arrays.
     vector_math : bool, optional
         As for `numba_cuda_kernel`, for every kernel that the function launches. If the function
         runs as Python code, only the ``fastmath`` option of each kernel counts.
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
-    jvp, vjp : function, optional
-        The derivative; see `numba_kernel`.
-    sharding_rule : str or ShardingRule, optional
-        The dimensions along which a call may be split among devices; see `numba_kernel`.
+    jvp, vjp, sharding_rule : optional
+        The derivative, and the dimensions along which devices split a call; see `numba_kernel`.
 
     Returns
     -------
@@ -117,14 +114,13 @@ def numba_cuda_callable(
     ImportError
         If Numba-CUDA is missing.
     TypeError
-        If `func` is not callable; when called, if the number of inputs and outputs does not match
-        the function.
+        If `func` is not callable; when called, if the number of arrays does not fit the function.
     ValueError
-        If `record`, `vmap_method` or an alias is invalid; when called, if an input has rank 0, or
-        if Numba-CUDA has no type for a dtype.
+        If an option is invalid; when called, if an input has rank 0, or Numba-CUDA has no type for
+        a dtype.
     KernelError
-        When first lowered with ``record="always"``, if the function cannot be recorded. When first
-        lowered, if the recorded function does not use an output.
+        When first lowered, if the function cannot be recorded and ``record="always"``, or does not
+        use an output.
     KernelCompilationError
         When first lowered, if Numba-CUDA refuses a kernel.
 
