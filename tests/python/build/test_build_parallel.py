@@ -13,8 +13,9 @@ from pathlib import Path
 import kernbridge
 import pytest
 from conftest import write_compiler
+from kernbridge._src.build import make
 from kernbridge._src.build.build import Request, build
-from kernbridge._src.forge import lock, obtain
+from kernbridge._src.forge import obtain
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -140,8 +141,8 @@ def is_running(pid):
 
 def test_staging_of_a_living_builder_stays(request_, root):
     with (
-        obtain.locked(root, "abc", 0) as mine,
-        lock.workspace(root, "abc", mine) as space,
+        obtain.locked(root, "abc", 0) as (mine, _),
+        make.workspace(root, "abc", mine) as space,
     ):
         (space / "x.o").touch()
         build(request_)

@@ -387,3 +387,45 @@ for n in (64, 100_000):
         np.testing.assert_array_equal(got, want)
         np.testing.assert_array_equal(of_xla, jax.jit(lambda x: x * np.float32(0.1))(x))
 """)
+
+
+def test_what_no_other_kernel_can_use_goes_with_its_kernel(run):
+    printed = run("""
+import gc
+from collections import Counter
+
+x = jnp.arange(4, dtype=jnp.float32)
+
+def call(inner):
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = inner(x[i])
+
+    return float(numba_cuda_kernel(kernel, S((4,), jnp.float32), launch_dims=4)(x)[1])
+
+def use():
+    factor = 2.0
+
+    @cuda.jit(device=True)
+    def inner(v):
+        return v * factor
+
+    first = call(inner)
+    factor = 3.0  # Numba may mix both, so that the kernels that follow have no lasting identity
+    return first, call(inner)
+
+def count():
+    jax.clear_caches()
+    gc.collect()
+    return Counter(type(o).__name__ for o in gc.get_objects())["NumbaCudaFunction"]
+
+results, counts = [], []
+for _ in range(4):
+    results.append(use())
+    counts.append(count())
+print(*results, *counts)
+""")
+    values = printed.split()
+    assert values[-4:] == ["1"] * 4

@@ -1,5 +1,6 @@
 """Each artefact is made once: by one thread of one process, while memory or disk has it."""
 
+import contextlib
 import gc
 import os
 import threading
@@ -7,6 +8,7 @@ import time
 import weakref
 
 import pytest
+from kernbridge._src.forge import artefacts
 from kernbridge._src.forge import obtain as forge
 from kernbridge._src.forge.artefacts import Artefact
 
@@ -140,6 +142,52 @@ def test_threads_make_it_once():
         thread.join()
     assert recipe.made == ["a"]
     assert all(result is results[0] for result in results)
+
+
+def test_if_making_fails_one_of_those_who_wait_is_the_next():
+    making, most, failures, results = [], [], [], []
+
+    class Fails(Twice):
+        def make(self):
+            making.append(1)
+            time.sleep(0.05)
+            most.append(len(making))
+            making.pop()
+            if len(failures) < 3:
+                failures.append(1)
+                raise RuntimeError("no")
+            return super().make()
+
+    def run():
+        while True:  # each failure is one thread's, which comes anew
+            with contextlib.suppress(RuntimeError):
+                results.append(forge.obtain(Fails("a", lasting=False)))
+                return
+
+    threads = [threading.Thread(target=run) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 4
+    assert results == ["aa"] * 6
+    assert not forge._locks
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_disk_is_read_again_only_after_another_process(waits, root, monkeypatch):
+    recipe, reads = Twice("a"), []
+    load = artefacts.load
+    monkeypatch.setattr(artefacts, "load", lambda *a: reads.append(a) or load(*a))
+    if waits:
+        key = forge._key(recipe)
+        other = forge.locked(root, key.hex(), 0)
+        assert other.__enter__() == (True, False)
+        timer = threading.Timer(0.2, lambda: other.__exit__(None, None, None))
+        timer.start()
+    assert forge.obtain(recipe) == "aa"
+    assert len(reads) == 1 + waits
+    assert recipe.made == ["a"]
 
 
 def test_processes_make_it_once(tmp_path):

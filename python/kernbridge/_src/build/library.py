@@ -183,7 +183,7 @@ def find(job: Job) -> Built | None:
         if fresh is not known:  # files were touched: not worth waiting for
             from kernbridge._src.forge.obtain import locked
 
-            with contextlib.suppress(OSError), locked(job.root, job.key, 0) as mine:
+            with contextlib.suppress(OSError), locked(job.root, job.key, 0) as (mine, _):
                 if mine:
                     note(job, fresh)
         return Built(path, known["digest"], known["sha"], False, known["notes"])

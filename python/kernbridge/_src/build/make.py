@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shlex
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,8 +24,8 @@ from kernbridge._src.base.errors import (
 from kernbridge._src.build import library
 from kernbridge._src.build.flags import asks
 from kernbridge._src.build.library import Built, File, Finished, Job, Known
-from kernbridge._src.forge import artefacts, limit, lock, progress
-from kernbridge._src.forge.obtain import locked
+from kernbridge._src.forge import artefacts, limit, progress
+from kernbridge._src.forge.obtain import NAME_LENGTH, locked
 from kernbridge._src.toolchain import programs
 from kernbridge._src.toolchain.programs import Ended
 
@@ -66,14 +69,44 @@ def wait_or_make(job: Job) -> Built:
     limit.limit()  # an error in it is reported before the work
     finished = request.finish() if request.finish else Finished(source=request.source)
     # Another one may need as long as a compiler may run, after one that it waits for itself.
-    with locked(job.root, job.key, 2 * patience + 10, request.name) as mine:
-        found = None if request.force_rebuild else library.find(job)
+    with locked(job.root, job.key, 2 * patience + 10, request.name) as (mine, has_waited):
+        found = library.find(job) if has_waited and not request.force_rebuild else None
         if found is not None:
             return found
-        with lock.workspace(job.root, job.key, mine) as workspace:
-            built = _make(job, finished, workspace)
+        with workspace(job.root, job.key, mine) as folder:
+            built = _make(job, finished, folder)
     limit.enforce(job.root)
     return built
+
+
+@contextlib.contextmanager
+def workspace(root: Path, key: str, owned: bool) -> Iterator[Path]:
+    """Make a folder to build in, on the file system of the cache, for as long as this lasts."""
+    parent = root / artefacts.VERSION / "staging"
+    artefacts.make_folders(root, parent)
+    sweep(root, parent, key if owned else None)
+    prefix = key[:NAME_LENGTH] if owned else "free"
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=parent))  # mode 0700
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(root: Path, parent: Path, mine: str | None) -> None:
+    """Remove what dead builders left. `mine`: the key whose lock the caller holds."""
+    for folder in list(parent.iterdir()):
+        name = folder.name.split("-")[0]
+        if mine is not None and name == mine[:NAME_LENGTH]:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif name == "free":
+            with contextlib.suppress(OSError):
+                if time.time() - folder.stat().st_mtime > 86400:
+                    shutil.rmtree(folder, ignore_errors=True)
+        else:
+            with locked(root, name, 0) as (free, _):
+                if free:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make(job: Job, finished: Finished, workspace: Path) -> Built:

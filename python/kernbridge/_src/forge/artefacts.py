@@ -26,10 +26,11 @@ import stat
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kernbridge._src.base import reports
 from kernbridge._src.base.errors import defect
+from kernbridge._src.base.struct import Struct
 
 VARIABLE = "KERNBRIDGE_CACHE_DIR"
 VERSION = "v1"
@@ -45,7 +46,7 @@ _warned = False
 _chosen: Path | None = None
 
 
-class Artefact(NamedTuple):
+class Artefact(Struct):
     """What one compilation returned."""
 
     meta: dict[str, Any]  # what JSON can hold

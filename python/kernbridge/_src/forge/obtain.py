@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
 
-from kernbridge._src.forge import artefacts, limit
+from kernbridge._src.forge import artefacts
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.progress import compiling, waiting
 from kernbridge._src.keys import package_digest
@@ -66,8 +66,8 @@ class Recipe(Generic[T]):
         for all of them.
     """
 
-    kind: ClassVar[str]
-    memory: ClassVar[type[Any]] = dict
+    kind: str
+    memory: type[Any] = dict
     files: ClassVar[tuple[str, ...]] = ()
     identity: bytes
     label: str
@@ -146,10 +146,16 @@ def _load(recipe: Recipe[T], key: bytes | None) -> T | None:
 
 
 def _make(recipe: Recipe[T], key: bytes | None) -> T:
-    with _alone_on_machine(recipe.label, key):
-        found = _load(recipe, key)
-        if found is not None:  # another process has just made it
-            return found
+    folder = artefacts.usable() if key is not None else None
+    with contextlib.ExitStack() as stack:
+        if key is not None and folder is not None:
+            has_waited = False
+            with contextlib.suppress(OSError):
+                lock = locked(folder, key.hex(), PATIENCE, recipe.label)
+                _, has_waited = stack.enter_context(lock)
+            found = _load(recipe, key) if has_waited else None
+            if found is not None:  # another process has just made it
+                return found
         with deferred():
             with compiling(recipe.label, recipe.tool):
                 made = recipe.make()
@@ -157,8 +163,9 @@ def _make(recipe: Recipe[T], key: bytes | None) -> T:
                 artefacts.store(recipe.kind, key, made, recipe.name)
     with deferred():
         found = recipe.use(made)
-    folder = artefacts.usable() if key is not None and key[0] < _ENFORCED else None
-    if folder is not None:
+    if key is not None and key[0] < _ENFORCED and (folder := artefacts.usable()) is not None:
+        from kernbridge._src.forge import limit
+
         with contextlib.suppress(ValueError):  # of a setting that is no size
             limit.enforce(folder)
     return found
@@ -168,30 +175,24 @@ def _make(recipe: Recipe[T], key: bytes | None) -> T:
 def _alone(recipe: Recipe[Any]) -> Iterator[None]:
     """Keep other threads from making the same meanwhile."""
     key = recipe.kind, recipe.identity
-    with _locks.setdefault(key, threading.RLock()):
-        try:
-            yield
-        finally:
-            _locks.pop(key, None)
+    while True:
+        lock = _locks.setdefault(key, threading.RLock())
+        with lock:
+            if _locks.get(key) is not lock:  # whoever had it has made the artefact, or failed
+                continue
+            try:
+                yield
+            finally:
+                _locks.pop(key, None)
+            return
 
 
 @contextlib.contextmanager
-def _alone_on_machine(label: str, key: bytes | None) -> Iterator[None]:
-    """Keep other processes from making the same meanwhile, where files can be locked."""
-    folder = artefacts.usable() if key is not None else None
-    with contextlib.ExitStack() as stack:
-        if key is not None and folder is not None:
-            with contextlib.suppress(OSError):
-                stack.enter_context(locked(folder, key.hex(), PATIENCE, label))
-        yield
-
-
-@contextlib.contextmanager
-def locked(root: Path, key: str, patience: float, label: str = "") -> Iterator[bool]:
+def locked(root: Path, key: str, patience: float, label: str = "") -> Iterator[tuple[bool, bool]]:
     """Hold the lock of a key: a file, which is free when its process has gone, however it went.
 
     Lock files are never removed, which could give two owners; there are at most 4096, each empty.
-    Gives whether the lock was obtained within `patience` seconds.
+    Gives whether the lock was obtained within `patience` seconds, and whether another had it.
 
     While it waits for another process, the progress line says so and names `label`. On a file
     system without locks the lock is never obtained; two processes may then build the same thing,
@@ -206,13 +207,14 @@ def locked(root: Path, key: str, patience: float, label: str = "") -> Iterator[b
         file = os.open(path, flags, 0o600)
     try:
         mine = _try(file)
-        if mine is None and patience:
+        has_waited = mine is None
+        if has_waited and patience:
             with waiting(label):
                 end = time.monotonic() + patience
                 while mine is None and time.monotonic() < end:
                     time.sleep(POLL)
                     mine = _try(file)
-        yield bool(mine)
+        yield bool(mine), has_waited
     finally:
         with contextlib.suppress(OSError):  # a child that was forked meanwhile has the file, too
             fcntl.flock(file, fcntl.LOCK_UN)

@@ -10,7 +10,7 @@ import dis
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
@@ -69,7 +69,7 @@ class Job(Recipe[NumbaCudaFunction]):
     """
 
     kind = "numba_cuda"
-    memory: ClassVar[type[Any]] = weakref.WeakValueDictionary
+    memory: type[Any] = weakref.WeakValueDictionary
 
     def __init__(
         self,
@@ -185,11 +185,14 @@ class Job(Recipe[NumbaCudaFunction]):
 class EmulatedJob(Job):
     """A compilation for the CPU, whose result is never released, as its machine code is not.
 
-    Numba numbers what it compiles, so other machine code would be made of an equal kernel.
+    Numba numbers what it compiles, so other machine code would be made of an equal kernel. To an
+    opaque kernel, none is equal.
     """
 
-    kind = "numba_cuda_on_cpu"
-    memory = dict
+    def __init__(self, *described: Any) -> None:
+        super().__init__(*described)
+        self.kind = "numba_cuda_on_cpu" if self.lasting else "numba_cuda_opaque"
+        self.memory = dict if self.lasting else weakref.WeakValueDictionary
 
 
 def why_not_native(kernel: Any, target: Target) -> str:
