@@ -10,24 +10,8 @@ import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from kernbridge._src.tools import (
-    benchmark_command,
-    c_flags,
-    cache_command,
-    doctor,
-    error_pages,
-    run_on_cpu,
-)
-from kernbridge._src.tools.printing import (
-    CommandError,
-    Lines,
-    Output,
-    ReaderLeft,
-    nothing_else_on_stdout,
-)
-
-COMMANDS = (doctor, cache_command, benchmark_command, error_pages, run_on_cpu, c_flags)
-"""Modules of commands. `add` of each adds its parsers, whose default `run` returns the status."""
+from kernbridge._src.tools import commands, doctor
+from kernbridge._src.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,9 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser = argparse.ArgumentParser(prog="kernbridge", description=__doc__, parents=[as_json])
     parser.add_argument("--version", action="store_true", help="print the version")
-    commands = parser.add_subparsers(dest="command")
-    for module in COMMANDS:
-        module.add(commands, as_json)
+    commands.add(parser.add_subparsers(dest="command"), as_json)
     chosen = parser.parse_args(arguments)
     output = Output(chosen.command or "version", getattr(chosen, "json", False))
     if chosen.version:
@@ -91,5 +73,5 @@ def _show_versions(chosen: argparse.Namespace, output: Output) -> int:
     """Print the version of kernbridge; as JSON, also those of the packages that it uses."""
     found = doctor.versions()
     output.answer |= {"versions": found}
-    output.show(Lines([f"kernbridge {found['kernbridge']}"]))
+    output.show(f"kernbridge {found['kernbridge']}")
     return 0

@@ -19,7 +19,7 @@ import jax
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.tools import c_flags
+from kernbridge._src.tools import commands
 
 coba = coba_cuda.coba
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def host(tmp_path_factory):
     program = tmp_path_factory.mktemp("c_host") / "coba"
     source = ROOT / "examples" / "c_host" / "coba.c"
     command = [compiler, "-std=c11", "-O2", f"-I{include()}", str(source)]
-    command += [*shlex.split(c_flags.c_flags()), "-ldl", "-o", str(program)]
+    command += [*shlex.split(commands.c_flags()), "-ldl", "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return program

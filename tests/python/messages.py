@@ -229,10 +229,10 @@ def main() -> int:
         if now != entry.printed:
             print(f"### {entry.title}\n{now}")
     if "--write" in sys.argv:
-        from kernbridge._src.tools import error_pages as pages_of_codes
+        from kernbridge._src.tools import commands
 
         PAGE.write_text(rewritten(text, printed))
-        ERRORS.write_text(error_pages(pages_of_codes.pages()))
+        ERRORS.write_text(error_pages(commands.pages()))
     return 0
 
 

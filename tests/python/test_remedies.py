@@ -21,7 +21,7 @@ from kernbridge._src.cuda_device import switch
 from kernbridge._src.forge import limit, progress
 from kernbridge._src.source import module as source_module
 from kernbridge._src.toolchain import architectures, compilers, nvcc, programs
-from kernbridge._src.tools import error_pages
+from kernbridge._src.tools import commands
 from kernels import add, scale
 from refusals import equal, refused, silent, warned
 
@@ -797,7 +797,7 @@ ELSEWHERE = {
 def test_each_code_has_a_test():
     here = {name[5:].upper() for name in globals() if name.startswith("test_kb")}
     assert not here & ELSEWHERE.keys()
-    assert here | ELSEWHERE.keys() == error_pages.pages().keys()
+    assert here | ELSEWHERE.keys() == commands.pages().keys()
     for code, place in ELSEWHERE.items():
         file, _, name = place.format(code.lower()).partition("::")
         assert f"def {name}" in (HERE / file).read_text() if name else (HERE / file).is_file()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import kernbridge
 import pytest
-from kernbridge._src.tools import c_flags
+from kernbridge._src.tools import commands
 
 ROOT = Path(__file__).parents[3]
 _folder = tempfile.TemporaryDirectory(prefix="kernbridge-")  # removed at the end of the process
@@ -47,7 +47,7 @@ def compiled():
     _, include = plugin()
     program = Path(_folder.name, "coba")
     command = [compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{include}", str(SOURCE)]
-    command += [*shlex.split(c_flags.c_flags()), "-ldl", "-o", str(program)]
+    command += [*shlex.split(commands.c_flags()), "-ldl", "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return program

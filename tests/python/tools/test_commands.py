@@ -16,13 +16,13 @@ import pytest
 from kernbridge import cli
 from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.tools import doctor, printing
-from kernbridge._src.tools.printing import CommandError, Lines, Output, Pairs, Table
+from kernbridge._src.tools.printing import CommandError, Output, Pairs, Table
 
 pytestmark = pytest.mark.once
 BLOCKS = [
     Pairs("kernels", [("numba_kernel", ("ready, on the CPU", "green")), ("b", "two\nlines")]),
-    Table(("kind", "size"), [("numba", "1 kB"), ("nvrtc", ("20 MB", "red"))], right=(1,)),
-    Lines([("no [markup] here", "bold"), ""]),
+    Table(("kind", "size"), [("numba", "1 kB"), ("nvrtc", "20 MB")], right=(1,)),
+    "no [markup] here\n",
 ]
 PLAIN = """kernels
   numba_kernel  ready, on the CPU
@@ -94,7 +94,7 @@ def test_nothing_but_json_is_on_stdout(capfd, monkeypatch):
         output.answer["value"] = 1
         return 0
 
-    monkeypatch.setattr("kernbridge._src.tools.c_flags._run", noisy)
+    monkeypatch.setattr("kernbridge._src.tools.commands._c_flags", noisy)
     assert cli.main(["c-flags", "--json"]) == 0
     printed = capfd.readouterr()
     assert json.loads(printed.out) == {"command": "c-flags", "value": 1}
@@ -117,7 +117,7 @@ def test_a_broken_pipe_of_a_module_is_its_own(monkeypatch):
     def failing(chosen, output):
         raise BrokenPipeError("a socket")
 
-    monkeypatch.setattr("kernbridge._src.tools.c_flags._run", failing)
+    monkeypatch.setattr("kernbridge._src.tools.commands._c_flags", failing)
     with pytest.raises(BrokenPipeError, match="a socket"):
         cli.main(["c-flags"])
 
@@ -128,7 +128,7 @@ def test_an_error_is_an_answer_too(capfd, monkeypatch, error):
         output.answer["half"] = 1
         raise error
 
-    monkeypatch.setattr("kernbridge._src.tools.c_flags._run", failing)
+    monkeypatch.setattr("kernbridge._src.tools.commands._c_flags", failing)
     found = answer(capfd, "c-flags", status=1)
     prefix = "" if isinstance(error, CommandError) else "RuntimeError: "
     assert found == {"command": "c-flags", "error": f"{prefix}it is wrong"}
@@ -267,7 +267,7 @@ def test_ages(seconds, text):
 
 def test_output_without_json_prints_at_once(capsys):
     output = Output("c-flags")
-    output.show(Lines(["a"]))
+    output.show("a")
     output.write_answer()
     assert capsys.readouterr().out == "a\n"
 

@@ -225,14 +225,7 @@ def self_test(todo: list[tuple[str, str]], seconds: float = 300) -> list[str]:
     return [*errors, how, *["it was not reached"] * len(todo)][: len(todo)]
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    text = "report what works on this machine and what to install, and call a kernel of each"
-    command = commands.add_parser("doctor", parents=[common], help=text)
-    command.add_argument("--no-self-test", action="store_true", help="call no kernel")
-    command.set_defaults(run=_run)
-
-
-def _run(chosen: argparse.Namespace, output: Output) -> int:
+def run(chosen: argparse.Namespace, output: Output) -> int:
     found = verdicts()
     output.show(*_blocks(found))
     todo = [(v.name, place) for v in found for place in v.runs_on]

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Cell = str | tuple[str, str]  # a text, or a text and its style
-
 
 class CommandError(Exception):
     """What a command reports in place of an answer: its message is printed, the status is 1."""
@@ -24,10 +22,10 @@ class ReaderLeft(Exception):
 
 @dataclass(frozen=True)
 class Pairs:
-    """A titled list of names and values; a value may have several lines."""
+    """A titled list of names and values; a value may have several lines, and a style."""
 
     title: str
-    rows: Sequence[tuple[str, Cell]]
+    rows: Sequence[tuple[str, str | tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -35,18 +33,11 @@ class Table:
     """Rows below headers. Columns of figures, counted from 0, are aligned at the `right`."""
 
     headers: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[str]]
     right: Sequence[int] = ()
 
 
-@dataclass(frozen=True)
-class Lines:
-    """Lines as they are, each with its style."""
-
-    lines: Sequence[Cell]
-
-
-Block = Pairs | Table | Lines
+Block = Pairs | Table | str
 
 
 @dataclass
@@ -117,18 +108,18 @@ def plain(blocks: Sequence[Block]) -> Iterator[str]:
         if isinstance(block, Pairs):
             yield block.title
             for name, value in block.rows:
-                first, *more = _text(value).splitlines() or [""]
+                first, *more = _styled(value)[0].splitlines() or [""]
                 yield f"  {name:<{width}}  {first}".rstrip()
                 yield from (f"  {'':<{width}}  {line}" for line in more)
         elif isinstance(block, Table):
-            rows = [[*map(_text, row)] for row in (block.headers, *block.rows)]
+            rows = [block.headers, *block.rows]
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-            places = [str.rjust if i in block.right else str.ljust for i in range(len(widths))]
+            places = [">" if i in block.right else "<" for i in range(len(widths))]
             for row in rows:
-                cells = map(lambda put, text, width: put(text, width), places, row, widths)
-                yield "  ".join(cells).rstrip()
+                cells = zip(row, places, widths, strict=True)
+                yield "  ".join(f"{text:{place}{n}}" for text, place, n in cells).rstrip()
         else:
-            yield from map(_text, block.lines)
+            yield block
 
 
 def _show_rich(blocks: Sequence[Block]) -> None:
@@ -149,14 +140,13 @@ def _show_rich(blocks: Sequence[Block]) -> None:
         elif isinstance(block, Table):
             table = RichTable(box=None, pad_edge=False, header_style="bold")
             for i, header in enumerate(block.headers):
-                is_right = i in block.right
-                table.add_column(header, justify="right" if is_right else "left", overflow="fold")
+                justify: Any = "right" if i in block.right else "left"
+                table.add_column(header, justify=justify, overflow="fold")
             for row in block.rows:
-                table.add_row(*(Text(*_styled(cell)) for cell in row))
+                table.add_row(*map(Text, row))
             console.print(table)
         else:
-            for line in block.lines:
-                console.print(Text(*_styled(line)), soft_wrap=True)
+            console.print(Text(block), soft_wrap=True)
 
 
 def _width(blocks: Sequence[Block]) -> int:
@@ -164,12 +154,8 @@ def _width(blocks: Sequence[Block]) -> int:
     return max(map(len, names), default=0)
 
 
-def _styled(cell: Cell) -> tuple[str, str]:
-    return (cell, "") if isinstance(cell, str) else cell
-
-
-def _text(cell: Cell) -> str:
-    return _styled(cell)[0]
+def _styled(value: str | tuple[str, str]) -> tuple[str, str]:
+    return (value, "") if isinstance(value, str) else value
 
 
 def size(n: int) -> str:
