@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from kernbridge import export_bundle, numba_kernel
 from kernbridge._src.base import private_jax
-from kernbridge._src.bundle import export, program
+from kernbridge._src.bundle import export
 from kernbridge.errors import ExportError, UnknownVersionError
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernbridge.KernbridgeWarning")
@@ -279,9 +279,8 @@ def test_a_bundle_is_replaced_and_nothing_else_is(tmp_path):
 
 @pytest.mark.once
 def test_names_cannot_break_a_line():
-    array = program.Array("state['a\nend 00\0\ud800']", "float32", ())
-    text = export.manifest("", [program.Program("cpu", b"", [array], [])], None).decode()
-    assert text.splitlines()[3] == r"input float32 0 - 0 state['a\nend 00\x00\ud800']"
+    described = export.described("state['a\nend 00\0\ud800']", S((2, 3), jnp.float32), 0, "-")
+    assert described == r"float32 0 - 2 2 3 state['a\nend 00\x00\ud800']"
 
 
 @pytest.mark.once
@@ -289,9 +288,9 @@ def test_names_of_arguments():
     def function(first, *others, last=1):
         del first, others, last
 
-    assert program.argument_names(function, (X, X, {"y": X})) == [
+    assert export.argument_names(function, (X, X, {"y": X})) == [
         "first",
         "args[1]",
         "args[2]['y']",
     ]
-    assert program.argument_names(max, (X,)) == ["args[0]"]
+    assert export.argument_names(max, (X,)) == ["args[0]"]
