@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from types import FunctionType
 from typing import Any
 
@@ -49,11 +49,100 @@ _SILENT = re.compile(r"Record\(|array\([^()]*, 0d, ")
 _GATHERS = frozenset(("build_tuple", "build_list", "build_set", "build_map", "phi", "cast"))
 
 
+class TypedCode:
+    """The typed code of a jitted function.
+
+    `loose` are the names of the variables that may refer to the arguments `given`, by position, or
+    to read-only arrays without a type that says so.
+    """
+
+    def __init__(self, kernel: Any, typed: Any, given: Set[int]) -> None:
+        self.kernel, self.types, self.calls = kernel, typed.typemap, typed.calltypes
+        self.statements = list(_statements(typed.blocks.values()))
+        self.values: dict[str, list[Any]] = {}  # what is assigned to each variable
+        for s in self.statements:
+            if isinstance(s, classes("Assign")):
+                self.values.setdefault(s.target.name, []).append(s.value)
+        self.loose: set[str] = set()
+        before = -1 if given or any(map(_is_silent, set(self.types.values()))) else 0
+        while len(self.loose) > before:  # loops hand values back
+            before = len(self.loose)
+            self.loose |= {
+                name
+                for name, values in self.values.items()
+                if any(self._is_loose(value, self.types.get(name), given) for value in values)
+            }
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Any,
+        arguments: Any,
+        compiled: Any,
+        given: Set[int],
+        compile_again: Callable[[Any, Any], Any] | None,
+    ) -> TypedCode | None:
+        """The code that was compiled for these types; None if it is not to be found.
+
+        `compile_again` is given a function and types whose code Numba found in its cache on disk,
+        which keeps no types.
+        """
+        typed = getattr(compiled, "type_annotation", None)
+        if not hasattr(typed, "calltypes"):
+            if compile_again is None:
+                return None
+            typed = compile_again(kernel, arguments).type_annotation
+        return cls(kernel, typed, given)
+
+    def type_of(self, variable: Any) -> Any:
+        return self.types.get(variable.name)
+
+    def has_loose(self, variables: Iterable[Any]) -> bool:
+        """Whether one of the variables is loose."""
+        return not self.loose.isdisjoint([v.name for v in variables])
+
+    def function_of(self, call: Any) -> Any:
+        """The type of the function that a call is of."""
+        function = self.type_of(call.func)
+        if function is None:  # a global name in a parallel loop
+            for value in self.values.get(call.func.name, ()):
+                if isinstance(value, classes("Global", "FreeVar")):
+                    function = self.kernel.typingctx.resolve_value_type(value.value)
+        return function.dispatcher_type if isinstance(function, types.RecursiveCall) else function
+
+    def positions(self, call: Any, n_parameters: int) -> frozenset[int]:
+        """The parameters of a jitted function that take what is loose."""
+        if self.has_loose(v for v in call.list_vars() if v not in call.args):
+            return frozenset(range(n_parameters))  # by name, or in a tuple
+        loose = (i for i, v in enumerate(call.args) if v.name in self.loose)
+        return frozenset(min(i, n_parameters - 1) for i in loose)
+
+    def _is_loose(self, value: Any, t: Any, given: Set[int]) -> bool:
+        """Whether a variable of the type `t` to which a value is assigned is loose."""
+        if isinstance(value, classes("Arg")):
+            return value.index in given
+        if isinstance(value, classes("Var")):
+            return value.name in self.loose
+        is_array = isinstance(t, types.Array)
+        if not isinstance(value, classes("Expr")) or not _refers(t) or (is_array and not t.mutable):
+            return False
+        operands = value.list_vars()
+        if self.has_loose(operands):
+            is_new = value.op in ("arrayexpr", "binop", "unary")
+            if value.op == "call":
+                called = self.type_of(value.func)
+                is_new = not isinstance(called, _JITTED) and name_of(called) not in _VIEWS
+            return not (is_array and is_new)
+        if value.op in _GATHERS or (is_array and t.ndim > 0) or not _is_silent(t):
+            return False
+        held = map(self.type_of, operands)
+        return any(not isinstance(h, types.BaseTuple) and _holds_read_only(h) for h in held)
+
+
 class WriteSearch:
     """A search for writes to read-only arguments, through a compiled kernel and what it calls.
 
-    `compile_again` is given a function and types whose code Numba found in its cache on disk, which
-    keeps no types; without it, such a function may write.
+    Without `compile_again` (see `TypedCode.of`), functions of Numba's cache on disk may write.
     """
 
     def __init__(self, compile_again: Callable[[Any, Any], Any] | None) -> None:
@@ -68,84 +157,58 @@ class WriteSearch:
         The arguments `given`, by position, are loose.
         """
         key = (kernel, arguments, frozenset(given))
-        if key in self._seen or not (given or any(map(holds_read_only, arguments))):
+        if key in self._seen or not (given or any(map(_holds_read_only, arguments))):
             return False
         self._seen.add(key)
-        typed = typed_code(kernel, arguments, compiled, self._compile_again)
-        if typed is None:
+        code = TypedCode.of(kernel, arguments, compiled, given, self._compile_again)
+        if code is None or any(isinstance(t, types.ArrayCTypes) for t in code.types.values()):
             return True
-        typemap = typed.typemap
-        if any(isinstance(t, types.ArrayCTypes) for t in typemap.values()):
-            return True
-        code = list(statements(typed.blocks.values()))
-        loose = loose_names(code, typemap, given)
-        for statement in code:
-            if _assigns_through(statement, typemap, loose):
-                return True
-            if _gives_away(statement, typemap, loose):
-                return True
-            value = statement.value if isinstance(statement, classes("Assign")) else None
-            if getattr(value, "op", "") == "getattr" and self._attribute_writes(
-                kernel, value, typemap, loose
-            ):
-                return True
-        values = global_values(code)
         return any(
-            self._call_writes(kernel, expr, signature, typemap, values, loose)
-            for expr, signature in typed.calltypes.items()
+            _assigns_through(code, s) or _gives_away(code, s) or self._attribute_writes(code, s)
+            for s in code.statements
+        ) or any(
+            self._call_writes(code, expr, signature)
+            for expr, signature in code.calls.items()
             if isinstance(expr, classes("Expr")) and signature is not None
         )
 
-    def _call_writes(
-        self,
-        kernel: Any,
-        expr: Any,
-        signature: Any,
-        typemap: Any,
-        values: dict[str, Any],
-        loose: Set[str],
-    ) -> bool:
+    def _call_writes(self, code: TypedCode, expr: Any, signature: Any) -> bool:
         arguments = signature.args
         receiver = () if signature.recvr is None else (signature.recvr,)
         given = (*receiver, *arguments)
-        takes_loose = is_any(loose, expr.list_vars())
-        if not takes_loose and not any(map(holds_read_only, given)):
+        takes_loose = code.has_loose(expr.list_vars())
+        if not takes_loose and not any(map(_holds_read_only, given)):
             return False
         if expr.op in ("binop", "inplace_binop", "unary"):  # which users may overload
-            if expr.op == "inplace_binop" and expr.lhs.name in loose:
+            if expr.op == "inplace_binop" and expr.lhs.name in code.loose:
                 return True
-            operator = kernel.typingctx.resolve_value_type(expr.fn)
+            operator = code.kernel.typingctx.resolve_value_type(expr.fn)
             return self._overload_writes(operator, arguments, takes_loose)
         if expr.op != "call":
             return False
-        function = function_of(kernel, expr, typemap, values)
+        function = code.function_of(expr)
         if function is None:
             return True
         if isinstance(function, types.Dispatcher):
             if takes_loose and isinstance(function, types.ObjModeDispatcher):
                 return True
-            taken = positions(expr, loose, len(arguments))
-            return self._dispatcher_writes(function.dispatcher, arguments, taken)
-        if takes_loose and not _only_reads(function, expr, loose):
+            called = function.dispatcher
+            taken = code.positions(expr, len(arguments))
+            return self.may_write(called, arguments, called.overloads.get(arguments), taken)
+        if takes_loose and not _only_reads(code, function, expr):
             return True
         if any(isinstance(a, _FUNCTIONS) for a in arguments):
             return True  # it may hand the array to a function
         if isinstance(function, types.BoundFunction):
             is_method_of_user = isinstance(function.this, types.ClassInstanceType)
             return is_method_of_user or self._member_writes(
-                kernel, function.template, given, takes_loose
+                code, function.template, given, takes_loose
             )
         if isinstance(function, types.Function):
             return self._function_writes(function, arguments, takes_loose)
         return isinstance(
             function, (types.FunctionType, types.ExternalFunctionPointer, types.ClassType)
         )
-
-    def _dispatcher_writes(
-        self, dispatcher: Any, arguments: Any, given: Set[int] = frozenset()
-    ) -> bool:
-        found = dispatcher.overloads.get(arguments)
-        return self.may_write(dispatcher, arguments, found, given)
 
     def _function_writes(self, function: Any, arguments: Any, takes_loose: bool) -> bool:
         key = getattr(function, "typing_key", None)
@@ -154,7 +217,7 @@ class WriteSearch:
         if any(key is writer for writer in _WRITERS):
             return True
         if key is np.dot:
-            return any(map(holds_read_only, arguments[2:]))
+            return any(map(_holds_read_only, arguments[2:]))
         if isinstance(key, GUFunc):  # its inputs are writable to it
             return True
         if _is_users(key):
@@ -170,36 +233,39 @@ class WriteSearch:
             and tuple(arguments) in getattr(t, "_compiled_overloads", ())
         )
 
-    def _member_writes(self, kernel: Any, template: Any, given: Any, takes_loose: bool) -> bool:
+    def _member_writes(self, code: TypedCode, template: Any, given: Any, takes_loose: bool) -> bool:
         """Whether a method or an attribute that users added to a type writes."""
         overloaded = getattr(template, "_overload_func", None)
         if overloaded is None or _is_trusted(overloaded.__module__):
             return False
-        resolved = kernel.typingctx.resolve_value_type(overloaded)
+        resolved = code.kernel.typingctx.resolve_value_type(overloaded)
         return any(self._template_writes(t, given, takes_loose) for t in resolved.templates)
 
-    def _attribute_writes(self, kernel: Any, expr: Any, typemap: Any, loose: Set[str]) -> bool:
-        """Whether an attribute that users added to arrays writes when it is read."""
-        owner, is_loose = typemap.get(expr.value.name), expr.value.name in loose
-        if owner is None or not (is_loose or holds_read_only(owner)):
+    def _attribute_writes(self, code: TypedCode, statement: Any) -> bool:
+        """Whether a statement reads an attribute that users added to arrays, and that writes."""
+        expr: Any = statement.value if isinstance(statement, classes("Assign")) else None
+        if getattr(expr, "op", "") != "getattr":
+            return False
+        owner, is_loose = code.type_of(expr.value), expr.value.name in code.loose
+        if owner is None or not (is_loose or _holds_read_only(owner)):
             return False
         return any(
             getattr(template, "_attr", None) == expr.attr
             and not template.is_method
-            and self._member_writes(kernel, template, (owner,), is_loose)
-            for template in kernel.typingctx._get_attribute_templates(owner)
+            and self._member_writes(code, template, (owner,), is_loose)
+            for template in code.kernel.typingctx._get_attribute_templates(owner)
         )
 
     def _template_writes(self, template: Any, arguments: Any, takes_loose: bool) -> bool:
         """Whether an overload that users registered with `numba.extending` writes."""
-        types_given = tuple(arguments)
+        given = tuple(arguments)
         found = getattr(template, "_impl_cache", {}).values()
         dispatchers = [entry[0] for entry in found if isinstance(entry, tuple)]
-        implementations = [d for d in dispatchers if types_given in getattr(d, "overloads", ())]
+        implementations = [d for d in dispatchers if given in getattr(d, "overloads", ())]
         if not implementations:  # an intrinsic, or one whose code is not to be found
             return True
-        loose = frozenset(range(len(types_given)) if takes_loose else ())
-        return any(self._dispatcher_writes(d, types_given, loose) for d in implementations)
+        loose = frozenset(range(len(given)) if takes_loose else ())
+        return any(self.may_write(d, given, d.overloads[given], loose) for d in implementations)
 
 
 def _module_of(template: Any) -> str:
@@ -222,11 +288,11 @@ def _is_trusted(module: str) -> bool:
     return module.split(".")[0] in _IMPLEMENTED_BY_NUMBA
 
 
-def _only_reads(function: Any, expr: Any, loose: Set[str]) -> bool:
+def _only_reads(code: TypedCode, function: Any, expr: Any) -> bool:
     """Whether a function that Numba implements only reads what is loose."""
     key = getattr(function, "typing_key", None)
     if isinstance(key, np.ufunc):
-        return not is_any(loose, (*expr.args[key.nin :], *dict(expr.kws).values()))
+        return not code.has_loose((*expr.args[key.nin :], *dict(expr.kws).values()))
     if isinstance(function, types.NumberClass):
         return True
     if name_of(function) not in _READERS:
@@ -236,34 +302,34 @@ def _only_reads(function: Any, expr: Any, loose: Set[str]) -> bool:
     return (getattr(key, "__module__", None) or "").split(".")[0] in ("builtins", "numpy")
 
 
-def _assigns_through(statement: Any, typemap: Any, loose: Set[str]) -> bool:
+def _assigns_through(code: TypedCode, statement: Any) -> bool:
     """Whether a statement assigns to what is loose, or to a read-only array's `flat`."""
     if not isinstance(statement, classes("SetItem", "StaticSetItem", "SetAttr", "DelItem")):
         return False
-    target = typemap.get(statement.target.name)
-    if isinstance(target, types.NumpyFlatType) and holds_read_only(target):
-        return True
-    return statement.target.name in loose
+    target = code.type_of(statement.target)
+    is_flat = isinstance(target, types.NumpyFlatType) and _holds_read_only(target)
+    return is_flat or statement.target.name in code.loose
 
 
-def _gives_away(statement: Any, typemap: Any, loose: Set[str]) -> bool:
+def _gives_away(code: TypedCode, statement: Any) -> bool:
     """Whether a statement puts what is loose where it is not followed."""
     if isinstance(statement, classes("SetItem", "StaticSetItem", "SetAttr")):
-        target = typemap.get(statement.target.name)  # arrays and records take a copy
-        return statement.value.name in loose and not isinstance(target, (types.Array, types.Record))
+        copies = types.Array, types.Record
+        is_loose = statement.value.name in code.loose
+        return is_loose and not isinstance(code.type_of(statement.target), copies)
     if isinstance(statement, classes("Assign")):
         statement = statement.value
-    if not isinstance(statement, classes("Return", "Yield")) or statement.value.name not in loose:
-        return False
-    return not is_silent(typemap.get(statement.value.name))
+    is_given = isinstance(statement, classes("Return", "Yield"))
+    is_loose = is_given and statement.value.name in code.loose
+    return is_loose and not _is_silent(code.type_of(statement.value))
 
 
-def holds_read_only(t: Any) -> bool:
+def _holds_read_only(t: Any) -> bool:
     """Whether a value of this type is a read-only array, or has one in it or behind it."""
     return _READ_ONLY.search(str(t)) is not None
 
 
-def is_silent(t: Any) -> bool:
+def _is_silent(t: Any) -> bool:
     """Whether a value of this type may be in a read-only array without saying so."""
     return _SILENT.search(str(t)) is not None
 
@@ -279,23 +345,6 @@ def _refers(t: Any) -> bool:
     return not isinstance(t, _VALUES)
 
 
-def is_any(loose: Set[str], variables: Iterable[Any]) -> bool:
-    """Whether one of the variables is loose."""
-    return not loose.isdisjoint([v.name for v in variables])
-
-
-def loose_names(code: Iterable[Any], typemap: Any, given: Set[int]) -> set[str]:
-    """The names of variables that are loose: they may refer to the arguments `given`, or to
-    read-only arrays without a type that says so."""
-    assignments = [s for s in code if isinstance(s, classes("Assign"))]
-    loose: set[str] = set()
-    before = -1 if given or any(is_silent(t) for t in set(typemap.values())) else 0
-    while len(loose) > before:  # loops hand values back
-        before = len(loose)
-        loose |= {s.target.name for s in assignments if _becomes_loose(s, typemap, loose, given)}
-    return loose
-
-
 def name_of(function: Any) -> str:
     """The name of a function or method that Numba implements; empty if it has none."""
     key = getattr(function, "typing_key", None)
@@ -304,64 +353,6 @@ def name_of(function: Any) -> str:
     if isinstance(key, tuple):  # a method of an overload: type and name
         return str(key[-1])
     return str(getattr(key, "__name__", ""))
-
-
-def _becomes_loose(assignment: Any, typemap: Any, loose: Set[str], given: Set[int]) -> bool:
-    value, t = assignment.value, typemap.get(assignment.target.name)
-    if isinstance(value, classes("Arg")):
-        return value.index in given
-    if isinstance(value, classes("Var")):
-        return value.name in loose
-    is_array = isinstance(t, types.Array)
-    if not isinstance(value, classes("Expr")) or not _refers(t) or (is_array and not t.mutable):
-        return False
-    operands = value.list_vars()
-    if is_any(loose, operands):
-        is_new = value.op in ("arrayexpr", "binop", "unary")
-        if value.op == "call":
-            called = typemap.get(value.func.name)
-            is_new = not isinstance(called, _JITTED) and name_of(called) not in _VIEWS
-        return not (is_array and is_new)
-    if value.op in _GATHERS or (is_array and t.ndim > 0) or not is_silent(t):
-        return False
-    held = (typemap.get(v.name) for v in operands)
-    return any(not isinstance(h, types.BaseTuple) and holds_read_only(h) for h in held)
-
-
-def positions(expr: Any, loose: Set[str], n_parameters: int) -> set[int]:
-    """The parameters of a jitted function that take what is loose."""
-    positional, every = set(expr.args), range(n_parameters)
-    if is_any(loose, [v for v in expr.list_vars() if v not in positional]):
-        return set(every)  # by name, or in a tuple
-    return {min(i, n_parameters - 1) for i, v in enumerate(expr.args) if v.name in loose}
-
-
-def typed_code(
-    kernel: Any, arguments: Any, compiled: Any, compile_again: Callable[[Any, Any], Any] | None
-) -> Any:
-    """The typed code of a jitted function; None if it is not to be found."""
-    annotation = getattr(compiled, "type_annotation", None)
-    if hasattr(annotation, "calltypes"):
-        return annotation
-    return None if compile_again is None else compile_again(kernel, arguments).type_annotation
-
-
-def global_values(code: Iterable[Any]) -> dict[str, Any]:
-    """The values of names from outside of a function."""
-    assignments = (s for s in code if isinstance(s, classes("Assign")))
-    return {
-        s.target.name: s.value.value
-        for s in assignments
-        if isinstance(s.value, classes("Global", "FreeVar"))
-    }
-
-
-def function_of(kernel: Any, call: Any, typemap: Any, values: Mapping[str, Any]) -> Any:
-    """The type of the function that a call is of; `values` are those of global names."""
-    function = typemap.get(call.func.name)
-    if function is None and call.func.name in values:  # in a parallel loop
-        function = kernel.typingctx.resolve_value_type(values[call.func.name])
-    return function.dispatcher_type if isinstance(function, types.RecursiveCall) else function
 
 
 def is_atomic(key: Any) -> bool:
@@ -376,10 +367,10 @@ def classes(*names: str) -> Any:
     return tuple(getattr(m, name) for m in modules if m is not None for name in names)
 
 
-def statements(blocks: Iterable[Any]) -> Iterator[Any]:
+def _statements(blocks: Iterable[Any]) -> Iterator[Any]:
     """All statements, those inside parallel loops included."""
     for block in blocks:
         for statement in block.body:
             yield statement
             if hasattr(statement, "loop_body"):
-                yield from statements((statement.init_block, *statement.loop_body.values()))
+                yield from _statements((statement.init_block, *statement.loop_body.values()))

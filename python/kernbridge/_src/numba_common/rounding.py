@@ -12,18 +12,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple
 
 from kernbridge._src.numba_common.private_numba import types
-from kernbridge._src.numba_common.readonly import (
-    classes,
-    function_of,
-    global_values,
-    is_any,
-    is_atomic,
-    loose_names,
-    name_of,
-    positions,
-    statements,
-    typed_code,
-)
+from kernbridge._src.numba_common.readonly import TypedCode, classes, is_atomic, name_of
 
 _ROUND = frozenset(("around", "ceil", "fix", "floor", "rint", "round", "round_", "sign", "trunc"))
 _KEEP_WHOLE = (
@@ -80,44 +69,38 @@ class _Search:
         if (kernel, arguments, given) in self._seen:
             return None
         self._seen.add((kernel, arguments, given))
-        typed = typed_code(kernel, arguments, compiled, self._compile_again)
-        if typed is None:
+        code = TypedCode.of(kernel, arguments, compiled, given, self._compile_again)
+        if code is None:
             return None
-        code, typemap = list(statements(typed.blocks.values())), typed.typemap
-        loose = loose_names(code, typemap, given)
-        values = _Values(code, typemap)
-        for statement in code:
-            kept = _kept(statement, typemap, loose)
-            if kept is not None and values.is_lost(statement.value, kept):
-                given_type = _element(typemap.get(statement.value.name))
-                return _Store(statement.loc, given_type, kept)
-        known = global_values(code)
-        for expr, signature in typed.calltypes.items():
-            if getattr(expr, "op", "") != "call" or not is_any(loose, expr.list_vars()):
+        for statement in code.statements:
+            kept = _kept(code, statement)
+            if kept is not None and _is_lost(code, statement.value, kept):
+                return _Store(statement.loc, _element(code.type_of(statement.value)), kept)
+        for expr, signature in code.calls.items():
+            if getattr(expr, "op", "") != "call" or not code.has_loose(expr.list_vars()):
                 continue
-            function = function_of(kernel, expr, typemap, known)
+            function = code.function_of(expr)
             if isinstance(function, types.Dispatcher):
-                called, taken = function.dispatcher, positions(expr, loose, len(signature.args))
-                compiled = called.overloads.get(signature.args)
-                store = self.first(called, signature.args, compiled, frozenset(taken))
-                if store is not None:
+                called, taken = function.dispatcher, code.positions(expr, len(signature.args))
+                overload = called.overloads.get(signature.args)
+                if store := self.first(called, signature.args, overload, taken):
                     return store
             elif name_of(function) in _STORE or is_atomic(getattr(function, "typing_key", None)):
-                array = getattr(function, "this", None) or typemap.get(expr.args[0].name)
+                array = getattr(function, "this", None) or code.type_of(expr.args[0])
                 kept = getattr(array, "dtype", None)
-                lost = next((v for v in expr.args if values.is_lost(v, kept)), None)
-                if lost is not None:
-                    return _Store(expr.loc, _element(typemap.get(lost.name)), kept)
+                for value in expr.args:
+                    if _is_lost(code, value, kept):
+                        return _Store(expr.loc, _element(code.type_of(value)), kept)
         return None
 
 
-def _kept(statement: Any, typemap: Any, loose: Set[str]) -> Any:
+def _kept(code: TypedCode, statement: Any) -> Any:
     """The type of the elements into which a statement stores; None if it stores nothing there."""
     if not isinstance(statement, classes("SetItem", "StaticSetItem", "SetAttr")):
         return None
-    target = typemap.get(statement.target.name)
-    if statement.target.name not in loose:
+    if statement.target.name not in code.loose:
         return None
+    target = code.type_of(statement.target)
     if isinstance(target, types.Record):
         field = getattr(statement, "attr", getattr(statement, "index", None))
         return target.typeof(field) if field in target.fields else None
@@ -133,51 +116,40 @@ def _element(t: Any) -> Any:
     return getattr(t, "dtype", t)
 
 
-class _Values:
-    """What is known of the values of variables."""
+def _is_lost(code: TypedCode, variable: Any, kept: Any) -> bool:
+    """Whether elements of the type `kept` may lose fractions of a variable's value."""
+    if not isinstance(kept, (types.Integer, types.Boolean)):
+        return False
+    is_float = isinstance(_element(code.type_of(variable)), types.Float)
+    return is_float and not _is_whole(code, variable, set())
 
-    def __init__(self, code: Any, typemap: Any) -> None:
-        self._typemap = typemap
-        self._made: dict[str, list[Any]] = {}
-        for statement in code:
-            if isinstance(statement, classes("Assign")):
-                self._made.setdefault(statement.target.name, []).append(statement.value)
 
-    def is_lost(self, variable: Any, kept: Any) -> bool:
-        """Whether elements of the type `kept` may lose fractions of a variable's value."""
-        if not isinstance(kept, (types.Integer, types.Boolean)):
-            return False
-        t = _element(self._typemap.get(variable.name))
-        return isinstance(t, types.Float) and not self._is_whole(variable, set())
-
-    def _is_whole(self, value: Any, seen: set[str]) -> bool:
-        """Whether a value certainly has no fraction: a constant, or what is rounded."""
-        if isinstance(value, classes("Var")):
-            if isinstance(_element(self._typemap.get(value.name)), types.Integer | types.Boolean):
-                return True
-            made = self._made.get(value.name, ())
-            if value.name in seen:
-                return True  # a loop hands it back
-            seen.add(value.name)
-            return bool(made) and all(self._is_whole(m, seen) for m in made)
-        if isinstance(value, classes("Const", "Global", "FreeVar")):
-            number = value.value
-            return isinstance(number, (int, float)) and float(number).is_integer()
-        if isinstance(value, tuple):  # a part of an expression of whole arrays
-            function, operands = value
-            return self._gives_whole(function, operands, seen)
-        if not isinstance(value, classes("Expr")):
-            return False
-        if value.op == "call":
-            return name_of(self._typemap.get(value.func.name)) in _ROUND
-        if value.op == "arrayexpr":
-            return self._is_whole(value.expr, seen)
-        if value.op in ("binop", "inplace_binop", "unary"):
-            return self._gives_whole(value.fn, value.list_vars(), seen)
-        holds = value.op in ("build_list", "build_tuple", "cast", "phi")
-        return holds and all(self._is_whole(v, seen) for v in value.list_vars())
-
-    def _gives_whole(self, function: Any, operands: Any, seen: set[str]) -> bool:
-        if function in _DIVIDE or getattr(function, "__name__", "") in _ROUND:
+def _is_whole(code: TypedCode, value: Any, seen: set[str]) -> bool:
+    """Whether a value certainly has no fraction: a constant, or what is rounded."""
+    if isinstance(value, classes("Var")):
+        if isinstance(_element(code.type_of(value)), types.Integer | types.Boolean):
             return True
-        return function in _KEEP_WHOLE and all(self._is_whole(v, seen) for v in operands)
+        if value.name in seen:
+            return True  # a loop hands it back
+        seen.add(value.name)
+        made = code.values.get(value.name, ())
+        return bool(made) and all(_is_whole(code, m, seen) for m in made)
+    if isinstance(value, classes("Const", "Global", "FreeVar")):
+        number = value.value
+        return isinstance(number, (int, float)) and float(number).is_integer()
+    if isinstance(value, tuple):  # a part of an expression of whole arrays
+        function, operands = value
+    elif not isinstance(value, classes("Expr")):
+        return False
+    elif value.op == "call":
+        return name_of(code.type_of(value.func)) in _ROUND
+    elif value.op == "arrayexpr":
+        return _is_whole(code, value.expr, seen)
+    elif value.op in ("binop", "inplace_binop", "unary"):
+        function, operands = value.fn, value.list_vars()
+    else:
+        holds = value.op in ("build_list", "build_tuple", "cast", "phi")
+        return holds and all(_is_whole(code, v, seen) for v in value.list_vars())
+    if function in _DIVIDE or getattr(function, "__name__", "") in _ROUND:
+        return True
+    return function in _KEEP_WHOLE and all(_is_whole(code, v, seen) for v in operands)
