@@ -21,8 +21,7 @@ from kernbridge._src.forge.obtain import Recipe, held, obtain
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
-from kernbridge._src.numba_cuda.arguments import check_declared
-from kernbridge._src.numba_cuda.counterpart import counterpart
+from kernbridge._src.numba_cuda.counterpart import counterpart, declared
 from kernbridge._src.plan.program import DeviceFunction, Parameter, leaves, with_open
 from kernbridge._src.plan.targets import Gpu, Target
 from kernbridge._src.toolchain import cuda as toolchain_cuda
@@ -232,12 +231,32 @@ def compile_for_launch(
 
     `has_batch` says that there is a batch, and that the launch leaves the z axis free.
     """
-    check_declared(label, kernel, parameters)
+    _check_declared(label, kernel, parameters)
     function = compile_kernel(label, kernel, parameters, False, target)
     wide = has_batch and not function.uses_z and not function.cooperative
     if wide:
         function = compile_kernel(label, kernel, parameters, True, target)
     return function, wide
+
+
+def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:
+    """Refuse arrays that fit none of the signatures that `cuda.jit` was given."""
+    if getattr(kernel, "_can_compile", True):
+        return
+    from kernbridge._src.numba_cuda import entry as numba_cuda_entry
+
+    def arrays(signature: Iterable[Any]) -> list[Any]:
+        return [(t.dtype, t.ndim) if hasattr(t, "ndim") else None for t in signature]
+
+    parameter_type = (mlir if mlir.is_mlir(kernel) else numba_cuda_entry).parameter_type
+    signatures = declared(kernel)
+    if arrays(map(parameter_type, parameters)) in map(arrays, signatures):
+        return
+    raise TypeError(
+        f"{label}: the kernel was declared for {', '.join(map(str, signatures))}, but the call "
+        f"has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or decorate "
+        "the kernel without a signature [KB4001]"
+    )
 
 
 def _compile_entry(job: Job) -> Any:

@@ -53,86 +53,63 @@ def parameter_type(parameter: Parameter) -> Any:
     return types.Array(item, parameter.ndim, parameter.layout, parameter.read_only)
 
 
-def _array_builder(parameter: DeviceParameter) -> Any:
-    """An intrinsic: (address, *extents, *strides) -> array."""
+def _make_array(parameter: DeviceParameter, context: Any, builder: Any, given: Any) -> Any:
     array_type, n = parameter_type(parameter), parameter.ndim
-    words = (types.int64,) * parameter.n_words(False)
-
-    @intrinsic
-    def build(typing_context: Any, words_given: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            given = cgutils.unpack_tuple(builder, args[0])
-            array = context.make_array(array_type)(context, builder)
-            item_size = ir.Constant(
-                ir.IntType(64), context.get_abi_sizeof(context.get_data_type(array_type.dtype))
-            )
-            extents = given[1 : 1 + n]
-            strides = given[1 + n : 1 + 2 * n] if parameter.layout != "C" else ()
-            count = ir.Constant(ir.IntType(64), 1)
-            compact: list[Any] = []
-            for extent in reversed(extents):
-                compact.insert(0, builder.mul(count, item_size, flags=["nsw"]))
-                count = builder.mul(count, extent, flags=["nsw"])
-            array.data = builder.inttoptr(given[0], array.data.type)
-            array.itemsize = item_size
-            array.nitems = count
-            array.shape = cgutils.pack_array(builder, extents, ty=ir.IntType(64))
-            array.strides = cgutils.pack_array(builder, strides or compact, ty=ir.IntType(64))
-            array.meminfo = cgutils.get_null_value(array.meminfo.type)
-            array.parent = cgutils.get_null_value(array.parent.type)
-            return array._getvalue()
-
-        return array_type(types.UniTuple(types.int64, len(words))), codegen
-
-    return build
+    words = cgutils.unpack_tuple(builder, given)
+    array = context.make_array(array_type)(context, builder)
+    item_size = ir.Constant(
+        ir.IntType(64), context.get_abi_sizeof(context.get_data_type(array_type.dtype))
+    )
+    extents = words[1 : 1 + n]
+    strides = words[1 + n : 1 + 2 * n] if parameter.layout != "C" else ()
+    count = ir.Constant(ir.IntType(64), 1)
+    compact: list[Any] = []
+    for extent in reversed(extents):
+        compact.insert(0, builder.mul(count, item_size, flags=["nsw"]))
+        count = builder.mul(count, extent, flags=["nsw"])
+    array.data = builder.inttoptr(words[0], array.data.type)
+    array.itemsize = item_size
+    array.nitems = count
+    array.shape = cgutils.pack_array(builder, extents, ty=ir.IntType(64))
+    array.strides = cgutils.pack_array(builder, strides or compact, ty=ir.IntType(64))
+    array.meminfo = cgutils.get_null_value(array.meminfo.type)
+    array.parent = cgutils.get_null_value(array.parent.type)
+    return array._getvalue()
 
 
-def _scalar_builder(parameter: DeviceParameter) -> Any:
-    """An intrinsic: the address of a scalar or a record, or words with its bits -> its value."""
-    item, kind = parameter_type(parameter), parameter.kind
-    words = types.int64
-    if kind == "scalar":
-        words = types.UniTuple(types.int64, parameter.n_words(False))
-
-    @intrinsic
-    def build(typing_context: Any, words_given: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            if kind == "record":
-                return builder.inttoptr(args[0], context.get_value_type(item))
-            pointer_type = context.get_data_type(item).as_pointer()
-            if kind == "loaded":
-                pointer = builder.inttoptr(args[0], pointer_type)
-            else:
-                words_at = cgutils.alloca_once_value(builder, args[0])
-                pointer = builder.bitcast(words_at, pointer_type)
-            return context.unpack_value(builder, item, pointer)
-
-        return item(words), codegen
-
-    return build
-
-
-def _named_tuple_builder(made_by: Any) -> Any:
-    """An intrinsic: tuple -> named tuple of this class."""
-
-    @intrinsic
-    def build(typing_context: Any, members: Any) -> Any:
-        named = types.BaseTuple.from_types(list(members), made_by)
-
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return context.make_tuple(builder, named, cgutils.unpack_tuple(builder, args[0]))
-
-        return named(members), codegen
-
-    return build
+def _make_scalar(parameter: DeviceParameter, context: Any, builder: Any, given: Any) -> Any:
+    """The value of a scalar or a record, from its address or from words with its bits."""
+    item = parameter_type(parameter)
+    if parameter.kind == "record":
+        return builder.inttoptr(given, context.get_value_type(item))
+    pointer_type = context.get_data_type(item).as_pointer()
+    if parameter.kind == "loaded":
+        pointer = builder.inttoptr(given, pointer_type)
+    else:
+        pointer = builder.bitcast(cgutils.alloca_once_value(builder, given), pointer_type)
+    return context.unpack_value(builder, item, pointer)
 
 
 @functools.cache  # Numba never forgets an intrinsic
 def _builder(made: Any) -> Any:
-    """The intrinsic that builds an argument for a parameter, or for a class of named tuples."""
-    if isinstance(made, type):
-        return _named_tuple_builder(made)
-    return _array_builder(made) if made.kind == "array" else _scalar_builder(made)
+    """The intrinsic that makes an argument of words, or a named tuple of a tuple."""
+
+    @intrinsic
+    def build(typing_context: Any, given: Any) -> Any:
+        if isinstance(made, type):
+            result = types.BaseTuple.from_types(list(given), made)
+        else:
+            result = parameter_type(made)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            if isinstance(made, type):
+                return context.make_tuple(builder, result, cgutils.unpack_tuple(builder, args[0]))
+            make = _make_array if made.kind == "array" else _make_scalar
+            return make(made, context, builder, args[0])
+
+        return result(given), codegen
+
+    return build
 
 
 def build_entry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -14,13 +15,7 @@ from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
-from kernbridge._src.numba_cuda.arguments import (
-    StaticArgument,
-    check_dispatcher,
-    read_static,
-    read_vector_math,
-    read_views,
-)
+from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
@@ -33,7 +28,7 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
-from kernbridge._src.plan.program import DeviceParameter, Parameter, Value, Word
+from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Value, Word
 from kernbridge._src.plan.targets import Target, is_fast
 from kernbridge._src.toolchain import cuda
 
@@ -84,9 +79,9 @@ def numba_cuda_kernel(
         is set. Inputs are read-only unless they are aliased. A kernel that may nevertheless write
         to an input, for example by `cuda.atomic`, gets a copy of it, and a warning is issued once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
-        The shape and dtype of each output; the operation returns the same pytree of arrays. A
-        function is called at trace time with one ShapeDtypeStruct for each input and, by name, one
-        for each keyword scalar, and returns this pytree.
+        The shape and dtype of each output; see `numba_kernel`.
+    input_output_aliases, has_side_effect, zero_outputs, jvp, vjp, sharding_rule
+        See `numba_kernel`.
     grid, block : int, tuple of 1 to 3 int, or a function, optional
         The number of blocks, and of threads in each block, along x, y and z. A function returns
         these numbers; it is called when the call is traced and when it is lowered, with the same
@@ -114,9 +109,6 @@ def numba_cuda_kernel(
         covers one slice; but if `launch_dims` or `grid` is a function, "expand_dims",
         "broadcast_all" and "legacy_vectorized" add the batch to the kernel's arrays as a leading
         axis, and the function gets their shapes.
-    input_output_aliases : dict of int to int, optional
-        A dict from the index of an input to the index of an output of the same shape and dtype.
-        Both then share the same memory, and the kernel may write to the input.
     cooperative : bool, default False
         Launch the kernel cooperatively, as `cuda.cg.this_grid().sync()` requires. Kernels that use
         this function are always launched cooperatively.
@@ -126,10 +118,6 @@ def numba_cuda_kernel(
     pdl : bool, default False
         Programmatic dependent launch: the kernel may start before the previous one on the stream
         ends. Only for kernels that wait for it themselves (``griddepcontrol.wait``).
-    zero_outputs : bool, default False
-        Fill the outputs (not the aliased ones) with zeros before the kernel runs.
-    has_side_effect : bool, default False
-        Run the kernel even if nothing reads its outputs. Implied by `outs` without any output.
     view : dict of str or int to dtype, optional
         The NumPy record dtypes of parameters that take records, by name or by index among the
         inputs. The last axis of such an array holds the words of one record. For example, states of
@@ -147,17 +135,11 @@ def numba_cuda_kernel(
         On the CPU, check every access. Accesses out of bounds, data races, reads of uninitialised
         shared memory, and barriers that not all threads reach are errors.
         ``KERNBRIDGE_DEBUG=check`` has the same effect.
-    jvp, vjp : function, optional
-        The derivative; see `numba_kernel`.
-    sharding_rule : str or ShardingRule, optional
-        The dimensions along which a call may be split among devices; see `numba_kernel`.
 
     Returns
     -------
     Operation
-        The operation, called as ``op(*inputs, **scalars)``. Inputs are arrays; scalars among them
-        are passed as 0-d arrays. Keyword arguments are scalars for the kernel's parameters of the
-        same names, and their values may change from call to call without another compilation.
+        The operation, called as ``op(*inputs, **scalars)``; see `numba_kernel`.
 
     Raises
     ------
@@ -209,10 +191,10 @@ def numba_cuda_kernel(
         *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp),
         sharding_rule=sharding_rule,
     )
-    views = read_views(label, view or {})
+    views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
-    check_dispatcher(label, kernel)
-    fixed = read_static(label, kernel.py_func, static or {})
+    _check_dispatcher(label, kernel)
+    fixed = _read_static(label, kernel.py_func, static or {})
     vectors = read_vector_math(label, vector_math, bool(check))
     vectors = None if vectors == is_fast(kernel) else vectors
     frontend = NumbaCuda(
@@ -221,6 +203,133 @@ def numba_cuda_kernel(
     kept: LRUCache[Operation]
     kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache(OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
+
+
+Leaf = tuple[DeviceParameter, list[Word]]
+
+
+class NotAnArgument(Exception):
+    """A kernel does not take such a value."""
+
+
+def typed_scalar(value: Any) -> Any:
+    """Return a NumPy scalar of the type that an argument has for Numba; None if it is none."""
+    if isinstance(value, np.generic):
+        return value if value.dtype.kind in "biufc" else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return np.int64(value) if -(2**63) <= value < 2**63 else np.uint64(value)
+    kinds: Any = ((bool, np.bool_), (float, np.float64), (complex, np.complex128))
+    return next((made(value) for kind, made in kinds if isinstance(value, kind)), None)
+
+
+def read_argument(
+    value: Any, read_leaf: Callable[[Any], Leaf | None], place: str = ""
+) -> tuple[Parameter, list[list[Word]]]:
+    """The parameter for a value, and the words of each of its leaves.
+
+    `read_leaf` is called first, and returns None for other values. NotAnArgument is raised for
+    values that no kernel takes; `place` says where in the argument the value is.
+    """
+    leaf = read_leaf(value)
+    if leaf is not None:
+        return leaf[0], [leaf[1]]
+    enumeration = type(value) if isinstance(value, enum.Enum) else None
+    if isinstance(value, tuple) and enumeration is None:
+        found = [read_argument(v, read_leaf, ", in a tuple") for v in value]
+        made_by = type(value) if hasattr(value, "_fields") else None
+        members = tuple(parameter for parameter, _ in found)
+        return TupleParameter(members, made_by), [words for _, all_ in found for words in all_]
+    number = value if enumeration is None else value.value
+    scalar = None if isinstance(number, enum.Enum) else typed_scalar(number)
+    if scalar is None and enumeration is not None:
+        raise NotAnArgument(
+            f"the member {value.name} of the enumeration {enumeration.__name__}, whose value is a "
+            f"{type(number).__name__} and not a number, as a kernel argument{place}"
+        )
+    if scalar is None:
+        remedy = "; pass a tuple" if isinstance(value, list) else ""
+        raise NotAnArgument(f"a kernel argument of type {type(value).__name__}{place}{remedy}")
+    data = scalar.tobytes().ljust(16 if scalar.itemsize > 8 else 8, b"\0")
+    words = [Word("constant", int(n)) for n in np.frombuffer(data, np.int64)]
+    return DeviceParameter("scalar", scalar.dtype, enumeration=enumeration), [words]
+
+
+@dataclass(frozen=True, slots=True)
+class StaticArgument:
+    """An argument that is the same at every call."""
+
+    value: Any
+    parameter: Parameter
+    words: tuple[tuple[Word, ...], ...]  # of each leaf
+
+
+def _read_static(
+    label: str, function: Callable[..., Any], given: Mapping[str, Any]
+) -> dict[str, StaticArgument]:
+    """The argument `static` of an operation of this function, checked."""
+    parameters = inspect.signature(function).parameters.values()
+    names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+    found = {}
+    for name, value in given.items():
+        if name not in names:
+            raise ValueError(
+                f"{label}: static contains {name!r}, but the kernel ({', '.join(names)}) has no "
+                "such parameter [KB1103]"
+            )
+        try:
+            parameter, words = read_argument(value, lambda _: None)
+        except NotAnArgument as e:
+            raise TypeError(
+                f"{label}: static contains {value!r} for {name!r}: {e}; expected numbers, members "
+                "of enumerations, or tuples of these. Pass arrays as inputs [KB1103]"
+            ) from None
+        found[name] = StaticArgument(value, parameter, tuple(map(tuple, words)))
+    return found
+
+
+def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
+    if given is None:
+        return None
+    if given and is_checked:
+        raise ValueError(
+            f"{label}: vector_math=True and check=True cannot be combined: the checked mode runs "
+            "the threads of a block one by one; remove one of the two [KB1005]"
+        )
+    return bool(given)
+
+
+def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
+    """The argument `view` of an operation, as pairs of place and NumPy dtype."""
+    views = []
+    for place, dtype in view.items():
+        try:
+            views.append((place, np.dtype(dtype)))
+        except TypeError:
+            raise TypeError(
+                f"{label}: view contains {dtype!r} for {place!r}, expected a NumPy dtype [KB1103]"
+            ) from None
+    return tuple(views)
+
+
+def _check_dispatcher(label: str, kernel: Any) -> None:
+    if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
+        mlir.check_kernel(label, kernel)
+        return
+    from kernbridge._src.numba_common.private_numba_cuda import dispatcher
+
+    hint = "decorate it with @numba.cuda.jit"
+    if isinstance(kernel, dispatcher.CUDADispatcher):
+        if not kernel.targetoptions.get("device"):
+            return
+        hint = "a device function can only be called by kernels; decorate it without device=True"
+    elif "CPUDispatcher" in type(kernel).__name__:
+        hint = "pass a numba.njit function to numba_kernel"
+    elif "FakeCUDAKernel" in type(kernel).__name__:
+        hint = "NUMBA_ENABLE_CUDASIM is set, which replaces numba.cuda with a simulator"
+    raise TypeError(
+        f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
+        f"numba.cuda.jit kernel; {hint} [KB1001]"
+    )
 
 
 @dataclass(eq=False, repr=False)

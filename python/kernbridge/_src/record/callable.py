@@ -16,7 +16,6 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.keys.host_state import identity_of
-from kernbridge._src.numba_cuda.arguments import read_vector_math
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
     LACKING,
@@ -25,7 +24,7 @@ from kernbridge._src.numba_cuda.callback import (
     OnHost,
     Order,
 )
-from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
+from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
     Assignment,

@@ -30,9 +30,9 @@ from kernbridge._src.keys.extensions import is_foreign_name
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument, typed_scalar
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.intercept import Configured, read_configured
+from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument, typed_scalar
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan.program import (

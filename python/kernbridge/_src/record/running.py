@@ -20,9 +20,9 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.intercept import Configured
+from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.program import DeviceParameter, Word
