@@ -1,12 +1,12 @@
-"""Settings of the process.
+"""Settings of the process. They take effect from the next call or compilation on.
 
 Examples
 --------
 >>> from kernbridge import config
->>> config.set_numba_num_threads(1)
->>> config.get_numba_num_threads()
-1
->>> config.set_numba_num_threads(None)
+>>> config.set_cuda_on_cpu("error")
+>>> config.get_cuda_on_cpu()
+'error'
+>>> config.set_cuda_on_cpu("compile")
 """
 
 from __future__ import annotations
@@ -114,12 +114,6 @@ def prefer_system_nvcc(prefer: bool | None = True) -> None:
     If True, PATH and /usr/local/cuda are searched first; if False, NVIDIA's wheels in this Python.
     None restores the environment's choice: KERNBRIDGE_NVCC_PREFER=pip or =system, and the wheels
     first if that is not set.
-
-    Examples
-    --------
-    >>> from kernbridge import config
-    >>> config.prefer_system_nvcc(True)
-    >>> config.prefer_system_nvcc(None)
     """
     settings.prefer_system_nvcc = prefer
 
@@ -203,13 +197,6 @@ def set_cuda_on_cpu(what: str) -> None:
     With "compile", the default, the kernel is compiled for the CPU and runs there. With "error",
     the call raises KernelNotAvailableError. Anything else is a ValueError. Calls that JAX has
     already compiled keep running, until `jax.clear_caches` makes JAX lower them again.
-
-    Examples
-    --------
-    >>> from kernbridge import config
-    >>> config.set_cuda_on_cpu("compile")
-    >>> config.get_cuda_on_cpu()
-    'compile'
     """
     if what not in ("compile", "error"):
         raise ValueError(
@@ -237,14 +224,6 @@ def set_exported_code(what: str) -> None:
     process has imported or may import (see `allow_imports`), and a program with kernels that are
     available only as machine code is refused. With "refuse", a program that contains code is
     refused. Anything else is a ValueError.
-
-    Examples
-    --------
-    >>> from kernbridge import config
-    >>> config.set_exported_code("recompile")
-    >>> config.get_exported_code()
-    'recompile'
-    >>> config.set_exported_code("run")
     """
     settings.set_exported_code(what, "set_exported_code: the argument")
 
@@ -264,14 +243,6 @@ def set_carry_kernels(carry: bool | None) -> None:
     process needs neither the modules nor Numba. It adds an empty call to each program, which takes
     about 0.2 µs at each run. The environment variable KERNBRIDGE_CARRY_KERNELS=1 has the same
     effect; None returns to its choice.
-
-    Examples
-    --------
-    >>> from kernbridge import config
-    >>> config.set_carry_kernels(True)
-    >>> config.get_carry_kernels()
-    True
-    >>> config.set_carry_kernels(None)
     """
     settings.carry_kernels = carry
 

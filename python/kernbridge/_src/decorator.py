@@ -55,14 +55,8 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
     ----------
     outs : pytree of jax.ShapeDtypeStruct, or a function
         Shape and dtype of each output; see `numba_kernel`.
-    vmap_method, input_output_aliases, has_side_effect, zero_outputs, check, jvp, vjp, sharding_rule
-        See `numba_kernel`.
-    vector_math
-        See both functions.
-    vmap_threads, half_as_bits
-        For kernels of ``@numba.njit`` only; see `numba_kernel`.
-    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, view, static
-        For kernels of ``@numba.cuda.jit`` only; see `numba_cuda_kernel`.
+    **options
+        The other options of `numba_kernel` or of `numba_cuda_kernel`.
 
     Returns
     -------
@@ -75,8 +69,7 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
     ------
     TypeError
         If an option is unknown or applies only to the other kind of kernel, or if the decorated
-        object is not a Numba kernel. A plain Python function is not accepted, because the decorator
-        that compiles it determines where it runs.
+        object is not a Numba kernel: the decorator that compiles it determines where it runs.
     ImportError, ValueError
         See `numba_kernel` and `numba_cuda_kernel`.
 
@@ -162,15 +155,14 @@ def _why_none(kernel: Any) -> str:
     if isinstance(kernel, Operation):
         return f"kernel: {kernel.__name__!r} is an operation already; decorate the kernel once"
     if isinstance(kernel, FunctionType):
+        hint = (
+            "write @numba.njit (for CPUs) or @numba.cuda.jit (for GPUs, or for CPUs on a machine "
+            "without a GPU) between @kernbridge.kernel and the function. Pass a function that "
+            "launches kernels to numba_cuda_callable"
+        )
         numba = sys.modules.get("numba")
         if numba is not None and numba.config.DISABLE_JIT:
             hint = "NUMBA_DISABLE_JIT is set, which disables numba.njit; unset it"
-        else:
-            hint = (
-                "write @numba.njit (for CPUs) or @numba.cuda.jit (for GPUs, or for CPUs on a "
-                "machine without a GPU) between @kernbridge.kernel and the function. Pass a "
-                "function that launches kernels to numba_cuda_callable"
-            )
         return (
             f"kernel: {kernel.__name__!r} is a plain Python function, not compiled by Numba; {hint}"
         )

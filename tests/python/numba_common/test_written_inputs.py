@@ -108,8 +108,8 @@ tell(lambda: kernbridge.numba_kernel(reads, S)(X))
 
 def test_a_numba_kernel_whose_writes_numba_cannot_see(run):
     (found,) = run("""
-import kernbridge._src.numba_common.readonly as readonly
-readonly.WriteSearch.may_write = lambda *_: False  # as if the search had missed it
+import kernbridge._src.numba_common.stores as stores
+stores.WriteSearch.may_write = lambda *_: False  # as if the search had missed it
 @numba.njit
 def writes(y, x, out):
     x.flat[1] = 9

@@ -144,7 +144,7 @@ def launching_both(x, out, stream):
 
 
 def test_arrays_are_those_of_the_package_that_a_function_uses(gpu):
-    from kernbridge._src.numba_cuda import intercept as host_api
+    from kernbridge._src.numba_cuda import callback as host_api
 
     assert host_api.used_by(reads_host_elements).package == "numba_cuda_mlir"
     assert host_api.used_by(launching_both).package == "numba_cuda"

@@ -39,6 +39,8 @@ class Measurement:
     `output` is what the last call returned.
     """
 
+    __module__ = "kernbridge.benchmark"
+
     samples: tuple[float, ...]
     n_batch_per_run: int
     output: Any
@@ -49,9 +51,6 @@ class Measurement:
     median: float
     quartiles: tuple[float, float]
     iqr: float
-
-
-Measurement.__module__ = "kernbridge.benchmark"
 
 
 def _is_array(value: Any) -> bool:

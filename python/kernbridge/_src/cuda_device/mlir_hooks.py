@@ -20,9 +20,9 @@ from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import private_mlir_host as inside
 from kernbridge._src.numba_common.private_numba_cuda import cuda, devicearray
+from kernbridge._src.numba_cuda import callback
 from kernbridge._src.numba_cuda import counterpart as counterparts
-from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.intercept import read_configured
+from kernbridge._src.numba_cuda.callback import read_configured
 
 _OF_NUMBA = re.compile(r"numba(?:\.cuda)?\.")
 _OF_GPUS = {
@@ -46,7 +46,7 @@ def install() -> None:
 
     @functools.wraps(run)
     def launched(self: Any, *args: Any) -> Any:
-        if mode.current() is not None and intercept.target() is None:
+        if mode.current() is not None and callback.target() is None:
             return _launch(self, args)
         _compile_declared(self._dispatcher)
         return run(self, *args)

@@ -7,7 +7,7 @@ the object of a simple kernel has half the size.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from collections import namedtuple
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -19,30 +19,9 @@ _RELOCATED = b".data.rel.ro"  # sections that only the loader writes: it puts ad
 _LOCAL, _RESERVED = 0, 0xFF00  # binding of a symbol; special indices of sections begin there
 
 
-class Section(NamedTuple):
-    """A header of a section."""
-
-    name: int
-    type: int
-    flags: int
-    addr: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    align: int
-    entsize: int
-
-
-class Symbol(NamedTuple):
-    """An entry of the table of symbols."""
-
-    name: int
-    info: int
-    other: int
-    section: int
-    value: int
-    size: int
+# A header of a section, and an entry of the table of symbols. All fields are integers.
+Section = namedtuple("Section", "name type flags addr offset size link info align entsize")
+Symbol = namedtuple("Symbol", "name info other section value size")
 
 
 class _Reader:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from collections.abc import Iterable
 from typing import Any
 
 from kernbridge import _core
@@ -171,15 +170,13 @@ def _is_positive(made: dict[str, str], value: str) -> bool:
         return False
     constants = [c for c in map(_constant, found.group(2, 3)) if c is not None]
     smallest = 2.0**-126  # a float of at least this is not zero, whatever is added
-    return any(c >= smallest for c in constants) and _are_not_negative(made, found.group(2, 3), 8)
-
-
-def _are_not_negative(made: dict[str, str], values: Iterable[str], depth: int) -> bool:
-    """Whether each value is zero of any sign, positive, or NaN."""
-    return all(_is_not_negative(made, value, depth) for value in values)
+    if not any(c >= smallest for c in constants):
+        return False
+    return all(_is_not_negative(made, operand, 8) for operand in found.group(2, 3))
 
 
 def _is_not_negative(made: dict[str, str], value: str, depth: int) -> bool:
+    """Whether a value is zero of any sign, positive, or NaN."""
     constant = _constant(value)
     if constant is not None:
         return constant >= 0
@@ -189,8 +186,9 @@ def _is_not_negative(made: dict[str, str], value: str, depth: int) -> bool:
     if (converted := _CONVERTED.match(how)) is not None:
         return _is_not_negative(made, converted[1], depth - 1)
     if (both := _SUM.match(how)) is not None:
-        square = both[1] == "fmul" and both[2] == both[3]
-        return square or _are_not_negative(made, both.group(2, 3), depth - 1)
+        if both[1] == "fmul" and both[2] == both[3]:  # a square
+            return True
+        return all(_is_not_negative(made, operand, depth - 1) for operand in both.group(2, 3))
     call = _CALL.search(how)
     if call is None:
         return False

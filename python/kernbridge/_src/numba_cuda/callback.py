@@ -1,8 +1,15 @@
-"""Calls Python for functions and kernels on GPUs that cannot be launched from C.
+"""Runs Python functions that launch kernels: while they are recorded, and where XLA calls them.
 
-The core calls `call` on XLA's thread, with the GIL, and passes the addresses of one slice. An
-exception that the function raises becomes an XLA error. Such a call cannot be part of a CUDA graph
-or of an exported program.
+While a thread records a function, calls of `numba.cuda` that act on a device are added to the
+recording. While XLA calls a function on the CPU, they act on the memory of the process. While XLA
+calls a function on a GPU, calls without a stream use XLA's stream, since Numba's default stream
+would race with it. Other threads are not affected. The same applies to numba-cuda-mlir, if a
+program has imported it.
+
+Functions and kernels that cannot be launched from C are called through Python: the core calls
+`call` on XLA's thread, with the GIL, and passes the addresses of one slice. An exception that the
+function raises becomes an XLA error. Such a call cannot be part of a CUDA graph or of an exported
+program.
 """
 
 from __future__ import annotations
@@ -12,27 +19,340 @@ import ctypes
 import functools
 import math
 import secrets
+import sys
+import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from kernbridge._src.base.lru import LRUCache
+from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import line_of
-from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.keys import fingerprint
+from kernbridge._src.keys.host_state import STANDS_FOR
 from kernbridge._src.operation.parameters import HALF_DTYPES, NATIVE_DTYPES, PythonFrontend
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan
 from kernbridge._src.plan.program import DTYPE_CODES, Callback
 from kernbridge._src.plan.targets import Target
 
+
+class _Thread(threading.local):
+    target: Any = None
+    handlers: Mapping[str, Callable[..., Any]] = {}
+    stream: Any = None
+
+
 DTYPES = NATIVE_DTYPES | HALF_DTYPES
 LACKING = "Numba-CUDA has no type for"  # of other dtypes
 REMEDY = "write to an output instead"  # of copies
 _NAMES = {code: name for name, code in DTYPE_CODES.items()}
+_MLIR = "numba_cuda_mlir"
+_LIBRARIES = ("numba", _MLIR, "kernbridge", "numpy", "jax")
+
+_thread = _Thread()
+_installed: set[tuple[str, str]] = set()  # packages, and names of functions
+_replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda and its replacement
+
+
+@dataclass(frozen=True)
+class HostApi:
+    package: str
+    modules: tuple[ModuleType, ...]  # with its functions; programs import the first one
+    kernels: Any  # the class of dispatchers
+    configured: Any  # the class of what `kernel[grid, block]` returns
+    driver: ModuleType
+    arrays: Any  # the class of arrays
+
+    @property
+    def cuda(self) -> Any:
+        return self.modules[0]
+
+    def owners(self, name: str) -> list[tuple[Any, str]]:
+        """The objects and attributes that hold the function of this name."""
+        if name in ("__getitem__", "__call__", "configure", "forall"):
+            return [(self.kernels, name)]
+        if name == "launch":
+            return [(self.configured, "__call__")]
+        if name in ("device_memset", "device_to_device"):
+            return [(self.driver, name)]
+        owners = (self.arrays,) if name == "_default_stream" else self.modules
+        return [(owner, name) for owner in owners]
+
+    def own_stream(self, stream: Any) -> Any:
+        if isinstance(stream, (int, self.driver.Stream)) or not hasattr(stream, "handle"):
+            return stream
+        return self.cuda.external_stream(int(stream.handle))
+
+    def own_array(self, value: Any) -> Any:
+        if isinstance(value, self.arrays) or not hasattr(value, "__cuda_array_interface__"):
+            return value
+        return self.cuda.as_cuda_array(value, sync=False)
+
+
+def loaded() -> list[HostApi]:
+    """The API of Numba-CUDA, and that of numba-cuda-mlir if the program has imported it."""
+    return [_numba_cuda(), *([_mlir()] if f"{_MLIR}.cuda" in sys.modules else ())]
+
+
+def used_by(function: Any) -> HostApi:
+    """The API whose arrays and streams are passed to a function.
+
+    It is numba-cuda-mlir's if that is the only package which the function, or one that it calls,
+    names.
+    """
+    if f"{_MLIR}.cuda" in sys.modules:
+        named = {_package_of(where[key]) for where, key in _places(function, set())}
+        if _MLIR in named and not named & {"numba", "numba_cuda"}:
+            return _mlir()
+    return _numba_cuda()
+
+
+@dataclass(frozen=True)
+class Configured:
+    kernel: Any
+    grid: Any
+    block: Any
+    shared: Any = 0
+    cluster: Any = None
+
+
+def read_configured(configuration: Any) -> Configured:
+    if hasattr(configuration, "dispatcher"):
+        c = configuration
+        return Configured(c.dispatcher, c.griddim, c.blockdim, c.sharedmem)
+    kernel, launch = configuration._dispatcher, configuration._available_launch_config
+    grid, block, shared = launch["grid"], launch["block"], launch["sharedmem"] or 0
+    return Configured(kernel, grid, block, shared, launch["cluster"])
+
+
+def _numba_cuda() -> HostApi:
+    from kernbridge._src.numba_common import private_numba_cuda as inside
+
+    return HostApi(
+        "numba_cuda",
+        (inside.cuda,),
+        inside.dispatcher.CUDADispatcher,
+        inside.dispatcher._LaunchConfiguration,
+        inside.driver,
+        inside.DeviceNDArrayBase,
+    )
+
+
+def _mlir() -> HostApi:
+    from kernbridge._src.numba_common import private_mlir_host as inside
+
+    return HostApi(
+        _MLIR,
+        (inside.cuda, inside.numba_cuda, inside.api),
+        inside.descriptor.MLIRDispatcher,
+        inside.descriptor._ArgMarshaller,
+        inside.driver,
+        inside.devicearray.DeviceNDArrayBase,
+    )
+
+
+def _package_of(value: Any) -> str:
+    """The top-level package of a module, a dispatcher or a function."""
+    owner = type(value).__module__ if fingerprint.is_dispatcher(value) else None
+    if isinstance(value, ModuleType):
+        owner = value.__name__
+    return str(owner or getattr(value, "__module__", "")).partition(".")[0]
+
+
+def target() -> Any:
+    """What this thread's calls act on instead of a device, or None."""
+    return _thread.target
+
+
+def acting_on(
+    target: Any, handlers: Mapping[str, Callable[..., Any]]
+) -> AbstractContextManager[None]:
+    """Let `handlers`, which are installed, handle this thread's calls, with `target` first."""
+    return patched((_thread, "target", target), (_thread, "handlers", handlers))
+
+
+def on_stream(stream: Any) -> AbstractContextManager[None]:
+    """Use a stream for this thread's launches, fills and copies that name none."""
+    install(_ON_STREAM)
+    return patched((_thread, "stream", stream))
+
+
+def install(names: Iterable[str]) -> None:
+    """Replace the functions of `numba.cuda` of these names by ones that obey `acting_on`."""
+    for api in loaded():
+        for name in names:
+            if (api.package, name) not in _installed:
+                _installed.add((api.package, name))
+                _install(api, name)
+
+
+def _install(api: HostApi, name: str) -> None:
+    made: dict[int, Any] = {}  # by the original, which several modules have
+    for owner, attribute in api.owners(name):
+        original = getattr(owner, attribute, None)
+        if original is None or hasattr(original, STANDS_FOR):
+            continue
+        dispatch = made.setdefault(id(original), _dispatcher(api, name, original))
+        setattr(owner, attribute, dispatch)
+        if isinstance(owner, ModuleType):
+            _replaced[id(original)] = original, dispatch
+
+
+def _dispatcher(api: HostApi, name: str, original: Any) -> Any:
+    @functools.wraps(original)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        if _thread.target is not None and name in _thread.handlers:
+            return _thread.handlers[name](_thread.target, *args, **kwargs)
+        if _thread.stream is not None and name in _ON_STREAM:
+            return _ON_STREAM[name](api, original, *args, **kwargs)
+        return original(*args, **kwargs)
+
+    setattr(dispatch, STANDS_FOR, original)
+    return dispatch
+
+
+def replace_aliases(function: Any) -> None:
+    """Replace functions of `numba.cuda` that Python functions hold under names of their own.
+
+    `from numba.cuda import device_array` binds the function itself, which `install` cannot reach.
+    The globals, closures and defaults of `function` are searched, and those of the functions that
+    it names. A replacement acts as before where nothing is recorded.
+    """
+    for where, key in _places(function, set()):
+        original, dispatch = _replaced.get(id(where[key]), (None, None))
+        if original is not None and original is where[key]:
+            where[key] = dispatch
+
+
+def _places(callee: Any, seen: set[int]) -> Iterator[tuple[Any, Any]]:
+    """The mappings and keys of all that a function, and those that it calls, read from outside."""
+    function = python_function(callee)
+    if function is None or id(function) in seen:
+        return
+    if (function.__module__ or "").split(".")[0] in _LIBRARIES:
+        return
+    seen.add(id(function))
+    names = _names(function.__code__)
+    found: list[tuple[Any, Any]] = []
+    for name in names & function.__globals__.keys():
+        value = function.__globals__[name]
+        if isinstance(value, ModuleType) and value.__name__.split(".")[0] not in _LIBRARIES:
+            found += [(vars(value), attribute) for attribute in names & vars(value).keys()]
+        else:
+            found.append((function.__globals__, name))
+    cells = []
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            cells.append((cell, {"": cell.cell_contents}))
+    defaults = dict(enumerate(function.__defaults__ or ()))
+    found += [(held, "") for _, held in cells]
+    found += [(held, key) for held in (defaults, function.__kwdefaults__ or {}) for key in held]
+    for where, key in found:
+        value = where[key]
+        yield where, key
+        if isinstance(value, (FunctionType, MethodType, functools.partial)):
+            yield from _places(value, seen)
+    for cell, held in cells:
+        if held[""] is not cell.cell_contents:
+            cell.cell_contents = held[""]
+    if defaults:
+        function.__defaults__ = tuple(defaults.values())
+    inner = getattr(function, "__wrapped__", None)
+    if inner is not None:
+        yield from _places(inner, seen)
+
+
+def python_function(function: Any) -> FunctionType | None:
+    """The Python function of a callable, such as a partial, a method or an object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, FunctionType):
+        function = getattr(type(function).__call__, "__func__", type(function).__call__)
+    return function if isinstance(function, FunctionType) else None
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _on(api: HostApi, stream: Any) -> Any:
+    """The stream that a call names, or that of this thread, as one of the package."""
+    return api.own_stream(stream or _thread.stream)
+
+
+def _taking_both(api: HostApi, launch: Any) -> Any:
+    """A launch that also takes arrays of the other package, if both are loaded."""
+    if len(loaded()) == 1:
+        return launch
+    return lambda *arguments: launch(*map(api.own_array, arguments))
+
+
+def _configure(
+    api: HostApi,
+    original: Any,
+    kernel: Any,
+    griddim: Any,
+    blockdim: Any,
+    stream: Any = 0,
+    *rest: Any,
+    **options: Any,
+) -> Any:
+    if 0 in (griddim if isinstance(griddim, (tuple, list)) else (griddim,)):
+        return lambda *_: None  # a launch of no blocks
+    owner, on = () if kernel is None else (kernel,), _on(api, stream)
+    debugged = getattr(kernel, "targetoptions", {}).get("debug")
+    launch = original(*owner, griddim, blockdim, 0 if debugged else on, *rest, **options)
+    launch = _taking_both(api, launch)
+    if not debugged:
+        return launch
+
+    # Numba reads the exception by a copy on its default stream, which does not wait for XLA's: an
+    # exception of a kernel on XLA's stream could be read before it was raised.
+    def wait_and_launch(*arguments: Any) -> None:
+        on.synchronize()
+        launch(*arguments)
+
+    return wait_and_launch
+
+
+def _forall(
+    api: HostApi,
+    original: Any,
+    kernel: Any,
+    n: int,
+    tpb: int = 0,
+    stream: Any = 0,
+    sharedmem: int = 0,
+) -> Any:
+    return _taking_both(api, original(kernel, n, tpb, _on(api, stream), sharedmem))
+
+
+def _device_array(api: HostApi, original: Any, *args: Any, stream: Any = 0, **kwargs: Any) -> Any:
+    return original(*args, **kwargs, stream=_on(api, stream))
+
+
+def _default_stream(api: HostApi, original: Any, array: Any, stream: Any) -> Any:
+    """Return the stream for what an array does: `reshape` loses the one that it is bound to."""
+    return original(array, stream) or _on(api, 0)
+
+
+_ON_STREAM: dict[str, Callable[..., Any]] = {
+    "__getitem__": lambda api, _, kernel, given: _configure(api, kernel.configure, None, *given),
+    "configure": _configure,
+    "forall": _forall,
+    "device_array": _device_array,
+    "device_array_like": _device_array,
+    "_default_stream": _default_stream,
+}
+
 
 # From operands and a stream to the positional and named arguments of a function.
 Order = Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
@@ -129,17 +449,17 @@ def call(
 
 
 def _call_on_gpu(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> None:
-    api = intercept.used_by(callee.function)
+    api = used_by(callee.function)
     with contextlib.ExitStack() as devices:
-        for loaded in intercept.loaded():
-            devices.enter_context(loaded.cuda.gpus[device])
+        for other in loaded():
+            devices.enter_context(other.cuda.gpus[device])
         on = api.cuda.external_stream(stream)
         arrays = [_array(api.cuda, *b).bind(on) for b in buffers]
         for i in callee.scalars:
             arrays[i] = _value(arrays[i], on)
         positional, named = callee.order(arrays, on)
-        with intercept.on_stream(on):
-            intercept.replace_aliases(callee.function)
+        with on_stream(on):
+            replace_aliases(callee.function)
             callee.function(*positional, **named)
 
 

@@ -260,7 +260,7 @@ def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) ->
 
 
 def _compile_entry(job: Job) -> Any:
-    from kernbridge._src.numba_common import readonly
+    from kernbridge._src.numba_common import stores
     from kernbridge._src.numba_common.private_numba import types
     from kernbridge._src.numba_common.private_numba_cuda import cuda, dispatcher
     from kernbridge._src.numba_cuda import entry as numba_cuda_entry
@@ -289,9 +289,9 @@ def _compile_entry(job: Job) -> Any:
     with job.target.lowering(raises):
         compiled = dispatcher._Kernel(entry, words, **options)
         (overload,) = device.overloads.values()
-        search = readonly.WriteSearch(compile_again=None)
-        may_write = search.may_write(device, overload.signature.args, overload)
-        compiled.lost_fractions = _lost_fractions(job, device, overload)
+        typed = device, overload.signature.args, overload
+        may_write = stores.WriteSearch(compile_again=None).may_write(*typed)
+        compiled.lost_fractions = stores.lost_fractions(*typed, _outputs(job, function), None)
     if overload.signature.return_type != types.none:
         raise ReturnsValue(job.label, overload.signature.return_type)
     if may_write:
@@ -299,13 +299,10 @@ def _compile_entry(job: Job) -> Any:
     return compiled
 
 
-def _lost_fractions(job: Job, device: Any, overload: Any) -> tuple[str, ...]:
-    """Sentences about floats that the kernel stores into arrays of integers."""
-    from kernbridge._src.numba_common import rounding
-
-    code = device.py_func.__code__
+def _outputs(job: Job, function: Any) -> dict[int, str]:
+    """The parameters of a kernel that it may write to, by position."""
+    code = function.__code__
     names = code.co_varnames[: code.co_argcount]
     given = ((p.keyword or name, p) for name, p in zip(names, job.parameters, strict=False))
     written = {name for name, p in given if not getattr(p, "read_only", True)}
-    outputs = {i: name for i, name in enumerate(names) if name in written}
-    return rounding.lost_fractions(device, overload.signature.args, overload, outputs, None)
+    return {i: name for i, name in enumerate(names) if name in written}

@@ -194,11 +194,11 @@ def numba_cuda_kernel(
     views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
     _check_dispatcher(label, kernel)
-    fixed = _read_static(label, kernel.py_func, static or {})
+    _check_static(label, kernel.py_func, static or {})
     vectors = read_vector_math(label, vector_math, bool(check))
     vectors = None if vectors == is_fast(kernel) else vectors
     frontend = NumbaCuda(
-        kernel, label, rule, bool(zero_outputs), views, fixed, bool(check), vectors
+        kernel, label, rule, bool(zero_outputs), views, dict(static or {}), bool(check), vectors
     )
     kept: LRUCache[Operation]
     kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache(OPERATIONS_KEPT))
@@ -254,22 +254,10 @@ def read_argument(
     return DeviceParameter("scalar", scalar.dtype, enumeration=enumeration), [words]
 
 
-@dataclass(frozen=True, slots=True)
-class StaticArgument:
-    """An argument that is the same at every call."""
-
-    value: Any
-    parameter: Parameter
-    words: tuple[tuple[Word, ...], ...]  # of each leaf
-
-
-def _read_static(
-    label: str, function: Callable[..., Any], given: Mapping[str, Any]
-) -> dict[str, StaticArgument]:
-    """The argument `static` of an operation of this function, checked."""
+def _check_static(label: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Check the argument `static` of an operation of this function."""
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-    found = {}
     for name, value in given.items():
         if name not in names:
             raise ValueError(
@@ -277,14 +265,12 @@ def _read_static(
                 "such parameter [KB1103]"
             )
         try:
-            parameter, words = read_argument(value, lambda _: None)
+            read_argument(value, lambda _: None)
         except NotAnArgument as e:
             raise TypeError(
                 f"{label}: static contains {value!r} for {name!r}: {e}; expected numbers, members "
                 "of enumerations, or tuples of these. Pass arrays as inputs [KB1103]"
             ) from None
-        found[name] = StaticArgument(value, parameter, tuple(map(tuple, words)))
-    return found
 
 
 def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
@@ -339,7 +325,7 @@ class NumbaCuda(CallingFrontend):
     rule: LaunchRule
     zero_outputs: bool
     views: tuple[tuple[str | int, Any], ...]
-    static: dict[str, StaticArgument]
+    static: dict[str, Any]
     checked: bool
     vector_math: bool | None
 
@@ -355,9 +341,8 @@ class NumbaCuda(CallingFrontend):
         """Return the options; None if a function of the launch cannot be hashed."""
         if not all(isinstance(function, Hashable) for _, function in self.rule.functions):
             return None
-        static = exact_items({name: given.value for name, given in self.static.items()})
         options = self.zero_outputs, self.checked, self.vector_math
-        return self.rule, self.views, static, options
+        return self.rule, self.views, exact_items(self.static), options
 
     def functions(self) -> Functions:
         return self.rule.functions
@@ -503,8 +488,8 @@ class NumbaCuda(CallingFrontend):
         for name in (n for n in names if n != self.parameters.variadic):
             keyword = name if by_name else ""
             if name in self.static:
-                fixed = self.static[name]
-                arguments.append((replace(fixed.parameter, keyword=keyword), fixed.words, None))
+                parameter, words = read_argument(self.static[name], lambda _: None)
+                arguments.append((replace(parameter, keyword=keyword), words, None))
             elif (b := next(given)) is None:
                 by_name = True
             else:

@@ -28,10 +28,9 @@ from kernbridge._src.base.reports import beginning_of, current_line, line_of
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.extensions import is_foreign_name
 from kernbridge._src.mlir import compile as mlir
+from kernbridge._src.numba_cuda import callback
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.callback import Order
-from kernbridge._src.numba_cuda.intercept import Configured, read_configured
+from kernbridge._src.numba_cuda.callback import Configured, Order, read_configured
 from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument, typed_scalar
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan import launch as plan_launch
@@ -425,7 +424,7 @@ def configured(
     """Return a function that launches the kernel, as `kernel[grid, block, stream, shared]` is."""
 
     def launch(*arguments: Any) -> None:
-        target = intercept.target()
+        target = callback.target()
         if target is None:
             refuse("a launch after the recording ended")
         how = Configured(kernel, griddim, blockdim, sharedmem or 0, cluster)
@@ -516,8 +515,8 @@ def record(
 
     NotRecordable has the reason, and the line of the function where it arose.
     """
-    intercept.install(_HANDLERS)
-    intercept.replace_aliases(function)
+    callback.install(_HANDLERS)
+    callback.replace_aliases(function)
     arrays = (*operands, *call.outs)
     scalars = dict(enumerate(call.scalars, start=call.n_inputs))
 
@@ -532,7 +531,7 @@ def record(
         ]
         positional, named = order(given, Stream())
         try:
-            with intercept.acting_on(recording, _HANDLERS):
+            with callback.acting_on(recording, _HANDLERS):
                 result = function(*positional, **named)
         except NotRecordable as e:
             raise NotRecordable(f"{e} at {line_of(e)}") from None

@@ -18,10 +18,9 @@ import numpy as np
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._src.numba_cuda import callback
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.callback import Order
-from kernbridge._src.numba_cuda.intercept import Configured
+from kernbridge._src.numba_cuda.callback import Configured, Order
 from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan import targets
@@ -212,7 +211,7 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
 def run(function: Callable[..., Any], order: Order, arrays: Sequence[Any]) -> None:
     given = [a.view(HostArray) if isinstance(a, np.ndarray) else a for a in arrays]
     positional, named = order(given, HostStream())
-    intercept.install(_HANDLERS)
-    intercept.replace_aliases(function)
-    with intercept.acting_on(Running(), _HANDLERS):
+    callback.install(_HANDLERS)
+    callback.replace_aliases(function)
+    with callback.acting_on(Running(), _HANDLERS):
         function(*positional, **named)

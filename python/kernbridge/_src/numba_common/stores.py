@@ -1,4 +1,8 @@
-"""Finds code that writes to a read-only array in ways that Numba does not refuse.
+"""Searches the typed code of kernels for stores that Numba does not refuse.
+
+`WriteSearch` finds writes to read-only arrays, and `lost_fractions` finds floats that are stored
+into arrays of integers, where they lose their fractions: Numba converts them without a word, as
+NumPy does.
 
 Numba refuses `x[i] = v`, `x.fill(v)` and most others while it infers types. These it lets through
 (0.62 to 0.68): assignment through `x.flat`, `np.ascontiguousarray(x)` (which returns x itself,
@@ -19,11 +23,12 @@ given is loose. Imported only when a kernel is compiled, since it imports Numba.
 
 from __future__ import annotations
 
+import operator
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +53,15 @@ _SILENT = re.compile(r"Record\(|array\([^()]*, 0d, ")
 # Expressions whose result holds what its operands hold, of the same types
 _GATHERS = frozenset(("build_tuple", "build_list", "build_set", "build_map", "phi", "cast"))
 
+# Functions whose results are whole, operators that keep numbers whole, and functions that store
+_ROUND = frozenset(("around", "ceil", "fix", "floor", "rint", "round", "round_", "sign", "trunc"))
+_KEEP_WHOLE = (
+    *(operator.add, operator.iadd, operator.sub, operator.isub, operator.mul, operator.imul),
+    *(operator.neg, operator.pos, operator.mod, operator.imod),
+)
+_DIVIDE = (operator.floordiv, operator.ifloordiv)
+_STORE = ("fill", "fill_diagonal")
+
 
 class TypedCode:
     """The typed code of a jitted function.
@@ -61,7 +75,7 @@ class TypedCode:
         self.statements = list(_statements(typed.blocks.values()))
         self.values: dict[str, list[Any]] = {}  # what is assigned to each variable
         for s in self.statements:
-            if isinstance(s, classes("Assign")):
+            if isinstance(s, _classes("Assign")):
                 self.values.setdefault(s.target.name, []).append(s.value)
         self.loose: set[str] = set()
         before = -1 if given or any(map(_is_silent, set(self.types.values()))) else 0
@@ -106,7 +120,7 @@ class TypedCode:
         function = self.type_of(call.func)
         if function is None:  # a global name in a parallel loop
             for value in self.values.get(call.func.name, ()):
-                if isinstance(value, classes("Global", "FreeVar")):
+                if isinstance(value, _classes("Global", "FreeVar")):
                     function = self.kernel.typingctx.resolve_value_type(value.value)
         return function.dispatcher_type if isinstance(function, types.RecursiveCall) else function
 
@@ -119,19 +133,23 @@ class TypedCode:
 
     def _is_loose(self, value: Any, t: Any, given: Set[int]) -> bool:
         """Whether a variable of the type `t` to which a value is assigned is loose."""
-        if isinstance(value, classes("Arg")):
+        if isinstance(value, _classes("Arg")):
             return value.index in given
-        if isinstance(value, classes("Var")):
+        if isinstance(value, _classes("Var")):
             return value.name in self.loose
         is_array = isinstance(t, types.Array)
-        if not isinstance(value, classes("Expr")) or not _refers(t) or (is_array and not t.mutable):
+        if (
+            not isinstance(value, _classes("Expr"))
+            or not _refers(t)
+            or (is_array and not t.mutable)
+        ):
             return False
         operands = value.list_vars()
         if self.has_loose(operands):
             is_new = value.op in ("arrayexpr", "binop", "unary")
             if value.op == "call":
                 called = self.type_of(value.func)
-                is_new = not isinstance(called, _JITTED) and name_of(called) not in _VIEWS
+                is_new = not isinstance(called, _JITTED) and _name_of(called) not in _VIEWS
             return not (is_array and is_new)
         if value.op in _GATHERS or (is_array and t.ndim > 0) or not _is_silent(t):
             return False
@@ -169,7 +187,7 @@ class WriteSearch:
         ) or any(
             self._call_writes(code, expr, signature)
             for expr, signature in code.calls.items()
-            if isinstance(expr, classes("Expr")) and signature is not None
+            if isinstance(expr, _classes("Expr")) and signature is not None
         )
 
     def _call_writes(self, code: TypedCode, expr: Any, signature: Any) -> bool:
@@ -182,8 +200,8 @@ class WriteSearch:
         if expr.op in ("binop", "inplace_binop", "unary"):  # which users may overload
             if expr.op == "inplace_binop" and expr.lhs.name in code.loose:
                 return True
-            operator = code.kernel.typingctx.resolve_value_type(expr.fn)
-            return self._overload_writes(operator, arguments, takes_loose)
+            resolved = code.kernel.typingctx.resolve_value_type(expr.fn)
+            return self._overload_writes(resolved, arguments, takes_loose)
         if expr.op != "call":
             return False
         function = code.function_of(expr)
@@ -212,7 +230,7 @@ class WriteSearch:
 
     def _function_writes(self, function: Any, arguments: Any, takes_loose: bool) -> bool:
         key = getattr(function, "typing_key", None)
-        if is_atomic(key) or getattr(key, "__name__", "") == "from_buffer":
+        if _is_atomic(key) or getattr(key, "__name__", "") == "from_buffer":
             return True
         if any(key is writer for writer in _WRITERS):
             return True
@@ -243,7 +261,7 @@ class WriteSearch:
 
     def _attribute_writes(self, code: TypedCode, statement: Any) -> bool:
         """Whether a statement reads an attribute that users added to arrays, and that writes."""
-        expr: Any = statement.value if isinstance(statement, classes("Assign")) else None
+        expr: Any = statement.value if isinstance(statement, _classes("Assign")) else None
         if getattr(expr, "op", "") != "getattr":
             return False
         owner, is_loose = code.type_of(expr.value), expr.value.name in code.loose
@@ -295,7 +313,7 @@ def _only_reads(code: TypedCode, function: Any, expr: Any) -> bool:
         return not code.has_loose((*expr.args[key.nin :], *dict(expr.kws).values()))
     if isinstance(function, types.NumberClass):
         return True
-    if name_of(function) not in _READERS:
+    if _name_of(function) not in _READERS:
         return False
     if isinstance(function, types.BoundFunction):
         return isinstance(key, str) or _is_trusted(_module_of(function.template))
@@ -304,7 +322,7 @@ def _only_reads(code: TypedCode, function: Any, expr: Any) -> bool:
 
 def _assigns_through(code: TypedCode, statement: Any) -> bool:
     """Whether a statement assigns to what is loose, or to a read-only array's `flat`."""
-    if not isinstance(statement, classes("SetItem", "StaticSetItem", "SetAttr", "DelItem")):
+    if not isinstance(statement, _classes("SetItem", "StaticSetItem", "SetAttr", "DelItem")):
         return False
     target = code.type_of(statement.target)
     is_flat = isinstance(target, types.NumpyFlatType) and _holds_read_only(target)
@@ -313,13 +331,13 @@ def _assigns_through(code: TypedCode, statement: Any) -> bool:
 
 def _gives_away(code: TypedCode, statement: Any) -> bool:
     """Whether a statement puts what is loose where it is not followed."""
-    if isinstance(statement, classes("SetItem", "StaticSetItem", "SetAttr")):
+    if isinstance(statement, _classes("SetItem", "StaticSetItem", "SetAttr")):
         copies = types.Array, types.Record
         is_loose = statement.value.name in code.loose
         return is_loose and not isinstance(code.type_of(statement.target), copies)
-    if isinstance(statement, classes("Assign")):
+    if isinstance(statement, _classes("Assign")):
         statement = statement.value
-    is_given = isinstance(statement, classes("Return", "Yield"))
+    is_given = isinstance(statement, _classes("Return", "Yield"))
     is_loose = is_given and statement.value.name in code.loose
     return is_loose and not _is_silent(code.type_of(statement.value))
 
@@ -345,7 +363,7 @@ def _refers(t: Any) -> bool:
     return not isinstance(t, _VALUES)
 
 
-def name_of(function: Any) -> str:
+def _name_of(function: Any) -> str:
     """The name of a function or method that Numba implements; empty if it has none."""
     key = getattr(function, "typing_key", None)
     if isinstance(key, str):  # "array.sum"
@@ -355,13 +373,13 @@ def name_of(function: Any) -> str:
     return str(getattr(key, "__name__", ""))
 
 
-def is_atomic(key: Any) -> bool:
+def _is_atomic(key: Any) -> bool:
     """Whether a function is one of `cuda.atomic`."""
     module, name = getattr(key, "__module__", ""), getattr(key, "__qualname__", "")
     return module == "numba.cuda.stubs" and name.startswith("atomic")
 
 
-def classes(*names: str) -> Any:
+def _classes(*names: str) -> Any:
     """Classes of Numba's IR, and of Numba-CUDA's if it is imported, which takes 0.1 s."""
     modules = (ir, sys.modules.get("numba.cuda.core.ir"))
     return tuple(getattr(m, name) for m in modules if m is not None for name in names)
@@ -374,3 +392,137 @@ def _statements(blocks: Iterable[Any]) -> Iterator[Any]:
             yield statement
             if hasattr(statement, "loop_body"):
                 yield from _statements((statement.init_block, *statement.loop_body.values()))
+
+
+class _Store(NamedTuple):
+    loc: Any
+    value: Any
+    kept: Any
+
+
+def lost_fractions(
+    kernel: Any,
+    arguments: Any,
+    compiled: Any,
+    outputs: Mapping[int, str],
+    compile_again: Callable[[Any, Any], Any] | None,
+) -> tuple[str, ...]:
+    """A sentence for each of the arguments `outputs`, given by position and name, that takes floats
+    as integers. For `compile_again`, see `TypedCode.of`."""
+    found = []
+    for position, name in outputs.items():
+        array = arguments[position]
+        if not isinstance(array, types.Array) or isinstance(array.dtype, types.Float):
+            continue
+        given = frozenset((position,))
+        store = _first_store(kernel, arguments, compiled, given, compile_again, set())
+        if store is not None:
+            is_bool = isinstance(store.kept, types.Boolean)
+            remedy = "`value != 0`" if is_bool else f"`np.{store.kept}(...)`"
+            found.append(
+                f"{store.loc.filename}:{store.loc.line} stores {store.value} into {name!r}, which "
+                f"is {store.kept}, so that its fraction is lost. If that is intended, convert the "
+                f"value, {remedy}; otherwise, give the array a floating-point dtype [KB4018]"
+            )
+    return tuple(found)
+
+
+def _first_store(
+    kernel: Any,
+    arguments: Any,
+    compiled: Any,
+    given: Set[int],
+    compile_again: Callable[[Any, Any], Any] | None,
+    seen: set[Any],
+) -> _Store | None:
+    """The first store of a float into whole numbers that the arguments `given`, by position, hold.
+
+    `seen` are the functions that were searched before, with types and arguments.
+    """
+    if (kernel, arguments, given) in seen:
+        return None
+    seen.add((kernel, arguments, given))
+    code = TypedCode.of(kernel, arguments, compiled, given, compile_again)
+    if code is None:
+        return None
+    for statement in code.statements:
+        kept = _kept(code, statement)
+        if kept is not None and _is_lost(code, statement.value, kept):
+            return _Store(statement.loc, _element(code.type_of(statement.value)), kept)
+    for expr, signature in code.calls.items():
+        if getattr(expr, "op", "") != "call" or not code.has_loose(expr.list_vars()):
+            continue
+        function, types_given = code.function_of(expr), signature.args
+        if isinstance(function, types.Dispatcher):
+            called, taken = function.dispatcher, code.positions(expr, len(types_given))
+            overload = called.overloads.get(types_given)
+            if store := _first_store(called, types_given, overload, taken, compile_again, seen):
+                return store
+        elif _name_of(function) in _STORE or _is_atomic(getattr(function, "typing_key", None)):
+            array = getattr(function, "this", None) or code.type_of(expr.args[0])
+            kept = getattr(array, "dtype", None)
+            for value in expr.args:
+                if _is_lost(code, value, kept):
+                    return _Store(expr.loc, _element(code.type_of(value)), kept)
+    return None
+
+
+def _kept(code: TypedCode, statement: Any) -> Any:
+    """The type of the elements into which a statement stores; None if it stores nothing there."""
+    if not isinstance(statement, _classes("SetItem", "StaticSetItem", "SetAttr")):
+        return None
+    if statement.target.name not in code.loose:
+        return None
+    target = code.type_of(statement.target)
+    if isinstance(target, types.Record):
+        field = getattr(statement, "attr", getattr(statement, "index", None))
+        return target.typeof(field) if field in target.fields else None
+    return getattr(target, "dtype", None)
+
+
+def _element(t: Any) -> Any:
+    """The type of the numbers in a value."""
+    if isinstance(t, types.Optional):
+        t = t.type
+    if isinstance(t, types.BaseTuple):
+        return next((e for e in t.types if isinstance(e, types.Float)), t)
+    return getattr(t, "dtype", t)
+
+
+def _is_lost(code: TypedCode, variable: Any, kept: Any) -> bool:
+    """Whether elements of the type `kept` may lose fractions of a variable's value."""
+    if not isinstance(kept, (types.Integer, types.Boolean)):
+        return False
+    is_float = isinstance(_element(code.type_of(variable)), types.Float)
+    return is_float and not _is_whole(code, variable, set())
+
+
+def _is_whole(code: TypedCode, value: Any, seen: set[str]) -> bool:
+    """Whether a value certainly has no fraction: a constant, or what is rounded."""
+    if isinstance(value, _classes("Var")):
+        if isinstance(_element(code.type_of(value)), types.Integer | types.Boolean):
+            return True
+        if value.name in seen:
+            return True  # a loop hands it back
+        seen.add(value.name)
+        made = code.values.get(value.name, ())
+        return bool(made) and all(_is_whole(code, m, seen) for m in made)
+    if isinstance(value, _classes("Const", "Global", "FreeVar")):
+        number = value.value
+        return isinstance(number, (int, float)) and float(number).is_integer()
+    if isinstance(value, tuple):  # a part of an expression of whole arrays
+        function, operands = value
+    elif not isinstance(value, _classes("Expr")):
+        return False
+    elif value.op == "call":
+        return _name_of(code.type_of(value.func)) in _ROUND
+    elif value.op == "arrayexpr":
+        return _is_whole(code, value.expr, seen)
+    elif value.op in ("binop", "inplace_binop", "unary"):
+        function, operands = value.fn, value.list_vars()
+    else:
+        holds = value.op in ("build_list", "build_tuple", "cast", "phi")
+        return holds and all(_is_whole(code, v, seen) for v in value.list_vars())
+    if function in _DIVIDE or getattr(function, "__name__", "") in _ROUND:
+        return True
+    return function in _KEEP_WHOLE and all(_is_whole(code, v, seen) for v in operands)
