@@ -25,7 +25,7 @@ from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import architectures, compilers, programs
 from kernbridge._src.toolchain.nvcc import find_nvcc
-from kernbridge._src.tools.printing import Block, Output, Pairs, plain
+from kernbridge._src.tools.printing import Block, Output, Pairs, lines
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")  # of JAX, for NVIDIA's GPUs
 _PACKAGES = (
@@ -165,7 +165,7 @@ def print_diagnostics(file: TextIO | None = None) -> bool:
     True
     """
     found = verdicts()
-    print("\n".join(plain(_blocks(found))), file=file or sys.stdout)
+    print("\n".join(lines(_blocks(found))), file=file or sys.stdout)
     return any(v.runs_on for v in found)
 
 

@@ -1,4 +1,4 @@
-"""Prints the output of commands: with rich on a terminal, as plain text elsewhere, or as JSON."""
+"""Prints the output of commands: in colour on a terminal, as plain text elsewhere, or as JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+_STYLES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}  # of terminals
 
 
 class CommandError(Exception):
@@ -93,69 +95,37 @@ def nothing_else_on_stdout() -> Iterator[None]:
 
 
 def show(blocks: Sequence[Block]) -> None:
-    """Print blocks: with rich where that is installed and stdout is a terminal, else plainly."""
-    if sys.stdout.isatty():
-        with contextlib.suppress(ImportError):
-            _show_rich(blocks)
-            return
-    print("\n".join(plain(blocks)))
+    """Print blocks, with colours on a terminal."""
+    coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    print("\n".join(lines(blocks, coloured)))
 
 
-def plain(blocks: Sequence[Block]) -> Iterator[str]:
-    """The lines of blocks in plain characters. Lists of pairs have one column for all names."""
-    width = _width(blocks)
+def lines(blocks: Sequence[Block], coloured: bool = False) -> Iterator[str]:
+    """The lines of blocks. Lists of pairs have one column for all names."""
+    names = (name for block in blocks if isinstance(block, Pairs) for name, _ in block.rows)
+    width = max(map(len, names), default=0)
+
+    def styled(text: str, style: str) -> str:
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if coloured and style else text
+
     for block in blocks:
         if isinstance(block, Pairs):
-            yield block.title
+            yield styled(block.title, "bold")
             for name, value in block.rows:
-                first, *more = _styled(value)[0].splitlines() or [""]
-                yield f"  {name:<{width}}  {first}".rstrip()
-                yield from (f"  {'':<{width}}  {line}" for line in more)
+                text, style = (value, "") if isinstance(value, str) else value
+                for i, line in enumerate(text.splitlines() or [""]):
+                    shown = styled(f"{'' if i else name:<{width}}", "" if i else "cyan")
+                    yield f"  {shown}  {styled(line, style)}".rstrip()
         elif isinstance(block, Table):
             rows = [block.headers, *block.rows]
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
             places = [">" if i in block.right else "<" for i in range(len(widths))]
             for row in rows:
                 cells = zip(row, places, widths, strict=True)
-                yield "  ".join(f"{text:{place}{n}}" for text, place, n in cells).rstrip()
+                text = "  ".join(f"{text:{place}{n}}" for text, place, n in cells).rstrip()
+                yield styled(text, "bold" if row is block.headers else "")
         else:
             yield block
-
-
-def _show_rich(blocks: Sequence[Block]) -> None:
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    console, width = Console(), _width(blocks)
-    for block in blocks:
-        if isinstance(block, Pairs):
-            console.print(Text(block.title, style="bold"))
-            grid = RichTable.grid(padding=(0, 2, 0, 0))
-            grid.add_column(min_width=width + 2, style="cyan", no_wrap=True)
-            grid.add_column(overflow="fold")
-            for name, value in block.rows:
-                grid.add_row(Text(f"  {name}"), Text(*_styled(value)))
-            console.print(grid)
-        elif isinstance(block, Table):
-            table = RichTable(box=None, pad_edge=False, header_style="bold")
-            for i, header in enumerate(block.headers):
-                justify: Any = "right" if i in block.right else "left"
-                table.add_column(header, justify=justify, overflow="fold")
-            for row in block.rows:
-                table.add_row(*map(Text, row))
-            console.print(table)
-        else:
-            console.print(Text(block), soft_wrap=True)
-
-
-def _width(blocks: Sequence[Block]) -> int:
-    names = (name for block in blocks if isinstance(block, Pairs) for name, _ in block.rows)
-    return max(map(len, names), default=0)
-
-
-def _styled(value: str | tuple[str, str]) -> tuple[str, str]:
-    return (value, "") if isinstance(value, str) else value
 
 
 def size(n: int) -> str:

@@ -29,46 +29,28 @@ _SETTINGS = "brainevent.config"
 _SHARED = "brainevent._op.util"
 
 
-def _answer(module: ModuleType, face: ModuleType) -> None:
-    """Let the module answer each name that it does not have as kernbridge's, or refuse it."""
-    name = module.__name__
+class _Loader(Loader):
+    """Makes a module with the names of kernbridge, after BrainEvent's own file where that runs."""
 
-    def find(attribute: str) -> object:
-        if attribute in face.__all__:
-            return getattr(face, attribute)
-        raise AttributeError(
-            f"kernbridge takes the place of {name}, but has no {attribute!r}; the public names "
-            f"are those of {FACE}"
-        )
-
-    vars(module)["__getattr__"] = find
-
-
-class _Replacement(Loader):
-    """Makes a module of which every name is one of `kernbridge.compat.brainevent`."""
+    def __init__(self, own: Loader | None = None) -> None:
+        self._own = own
 
     def exec_module(self, module: ModuleType) -> None:
-        face = importlib.import_module(FACE)
-        _answer(module, face)
-        module.__all__ = list(face.__all__)  # type: ignore[attr-defined]
-        module.__doc__ = f"{FACE}, in the place of {module.__name__}."
-
-
-class _Own(Loader):
-    """Makes a module from BrainEvent's own file, and puts names of kernbridge over its own."""
-
-    def __init__(self, loader: Loader) -> None:
-        self.loader = loader
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.loader.exec_module(module)
-        if module.__name__ == _SETTINGS:
-            names: ModuleType = config
-        else:
+        if self._own is not None:
+            self._own.exec_module(module)
+        names: ModuleType = config
+        if module.__name__ != _SETTINGS:
             names = importlib.import_module(FACE)
-            _answer(module, names)
             own = getattr(module, "__all__", ())
             module.__all__ = sorted({*own, *names.__all__})  # type: ignore[attr-defined]
+
+            def refuse(attribute: str) -> object:
+                raise AttributeError(
+                    f"kernbridge takes the place of {module.__name__}, but has no {attribute!r}; "
+                    f"the public names are those of {FACE}"
+                )
+
+            vars(module)["__getattr__"] = refuse
         for name in names.__all__:
             setattr(module, name, getattr(names, name))
 
@@ -80,10 +62,10 @@ class _Finder(MetaPathFinder):
         if name in (_SETTINGS, _SHARED):
             spec = PathFinder.find_spec(name, path)
             if spec is not None and spec.loader is not None:
-                spec.loader = _Own(spec.loader)
+                spec.loader = _Loader(spec.loader)
                 return spec
         if name in _WHOLE or name.startswith(f"{_PACKAGE}."):
-            spec = ModuleSpec(name, _Replacement(), is_package=name == _PACKAGE)
+            spec = ModuleSpec(name, _Loader(), is_package=name == _PACKAGE)
             if name == _PACKAGE:
                 folders = [os.path.join(folder, "_op") for folder in path or ()]
                 spec.submodule_search_locations = folders
