@@ -84,20 +84,22 @@ class HostApi:
         owners = (self.arrays,) if name == "_default_stream" else self.modules
         return [(owner, name) for owner in owners]
 
-    def own_stream(self, stream: Any) -> Any:
-        if isinstance(stream, (int, self.driver.Stream)) or not hasattr(stream, "handle"):
-            return stream
-        return self.cuda.external_stream(int(stream.handle))
-
-    def own_array(self, value: Any) -> Any:
-        if isinstance(value, self.arrays) or not hasattr(value, "__cuda_array_interface__"):
-            return value
-        return self.cuda.as_cuda_array(value, sync=False)
-
 
 def loaded() -> list[HostApi]:
     """The API of Numba-CUDA, and that of numba-cuda-mlir if the program has imported it."""
-    return [_numba_cuda(), *([_mlir()] if f"{_MLIR}.cuda" in sys.modules else ())]
+    from kernbridge._src.numba_common import private_numba_cuda as numba_cuda
+
+    dispatcher, array = numba_cuda.dispatcher, numba_cuda.DeviceNDArrayBase
+    kernels, configured = dispatcher.CUDADispatcher, dispatcher._LaunchConfiguration
+    cuda, driver = numba_cuda.cuda, numba_cuda.driver
+    found = [HostApi("numba_cuda", (cuda,), kernels, configured, driver, array)]
+    if f"{_MLIR}.cuda" in sys.modules:
+        from kernbridge._src.numba_common import private_mlir_host as mlir
+
+        modules, array = (mlir.cuda, mlir.numba_cuda, mlir.api), mlir.devicearray.DeviceNDArrayBase
+        kernels, configured = mlir.descriptor.MLIRDispatcher, mlir.descriptor._ArgMarshaller
+        found.append(HostApi(_MLIR, modules, kernels, configured, mlir.driver, array))
+    return found
 
 
 def used_by(function: Any) -> HostApi:
@@ -106,11 +108,9 @@ def used_by(function: Any) -> HostApi:
     It is numba-cuda-mlir's if that is the only package which the function, or one that it calls,
     names.
     """
-    if f"{_MLIR}.cuda" in sys.modules:
-        named = {_package_of(where[key]) for where, key in _places(function, set())}
-        if _MLIR in named and not named & {"numba", "numba_cuda"}:
-            return _mlir()
-    return _numba_cuda()
+    numba_cuda, *mlir = loaded()
+    named = {_package_of(where[key]) for where, key in _places(function, set())} if mlir else set()
+    return mlir[0] if _MLIR in named and not named & {"numba", "numba_cuda"} else numba_cuda
 
 
 @dataclass(frozen=True)
@@ -129,32 +129,6 @@ def read_configured(configuration: Any) -> Configured:
     kernel, launch = configuration._dispatcher, configuration._available_launch_config
     grid, block, shared = launch["grid"], launch["block"], launch["sharedmem"] or 0
     return Configured(kernel, grid, block, shared, launch["cluster"])
-
-
-def _numba_cuda() -> HostApi:
-    from kernbridge._src.numba_common import private_numba_cuda as inside
-
-    return HostApi(
-        "numba_cuda",
-        (inside.cuda,),
-        inside.dispatcher.CUDADispatcher,
-        inside.dispatcher._LaunchConfiguration,
-        inside.driver,
-        inside.DeviceNDArrayBase,
-    )
-
-
-def _mlir() -> HostApi:
-    from kernbridge._src.numba_common import private_mlir_host as inside
-
-    return HostApi(
-        _MLIR,
-        (inside.cuda, inside.numba_cuda, inside.api),
-        inside.descriptor.MLIRDispatcher,
-        inside.descriptor._ArgMarshaller,
-        inside.driver,
-        inside.devicearray.DeviceNDArrayBase,
-    )
 
 
 def _package_of(value: Any) -> str:
@@ -285,14 +259,21 @@ def _names(code: CodeType) -> set[str]:
 
 def _on(api: HostApi, stream: Any) -> Any:
     """The stream that a call names, or that of this thread, as one of the package."""
-    return api.own_stream(stream or _thread.stream)
+    stream = stream or _thread.stream
+    if isinstance(stream, (int, api.driver.Stream)) or not hasattr(stream, "handle"):
+        return stream
+    return api.cuda.external_stream(int(stream.handle))
 
 
 def _taking_both(api: HostApi, launch: Any) -> Any:
     """A launch that also takes arrays of the other package, if both are loaded."""
-    if len(loaded()) == 1:
-        return launch
-    return lambda *arguments: launch(*map(api.own_array, arguments))
+
+    def own(value: Any) -> Any:
+        if isinstance(value, api.arrays) or not hasattr(value, "__cuda_array_interface__"):
+            return value
+        return api.cuda.as_cuda_array(value, sync=False)
+
+    return launch if len(loaded()) == 1 else lambda *arguments: launch(*map(own, arguments))
 
 
 def _configure(
@@ -455,8 +436,10 @@ def _call_on_gpu(callee: Callee, buffers: Sequence[Any], stream: int, device: in
             devices.enter_context(other.cuda.gpus[device])
         on = api.cuda.external_stream(stream)
         arrays = [_array(api.cuda, *b).bind(on) for b in buffers]
-        for i in callee.scalars:
-            arrays[i] = _value(arrays[i], on)
+        for i in callee.scalars:  # waits for the value of an array of rank 0
+            host = arrays[i].reshape(1).copy_to_host(stream=on)
+            on.synchronize()
+            arrays[i] = host[0]
         positional, named = callee.order(arrays, on)
         with on_stream(on):
             replace_aliases(callee.function)
@@ -479,10 +462,3 @@ def _array(cuda: Any, address: int, shape: tuple[int, ...], code: int) -> Any:
     interface = {"shape": shape, "typestr": dtype.str, "data": (address, False), "version": 3}
     memory = SimpleNamespace(__cuda_array_interface__=interface)
     return cuda.as_cuda_array(memory, sync=False)
-
-
-def _value(array: Any, stream: Any) -> Any:
-    """The value of an array of rank 0; waits for it."""
-    host = array.reshape(1).copy_to_host(stream=stream)
-    stream.synchronize()
-    return host[0]
