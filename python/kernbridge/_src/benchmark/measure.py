@@ -39,8 +39,6 @@ class Measurement:
     `output` is what the last call returned.
     """
 
-    __module__ = "kernbridge.benchmark"
-
     samples: tuple[float, ...]
     n_batch_per_run: int
     output: Any
@@ -51,6 +49,9 @@ class Measurement:
     median: float
     quartiles: tuple[float, float]
     iqr: float
+
+
+Measurement.__module__ = "kernbridge.benchmark"
 
 
 def _is_array(value: Any) -> bool:
