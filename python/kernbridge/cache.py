@@ -85,7 +85,7 @@ def stats() -> CacheStats:
     return CacheStats(
         kernels=kernels,
         kernel_bytes=kernel_bytes,
-        cpu_kernels=len(_held("forge.obtain", "_made").get("numba_cpu_code", ())),
+        cpu_kernels=len(held("numba_cpu_code")),
         cuda_functions=len(functions),
         cuda_function_bytes=sum(len(image) for f in functions for _, image in f.images),
         cuda_on_cpu=len(held("cuda_host_code")),

@@ -53,13 +53,13 @@ def become_terminal(monkeypatch):
 
 
 def test_blocks_are_plain_text_where_there_is_no_terminal(capsys):
-    printing.show(BLOCKS)
+    Output("doctor").show(*BLOCKS)
     assert capsys.readouterr().out == PLAIN
 
 
 def test_blocks_on_a_terminal_have_the_same_words(capsys, monkeypatch):
     become_terminal(monkeypatch)
-    printing.show(BLOCKS)
+    Output("doctor").show(*BLOCKS)
     shown = capsys.readouterr().out
     assert "\x1b[" in shown
     assert words(shown) == PLAIN.split()
@@ -68,7 +68,7 @@ def test_blocks_on_a_terminal_have_the_same_words(capsys, monkeypatch):
 def test_blocks_on_a_terminal_without_colours(capsys, monkeypatch):
     become_terminal(monkeypatch)
     monkeypatch.setenv("NO_COLOR", "1")
-    printing.show(BLOCKS)
+    Output("doctor").show(*BLOCKS)
     assert capsys.readouterr().out == PLAIN
 
 

@@ -80,14 +80,12 @@ def check_rules(
     Parameters
     ----------
     op : XLACustomKernel, Operation or callable
-        An `XLACustomKernel` is called with `outs` or, without `outs`, through the function that was
-        passed to `def_call`.
+        The operation. An `XLACustomKernel` without `outs` is called through its `def_call`.
     *args : arrays
         Inputs at which the operation is smooth. Integer inputs are held constant.
-    outs : pytree of jax.ShapeDtypeStruct, optional
-        For an `XLACustomKernel`.
-    backends : sequence of str, optional
-        The backends to check; by default all backends of the default platform.
+    outs, backends : pytree of jax.ShapeDtypeStruct, sequence of str, optional
+        For an `XLACustomKernel`: its outputs, and the backends to check, by default all backends of
+        the default platform.
     finite_differences : bool, default True
         Set this to False for surrogate gradients, which differ from the true derivative.
     require : bool, default True
@@ -107,8 +105,7 @@ def check_rules(
     Returns
     -------
     tuple of RuleCheck
-        The result of each comparison. If one failed, or if the operation has no derivative and
-        `require` is True, RuleCheckError lists all checks that failed.
+        The result of each comparison. If one failed, RuleCheckError lists all that failed.
 
     Examples
     --------

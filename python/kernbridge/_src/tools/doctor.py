@@ -239,5 +239,6 @@ def run(chosen: argparse.Namespace, output: Output) -> int:
         rows.append((name, outcome))
         tested.append({"front_end": name, "platform": place, "passed": not error, "error": error})
     output.answer["self_test"] = tested
-    output.show(*([Pairs("self-test", rows)] if rows else []))
+    if rows:
+        output.show(Pairs("self-test", rows))
     return 0 if todo and all(t["passed"] for t in tested) else 1

@@ -51,10 +51,10 @@ class Output:
     answer: dict[str, Any] = field(default_factory=dict)
 
     def show(self, *blocks: Block) -> None:
-        """Print blocks, unless the answer is JSON."""
+        """Print blocks, with colours on a terminal, unless the answer is JSON."""
         if not self.as_json:
-            with _read():
-                show(blocks)
+            coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+            _print("\n".join(lines(blocks, coloured)))
 
     def warn(self, message: str) -> None:
         """Print a message of the command on stderr."""
@@ -64,15 +64,12 @@ class Output:
         """Print the answer as JSON, if that is asked for."""
         if self.as_json:
             document = {"command": self.command, **self.answer}
-            with _read():
-                print(json.dumps(document, indent=2, allow_nan=False))
+            _print(json.dumps(document, indent=2, allow_nan=False))
 
 
-@contextlib.contextmanager
-def _read() -> Iterator[None]:
+def _print(text: str) -> None:
     try:
-        yield
-        sys.stdout.flush()
+        print(text, flush=True)
     except BrokenPipeError:
         raise ReaderLeft from None
 
@@ -92,12 +89,6 @@ def nothing_else_on_stdout() -> Iterator[None]:
         libc.fflush(None)  # what C has buffered would be written at the end of the process
         os.dup2(kept, 1)
         os.close(kept)
-
-
-def show(blocks: Sequence[Block]) -> None:
-    """Print blocks, with colours on a terminal."""
-    coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print("\n".join(lines(blocks, coloured)))
 
 
 def lines(blocks: Sequence[Block], coloured: bool = False) -> Iterator[str]:
