@@ -65,29 +65,8 @@ from kernbridge.compat.brainevent.names import (
     spike_suffix as spike_suffix,
 )
 from kernbridge.compat.brainevent.replace import install as install
-from kernbridge.errors import (
-    BenchmarkDataFnNotProvidedError as BenchmarkDataFnNotProvidedError,
-    CompilationError as CompilationError,
-    HeaderNotFoundError as HeaderNotFoundError,
-    HostCompilerIncompatibleError as HostCompilerIncompatibleError,
-    HostCompilerNotFoundError as HostCompilerNotFoundError,
-    KernelCompilationError as KernelCompilationError,
-    KernelError as KernelError,
-    KernelFallbackExhaustedError as KernelFallbackExhaustedError,
-    KernelLoadError as KernelLoadError,
-    KernelNotAvailableError as KernelNotAvailableError,
-    KernelRegistrationError as KernelRegistrationError,
-    KernelToolchainError as KernelToolchainError,
-    NvccNotFoundError as NvccNotFoundError,
-    UnsupportedArchError as UnsupportedArchError,
-)
-from kernbridge.registry import (
-    get_all_primitive_names as get_all_primitive_names,
-    get_primitives_by_tags as get_primitives_by_tags,
-    get_registry as get_registry,
-    list_registered_targets as list_registered_targets,
-    register_ffi_target as register_ffi_target,
-)
+from kernbridge.errors import *  # noqa: F403
+from kernbridge.registry import *  # noqa: F403
 # isort: on
 
 __all__ = [name for name in dir() if name[0] != "_" and name not in ("names", "replace")]
