@@ -34,11 +34,6 @@ def explain(error: BaseException) -> str:
             f"{np.__version__}, which no longer has numpy.row_stack: pip install 'numpy<2.5', or "
             "a newer numba-cuda"
         )
-    if "IMPORT_NAME" in text:
-        return (
-            "Numba-CUDA does not support `import` inside a device function: move it to the "
-            "module level"
-        )
     missing = ("libnvvm", "nvJitLink", "nvjitlink", "libNVVM", "nvrtc")
     if any(name in text for name in missing) or type(error).__name__ == "NvvmSupportError":
         return (

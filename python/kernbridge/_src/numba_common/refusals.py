@@ -65,6 +65,8 @@ _REMEDIES_OF_CUDA = (
     ("function shared.array", f"{_SHAPE.format('shared')}. For a size that depends on the call, "
      "write cuda.shared.array(0, dtype) and pass the number of bytes as shared_mem="),
     ("function local.array", _SHAPE.format("local")),
+    ("IMPORT_NAME", "A device function cannot import modules: move the import to the top of the "
+     "module"),
     ("module 'numpy.random'", "A CUDA kernel cannot draw numbers with NumPy: use "
      "numba.cuda.random, whose states are an input with view=, or draw them with JAX outside of "
      "the kernel"),
