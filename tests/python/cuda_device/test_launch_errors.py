@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 from numba import cuda
+from numba.cuda.cudadrv import driver
 from numba.cuda.cudadrv.driver import CudaAPIError
 
 pytestmark = [
@@ -141,7 +142,7 @@ def test_exceptions_of_debug_kernels(on_cpu):
 
 def test_memory_is_freed_and_what_is_too_much_is_an_error(on_cpu):
     context = cuda.current_context()
-    host = context.processor.host
+    host = driver.driver
     context.memory_manager.deallocations.clear()
     before = len(host._sizes)
     array = cuda.device_array(1000)

@@ -160,7 +160,7 @@ def test_arrays_that_host_and_device_share(on_cpu, x, kind):
 
 def test_arrays_pinned_or_mapped_for_a_while(on_cpu, x):
     out = np.zeros_like(x)
-    with cuda.pinned(x), cuda.mapped(x, out) as (given, mapped):
+    with cuda.pinned(x.copy()), cuda.mapped(x, out) as (given, mapped):
         add_one[1, 128](given, mapped)
     np.testing.assert_array_equal(out, x + 1)
 

@@ -156,7 +156,7 @@ def test_streams_events_contexts_and_memory(on_cpu, x):
     with cuda.gpus[0], cuda.defer_cleanup():
         assert cuda.current_context().get_memory_info().total > 0
     assert cuda.select_device(0).compute_capability == (9, 0)
-    host = cuda.current_context().processor.host
+    host = driver.driver
     deallocations = cuda.current_context().memory_manager.deallocations
     deallocations.clear()
     before = len(host._sizes)

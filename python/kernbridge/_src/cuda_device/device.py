@@ -1,9 +1,9 @@
 """The CPU as the only CUDA device of a thread: a driver in Python beneath Numba-CUDA's host API.
 
-Numba's arrays, contexts, streams and events are used unchanged; their calls of the driver are
-executed in the memory of the process, immediately. Objects that may outlive the block in which the
-thread uses the CPU (memory, streams, events) do not call the driver. numba-cuda-mlir has the same
-host API in modules of its own, so each package has its own `Processor`.
+Numba's arrays, contexts, memory, streams and events are used unchanged; their calls of the driver
+are executed in the memory of the process, immediately. An object may end when its thread no longer
+uses the CPU. The functions that end objects therefore tell those of the CPU by their handles.
+numba-cuda-mlir has the same host API in modules of its own, so each package has its own driver.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import os
 import threading
 import time
 import uuid
-import weakref
 from typing import Any
 
 from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import mode
+from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.numba_common.private_numba_cuda import driver
 
 binding = driver.binding  # of both packages
@@ -28,7 +29,11 @@ CAPABILITY = 9, 0
 
 _CONTEXT = 0x10  # the handle of the only context
 _ALIGNMENT = 256  # of memory, as cuMemAlloc has it
-_HANDLES = itertools.count(0x1000, 16)
+_HANDLES = itertools.count(0x1000)  # of streams and events, smaller than any address
+_ENDING = (
+    *("cuMemFree", "cuMemFreeHost", "cuMemHostUnregister"),
+    *("cuEventDestroy", "cuStreamDestroy", "cuLibraryUnload"),
+)
 _ATTRIBUTES = {
     "CAN_MAP_HOST_MEMORY": 1,
     "CONCURRENT_MANAGED_ACCESS": 1,
@@ -56,37 +61,13 @@ def failure(api: Any, call: str, code: str) -> Exception:
     return api.CudaAPIError(getattr(binding.CUresult, code), f"Call to {call} results in {code}")
 
 
-class Processor:
-    """The processor as the only device of a package, whose module `driver` is `api`."""
-
-    def __init__(self, api: Any) -> None:
-        self.api = api
-        self.host = self._made(HostDriver, api.Driver)()
-        self.memory = self._made(HostMemory, api.HostOnlyCUDAMemoryManager)
-        self.stream = self._made(HostStream, api.Stream)
-        self.event = self._made(HostEvent, api.Event)
-        self.context = self._made(HostContext, api.Context)
-        self.device = self.host.devices[0] = self._made(HostDevice, api.Device)()
-
-    def _made(self, ours: Any, base: Any) -> Any:
-        """A class that inherits first from ours, then from one of this package."""
-        return type(ours.__name__, (ours, base), {"api": self.api, "processor": self})
-
-
-_Object: Any = object  # lets mypy accept calls of methods that a package's class has
-
-
-class _Owned(_Object):
-    api: Any
-    processor: Processor
-
-    def _nothing(self, *_: Any, **__: Any) -> None:
-        """Everything has ended when a call returns, and needs no preparation."""
-
-
 class _Stack(threading.local):
     def __init__(self) -> None:
         self.handles: list[int] = []
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Everything has ended when a call returns, and needs no preparation."""
 
 
 def _always(answer: int) -> Any:
@@ -94,19 +75,21 @@ def _always(answer: int) -> Any:
     return lambda *_, **__: answer
 
 
-class HostDriver(_Owned):
+class HostDriver:
     """The functions of the driver that Numba calls, as its `Driver` has them: errors raise."""
 
+    api: Any  # the package's module `driver`
+    is_initialized, initialization_error = True, None
+
     def __new__(cls) -> HostDriver:
-        return object.__new__(cls)
+        return object.__new__(cls)  # there is only one `Driver`, which is another one
 
     def __init__(self) -> None:
         self.devices: dict[int, Any] = {}
-        self.is_initialized, self.initialization_error, self.pid = True, None, os.getpid()
-        self.symbols: dict[tuple[int, bytes], tuple[int, int]] = {}
         self._sizes: dict[int, int] = {}  # of memory, by address
-        self._stack = _Stack()
-        self.recorded: dict[int, float] = {}  # when, by event
+        # Handles of streams and events, with the times of events; and pinned addresses.
+        self._handles: dict[int, float | None] = {}
+        self._contexts = _Stack()
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -116,10 +99,9 @@ class HostDriver(_Owned):
             "GPU [KB7005]"
         )
 
-    ensure_initialized = cuInit = cuCtxSynchronize = _Owned._nothing
-    cuStreamSynchronize = cuStreamWaitEvent = cuEventSynchronize = cuEventQuery = _Owned._nothing
-    cuProfilerStart = cuProfilerStop = cuKernelSetCacheConfig = _Owned._nothing
-    cuKernelSetAttribute = _Owned._nothing
+    ensure_initialized = cuInit = cuCtxSynchronize = cuDevicePrimaryCtxReset = _nothing
+    cuStreamSynchronize = cuStreamWaitEvent = cuEventSynchronize = cuEventQuery = _nothing
+    cuProfilerStart = cuProfilerStop = cuKernelSetCacheConfig = cuKernelSetAttribute = _nothing
     cuDriverGetVersion = _always(1000 * VERSION[0] + 10 * VERSION[1])
     cuDeviceGetCount = _always(1)
     cuDeviceCanAccessPeer = cuCtxGetDevice = _always(0)
@@ -131,20 +113,20 @@ class HostDriver(_Owned):
         return self.devices[0]
 
     def reset(self) -> None:
-        self._stack.handles.clear()
+        self._contexts.handles.clear()
 
     def cuDeviceGetAttribute(self, code: Any, device: int) -> int:
         return _ATTRIBUTES.get(code.name.removeprefix("CU_DEVICE_ATTRIBUTE_"), 0)
 
     def cuCtxGetCurrent(self) -> Any:
-        handles = self._stack.handles
+        handles = self._contexts.handles
         return binding.CUcontext(handles[-1] if handles else 0)
 
     def cuCtxPushCurrent(self, handle: Any) -> None:
-        self._stack.handles.append(int(handle))
+        self._contexts.handles.append(int(handle))
 
     def cuCtxPopCurrent(self) -> Any:
-        return binding.CUcontext(self._stack.handles.pop())
+        return binding.CUcontext(self._contexts.handles.pop())
 
     def cuMemGetInfo(self) -> tuple[int, int]:
         page = os.sysconf("SC_PAGE_SIZE")
@@ -191,43 +173,51 @@ class HostDriver(_Owned):
 
     cuMemsetD8Async = cuMemsetD8
 
+    def cuMemHostRegister(self, pointer: int, size: int, flags: int) -> None:
+        if pointer in self._handles:
+            code = "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"
+            raise failure(self.api, "cuMemHostRegister", code)
+        self._handles[pointer] = None
+
+    def _handle(self, kind: Any) -> Any:
+        handle = next(_HANDLES)
+        self._handles[handle] = None
+        return kind(handle)
+
     def cuStreamCreate(self, flags: int) -> Any:
-        return binding.CUstream(next(_HANDLES))
+        return self._handle(binding.CUstream)
 
     def cuEventCreate(self, flags: int) -> Any:
-        return binding.CUevent(next(_HANDLES))
+        return self._handle(binding.CUevent)
 
     def cuEventRecord(self, event: Any, stream: Any) -> None:
-        self.recorded[int(event)] = time.perf_counter()
+        self._handles[int(event)] = time.perf_counter()
 
     def cuEventElapsedTime(self, begin: Any, end: Any) -> float:
-        if int(begin) not in self.recorded or int(end) not in self.recorded:
+        begun, ended = self._handles[int(begin)], self._handles[int(end)]
+        if begun is None or ended is None:
             raise failure(self.api, "cuEventElapsedTime", "CUDA_ERROR_INVALID_HANDLE")
-        return 1e3 * (self.recorded[int(end)] - self.recorded[int(begin)])
+        return 1e3 * (ended - begun)
 
 
 def _ending(name: str) -> Any:
-    """A function that ends an object of a GPU, also while its thread uses the CPU.
+    """A function that ends an object, of the CPU or of a GPU, whatever its thread uses now."""
 
-    Memory that the processor allocated is freed here instead.
-    """
-
-    def call(self: HostDriver, *handles: Any) -> None:
-        if name.startswith("cuMemFree") and self._sizes.pop(int(handles[0]), None) is not None:
-            _libc.free(int(handles[0]))
-            return
-        code, *_ = getattr(binding, name)(*handles)
-        if code != binding.CUresult.CUDA_SUCCESS:
-            raise failure(self.api, name, code.name)
+    def call(self: HostDriver, handle: Any) -> None:
+        if name.startswith("cuMemFree") and self._sizes.pop(int(handle), None) is not None:
+            _libc.free(int(handle))
+        elif int(handle) in self._handles:
+            del self._handles[int(handle)]
+        else:
+            code, *_ = getattr(binding, name)(handle)
+            if code != binding.CUresult.CUDA_SUCCESS:
+                raise failure(self.api, name, code.name)
 
     call.__name__ = name  # which Numba logs
     return call
 
 
-for _name in (
-    *("cuMemFree", "cuMemFreeHost", "cuMemHostUnregister"),
-    *("cuEventDestroy", "cuStreamDestroy", "cuLibraryUnload"),
-):
+for _name in _ENDING:
     setattr(HostDriver, _name, _ending(_name))
 
 
@@ -236,7 +226,7 @@ def choosing(base: Any, host: Any) -> Any:
 
     class ChoosingDriver(base):
         def __getattribute__(self, name: str) -> Any:
-            if mode.current() is None:
+            if mode.current() is None and name not in _ENDING:
                 return object.__getattribute__(self, name)
             return getattr(host, name)
 
@@ -249,139 +239,33 @@ def choosing(base: Any, host: Any) -> Any:
     return ChoosingDriver
 
 
-class HostMemory(_Owned):
-    """Memory of the process in the place of a GPU's. Numba frees it in batches, as there."""
-
-    def __init__(self, context: Any) -> None:
-        super().__init__(context=context)
-        self.deallocations.memory_capacity = self.processor.host.cuMemGetInfo()[1]
-
-    initialize = _Owned._nothing
-
-    def _own(self, kind: Any, address: Any, size: int, owner: Any = None) -> Any:
-        def free() -> None:
-            self.allocations.pop(int(address), None)
-            if owner is None:
-                self.deallocations.add_item(self.processor.host.cuMemFree, address, size)
-
-        context = weakref.proxy(self.context)
-        return kind(context, address, size, owner=owner, finalizer=free)
-
-    def _counted(self, kind: Any, address: Any, size: int, owner: Any = None) -> Any:
-        made = self._own(kind, address, size, owner)
-        self.allocations[int(address)] = made
-        return made.own()
-
-    def memalloc(self, size: int) -> Any:
-        return self._counted(self.api.AutoFreePointer, self.processor.host.cuMemAlloc(size), size)
-
-    def memallocmanaged(self, size: int, attach_global: bool) -> Any:
-        return self._counted(self.api.ManagedMemory, self.processor.host.cuMemAlloc(size), size)
-
-    def memhostalloc(
-        self, size: int, mapped: bool = False, portable: bool = False, wc: bool = False
-    ) -> Any:
-        address = int(self.processor.host.cuMemAlloc(size))
-        if mapped:
-            return self._counted(self.api.MappedMemory, address, size)
-        return self._own(self.api.PinnedMemory, address, size)
-
-    def mempin(self, owner: Any, pointer: Any, size: int, mapped: bool = False) -> Any:
-        if not mapped:
-            return self._own(self.api.PinnedMemory, pointer, size, owner)
-        if int(pointer) in self.allocations:
-            code = "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"
-            raise failure(self.api, "cuMemHostRegister", code)
-        return self._counted(self.api.MappedMemory, pointer, size, owner)
-
-    def get_memory_info(self) -> Any:
-        free, total = self.processor.host.cuMemGetInfo()
-        return self.api.MemoryInfo(free=free, total=total)
-
-    def get_ipc_handle(self, memory: Any) -> Any:
-        return self.processor.host.cuIpcGetMemHandle(memory)  # which is refused
-
-    interface_version = 1
-
-
-class HostStream(_Owned):
-    def add_callback(self, callback: Any, arg: Any = None) -> None:
-        callback(self, 0, arg)
-
-
-class HostEvent(_Owned):
-    def __init__(self, handle: Any) -> None:
-        super().__init__(handle)
-        weakref.finalize(self, self.processor.host.recorded.pop, int(handle), None)
-
-    def query(self) -> bool:
-        return True
-
-    def record(self, stream: Any = 0) -> None:
-        self.processor.host.cuEventRecord(self.handle, stream)
-
-    synchronize = wait = _Owned._nothing
-
-
-class HostContext(_Owned):
-    def __init__(self, device: Any) -> None:
-        self.device = device
-        self.handle = binding.CUcontext(_CONTEXT)
-        self.allocations: dict[Any, Any] = {}
-        self.memory_manager = self.processor.memory(context=self)
-        self.deallocations = self.api._PendingDeallocs()  # of streams and events, which need none
-        self.modules: dict[Any, Any] = {}
-        self.extras: dict[Any, Any] = {}
-
-    def reset(self) -> None:
-        """Forget what the context holds; memory that is still in use stays."""
-        self.modules.clear()
-        self.extras.clear()
-
-    def get_default_stream(self) -> Any:
-        return self.processor.stream(binding.CUstream(self.api.CU_STREAM_DEFAULT))
-
-    def get_legacy_default_stream(self) -> Any:
-        return self.processor.stream(binding.CUstream(binding.CU_STREAM_LEGACY))
-
-    def get_per_thread_default_stream(self) -> Any:
-        return self.processor.stream(binding.CUstream(binding.CU_STREAM_PER_THREAD))
-
-    def create_stream(self) -> Any:
-        return self.processor.stream(self.processor.host.cuStreamCreate(0))
-
-    def create_external_stream(self, ptr: int) -> Any:
-        if not isinstance(ptr, int):
-            raise TypeError("ptr for external stream must be an int")
-        return self.processor.stream(binding.CUstream(ptr), external=True)
-
-    def create_event(self, timing: bool = True) -> Any:
-        return self.processor.event(self.processor.host.cuEventCreate(0))
-
-    synchronize = _Owned._nothing
-
-
-class HostDevice(_Owned):
+class HostDevice:
     def __init__(self) -> None:
         self.id = 0
         self.compute_capability = CAPABILITY
         self.name = NAME
         self.uuid = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, 'kernbridge')}"
-        self.primary_context = self.processor.context(self)
 
-    def __getattr__(self, name: str) -> Any:
-        code = getattr(binding.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
-        if code is None:
-            raise AttributeError(name)
-        return self.processor.host.cuDeviceGetAttribute(code, 0)
+    release_primary_context = _nothing  # there is one as long as the process lives
 
-    def get_primary_context(self) -> Any:
-        return self.primary_context
 
-    release_primary_context = _Owned._nothing  # there is one as long as the process lives
+class HostContext:
+    def reset(self: Any) -> None:
+        """Free what nothing uses; memory that is still in use stays."""
+        self.memory_manager.deallocations.clear()
 
-    def reset(self) -> None:
-        self.primary_context.reset()
+
+def install(api: Any) -> Any:
+    """Put the processor beneath a package, whose module `driver` is `api`; return its device."""
+    host = type("HostDriver", (HostDriver, api.Driver), {"api": api})()
+    device = type("HostDevice", (HostDevice, api.Device), {})()
+    context = type("HostContext", (HostContext, api.Context), {})
+    with patched((api, "_memory_manager", api.NumbaCUDAMemoryManager)):
+        device.primary_context = context(device, binding.CUcontext(_CONTEXT))
+    host.devices[0] = device
+    api.driver.__class__ = choosing(api.Driver, host)
+    choose(api.Stream, "add_callback", lambda stream, call, arg=None: call(stream, 0, arg))
+    return device
 
 
 def refuse_memory_of_gpus(memory: Any) -> None:
@@ -392,15 +276,3 @@ def refuse_memory_of_gpus(memory: Any) -> None:
             "a device array that was created on a GPU, outside of kernbridge.cuda_on_cpu, is "
             "used inside of it; copy it to the host first, with copy_to_host() [KB7005]"
         )
-
-
-class CoreStream:
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-
-    @classmethod
-    def from_handle(cls, handle: Any) -> CoreStream:
-        return cls(int(handle))
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.handle

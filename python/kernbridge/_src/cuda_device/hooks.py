@@ -22,7 +22,7 @@ from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base import versions
-from kernbridge._src.cuda_device import code, device, launch, mode
+from kernbridge._src.cuda_device import code, launch, mode
 from kernbridge._src.cuda_device.launch import install_host_api
 from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.keys import package_digest
@@ -145,8 +145,8 @@ def _install_dispatchers() -> None:
         if code.is_for_cpu(self._codelibrary):
             launch.launch(self, args, griddim, blockdim, stream, sharedmem)
             return
-        if isinstance(stream, device.CoreStream):  # of a launch that was configured on the CPU
-            stream = driver._to_core_stream(stream.handle)
+        if not isinstance(stream, driver.ExperimentalStream):  # configured on the CPU
+            stream = driver._to_core_stream(stream)
         run(self, args, griddim, blockdim, stream, sharedmem)
 
     _Dispatcher.__init__ = made

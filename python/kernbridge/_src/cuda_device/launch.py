@@ -27,7 +27,6 @@ from kernbridge._src.numba_common.private_numba_cuda import (
     config,
     cuda,
     devicearray,
-    devices,
     dispatcher,
     driver,
     types,
@@ -39,65 +38,52 @@ Words = list[int]
 
 
 class View:
-    """What Numba's launcher reads of a strided memory view of cuda.core."""
+    """What Numba's launcher reads of a strided memory view of cuda.core, of an array's memory."""
 
-    __slots__ = ("_layout", "dtype", "owner", "ptr", "shape", "size")
+    __slots__ = ("_layout", "array", "dtype", "ptr", "shape", "size")
 
-    def __init__(self, address: int, array: Any, owner: Any = None) -> None:
+    def __init__(self, array: Any, *, stream_ptr: Any = 0) -> None:
+        self.array = array = numpy.asanyarray(array)
         flags = array.flags
-        self.ptr = address
-        self.shape = tuple(array.shape)
+        self.ptr = _address(array)
+        self.shape = array.shape
         self.dtype = array.dtype
         self.size = array.size
         self._layout = devicearray._StridedLayoutShim(
-            strides_in_bytes=tuple(array.strides),
+            strides_in_bytes=array.strides,
             is_contiguous_c=flags.c_contiguous,
             is_contiguous_f=flags.f_contiguous,
-            is_contiguous_any=flags.c_contiguous or flags.f_contiguous,
+            is_contiguous_any=flags.forc,
         )
-        self.owner = owner
-
-
-def view_of(array: Any, *, stream_ptr: Any = 0) -> View:
-    """`_make_strided_memory_view` of Numba: the array's own memory."""
-    array = numpy.asanyarray(array)
-    return View(_address(array), array, array)
 
 
 def copied(
     value: Any, stream: Any = 0, copy: bool = True, user_explicit: bool = False
 ) -> tuple[Any, bool]:
     """`_to_strided_memory_view` of Numba: the device's memory, and whether it is a copy."""
+    if not driver.is_device_memory(value) and hasattr(value, "__cuda_array_interface__"):
+        value = cuda.from_cuda_array_interface(value.__cuda_array_interface__, owner=value)
     if driver.is_device_memory(value):
         return value._strided_memory_view_shim, False
-    if hasattr(value, "__cuda_array_interface__"):
-        array = cuda.from_cuda_array_interface(value.__cuda_array_interface__, owner=value)
-        return array._strided_memory_view_shim, False
     array = numpy.asanyarray(value)
     if not array.nbytes:
-        return View(0, array), True
+        return View(array), True
     begin, end = driver.host_memory_extents(array)  # more than nbytes where strides leave gaps
-    memory = devices.get_context().memalloc(end - begin)
-    address = memory.device_ctypes_pointer.value
+    memory = numpy.empty(end - begin, numpy.uint8)
     if copy:
         if not user_explicit and isinstance(value, numpy.ndarray):
             _warn_of_copies()
-        ctypes.memmove(address, begin, end - begin)
-    return View(address + _address(array) - begin, array, memory), True
+        ctypes.memmove(_address(memory), begin, end - begin)
+    offset = _address(array) - begin
+    return View(numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)), True
 
 
-def _copied_back(copy: View, value: Any) -> None:
+def _copied_back(copy: Any, value: Any) -> None:
     """Write the elements of the copy of a host array into the array, and nothing between them."""
     array = numpy.asanyarray(value)
-    if not array.nbytes:
-        return
-    begin, end = driver.host_memory_extents(array)
-    offset = _address(array) - begin
-    memory = (ctypes.c_char * (end - begin)).from_address(copy.ptr - offset)
-    written = numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)
     if array.flags.writeable:
-        array[...] = written
-    elif array.tobytes() != written.tobytes():  # the compiler allows it for arrays of JAX
+        array[...] = copy
+    elif array.tobytes() != copy.tobytes():  # the compiler allows it for arrays of JAX
         raise KernelFaultError(
             f"a kernel wrote to an argument of type {type(value).__name__}, {array.dtype.name}"
             f"[{','.join(map(str, array.shape))}], which is read-only, so that the result would "
@@ -212,7 +198,7 @@ def written_back(value: Any, copy: bool, hosts: Hosts) -> Any:
     """Return a view of a copy, which is copied back when the launch has ended."""
     view, is_copy = copied(value, hosts.stream, copy)
     if is_copy:
-        hosts.after.append(lambda: _copied_back(view, value))
+        hosts.after.append(lambda: _copied_back(view.array, value))
     return view
 
 
@@ -284,19 +270,18 @@ _launch_with_exceptions = FunctionType(
 def install_host_api(inside: Any) -> None:
     """Put the processor beneath the host API of a package, whose modules `inside` has."""
     driver, devices = inside.driver, inside.devices
-    processor = device.Processor(driver)
     vars(driver).setdefault("_logger", driver.make_logger())
-    driver.driver.__class__ = device.choosing(driver.Driver, processor.host)
-    on_host = [devices._DeviceContextManager(processor.device)]
+    on_host = [devices._DeviceContextManager(device.install(driver))]
     on_gpus = devices._DeviceList.lst
     devices._DeviceList.lst = property(
         lambda self: on_gpus.fget(self) if mode.current() is None else on_host
     )
-    for name in ("_to_core_stream", "_stream_handle"):  # with streams of our own class
-        original = getattr(driver, name)
-        space = {**original.__globals__, "ExperimentalStream": device.CoreStream}
-        ours = FunctionType(original.__code__, space, name, original.__defaults__)
-        choose(driver, name, ours)
+
+    def checked_stream(stream: Any) -> Any:
+        driver._stream_handle(stream or 0)
+        return stream
+
+    choose(driver, "_to_core_stream", checked_stream)
     choose(inside.nvvm, "is_available", lambda: True)  # none is needed
     choose(inside.runtime.Runtime, "get_version", lambda self: device.VERSION)
     require = driver.require_device_memory
@@ -307,4 +292,4 @@ def install_host_api(inside: Any) -> None:
 
     choose(driver, "require_device_memory", require_of_cpu)
     choose(inside.devicearray, "_to_strided_memory_view", copied)
-    choose(inside.devicearray, "_make_strided_memory_view", view_of)
+    choose(inside.devicearray, "_make_strided_memory_view", View)
