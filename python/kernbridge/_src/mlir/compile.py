@@ -142,7 +142,7 @@ def artefact(job: Any) -> Artefact:
         for i, architecture in enumerate(job.target.architectures):
             made = compiled if i == 0 else _compile(job, frozenset(opened), architecture)
             ptx = made.ptx()
-            assembly = assembly or ptx.decode()
+            assembly = assembly or ptx
             cubins.append(made.cubin(ptx))
     except Exception as e:
         raise instead_of(e, job.refusal(e))  # noqa: B904
@@ -150,7 +150,7 @@ def artefact(job: Any) -> Artefact:
     meta = {
         "entry": entry,
         "opened": list(opened),
-        "cooperative": compiled.cooperative,
+        "cooperative": bool(compiled.metadata.get("use_cooperative")),
         "architectures": [10 * major + minor for major, minor in job.target.architectures],
         "uses_z": _Z.search(assembly) is not None,
     }
@@ -159,7 +159,7 @@ def artefact(job: Any) -> Artefact:
 
 def code(job: Any, opened: Iterable[int]) -> tuple[str, str]:
     compiled = _compile(job, frozenset(opened), job.target.architectures[0])
-    return compiled.llvm_ir(), compiled.ptx().decode()
+    return compiled.llvm_ir(), compiled.ptx()
 
 
 def _symbol(job: Any) -> str:
@@ -189,38 +189,25 @@ def _argument_types(job: Any, opened: frozenset[int]) -> tuple[Any, ...]:
 class _Compiled:
     """A kernel with its entry, in MLIR, for one architecture."""
 
-    module: Any
+    metadata: dict[str, Any]  # as in the package's results, of which a `_Compiled` is one
     architecture: tuple[int, int]
-    options: dict[str, Any]
-    linker: Any
-    cooperative: bool
 
     def llvm_ir(self) -> str:
-        from kernbridge._src.mlir.private_mlir import get_context, llvm
+        from kernbridge._src.mlir.private_mlir import mlir_optimization
 
-        with compiling_for(self.architecture), get_context():
-            return str(llvm.translate_module_to_llvmir(_gpu_module(self.module).operation))
-
-    def ptx(self) -> bytes:
-        """PTX, by libNVVM, in the way of numba-cuda-mlir for the architecture."""
-        from kernbridge._src.mlir import private_mlir as inside
-
-        optimization, options = inside.mlir_optimization, self.options
-        capability = options["chip"].removeprefix("sm_")
-        with compiling_for(self.architecture), inside.get_context():
-            # What makes PTX may change the module.
-            module = inside.ir.Module.parse(str(self.module))
-            if optimization._needs_llvm70_path(capability):
-                return bytes(optimization._call_llvm70_capi(module, options))
-            text = optimization._prepare_llvm_ir(module)
-            nvvm_options = optimization._nvvm_options(capability, options)
-            given = (text, capability, inside.LibDevice(), nvvm_options)
-            return bytes(optimization._compile_to_ptx(*given))
-
-    def cubin(self, ptx: bytes) -> bytes:
         with compiling_for(self.architecture):
-            linker = self.linker.recreate_with_lto()
-            linker.add_ptx(ptx)
+            return str(mlir_optimization.get_llvmir(self))
+
+    def ptx(self) -> str:
+        from kernbridge._src.mlir.private_mlir import mlir_optimization
+
+        with compiling_for(self.architecture):
+            return str(mlir_optimization.get_ptx(self))
+
+    def cubin(self, ptx: str) -> bytes:
+        with compiling_for(self.architecture):
+            linker = self.metadata["linker"].recreate_with_lto()
+            linker.add_ptx(ptx.encode())
             return bytes(linker.complete().code)
 
 
@@ -246,9 +233,8 @@ def _compile(job: Any, opened: frozenset[int], architecture: tuple[int, int]) ->
             )
             inside.optimization.run_pre_codegen_patterns(module)
             _check_read_only(job, opened, module)
-            module = _with_entry(job, module)
-        cooperative = bool(metadata.get("use_cooperative"))
-        return _Compiled(module, architecture, options, metadata["linker"], cooperative)
+            metadata["mlir_module_optimized"] = _with_entry(job, module)
+        return _Compiled(metadata, architecture)
 
 
 def _check_read_only(job: Any, opened: frozenset[int], module: Any) -> None:
@@ -298,13 +284,9 @@ def _check_made(metadata: dict[str, Any], library: Any) -> None:
             raise ValueError(message)
 
 
-def _gpu_module(module: Any) -> Any:
-    (found,) = (op for op in module.body.operations if op.operation.name == "gpu.module")
-    return found
-
-
 def _functions(module: Any) -> dict[str, Any]:
-    operations = _gpu_module(module).operation.regions[0].blocks[0].operations
+    (found,) = (op for op in module.body.operations if op.operation.name == "gpu.module")
+    operations = found.operation.regions[0].blocks[0].operations
     functions = [op.operation for op in operations if op.operation.name == "llvm.func"]
     return {str(f.attributes["sym_name"]).strip('"'): f for f in functions}
 
@@ -315,17 +297,14 @@ def _kernel_of(module: Any) -> Any:
     return kernel
 
 
-def _with_entry(job: Any, module: Any) -> Any:
-    from kernbridge._src.mlir import private_mlir as inside
-
+def _with_entry(job: Any, module: Any) -> str:
     attributes = _kernel_of(module).attributes
     kept = [
         name if str(attributes[name]) == "unit" else f"{name} = {attributes[name]}"
         for name in attributes
         if name == "gpu.kernel" or name.startswith("nvvm.")
     ]
-    text = _text_with_entry(str(module), _symbol(job), kept, job.parameters, job.batched)
-    return inside.ir.Module.parse(text)
+    return _text_with_entry(str(module), _symbol(job), kept, job.parameters, job.batched)
 
 
 def _written(kernel: Any, functions: dict[str, Any]) -> set[int]:

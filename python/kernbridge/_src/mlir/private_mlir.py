@@ -5,13 +5,10 @@ loads MLIR.
 """
 
 from numba_cuda_mlir import descriptor, mlir_compiler, mlir_optimization, optimization, tools, types
-from numba_cuda_mlir._mlir import ir
-from numba_cuda_mlir._mlir.dialects import llvm
 from numba_cuda_mlir._mlir.passmanager import PassManager
 from numba_cuda_mlir.lowering_utilities.context import get_context
 from numba_cuda_mlir.numba_cuda import types as numba_types
 from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
-from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
 from numba_cuda_mlir.numba_cuda.np import numpy_support
 from numba_cuda_mlir.numba_cuda.typing.typeof import typeof
 
