@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import gc
 import sys
-from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FunctionType
@@ -41,6 +40,7 @@ _Dispatcher = dispatcher.CUDADispatcher
 _HOME, _TWINS = "_kernbridge_home", "_kernbridge_twins"
 _home_of_others: str | None = None  # of dispatchers made before Numba was patched
 _installed = False
+_MLIR = "numba_cuda_mlir.cuda"
 
 # What depends on what was compiled. Twins have everything else in common.
 _STATE = {"overloads", "specializations", "_can_compile", "_specialized", "_cache", "_numba_type_"}
@@ -68,7 +68,10 @@ def install() -> None:
             choose(nrt._Runtime, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0))
             _install_code()
             _install_dispatchers()
-            when_imported("numba_cuda_mlir.cuda", _install_mlir)
+            if _MLIR in sys.modules:
+                _install_mlir()
+            else:
+                sys.meta_path.insert(0, _FinderOfMlir())
             _installed = True
 
 
@@ -217,34 +220,18 @@ def _compile_declared(original: Any, own: dict[str, Any], made: Any) -> None:
     made.disable_compile()
 
 
-def when_imported(name: str, do: Callable[[], None]) -> None:
-    """Call `do` when the module of this name has been executed, or now if it has been imported."""
-    if name in sys.modules:
-        do()
-    else:
-        sys.meta_path.insert(0, _Finder(name, do))
-
-
-class _Finder(MetaPathFinder):
-    """Finds one module, as Python does, and calls a function when it has been executed."""
-
-    def __init__(self, name: str, do: Callable[[], None]) -> None:
-        self._name = name
-        self._do = do
+class _FinderOfMlir(MetaPathFinder):
+    """Finds numba-cuda-mlir, as Python does, and replaces its functions when it is executed."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == _MLIR else None
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
 
-        def execute_and_do(module: Any) -> None:
+        def execute_and_replace(module: Any) -> None:
             execute(module)
-            if self in sys.meta_path:  # else another thread was faster
-                sys.meta_path.remove(self)
-                self._do()
+            _install_mlir()
 
-        spec.loader.exec_module = execute_and_do  # type: ignore[method-assign]
+        spec.loader.exec_module = execute_and_replace  # type: ignore[method-assign]
         return spec

@@ -21,15 +21,14 @@ from kernbridge._src.base.errors import KernelFaultError, coded
 from kernbridge._src.cuda_device import device, mode
 from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.numba_common.private_numba_cuda import (
-    In,
     NumbaPerformanceWarning,
-    Out,
     config,
     cuda,
     devicearray,
     dispatcher,
     driver,
     types,
+    wrap_arg,
 )
 from kernbridge._src.plan.launch import pad
 
@@ -42,9 +41,8 @@ class View:
 
     __slots__ = ("_layout", "array", "dtype", "ptr", "shape", "size")
 
-    def __init__(self, array: Any, *, stream_ptr: Any = 0) -> None:
-        self.array = array = numpy.asanyarray(array)
-        flags = array.flags
+    def __init__(self, array: Any) -> None:
+        self.array, flags = array, array.flags
         self.ptr = _address(array)
         self.shape = array.shape
         self.dtype = array.dtype
@@ -90,6 +88,14 @@ def _copied_back(copy: Any, value: Any) -> None:
             "be lost; pass a NumPy array that can be written to, such as numpy.array(x), or "
             "memory of cuda.to_device(x) [KB3003]"
         )
+
+
+def _out_to_device(hint: Any, after: list[Any], stream: Any = 0) -> Any:
+    """`Out.to_device` of Numba: a copy is copied back when the launch has ended."""
+    view, is_copy = copied(hint.value, stream, hint.copy_input)
+    if is_copy:
+        after.append(lambda: _copied_back(view.array, hint.value))
+    return view
 
 
 def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Words:
@@ -172,7 +178,6 @@ def _pack_array(words: Words, value: Any, hosts: Hosts) -> None:
             _warn_of_copies()
             words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
             return
-        view = written_back(value, True, hosts)
     elif isinstance(value, devicearray.DeviceNDArray):
         own: Words | None = vars(value).get("_kernbridge_words")  # which stay the same
         if own is None:
@@ -183,23 +188,9 @@ def _pack_array(words: Words, value: Any, hosts: Hosts) -> None:
             value._kernbridge_words = own
         words += own
         return
-    elif isinstance(value, In):
-        view, _ = copied(value.value, hosts.stream)
-        hosts.after.append(lambda: view)  # keeps it alive until then
-    elif isinstance(value, Out):
-        view = written_back(value.value, value.copy_input, hosts)
-    else:
-        view = written_back(value, True, hosts)
+    view = wrap_arg(value).to_device(hosts.after, hosts.stream)
     words += (0, 0, view.size, view.dtype.itemsize, view.ptr or 0, *view.shape)
     words += view._layout.strides_in_bytes
-
-
-def written_back(value: Any, copy: bool, hosts: Hosts) -> Any:
-    """Return a view of a copy, which is copied back when the launch has ended."""
-    view, is_copy = copied(value, hosts.stream, copy)
-    if is_copy:
-        hosts.after.append(lambda: _copied_back(view.array, value))
-    return view
 
 
 def bits(value: Any) -> int:
@@ -292,4 +283,4 @@ def install_host_api(inside: Any) -> None:
 
     choose(driver, "require_device_memory", require_of_cpu)
     choose(inside.devicearray, "_to_strided_memory_view", copied)
-    choose(inside.devicearray, "_make_strided_memory_view", View)
+    choose(inside.Out, "to_device", _out_to_device)

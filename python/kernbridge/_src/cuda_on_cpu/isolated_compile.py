@@ -22,9 +22,10 @@ import re
 import traceback
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from kernbridge._src.base.patched import patched
@@ -97,33 +98,33 @@ def compiled_in_isolation(purpose: str, **options: Any) -> Iterator[None]:
         _around.pop()
 
 
-@contextmanager
-def compiling_checked() -> Iterator[None]:
-    """Let Numba-CUDA check indices and keep line numbers, for the checked mode."""
-    make_array, item_pointer = cudaimpl._generic_array, cgutils.get_item_pointer
-    address = cgutils.get_item_pointer2  # which the former calls
-    view = arrayobj.basic_indexing
-    axes: list[tuple[Any, Any, int]] = []  # index, extent and axis, of the present address
+@dataclass
+class _Element:
+    """What an address was made of: indices, with the extents and the numbers of their axes."""
 
-    def named_array(context: Any, builder: Any, *, symbol_name: str, **how: Any) -> Any:
-        dtype = str(how["dtype"]) if re.fullmatch(r"\w+", str(how["dtype"])) else "records"
-        name = f"{symbol_name}.{dtype}.{'x'.join(map(str, how['shape']))}"
-        return make_array(context, builder, symbol_name=name, **how)
+    address: Any
+    data: Any
+    shape: Sequence[Any]
+    layout: str
+    axes: Sequence[tuple[Any, Any, int]]
+
+
+@contextmanager
+def _checking_indices(known: Callable[[Any, _Element], Any]) -> Iterator[None]:
+    """Let Numba-CUDA ask for checks of indices; `known` returns what stands for an address."""
+    address_of, item_pointer = cgutils.get_item_pointer2, cgutils.get_item_pointer
+    view, parameters = arrayobj.basic_indexing, inspect.signature(address_of)
+    axes: list[tuple[Any, Any, int]] = []  # of the address that is computed next
 
     def checked_pointer(*args: Any, boundscheck: bool = True, **how: Any) -> Any:
         return item_pointer(*args, boundscheck=boundscheck, **how)
 
-    def known_address(context: Any, builder: Any, *args: Any, **how: Any) -> Any:
-        """An address that stands in for another one, and keeps the indices that it came from."""
-        original = address(context, builder, *args, **how)
-        pointer = ir.IntType(8).as_pointer()
-        made = builder.bitcast(original, pointer)
-        for index, extent, axis in axes:
-            number = ir.Constant(ir.IntType(32), axis)
-            made = called(builder, "kb.check.axis", [made, index, extent, number], pointer)
-        known = builder.bitcast(made, original.type) if axes else original
+    def known_address(*args: Any, **how: Any) -> Any:
+        given = parameters.bind(*args, **how).arguments
+        made = address_of(*args, **how)
+        element = _Element(made, given["data"], given["shape"], given["layout"], tuple(axes))
         axes.clear()
-        return known
+        return known(given["builder"], element)
 
     def known_view(*args: Any, **how: Any) -> Any:
         axes.clear()
@@ -132,15 +133,40 @@ def compiling_checked() -> Iterator[None]:
     def known_axis(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
         axes.append((index, extent, axis if isinstance(axis, int) else 0))
 
-    checking = patched(
-        (cudaimpl, "_generic_array", named_array),
+    with patched(
         (cgutils, "get_item_pointer", checked_pointer),
         (cgutils, "get_item_pointer2", known_address),
         (cgutils, "do_boundscheck", known_axis),
         (arrayobj, "basic_indexing", known_view),
         (target.CUDATargetContext, "enable_boundscheck", property(lambda self: True)),
-    )
-    with checking, compiled_in_isolation("check", lineinfo=True), warnings.catch_warnings():
+    ):
+        yield
+
+
+@contextmanager
+def compiling_checked() -> Iterator[None]:
+    """Let Numba-CUDA check indices and keep line numbers, for the checked mode."""
+    make_array = cudaimpl._generic_array
+
+    def named_array(context: Any, builder: Any, *, symbol_name: str, **how: Any) -> Any:
+        dtype = str(how["dtype"]) if re.fullmatch(r"\w+", str(how["dtype"])) else "records"
+        name = f"{symbol_name}.{dtype}.{'x'.join(map(str, how['shape']))}"
+        return make_array(context, builder, symbol_name=name, **how)
+
+    def known(builder: Any, element: _Element) -> Any:
+        """An address that stands in for another one, and keeps the indices that it came from."""
+        if not element.axes:
+            return element.address
+        pointer = ir.IntType(8).as_pointer()
+        made = builder.bitcast(element.address, pointer)
+        for index, extent, axis in element.axes:
+            number = ir.Constant(ir.IntType(32), axis)
+            made = called(builder, "kb.check.axis", [made, index, extent, number], pointer)
+        return builder.bitcast(made, element.address.type)
+
+    naming = patched((cudaimpl, "_generic_array", named_array))
+    isolated = compiled_in_isolation("check", lineinfo=True)
+    with naming, _checking_indices(known), isolated, warnings.catch_warnings():
         # The source of a renamed kernel is not at the place that its code object names.
         warnings.simplefilter("ignore", NumbaDebugInfoWarning)
         yield
@@ -191,52 +217,32 @@ def _described(exc: Any, exc_args: Any) -> str:
 
 
 @dataclass
-class _Element:
-    """What an address was made of: indices with the extents of their axes."""
-
-    address: Any
-    data: Any
-    shape: Sequence[Any]
-    layout: str
-    axes: list[tuple[Any, Any]]
-
-
-@dataclass
 class _Watch:
     """One compilation: the addresses that were computed, and the names of the kernel's arrays."""
 
     elements: dict[int, _Element] = field(default_factory=dict)  # by the identity of the address
-    axes: list[tuple[Any, Any]] = field(default_factory=list)  # of the present address
     names: dict[str, str] = field(default_factory=dict)  # of variables: what they are copies of
     name: str = ""  # of the array that the present instruction writes to
+
+    def known(self, builder: Any, element: _Element) -> Any:
+        self.elements[id(element.address)] = element
+        return element.address
 
 
 @contextmanager
 def compiling_bounded() -> Iterator[None]:
     """Let Numba-CUDA check the indices of writes. Under Numba's lock."""
     watch = _Watch()
-    address_of, basic = cgutils.get_item_pointer2, arrayobj.basic_indexing
-    parameters = inspect.signature(address_of)
-    store, load = arrayobj.store_item, arrayobj.load_item
+    with compiled_in_isolation("bounds"), _checking_indices(watch.known), _reporting(watch):
+        yield
+
+
+def _reporting(watch: _Watch) -> Any:
+    view, store, load = arrayobj.basic_indexing, arrayobj.store_item, arrayobj.load_item
     flat_class, lower = arrayobj.make_array_flat_cls, lowering.CUDALower.lower_inst
 
-    def known_address(*args: Any, **how: Any) -> Any:
-        given = parameters.bind(*args, **how).arguments
-        kept, watch.axes = watch.axes, []
-        made = address_of(**{**given, "boundscheck": True})
-        watch.elements[id(made)] = _Element(
-            made, given["data"], given["shape"], given["layout"], watch.axes
-        )
-        watch.axes = kept
-        return made
-
-    def known_axis(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
-        watch.axes.append((index, extent))
-
-    def known_view(context: Any, builder: Any, *args: Any, boundscheck: Any = None) -> Any:
-        kept, watch.axes = watch.axes, []
-        made, shape, strides = basic(context, builder, *args, boundscheck=True)
-        watch.elements[id(made)].axes, watch.axes = watch.axes, kept
+    def bounded_view(context: Any, builder: Any, *args: Any, **how: Any) -> Any:
+        made, shape, strides = view(context, builder, *args, **how)
         if shape and (axes := watch.elements[id(made)].axes):
             bad = _beyond(builder, axes)
             shape = [builder.select(bad, extent.type(0), extent) for extent in shape]
@@ -264,7 +270,7 @@ def compiling_bounded() -> Iterator[None]:
         def setitem(
             self: Any, context: Any, builder: Any, kind: Any, array: Any, index: Any, value: Any
         ) -> None:
-            element = _Element(None, None, (), "A", [(index, array.nitems)])
+            element = _Element(None, None, (), "A", [(index, array.nitems, 0)])
             bad = _reported(builder, element, kind, watch.name)
             with _unless(builder, bad):
                 write(self, context, builder, kind, array, index, value)
@@ -281,11 +287,14 @@ def compiling_bounded() -> Iterator[None]:
         finally:
             watch.name = kept
 
-    safe = _SafePointers(watch)
-    bounded = patched(
-        (cgutils, "get_item_pointer2", known_address),
-        (cgutils, "do_boundscheck", known_axis),
-        (arrayobj, "basic_indexing", known_view),
+    def safe_pointer(context: Any, builder: Any, array_type: Any, *args: Any, **how: Any) -> Any:
+        """For atomic updates and cache hints: a wrong index leads to other memory."""
+        made = cgutils.get_item_pointer(context, builder, array_type, *args, **how)
+        return _instead(builder, watch.elements[id(made)], array_type, watch.name)
+
+    safe = SimpleNamespace(**{**vars(cgutils), "get_item_pointer": safe_pointer})
+    return patched(
+        (arrayobj, "basic_indexing", bounded_view),
         (arrayobj, "store_item", bounded_store),
         (arrayobj, "load_item", bounded_load),
         (arrayobj, "make_array_flat_cls", bounded_flat),
@@ -293,25 +302,6 @@ def compiling_bounded() -> Iterator[None]:
         (cudaimpl, "cgutils", safe),
         (cache_hints, "cgutils", safe),
     )
-    with compiled_in_isolation("bounds"), bounded:
-        yield
-
-
-class _SafePointers:
-    """`cgutils` for atomic updates and cache hints: a wrong index leads to other memory."""
-
-    def __init__(self, watch: _Watch) -> None:
-        self._watch = watch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(cgutils, name)
-
-    def get_item_pointer(
-        self, context: Any, builder: Any, array_type: Any, *args: Any, **how: Any
-    ) -> Any:
-        made = cgutils.get_item_pointer(context, builder, array_type, *args, **how)
-        element = self._watch.elements[id(made)]
-        return _instead(builder, element, array_type, self._watch.name)
 
 
 @contextmanager
@@ -346,10 +336,10 @@ def _written_by(instruction: Any, names: dict[str, str]) -> str:
     return "" if found.startswith("$") else found.split(".")[0]
 
 
-def _beyond(builder: Any, axes: Sequence[tuple[Any, Any]]) -> Any:
+def _beyond(builder: Any, axes: Sequence[tuple[Any, Any, int]]) -> Any:
     """Whether an index leaves its axis, by the same comparisons that kernels make."""
     answers = []
-    for index, extent in axes:
+    for index, extent, _ in axes:
         answers.append(builder.icmp_signed("<", index, index.type(0)))
         answers.append(builder.icmp_signed(">=", index, extent))
     return functools.reduce(builder.or_, answers)

@@ -80,7 +80,7 @@ try:
         stubs,
         target,
     )
-    from numba.cuda.args import In, Out
+    from numba.cuda.args import In, Out, wrap_arg
     from numba.cuda.core import config, typeinfer
     from numba.cuda.core.callconv import MinimalCallConv
     from numba.cuda.core.compiler_lock import global_compiler_lock
