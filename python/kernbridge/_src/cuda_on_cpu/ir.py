@@ -336,9 +336,8 @@ def _size_of_variables(text: str, begin: int, more: int) -> tuple[list[str], str
     """
     lines, total = [], str(more)
     for i, (kind, count) in enumerate(_ALLOCA.findall(text, begin, text.index("\n}", begin))):
-        lines.append(f"  %kb.p{i} = getelementptr {kind}, ptr null, i64 {count or 1}")
-        lines.append(f"  %kb.n{i} = ptrtoint ptr %kb.p{i} to i64")
-        lines.append(f"  %kb.s{i} = add i64 {total}, %kb.n{i}")
+        end = f"ptrtoint (ptr getelementptr ({kind}, ptr null, i64 {count or 1}) to i64)"
+        lines.append(f"  %kb.s{i} = add i64 {total}, {end}")
         total = f"%kb.s{i}"
     return lines, total
 
