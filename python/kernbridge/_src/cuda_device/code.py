@@ -16,9 +16,9 @@ from typing import Any
 
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
-from kernbridge._src.cuda_device import mode
+from kernbridge._src.cuda_device import switch
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
+from kernbridge._src.cuda_on_cpu.checks import CONSTANT, STRIDED, Argument, Checks, written_together
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_bounded, compiling_checked
 from kernbridge._src.forge import progress
 from kernbridge._src.forge.obtain import deferred
@@ -50,7 +50,7 @@ def label_of(function: Any) -> str:
 @contextmanager
 def compiling(compiled: Any) -> Iterator[None]:
     """Let a dispatcher compile a kernel for the CPU, in the mode of this thread."""
-    is_checked = mode.current() == mode.CHECK
+    is_checked = switch.current() == switch.CHECK
     own: Any = nullcontext()
     if is_checked and not compiled.targetoptions.get("debug"):
         own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
@@ -76,7 +76,7 @@ def add_image(kernel: Any) -> None:
     for name, kind in zip(names, kernel.argtypes, strict=False):
         word = _add_arguments(arguments, name, kind, word)
     checks, is_fast, entry = None, False, library._entry_name
-    if mode.current() == mode.CHECK:
+    if switch.current() == switch.CHECK:
         checks = Checks(label, [a for _, _, a in arguments])
     else:
         is_fast = bool(library._nvvm_options.get("fastmath"))
@@ -101,7 +101,7 @@ def _add_arguments(found: _Found, name: str, kind: Any, word: int) -> int:
             word = _add_arguments(found, f"{name}[{i}]", element, word)
         return word
     if isinstance(kind, types.Record):
-        record = Argument(repr(name), word, kind.size, _cell(kind), 0, False, False, False)
+        record = Argument(repr(name), word, kind.size, _cell(kind), 0, 0)
         found.append(("", word, record))
         return word + 1
     if not isinstance(kind, types.Array):
@@ -110,7 +110,8 @@ def _add_arguments(found: _Found, name: str, kind: Any, word: int) -> int:
     size = int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
     at = word + 4  # after meminfo, parent, the number of elements, and their size
     cell = _cell(kind.dtype) or size
-    array = Argument(described, at, size, cell, kind.ndim, False, True, not kind.mutable)
+    flags = STRIDED + CONSTANT * (not kind.mutable)
+    array = Argument(described, at, size, cell, kind.ndim, flags)
     found.append((kind.layout, word, array))
     return word + 5 + 2 * kind.ndim
 

@@ -1,6 +1,12 @@
 """Compiles CUDA device code with NVRTC.
 
 Needs neither a GPU nor nvcc nor a host compiler.
+
+NVRTC does not report which headers it read. Each name that a source or one of its headers may
+include, whatever the conditions around it, is therefore searched for in every folder, and each file
+that is found is part of the cache key. These are at least the files that the compiler reads. If
+only the compiler knows a name (``#include MACRO``), or if a clock is read (``__TIME__``), nothing
+is cached.
 """
 
 from __future__ import annotations
@@ -12,6 +18,9 @@ import hashlib
 import importlib.util
 import os
 import re
+import stat
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +34,8 @@ from kernbridge._src.base.errors import (
     UnsupportedArchError,
     coded,
 )
-from kernbridge._src.cuda_kernel import headers, signature
+from kernbridge._src.build import flags as build_flags
+from kernbridge._src.cuda_kernel import signature
 from kernbridge._src.cuda_kernel.signature import Type
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
@@ -37,9 +47,8 @@ from kernbridge._src.toolchain import cuda
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
 # The files that decide what is stored.
 _RULES = (
-    *("cuda_kernel/nvrtc.py", "cuda_kernel/headers.py", "cuda_kernel/signature.py"),
+    *("cuda_kernel/nvrtc.py", "cuda_kernel/signature.py", "build/flags.py"),
     *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
-    "build/flags.py",
 )
 _ARCHITECTURE = "--gpu-architecture=sm_"
 ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
@@ -49,6 +58,17 @@ _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _NOT_MINIMAL = re.compile(r"#\s*include|texture|surface|surf[123]D|tex[123]D|std::")
 
 _STDINT = (Path(__file__).parent / "include" / "stdint.h").read_text()
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+_BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
+_DIRECTIVE = re.compile(
+    rf"^(?:.*\*/)?{_BLANK}(?:#|%:|\?\?=){_BLANK}(?:include|include_next|import|embed)\b"
+    rf'{_BLANK}(?:[<"]([^>"\n]+)[>"])?',
+    re.MULTILINE,
+)
+_UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\?\?/")
+
+_PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
+
 _HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cstddef", ""))
 
 
@@ -112,9 +132,9 @@ class Job(Recipe[NvrtcFunction]):
         compiler = (self.nvrtc, about.st_size, about.st_mtime_ns)
         self.identity = _digest((*self._means, request.file, self.architectures, compiler))
 
-    def _look(self) -> headers.Headers:
+    def _look(self) -> Headers:
         request, toolkit = self.request, _toolkit_headers(self.nvrtc)
-        return headers.look(request.source, request.options, request.include_paths, toolkit)
+        return _headers(request.source, request.options, request.include_paths, toolkit)
 
     def make(self) -> Artefact:
         found = _compile(self.request, self.architectures, self.nvrtc)
@@ -288,3 +308,93 @@ def _toolkit_headers(nvrtc: str) -> tuple[str, ...]:
     places += [lib.parents[i] / "include" for i in range(2, min(4, len(lib.parents)))]
     found = [str(p) for p in places if (p / "cuda_fp16.h").is_file()]
     return tuple(found[:1])
+
+
+class Headers(NamedTuple):
+    digest: bytes  # of the paths and contents of files
+    known: bool  # whether that is all: if not, nothing may be kept
+
+
+class _Names(NamedTuple):
+    names: tuple[str, ...]
+    known: bool
+
+
+def _headers(
+    source: str, options: Sequence[str], include_paths: Sequence[str], toolkit: Sequence[str]
+) -> Headers:
+    """Find all that a compilation of this source with these options may read now."""
+    words = [option.strip() for option in options]
+    found = list(build_flags.read(words))
+    given = [value.strip() for option, value in found if option in build_flags.FOLDERS]
+    # A name in quotes is looked for in the working folder too, and beside its includer.
+    folders = list(dict.fromkeys(map(os.path.abspath, (".", *include_paths, *given))))
+    roots = tuple(map(os.path.abspath, toolkit))
+    text = _names_in(source)
+    known = text.known and not any(_UNSEEN.search(w) or _PRECOMPILED.match(w) for w in words)
+    names = dict.fromkeys(value.strip() for option, value in found if option == "-include")
+    names |= dict.fromkeys(text.names)
+    beside: list[str] = []  # paths in the toolkit, beside a header that includes them
+    tried: set[str] = set()
+    read: dict[str, str] = {}  # the digests of files, by path
+    before = (-1, -1)
+    while beside or before != (now := (len(names), len(folders))):
+        if beside:
+            paths = [beside.pop()]
+        else:
+            before = now
+            paths = [os.path.join(f, name) for f in (*folders, *roots) for name in names]
+        for path in paths:
+            if path in tried:
+                continue
+            tried.add(path)
+            path = os.path.normpath(path)
+            content = None if path in read else _header(path)
+            if content is None:
+                continue
+            read[path], text = content
+            names |= dict.fromkeys(text.names)
+            folder = os.path.dirname(path)
+            if any(path.startswith(root + os.sep) for root in roots):
+                beside += [os.path.join(folder, name) for name in text.names]
+                continue
+            known = known and text.known
+            if folder not in folders:
+                folders.append(folder)
+    parts = repr(sorted(read.items())).encode("utf-8", "surrogatepass")
+    return Headers(hashlib.sha256(parts).digest(), known)
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_in(text: str) -> _Names:
+    known = _UNSEEN.search(text) is None
+    text = _SPLICE.sub("", text)
+    included = [match[1] for match in _DIRECTIVE.finditer(text)]
+    names = dict.fromkeys((*included, *build_flags.asks(text)))
+    known = known and None not in names  # where a macro makes a name
+    return _Names(tuple(filter(None, names)), known)
+
+
+def _header(path: str) -> tuple[str, _Names] | None:
+    """Return digest and names of a file, read again unless it is certain that nothing changed."""
+    try:
+        about = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(about.st_mode):
+        return None
+    if time.time() - about.st_ctime <= 0.05:  # until then, a change may not show in its times
+        return _read_header.__wrapped__(path, ())
+    times = about.st_mtime_ns, about.st_ctime_ns
+    return _read_header(path, (about.st_dev, about.st_ino, about.st_size, *times))
+
+
+@functools.lru_cache(maxsize=8192)
+def _read_header(path: str, state: tuple[int, ...]) -> tuple[str, _Names]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as e:  # the compiler cannot read it either
+        data = f"{type(e).__name__} {e.errno}".encode()
+    text = data.decode(errors="surrogateescape")
+    return hashlib.sha256(data).hexdigest(), _names_in.__wrapped__(text)

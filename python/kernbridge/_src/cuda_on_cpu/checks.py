@@ -25,7 +25,7 @@ from kernbridge._src.numba_common.private_llvmlite import ir
 _READ, _WRITE, _ATOMIC, _WRITE_VALUE = range(4)  # as kb_check.h has them, and so on
 _KINDS = 4
 _VALUE_MAX = 64  # bits of a value that is compared with what is there
-_BATCHED, _STRIDED, _CONSTANT, _DYNAMIC = 1, 2, 4, 8
+BATCHED, STRIDED, CONSTANT, _DYNAMIC = 1, 2, 4, 8
 _TEXT = "\t"
 _TEXT_MAX = 100  # characters of a line of the source
 
@@ -50,13 +50,7 @@ class Argument:
     item_size: int
     cell: int  # bytes of an item that are always written together
     n_dims: int
-    batched: bool
-    strided: bool
-    constant: bool
-
-    @property
-    def flags(self) -> int:
-        return _BATCHED * self.batched + _STRIDED * self.strided + _CONSTANT * self.constant
+    flags: int  # of BATCHED, STRIDED and CONSTANT
 
 
 def written_together(dtype: np.dtype[Any]) -> int:
@@ -98,9 +92,10 @@ class Checks:
             for leaf in leaves:
                 if leaf.kind != "scalar":
                     described, size = f"{name!r} ({leaf.describe()})", leaf.dtype.itemsize
-                    how = (batched, leaf.layout != "C", leaf.read_only)
+                    flags = BATCHED * batched + STRIDED * (leaf.layout != "C")
+                    flags += CONSTANT * leaf.read_only
                     cell = written_together(leaf.dtype)
-                    arguments.append(Argument(described, word, size, cell, leaf.ndim, *how))
+                    arguments.append(Argument(described, word, size, cell, leaf.ndim, flags))
                 word += leaf.n_words(batched)
         return cls(label, arguments)
 
