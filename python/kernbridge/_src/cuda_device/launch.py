@@ -268,11 +268,10 @@ def install_host_api(inside: Any) -> None:
         lambda self: on_gpus.fget(self) if switch.current() is None else on_host
     )
 
-    def checked_stream(stream: Any) -> Any:
-        driver._stream_handle(stream or 0)
-        return stream
+    def host_stream(stream: Any) -> Any:
+        return driver.Stream(driver.binding.CUstream(driver._stream_handle(stream or 0)))
 
-    choose(driver, "_to_core_stream", checked_stream)
+    choose(driver, "_to_core_stream", host_stream)
     choose(inside.nvvm, "is_available", lambda: True)  # none is needed
     choose(inside.runtime.Runtime, "get_version", lambda self: device.VERSION)
     require = driver.require_device_memory

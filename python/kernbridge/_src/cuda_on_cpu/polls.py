@@ -87,7 +87,7 @@ class _Function:
 
     def add_polls(self) -> bool:
         """Add a call to each loop that waits; whether there is one."""
-        found = ((h, loop, self._awaited(loop)) for h, loop in self._loops().items())
+        found = ((h, loop, self._awaited(h, loop)) for h, loop in self._loops().items())
         calls = [self._call(h, loop, read) for h, loop, read in found if read is not None]
         for i, more in itertools.chain.from_iterable(calls):
             self._lines[i] += more
@@ -131,7 +131,7 @@ class _Function:
                 path[target] = iter(self._blocks[target].targets)
         return loops
 
-    def _awaited(self, loop: set[str]) -> int | None:
+    def _awaited(self, header: str, loop: set[str]) -> int | None:
         """The line of the read on which an exit of the loop depends, or of its fence; or None."""
         inside = [self._blocks[name] for name in loop]
         fences = [i for block in inside for i in block.lines if _FENCE.match(self._lines[i])]
@@ -141,14 +141,14 @@ class _Function:
             if any(t not in loop and not self._blocks[t].is_dead for t in block.targets)
         ]
         found = []
-        for i in self._made_of(exits, loop):
-            if self._is_awaited(i, loop):
+        for i in self._made_of(exits, header, loop):
+            if self._is_awaited(i, header, loop):
                 found.append(i)
             elif fences and (load := _LOAD.search(self._lines[i])) and not self._is_own(load[1]):
                 found.append(min(fences))
         return min(found, default=None)
 
-    def _made_of(self, names: Iterable[str], loop: set[str]) -> Iterator[int]:
+    def _made_of(self, names: Iterable[str], header: str, loop: set[str]) -> Iterator[int]:
         """The lines of a loop that values depend on."""
         seen: set[str] = set()
         new = list(names)
@@ -167,8 +167,8 @@ class _Function:
                 continue
             values = {v for v, before in _INCOMING.findall(line) if before in loop}
             new += values
-            if len(values) > 1:  # one of the loop's branches decides between them
-                new += (self._blocks[name].condition for name in loop)
+            if len(values) > 1:
+                new += self._deciding(block, header, loop)
 
     def _stored(self, loop: set[str]) -> list[str]:
         """The values that a loop stores, any of which a remaining variable may have."""
@@ -176,12 +176,33 @@ class _Function:
         stores = (line for line in in_loop if line.startswith("  store "))
         return [v for line in stores for v in re.findall(_NAME, line.split(", ptr ")[0])]
 
-    def _is_awaited(self, i: int, loop: set[str]) -> bool:
+    def _deciding(self, block: str, header: str, loop: set[str]) -> Iterator[str]:
+        """The conditions that decide from which block a block is reached in one round."""
+        ways: dict[str, set[str]] = {name: set() for name in loop}
+
+        def by(name: str, target: str) -> set[str]:
+            if target == block:
+                return {name}
+            return ways[target] if target in loop and target != header else set()
+
+        changes = True
+        while changes:
+            changes = False
+            for name, found in ways.items():
+                more = set().union(*(by(name, t) for t in self._blocks[name].targets))
+                changes |= not more <= found
+                found |= more
+        for name in loop:
+            reached = [by(name, target) for target in self._blocks[name].targets]
+            if any(r != reached[0] for r in reached):
+                yield self._blocks[name].condition
+
+    def _is_awaited(self, i: int, header: str, loop: set[str]) -> bool:
         line = self._lines[i]
         if found := _ADDED.search(line):
             return self._is_zero(found[1])
         if found := _EXPECTED.search(line):
-            made_of = self._made_of([found[1]], loop)
+            made_of = self._made_of([found[1]], header, loop)
             return not any(_READ.search(self._lines[j]) for j in made_of)
         return _ATOMIC.search(line) is not None
 
