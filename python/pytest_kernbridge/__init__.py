@@ -71,13 +71,13 @@ class _Summary:
 
 
 def _seen() -> dict[str, Any]:
-    from kernbridge._src.cuda_device import switch
+    from kernbridge._src.cuda_device import mode
     from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
     return {
         "launched": cuda_on_cpu_compile.launches(),
         "refused": cuda_on_cpu_compile.refusals,
-        "checked": switch.current() == switch.CHECK,
+        "checked": mode.current() == mode.CHECK,
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
-from kernbridge._src.cuda_device import switch
+from kernbridge._src.cuda_device import mode
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import CONSTANT, STRIDED, Argument, Checks, written_together
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_bounded, compiling_checked
@@ -50,7 +50,7 @@ def label_of(function: Any) -> str:
 @contextmanager
 def compiling(compiled: Any) -> Iterator[None]:
     """Let a dispatcher compile a kernel for the CPU, in the mode of this thread."""
-    is_checked = switch.current() == switch.CHECK
+    is_checked = mode.current() == mode.CHECK
     own: Any = nullcontext()
     if is_checked and not compiled.targetoptions.get("debug"):
         own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
@@ -76,7 +76,7 @@ def add_image(kernel: Any) -> None:
     for name, kind in zip(names, kernel.argtypes, strict=False):
         word = _add_arguments(arguments, name, kind, word)
     checks, is_fast, entry = None, False, library._entry_name
-    if switch.current() == switch.CHECK:
+    if mode.current() == mode.CHECK:
         checks = Checks(label, [a for _, _, a in arguments])
     else:
         is_fast = bool(library._nvvm_options.get("fastmath"))

@@ -18,8 +18,8 @@ from typing import Any
 
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
-from kernbridge._src.cuda_device import switch
-from kernbridge._src.cuda_device.switch import choose
+from kernbridge._src.cuda_device import mode
+from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.numba_common.private_numba_cuda import driver
 
 binding = driver.binding  # of both packages
@@ -226,15 +226,15 @@ def choosing(base: Any, host: Any) -> Any:
 
     class ChoosingDriver(base):
         def __getattribute__(self, name: str) -> Any:
-            if switch.current() is None and name not in _ENDING:
+            if mode.current() is None and name not in _ENDING:
                 return object.__getattribute__(self, name)
             return getattr(host, name)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            object.__setattr__(self if switch.current() is None else host, name, value)
+            object.__setattr__(self if mode.current() is None else host, name, value)
 
         def __delattr__(self, name: str) -> None:
-            object.__delattr__(self if switch.current() is None else host, name)
+            object.__delattr__(self if mode.current() is None else host, name)
 
     return ChoosingDriver
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base import versions
-from kernbridge._src.cuda_device import code, launch, switch
+from kernbridge._src.cuda_device import code, launch, mode
 from kernbridge._src.cuda_device.launch import install_host_api
-from kernbridge._src.cuda_device.switch import choose
+from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.keys import package_digest
 from kernbridge._src.numba_common import private_numba_cuda
 from kernbridge._src.numba_common.private_numba_cuda import (
@@ -101,7 +101,7 @@ def _install_code() -> None:
     choose(
         codegen.JITCUDACodegen,
         "magic_tuple",  # by which Numba's cache on disk keeps kernels for the CPU apart
-        lambda self: ("kernbridge", _core.HOST_ABI, switch.current(), package_digest.digest_of()),
+        lambda self: ("kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest_of()),
     )
 
 
@@ -122,7 +122,7 @@ def _install_dispatchers() -> None:
 
     @functools.wraps(make)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        vars(self)[_HOME] = switch.current()
+        vars(self)[_HOME] = mode.current()
         make(self, *args, **kwargs)
 
     def bound(self: Any) -> None:
@@ -177,7 +177,7 @@ def use_twins() -> None:
 def _attribute(self: Any, name: str) -> Any:
     if name in _STATE:
         own = object.__getattribute__(self, "__dict__")
-        wanted = switch.current()
+        wanted = mode.current()
         if own.get(_HOME, _home_of_others) != wanted:
             self = _twin(self, own, wanted)
     return object.__getattribute__(self, name)

@@ -18,8 +18,8 @@ import numpy
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelFaultError, coded
-from kernbridge._src.cuda_device import device, switch
-from kernbridge._src.cuda_device.switch import choose
+from kernbridge._src.cuda_device import device, mode
+from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.numba_common.private_numba_cuda import (
     NumbaPerformanceWarning,
     config,
@@ -265,7 +265,7 @@ def install_host_api(inside: Any) -> None:
     on_host = [devices._DeviceContextManager(device.install(driver))]
     on_gpus = devices._DeviceList.lst
     devices._DeviceList.lst = property(
-        lambda self: on_gpus.fget(self) if switch.current() is None else on_host
+        lambda self: on_gpus.fget(self) if mode.current() is None else on_host
     )
 
     def host_stream(stream: Any) -> Any:

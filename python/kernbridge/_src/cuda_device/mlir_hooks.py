@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.lru import attached_to
-from kernbridge._src.cuda_device import code, switch
+from kernbridge._src.cuda_device import code, mode
 from kernbridge._src.cuda_device.launch import install_host_api
-from kernbridge._src.cuda_device.switch import choose
+from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import private_mlir_host as inside
@@ -46,7 +46,7 @@ def install() -> None:
 
     @functools.wraps(run)
     def launched(self: Any, *args: Any) -> Any:
-        if switch.current() is not None and callback.target() is None:
+        if mode.current() is not None and callback.target() is None:
             return _launch(self, args)
         _compile_declared(self._dispatcher)
         return run(self, *args)

@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import threading
-from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any
 
 from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import KernelNotAvailableError, KernelToolchainError
 from kernbridge._src.base.reports import hide_frames, hides_frames
+from kernbridge._src.cuda_device import mode
 
 VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
-RUN, CHECK = "run", "check"
-
-
-class _Thread(threading.local):
-    """What holds for one thread; None leaves it to the process."""
-
-    mode: str | None = None
-
-
-_thread = _Thread()
-_of_process: str | None = None  # for all threads, for as long as the process lives
-
-
-def current() -> str | None:
-    """Return RUN or CHECK where launches run on the CPU, None where they go to a GPU."""
-    return _thread.mode or _of_process
-
-
-def choose(owner: Any, name: str, on_cpu: Callable[..., Any]) -> None:
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def chosen(*args: Any, **kwargs: Any) -> Any:
-        return (original if current() is None else on_cpu)(*args, **kwargs)
-
-    setattr(owner, name, chosen)
 
 
 class cuda_on_cpu(ContextDecorator):  # users call it as a function
@@ -89,23 +61,23 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
 
     @hides_frames
     def __init__(self, check: bool = False) -> None:
-        self._mode = CHECK if check or debug.checks() else RUN
+        self._mode = mode.CHECK if check or debug.checks() else mode.RUN
         self._before: list[str | None] = []
 
     def __enter__(self) -> cuda_on_cpu:
         _install_hooks().use_twins()
-        self._before.append(_thread.mode)
-        _thread.mode = self._mode
+        self._before.append(mode.thread.mode)
+        mode.thread.mode = self._mode
         return self
 
     def __exit__(self, kind: Any = None, error: Any = None, trace: Any = None) -> None:
         if isinstance(error, Exception):
             hide_frames(error)
-        _thread.mode = self._before.pop()
+        mode.thread.mode = self._before.pop()
 
     def _recreate_cm(self) -> cuda_on_cpu:
         """A new one for each call of a decorated function, which several threads may call."""
-        return cuda_on_cpu(check=self._mode == CHECK)
+        return cuda_on_cpu(check=self._mode == mode.CHECK)
 
     def install(self) -> None:
         """Switch all threads to the CPU until the process ends.
@@ -114,10 +86,9 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         same effect when kernbridge is imported. With ``check=True``, it also has the effect of
         KERNBRIDGE_DEBUG=check: operations of JAX that are first called afterwards are checked, too.
         """
-        global _of_process
         _install_hooks().adopt_dispatchers(self._mode)
-        _of_process = self._mode
-        if self._mode == CHECK:
+        mode.of_process = self._mode
+        if self._mode == mode.CHECK:
             debug.switch_on("check")
 
 

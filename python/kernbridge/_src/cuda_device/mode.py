@@ -1,0 +1,35 @@
+"""Stores whether a thread's CUDA kernels run on the CPU, and whether they are checked."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+RUN, CHECK = "run", "check"
+
+
+class _Thread(threading.local):
+    """What holds for one thread; None leaves it to the process."""
+
+    mode: str | None = None
+
+
+thread = _Thread()
+of_process: str | None = None  # for all threads, for as long as the process lives
+
+
+def current() -> str | None:
+    """Return RUN or CHECK where launches run on the CPU, None where they go to a GPU."""
+    return thread.mode or of_process
+
+
+def choose(owner: Any, name: str, on_cpu: Callable[..., Any]) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        return (original if current() is None else on_cpu)(*args, **kwargs)
+
+    setattr(owner, name, chosen)
