@@ -1,5 +1,7 @@
 """Compares the lines of each room with its ceiling, and writes CONTRIBUTING's table of packages.
 
+It also counts the private modules of kernbridge that the programs of `tests` name.
+
     python tests/rooms.py            # prints the table; status 1 if something does not hold
     python tests/rooms.py --write    # writes the table of packages
 
@@ -52,6 +54,22 @@ def above_their_ceilings(ceilings: dict[str, int]) -> list[str]:
     return wrong
 
 
+def private_modules() -> set[str]:
+    """The modules of `_src` that tests import, or name in programs that they run."""
+    found = set()
+    for file in (ROOT / "tests").rglob("*.py"):
+        text = file.read_text()
+        for package, names in re.findall(
+            r"from kernbridge\._src([\w.]*) import \(?\s*(\w+(?: as \w+)?(?:,\s*\w+(?: as \w+)?)*)",
+            text,
+        ):
+            found |= {f"{package}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?", names)}
+            found.add(package)
+        found |= set(re.findall(r"kernbridge\._src((?:\.\w+)+)", text))
+    folder = ROOT / PACKAGES
+    return {name for name in found if (folder / f"{name[1:].replace('.', '/')}.py").is_file()}
+
+
 def table_of_packages(layers: list[str]) -> str:
     """The packages and modules of `_src`, from the highest layer to the lowest."""
     rows = ["| package | duty |", "|---|---|"]
@@ -66,6 +84,11 @@ def table_of_packages(layers: list[str]) -> str:
 def main() -> int:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     wrong = above_their_ceilings(tool["kernbridge"]["ceilings"])
+    named, most = private_modules(), tool["kernbridge"]["private_modules_in_tests"]
+    print(f"private modules in tests: {len(named)}, at most {most}")
+    if len(named) > most:
+        listed = ", ".join(sorted(named))
+        wrong.append(f"tests name too many private modules: test the public face. {listed}")
     page = ROOT / "CONTRIBUTING.md"
     before, _, rest = page.read_text().partition(BEGIN)
     table, _, after = rest.partition(END)

@@ -26,7 +26,7 @@ PACKAGES = ("jax", "numba-cuda", "numba", "llvmlite", "numpy", "nvidia-", "cuda-
 def where() -> dict[str, Any]:
     """The GPU, its driver, and the versions of what compiled and ran the kernels."""
     import jax
-    from kernbridge._src.toolchain import cuda as toolchain_cuda
+    from kernbridge._src.plan import targets
     from numba import cuda
 
     found = ((d.metadata["Name"], d.version) for d in metadata.distributions())
@@ -35,7 +35,7 @@ def where() -> dict[str, Any]:
         "gpu": jax.devices("gpu")[0].device_kind,
         "compute_capability": list(cuda.get_current_device().compute_capability),
         "cuda_driver": list(cuda.cudadrv.driver.driver.get_version()),
-        "kernels_compiled_for": [list(cc) for cc in toolchain_cuda.architectures()],
+        "kernels_compiled_for": [list(cc) for cc in targets.of_platform("cuda").architectures],
         "packages": dict(sorted(packages.items())),
     }
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from kernbridge._src.plan.program import Value
 from numba import cuda, float32, int32
 
 F32, I32, U8, F64 = np.float32, np.int32, np.uint8, np.float64
@@ -86,8 +85,12 @@ def word(k: int, i: int, **values: Any) -> Bug:
 
 
 def grid(k: int, *blocks: int) -> Bug:
-    x, y, z = (Value(constant=n) for n in (*blocks, 1, 1)[:3])
-    return change(k, grid=(x, y, z))
+    def bug(steps):
+        value = type(steps[k].grid[0])
+        grid = tuple(value(constant=n) for n in (*blocks, 1, 1)[:3])
+        steps[k] = replace(steps[k], grid=grid)
+
+    return bug
 
 
 def bits(value: Any, dtype: Any) -> int:
@@ -395,7 +398,7 @@ def matmul(a, b, c):
 
 
 @case("tiles in shared memory; a block of two axes", normal((19, 30), (30, 21)), S(19, 21),
-      lambda a, b: (a @ b,), change(0, grid=(Value(constant=2),) * 2 + (Value(constant=1),)),
+      lambda a, b: (a @ b,), grid(0, 2, 2),
       word(0, 2, value=20))  # fmt: skip
 def tiled_matmul(a, b, c, stream):
     matmul[(3, 3), (8, 8), stream](a, b, c)

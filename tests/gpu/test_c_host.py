@@ -8,7 +8,6 @@ xla-cpu-pjrt), and KERNBRIDGE_PJRT_PLUGIN the plugin (by default that of JAX's C
 import importlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import time
@@ -19,7 +18,7 @@ import jax
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.tools import commands
+from c_flags import c_flags
 
 coba = coba_cuda.coba
 ROOT = Path(__file__).parents[2]
@@ -75,7 +74,7 @@ def host(tmp_path_factory):
     program = tmp_path_factory.mktemp("c_host") / "coba"
     source = ROOT / "examples" / "c_host" / "coba.c"
     command = [compiler, "-std=c11", "-O2", f"-I{include()}", str(source)]
-    command += [*shlex.split(commands.c_flags()), "-ldl", "-o", str(program)]
+    command += [*c_flags(), "-ldl", "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return program

@@ -19,18 +19,12 @@ from jax.experimental import serialize_executable
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge import KernbridgeWarning, ShardingRule
-from kernbridge._src.operation import partition
 
 cuda = pytest.importorskip("numba.cuda")
 S = jax.ShapeDtypeStruct
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\(")
 
 pytestmark = pytest.mark.skipif(len(jax.devices()) < 2, reason="needs two devices")
-
-
-@pytest.fixture(autouse=True)
-def warn_again(monkeypatch):
-    monkeypatch.setattr(partition, "_warned", set())
 
 
 def mesh(*shape, kind=AxisType.Auto):

@@ -10,8 +10,7 @@ import sys
 from typing import Any
 
 import kernbridge
-from kernbridge._src.base import debug
-from kernbridge._src.cuda_device import code
+from kernbridge import _core
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from stand_ins import reads
 
@@ -20,7 +19,7 @@ LEVEL = "NUMBA_CUDA_TESTS_LEVEL"  # environment variable: see _optimise_less
 
 def install() -> None:
     """For the life of the process."""
-    debug.switch_on("count")
+    _core.set_debug(64)  # count launches on the CPU
     kernbridge.cuda_on_cpu().install()
     _only_kernels()
     _optimise_less(int(os.environ.get(LEVEL, "1")))
@@ -54,8 +53,15 @@ def _only_kernels() -> None:
     library.get_sass = library.get_sass_cfg = reads("SASS")
     library.get_linkerinfo = reads("linker output")
     nvvm.CompilationUnit.__init__ = reads("PTX")
-    code.HostFunction.regs = property(reads("registers"))
-    code.HostFunction.const = property(reads("constant memory"))
+    get_cufunc = library.get_cufunc
+
+    def without_registers(self: Any) -> Any:
+        function = get_cufunc(self)
+        type(function).regs = property(reads("registers"))
+        type(function).const = property(reads("constant memory"))
+        return function
+
+    library.get_cufunc = without_registers
     driver._Linker = _NoLinker
 
 

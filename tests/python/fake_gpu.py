@@ -120,9 +120,9 @@ def connect() -> None:
     from kernbridge._src.plan import targets
 
     debug.switch_on("fake driver")
-    make = fake_target()
+    of_gpus, fake = targets._makers["cuda"], fake_target()
     for platform in ("cuda", "cpu"):
-        targets.register(platform, make)
+        targets.register(platform, lambda *how: fake(of_gpus(*how).architectures))
 
 
 SEEN: set[str] = set()  # entries of Numba's kernels that the driver was given
@@ -134,7 +134,6 @@ def fake_target():
     from kernbridge import KernelCompilationError
     from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
     from kernbridge._src.plan.targets import Emulated, Gpu
-    from kernbridge._src.toolchain import cuda
 
     class FakeGpu(Gpu):
         def finish(self, job, compiled, opened):
@@ -166,7 +165,7 @@ def fake_target():
                     library.fake_cuda_set_code(cubin, size, entry.encode(), digest, execute)
             return images
 
-    return lambda checked, vector_math: FakeGpu(cuda.architectures())
+    return FakeGpu
 
 
 class FakeDriver:

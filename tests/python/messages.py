@@ -21,6 +21,7 @@ import os
 import re
 import sys
 import tempfile
+import tomllib
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -194,15 +195,21 @@ A message about a mistake ends its first line with a code, such as `[KB2001]`, w
 """
 
 
-def error_pages(pages: dict[str, Any]) -> str:
+def pages() -> dict[str, dict[str, str]]:
+    """Return the title, the cause and the remedy of each code."""
+    file = Path(__file__).parents[2] / "python/kernbridge/_src/base/codes.toml"
+    return dict(sorted(tomllib.loads(file.read_text()).items()))
+
+
+def error_pages() -> str:
     """Return the text of docs/errors.md."""
     parts, group = [_INTRODUCTION], ""
-    for code, page in pages.items():
+    for code, page in pages().items():
         if code[2] != group:
             group = code[2]
             parts.append(f"## {_GROUPS[group]}\n")
-        parts.append(f"### {code}: {page.title}\n")
-        parts.append(f"{page.cause}\n\n**Remedy.** {page.remedy}\n")
+        parts.append(f"### {code}: {page['title']}\n")
+        parts.append(f"{page['cause']}\n\n**Remedy.** {page['remedy']}\n")
     return "\n".join(parts)
 
 
@@ -229,10 +236,8 @@ def main() -> int:
         if now != entry.printed:
             print(f"### {entry.title}\n{now}")
     if "--write" in sys.argv:
-        from kernbridge._src.tools import commands
-
         PAGE.write_text(rewritten(text, printed))
-        ERRORS.write_text(error_pages(commands.pages()))
+        ERRORS.write_text(error_pages())
     return 0
 
 

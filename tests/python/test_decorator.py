@@ -13,8 +13,6 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
-from kernbridge._src import decorator
-from kernbridge._src.operation.spec import OperationSpec
 
 X = jnp.arange(3.0)
 
@@ -83,14 +81,16 @@ def test_options_reach_the_operation():
 def test_the_options_are_those_of_both_front_ends():
     """Names and types: a type checker sees them in `KernelOptions`, the functions are the truth."""
     cpu, cuda = options_of(kernbridge.numba_kernel), options_of(kernbridge.numba_cuda_kernel)
-    hints = inspect.get_annotations(decorator.KernelOptions)
+    annotation = typing.get_type_hints(kernbridge.kernel)["options"]
+    (options,) = typing.get_args(annotation)  # of Unpack[KernelOptions]
+    hints = inspect.get_annotations(options)
     stated = {name: getattr(hint, "__forward_arg__", hint) for name, hint in hints.items()}
     assert stated == cpu | cuda
-    assert not decorator.KernelOptions.__required_keys__
-    assert typing.get_type_hints(decorator.KernelOptions)
-    assert decorator.kernel.__doc__ is not None
+    assert not options.__required_keys__
+    assert typing.get_type_hints(options)
+    assert kernbridge.kernel.__doc__ is not None
     for name in stated:
-        assert name in decorator.kernel.__doc__
+        assert name in kernbridge.kernel.__doc__
 
 
 @pytest.mark.once
@@ -123,7 +123,7 @@ def test_an_operation_of_another_kernel_is_copied_as_before():
         name, label, parameter_names = "f", "f", ()
         functions = tuple  # none
 
-    spec = OperationSpec.of("f", lambda x: x, None, None, False)
+    spec = kernbridge.numba_kernel(square, lambda x: x).spec
     op = kernbridge.Operation(spec, Kernel())
     assert copy.copy(op) is not op
     assert copy.copy(op).spec is spec

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import kernbridge
 import pytest
-from kernbridge._src.toolchain import cuda
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "release"))
@@ -113,7 +112,7 @@ def test_make_says_what_a_python_lacks(monkeypatch, module, name, value, said):
 def test_without_numba_cuda_the_extras_for_gpus_and_for_the_cpu_are_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ImportError) as error:
-        cuda.require("numba_cuda_kernel")
+        kernbridge.numba_cuda_kernel(None, None, launch_dims=1)
     assert "'kernbridge[cuda13]' (or [cuda12]); 'kernbridge[cuda]'" in str(error.value)
 
 

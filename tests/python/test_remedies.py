@@ -5,23 +5,21 @@ Each test is named after its code; `ELSEWHERE` lists the codes whose tests are i
 
 import functools
 import re
+import subprocess
 from pathlib import Path
 
 import fake_gpu
 import jax
 import jax.numpy as jnp
 import kernbridge
+import messages
 import numba
 import numpy as np
 import pytest
 from kernbridge import XLACustomKernel, check_rules, config, numba_kernel
-from kernbridge._src.base import debug, settings
-from kernbridge._src.build import library
-from kernbridge._src.cuda_device import switch
-from kernbridge._src.forge import limit, progress
-from kernbridge._src.source import module as source_module
-from kernbridge._src.toolchain import architectures, compilers, nvcc, programs
-from kernbridge._src.tools import commands
+from kernbridge._src.build.build import library
+from kernbridge._src.forge import progress
+from kernbridge._src.toolchain import nvcc
 from kernels import add, scale
 from refusals import equal, refused, silent, warned
 
@@ -448,11 +446,9 @@ def test_kb4007(module):
 
 
 def test_kb4011(monkeypatch, tmp_path):
-    from kernbridge._src.source import load
-
     monkeypatch.setattr(kernbridge, "__path__", [str(tmp_path)])
     with refused("KB4011", kernbridge.errors.HeaderNotFoundError):
-        load.include_paths()
+        kernbridge.load_c_inline("remedies", C_SOURCE)
 
 
 # 5: modules, the cache, programs from elsewhere
@@ -483,8 +479,14 @@ def test_kb5102(tmp_path, module):
     with refused("KB5102", kernbridge.KernelLoadError) as caught:
         kernbridge.load_binary(library, functions={"fill": "arg ret"})
     assert "built for aarch64" in str(caught.value)
-    needed = "libneeded.so: cannot open shared object file: No such file or directory"
-    assert "put its folder on LD_LIBRARY_PATH" in source_module._hint(needed, library)
+    needed = tmp_path / "libneeded.so"
+    build = [fake_gpu.compiler(), "-shared", "-xc", "/dev/null", "-o"]
+    subprocess.run([*build, needed], check=True)
+    subprocess.run([*build, library, "-xnone", "-Wl,--no-as-needed", needed], check=True)
+    needed.unlink()
+    with refused("KB5102", kernbridge.KernelLoadError) as caught:
+        kernbridge.load_binary(library, functions={"fill": "arg ret"})
+    assert "put its folder on LD_LIBRARY_PATH" in str(caught.value)
 
 
 def test_kb5103(tmp_path, monkeypatch):
@@ -678,17 +680,20 @@ def test_kb8001():
     assert every <= {*named, "set_backend", "set_compiler_limits"}
 
 
+def plan():
+    """What asks for the architectures of GPUs."""
+    cuda = pytest.importorskip("numba.cuda")
+    kernbridge.numba_cuda_kernel(cuda.jit(double.py_func), F32, launch_dims=3).plan(X)
+
+
 WRONG_VARIABLES = {
-    "KERNBRIDGE_DEBUG": debug._read,
-    "KERNBRIDGE_CACHE_SIZE": limit.limit,
-    "KERNBRIDGE_COMPILE_TIMEOUT": programs.get_compiler_limits,
+    "KERNBRIDGE_CACHE_SIZE": lambda: kernbridge.load_c_inline("never_built", C_SOURCE),
+    "KERNBRIDGE_COMPILE_TIMEOUT": config.get_compiler_limits,
     "KERNBRIDGE_PROGRESS": progress._is_on,
-    "KERNBRIDGE_EXPORTED_CODE": settings.install,
-    "KERNBRIDGE_CARRY_KERNELS": settings.carries_kernels,
-    "KERNBRIDGE_CUDA_ON_CPU": switch.install_from_environment,
-    "KERNBRIDGE_CUDA_ARCHS": architectures.chosen,
-    "KERNBRIDGE_COMPUTE_CAPABILITIES": architectures.chosen,
-    "KERNBRIDGE_NVCC_PREFER": nvcc._prefers_system,
+    "KERNBRIDGE_CARRY_KERNELS": config.get_carry_kernels,
+    "KERNBRIDGE_CUDA_ARCHS": plan,
+    "KERNBRIDGE_COMPUTE_CAPABILITIES": plan,
+    "KERNBRIDGE_NVCC_PREFER": nvcc.find_nvcc,
     "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER": library._allows_any_compiler,
 }
 
@@ -701,9 +706,18 @@ def test_kb8002(variable, monkeypatch):
     assert re.search(f"{variable}.*'perhaps'", str(caught.value))
 
 
+@pytest.mark.parametrize(
+    "variable", ["KERNBRIDGE_DEBUG", "KERNBRIDGE_EXPORTED_CODE", "KERNBRIDGE_CUDA_ON_CPU"]
+)
+def test_a_wrong_variable_is_refused_when_kernbridge_is_imported(variable, run_python):
+    said = run_python("import kernbridge", check=False, **{variable: "perhaps"})
+    assert re.search(rf"\nValueError: {variable}.*'perhaps'.*\[KB8002\]", said)
+
+
 @pytest.mark.parametrize("variable", ["CC", "CXX", "CLANG"])
 def test_a_quotation_that_is_not_closed(variable, monkeypatch):
     monkeypatch.setenv(variable, "'g++")
+    compilers = library.compilers
     find = {"CC": compilers.find_c, "CXX": compilers.find_cxx, "CLANG": compilers.find_clang}
     with refused("KB8002", ValueError) as caught:
         find[variable]()
@@ -797,7 +811,7 @@ ELSEWHERE = {
 def test_each_code_has_a_test():
     here = {name[5:].upper() for name in globals() if name.startswith("test_kb")}
     assert not here & ELSEWHERE.keys()
-    assert here | ELSEWHERE.keys() == commands.pages().keys()
+    assert here | ELSEWHERE.keys() == messages.pages().keys()
     for code, place in ELSEWHERE.items():
         file, _, name = place.format(code.lower()).partition("::")
         assert f"def {name}" in (HERE / file).read_text() if name else (HERE / file).is_file()

@@ -11,7 +11,7 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
-from kernbridge._src.base import exact, lru
+from kernbridge._src.base import lru
 
 cuda = pytest.importorskip("numba.cuda")
 
@@ -213,13 +213,21 @@ ALIKE = [0, 0.0, -0.0, False, np.float32(0), np.float32(-0.0), np.float64(0), np
          float("nan"), np.float32("nan"), (float("nan"),)]  # fmt: skip
 
 
-def test_keys_are_exact():
-    keys = [exact.exact(value) for value in ALIKE]
-    assert len(set(keys)) == len(ALIKE)
-    assert exact.exact((1, float("nan"))) == exact.exact((1, float("nan")))
+def test_keywords_are_told_apart_exactly():
+    made = []
+    op = kernbridge.XLACustomKernel("test_function_identity_alike")
+    op.def_kernel("jnp", "cpu", lambda outs, value: made.append(value) or (lambda x: x))
+    for value in ALIKE:
+        op(ones, outs=[OUT], value=value)
+    assert {(type(value), repr(value)) for value in made} == {
+        (type(value), repr(value)) for value in ALIKE
+    }
+    n_made = len(made)
+    op(ones, outs=[OUT], value=(float("nan"),))
+    assert len(made) == n_made
     for bad in ([], (1, []), {}, np.zeros(2)):
-        with pytest.raises(TypeError):
-            exact.exact(bad)
+        with pytest.raises(TypeError, match=r"\[KB8008\]"):
+            op(ones, outs=[OUT], value=bad)
 
 
 def test_the_least_recently_used_goes_first():

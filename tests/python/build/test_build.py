@@ -10,7 +10,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kernbridge._src.base.errors import (
+from conftest import write_compiler
+from kernbridge._src.build.build import Request, build, library
+from kernbridge._src.forge import progress
+from kernbridge._src.toolchain import nvcc as toolchain_nvcc
+from kernbridge.errors import (
     CompilationError,
     HostCompilerIncompatibleError,
     HostCompilerNotFoundError,
@@ -18,12 +22,6 @@ from kernbridge._src.base.errors import (
     KernelToolchainError,
     UnsupportedArchError,
 )
-from kernbridge._src.build import library, make
-from kernbridge._src.build.build import build
-from kernbridge._src.build.library import Request
-from kernbridge._src.forge import progress
-from kernbridge._src.toolchain import nvcc as toolchain_nvcc
-from kernbridge._src.toolchain.programs import Ended
 
 pytestmark = pytest.mark.once
 
@@ -265,12 +263,16 @@ NVCC_SAYS = {
 
 
 @pytest.mark.parametrize(("kind", "said"), [(k, s) for k, all_ in NVCC_SAYS.items() for s in all_])
-def test_what_nvcc_says(kind, said):
+def test_what_nvcc_says(kind, said, tmp_path, monkeypatch):
+    """The compiler of C says it here, since nvcc is not everywhere."""
+    says = "echo first >&2; cat >&2 <<'END'\n" + said + "\nEND\nexit 1"
+    write_compiler(tmp_path / "cc", says)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
     with pytest.raises(KernbridgeError) as caught:
-        make.fail("m", "nvcc", Ended(1, b"", ""), f"first\n{said}\n", "nvcc m.cu", "")
+        build(Request("m", "c", ANSWER, ""))
     assert type(caught.value) is kind
-    assert said in str(caught.value)
-    assert caught.value.command == "nvcc m.cu"
+    assert said in f"{caught.value}\n{caught.value.compiler_output}"
+    assert str(tmp_path / "cc") in caught.value.command
 
 
 def test_cuda(nvcc):
@@ -315,13 +317,18 @@ def test_flags_of_the_linker_for_nvcc():
     ]
 
 
-def test_reading_what_md_writes():
-    read = make.read_make
-    assert read("") == []
-    assert read("out.so: a.c \\\n  /x/b.h\\\n c.h\n") == ["a.c", "/x/b.h", "c.h"]
-    assert read("out.so : a.cu \\\n    a.h \\\n    a.h\n") == ["a.cu", "a.h"]
-    assert read("o: a\\ b.h c\\#.h $$d.h\n\na\\ b.h:\n") == ["a b.h", "c#.h", "$d.h"]
-    assert read("o: a:b.h\n") == ["a:b.h"]
+def test_headers_with_names_that_make_escapes(tmp_path):
+    names = ["a b.h", "c#.h", "$d.h", "a:b.h", "e\\f.h"]
+    for i, name in enumerate(names):
+        (tmp_path / name).write_text(f"#define A{i} 1\n")
+    source = "".join(f'#include "{name}"\n' for name in names) + ANSWER
+    request = Request("m", "c", source, "", include_paths=(str(tmp_path),))
+    build(request)
+    for name in names:
+        assert not build(request).built
+        with open(tmp_path / name, "a") as header:
+            header.write("#define MORE\n#undef MORE\n")
+        assert build(request).built
 
 
 def test_a_cached_build_starts_no_process(monkeypatch):

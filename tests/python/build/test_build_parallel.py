@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import kernbridge
 import pytest
 from conftest import write_compiler
-from kernbridge._src.build import make
 from kernbridge._src.build.build import Request, build
 from kernbridge._src.forge import obtain
 
@@ -43,8 +43,7 @@ CONCURRENT = (
     QUICK
     + """
 import time
-from kernbridge._src.build.build import build
-from kernbridge._src.build.library import Request
+from kernbridge._src.build.build import Request, build
 from pathlib import Path
 while not Path("go").exists():
     time.sleep(0.005)
@@ -139,15 +138,19 @@ def is_running(pid):
     return state != "Z"
 
 
-def test_staging_of_a_living_builder_stays(request_, root):
-    with (
-        obtain.locked(root, "abc", 0) as (mine, _),
-        make.workspace(root, "abc", mine) as space,
-    ):
-        (space / "x.o").touch()
-        build(request_)
-        assert (space / "x.o").exists()
-    assert not space.exists()
+def test_staging_of_a_living_builder_stays(request_, root, tmp_path, monkeypatch):
+    running, go = tmp_path / "running", tmp_path / "go"
+    wait = f"touch {running}; until [ -e {go} ]; do sleep 0.01; done"
+    write_compiler(tmp_path / "slow", wait)
+    monkeypatch.setenv("CC", str(tmp_path / "slow"))
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(build, request_)
+        wait_for(running.exists)
+        monkeypatch.setenv("CC", CC)
+        assert build(request_).built
+        go.touch()
+        assert slow.result().path.is_file()
+    assert not any(root.rglob("*.o"))
 
 
 def test_lock_files_are_bounded(request_, root):

@@ -6,8 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from kernbridge._src.build.build import Request, build
-from kernbridge._src.build.flags import inputs
+from kernbridge._src.build.build import Job, Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -21,6 +20,11 @@ MAIN = "#include <a.h>\n" + ANSWER
 
 def request(source=MAIN, **more):
     return Request("m", "c", source, "spec", **more)
+
+
+def inputs(flags):
+    """What a compiler with these flags reads and does not report."""
+    return Job(request(cflags=tuple(flags))).inputs
 
 
 def answer(request):
@@ -275,31 +279,31 @@ def test_libraries_that_name_others(tmp_path, kind):
 def test_flags_that_are_passed_on():
     """As nvcc takes those of the host compiler and of the linker."""
     flags = ("-Xcompiler", "-I/a,-I/b", "-Xcompiler=-I/c", "-Xlinker", "-L/d", "-Wl,-rpath,/e")
-    found = inputs(flags, ())
+    found = inputs(flags)
     assert found.folders == ("/a", "/b", "/c")
     assert not found.unknown
-    assert inputs((*flags, "-ly"), ()).absent[:2] == ("/d/liby.so", "/d/liby.a")
+    assert inputs((*flags, "-ly")).absent[:2] == ("/d/liby.so", "/d/liby.a")
     for value in ("-g,-B/x", "-fPIC -B/x"):
-        assert "-B/x" in inputs(("-Xcompiler", value), ()).unknown
-    assert not inputs(("-Wl,-Bsymbolic,-Bstatic",), ()).unknown
-    assert inputs(("-Xlinker", "-L", "-Xlinker", "/d", "-ly"), ()).absent[0] == "/d/liby.so"
+        assert "-B/x" in inputs(("-Xcompiler", value)).unknown
+    assert not inputs(("-Wl,-Bsymbolic,-Bstatic",)).unknown
+    assert inputs(("-Xlinker", "-L", "-Xlinker", "/d", "-ly")).absent[0] == "/d/liby.so"
 
 
 def test_nvccs_forms_of_what_searches(monkeypatch):
     """Its options take lists, and three more variables are added to each command."""
     monkeypatch.setenv("INCLUDES", "-I/v")
     flags = ("--include-path", "/a,/b", "--system-include=/c", "--library-path=/d", "--library=y")
-    found = inputs(flags, ())
+    found = inputs(flags)
     assert {"/a", "/b", "/c", "/v"} <= set(found.folders)
     assert found.absent[0] == "/d/liby.so"
-    assert inputs(("--pre-include", "x.h"), ()).relative
+    assert inputs(("--pre-include", "x.h")).relative
     for flag in ("-ldir=/x", "-optf=/x", "--compiler-bindir=/x", "-Xclang"):
-        assert inputs((flag,), ()).unknown == (flag,)
+        assert inputs((flag,)).unknown == (flag,)
 
 
 def test_a_processor_named_in_a_file_of_options(tmp_path):
     (tmp_path / "options").write_text("-march=native")
-    assert inputs((f"@{tmp_path / 'options'}",), ()).native
+    assert inputs((f"@{tmp_path / 'options'}",)).native
 
 
 def test_a_header_that_appears_while_the_compiler_runs(tmp_path, monkeypatch):
@@ -330,4 +334,4 @@ def test_what_is_kept(tmp_path):
         -std=c++20 -rdc=true -O3"""
     clang = "-O2 -target x86_64-linux-gnu -ferror-limit=3 -fopenmp=libomp -fuse-ld=lld -Wno-x=y"
     for known in (nvcc, clang, "-flto=auto -x c++ -ffast-math -mavx2 -Wl,-O1,--hash-style=gnu"):
-        assert not inputs(known.split(), ()).unknown
+        assert not inputs(known.split()).unknown

@@ -19,10 +19,10 @@ import fake_gpu
 import pytest
 from conftest import write_compiler
 from kernbridge import KernbridgeWarning
-from kernbridge._src.base.errors import CompilationError, KernelToolchainError
 from kernbridge._src.build import build as build_build
 from kernbridge._src.build.build import Request, build
 from kernbridge._src.forge import artefacts
+from kernbridge.errors import CompilationError, KernelToolchainError
 
 pytestmark = [
     pytest.mark.once,

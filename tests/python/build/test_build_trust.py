@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from kernbridge import KernbridgeWarning
-from kernbridge._src.build import library
-from kernbridge._src.build.build import Request, build
-from kernbridge._src.forge import artefacts, limit
+from kernbridge import KernbridgeWarning, cache
+from kernbridge._src.build.build import Request, build, library
+from kernbridge._src.forge import artefacts
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -105,8 +104,7 @@ def test_no_cache(request_, monkeypatch, tmp_path, run_python):
     assert not build(request_).built  # of this process, it is there
     assert not built.path.is_relative_to(tmp_path)
     program = f"""
-from kernbridge._src.build.build import build
-from kernbridge._src.build.library import Request
+from kernbridge._src.build.build import Request, build
 built = build({request_!r})
 assert built.built and built.path.exists()
 print(built.path)
@@ -114,7 +112,7 @@ print(built.path)
     other = Path(run_python(program, KERNBRIDGE_CACHE_DIR="0").strip())
     assert other != built.path
     assert not other.parents[3].exists()  # it went with its process
-    assert limit.clear_cache() == 0
+    assert cache.clear_cache() == 0
 
 
 def test_a_cache_that_cannot_be_written(request_, tmp_path, monkeypatch):

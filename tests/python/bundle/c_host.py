@@ -8,7 +8,6 @@ import functools
 import importlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import kernbridge
 import pytest
-from kernbridge._src.tools import commands
+from c_flags import c_flags
 
 ROOT = Path(__file__).parents[3]
 _folder = tempfile.TemporaryDirectory(prefix="kernbridge-")  # removed at the end of the process
@@ -47,7 +46,7 @@ def compiled():
     _, include = plugin()
     program = Path(_folder.name, "coba")
     command = [compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{include}", str(SOURCE)]
-    command += [*shlex.split(commands.c_flags()), "-ldl", "-o", str(program)]
+    command += [*c_flags(), "-ldl", "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return program

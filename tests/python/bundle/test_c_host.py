@@ -2,7 +2,6 @@
 
 import re
 import runpy
-import shlex
 import shutil
 import subprocess
 import sys
@@ -16,8 +15,8 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
+from c_flags import c_flags
 from kernbridge import _core, numba_kernel
-from kernbridge._src.tools import commands
 
 pytestmark = [
     pytest.mark.once,
@@ -108,7 +107,7 @@ def test_the_c_code_of_the_document_compiles(tmp_path):
         "#include <kernbridge/host.h>\n"
         "int main() { return kb_host_api() >= KB_HOST_API ? 0 : 1; }\n"
     )
-    flags = [f"-I{c_host.plugin()[1]}", *shlex.split(commands.c_flags())]
+    flags = [f"-I{c_host.plugin()[1]}", *c_flags()]
     strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-qual"]
     for command in (
         ["cc", "-std=c11", *strict, "-c", "document.c", "-o", "document.o", *flags[:2]],

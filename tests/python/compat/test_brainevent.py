@@ -157,8 +157,18 @@ import kernbridge
 brainevent.install()  # a second time
 assert be.config.own and be.config.get_backend is kernbridge.config.get_backend
 assert be.config.get_numba_parallel() is False
-from kernbridge._src.base import settings
-assert settings.keeps_64_bits
+import jax, numba, numpy as np
+
+@numba.njit
+def count(x, out):
+    for i in range(out.size):
+        out[i] = i + 2**40
+
+op = kernbridge.XLACustomKernel("outputs_of_64_bits")  # they keep their dtype
+op.def_numba_kernel(lambda outs: kernbridge.numba_kernel(count, outs))
+x, outs = np.zeros(3, np.float32), [jax.ShapeDtypeStruct((3,), np.int64)]
+for found in (op(x, outs=outs)[0], jax.jit(lambda x: op(x, outs=outs)[0])(x)):
+    assert found.dtype == np.int64 and found.tolist() == [2**40 + i for i in range(3)]
 import brainevent._op.util as util
 assert util.dtype_suffix("float16") == "_f16"
 try:

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
+from c_flags import c_flags
 from kernbridge import config
-from kernbridge._src.base import settings
-from kernbridge._src.source import load
 from kernbridge._src.toolchain.nvcc import find_nvcc
 from kernbridge.compat import brainevent as compat
 
@@ -19,12 +18,6 @@ pytestmark = pytest.mark.once
 HEADERS = ("common", "dtypes", "tensor", "check", "dispatch", "ffi_compat")
 S = jax.ShapeDtypeStruct
 Error = jax.errors.JaxRuntimeError
-
-
-@pytest.fixture
-def include_paths(monkeypatch):
-    """The folders that were added are forgotten after the test."""
-    monkeypatch.setattr(settings, "include_paths", ())
 
 
 def nvcc() -> str:
@@ -56,7 +49,7 @@ def test_each_header_is_enough_by_itself(compiler, header, tmp_path):
         pytest.skip(f"no {compiler}")
     source = tmp_path / "alone.cpp"
     source.write_text(f'#include "brainevent/{header}.h"\nBE::DType of_a_tensor;\n')
-    command += ["-std=c++17", *(f"-I{path}" for path in load.include_paths()), "-c"]
+    command += ["-std=c++17", c_flags()[0], f"{c_flags()[0]}/compat", "-c"]
     command += [str(source), "-o", str(tmp_path / "alone.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -174,31 +167,42 @@ void fill(BE::Tensor out) { *out.data_ptr<float>() = NUMBER; }
 """
 
 
-def test_a_folder_of_headers_is_declared_once(tmp_path, include_paths):
-    def filled():
-        module = compat.load_cpp_inline("compat_declared", USES_A_HEADER, auto_register=False)
-        return float(module["fill"].operation(S((), jnp.float32))())
+DECLARES_A_FOLDER = f"""
+from pathlib import Path
+import jax, jax.numpy as jnp, kernbridge
+from kernbridge import config
+from kernbridge.compat import brainevent as compat
 
-    folder = tmp_path / "include"
-    folder.mkdir()
-    (folder / "number.h").write_text("#define NUMBER 3\n")
-    with pytest.raises(kernbridge.CompilationError, match=r"number\.h"):
-        filled()
-    config.add_include_path(folder)
-    compat.config.add_include_path(str(folder))
-    assert config.get_include_paths() == [str(folder)]
-    assert filled() == 3
-    (folder / "number.h").write_text("#define NUMBER 4\n")
-    assert filled() == 4
-    before = tmp_path / "before"
-    before.mkdir()
-    (before / "number.h").write_text("#define NUMBER 5\n")
-    options = {"extra_include_paths": [str(before)], "auto_register": False}
-    module = compat.load_cpp_inline("compat_declared", USES_A_HEADER, **options)
-    assert float(module["fill"].operation(S((), jnp.float32))()) == 5
+def define(folder, number):
+    Path(folder).mkdir(exist_ok=True)
+    Path(folder, "number.h").write_text(f"#define NUMBER {{number}}\\n")
+
+def filled(**options):
+    options["auto_register"] = False
+    module = compat.load_cpp_inline("compat_declared", {USES_A_HEADER!r}, **options)
+    return float(module["fill"].operation(jax.ShapeDtypeStruct((), jnp.float32))())
+
+define("include", 3)
+try:
+    filled()
+except kernbridge.CompilationError as e:
+    assert "number.h" in str(e)
+    config.add_include_path(Path("include").absolute())
+compat.config.add_include_path(str(Path("include").absolute()))
+assert config.get_include_paths() == [str(Path("include").absolute())]
+print(filled())
+define("include", 4)
+print(filled())
+define("before", 5)
+print(filled(extra_include_paths=["before"]))
+"""
 
 
-def test_a_folder_of_headers_must_be_there(tmp_path, include_paths):
+def test_a_folder_of_headers_is_declared_once(run_python):
+    assert run_python(DECLARES_A_FOLDER).split() == ["3.0", "4.0", "5.0"]
+
+
+def test_a_folder_of_headers_must_be_there(tmp_path):
     with pytest.raises(NotADirectoryError, match=r"add_include_path: there is no folder .*absent"):
         config.add_include_path(tmp_path / "absent")
     with pytest.raises(TypeError, match="add_include_path: path is 3, expected the path of"):

@@ -9,8 +9,6 @@ from pathlib import Path
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge import config
-from kernbridge._src.base import settings
 from kernbridge._src.toolchain.nvcc import find_nvcc
 from kernbridge.compat import brainevent as compat
 from kernbridge.compat.brainevent.replace import header_folders
@@ -156,20 +154,18 @@ def test_the_cuda_sources_of_brainevent_are_found():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("source", brainevents_sources(), ids=lambda source: source.stem)
-def test_cuda_sources_of_brainevent_are_built_and_loaded(source, monkeypatch):
+def test_cuda_sources_of_brainevent_are_built_and_loaded(source):
     try:
         find_nvcc()
     except kernbridge.KernelToolchainError as e:
         pytest.skip(f"no nvcc: {str(e).splitlines()[0]}")
-    monkeypatch.setattr(settings, "include_paths", ())  # forgotten after the test
-    for folder in header_folders():
-        config.add_include_path(folder)
     libraries = ["-lcublas"] if "cublas" in source.name else []
     module = compat.load_cuda_file(
         source,
         compute_capability="9.0",
         auto_register=False,
         extra_ldflags=libraries,
+        extra_include_paths=[str(folder) for folder in header_folders()],
         **QUICKLY,
     )
     assert module.function_names

@@ -3,12 +3,10 @@
 import jax
 import jax.numpy as jnp
 import kernbridge
-import numba
 import numpy as np
 import pytest
 from jax.interpreters import ad
 from kernbridge import XLACustomKernel, errors
-from kernbridge._src.base import settings
 from kernbridge.compat import brainevent as compat
 from numba import cuda
 
@@ -45,24 +43,6 @@ def test_rules_are_called_with_the_parameters_of_the_user():
     np.testing.assert_array_equal(ct, 2 * X)
     (out,), (dot,) = ad.primitive_jvps[prim]([X], [jnp.ones(3)], outs=outs)
     np.testing.assert_array_equal((out, dot), (2 * X, [2, 2, 2]))
-
-
-@pytest.mark.once
-def test_outputs_of_64_bits_keep_their_dtype_under_brainevent(monkeypatch):
-    @numba.njit
-    def count(x, out):
-        for i in range(out.size):
-            out[i] = i + 2**40
-
-    outs = [S((3,), np.int64)]
-    with pytest.warns(kernbridge.KernbridgeWarning, match=r"\[KB1009\]"):
-        assert kernbridge.numba_kernel(count, outs)(X)[0].dtype == np.int32
-    monkeypatch.setattr(settings, "keeps_64_bits", True)
-    op = XLACustomKernel("semantics_64_bits")
-    op.def_numba_kernel(lambda outs: kernbridge.numba_kernel(count, outs))
-    for found in (op(X, outs=outs)[0], jax.jit(lambda x: op(x, outs=outs)[0])(X)):
-        assert found.dtype == np.int64
-        np.testing.assert_array_equal(np.asarray(found), 2**40 + np.arange(3))
 
 
 def test_nothing_mapped_is_one_call_without_batch_axes():

@@ -1,7 +1,7 @@
 """CUDA kernels on the CPU with `fastmath` or `vector_math`: threads of a block call libmvec."""
 
 import pytest
-from kernbridge._src.numba_common import vector_math
+from kernbridge._src.numba_cpu.entry import vector_math
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 

@@ -216,15 +216,14 @@ def test_no_backend_is_pinned_by_a_trace_of_another():
 
 @pytest.mark.once
 def test_calls_are_remembered_within_bounds():
-    from kernbridge._src.custom import kernel
-
+    kept = 256
     op = Counted(first=1)
-    for n in range(kernel.CALLS_KEPT + 20):
+    for n in range(kept + 20):
         op(jnp.zeros(1), backend="first") if n % 2 else op(jnp.zeros(n % 7 + 1))
     assert len(op.op._calls) <= 8
-    for n in range(kernel.CALLS_KEPT + 5):
+    for n in range(kept + 5):
         jax.eval_shape(jax.vmap(op), S((1, n), jnp.float32))
-    assert len(op.op._calls) == kernel.CALLS_KEPT
+    assert len(op.op._calls) == kept
 
 
 def test_a_call_in_a_program_is_not_remembered():

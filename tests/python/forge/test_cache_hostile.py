@@ -10,8 +10,9 @@ import random
 
 import kernbridge
 import pytest
-from kernbridge._src.build import library
-from kernbridge._src.forge import artefacts, limit
+from kernbridge import cli
+from kernbridge._src.build.build import library
+from kernbridge._src.forge import artefacts
 
 pytestmark = pytest.mark.once
 
@@ -61,7 +62,7 @@ def changed(r, value):
 
 
 @pytest.mark.parametrize("n", [300, pytest.param(20_000, marks=pytest.mark.exhaustive)])
-def test_artefacts(root, r, n):
+def test_artefacts(root, r, n, capfd):
     blobs = (b"first", b"", b"third")
     artefacts.store("hostile", KEY, artefacts.Artefact({"a": [1, "x"]}, blobs), "name")
     (path,) = root.rglob("*.bin")
@@ -73,7 +74,8 @@ def test_artefacts(root, r, n):
         found = artefacts.load("hostile", KEY)
         assert found is None or b"".join(found.blobs) == b"".join(blobs)
         assert found is None or isinstance(found.meta, dict)
-        assert all(isinstance(entry.name, str) for entry in limit.entries())
+        assert cli.main(["cache", "list", "--json"]) == 0
+        assert all(isinstance(e["name"], str) for e in json.loads(capfd.readouterr().out)["list"])
 
 
 @pytest.mark.parametrize("n", [300, pytest.param(20_000, marks=pytest.mark.exhaustive)])

@@ -1,12 +1,14 @@
 """How large the cache may be, what goes first, and clearing it."""
 
+import json
 import os
 import shutil
 import time
 
 import pytest
+from kernbridge import cache, cli
 from kernbridge._src.build.build import Request, build
-from kernbridge._src.forge import artefacts, limit
+from kernbridge._src.forge import artefacts
 
 NO_COMPILER = (shutil.which("gcc") or shutil.which("cc")) is None
 pytestmark = [pytest.mark.once, pytest.mark.skipif(NO_COMPILER, reason="no C compiler here")]
@@ -31,23 +33,34 @@ def module(request, used):
     return path
 
 
-def test_the_least_recently_used_goes_first(request_, root, monkeypatch):
+@pytest.fixture
+def shrink(request_, monkeypatch):
+    """Let the cache have at most so many bytes, which the next build sees to."""
+
+    def shrink(most):
+        monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", str(most))
+        build(request_._replace(spec="recent", force_rebuild=True))
+        return cache.stats().disk_bytes
+
+    return shrink
+
+
+def test_the_least_recently_used_goes_first(request_, root, shrink):
     paths = {i: module(request_._replace(spec=str(i)), used=i) for i in (3, 1, 4, 2)}
     artefact = key_of(5)
     artefacts.store("cubin", artefact, artefacts.Artefact({}, (b"x" * 1000,)))
     (old,) = root.rglob("*.bin")
     os.utime(old, (1, 1))
-    size = limit.cache_stats().bytes
     recent = build(request_._replace(spec="recent")).path
-    limit.shrink(root, size + 10**6)
+    shrink(cache.stats().disk_bytes + 10**6)
     assert all(p.exists() for p in (*paths.values(), old, recent))
     for keep in (4, 3, 2, 1, 0):
-        one_less = limit.cache_stats().bytes - 1
-        assert limit.shrink(root, one_less) <= one_less
+        one_less = cache.stats().disk_bytes - 1
+        assert shrink(one_less) <= one_less
         assert [i for i in (1, 2, 3, 4) if paths[i].exists()] == list(range(1, keep + 1))
         assert not old.exists()
     assert [paths[i].parent.exists() for i in paths] == [False] * 4
-    limit.shrink(root, 1)
+    shrink(1)
     assert recent.exists()  # somebody may be about to load it
 
 
@@ -55,23 +68,24 @@ def key_of(n):
     return bytes([n]) * 32
 
 
-def test_a_hit_keeps_a_library(request_, root):
+def test_a_hit_keeps_a_library(request_, shrink):
     one, two = request_._replace(spec="one"), request_._replace(spec="two")
     used, unused = module(one, used=9), module(two, used=8)
     build(one)
-    limit.shrink(root, limit.cache_stats().bytes - 1)
+    shrink(10**9)
+    shrink(cache.stats().disk_bytes - 1)
     assert (used.exists(), unused.exists()) == (True, False)
     assert not build(one).built
     assert build(two).built
 
 
-def test_an_artefact_that_is_read_stays(root):
+def test_an_artefact_that_is_read_stays(root, shrink):
     for n in (1, 2):
         artefacts.store("cubin", key_of(n), artefacts.Artefact({"n": n}, ()))
     for path in root.rglob("*.bin"):
         os.utime(path, (1, 1))
     artefacts.load("cubin", key_of(1))
-    limit.shrink(root, 1)
+    shrink(1)
     assert artefacts.load("cubin", key_of(1)) is not None
     assert artefacts.load("cubin", key_of(2)) is None
 
@@ -88,18 +102,20 @@ def test_a_build_keeps_the_limit(request_, monkeypatch):
     assert not old.exists()
 
 
-def test_limits(monkeypatch, request_, root):
+def test_limits(monkeypatch, request_, capfd):
     for text, expected in (
         *(("", 2 * 10**9), ("0", 0), ("500MB", 500 * 10**6), ("1.5 GiB", 3 << 29), ("7", 7)),
         *(("10k", 10_000), ("1tb", 10**12)),
     ):
         monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", text)
-        assert limit.limit() == expected
+        capfd.readouterr()
+        assert cli.main(["cache", "--json"]) == 0
+        assert (json.loads(capfd.readouterr().out)["limit_bytes"] or 0) == expected
     for text in ("much", "-1", "1 XB", "GB"):
         monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", text)
         with pytest.raises(ValueError, match=r"\[KB8002\]"):
             build(request_)
-    assert limit.cache_stats() == (0, 0)  # it is told before the work
+    assert cache.stats().disk_entries == 0  # it is told before the work
 
 
 def test_clearing(request_, root):
@@ -111,11 +127,11 @@ def test_clearing(request_, root):
     foreign = [root / "notes.txt", root / "v1" / "notes.txt", root / "v1" / "modules" / "mine"]
     for path in foreign:
         path.write_text("keep me")
-    assert limit.cache_stats().entries == 5
-    assert limit.clear_cache("ad") == 0
-    assert limit.clear_cache("add") == 2
+    assert cache.stats().disk_entries == 5
+    assert cache.clear_cache("ad") == 0
+    assert cache.clear_cache("add") == 2
     assert [build(r).built for r in requests] == [True, False, False]
-    assert limit.clear_cache() == 4
-    assert limit.cache_stats() == (0, 0)
+    assert cache.clear_cache() == 4
+    assert (cache.stats().disk_entries, cache.stats().disk_bytes) == (0, 0)
     assert all(path.exists() for path in foreign)
     assert [build(r).built for r in requests] == [True] * 3

@@ -4,10 +4,10 @@ import os
 import shutil
 
 import pytest
-from kernbridge import KernbridgeWarning
+from kernbridge import KernbridgeWarning, cache
 from kernbridge._src.build import build as build_build
 from kernbridge._src.build.build import Request, build
-from kernbridge._src.forge import artefacts, limit
+from kernbridge._src.forge import artefacts
 
 CC = shutil.which("gcc") or shutil.which("cc")
 THEIRS = 54321  # a user whom this process is not
@@ -108,7 +108,7 @@ def test_what_others_could_replace(case, tmp_path, monkeypatch, request_):
     if CC is not None:
         built = build(request_)
         assert not built.path.is_relative_to(tmp_path)
-    assert limit.clear_cache() == 0
+    assert cache.clear_cache() == 0
     assert sorted(tmp_path.rglob("*")) == before
 
 

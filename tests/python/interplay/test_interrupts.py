@@ -6,9 +6,9 @@ import subprocess
 
 import kernbridge
 import pytest
-from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.toolchain.nvcc import find_nvcc
+from kernbridge.errors import KernelToolchainError
 
 pytestmark = pytest.mark.once
 
@@ -362,8 +362,8 @@ def test_nvrtc_leaves_signals_to_python(run_python):
 
 TAKING = """
 import ctypes
-from kernbridge._src.numba_common.private_numba_cuda import codegen
 from numba import cuda
+from numba.cuda import codegen
 taking, taken = ctypes.CDLL("./libnvrtc-taking.so"), []
 assert taking.takes() == 1
 real = codegen.CUDACodeLibrary.get_cubin

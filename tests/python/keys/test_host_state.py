@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.keys import host_state
 
 cuda = pytest.importorskip("numba.cuda")
 
@@ -189,67 +188,3 @@ def test_what_a_function_fills_once_may_be_recorded():
     op = kernbridge.numba_cuda_callable(caches, OUT, record="always")
     np.testing.assert_array_equal(op(ones), np.full(3, 2))
     np.testing.assert_array_equal(jax.jit(lambda x: op(x) + 1)(ones), np.full(3, 3))
-
-
-def snapshot(function):
-    return host_state.take([("f", function)])
-
-
-def test_a_snapshot_notices_what_a_function_reads():
-    def make():
-        data = {"n": 1, "deep": [[0.0]], "array": np.zeros(3), "many": list(range(1000))}
-
-        def helper():
-            return data
-
-        def f():
-            return helper(), counter.n
-
-        return f, data
-
-    f, data = make()
-    seen = [snapshot(f)]
-    assert snapshot(f) == seen[0]
-    data["n"] = True
-    seen.append(snapshot(f))
-    data["deep"][0][0] = -0.0
-    seen.append(snapshot(f))
-    data["array"][1] = -0.0
-    seen.append(snapshot(f))
-    data["many"][500] = 500.0
-    seen.append(snapshot(f))
-    counter.n += 1
-    seen.append(snapshot(f))
-    assert len(set(seen)) == len(seen)
-    assert seen[0].changes(seen[1]) == ["data['n']"]
-    assert snapshot(make()[0]) != snapshot(f)
-
-
-def asserts(x):
-    assert x.shape == (4,), x  # pytest rewrites this, and reads its own modules here
-    return x
-
-
-def test_a_snapshot_does_not_lead_into_pytest():
-    assert any(name.startswith("@pytest") for name in asserts.__code__.co_names)
-    assert list(host_state.take([("outs", asserts)]).parts) == ["outs"]
-
-
-def test_functions_of_other_modules_may_read_by_the_same_name():
-    def define(value):
-        space = {"C": value}
-        exec("def read(): return C", space)
-        return space
-
-    one, other = define(1), define(2)
-
-    def f():
-        return one["read"](), other["read"]()
-
-    before = snapshot(f)
-    other["C"] = 3
-    assert snapshot(f) != before
-    other["C"] = 2
-    assert snapshot(f) == before
-    one["C"] = 4
-    assert snapshot(f) != before

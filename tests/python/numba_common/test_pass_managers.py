@@ -1,8 +1,8 @@
 """Pass managers are freed, which llvmlite does not do."""
 
 import pytest
-from kernbridge._src.numba_common import private_llvmlite
-from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_cpu import entry
+from llvmlite import binding as llvm
 
 pytestmark = pytest.mark.once
 
@@ -13,7 +13,7 @@ def run_one():
     machine = llvm.Target.from_default_triple().create_target_machine()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
     manager = builder.getModulePassManager()
-    private_llvmlite.run_once(manager, module, builder)
+    entry.run_once(manager, module, builder)
     assert manager.closed
 
 

@@ -202,14 +202,6 @@ def test_exception_names_operation_type_message_file_and_line():
     np.testing.assert_array_equal(op(x), np.sqrt(x))  # later calls are unharmed
 
 
-def test_exception_without_a_place_names_the_kernels():
-    from kernbridge._src.numba_cpu.errors import _words
-
-    assert _words(ZeroDivisionError, ("no",), None, "file.py:3") == (
-        "ZeroDivisionError: no (in the kernel at file.py:3)"
-    )
-
-
 @pytest.mark.once
 def test_a_long_message_is_cut_at_a_character():
     @numba.njit

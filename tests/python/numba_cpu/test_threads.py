@@ -9,7 +9,7 @@ import kernbridge._core as _core
 import numba
 import numpy as np
 from kernbridge import numba_kernel
-from kernbridge._src.numba_cpu import compile as numba_cpu_compile
+from kernbridge._src.numba_cpu import entry
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
@@ -61,14 +61,14 @@ def test_eight_threads_compile_a_kernel_once(monkeypatch):
             out[i] = x[i] * 7 + 1
 
     compiled = []
-    original = numba_cpu_compile.Job.make
+    original = entry.compile_kernel
 
-    def counting(self):
-        compiled.append(self.identity)
+    def counting(*given):
+        compiled.append(given)
         time.sleep(0.05)
-        return original(self)
+        return original(*given)
 
-    monkeypatch.setattr(numba_cpu_compile.Job, "make", counting)
+    monkeypatch.setattr(entry, "compile_kernel", counting)
     x = jnp.arange(5, dtype=jnp.float32)
     before = _core.registry_stats()[0]
 

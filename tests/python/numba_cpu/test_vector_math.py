@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import _core, numba_kernel
-from kernbridge._src.numba_common import vector_math
+from kernbridge._src.numba_cpu.entry import vector_math
 
 X = jnp.linspace(-4, 4, 1003).astype(jnp.float32)
 OUT = jax.ShapeDtypeStruct(X.shape, X.dtype)

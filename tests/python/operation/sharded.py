@@ -1,9 +1,12 @@
 """Arrays on meshes of four devices, and calls that are compared with those on one."""
 
+import itertools
 import re
+import types
 
 import jax
 import jax.numpy as jnp
+import numba
 import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -16,6 +19,13 @@ def mesh(*shape, kind=AxisType.Auto):
 
 
 LINE, SQUARE = (4,), (2, 2)
+_numbers = itertools.count()
+
+
+def renamed(kernel):
+    """The Numba kernel by a name of its own, about which nothing has been warned."""
+    code, name = kernel.py_func.__code__, f"{kernel.py_func.__name__}_{next(_numbers)}"
+    return numba.njit(types.FunctionType(code, kernel.py_func.__globals__, name))
 
 
 def put(array, *spec, on=LINE, kind=AxisType.Auto):

@@ -12,7 +12,6 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import numba_kernel
-from kernbridge._src.operation.parameters import KernelParameters
 from kernels import scale
 
 S = jax.ShapeDtypeStruct
@@ -267,20 +266,19 @@ def test_functions_of_equal_code_have_their_own_defaults():
         made = type(kernel)(kernel.__code__, globals())
         for name, value in attributes.items():
             setattr(made, name, value)
-        return KernelParameters("k", made)
+        return numba_kernel(numba.njit(made), x)
 
-    def outputs(parameters):
-        return parameters.assign(1, (), 1).names
-
-    with pytest.raises(TypeError, match=r"\[KB2001\]"):
-        outputs(of())
-    with pytest.raises(TypeError, match="for the parameter 'gain' of the kernel"):
-        outputs(of(__defaults__=(2.0, None)))
-    with pytest.raises(TypeError, match=r"\[KB2001\]"):
-        outputs(of())
     swapped = inspect.signature(lambda out, x: None)
-    assert of(__signature__=swapped).names == ("out", "x")
-    assert of(__annotations__={"x": "float"}).names == ("x", "gain", "out")
+    for attributes, words in (
+        ({}, r"\(x, gain, out\) has 3 parameters"),
+        ({"__defaults__": (2.0, None)}, "for the parameter 'gain'"),
+        ({}, r"\(x, gain, out\) has 3 parameters"),
+        ({"__signature__": swapped}, r"\(out, x\) has 2 parameters"),
+        ({"__annotations__": {"x": "float"}}, r"\(x, gain, out\) has 3 parameters"),
+    ):
+        inputs = [x] if len(attributes.get("__defaults__", ())) else [x] * 3
+        with pytest.raises(TypeError, match=rf"{words}.*\[KB2001\]"):
+            of(**attributes)(*inputs)
 
 
 @pytest.mark.parametrize("name", ["inputs", "self", "scalars"])

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import pytest
-from kernbridge._src.operation import parallel_compile
+from kernbridge._src.cuda_kernel import nvrtc
+from numba import cuda
 
 S = jax.ShapeDtypeStruct
 F32 = jnp.float32
@@ -41,8 +42,6 @@ def scaled(factor):
 
 @pytest.mark.skipif(not MANY, reason="there is one processor")
 def test_nvrtc_compiles_two_kernels_at_once(monkeypatch):
-    from kernbridge._src.cuda_kernel import nvrtc
-
     monkeypatch.setattr(nvrtc, "_compile", meeting(nvrtc._compile, 2))
     one, other = scaled(2), scaled(3)
     lowered = jax.jit(lambda x: (one(x), other(x))).lower(jnp.arange(4.0))
@@ -51,8 +50,6 @@ def test_nvrtc_compiles_two_kernels_at_once(monkeypatch):
 
 
 def test_equal_kernels_are_compiled_once(monkeypatch):
-    from kernbridge._src.cuda_kernel import nvrtc
-
     compiled = []
     compile_ = nvrtc._compile
     monkeypatch.setattr(
@@ -77,24 +74,24 @@ def test_an_error_is_that_of_its_call_and_the_others_are_compiled():
 
 
 def test_one_kernel_is_compiled_by_the_thread_that_lowers_it(monkeypatch):
-    monkeypatch.setattr(parallel_compile, "ThreadPoolExecutor", None)
+    threads, compile_ = [], nvrtc._compile
+    monkeypatch.setattr(
+        nvrtc, "_compile", lambda *given: threads.append(threading.get_ident()) or compile_(*given)
+    )
     op = scaled(7)
     jax.eval_shape(op, jnp.arange(4.0))
     jax.jit(op).lower(jnp.arange(4.0))
     jax.jit(lambda x: op(op(x))).lower(jnp.arange(4.0))
+    assert threads == [threading.get_ident()]
 
 
-def test_what_was_traced_keeps_no_front_end_alive(monkeypatch):
-    made = []
-    note = parallel_compile.note
-    monkeypatch.setattr(
-        parallel_compile, "note", lambda f, *rest: (made.append(weakref.ref(f)), note(f, *rest))
-    )
-    op = scaled(9)
+def test_what_was_traced_keeps_no_front_end_alive():
+    kernel = cuda.jit(lambda x, out: None)
+    op = kernbridge.numba_cuda_kernel(kernel, S((4,), F32), launch_dims=4)
     jax.eval_shape(op, jnp.arange(4.0))
-    assert parallel_compile._thread.traced
-    del op
+    alive = weakref.ref(op._frontend)
+    assert alive() is not None
+    del op, kernel
     jax.clear_caches()
     gc.collect()
-    assert made
-    assert all(reference() is None for reference in made)
+    assert alive() is None

@@ -14,15 +14,13 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge import KernbridgeWarning, ShardingRule, numba_kernel
-from kernbridge._src.operation import sharding
-from sharded import LINE, SQUARE, check, collectives, mesh, put
+from sharded import LINE, SQUARE, check, collectives, mesh, put, renamed
 
 S = jax.ShapeDtypeStruct
 
 
 @pytest.fixture(autouse=True)
-def four_devices(monkeypatch):
-    monkeypatch.setattr(sharding, "_warned", set())
+def four_devices():
     if jax.device_count() < 4:
         pytest.skip("needs four devices")
 
@@ -104,7 +102,7 @@ B = np.arange(4 * 64, dtype=np.float32).reshape(4, 8, 8) % 11
 # Values: what was silently wrong in other designs comes first.
 
 
-@pytest.mark.parametrize("op", [PLAIN, MATVEC])
+@pytest.mark.parametrize("rule", [None, "i j, j -> i"])
 @pytest.mark.parametrize(
     ("specs", "on"),
     [
@@ -114,7 +112,8 @@ B = np.arange(4 * 64, dtype=np.float32).reshape(4, 8, 8) % 11
         ((("x", "y"), ("y",)), SQUARE),
     ],
 )
-def test_a_contracted_dimension_is_whole_without_a_sum(op, specs, on):
+def test_a_contracted_dimension_is_whole_without_a_sum(rule, specs, on):
+    op = numba_kernel(renamed(matvec), rows, sharding_rule=rule)
     with pytest.warns(KernbridgeWarning, match=r"\[KB6002\]"):
         check(op, put(A, *specs[0], on=on), put(X, *specs[1], on=on), moved=None)
 
@@ -282,8 +281,9 @@ def test_uneven_parts_are_whole(n):
 
     def f(x):
         x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh(*LINE), P("x")))
-        return ADD(x, x)
+        return op(x, x)
 
+    op = numba_kernel(renamed(scaled_sum), same, sharding_rule="..., ... -> ...")
     with pytest.warns(
         KernbridgeWarning, match="the dimension cannot be split into 4 equal parts. Pad it to a m"
     ):
@@ -469,8 +469,9 @@ def test_explicit_meshes(jit):
 def test_an_explicit_mesh_gathers_what_the_rule_does_not_split():
     placed = lambda x, *spec: put(x, *spec, kind=AxisType.Explicit)  # noqa: E731
     with jax.set_mesh(mesh(*LINE, kind=AxisType.Explicit)):
+        op = numba_kernel(renamed(matvec), rows, sharding_rule="i j, j -> i")
         with pytest.warns(KernbridgeWarning, match=r"\[KB6002\]"):
-            found = check(MATVEC, placed(A, None, "x"), placed(X, "x"), moved=None)
+            found = check(op, placed(A, None, "x"), placed(X, "x"), moved=None)
         assert jax.typeof(found).sharding.spec == P(None)
 
 
@@ -555,20 +556,21 @@ def test_exported_programs_with_symbolic_shapes():
 # The warning.
 
 
-def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy(monkeypatch):
-    monkeypatch.setattr(sharding, "_warned", set())
+def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy():
+    kernel = renamed(matvec)
+    plain, ruled = (numba_kernel(kernel, rows, sharding_rule=r) for r in (None, "i j, j -> i"))
     a, x = put(A, None, "x"), put(X, "x")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for f in (PLAIN, PLAIN, MATVEC):  # another function each time, which JAX compiles anew
+        for f in (plain, plain, ruled):  # another function each time, which JAX compiles anew
             jax.jit(lambda a, x, f=f: f(a, x) + 1)(a, x)
     first, second = [str(w.message) for w in caught if w.category is KernbridgeWarning]
     assert first == (
-        "numba_kernel 'matvec': dimension 1 of input 0, float32[8,8], is sharded over 4 devices, "
-        "and is gathered on each of them before the call, since the kernel may read every element "
-        "of its inputs for each of its outputs. If it does not, pass a sharding_rule= when "
-        'wrapping the kernel, such as sharding_rule="i j, j -> i", or call the operation inside '
-        "jax.shard_map. [KB6002]"
+        f"numba_kernel '{kernel.__name__}': dimension 1 of input 0, float32[8,8], is sharded over "
+        "4 devices, and is gathered on each of them before the call, since the kernel may read "
+        "every element of its inputs for each of its outputs. If it does not, pass a "
+        'sharding_rule= when wrapping the kernel, such as sharding_rule="i j, j -> i", or call '
+        "the operation inside jax.shard_map. [KB6002]"
     )
     assert "the sharding rule names this dimension 'j', which some outputs lack. If" in second
     assert 'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard ano' in second
@@ -586,4 +588,4 @@ def test_a_warning_that_is_an_error_is_one_of_the_compilation():
     with warnings.catch_warnings():
         warnings.simplefilter("error", KernbridgeWarning)
         with pytest.raises(jax.errors.JaxRuntimeError, match=r"\[KB6002\]"):
-            jax.jit(numba_kernel(scaled_sum, same))(put(X, "x"), put(X, "x"))
+            jax.jit(numba_kernel(renamed(scaled_sum), same))(put(X, "x"), put(X, "x"))

@@ -5,10 +5,7 @@ import jax.numpy as jnp
 import numba
 import numpy as np
 import pytest
-from jax.interpreters import mlir
 from kernbridge import ShardingRule, numba_kernel
-from kernbridge._src.operation.sharding import Description
-from kernbridge._src.operation.sharding_rule import Terms
 
 pytestmark = pytest.mark.once
 S = jax.ShapeDtypeStruct
@@ -133,14 +130,3 @@ def test_a_rule_of_no_inputs():
         out[:] = 1
 
     np.testing.assert_array_equal(wrap("-> i", fill)(), np.ones(4))
-
-
-def test_a_description_is_read_as_it_was_written():
-    terms = Terms((("*0", "i"), ()), (("*0",), ()), ((),), ("i",), True)
-    label = "numba_kernel 'f' ;=\"\\[é]\n"
-    description = Description(label, terms, ((0, 1), (2, 0)), "0f.1", True)
-    assert Description.read(description.write()) == description
-    with mlir.make_ir_context():  # as a program holds it
-        attribute = str(mlir.ir.StringAttr.get(description.write()))
-        assert mlir.ir.Attribute.parse(attribute).value == description.write()
-    assert Description.read(Description("f", Terms(), ()).write()) == Description("f", Terms(), ())

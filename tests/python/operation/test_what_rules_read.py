@@ -297,6 +297,13 @@ def of_environment(read):
     return lambda: (read, lambda: os.environ.update(KERNBRIDGE_WAYS="2"))
 
 
+def globals_of_one_name():
+    one, other = {"C": 0}, {"C": 1}
+    for space in (one, other):
+        exec("def read(): return C", space)
+    return (lambda: one["read"]() + other["read"]()), lambda: other.update(C=2)
+
+
 get_n = operator.attrgetter("n")
 WAYS = {
     "a global": lambda: (lambda: G, change_global),
@@ -354,6 +361,19 @@ WAYS = {
     "a cache that is cleared": cached_before,
     "singledispatch": dispatched,
     "a list": holds([1], lambda b: b[0], first_two),
+    "the type of a number": holds(
+        [[1]], lambda b: 1 + isinstance(b[0][0], bool), lambda b: b[0].__setitem__(0, True)
+    ),
+    "the type of a number in a long list": holds(
+        [1] * 1000, lambda b: 1 + isinstance(b[500], float), lambda b: b.__setitem__(500, 1.0)
+    ),
+    "the sign of a zero": holds(
+        [[0.0]], lambda b: 1 + int(np.signbit(b[0][0])), lambda b: b[0].__setitem__(0, -0.0)
+    ),
+    "the sign of a zero in an array": holds(
+        np.zeros(3), lambda b: 1 + int(np.signbit(b[1])), lambda b: b.__setitem__(1, -0.0)
+    ),
+    "a global of the name of another module's": globals_of_one_name,
     "a long list": holds([1] * 1000, lambda b: b[0], first_two),
     "a dict": of_dict(lambda b: b, lambda b: b["n"]),
     "a set": holds({1}, max, lambda b: b.add(2)),

@@ -131,21 +131,3 @@ def test_what_runs_as_python_on_the_cpu(run_python):
     cluster, debug = run_python(AS_PYTHON).splitlines()
     assert "launch of 'add': a launch with a cluster does not run on CPUs" in cluster
     assert debug == "1.0"
-
-
-def reads_host_elements(x, out, stream):
-    mlir_callables.add[1, 32, stream](x, x, out)
-    assert x.copy_to_host()[0] == 1
-
-
-def launching_both(x, out, stream):
-    mlir_callables.negate[1, 32, stream](x, out)
-    reads_host_elements(x, out, stream)
-
-
-def test_arrays_are_those_of_the_package_that_a_function_uses(gpu):
-    from kernbridge._src.numba_cuda import callback as host_api
-
-    assert host_api.used_by(reads_host_elements).package == "numba_cuda_mlir"
-    assert host_api.used_by(launching_both).package == "numba_cuda"
-    assert host_api.used_by(recorded).package == "numba_cuda"

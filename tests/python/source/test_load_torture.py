@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import kernbridge
 import pytest
 from kernbridge._src.build import build as build_build
-from kernbridge._src.build import library
+from kernbridge._src.build.build import library
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [

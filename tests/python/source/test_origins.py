@@ -4,6 +4,7 @@ The programs are calls of the target by hand, as somebody may write them into a 
 """
 
 import json
+import types
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,6 @@ import kernbridge
 import numpy as np
 import pytest
 from kernbridge._src.keys.fingerprint import key_of
-from kernbridge._src.source.module import Taken
 
 pytestmark = pytest.mark.once
 
@@ -53,11 +53,11 @@ def origin_of(export, **changed):
 def identity_of(export, origin):
     """The digest of a call, as whoever writes a program can compute it."""
     codes = kernbridge._core.dtypes()
-    taken = Taken(
-        tuple(bytes.fromhex(v) for v in origin["values"]),
-        origin["zeroed"],
-        tuple((codes[d][0], rank, "") for d, rank in origin["arrays"]),
-        origin["n_inputs"],
+    taken = types.SimpleNamespace(
+        values=tuple(bytes.fromhex(v) for v in origin["values"]),
+        zeroed=origin["zeroed"],
+        buffers=tuple((codes[d][0], rank, "") for d, rank in origin["arrays"]),
+        n_inputs=origin["n_inputs"],
     )
     return export.identity(taken)
 

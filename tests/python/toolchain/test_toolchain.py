@@ -3,22 +3,22 @@
 import os
 import sys
 
-import kernbridge._core as _core
 import pytest
 from kernbridge import config
-from kernbridge._src.base.errors import (
+from kernbridge._src.build.build import library
+from kernbridge._src.toolchain import nvcc
+from kernbridge.errors import (
     HostCompilerNotFoundError,
     KernelToolchainError,
     NvccNotFoundError,
-    UnsupportedArchError,
 )
-from kernbridge._src.toolchain import architectures, compilers, nvcc
 
 pytestmark = pytest.mark.once
+compilers = library.compilers
 
 VARIABLES = (
     *("CC", "CXX", "CONDA_PREFIX", "KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME"),
-    *("CUDA_PATH", "KERNBRIDGE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER", *architectures.VARIABLES),
+    *("CUDA_PATH", "KERNBRIDGE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER"),
 )
 
 
@@ -198,69 +198,3 @@ def test_the_parts_of_wheels(tmp_path):
     )
     assert found.cudart == str(cudart)
     assert found.library_dirs == (str(cudart.parent),)
-
-
-@pytest.mark.parametrize(
-    ("spelling", "expected"),
-    [
-        (8.6, [(8, 6, "")]),
-        (10.0, [(10, 0, "")]),
-        ("8.6", [(8, 6, "")]),
-        (86, [(8, 6, "")]),
-        (120, [(12, 0, "")]),
-        ("sm_86", [(8, 6, "")]),
-        ("compute_100", [(10, 0, "")]),
-        ("9.0a", [(9, 0, "a")]),
-        ("sm_100f", [(10, 0, "f")]),
-        (["9.0", 80, "sm_90"], [(8, 0, ""), (9, 0, "")]),
-        ("9.0, 8.0;7.5", [(7, 5, ""), (8, 0, ""), (9, 0, "")]),
-    ],
-)
-def test_spellings_of_architectures(spelling, expected):
-    assert architectures.cuda_architectures(spelling) == tuple(expected)
-
-
-@pytest.mark.parametrize("spelling", ["", "nine", [], [[]], "9.0b", "sm_9", True, "9.0,,8", 8.65])
-def test_what_is_no_architecture(spelling):
-    with pytest.raises(ValueError, match=r"\[KB8001\]"):
-        architectures.cuda_architectures(spelling)
-
-
-def test_architectures_that_are_too_old():
-    for spelling in ("3.5", 20, 12):
-        with pytest.raises(UnsupportedArchError, match="older than"):
-            architectures.cuda_architectures(spelling)
-
-
-def test_who_chooses_the_architectures(monkeypatch):
-    monkeypatch.setattr(_core, "device_count", lambda: (0, "none"))
-    assert architectures.cuda_architectures() == ()
-    monkeypatch.setattr(_core, "device_count", lambda: (3, ""))
-    monkeypatch.setattr(_core, "compute_capability", lambda i: [(9, 0), (8, 0), (9, 0)][i])
-    assert architectures.cuda_architectures() == ((8, 0, ""), (9, 0, ""))
-    for name, text in zip(reversed(architectures.VARIABLES), ("7.5", "8.6", "8.9"), strict=True):
-        monkeypatch.setenv(name, text)
-        assert architectures.cuda_architectures() == architectures.cuda_architectures(text)
-    config.set_compute_capability(["9.0a"])
-    try:
-        assert architectures.cuda_architectures() == ((9, 0, "a"),)
-        assert architectures.cuda_architectures("12.0") == ((12, 0, ""),)
-        assert config.get_compute_capability() == ["sm_90a"]
-        assert config.get_cuda_architectures() == ((9, 0),)
-        config.set_cuda_architectures("8.0")
-        assert config.get_compute_capability() == ["sm_80"]
-    finally:
-        config.set_compute_capability(None)
-    assert config.get_compute_capability() is None
-    monkeypatch.setenv("KERNBRIDGE_CUDA_ARCHS", "nonsense")
-    with pytest.raises(ValueError, match="KERNBRIDGE_CUDA_ARCHS: 'nonsense'"):
-        architectures.cuda_architectures()
-
-
-def test_flags_for_architectures():
-    flags = architectures.flags
-    assert flags(((9, 0, ""),)) == ("-gencode", "arch=compute_90,code=[sm_90,compute_90]")
-    two = flags(((8, 0, ""), (9, 0, "a")))
-    assert two[:2] == ("-gencode", "arch=compute_80,code=sm_80")
-    assert two[2:4] == ("-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]")
-    assert "-arch=all-major" in flags(())

@@ -1,39 +1,22 @@
 """The commands of `kernbridge`: what they print as text, in colour, and as JSON."""
 
 import contextlib
-import ctypes
 import io
 import json
 import os
 import re
-import subprocess
 import sys
+import time
 from importlib import metadata
 from pathlib import Path
 
 import kernbridge
 import pytest
 from kernbridge import cli
-from kernbridge._src.forge import artefacts, limit
-from kernbridge._src.tools import doctor, printing
-from kernbridge._src.tools.printing import CommandError, Output, Pairs, Table
+from kernbridge._src.forge import artefacts
+from kernbridge._src.tools import doctor
 
 pytestmark = pytest.mark.once
-BLOCKS = [
-    Pairs("kernels", [("numba_kernel", ("ready, on the CPU", "green")), ("b", "two\nlines")]),
-    Table(("kind", "size"), [("numba", "1 kB"), ("nvrtc", "20 MB")], right=(1,)),
-    "no [markup] here\n",
-]
-PLAIN = """kernels
-  numba_kernel  ready, on the CPU
-  b             two
-                lines
-kind    size
-numba   1 kB
-nvrtc  20 MB
-no [markup] here
-
-"""
 
 
 def answer(capfd, *arguments, status=0):
@@ -52,24 +35,33 @@ def become_terminal(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-def test_blocks_are_plain_text_where_there_is_no_terminal(capsys):
-    Output("doctor").show(*BLOCKS)
-    assert capsys.readouterr().out == PLAIN
+@pytest.fixture(params=[["cache", "list"], ["doctor"]], ids=" ".join)
+def command(request, filled, monkeypatch):
+    """A command that prints a table, and one that prints lists of names and values."""
+    monkeypatch.setattr(doctor, "self_test", lambda todo: [""] * len(todo))
+    artefacts.store("nvrtc", bytes([1] * 32), artefacts.Artefact({}, ()), "a [bold] name")
+    return request.param
 
 
-def test_blocks_on_a_terminal_have_the_same_words(capsys, monkeypatch):
+def printed(capfd, command):
+    cli.main(command)
+    return capfd.readouterr().out
+
+
+def test_a_terminal_shows_the_same_words(command, capfd, monkeypatch):
+    plain = printed(capfd, command)
+    assert "\x1b[" not in plain
     become_terminal(monkeypatch)
-    Output("doctor").show(*BLOCKS)
-    shown = capsys.readouterr().out
+    shown = printed(capfd, command)
     assert "\x1b[" in shown
-    assert words(shown) == PLAIN.split()
+    assert words(shown) == words(plain)
 
 
-def test_blocks_on_a_terminal_without_colours(capsys, monkeypatch):
+def test_a_terminal_without_colours(command, capfd, monkeypatch):
+    plain = printed(capfd, command)
     become_terminal(monkeypatch)
     monkeypatch.setenv("NO_COLOR", "1")
-    Output("doctor").show(*BLOCKS)
-    assert capsys.readouterr().out == PLAIN
+    assert printed(capfd, command) == plain
 
 
 def test_the_version(capfd):
@@ -82,18 +74,30 @@ def test_the_version(capfd):
     assert {"Python", "jaxlib", "numba", "numba-cuda"} <= set(found["versions"])
 
 
-def test_nothing_but_json_is_on_stdout(capfd, monkeypatch):
-    def noisy(chosen, output):
-        print("from Python")
-        ctypes.CDLL(None).printf(b"from C\n")
-        subprocess.run(["echo", "from another process"], check=True)
-        output.answer["value"] = 1
-        return 0
+NOISY = """
+import ctypes, subprocess
+print("from Python")
+ctypes.CDLL(None).printf(b"from C\\n")
+subprocess.run(["echo", "from another process"], check=True)
+"""
 
-    monkeypatch.setattr("kernbridge._src.tools.commands._c_flags", noisy)
-    assert cli.main(["c-flags", "--json"]) == 0
+
+@pytest.fixture
+def benchmark(tmp_path):
+    """The arguments of a command that runs a program."""
+
+    def arguments(program):
+        (tmp_path / "benchmarked.py").write_text(program + BENCHMARKED)
+        file = str(tmp_path / "benchmarked.py")
+        return ["benchmark", file, "--platform", "cpu", "--n-runs", "1", "--data", "only for_json"]
+
+    return arguments
+
+
+def test_nothing_but_json_is_on_stdout(capfd, benchmark):
+    assert cli.main([*benchmark(NOISY), "--json"]) == 0
     printed = capfd.readouterr()
-    assert json.loads(printed.out) == {"command": "c-flags", "value": 1}
+    assert json.loads(printed.out)["command"] == "benchmark"
     for line in ("from Python", "from C", "from another process"):
         assert line in printed.err
 
@@ -109,31 +113,26 @@ def test_a_reader_may_leave(monkeypatch, arguments):
         stdout.write("what is left")
 
 
-def test_a_broken_pipe_of_a_module_is_its_own(monkeypatch):
-    def failing(chosen, output):
-        raise BrokenPipeError("a socket")
-
-    monkeypatch.setattr("kernbridge._src.tools.commands._c_flags", failing)
+def test_a_broken_pipe_of_a_module_is_its_own(benchmark):
     with pytest.raises(BrokenPipeError, match="a socket"):
-        cli.main(["c-flags"])
+        cli.main(benchmark("raise BrokenPipeError('a socket')"))
 
 
-@pytest.mark.parametrize("error", [CommandError("it is wrong"), RuntimeError("it is wrong")])
-def test_an_error_is_an_answer_too(capfd, monkeypatch, error):
-    def failing(chosen, output):
-        output.answer["half"] = 1
-        raise error
+def test_an_error_is_an_answer_too(filled, capfd):
+    arguments = ["cache", "clear", "nothing", "--yes"]
+    found = answer(capfd, *arguments, status=1)
+    wrong = "the cache has no module 'nothing'; it has stencil"
+    assert found == {"command": found["command"], "error": wrong}
+    assert cli.main(arguments) == 1
+    assert capfd.readouterr().err == f"kernbridge {found['command']}: {wrong}\n"
 
-    monkeypatch.setattr("kernbridge._src.tools.commands._c_flags", failing)
-    found = answer(capfd, "c-flags", status=1)
-    prefix = "" if isinstance(error, CommandError) else "RuntimeError: "
-    assert found == {"command": "c-flags", "error": f"{prefix}it is wrong"}
-    if isinstance(error, CommandError):
-        assert cli.main(["c-flags"]) == 1
-        assert capfd.readouterr().err == "kernbridge c-flags: it is wrong\n"
-    else:
-        with pytest.raises(RuntimeError):
-            cli.main(["c-flags"])
+
+def test_an_exception_is_an_answer_too(capfd, benchmark):
+    arguments = benchmark("raise RuntimeError('it is wrong')")
+    found = answer(capfd, *arguments, status=1)
+    assert found == {"command": "benchmark", "error": "RuntimeError: it is wrong"}
+    with pytest.raises(RuntimeError, match="it is wrong"):
+        cli.main(arguments)
 
 
 def test_json_may_stand_before_the_command(capfd):
@@ -167,22 +166,24 @@ def filled(root):
     return root
 
 
-def test_entries_have_kind_name_size_and_age(filled):
-    found = {e.kind: e for e in limit.entries()}
-    names = {kind: e.name for kind, e in found.items()}
+def test_entries_have_kind_name_size_and_age(filled, capfd):
+    found = {e["kind"]: e for e in answer(capfd, "cache", "list")["list"]}
+    names = {kind: e["name"] for kind, e in found.items()}
     assert names == {"nvrtc": "scale<float>", "expanded": "", "module": "stencil"}
-    assert found["module"].bytes == 500
-    assert 2000 < found["nvrtc"].bytes < 2300
-    stats = limit.cache_stats()
-    assert (stats.entries, stats.bytes) == (3, sum(e.bytes for e in found.values()))
+    assert found["module"]["bytes"] == 500
+    assert 2000 < found["nvrtc"]["bytes"] < 2300
+    stats = kernbridge.cache.stats()
+    total = sum(e["bytes"] for e in found.values())
+    assert (stats.disk_entries, stats.disk_bytes) == (3, total)
 
 
-def test_damaged_entries_are_listed_without_a_name(filled):
+def test_damaged_entries_are_listed_without_a_name(filled, capfd):
     for path in filled.rglob("nvrtc/*/*.bin"):
         path.write_bytes(b'{"name": "\\u001b[31mred"}\n')
     for path in filled.rglob("expanded/*/*.bin"):
         path.write_bytes(b"[" * 10**6)
-    assert [e.name for e in limit.entries() if e.kind != "module"] == ["", ""]
+    found = answer(capfd, "cache", "list")["list"]
+    assert [e["name"] for e in found if e["kind"] != "module"] == ["", ""]
 
 
 def test_the_cache_is_listed(filled, capfd):
@@ -230,14 +231,14 @@ def test_the_cache_is_cleared_after_a_question(filled, capsys, monkeypatch, repl
     assert f"{filled} holds 3 entries, " in printed.err
     assert printed.err.endswith("Remove everything? [y/N] ")
     assert printed.out == (f"{removed} removed\n" if removed else "nothing was removed\n")
-    assert limit.cache_stats().entries == 3 - removed
+    assert kernbridge.cache.stats().disk_entries == 3 - removed
 
 
 def test_without_a_terminal_nobody_is_asked(filled, capfd, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert cli.main(["cache", "clear"]) == 1
     assert "there is no terminal on which" in capfd.readouterr().err
-    assert limit.cache_stats().entries == 3
+    assert kernbridge.cache.stats().disk_entries == 3
     assert answer(capfd, "cache", "clear", "stencil", "--yes")["removed"] == 1
     assert answer(capfd, "cache", "clear", "--yes")["removed"] == 2
 
@@ -248,24 +249,27 @@ def test_an_unknown_module_is_not_cleared(filled, capfd):
 
 
 @pytest.mark.parametrize(
-    ("n", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e9, "2.5 GB")]
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e9, "2.5 GB")]
 )
-def test_sizes(n, text):
-    assert printing.size(int(n)) == text
+def test_sizes(filled, capfd, size, text):
+    (library,) = filled.rglob("*.so")
+    os.truncate(library, int(size))
+    assert f" {text} " in line_of("stencil", capfd)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(-1, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (2e5, "2 d")]
+    ("seconds", "text"), [(-9, "0 s"), (57, "5. s"), (61, "1 min"), (7201, "2 h"), (2e5, "2 d")]
 )
-def test_ages(seconds, text):
-    assert printing.age(seconds) == text
+def test_ages(filled, capfd, seconds, text):
+    (library,) = filled.rglob("*.so")
+    os.utime(library, (time.time() - seconds,) * 2)
+    assert re.search(f" {text}$", line_of("stencil", capfd))
 
 
-def test_output_without_json_prints_at_once(capsys):
-    output = Output("c-flags")
-    output.show("a")
-    output.write_answer()
-    assert capsys.readouterr().out == "a\n"
+def line_of(module, capfd):
+    assert cli.main(["cache", "list"]) == 0
+    (line,) = (s for s in capfd.readouterr().out.splitlines() if f" {module} " in s)
+    return line
 
 
 def documented_keys():
@@ -299,16 +303,12 @@ op.def_tags("only for_json")
 """
 
 
-def test_json_has_the_documented_keys(filled, capfd, monkeypatch, tmp_path):
-    (tmp_path / "benchmarked.py").write_text(BENCHMARKED)
+def test_json_has_the_documented_keys(filled, capfd, monkeypatch, benchmark):
     monkeypatch.setattr(doctor, "self_test", lambda todo: [""] * len(todo))
     options = {
         "doctor": [],
         "cache clear": ["stencil", "--yes"],
-        "benchmark": [
-            *(str(tmp_path / "benchmarked.py"), "--platform", "cpu", "--n-runs", "1"),
-            *("--data", "only for_json"),
-        ],
+        "benchmark": benchmark("")[1:],
         "explain": ["KB1008"],
     }
     documented = documented_keys()
