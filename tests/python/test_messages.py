@@ -47,7 +47,6 @@ QUOTED = {
     "_src/operation/origin.py",
     "_src/record/record.py",
     "_src/record/running.py",
-    "_src/scan/agree.py",
     "_src/scan/annotation.py",
     "_src/scan/scanner.py",
     "_src/scan/signature.py",

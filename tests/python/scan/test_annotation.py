@@ -14,11 +14,12 @@ BOTH = ("arg:a", "ret:o")
 
 def plain(f):
     parameters = ((p.role, p.name, p.type, p.ctype, str(p.array or "")) for p in f.parameters)
-    return f.name, f.qualified, f.line, f.whole_call, tuple(parameters)
+    line = int(f.place.partition(":")[2] or 0)
+    return f.name, f.qualified, line, f.whole_call, tuple(parameters)
 
 
 def scan(text, functions=None):
-    return [plain(f) for f in scanner.scan_functions(text, "a.cu", functions)]
+    return [plain(f) for f in scanner.scan_functions(scanner.Source([("a.cu", text)]), functions)]
 
 
 def short(function):
@@ -205,8 +206,8 @@ def test_whole_call(parameter):
 
 
 def test_no_whole_call():
-    assert "it has no tensor" in error("// @BE f\nint f(kb_call *call) {}")
-    assert "it has no tensor" in error("// @BE f\nint f(const kb_call *call, int n) {}")
+    assert one("// @BE f any\nint f(kb_call *call) {}")[3]  # the compiler refuses it
+    assert "it has no result" in error("// @BE f\nint f(const kb_call *call, int n) {}")
 
 
 # What is around a definition ---------------------------------------------------------------------
@@ -363,7 +364,7 @@ def test_other_parameter(parameter, name, ctype):
 
 @pytest.mark.parametrize("parameters", ["", "void", " void ", "/* none */"])
 def test_no_parameters(parameters):
-    assert "it has no tensor" in error(f"// @BE f\nvoid f({parameters}) {{}}")
+    assert "it has no result" in error(f"// @BE f\nvoid f({parameters}) {{}}")
     assert "describes 1 parameters, and C++ has 0 (" in error(
         f"// @BE f ret\nvoid f({parameters}) {{}}"
     )
@@ -513,7 +514,7 @@ def test_annotation(comment):
 )
 def test_no_annotation(text):
     message = error(text)
-    assert message.startswith("a.cu: no function is annotated")
+    assert message.startswith("no function is annotated")
     assert "// @BE add arg:f32[n] arg:f32[n] ret:f32[n]" in message
 
 
@@ -525,17 +526,13 @@ def test_several():
 ERRORS = [
     (
         "// @BE",
-        "a.cu:1:4: @BE names no function; write for example\n    // @BE add arg:f32[n] "
-        "arg:f32[n] ret:f32[n]",
+        "a.cu:1:4: @BE names no function; write before each function what it takes, for example\n"
+        "    // @BE add arg:f32[n] arg:f32[n] ret:f32[n]",
     ),
     ("//   @BE  ", "a.cu:1:6: @BE names no function"),
     ("// @BE 1f arg ret", "a.cu:1:8: '1f' is no name of a function"),
     ("// @BE a::f arg ret", "'a::f' is no name of a function: it must be a C identifier"),
     ("// @BE f-g arg ret", "'f-g' is no name"),
-    (
-        "// @BE int arg ret",
-        "'int' is no name of a function: it must be a C identifier and no keyword",
-    ),
     ("// @BE größe arg ret", "'größe' is no name of a function"),
     (
         "// @BE f arg out",
@@ -553,7 +550,12 @@ ERRORS = [
         "// @BE f arg ret attr.2x",
         "token 'attr.2x': '2x' is not a valid name for an attribute",
     ),
-    ("// @BE f arg ret attr.for", "'for' is not a valid name for an attribute"),
+    (
+        "// @BE f arg:f32 ret",
+        "a.cu:1:10: Invalid arg_spec token 'arg:f32': 'f32' declares no shape",
+    ),
+    ("// @BE f arg: ret", "Invalid arg_spec token 'arg:': '' is no type of an array"),
+    ("// @BE f any ret", "Invalid arg_spec token 'any'; expected arg, ret"),
     ("// @BE f arg ret attr.k:", "Invalid arg_spec token 'attr.k:': '' is no type of an attribute"),
     (
         "// @BE f arg ret attr.k:f32",
@@ -565,9 +567,9 @@ ERRORS = [
     ("// @BE f arg ret attr.k:int32 attrs.k:int8", "attribute k is there twice"),
     ("// @BE f arg", "f has no result: its annotation must have at least one 'ret'"),
     ("// @BE f", "the definition of f was not found in this source; write its parameters out"),
-    ("// @BE f arg ret\n\n// @BE f arg ret", "a.cu:3:8: f is annotated twice, in lines 1 and 3"),
-    ("// @BE f\nvoid f(const BE::Tensor a) {}", "f: it has no result: all its tensors are const"),
-    ("// @BE f\nvoid f(int a) {}", "f: it has no tensor: take `const BE::Tensor`"),
+    ("// @BE f arg ret\n\n// @BE f arg ret", "a.cu:3:8: f is annotated twice; remove one"),
+    ("// @BE f\nvoid f(const BE::Tensor a) {}", "f: it has no result: take `const BE"),
+    ("// @BE f\nvoid f(int a) {}", "f: it has no result: take `const BE::Tensor`"),
     (
         f"// @BE f\nvoid f({T}, cudaStream_t s, int64_t stream) {{}}",
         "parameter 4 'stream' is a second stream",
@@ -622,7 +624,7 @@ def test_long_line(filler, before):
     text = "/* " + filler * before + " */ // @BE f arg out " + filler * 500
     head, line, caret = error(text).split("\n")
     assert head.startswith(f"a.cu:1:{3 + before + 4 + 14}: Invalid arg_spec token 'out'")
-    assert len(line.encode()) <= 170
+    assert len(line) <= 170
     assert line[caret.index("^") :].startswith("out")
     assert line.endswith("...")
 
@@ -631,11 +633,9 @@ def test_long_names():
     name = "n" * 100_000
     assert one(f"// @BE {name} arg ret\n")[0] == name
     message = error(f"// @BE {name} arg {'é' * 5000}\n")
-    assert len(message.encode()) < 2048
+    assert len(message) < 2048
     message = error(f"// @BE {name} ret ret attr.k\nvoid {name}({T}, {'m' * 10000} k);\n")
-    assert len(message.encode()) < 2048
-    with pytest.raises(ValueError, match="no function is annotated"):
-        scanner.scan_functions("", "f" * 10000, None)
+    assert len(message) < 2048
 
 
 # Functions that a caller names -------------------------------------------------------------------
@@ -654,13 +654,13 @@ def test_given():
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ((), "functions: expected 1 to 4096 of them, got 0"),
+        ((), "functions: expected at least one, got none"),
         (
             (("f", ""),),
             "functions['f']: f has no result: its annotation must have at",
         ),
         ((("f", "arg out ret"),), "functions['f'] token 2: Invalid arg_spec token 'out'"),
-        ((("f", None), ("f", None)), "functions['f']: f is there twice"),
+        ((("f", None), ("f", None)), "functions['f']: f is annotated twice; remove one"),
         ((("a::f", None),), "functions['a::f']: 'a::f' is no name of a function"),
         ((("", None),), "functions['']: '' is no name of a function"),
         ((("g", None),), "functions['g']: the definition of g was not found"),
@@ -676,20 +676,11 @@ def test_given_refused(functions, message):
     assert message in error(f"void f({T}, float k) {{}}", functions)
 
 
-def test_half_a_character_is_no_text():
-    with pytest.raises(UnicodeEncodeError):
-        scan("\ud800")
-
-
-def test_limits():
-    with pytest.raises(ValueError, match="at most 16777216 bytes"):
-        scan(" " * (16 * 2**20 + 1))
+def test_a_large_source():
     text = f"// @BE f arg ret\nvoid f({T}) {{}}\n"
     comments = (f"//{'x' * 97}\n" * (16 * 2**20 // 100))[len(text) :]
     assert short(one(text + comments)) == BOTH
-    many = "".join(f"// @BE f{i} ret\n" for i in range(4096))
-    assert len(scan(many)) == 4096
-    assert "at most 4096" in error(many + "// @BE g ret\n")
+    assert len(scan("".join(f"// @BE f{i} ret\n" for i in range(5000)))) == 5000
 
 
 HOSTILE = [
@@ -737,14 +728,14 @@ def test_hostile(piece):
     try:
         scan(text)
     except ValueError as caught:
-        assert "a.cu:" in str(caught)  # noqa: PT017
+        assert str(caught).startswith(("a.cu:", "no function"))  # noqa: PT017
 
 
 # Kernels -----------------------------------------------------------------------------------------
 
 
 def kernel(text, name, tokens=None):
-    return plain(scanner.scan_kernel(text, "k.cu", name, tokens))
+    return plain(scanner.scan_kernel(scanner.Source([("k.cu", text)]), name, tokens))
 
 
 def kernel_error(text, name, tokens=None):
@@ -891,13 +882,12 @@ def test_kernel_with_tokens():
         (KERNEL, "k", "ret ret attr.n", "a result must not be const"),
         (KERNEL, "k", "arg arg attr.n", "k has no result"),
         ("__global__ void k(const int *x) {}", "k", None, "it has no result"),
-        (f"// @BE k\n// @BE k\n{KERNEL}", "k", None, "k is annotated twice, in lines 1 and 2"),
+        (f"// @BE k\n// @BE k\n{KERNEL}", "k", None, "k.cu:2:8: k is annotated twice; remove"),
         (KERNEL, "", None, "'' is no name of a kernel"),
         (KERNEL, "a b", None, "'a b' is no name of a kernel"),
         (KERNEL, "<float>", None, "is no name of a kernel"),
         (KERNEL, "a::", None, "is no name of a kernel"),
         (KERNEL, "(void*)k", None, "is no name of a kernel"),
-        (KERNEL, "int", None, "is no name of a kernel"),
     ],
 )
 def test_kernel_refused(text, name, tokens, message):

@@ -35,7 +35,7 @@ RULES = tuple(
     f"{_OURS}{name}.py"
     for name in (
         *("build/library", "build/make", "build/flags", "toolchain/compilers", "toolchain/nvcc"),
-        *("scan/scanner", "scan/annotation", "scan/agree", "scan/signature"),
+        *("scan/scanner", "scan/annotation", "scan/signature"),
         *("source/glue", "source/load"),
     )
 )

@@ -34,8 +34,8 @@ from kernbridge._src.plan.program import Value, Word
 from kernbridge._src.plan.targets import Target, gpu_platforms
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan import signature as scan_attributes
+from kernbridge._src.scan.annotation import Source
 from kernbridge._src.scan.signature import (
-    NamedByScanner,
     ScannedFunction,
     ScannedParameter,
     join_tokens,
@@ -71,7 +71,7 @@ def scan(
     The parameters of machine code have no types, so `params` must declare its arrays.
     """
     try:
-        return scanner.scan_kernel(text, file, name, join_tokens(params), machine_code)
+        return scanner.scan_kernel(Source([(file, text)]), name, join_tokens(params), machine_code)
     except ValueError as e:
         raise KernelError(coded(f"{label}: {e}", "KB4007")) from None
 
@@ -81,13 +81,17 @@ def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> l
     return [p.name for p in function.attributes if not callable(defaults.get(p.name))]
 
 
-class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
+class CudaKernelFrontend(PlannedFrontend):
     def __init__(self, description: Description, values: Mapping[str, Any]) -> None:
         self.label, self.function = description.label, description.function
         self.name, self.platforms = self.function.name, gpu_platforms()
         self.description, self.values = description, values
         self._lowered: LRUCache[Lowered] = LRUCache(_KEPT)
         self._is_compiled = False
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return self.function.output_names
 
     def compilation(self) -> Work | None:
         request = self.description.request

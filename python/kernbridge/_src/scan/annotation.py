@@ -1,186 +1,277 @@
-"""The grammar of annotations, and messages with places in a source."""
+"""Annotations: their grammar, and what they say together with the declarations of functions."""
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from kernbridge._src.scan.signature import TYPES
-
-MOST_TOKENS = 1024
-_SHOWN = 120  # bytes of a name in a message
-_LINE_SHOWN, _FILE_SHOWN, _MESSAGE_SHOWN = 160, 240, 1100
-
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_KEYWORDS = frozenset(
-    """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
-    char32_t class compl concept const consteval constexpr constinit const_cast continue co_await
-    co_return co_yield decltype default delete do double dynamic_cast else enum explicit export
-    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
-    nullptr operator or or_eq private protected public register reinterpret_cast requires return
-    short signed sizeof static static_assert static_cast struct switch template this thread_local
-    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
-    xor xor_eq
-    """.split()  # noqa: SIM905
+from kernbridge._src.scan.signature import (
+    TYPES,
+    WRITTEN_OUT,
+    DeclaredType,
+    ScannedFunction,
+    ScannedParameter,
 )
+
+_LINE = 160  # characters of a line that a message shows
 # A word of an annotation. Brackets hold their blanks. A backslash at the end of a line is a blank.
-PIECE = re.compile(
-    r"(?:\[[^\]]*\]?|\\(?![ \t\r\v\f\n]|\Z)|[^\[\\ \t\r\v\f\n])+",
-)
-_WORDS = {
-    **dict.fromkeys(("arg", "args"), "arg"),
-    **dict.fromkeys(("ret", "rets"), "ret"),
-    **dict.fromkeys(("stream", "ctx.stream"), "stream"),
-    "any": "any",
-}
-_ATTRIBUTE_TYPES = ", ".join(TYPES)
+WORD = re.compile(r"(?:\[[^\]]*\]?|\\(?![ \t\r\v\f\n]|\Z)|[^\[\\ \t\r\v\f\n])+")
+_ROLES = {role: role for role in ("arg", "ret", "stream", "any")}
+_ROLES |= {"args": "arg", "rets": "ret", "ctx.stream": "stream"}
+_TYPES = ", ".join(TYPES)
+_EXAMPLE = DeclaredType("float32", ("n",))
 
 
-def cut(text: str, limit: int = _SHOWN) -> str:
-    """Return as much of a text as fits into a number of bytes."""
-    data = text.encode(errors="replace")
-    return text if len(data) <= limit else data[:limit].decode(errors="ignore")
+def cut(text: str, limit: int = 120) -> str:
+    """Return the beginning of a text that may be long."""
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def is_name(name: str) -> bool:
-    """Whether a text is a C identifier of ASCII and no keyword of C++."""
-    return _NAME.fullmatch(name) is not None and name not in _KEYWORDS
+    """Whether a text is a C identifier of ASCII."""
+    return name.isascii() and name.isidentifier()
 
 
-class Source(NamedTuple):
-    """A text, and the name of its file in messages."""
+class Source:
+    """The texts of files, each with its name in messages, as one text."""
 
-    text: str
-    file: str
+    def __init__(self, files: Sequence[tuple[str, str]]) -> None:
+        self.text = "".join(f"{text}\n\n" for _, text in files)
+        self.names = [name for name, _ in files]
+        self.starts = [0, *itertools.accumulate(len(text) + 2 for _, text in files)]
 
-    def line(self, at: int) -> int:
-        """Return the number of the line of an offset, counted from 1."""
-        return self.text.count("\n", 0, at) + 1
+    def line(self, at: int) -> str:
+        """Return "file:line" of an offset, or the last file's name for an offset of -1."""
+        i = bisect.bisect(self.starts, at) - 1
+        number = f":{self.text.count(chr(10), self.starts[i], at) + 1}" if at >= 0 else ""
+        return f"{self.names[i]}{number}"
 
     def place(self, at: int, message: str) -> str:
         """Return "file:line:column: message", the line, and a caret below the place."""
-        begin = self.text.rfind("\n", 0, at) + 1
-        line = self.text[begin:].partition("\n")[0].removesuffix("\r")
-        before = shown = line[: at - begin]
-        column, left = len(before) + 1, ""
-        if len(line.encode()) > _LINE_SHOWN:
-            shown = before.encode()[-_LINE_SHOWN // 2 :].decode(errors="ignore")
-            left = "..." if shown != before else ""
-        rest = shown + line[len(before) :]
-        excerpt = cut(rest, _LINE_SHOWN)
-        blanks = "".join("\t" if c == "\t" else " " for c in shown)
-        return (
-            f"{cut(self.file, _FILE_SHOWN)}:{self.line(at)}:{column}: "
-            f"{cut(message, _MESSAGE_SHOWN)}\n{left}{excerpt}{'...' if excerpt != rest else ''}\n"
-            f"{' ' * len(left)}{blanks}^"
-        )
-
-    def refuse(self, at: int, message: str) -> NoReturn:
-        """Raise ValueError for a place."""
-        raise ValueError(self.place(at, message))
+        begin, end = self.text.rfind("\n", 0, at) + 1, self.text.find("\n", at)
+        line = self.text[begin : end if end >= 0 else None].removesuffix("\r")
+        column = at - begin
+        left = max(0, column - _LINE // 2) if len(line) > _LINE else 0
+        dots = "..." if left else ""
+        blanks = re.sub(r"[^\t]", " ", dots + line[left:column])
+        shown = f"{dots}{cut(line[left:], _LINE)}\n{blanks}^"
+        return f"{self.line(at)}:{column + 1}: {cut(message, 1100)}\n{shown}"
 
 
-class Token(NamedTuple):
-    """One token of an annotation, which describes one parameter."""
+class Parameter(NamedTuple):
+    """A parameter of a function, as it is spelled."""
 
-    text: str
-    at: int  # its offset in the source
-    role: str  # "arg", "ret", "attr", "stream" or "any"
-    name: str = ""  # of an attribute
-    type: str = ""  # of an attribute; "" for the type in the signature
-    array: str = ""  # the declared type of an array
+    at: int = 0
+    name: str = ""
+    ctype: str = ""  # without the name
+    look: str = "value"  # or "pointer", "tensor", "bytes", "stream", "call"
+    constant: bool = False  # before the first * or &
+
+
+class Declaration(NamedTuple):
+    """A declaration of a function."""
+
+    at: int  # of the name; -1 if nobody knows
+    qualified: str  # "::a::name"
+    parameters: list[Parameter]
+    listed: str  # what is between the parentheses
 
 
 class Annotation:
-    """What a comment or the caller says about one function."""
+    """What a comment or the caller says about one function, and what its declaration adds.
 
-    def __init__(self, source: Source, name: str, at: int, given: str = "") -> None:
-        self.source = source
-        self.name = name
-        self.at = at  # the name's offset in the source; 0 if the caller gave the name
-        self.given = given  # "functions['f']" or "kernel 'f'"; "" for a comment
-        self.tokens: list[Token] = []
-        self.infer = False  # there are no tokens: the signature says it all
+    `words` are None if the declaration says it all. What the caller says has a name in messages,
+    such as "functions['f']", which is `given`, and -1 for its place.
+    """
 
-    @staticmethod
-    def in_comment(source: Source, at: int, end: int) -> Annotation:
-        """Read an annotation from "@BE" to the end of its comment."""
-        words = PIECE.finditer(source.text, at + 3, end)
-        name = next(words, None)
-        if name is None:
-            source.refuse(
-                at,
-                "@BE names no function; write for example\n"
-                "    // @BE add arg:f32[n] arg:f32[n] ret:f32[n]",
-            )
-        return Annotation(source, name[0], name.start())._read(words)
+    found: Declaration
 
-    @staticmethod
-    def given_by(source: Source, name: str, tokens: str | None, given: str) -> Annotation:
-        """Read what a caller says about a function; without tokens, all is inferred."""
-        annotation = Annotation(source, name, 0, given)._read(PIECE.finditer(tokens or ""))
-        annotation.infer = tokens is None
-        return annotation
-
-    def _read(self, words: Iterable[re.Match[str]]) -> Annotation:
-        if not is_name(self.name):
-            self.refuse(
-                f"'{cut(self.name)}' is no name of a function: it must be a C identifier and no "
-                "keyword of C++; for a member of a class, or an instance of a template, annotate a "
-                "function that calls it"
-            )
-
-        self.tokens = [Token(m[0], m.start(), "") for m in words]  # with their roles below
-        self.infer = not self.tokens
-        if len(self.tokens) > MOST_TOKENS:
-            self.refuse(f"{cut(self.name)} has more than {MOST_TOKENS} parameters")
-        seen = set()
-        for i in range(len(self.tokens)):
-            token = self.tokens[i] = self._read_token(i)
-            shown = cut(token.text)
-            if token.role == "stream" and ("stream", "") in seen:
-                self.refuse(f"{shown} is there twice; a call has one stream: remove one", i)
-            if token.role == "attr" and ("attr", token.name) in seen:
-                self.refuse(
-                    f"attribute {cut(token.name)} is there twice; give each a name of its own", i
-                )
-            seen.add((token.role, token.name))
-        return self
-
-    def refuse(self, message: str, index: int | None = None, more: str = "") -> NoReturn:
-        """Raise ValueError for a token, or for the name."""
-        if not self.given:
-            at = self.at if index is None else self.tokens[index].at
-            raise ValueError(self.source.place(at, message) + more)
-        token = "" if index is None else f" token {index + 1}"
-        raise ValueError(f"{self.given}{token}: {message}{more}")
-
-    def _read_token(self, index: int) -> Token:
-        token = self.tokens[index]
-        word, colon, rest = token.text.partition(":")
-        role = _WORDS.get(word)
-        if role and (not colon or (role in ("arg", "ret") and rest)):
-            return token._replace(role=role, array=rest)
-        invalid = f"Invalid arg_spec token '{cut(token.text)}'"
-        if not token.text.startswith(("attr.", "attrs.")):
-            self.refuse(
-                f"{invalid}; expected arg, ret, stream, attr.NAME or attr.NAME:TYPE, TYPE one of "
-                f"{_ATTRIBUTE_TYPES}; or arg and ret with the type of an array, as in arg:f32[n]",
-                index,
-            )
-        name, colon, type = token.text.partition(".")[2].partition(":")
+    def __init__(
+        self, source: Source, name: str, at: int, words: list[re.Match[str]] | None, given: str = ""
+    ) -> None:
+        self.source, self.name, self.at, self.given = source, name, at, given
         if not is_name(name):
             self.refuse(
-                f"{invalid}: '{cut(name)}' is not a valid name for an attribute: it must be a C "
-                "identifier and no keyword of C++",
-                index,
+                f"'{cut(name)}' is no name of a function: it must be a C identifier; for a member "
+                "of a class, or an instance of a template, annotate a function that calls it"
             )
-        if colon and type not in TYPES:
+        self.infer = words is None
+        self.words = words or []
+        self.tokens: list[ScannedParameter] = []  # as far as the annotation describes them
+        for m in self.words:
+            self.tokens.append(self._read(len(self.tokens), *m[0].partition(":")))
+
+    def refuse(self, message: str, i: int | None = None, more: str = "") -> NoReturn:
+        """Raise ValueError about a token, or about the name."""
+        if self.given:
+            token = "" if i is None else f" token {i + 1}"
+            raise ValueError(f"{self.given}{token}: {cut(message, 1100)}{more}")
+        at = self.at if i is None else self.words[i].start()
+        raise ValueError(self.source.place(at, message) + more)
+
+    def _disagree(self, message: str, i: int | None = None) -> NoReturn:
+        """Raise ValueError about a parameter or the function, with the place of the declaration."""
+        at = self.found.at
+        if i is not None:
+            p = self.found.parameters[i]
+            at, message = p.at, f"parameter {i + 1}{f' {p.name!r}' if p.name else ''} {message}"
+        more = "\n" + self.source.place(at, "declared here")
+        self.refuse(f"{self.name}: {message}", None if self.infer else i, more)
+
+    def _read(self, i: int, word: str, colon: str, rest: str) -> ScannedParameter:
+        text = word + colon + rest
+        invalid = f"Invalid arg_spec token '{cut(text)}'"
+        role = "" if word == "any" and len(self.words) > 1 else _ROLES.get(word, "")
+        if role in ("arg", "ret") and colon:
+            try:
+                return ScannedParameter(role, array=DeclaredType.parse(rest))
+            except ValueError as e:
+                self.refuse(f"{invalid}: {e}", i)
+        if role and not colon:
+            if role == "stream" and any(t.role == role for t in self.tokens):
+                self.refuse(f"{text} is there twice; a call has one stream: remove one", i)
+            return ScannedParameter(role)
+        if not word.startswith(("attr.", "attrs.")):
             self.refuse(
-                f"{invalid}: '{cut(type)}' is no type of an attribute; expected one of "
-                f"{_ATTRIBUTE_TYPES}",
-                index,
+                f"{invalid}; expected arg, ret, stream, attr.NAME or attr.NAME:TYPE, TYPE one of "
+                f"{_TYPES}; or arg and ret with the type of an array, as in arg:f32[n]",
+                i,
             )
-        return token._replace(role="attr", name=name, type=type)
+        name = word.partition(".")[2]
+        if not is_name(name):
+            why = f"'{cut(name)}' is not a valid name for an attribute: it must be a C identifier"
+            self.refuse(f"{invalid}: {why}", i)
+        if colon and rest not in TYPES:
+            why = f"'{cut(rest)}' is no type of an attribute; expected one of {_TYPES}"
+            self.refuse(f"{invalid}: {why}", i)
+        if any(t.name == name for t in self.tokens):
+            self.refuse(f"attribute {name} is there twice; give each a name of its own", i)
+        return ScannedParameter("attr", name, rest)
+
+    def describe(
+        self, found: Declaration | None, kernel: bool, bytes_only: bool
+    ) -> ScannedFunction:
+        """Return what the function takes; ValueError if the declaration disagrees, or is missing.
+
+        `bytes_only`: the function sees the bytes of its arrays and no types.
+        """
+        if self.infer and found is None:
+            kind = "the kernel (__global__) " if kernel else ""
+            self.refuse(
+                f"the definition of {kind}{self.name} was not found in this source; write its "
+                f"parameters out, for example\n    // @BE {self.name} arg:f32[n] ret:f32[n] "
+                f"attr.n:int32\n({WRITTEN_OUT}, there or here)"
+            )
+        # Where a macro makes the function, nothing but the annotation is known.
+        self.found = found or Declaration(self.at, self.name, [Parameter()] * len(self.tokens), "")
+        parameters = self.found.parameters
+        whole_call = not kernel and [p.look for p in parameters] == ["call"]
+        if whole_call:
+            tokens = self._of_whole_call()
+            parameters = [Parameter()] * len(tokens)
+        elif self.infer:
+            tokens = self._infer(kernel, "kb_tensor *" if bytes_only else "BE::Tensor")
+        else:
+            tokens = self._compare(kernel, "the function" if bytes_only else "C++")
+        pairs = list(zip(tokens, parameters, strict=True))
+        taken = tuple(t._replace(name=t.name or p.name, ctype=p.ctype) for t, p in pairs)
+        sees_bytes = bytes_only or whole_call
+        undeclared = [t.role for t, p in pairs if not t.array and (sees_bytes or p.look == "bytes")]
+        if "arg" in undeclared or "ret" in undeclared or (whole_call and self.infer):
+            arrays = {"arg": _EXAMPLE, "ret": _EXAMPLE}
+            typed = [p._replace(array=p.array or arrays.get(p.role)) for p in taken]
+            line = " ".join(p.token for p in typed) or "any"
+            if self.given:
+                line = f'params="{line}"' if kernel else f'"{self.name}": "{line}"'
+            else:
+                line = f"// @BE {self.name} {line}"
+            self.refuse(
+                f"{self.name} sees only the bytes of its arrays, so their dtypes and shapes have "
+                "to be declared; write for example\n"
+                f"    {line}\n"
+                "(n is a name or a number, [...] any shape; `any` instead of f32[n] if the "
+                "function looks at the dtype and the shape itself)"
+            )
+        place = self.source.line(self.found.at)
+        return ScannedFunction(self.name, self.found.qualified, whole_call, taken, place)
+
+    def _infer(self, kernel: bool, tensor: str) -> list[ScannedParameter]:
+        """Read the roles off the declaration."""
+        roles: list[str] = []
+        for i, p in enumerate(self.found.parameters):
+            role = "attr"
+            if p.look == "pointer" if kernel else p.look in ("tensor", "bytes"):
+                role = "arg" if p.constant else "ret"
+            elif p.look == "stream" and not kernel:
+                role = "stream"
+            if role == "attr" and not is_name(p.name):
+                self._disagree(
+                    "is an attribute, so it needs a name that is a C identifier of ASCII; rename "
+                    f"it, or write the tokens out, with attr.NAME; {WRITTEN_OUT}",
+                    i,
+                )
+            if role == "stream" and role in roles:
+                self._disagree("is a second stream; a call has one stream: remove one", i)
+            roles.append(role)
+        if "ret" not in roles:
+            self._disagree(
+                "it has no result: none of its pointers is to something that is not const; remove "
+                "const from a result's"
+                if kernel
+                else f"it has no result: take `const {tensor}` for each input and `{tensor}` for "
+                f"each result, or `const kb_call *` alone; {WRITTEN_OUT}"
+            )
+        return [ScannedParameter(role) for role in roles]
+
+    def _of_whole_call(self) -> list[ScannedParameter]:
+        """Return the tokens of a function that takes the call; none if it takes any arrays."""
+        if [t.role for t in self.tokens] == ["any"]:
+            return []
+        for i, token in enumerate(self.tokens):
+            if token.role == "attr" and not token.type:
+                self.refuse(
+                    f"{self.name} takes a kb_call, so the type of `attr.{token.name}` is not "
+                    f"known; write attr.{token.name}:TYPE, TYPE one of {_TYPES}",
+                    i,
+                )
+        return self.tokens
+
+    def _compare(self, kernel: bool, what: str) -> list[ScannedParameter]:
+        """Return the tokens of a function, each of which suits its parameter."""
+        parameters = self.found.parameters
+        if not any(t.role == "ret" for t in self.tokens):
+            self.refuse(f"{self.name} has no result: its annotation must have at least one 'ret'")
+        places = {p.name: i for i, p in enumerate(parameters, 1)}
+        if len(parameters) != len(self.tokens):
+            lone = [t.name for t in self.tokens if t.role == "attr" and t.name not in places]
+            absent = f": attr.{lone[0]} not found in signature" if lone else ""
+            self._disagree(
+                f"the annotation describes {len(self.tokens)} parameters, and {what} has "
+                f"{len(parameters)} ({cut(self.found.listed)}){absent}; {WRITTEN_OUT}"
+            )
+        for i, (token, p) in enumerate(zip(self.tokens, parameters, strict=True)):
+            name, text = token.name, self.words[i][0]
+            if token.role == "stream" and kernel:
+                self.refuse(f"{self.name}: a kernel takes no stream: it runs on one; remove it", i)
+            # Whether a parameter by value is const is no part of a function's type.
+            if token.role == "ret" and p.constant and p.look in ("pointer", "tensor", "bytes"):
+                says = f"is `{p.ctype}`, and the annotation says `{text}`"
+                self._disagree(f"{says}: a result must not be const", i)
+            # Numbers are passed by position: under another's name, the function gets the wrong one.
+            if token.role == "attr" and p.name and name != p.name and name in places:
+                self._disagree(
+                    f"is `{text}` in the annotation, and '{name}' is parameter {places[name]}: "
+                    "write the tokens in the order of the parameters",
+                    i,
+                )
+            if token.role == "attr" and p.name and name != p.name and not (token.type or kernel):
+                self._disagree(
+                    f"is `{text}` in the annotation: attr.{name} not found in signature; write "
+                    f"attr.{p.name}, or attr.{name}:TYPE to give it another name, TYPE one of "
+                    f"{_TYPES}",
+                    i,
+                )
+        return self.tokens

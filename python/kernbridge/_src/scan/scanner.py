@@ -7,104 +7,86 @@ alone, whatever it contains.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from kernbridge._src.scan.agree import Agreement, Declaration, Parameter
-from kernbridge._src.scan.annotation import PIECE, Annotation, Source, cut, is_name
-from kernbridge._src.scan.signature import ScannedFunction
-
-MOST_FUNCTIONS = 4096
-MOST_BYTES = 16 << 20
-_MOST_PATH = 1024  # characters of a path of namespaces, without which a function is named then
-_MOST_SUFFIX = 63  # tokens between the parameters and the body
-_MOST_TEMPLATE = 512  # tokens of the arguments of a template
+from kernbridge._src.scan.annotation import (
+    WORD,
+    Annotation,
+    Declaration,
+    Parameter,
+    Source,
+    cut,
+    is_name,
+)
+from kernbridge._src.scan.signature import Named, ScannedFunction
 
 _BLANK = r"[ \t\r\v\f]"
 _ESCAPE = rf"\\(?:{_BLANK}*\n|.|\Z)"
-_PREFIX = r"(?:(?<![\w$])(?:u8|[uUL])?R?)?"
-# Comments, strings, numbers with quotes in them, and lines that are continued.
+# Comments, strings, characters (but no quotes in numbers), and lines that are continued.
 _NO_CODE = re.compile(
     rf"""
-    (?P<line>//[^\\\n]*(?:\\(?:{_BLANK}*\n)?[^\\\n]*)*)
+    (?P<line>//(?:/|{_BLANK})*(?P<mark>@BE(?!\S))?[^\\\n]*(?:\\(?:{_BLANK}*\n)?[^\\\n]*)*)
     |(?P<blank>/\*(?s:.*?)(?:\*/|\Z)|\\{_BLANK}*\n)
     |(?<![\w$])(?:u8|[uUL])?R"(?P<delimiter>[^\ ()\\\t\v\f\n"]{{0,16}})\(
         (?s:.*?)(?:\)(?P=delimiter)"|\Z)
-    |{_PREFIX}(?:"[^"\\\n]*(?:{_ESCAPE}[^"\\\n]*)*"?|'[^'\\\n]*(?:{_ESCAPE}[^'\\\n]*)*'?)
-    |(?P<number>(?<![\w$])\d[\w.]*(?:'\w[\w.]*)+)
+    |"[^"\\\n]*(?:{_ESCAPE}[^"\\\n]*)*"?
+    |(?<![\w$])(?:u8|[uUL])?'[^'\\\n]*(?:{_ESCAPE}[^'\\\n]*)*'?
     """,
     re.VERBOSE,
 )
-_MARKER = re.compile(rf"(?:/|{_BLANK})*(@BE)(?={_BLANK}|\Z)")
-_DIRECTIVE = re.compile(rf"^{_BLANK}*#{_BLANK}*(\w*)([^\n]*)", re.MULTILINE)
+_ANNOTATED = "\0"  # stands for an annotation, in what is left of a source
+_DIRECTIVE = re.compile(rf"^({_BLANK}*#{_BLANK}*)(\w*)([^\n{_ANNOTATED}]*)", re.MULTILINE)
 _TOKEN = re.compile(r'[\w$]+|"[^"]*"|::|->|&&|\|\||[=!<>]=|<<|\S')
-# What decides where declarations begin and end: words before a parenthesis, and marks.
-_STEP = re.compile(r"(?<![\w$])(?:(?:[^\W\d]|\$)[\w$]*(?=\s*\()|namespace(?![\w$]))|[(){};]")
-_NAMESPACE = re.compile(r"([^{};=]*)(\{?)")
-_EXTERN_C = re.compile(r'(?<![\w$])extern\s*"[^"]*"\s*\Z')
-_OPEN, _CLOSE = "([{", ")]}"
-
+_EXAMPLE = """; write before each function what it takes, for example
+    // @BE add arg:f32[n] arg:f32[n] ret:f32[n]"""
+_ATTRIBUTE = re.compile(
+    r"\[\[[^\[\]]*\]\]|(?<![\w$])(?:__attribute__|alignas|__align__|__declspec)\s*"
+    r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+)
 _NOT_BEFORE_NAME = {"typedef", "using", "friend", "operator", "return", "new", "throw", "else"}
-_NOT_AFTER_PARAMETERS = frozenset(
-    """
-    void int static inline extern struct class enum template union auto namespace using typedef
-    """.split()  # noqa: SIM905
+_QUALIFIER = re.compile(
+    "const|volatile|struct|class|enum|union|typename|register|(__)?restrict(__)?|__grid_constant__"
 )
-_ATTRIBUTES = ("__attribute__", "alignas", "__align__", "__declspec")
-_QUALIFIERS = frozenset(
-    """
-    const volatile struct class enum union typename auto register __restrict__ __restrict restrict
-    _Noreturn __grid_constant__
-    """.split()  # noqa: SIM905
+_NUMBER = re.compile("(un)?signed|short|long|char|int|float|double|bool|void|_Bool|_Complex")
+# What a parameter seems to be, by the last word of its type.
+_LOOKS = {"Tensor": "tensor", "kb_tensor*": "bytes", "kb_call*": "call"}
+_LOOKS |= dict.fromkeys(
+    ("cudaStream_t", "CUstream", "hipStream_t", "cudaStream_st*", "CUstream_st*"), "stream"
 )
-_NO_NAMES = _QUALIFIERS | frozenset(
-    "signed unsigned short long char int float double bool void _Bool _Complex".split()  # noqa: SIM905
-)
-# By the last word of a type: what a parameter seems to be, or a pointer to it.
-_LOOKS = {
-    "Tensor": "tensor",
-    **dict.fromkeys(("cudaStream_t", "CUstream", "hipStream_t"), "stream"),
-}
-_POINTERS = {
-    "kb_tensor": "bytes",
-    **dict.fromkeys(("cudaStream_st", "CUstream_st"), "stream"),
-}
 
 
 def scan_functions(
-    text: str,
-    file: str,
-    functions: Sequence[tuple[str, str | None]] | None,
-    bytes_only: bool = False,
+    source: Source, functions: Named, bytes_only: bool = False
 ) -> list[ScannedFunction]:
-    """Return the functions that a source annotates, or `functions`: names and tokens, or None.
+    """Return the functions that a source annotates, or `functions`.
 
     ValueError is raised with the place in the source if it does not say what a function takes, or
     says it twice. `bytes_only`: arrays must be declared, as in C and in machine code.
     """
-    code = _Code(Source(text, file))
+    code = _Code(source)
     if functions is None:
         annotations = code.annotations()
-    elif not 1 <= len(functions) <= MOST_FUNCTIONS:
-        raise ValueError(f"functions: expected 1 to {MOST_FUNCTIONS} of them, got {len(functions)}")
+        if not annotations:
+            raise ValueError(f"no function is annotated{_EXAMPLE}")
+    elif not functions:
+        raise ValueError("functions: expected at least one, got none")
     else:
         annotations = [
-            Annotation.given_by(code.source, name, tokens, f"functions['{cut(name)}']")
-            for name, tokens in functions
+            _given(source, name, tokens, f"functions['{cut(name)}']") for name, tokens in functions
         ]
     return code.describe(annotations, None, bytes_only)
 
 
 def scan_kernel(
-    text: str, file: str, expression: str, tokens: str | None, bytes_only: bool = False
+    source: Source, expression: str, tokens: str | None, bytes_only: bool = False
 ) -> ScannedFunction:
     """Return what a kernel takes, whose name may be an expression such as ns::scale<float, 4>.
 
     Without tokens, an annotation of its last identifier counts.
     """
-    code = _Code(Source(text, file))
+    code = _Code(source)
     path = expression.partition("<")[0]
     name = path.rpartition(":")[2]
     if not is_name(name):
@@ -112,102 +94,39 @@ def scan_kernel(
             f"'{cut(expression)}' is no name of a kernel; write for example scale or "
             "ns::scale<float, 4>"
         )
-    code.comments = [
-        (at, end)
-        for at, end in code.comments
-        if any(m[0] == name for m in itertools.islice(PIECE.finditer(text, at + 3, end), 1))
-    ]
-    if tokens is None and code.comments:
-        annotations = code.annotations()
-    else:
-        given = f"kernel '{cut(expression)}'"
-        annotations = [Annotation.given_by(code.source, name, tokens, given)]
+    annotations = code.annotations(name) if tokens is None else []
+    if not annotations:
+        annotations = [_given(source, name, tokens, f"kernel '{cut(expression)}'")]
     return code.describe(annotations, path.lstrip(":"), bytes_only)[0]
+
+
+def _given(source: Source, name: str, tokens: str | None, given: str) -> Annotation:
+    words = None if tokens is None else list(WORD.finditer(tokens))
+    return Annotation(source, name, -1, words, given)
 
 
 class _Code:
     """A source of which only the code is left."""
 
     def __init__(self, source: Source) -> None:
-        text = source.text
-        if len(text.encode()) > MOST_BYTES:
-            raise ValueError(
-                f"{source.file}: a source has at most {MOST_BYTES} bytes; divide it into several "
-                "modules"
-            )
-        if "\0" in text:
-            source.refuse(text.index("\0"), "a NUL byte is no part of a source; remove it")
+        if (at := source.text.find("\0")) >= 0:
+            raise ValueError(source.place(at, "a NUL byte is no part of a source; remove it"))
         self.source = source
-        self.comments: list[tuple[int, int]] = []  # those that annotate, from "@BE" on
-        self.text = self._select(_NO_CODE.sub(self._blank, text))
+        text = _select(_NO_CODE.sub(_blank, source.text))
+        self._comments = [m.span() for m in re.finditer(f"{_ANNOTATED}+", text)]
+        self.text = _ATTRIBUTE.sub(lambda m: " " * len(m[0]), text.replace(_ANNOTATED, " "))
 
-    def _blank(self, m: re.Match[str]) -> str:
-        """Replace what is no code; of strings, only quotes stay."""
-        size = m.end() - m.start()
-        if m["number"]:
-            return m[0].replace("'", "_")
-        if m["line"]:
-            marker = _MARKER.match(m.string, m.start(), m.end())
-            if marker is not None:
-                self.comments.append((marker.start(1), m.end()))
-        elif not m["blank"] and size > 1:
-            return f'"{" " * (size - 2)}"'
-        return " " * size
-
-    def _select(self, code: str) -> str:
-        """Blank directives, and the branches that conditions leave out.
-
-        Conditions are not evaluated, except for #if 0 and #if 1. If a branch leaves brackets open,
-        the following ones are other ways to begin what comes after #endif, and are left out.
-        """
-        kept: list[str] = []
-        begins: list[int] = []  # of what is left out
-        ends: list[int] = []
-        conditions: list[tuple[bool, bool, int]] = []
-        at, n_open, skip = 0, 0, False
-        for m in itertools.chain(_DIRECTIVE.finditer(code), [None]):
-            begin, end = m.span() if m else (len(code), len(code))
-            segment = code[at:begin]
-            if skip:
-                segment = " " * len(segment)
-                begins.append(at)
-                ends.append(end)
-            n_open += sum(map(segment.count, "({")) - sum(map(segment.count, ")}"))
-            kept += segment, " " * (end - begin)
-            at = end
-            word, what = (m[1], m[2].strip()) if m else ("", "")
-            if word in ("if", "ifdef", "ifndef"):
-                conditions.append((skip, False, n_open))
-            elif word == "endif" and conditions:
-                skip = conditions.pop()[0]
-                continue
-            if conditions and word.startswith(("if", "el")):
-                outside, others, n_before = conditions.pop()
-                others |= not skip and n_before != n_open
-                skip = outside or others or what in ("0", "false")
-                conditions.append((outside, others or what in ("1", "true"), n_before))
-        self.comments = [
-            (at, end)
-            for at, end in self.comments
-            if not (i := bisect.bisect(begins, at)) or at >= ends[i - 1]
-        ]
-        return "".join(kept)
-
-    def annotations(self) -> list[Annotation]:
-        """Read every annotation; there must be one."""
-        if not self.comments:
-            raise ValueError(
-                f"{cut(self.source.file)}: no function is annotated; write before each that is to "
-                "be called what it takes, for example\n"
-                "    // @BE add arg:f32[n] arg:f32[n] ret:f32[n]"
-            )
-        if len(self.comments) > MOST_FUNCTIONS:
-            self.source.refuse(
-                self.comments[MOST_FUNCTIONS][0],
-                f"a source annotates at most {MOST_FUNCTIONS} functions; divide it into several "
-                "modules",
-            )
-        return [Annotation.in_comment(self.source, at, end) for at, end in self.comments]
+    def annotations(self, only: str | None = None) -> list[Annotation]:
+        """Read the annotations in comments, or only the annotations of one name."""
+        found = []
+        for at, end in self._comments:
+            words = list(WORD.finditer(self.source.text, at + len("@BE"), end))
+            if not words and only is None:
+                raise ValueError(self.source.place(at, f"@BE names no function{_EXAMPLE}"))
+            if words and only in (None, words[0][0]):
+                name, *rest = words
+                found.append(Annotation(self.source, name[0], name.start(), rest or None))
+        return found
 
     def describe(
         self, annotations: Sequence[Annotation], kernel: str | None, bytes_only: bool
@@ -215,19 +134,12 @@ class _Code:
         """Find the declaration of each function and compare; `kernel` is the path of a kernel."""
         named: dict[str, Annotation] = {}
         for a in annotations:
-            before = named.setdefault(a.name, a)
-            if before is not a and a.given:
-                a.refuse(f"{cut(a.name)} is there twice; list it once")
-            if before is not a:
-                first, second = map(self.source.line, (before.at, a.at))
-                a.refuse(
-                    f"{cut(a.name)} is annotated twice, in lines {first} and {second}; remove one"
-                )
+            first = named.setdefault(a.name, a)
+            if first is not a:
+                more = "" if a.given else "\n" + self.source.place(first.at, "the first is here")
+                a.refuse(f"{a.name} is annotated twice; remove one", more=more)
         found = self._find(named, kernel)
-        return [
-            Agreement(a, found.get(a.name), kernel is not None, bytes_only).result()
-            for a in annotations
-        ]
+        return [a.describe(found.get(a.name), kernel is not None, bytes_only) for a in annotations]
 
     def _find(self, wanted: Mapping[str, Annotation], kernel: str | None) -> dict[str, Declaration]:
         """Return the preferred declaration of each function, at namespace scope.
@@ -235,216 +147,177 @@ class _Code:
         A body is preferred to a prototype, then what comes after the annotation; a kernel whose
         qualified name is exactly the path precedes all others.
         """
-        best: dict[str, tuple[tuple[bool, ...], str, int, range]] = {}
-        scopes: list[str] = []  # the path before each open namespace
-        code, path, begin, parens, i = self.text, "", 0, 0, 0
-        hidden = 0  # open braces of bodies
-        called: re.Match[str] | None = None  # the wanted name before the open parenthesis
-        while m := _STEP.search(code, i):
-            word, i = m[0], m.end()
+        best: dict[str, tuple[tuple[bool, ...], Declaration]] = {}
+        for scopes, tokens, has_body in self._statements():
+            words = [m[0] for m in tokens]
+            if wanted.keys().isdisjoint(words):
+                continue
+            declared = _declared(words, wanted)
+            if declared is None or ("__global__" in words) != (kernel is not None):
+                continue
+            at, listed = declared
+            name, place = words[at], tokens[at].start()
+            qualified = "::".join(["", *itertools.chain(*scopes), name])
+            if kernel is not None and not qualified.endswith(f"::{kernel}"):
+                continue
+            partial = kernel is not None and qualified != f"::{kernel}"
+            rank = (partial, not has_body, place < wanted[name].at)
+            if name not in best or rank < best[name][0]:
+                begin, end = tokens[listed.start].end(), tokens[listed.stop - 1].start()
+                parameters = self._parameters(tokens[listed.start + 1 : listed.stop - 1])
+                spelled = self.source.text[begin:end]
+                best[name] = rank, Declaration(place, qualified, parameters, spelled)
+        return {name: declaration for name, (_, declaration) in best.items()}
+
+    def _statements(self) -> Iterator[tuple[list[list[str]], Sequence[re.Match[str]], bool]]:
+        """Yield what ends with a body or a semicolon at namespace scope.
+
+        Each comes with the names of the namespaces around it, and whether it has a body.
+        """
+        scopes: list[list[str]] = []
+        begin = at = parens = hidden = 0  # hidden: open braces of bodies
+        for m in re.finditer("[{};]", self.text):
+            mark, segment, at = m[0], self.text[at : m.start()], m.end()
             if hidden:
-                hidden += (word == "{") - (word == "}")
-                begin = begin if hidden or parens else i
-            elif word == "(":
-                parens += 1
-            elif word == ")":
-                parens = max(parens - 1, 0)
-                if parens or called is None:
-                    continue
-                name, at, called = called[0], called, None
-                head, end = _TOKEN.findall(code, begin, at.start()), _suffix(code, i, name)
-                begin = i
-                if end is None or not _is_head(head):
-                    continue
-                begin = i = end
-                qualified = name if len(path) > _MOST_PATH else f"{path}::{name}"
-                if ("__global__" in head) != (kernel is not None) or not (
-                    kernel is None or qualified.endswith(f"::{kernel}")
-                ):
-                    continue
-                exact = kernel is None or qualified == f"::{kernel}"
-                rank = (not exact, code[i] != "{", at.start() < wanted[name].at)
-                if name not in best or rank < best[name][0]:
-                    listed = range(code.index("(", at.end()) + 1, m.start())
-                    best[name] = rank, qualified, at.start(), listed
-            elif word == "{" and not parens and _EXTERN_C.search(code, begin, m.start()):
-                scopes.append(path)
-                begin = i
-            elif word == "{":
+                hidden += (mark == "{") - (mark == "}")
+                begin = begin if hidden or parens else at
+                continue
+            parens = max(0, parens + _open_brackets(segment))
+            if mark == "{" and parens:  # a default value
                 hidden = 1
-            elif word in "};":  # no parentheses go across
-                path = scopes.pop() if word == "}" and scopes else path
-                parens, begin, called = 0, i, None
-            elif parens:
                 continue
-            elif word in wanted:
-                called = m
-            elif word == "namespace" and (opened := _NAMESPACE.match(code, i)):
-                i = opened.end()
-                if opened[2]:
-                    scopes.append(path)
-                    path = f"{path}{_path(opened[1])}"[: _MOST_PATH + 1]
-                    begin = i
-        return {
-            name: Declaration(at, qualified, self._parameters(listed), listed)
-            for name, (_, qualified, at, listed) in best.items()
-        }
+            tokens = list(_TOKEN.finditer(self.text, begin, m.start()))
+            begin, parens = at, 0
+            if mark == "}":
+                del scopes[-1:]
+            elif mark == "{" and (scope := _scope([m[0] for m in tokens])) is not None:
+                scopes.append(scope)
+            else:
+                hidden = int(mark == "{")
+                yield scopes, tokens, mark == "{"
 
-    def _parameters(self, listed: range) -> list[Parameter]:
-        found = list(_TOKEN.finditer(self.text, listed.start, listed.stop))
-        words = [m[0] for m in found]
-        parameters: list[Parameter] = []
+    def _parameters(self, tokens: Sequence[re.Match[str]]) -> list[Parameter]:
+        words = [m[0] for m in tokens]
         if words in ([], ["void"]):
-            return parameters
-        items: list[range] = []
-        first, is_default, attribute = 0, False, False
-        for item in (*_items(words), range(len(words), len(words) + 1)):
-            i = item.start
-            if i == len(words) or words[i] == ",":
-                at = found[min(first, len(words) - 1)].start()
-                parameters.append(self._read(len(parameters), at, found, items))
-                items, first, is_default = [], i + 1, False
-                continue
-            is_default |= words[i] == "="
-            is_attribute = words[i] in _ATTRIBUTES
-            if not (is_default or attribute or is_attribute or words[i : i + 2] == ["[", "["]):
-                items.append(item)
-            attribute = is_attribute
-        return parameters
+            return []
+        listed: list[list[range]] = [[]]
+        for item in _items(words):
+            if words[item.start] == ",":
+                listed.append([])
+            else:
+                listed[-1].append(item)
+        return [self._parameter(tokens, items) for items in listed]
 
-    def _read(
-        self, index: int, at: int, found: Sequence[re.Match[str]], items: Sequence[range]
-    ) -> Parameter:
-        """Read a parameter without attributes and default: single tokens and groups of them."""
-        firsts = [found[item.start][0] for item in items]
-        end = next((i for i, word in enumerate(firsts) if word in "[("), len(firsts))
-        name, ctype = "", ""
-        if firsts[end : end + 1] != ["("] and _ends_with_name(firsts[:end]):
-            name = firsts.pop(end - 1)
-            items = [*items[: end - 1], *items[end:]]
-        for m in (m for item in items for m in found[item.start : item.stop]):
-            blank = self.text[m.start() - 1].isspace()
-            spelled = self.source.text[m.start() : m.end()] if m[0][0] == '"' else m[0]
-            ctype += f"{' ' if ctype and blank else ''}{spelled}"
-        end = next((i for i, word in enumerate(firsts) if word[0] in "*&[("), len(firsts))
-        words = [w for w in firsts[:end] if _is_word(w)]
-        last = next((w for w in reversed(words) if w not in _QUALIFIERS), "")
-        pointer = firsts[end : end + 1] in (["*"], ["["])
-        look = (_POINTERS if pointer else _LOOKS).get(last, "pointer" if pointer else "value")
-        constant = "const" in words
-        if pointer and constant and last == "kb_call":
-            look = "call"
+    def _parameter(self, tokens: Sequence[re.Match[str]], items: Sequence[range]) -> Parameter:
+        items = [*itertools.takewhile(lambda item: tokens[item.start][0] != "=", items)]
+        firsts = [tokens[item.start][0] for item in items]
+        mark = next((i for i, word in enumerate(firsts) if word in "[("), len(firsts))
+        types = [word for word in firsts[:mark] if _is_type(word)]
+        name = ""
+        if (
+            (len(types) > 1 and firsts[mark - 1] == types[-1] and firsts[mark - 2] != "::")
+            and firsts[mark : mark + 1] != ["("]
+            and not _NUMBER.fullmatch(types[-1])
+        ):
+            name = firsts.pop(mark - 1)
+            del items[mark - 1]
+        spelled = [m for item in items for m in tokens[item.start : item.stop]]
+        ctype = "".join(" " * self.text[m.start() - 1].isspace() + m[0] for m in spelled).lstrip()
+        mark = next((i for i, word in enumerate(firsts) if word[0] in "*&[("), len(firsts))
+        last = next((w for w in reversed(firsts[:mark]) if _is_type(w)), "")
+        pointer = firsts[mark : mark + 1] in (["*"], ["["])
+        look = _LOOKS.get(last + "*" * pointer, "pointer" if pointer else "value")
         if look == "value" and (last, name) == ("int64_t", "stream"):
             look = "stream"
-        at = found[items[0].start].start() if items else at
-        return Parameter(index, at, name, ctype, look, constant)
+        at = spelled[0].start() if spelled else 0
+        return Parameter(at, name, ctype, look, "const" in firsts[:mark])
+
+
+def _blank(m: re.Match[str]) -> str:
+    """Replace what is no code; of strings, only quotes stay."""
+    size = len(m[0])
+    if m["line"]:
+        at = m.start("mark") - m.start() if m["mark"] else size
+        return " " * at + _ANNOTATED * (size - at)
+    if m["blank"] or size == 1:
+        return " " * size
+    return f'"{" " * (size - 2)}"'
+
+
+def _select(code: str) -> str:
+    """Blank directives, and the branches that conditions leave out.
+
+    Conditions are not evaluated, except for #if 0 and #if 1. If a branch leaves brackets open,
+    the following ones are other ways to begin what comes after #endif, and are left out.
+    """
+    first, *pieces = _DIRECTIVE.split(code)
+    kept = [first]
+    conditions: list[tuple[bool, bool, int]] = []
+    skip, n_open = False, _open_brackets(first)
+    for mark, word, what, segment in zip(*(pieces[i::4] for i in range(4)), strict=True):
+        kept.append(" " * len(mark + word + what))
+        if word in ("if", "ifdef", "ifndef"):
+            conditions.append((skip, False, n_open))
+        if word == "endif" and conditions:
+            skip = conditions.pop()[0]
+        elif conditions and word.startswith(("if", "el")):
+            outside, others, n_before = conditions.pop()
+            others |= not skip and n_before != n_open
+            skip = outside or others or what.strip() in ("0", "false")
+            conditions.append((outside, others or what.strip() in ("1", "true"), n_before))
+        kept.append(" " * len(segment) if skip else segment)
+        n_open += _open_brackets(kept[-1])
+    return "".join(kept)
+
+
+def _open_brackets(code: str) -> int:
+    return sum(map(code.count, "({")) - sum(map(code.count, ")}"))
 
 
 def _is_word(token: str) -> bool:
     return token[0] in "_$" or token[0].isalpha()
 
 
-def _items(words: Sequence[str]) -> Iterator[range]:
-    """Yield tokens, each group in brackets or <> as one; one that is not closed goes too far."""
-    i, n, expression = 0, len(words), False
-    while i < n:
-        word, end = words[i], i + 1
-        expression = word != "," and (expression or word == "=")
-        if word in _OPEN:
-            end = _close(words, i, n) + 1
-        elif word == "<" and i and _is_word(words[i - 1]):
-            end = _template_end(words, i, expression) or end
-        yield range(i, end)
-        i = end
+def _is_type(token: str) -> bool:
+    return _is_word(token) and _QUALIFIER.fullmatch(token) is None
 
 
-def _close(words: Sequence[str], begin: int, n: int) -> int:
-    """Return the index of what closes a bracket; n if nothing does before a ; or a }."""
-    depth = braces = 0
-    for i in range(begin, n):
-        word = words[i]
-        if word in ";}" and not braces:
-            break
-        braces += (word == "{") - (word == "}")
-        depth += (word in _OPEN) - (word in _CLOSE)
-        if not depth:
-            return i
-    return n
+def _items(words: Sequence[str]) -> list[range]:
+    """Divide tokens: each group in brackets is one item; a < that nothing closes is an operator."""
+    items: list[range] = []
+    opened: list[tuple[str, int]] = []  # brackets, and their places in `items`
+    for i, word in enumerate(words):
+        while word in (")", "]", "}") and opened and opened[-1][0] == "<":
+            opened.pop()
+        items.append(range(i, i + 1))
+        if word in ("(", "[", "{") or (word == "<" and i and _is_word(words[i - 1])):
+            opened.append((word, len(items) - 1))
+        elif opened and opened[-1][0] + word in ("()", "[]", "{}", "<>"):
+            _, first = opened.pop()
+            items[first:] = [range(items[first].start, i + 1)]
+    return items
 
 
-def _template_end(words: Sequence[str], begin: int, expression: bool) -> int | None:
-    """Return the index after a template's arguments, or None if the < is an operator."""
-    angles, i, n = 0, begin, min(len(words), begin + _MOST_TEMPLATE)
-    while i < n:
-        word = words[i]
-        if word in ";)]}" or (expression and word in ("=", "&&", "||")):
-            return None
-        if word in _OPEN:
-            i = _close(words, i, n)
-        angles += (word == "<" and _is_word(words[i - 1])) - (word == ">")
-        i += 1
-        if not angles:
-            return i
-    return None
+def _scope(words: Sequence[str]) -> list[str] | None:
+    """Return the names of the namespaces that a head with these tokens opens; None for a body."""
+    if words[-2:-1] == ["extern"] and words[-1][0] == '"':
+        return []
+    if "namespace" not in words or "=" in words:
+        return None
+    names = words[words.index("namespace") + 1 :]
+    return [name for name in names if _is_word(name) and name != "inline"]
 
 
-def _is_head(words: Sequence[str]) -> bool:
-    """Whether these tokens before a name begin the declaration of a function."""
-    before, end = "", 0
-    for item in _items(words):
-        word, end = words[item.start], item.stop
-        is_group = word == "[" or (
-            len(item) > 1 and (word == "<" or (word == "(" and _is_word(before)))
-        )
-        if word in _NOT_BEFORE_NAME or not (
-            is_group or _is_word(word) or word in ("*", "&", "&&", "::") or word[0] == '"'
-        ):
-            return False
-        before = word
-    return end == len(words) > 0 and before != "::"
-
-
-def _suffix(code: str, begin: int, name: str) -> int | None:
-    """Return where a body begins or a prototype ends; None if neither follows the parameters.
-
-    Before that there may be const, noexcept, attributes, macros and -> type.
-    """
-    found = list(itertools.islice(_TOKEN.finditer(code, begin), _MOST_SUFFIX))
-    words = [m[0] for m in found]
-    typed = False
-    for item in _items(words):
+def _declared(words: Sequence[str], wanted: Mapping[str, Annotation]) -> tuple[int, range] | None:
+    """Return where a statement has the wanted name that it declares, and the parameters."""
+    found, before = None, ""
+    for item, following in itertools.pairwise(_items(words)):
         word = words[item.start]
-        if word in "{;":
-            return found[item.start].start()
-        typed |= word == "->"
-        if word == "=" or not (
-            typed
-            or word in ("&", "&&", "[", "(")
-            or word[0] == '"'
-            or (_is_word(word) and word != name and word not in _NOT_AFTER_PARAMETERS)
-        ):
-            return None
-    return None
-
-
-def _path(head: str) -> str:
-    """Return the names that `namespace head {` opens, each with :: before it."""
-    words = _TOKEN.findall(head)
-    first = [words[item.start] for item in _items(words)]
-    return "".join(
-        f"::{word}"
-        for word, following in itertools.pairwise([*first, ""])
-        if _is_word(word) and word != "inline" and following != "("
-    )
-
-
-def _ends_with_name(words: Sequence[str]) -> bool:
-    """Whether the last of these tokens is the name of a parameter and no part of its type."""
-    *types, last = words or [""]
-    return (
-        bool(types)
-        and _is_word(last)
-        and last not in _NO_NAMES
-        and types[-1] != "::"
-        and any(w == "auto" or (_is_word(w) and w not in _QUALIFIERS) for w in types)
-    )
+        is_called = words[following.start] == "(" and len(following) > 1
+        if word in wanted and is_called and before not in ("", "::"):
+            found = item.start, following
+        is_part = _is_word(word) or len(item) > 1 or word in ("*", "&", "&&", "::")
+        if word in _NOT_BEFORE_NAME or not (is_part or word[0] == '"'):
+            break
+        before = word
+    return found

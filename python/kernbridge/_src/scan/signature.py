@@ -17,6 +17,8 @@ from kernbridge import _core
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.struct import Struct
 
+Named = tuple[tuple[str, str | None], ...] | None
+"""Names of functions, each with its tokens as one text; None for the functions in annotations."""
 WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
 ANY = "any"
 LEADING = "..."
@@ -87,54 +89,33 @@ class DeclaredType(Struct):
             rank >= named if LEADING in self.dims else rank == named
         )
 
-
-def _text(dtype: str, dims: tuple[Any, ...]) -> str:
-    return f"{short(dtype) or ANY}[{','.join(map(str, dims))}]"
-
-
-class Extents:
-    """What the names of dimensions mean in one call, whose arrays are compared one by one.
-
-    `about` is what messages begin with.
-    """
-
-    def __init__(self, about: str) -> None:
-        self.about = about
-        self._bound: dict[str, tuple[Any, str]] = {}  # the extent of each name, and whose it is
-
-    def take(self, what: str, declared: DeclaredType, shape: tuple[Any, ...], dtype: str) -> None:
-        """Raise TypeError if an array, "input 0 'x'" in messages, is not of its type."""
-        differs = self._difference(what, declared, shape, dtype)
-        if differs is not None:
-            raise TypeError(
-                f"{self.about}{what} is {_text(dtype, shape)}, but is declared as {declared}"
-                f"{differs} [KB2007]"
-            )
-
-    def _difference(
-        self, what: str, declared: DeclaredType, shape: tuple[Any, ...], dtype: str
+    def difference(
+        self, what: str, shape: tuple[Any, ...], dtype: str, extents: dict[str, tuple[Any, str]]
     ) -> str | None:
-        """Return what differs, and what to do."""
-        if declared.dtype not in ("", dtype):
-            remedy = f"convert it to {declared.dtype}"
+        """Return how an array differs, "input 0 'x'" in messages, and what to do.
+
+        `extents` are what names mean in this call: the extent, and which dimension has it.
+        """
+        if self.dtype not in ("", dtype):
+            remedy = f"convert it to {self.dtype}"
             if what.startswith("output"):
-                remedy = f"change it in `outs` to {declared.dtype}"
-            if declared.dtype in _WIDE and not jax.config.jax_enable_x64:
+                remedy = f"change it in `outs` to {self.dtype}"
+            if self.dtype in _WIDE and not jax.config.jax_enable_x64:
                 remedy = f"enable 64-bit types with JAX_ENABLE_X64=1, and {remedy}"
             return f": its dtype differs; {remedy}"
-        if not declared.fits(dtype, len(shape)):
+        if not self.fits(dtype, len(shape)):
             return (
                 ": its number of dimensions differs; reshape it, or declare ... for any number of "
                 "them"
             )
-        dims: tuple[Any, ...] = declared.dims
+        dims: tuple[Any, ...] = self.dims
         if LEADING in dims:
             at = dims.index(LEADING)
             dims = (*dims[:at], *[LEADING] * (len(shape) - len(dims) + 1), *dims[at + 1 :])
         for i, (dim, extent) in enumerate(zip(dims, shape, strict=True)):
             wanted, why = dim, ""
             if isinstance(dim, str) and dim != LEADING:
-                wanted, where = self._bound.setdefault(dim, (extent, f"dimension {i} of {what}"))
+                wanted, where = extents.setdefault(dim, (extent, f"dimension {i} of {what}"))
                 why = f", in which {dim} is {wanted}, as {where} is"
             if dim != LEADING and extent != wanted:
                 return (
@@ -144,14 +125,25 @@ class Extents:
         return None
 
 
+def _text(dtype: str, dims: tuple[Any, ...]) -> str:
+    return f"{short(dtype) or ANY}[{','.join(map(str, dims))}]"
+
+
 class ScannedParameter(Struct):
     """One parameter of a function, as the scanner describes it."""
 
     role: str  # "arg", "ret", "attr", "stream"
-    name: str
-    type: str  # of an attribute: "float32"; "" until the compiler has reported it
-    ctype: str  # as spelled in the source; "" if the scanner did not find the function
+    name: str = ""
+    type: str = ""  # of an attribute: "float32"; "" until the compiler has reported it
+    ctype: str = ""  # as spelled in the source; "" if the scanner did not find the function
     array: DeclaredType | None = None  # of an array, if its type is declared
+
+    @property
+    def token(self) -> str:
+        """The token of an annotation that describes it."""
+        if self.role != "attr":
+            return f"{self.role}:{self.array}" if self.array else self.role
+        return f"attr.{self.name}:{self.type}" if self.type else f"attr.{self.name}"
 
 
 class ScannedFunction(Struct):
@@ -159,22 +151,21 @@ class ScannedFunction(Struct):
 
     name: str
     qualified: str
-    line: int
     whole_call: bool
     parameters: tuple[ScannedParameter, ...]
-    place: str = ""  # "file:line" of the function or of its annotation, for messages
+    place: str  # of the function or of its annotation in a source, "file:line" in messages
 
     @staticmethod
     def of(parts: Any) -> "ScannedFunction":
         """Return a function of its parts, as JSON has them."""
-        name, qualified, line, whole_call, parameters, place = parts
+        name, qualified, whole_call, parameters, place = parts
         read = [
-            ScannedParameter(
-                role, n, type, ctype, DeclaredType(array[0], tuple(array[1])) if array else None
+            ScannedParameter(*known)._replace(
+                array=array and DeclaredType(array[0], tuple(array[1]))
             )
-            for role, n, type, ctype, array in parameters
+            for *known, array in parameters
         ]
-        return ScannedFunction(name, qualified, line, whole_call, tuple(read), place)
+        return ScannedFunction(name, qualified, whole_call, tuple(read), place)
 
     def check_arrays(self, label: str, inputs: Sequence[Any], call: Any) -> None:
         """Raise TypeError unless the arrays of a call are of the types that are declared.
@@ -193,14 +184,18 @@ class ScannedFunction(Struct):
             self._check_shapes(about, len(inputs), arrays, parts)
 
     def _check_shapes(self, about: str, n_inputs: int, arrays: Any, shapes: Any) -> None:
-        extents = Extents(about)
-        for i, (p, array, shape) in enumerate(
-            zip((*self.having("arg"), *self.having("ret")), arrays, shapes, strict=True)
-        ):
-            if p.array is not None:
-                what = f"input {i}" if i < n_inputs else f"output {i - n_inputs}"
-                named = f"{what} {p.name!r}" if p.name else what
-                extents.take(named, p.array, shape, array.dtype.name)
+        extents: dict[str, tuple[Any, str]] = {}
+        parameters = (*self.having("arg"), *self.having("ret"))
+        for i, (p, array, shape) in enumerate(zip(parameters, arrays, shapes, strict=True)):
+            what = f"input {i}" if i < n_inputs else f"output {i - n_inputs}"
+            what += f" {p.name!r}" if p.name else ""
+            dtype = array.dtype.name
+            why = p.array.difference(what, shape, dtype, extents) if p.array else None
+            if why is not None:
+                raise TypeError(
+                    f"{about}{what} is {_text(dtype, shape)}, but is declared as {p.array}{why} "
+                    "[KB2007]"
+                )
 
     @property
     def takes_any(self) -> bool:
@@ -235,24 +230,7 @@ class ScannedFunction(Struct):
     @property
     def tokens(self) -> str:
         """The annotation with every type that is known."""
-        return ANY if self.takes_any else " ".join(map(token_of, self.parameters))
-
-
-class NamedByScanner:
-    """A front end whose outputs have the names of the parameters that the scanner found."""
-
-    function: ScannedFunction
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The names of the function's outputs."""
-        return self.function.output_names
-
-    def output_names(
-        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
-    ) -> tuple[str, ...]:
-        """Return the names of the parameters that the outputs of a call fill."""
-        return self.function.output_names
+        return ANY if self.takes_any else " ".join(p.token for p in self.parameters)
 
 
 def join_tokens(tokens: str | Sequence[str] | None) -> str | None:
@@ -260,39 +238,24 @@ def join_tokens(tokens: str | Sequence[str] | None) -> str | None:
     return tokens if tokens is None or isinstance(tokens, str) else " ".join(map(str, tokens))
 
 
-def token_of(p: ScannedParameter) -> str:
-    """Return the token of an annotation that describes a parameter."""
-    if p.role != "attr":
-        return f"{p.role}:{p.array}" if p.array else p.role
-    return f"attr.{p.name}:{p.type}" if p.type else f"attr.{p.name}"
-
-
-# What an attribute can be: its size in bytes, and the type of C that holds it.
+# What an attribute can be, and the type of C that holds it.
 TYPES = {
-    "bool": (1, "bool"),
-    "int8": (1, "int8_t"),
-    "uint8": (1, "uint8_t"),
-    "int16": (2, "int16_t"),
-    "uint16": (2, "uint16_t"),
-    "int32": (4, "int32_t"),
-    "uint32": (4, "uint32_t"),
-    "int64": (8, "int64_t"),
-    "uint64": (8, "uint64_t"),
-    "float32": (4, "float"),
-    "float64": (8, "double"),
-    "float16": (2, "uint16_t"),
-    "bfloat16": (2, "uint16_t"),
-    "complex64": (8, "float _Complex"),
-    "complex128": (16, "double _Complex"),
+    "bool": "bool",
+    **{f"{u}int{n}": f"{u}int{n}_t" for n in (8, 16, 32, 64) for u in ("", "u")},
+    "float32": "float",
+    "float64": "double",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+    "complex64": "float _Complex",
+    "complex128": "double _Complex",
 }
-_KINDS: dict[str, tuple[type, ...]] = {
-    "b": (bool,),
-    "i": (int,),
-    "u": (int,),
-    "f": (int, float),
-    "V": (int, float),  # such as bfloat16
-    "c": (int, float, complex),
-}
+# Python's numbers for a kind of dtypes; of any other kind, such as bfloat16, an int or a float.
+_KINDS: dict[str, Any] = {"b": bool, "i": int, "u": int, "c": (int, float, complex)}
+
+
+def size_of(type: str) -> int:
+    """Return the number of bytes of an attribute."""
+    return _core.dtypes()[type][1] // 8
 
 
 def check_names(
@@ -335,28 +298,27 @@ def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
             )
         return value.tobytes()
     is_bool = isinstance(value, bool)
-    if not isinstance(value, _KINDS[dtype.kind]) or is_bool != (dtype.kind == "b"):
+    kinds = _KINDS.get(dtype.kind, (int, float))
+    if not isinstance(value, kinds) or is_bool != (dtype.kind == "b"):
         raise TypeError(
             f"{label}: attribute {name!r} is {value!r} of type {type(value).__name__}, expected "
             f"{'True or False' if dtype.kind == 'b' else f'a number for {kind}'} [KB2006]"
         )
-    return _convert(label, name, dtype, value)
-
-
-def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
-    refusal = f"{label}: attribute {name!r} is {value!r}, which is out of range for {dtype.name}"
+    fits, limits = True, ""
     if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        if not limits.min <= value <= limits.max:
-            raise ValueError(f"{refusal} ({limits.min} to {limits.max}) [KB2006]")
-        return np.array(value, dtype).tobytes()
-    with np.errstate(over="ignore"):
-        try:
-            converted = np.array(value, dtype)
-        except OverflowError:
-            raise ValueError(f"{refusal} [KB2006]") from None
-    if dtype.kind != "b" and np.isfinite(complex(value)) and not np.isfinite(converted):
-        raise ValueError(f"{refusal} [KB2006]")
+        info = np.iinfo(dtype)
+        fits, limits = info.min <= value <= info.max, f" ({info.min} to {info.max})"
+    try:
+        with np.errstate(over="ignore"):
+            converted = np.array(value if fits else 0, dtype)
+        fits = fits and bool(np.isfinite(converted) or not np.isfinite(complex(value)))
+    except OverflowError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{label}: attribute {name!r} is {value!r}, which is out of range for {dtype.name}"
+            f"{limits} [KB2006]"
+        )
     return converted.tobytes()
 
 

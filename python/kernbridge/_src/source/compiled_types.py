@@ -12,7 +12,7 @@ import string
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import CompilationError, KernelError, coded
-from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, ScannedParameter, token_of
+from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, ScannedParameter
 
 GLUE = "kernbridge"  # the file that the compiler takes the glue for
 # In the order of KB_TYPE_LIST, whose numbers the letters from 'A' on stand for.
@@ -74,7 +74,7 @@ def check(label: str, function: ScannedFunction, types: bytes, language: str) ->
             for p, (letter, fits) in zip(parameters, letters, strict=True)
         ]
     if function.whole_call:
-        parameters = (ScannedParameter("call", "", "", "kb_call *"),)
+        parameters = (ScannedParameter("call", ctype="kb_call *"),)
     if len(letters) != len(parameters):
         shown = ", ".join(f"{p.ctype} {p.name}".strip() or p.role for p in parameters)
         listed = ", ".join(_kind(letter) for letter, _ in letters)
@@ -130,7 +130,7 @@ def _needed(p: ScannedParameter, letter: str, language: str) -> str:
         return f"{needed}; write `{const}{tensor}`, and read the pointer from `{pointer}`"
     if p.type:
         remedy = f"; write attr.{p.name}:{_NUMBERS[letter]}" if letter in _NUMBERS else ""
-        return f", and `{token_of(p)}` takes {p.type}{remedy}"
+        return f", and `{p.token}` takes {p.type}{remedy}"
     remedy = "" if letter in "prt" else f", or write attr.{p.name}:TYPE"
     return (
         f": Cannot map {'C' if language == 'c' else 'C++'} type to that of an attribute, which is "

@@ -20,15 +20,20 @@ from pathlib import Path
 from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
 from kernbridge._src.build.library import Finished
 from kernbridge._src.scan import scanner
-from kernbridge._src.scan.signature import TYPES, WRITTEN_OUT, ScannedFunction, ScannedParameter
+from kernbridge._src.scan.annotation import Source
+from kernbridge._src.scan.signature import (
+    TYPES,
+    WRITTEN_OUT,
+    Named,
+    ScannedFunction,
+    ScannedParameter,
+)
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.compiled_types import GLUE
 from kernbridge._src.toolchain import compilers, programs
 
 Sources = Sequence[tuple[str, str]]
 """Names of files, and their texts."""
-Named = tuple[tuple[str, str | None], ...] | None
-"""Names of functions, and their tokens with blanks between them."""
 
 # What needs headers that take 0.4 s and 0.2 s to compile.
 _HALF = r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b"
@@ -118,21 +123,18 @@ def _scan(
     cflags: Sequence[str],
 ) -> list[ScannedFunction]:
     """Return the functions of sources, each with its place."""
-    text = "".join(f"{source}\n\n" for _, source in sources)
-    bytes_only = language == "c"
+    source, bytes_only = Source(sources), language == "c"
     try:
-        found = scanner.scan_functions(text, "\1", named, bytes_only)
+        found = scanner.scan_functions(source, named, bytes_only)
     except ValueError as e:
-        expanded = _expand(label, language, text, cflags) if WRITTEN_OUT in str(e) else None
+        expanded = _expand(label, language, source.text, cflags) if WRITTEN_OUT in str(e) else None
         try:
-            found = scanner.scan_functions(expanded or text, "\1", named, bytes_only)
+            found = scanner.scan_functions(Source([("", expanded or "")]), named, bytes_only)
         except ValueError:
-            raise _refused(label, text, str(e), sources) from None
-        lines = {
-            m[1]: text.count("\n", 0, m.start()) + 1 for m in re.finditer(r"//\s*@BE\s+(\w+)", text)
-        }
-        found = [f._replace(line=lines.get(f.name, 0)) for f in found]
-    found = [f._replace(place=_place(f.line, sources) if f.line else sources[-1][0]) for f in found]
+            raise _refused(label, source.text, str(e)) from None
+        annotated = re.finditer(r"//\s*@BE\s+(\w+)", source.text)
+        places = {m[1]: source.line(m.start()) for m in annotated}
+        found = [f._replace(place=places.get(f.name, source.line(-1))) for f in found]
     for function in found:
         if language != "cuda" and function.having("stream"):
             raise KernelError(
@@ -150,31 +152,13 @@ def _scan(
     return found
 
 
-def _refused(label: str, text: str, message: str, sources: Sources) -> KernelError:
-    """Return a message about the joined text as an error about the sources."""
-    message = message.removeprefix("\1: ")
-    message = re.sub("\1:(\\d+)", lambda m: _place(int(m[1]), sources), message)
-    message = re.sub(
-        r"in lines (\d+) and (\d+)",
-        lambda m: f"in {_place(int(m[1]), sources)} and {_place(int(m[2]), sources)}",
-        message,
-    )
-    # The scanner's words for a function that is not at namespace scope.
+def _refused(label: str, text: str, message: str) -> KernelError:
+    """Return the scanner's message as an error, which says if the function is in a class."""
     not_found = rf"the definition of (\w+) was not found.*{WRITTEN_OUT}, there or here\)"
     if absent := re.search(not_found, message, re.DOTALL):
         why = compiled_types.member(text, absent[1]) or absent[0]
         message = message.replace(absent[0], why)
     return KernelError(coded(f"{label}: {message}", "KB4007"))
-
-
-def _place(line: int, sources: Sources) -> str:
-    """Return a line of the joined text as one of the source that it comes from."""
-    for name, text in sources:
-        count = text.count("\n") + 2
-        if line <= count:
-            return f"{name}:{line}"
-        line -= count
-    return sources[-1][0]
 
 
 def _flags_for(language: str, text: str, folders: Sequence[str]) -> tuple[str, ...]:
@@ -251,7 +235,7 @@ def _c_expected(p: ScannedParameter) -> str:
     if p.role == "ret":
         return "kb_tensor *"
     if p.type and not (p.type in _HALVES and _spelled(p)):
-        return _IN_C.get(p.type) or TYPES[p.type][1]
+        return _IN_C.get(p.type) or TYPES[p.type]
     return f"__typeof__({p.ctype})" if _spelled(p) else "void *"
 
 
@@ -300,7 +284,7 @@ def _cpp_role(p: ScannedParameter) -> str:
     if p.role == "attr":
         if not p.type:
             return f"{_DETAIL}Attribute<-1, char>"
-        holder = _IN_CPP.get(p.type) or TYPES[p.type][1]
+        holder = _IN_CPP.get(p.type) or TYPES[p.type]
         return f"{_DETAIL}Attribute<KB_TYPE_{p.type.upper()}, {holder}>"
     return _DETAIL + {"arg": "Input", "ret": "Output", "stream": "Stream"}[p.role]
 

@@ -24,17 +24,11 @@ from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.build import build as builder
 from kernbridge._src.build.library import SUFFIXES, Finished, Request, is_changed
-from kernbridge._src.scan.signature import WRITTEN_OUT, ScannedFunction, join_tokens
+from kernbridge._src.scan.signature import Named, ScannedFunction, join_tokens
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.module import CompiledModule, register_ffi_target
 
 Functions = Mapping[str, Any] | Sequence[str] | None
-Named = tuple[tuple[str, str | None], ...] | None
-"""Names of functions, and their tokens with blanks between them."""
-
-_ANNOTATION = r"//\s*@BE\s+(\w+)"
-# The scanner's words for a function that is not at namespace scope.
-_NOT_FOUND = rf"the definition of (\w+) was not found.*{WRITTEN_OUT}, there or here\)"
 # What makes indices of tensors, and of the C++ library's containers, checked.
 _CHECK_FLAGS = ("-DKB_CHECKED", "-D_GLIBCXX_ASSERTIONS")
 ATTEMPTS = 3

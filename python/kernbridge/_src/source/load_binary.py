@@ -21,7 +21,8 @@ from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.plan import cubin
 from kernbridge._src.plan.launch import LaunchRule
 from kernbridge._src.scan import scanner
-from kernbridge._src.scan.signature import ANY, TYPES, ScannedFunction
+from kernbridge._src.scan.annotation import Source
+from kernbridge._src.scan.signature import ANY, ScannedFunction, size_of
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.load import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, Described, open_library
@@ -217,10 +218,10 @@ def _functions_of(
     known = {n for n, e in exports.items() if e.tokens not in _ANY_ARRAYS}
     text = "".join(f"int {n}(const kb_call *call);\n" for n, _ in named if n not in known)
     try:
-        found = scanner.scan_functions(text, str(file), named)
+        found = scanner.scan_functions(Source([(str(file), text)]), named)
     except ValueError as e:
         raise KernelError(coded(f"{label}: {e}", "KB5106")) from None
-    return [f._replace(whole_call=True) for f in found]
+    return [f._replace(whole_call=True, place="") for f in found]
 
 
 def _as_built(label: str, name: str, tokens: str | None, built: Described | None) -> str | None:
@@ -369,7 +370,7 @@ sharding_rule
                     f"{label}: params names {p.name!r} without its type, which cannot be read "
                     f"from a binary; write, for example, attr.{p.name}:int32 [KB5106]"
                 )
-            sizes.append(TYPES[p.type][0] if p.role == "attr" else 8)
+            sizes.append(size_of(p.type) if p.role == "attr" else 8)
         capability = 0  # the driver chooses among the images of a fatbin
         if not self._is_fatbin:
             try:

@@ -32,7 +32,7 @@ from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.scan import signature
-from kernbridge._src.scan.signature import TYPES, NamedByScanner, ScannedFunction
+from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source import compiled_types
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Export(Struct):
             if array is not None and not array.with_leading.fits(dtype, rank):
                 raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
         for attribute, value in zip(known, taken.values, strict=True):
-            size = TYPES[attribute.type][0]
+            size = signature.size_of(attribute.type)
             if len(value) != size:
                 raise ValueError(
                     f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"
@@ -148,7 +148,7 @@ class Export(Struct):
         return digest
 
 
-class SourceFrontend(NamedByScanner, Frontend):
+class SourceFrontend(Frontend):
     """One function with the values of its attributes, as a front end."""
 
     def __init__(self, export: Export, values: tuple[bytes, ...], zeroed: bool) -> None:
@@ -163,6 +163,10 @@ class SourceFrontend(NamedByScanner, Frontend):
         self.export = export
         self.values = values
         self.zeroed = zeroed
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return self.function.output_names
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse a wrong number of inputs or outputs, and dtypes that no kernel has."""
