@@ -136,7 +136,7 @@ class Job:
             os.getcwd() if self.inputs.relative else "",
             _this_cpu() if self.inputs.native else "",
         ]
-        self.key = digest_of_json([*self.options, request.source, request.spec])
+        self.key = digest_of_values([*self.options, request.source, request.spec])
         self.stem = safe_name(request.name)
         self.root = Path()  # the cache that gets the library
 
@@ -270,9 +270,9 @@ def is_changed(built: Built) -> bool:
         return True
 
 
-def digest_of_json(value: Any) -> str:
-    """Return the SHA-256 of what JSON can hold."""
-    return hashlib.sha256(json.dumps(value).encode("utf-8", "surrogatepass")).hexdigest()
+def digest_of_values(value: Any) -> str:
+    """Return the SHA-256 of plain values in lists, tuples and dicts."""
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:

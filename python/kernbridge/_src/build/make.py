@@ -130,7 +130,7 @@ def _make(job: Job, finished: Finished, workspace: Path) -> Built:
         for path, size, time, sha in zip(paths, sizes, times, shas, strict=True)
     ]
     spec = "" if job.request.finish else job.request.spec  # the source says it
-    digest = library.digest_of_json([*job.options, spec, finished.source, finished.flags, parts])
+    digest = library.digest_of_values([*job.options, spec, finished.source, finished.flags, parts])
     made = workspace / f"{job.stem}.so"
     size, sha = made.stat().st_size, library.digest_of(made)
     known: Known | None = None

@@ -262,41 +262,32 @@ def why_not(folder: Path) -> str | None:
 
 def _find_objection(folder: Path) -> str | None:
     """Open each part of the path from the one before, and follow no link unlooked at."""
-    parts = list(reversed(folder.parts[1:]))
-    here, links = "/", 0
+    parts = list(reversed(folder.parts))
+    here, fd, links = "", None, 0
     with contextlib.ExitStack() as opened:
-        fd = _open("/", None, opened)
-        objection = _objection(here, os.fstat(fd))
-        while parts and objection is None:
+        while parts:
             part = parts.pop()
             path = os.path.join(here, part)
             try:
-                about = os.stat(part, dir_fd=fd, follow_symlinks=False)
-                if stat.S_ISLNK(about.st_mode):
-                    links += 1
-                    if not _is_trusted(about.st_uid):
-                        return _owned("the link", path, about)
-                    if links > _MOST_LINKS:
-                        return f"{path} is one of too many links"
-                    target = os.readlink(part, dir_fd=fd)
-                    parts += reversed(Path(target).parts)
-                    if target.startswith("/"):
-                        parts.pop()
-                        fd, here = _open("/", None, opened), "/"
-                    continue
-                fd, here = _open(part, fd, opened), path
-                objection = _objection(here, os.fstat(fd))
+                inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             except (FileNotFoundError, NotADirectoryError):  # then nothing is loaded from there
                 return None
-    return objection
-
-
-def _open(name: str, folder: int | None, opened: contextlib.ExitStack) -> int:
-    """Open a folder, never through a link, for as long as `opened` lasts."""
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(name, flags, dir_fd=folder)
-    opened.callback(os.close, fd)
-    return fd
+            opened.callback(os.close, inner)
+            about = os.fstat(inner)
+            if stat.S_ISLNK(about.st_mode):
+                links += 1
+                if not _is_trusted(about.st_uid):
+                    return _owned("the link", path, about)
+                if links > _MOST_LINKS:
+                    return f"{path} is one of too many links"
+                parts += reversed(Path(os.readlink("", dir_fd=inner)).parts)
+            elif not stat.S_ISDIR(about.st_mode):
+                return None
+            elif objection := _objection(path, about):
+                return objection
+            else:
+                here, fd = path, inner
+    return None
 
 
 def _is_trusted(uid: int) -> bool:

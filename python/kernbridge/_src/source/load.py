@@ -25,7 +25,6 @@ from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.build import build as builder
 from kernbridge._src.build.library import SUFFIXES, Finished, Request, is_changed
 from kernbridge._src.scan.signature import Named, ScannedFunction, join_tokens
-from kernbridge._src.source import compiled_types
 from kernbridge._src.source.module import CompiledModule, register_ffi_target
 
 Functions = Mapping[str, Any] | Sequence[str] | None
@@ -490,6 +489,8 @@ def _build(
     try:
         module = _load(label, request, options)
     except CompilationError as e:
+        from kernbridge._src.source import compiled_types
+
         raise compiled_types.explain(about, finished.notes or (), finished.source, e) from None
     if options["auto_register"]:
         register_all(module, options["target_prefix"] or name, cuda, options["replace"])
@@ -539,9 +540,9 @@ def include_paths() -> tuple[str, ...]:
     """Return the folders of our headers."""
     places = list(sys.modules["kernbridge"].__path__)
     for place in places:
-        root = Path(place) / "include"
-        if (root / "kernbridge" / "kernbridge.h").is_file():
-            return (str(root), str(root / "compat"))
+        root = os.path.join(place, "include")
+        if os.path.isfile(os.path.join(root, "kernbridge", "kernbridge.h")):
+            return root, os.path.join(root, "compat")
     raise HeaderNotFoundError(
         f"kernbridge's own headers are missing from {', '.join(places)}; install "
         "kernbridge again [KB4011]"

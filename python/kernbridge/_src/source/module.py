@@ -33,7 +33,6 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.scan import signature
 from kernbridge._src.scan.signature import ScannedFunction
-from kernbridge._src.source import compiled_types
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
@@ -490,7 +489,9 @@ class CompiledModule:
             found = exports.get(function.name)
             if found is None:
                 found = Described("", _find(handle, path, function.name), 0, 0, b"")
-            elif function.place:  # built from its source
+            elif function.place and not _fits(function, found.types):  # built from its source
+                from kernbridge._src.source import compiled_types
+
                 function = compiled_types.check(
                     f"{label} {name!r}", function, found.types, language
                 )
@@ -561,6 +562,17 @@ class CompiledModule:
 
     def __repr__(self) -> str:
         return f"CompiledModule({self.path!r}, {self.function_names})"
+
+
+def _fits(function: ScannedFunction, types: bytes) -> bool:
+    """Whether every type is known, and is what the annotation says: see `compiled_types.check`."""
+    n_parameters = 1 if function.whole_call else len(function.parameters)
+    return (
+        len(types) == n_parameters + 1
+        and max(types) < 128
+        and types[:1] in (b"v", b"G")
+        and all(a.type for a in function.attributes)
+    )
 
 
 def _find(handle: int, path: Path, name: str) -> int:
