@@ -11,7 +11,6 @@ import dis
 import enum
 import functools
 import hashlib
-import operator
 import os
 import secrets
 import struct
@@ -24,8 +23,6 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.errors import defect
-from kernbridge._src.base.exact import exact
-from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.keys import extensions, package_digest
 
 _MLIR = "numba_cuda_mlir"  # the successor of Numba-CUDA
@@ -284,16 +281,15 @@ class _Walk:
     def code(self, code: types.CodeType) -> None:
         """Add a code object and those within it."""
         self.codes.append(code)
-        known = Code.of(code, code.co_filename)
-        if known is not None:
-            self.h.update(known.text)
-            self.lines.update(known.lines)
-            self.names |= known.names
-            return
         self.names.update(code.co_names)
-        self.lines.update(place_of(code, code.co_filename))
+        # Where each instruction stands.
+        lines = repr((code.co_filename, list(code.co_lines())))
+        self.lines.update(lines.encode("utf-8", "backslashreplace"))
+        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+        names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
         steps, constants = steps_of(code)
-        put_head(self.h, code, steps)
+        flags = code.co_flags & _FLAGS
+        put_parts(self.h, ("code", counts, flags, code.co_exceptiontable, names, steps))
         for constant in constants:
             if isinstance(constant, types.CodeType):
                 self.code(constant)
@@ -381,84 +377,6 @@ def _label_of(holder: Any) -> tuple[str, tuple[str, ...]]:
     if isinstance(holder, types.ModuleType):
         return holder.__name__, ()
     return holder.__module__, (holder.__qualname__,)
-
-
-_PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
-_Named = tuple[Any, types.ModuleType | None]  # an object, and the module whose attribute it is
-_name_of_module = operator.attrgetter("__name__")
-_NAMED_KINDS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
-
-# By key: the fingerprint, and the objects whose identities are in the key, so that they last.
-_taken: LRUCache[tuple[Fingerprint, list[_Named]]] = LRUCache(256)
-
-
-def recall(dispatcher: Any) -> Fingerprint:
-    """Return `fingerprint.take` of a dispatcher of Numba, looked up if there is an equal one."""
-    key, named = _key(dispatcher)
-    if key is None:
-        return take(dispatcher)
-    known = _taken.find(key)
-    if known is not None:
-        return known[0]
-    taken = take(dispatcher)
-    if all(_has_name(*n) for n in named) and _key(dispatcher)[0] == key:  # nothing has changed
-        _taken.put(key, (taken, named))
-    return taken
-
-
-def _key(dispatcher: Any) -> tuple[Any, list[_Named]]:
-    """Return everything that the walk from a dispatcher would visit, if that is only little.
-
-    None if there is more than plain values and what may be objects of libraries. These are listed,
-    and take part by their identities.
-    """
-    function, options = dispatcher.py_func, dispatcher.targetoptions
-    named: list[_Named] = []
-    texts = plain_text(options), plain_text(getattr(dispatcher, "locals", None))
-    pipeline = getattr(getattr(dispatcher, "_compiler", None), "pipeline_class", None)
-    if (
-        None in texts
-        or pipeline is None
-        or "link" in options
-        or function.__defaults__
-        or function.__kwdefaults__
-        or not dispatcher._can_compile
-        or is_mlir(dispatcher)
-    ):
-        return None, named
-    read = []
-    words = set()
-    for chain, found, modules in extensions.loads(function):
-        if found is extensions.BUILTIN or found is extensions.MISSING:
-            content: Any = id(found)
-        elif type(found) in _PLAIN:
-            content = exact(found)
-        elif isinstance(found, _NAMED_KINDS) or (
-            type(found) is type and not extensions.is_users(found)
-        ):
-            content = id(found)
-            words.add(found.__name__)
-            named.append((found, modules[-1] if modules else None))
-        else:
-            return None, named
-        read.append((chain, content, *map(_name_of_module, modules)))
-    read_by = extensions.reads(function.__code__)
-    words |= read_by.operators | read_by.names
-    if extensions.matching(lambda: words, lambda owner: False):
-        return None, named
-    named.append((pipeline, None))
-    checks = getattr(sys.modules.get("numba.core.config"), "BOUNDSCHECK", None)
-    code = function.__code__
-    about = (type(dispatcher), id(pipeline), checks, *texts)
-    return (code, code.co_filename, about, *read), named
-
-
-def _has_name(value: Any, owner: types.ModuleType | None) -> bool:
-    """Whether the walk writes an object by its name, whatever it contains."""
-    kinds = isinstance(value, _NAMED_KINDS) or (
-        type(value) is type and not issubclass(value, tuple)
-    )
-    return kinds and extensions.name_of(value, owner) is not None
 
 
 def key_of(digest: bytes) -> int:
@@ -550,6 +468,7 @@ def link(item: Any) -> Any:
         return (os.path.splitext(item)[1], file.read())
 
 
+@functools.lru_cache(maxsize=256)
 def steps_of(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
     """Return the instructions of a code object, and the constants that they load.
 
@@ -566,70 +485,6 @@ def steps_of(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
         code.co_consts[s.arg] if s.opname == "KW_NAMES" and s.arg is not None else s.argval
         for s in loading
     )
-
-
-class _Text:
-    """Takes what a hash would take."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.names: set[str] = set()
-
-    def update(self, data: bytes) -> None:
-        self.parts.append(data)
-
-    def constant(self, value: Any) -> bool:
-        """Add a constant as `_Walk.feed` does; False if it has parts that are not plain values."""
-        if type(value) is tuple:
-            put_parts(self, ("items", len(value)))
-            return all(map(self.constant, value))
-        if type(value) is str and value.isidentifier():
-            self.names.add(value)
-        return put_plain(self, value)
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """What a walk adds for a code object and those within it, none of which depends on a value."""
-
-    text: bytes
-    lines: bytes
-    names: frozenset[str]
-
-    @staticmethod
-    @functools.lru_cache(maxsize=256)
-    def of(code: types.CodeType, file: str) -> Code | None:
-        """Return None if a constant has parts. Equal code objects may come from different files,
-        so `file` is passed as well."""
-        steps, constants = steps_of(code)
-        text = _Text()
-        text.names.update(code.co_names)
-        put_head(text, code, steps)
-        lines = [place_of(code, file)]
-        for constant in constants:
-            if isinstance(constant, types.CodeType):
-                inner = Code.of(constant, constant.co_filename)
-                if inner is None:
-                    return None
-                text.update(inner.text)
-                text.names |= inner.names
-                lines.append(inner.lines)
-            elif not text.constant(constant):
-                return None
-        return Code(b"".join(text.parts), b"".join(lines), frozenset(text.names))
-
-
-def put_head(h: Any, code: types.CodeType, steps: str) -> None:
-    """Add a code object but its constants."""
-    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
-    names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
-    flags = code.co_flags & _FLAGS
-    put_parts(h, ("code", counts, flags, code.co_exceptiontable, names, steps))
-
-
-def place_of(code: types.CodeType, file: str) -> bytes:
-    """Where each instruction stands."""
-    return repr((file, list(code.co_lines()))).encode("utf-8", "backslashreplace")
 
 
 def is_dispatcher(value: Any) -> bool:

@@ -88,7 +88,7 @@ class Job(Recipe[Native]):
         self.name = kernel.py_func.__name__
         self.options = options
         self._parameters = parameters
-        self.fingerprint = fingerprint.recall(kernel)
+        self.fingerprint = fingerprint.take(kernel)
         names = [name for name in ("checked", "zero_outputs") if getattr(options, name)]
         if options.vector_math is not None:
             names.append("vector_math" if options.vector_math else "no vector_math")
