@@ -48,8 +48,9 @@ class File(NamedTuple):
 
     path: str
     bytes: int
-    used: float
-    module: str | None  # the name of the module that it belongs to; None for an artefact
+    used: float  # the time of its last use, to `artefacts.STAMP` seconds
+    kind: str  # what made it, such as "numba_cpu_code" and "nvrtc"; "module": C, C++ or CUDA
+    name: str  # of the module, or of the kernel as far as it has been read and the file holds it
     is_entry: bool  # whether it is a library or an artefact, and no note about one
 
 
@@ -104,21 +105,16 @@ def clear_cache(name: str | None = None) -> int:
         return 0
     removed = set()
     for file in list(files(folder)):
-        if name in (None, file.module) and _remove(file):
-            removed.add(file.path if file.module is None else os.path.dirname(file.path))
+        is_module = file.kind == "module"
+        if (name is None or (is_module and file.name == name)) and _remove(file):
+            removed.add(os.path.dirname(file.path) if is_module else file.path)
     return len(removed)
 
 
 def enforce(folder: Path) -> None:
-    """Shrink a cache that is larger than its limit; what cannot be removed stays."""
+    """Remove the least recently used files of a cache that is larger than its limit."""
     most = limit()
-    if most:
-        shrink(folder, most)
-
-
-def shrink(folder: Path, most: int) -> int:
-    """Remove the least recently used files until `most` bytes are left; return how many are."""
-    held = sorted(files(folder), key=lambda f: f.used)
+    held = sorted(files(folder), key=lambda f: f.used) if most else []
     total = sum(f.bytes for f in held)
     newest = time.time() - PROTECTED
     entries: dict[str, list[File]] = {}
@@ -127,17 +123,16 @@ def shrink(folder: Path, most: int) -> int:
     for file in held:
         if total <= most or file.used > newest:
             break
-        if not file.is_entry or not _remove(file):
+        if not file.is_entry or not _remove(file):  # what cannot be removed stays
             continue
         total -= file.bytes
-        if file.module is None:
+        if file.kind != "module":
             continue
         # A folder goes with its last library, and with it the notes about its libraries.
         beside = entries[os.path.dirname(file.path)]
         beside.remove(file)
         if not any(f.is_entry for f in beside):
             total -= sum(f.bytes for f in beside if _remove(f))
-    return total
 
 
 def files(folder: Path) -> Iterator[File]:
@@ -152,7 +147,9 @@ def files(folder: Path) -> Iterator[File]:
         except OSError:  # another process was faster
             continue
         is_entry = bool(match["library"] or match["artefact"])
-        yield File(str(root / path), about.st_size, about.st_mtime, match["module"], is_entry)
+        kind = "module" if match["module"] else path.split("/")[0]
+        name = match["module"] or ""
+        yield File(str(root / path), about.st_size, about.st_mtime, kind, name, is_entry)
 
 
 def _remove(file: File) -> bool:
@@ -163,50 +160,18 @@ def _remove(file: File) -> bool:
         pass
     except OSError:
         return False
-    if file.module is not None:
+    if file.kind == "module":
         with contextlib.suppress(OSError):  # a builder may have put something there
             os.rmdir(os.path.dirname(file.path))
     return True
 
 
-class Entry(NamedTuple):
-    """One compiled artefact, or one library.
-
-    Attributes
-    ----------
-    kind : str
-        The compiler that made it: "numba_cpu_code", "numba_cuda", "nvrtc", ... and "module" for a
-        library of C, C++ or CUDA sources.
-    name : str
-        Of the kernel or the module; empty where the file does not hold it.
-    bytes : int
-        Its size.
-    used : float
-        When it was last used, in seconds since 1970, to `artefacts.STAMP` seconds.
-    """
-
-    kind: str
-    name: str
-    bytes: int
-    used: float
-
-
-def entries() -> list[Entry]:
-    """List what the cache holds, the last used first. No code is loaded."""
+def entries() -> list[File]:
+    """List what the cache holds, the last used first, with names. No code is loaded."""
     folder = artefacts.get_cache_dir()
-    if folder is None:
-        return []
-    found = [
-        Entry(
-            "module" if file.module else Path(file.path).parents[1].name,
-            file.module or _name_in(file.path),
-            file.bytes,
-            file.used,
-        )
-        for file in files(folder)
-        if file.is_entry
-    ]
-    return sorted(found, key=lambda e: (-e.used, e.kind, e.name))
+    held = [] if folder is None else [f for f in files(folder) if f.is_entry]
+    named = [f._replace(name=f.name or _name_in(f.path)) for f in held]
+    return sorted(named, key=lambda f: (-f.used, f.kind, f.name))
 
 
 def _name_in(path: str) -> str:

@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -43,37 +43,19 @@ class Recipe(Generic[T]):
     """One compilation. A front end defines a class of them, and makes an object for each.
 
     `make` may set attributes that `use` reads, and `lasting`, if it finds that the artefact cannot
-    be used by another process.
-
-    Attributes
-    ----------
-    kind : str
-        The artefact's folder on disk; letters, digits and ``_``.
-    identity : bytes
-        A digest of what the artefact means. Recipes of equal kind and identity share one result in
-        a process.
-    label, tool : str
-        The words of the progress line, "compiling `label` with `tool`".
-    name : str
-        The kernel's name, which a listing of the cache shows.
-    lasting : bool
-        Whether other processes may use the artefact.
-    memory : type
-        The table of results. `dict` keeps a result until the process ends, which is necessary if
-        the core has its address; `weakref.WeakValueDictionary` keeps it while it is in use.
-    files : tuple of str
-        The files of kernbridge that decide what is made, such as ``"source/expand.py"``; empty
-        for all of them.
+    be used by another process. Recipes of equal kind and identity share one result in a process.
+    They are in a table of the type `memory`: `dict` keeps them until the process ends, which is
+    necessary if the core has their addresses, `weakref.WeakValueDictionary` while they are used.
     """
 
-    kind: str
+    kind: str  # the artefact's folder on disk; letters, digits and "_"
     memory: type[Any] = dict
-    files: ClassVar[tuple[str, ...]] = ()
-    identity: bytes
-    label: str
+    files: ClassVar[tuple[str, ...]] = ()  # of kernbridge, that decide what is made; empty for all
+    identity: bytes  # a digest of what the artefact means
+    label: str  # the progress line says "compiling `label` with `tool`"
     tool: str
-    name: str = ""
-    lasting: bool = True
+    name: str = ""  # the kernel's, which a listing of the cache shows
+    lasting: bool = True  # whether other processes may use the artefact
 
     def made_of(self) -> tuple[Any, ...]:
         """Return what decides the artefact besides the identity: plain values, with a `repr`."""
@@ -98,34 +80,28 @@ def held(kind: str) -> Any:
 
 def obtain(recipe: Recipe[T]) -> T:
     """Return the result of a recipe: from memory, from disk, or made now."""
-    table = _table(recipe)
-    found = table.get(recipe.identity)
-    if found is not None:
-        return found
-    with _alone(recipe):
-        found = table.get(recipe.identity)
-        if found is None:
-            key = _key(recipe)
-            found = _load(recipe, key) or _make(recipe, key)
-            table[recipe.identity] = found
-        return found
+    return _find(recipe, _make)
 
 
 def recall(recipe: Recipe[T]) -> T | None:
     """Return the result of a recipe from memory or disk; None if it has to be made."""
-    table = _table(recipe)
+    return _find(recipe, lambda recipe, key: None)
+
+
+def _find(recipe: Recipe[T], make: Callable[[Recipe[T], bytes | None], Any]) -> Any:
+    table = _made.get(recipe.kind)
+    if table is None:
+        table = _made.setdefault(recipe.kind, recipe.memory())
     found = table.get(recipe.identity)
     if found is None:
         with _alone(recipe):
-            found = table.get(recipe.identity) or _load(recipe, _key(recipe))
-            if found is not None:
-                table[recipe.identity] = found
+            found = table.get(recipe.identity)
+            if found is None:
+                key = _key(recipe)
+                found = _load(recipe, key) or make(recipe, key)
+                if found is not None:
+                    table[recipe.identity] = found
     return found
-
-
-def _table(recipe: Recipe[Any]) -> Any:
-    table = _made.get(recipe.kind)
-    return _made.setdefault(recipe.kind, recipe.memory()) if table is None else table
 
 
 def _key(recipe: Recipe[Any]) -> bytes | None:

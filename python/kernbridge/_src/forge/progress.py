@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from kernbridge._src.base import settings
 
@@ -26,18 +27,14 @@ _TICK = 0.25
 _ERASE = "\r\x1b[K"
 
 
-@contextlib.contextmanager
-def compiling(what: str, tool: str, verb: str = "compiling") -> Iterator[None]:
+def compiling(what: str, tool: str, verb: str = "compiling") -> AbstractContextManager[None]:
     """Write that a tool compiles something, if it takes long and somebody may look."""
-    with _shown(f"{verb} {what} with {tool}"):
-        yield
+    return _shown(f"{verb} {what} with {tool}")
 
 
-@contextlib.contextmanager
-def waiting(what: str) -> Iterator[None]:
+def waiting(what: str) -> AbstractContextManager[None]:
     """Write that something is awaited which another thread or process builds."""
-    with _shown(f"waiting for {what}, which is being built elsewhere"):
-        yield
+    return _shown(f"waiting for {what}, which is being built elsewhere")
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ _NAMESPACES = (
 )
 # Known by their contents, wherever they are.
 _CONTAINERS = frozenset((dict, frozenset, list, set, types.MappingProxyType))
-HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
+_HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
 MISSING: Any = object()  # what `loads` finds where there is nothing
 BUILTIN: Any = object()  # and for a name of Python's own
 OTHERS = frozenset(("jax", "jaxlib", "kernbridge", "ml_dtypes"))
@@ -185,12 +185,14 @@ def has_safe_key(value: Any) -> bool:
 
 
 class Reads(NamedTuple):
-    """What a code object and those within it read; see `reads`."""
+    """What a code object is, and what it and those within it read; see `reads`."""
 
     chains: tuple[tuple[str, ...], ...]
     names: frozenset[str]  # of attributes
     operators: frozenset[str]  # functions of the module `operator` that it may call
     imports: tuple[str, ...]  # modules, as `resolve_name` takes them
+    steps: str  # its instructions, without the indices of constants, which a docstring shifts
+    constants: tuple[Any, ...]  # that these load
 
 
 @functools.lru_cache(maxsize=4096)
@@ -241,8 +243,20 @@ def reads(code: types.CodeType) -> Reads:
             imports.update(inner.imports)
         elif isinstance(constant, str) and constant.isidentifier():
             names.add(constant)  # for getattr
+    # The names of keywords, of which `dis` does not say the value before Python 3.13.
+    constants = tuple(
+        code.co_consts[s.arg] if s.opname == "KW_NAMES" and s.arg is not None else s.argval
+        for s in steps
+        if s.opcode in _HAS_CONST
+    )
+    text = "\n".join(f"{s.opname} {'' if s.opcode in _HAS_CONST else s.arg}" for s in steps)
     return Reads(
-        tuple(sorted(chains)), frozenset(names), frozenset(operators), tuple(sorted(imports))
+        tuple(sorted(chains)),
+        frozenset(names),
+        frozenset(operators),
+        tuple(sorted(imports)),
+        text,
+        constants,
     )
 
 
@@ -274,21 +288,11 @@ def loads(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extension:
-    """One registration.
+    """One registration."""
 
-    Attributes
-    ----------
-    content : tuple
-        Its kind, and everything that it consists of.
-    word : str or None
-        The name by which code that depends on it uses it; None if any code may.
-    owners : tuple
-        Functions and classes of the user's that such code leads to.
-    """
-
-    content: tuple[Any, ...]
-    word: str | None
-    owners: tuple[Any, ...] = ()
+    content: tuple[Any, ...]  # its kind, and everything that it consists of
+    word: str | None  # the name by which code that depends on it uses it; None if any code may
+    owners: tuple[Any, ...] = ()  # functions and classes of the user's that such code leads to
 
     @property
     def key(self) -> tuple[int, ...]:

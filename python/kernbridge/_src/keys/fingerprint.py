@@ -7,7 +7,6 @@ passed; importing this module imports neither Numba nor JAX.
 
 from __future__ import annotations
 
-import dis
 import enum
 import functools
 import hashlib
@@ -287,10 +286,10 @@ class _Walk:
         self.lines.update(lines.encode("utf-8", "backslashreplace"))
         counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
         names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
-        steps, constants = steps_of(code)
+        read = extensions.reads(code)
         flags = code.co_flags & _FLAGS
-        put_parts(self.h, ("code", counts, flags, code.co_exceptiontable, names, steps))
-        for constant in constants:
+        put_parts(self.h, ("code", counts, flags, code.co_exceptiontable, names, read.steps))
+        for constant in read.constants:
             if isinstance(constant, types.CodeType):
                 self.code(constant)
             else:
@@ -466,25 +465,6 @@ def link(item: Any) -> Any:
         return item
     with open(item, "rb") as file:
         return (os.path.splitext(item)[1], file.read())
-
-
-@functools.lru_cache(maxsize=256)
-def steps_of(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
-    """Return the instructions of a code object, and the constants that they load.
-
-    Constants are known by value, not by index: a docstring shifts the indices. Programs that make
-    a kernel for every size make it of equal code objects.
-    """
-    steps = list(dis.get_instructions(code))
-    text = "\n".join(
-        f"{s.opname} {'' if s.opcode in extensions.HAS_CONST else s.arg}" for s in steps
-    )
-    loading = (s for s in steps if s.opcode in extensions.HAS_CONST)
-    # The names of keywords, of which `dis` does not say the value before Python 3.13.
-    return text, tuple(
-        code.co_consts[s.arg] if s.opname == "KW_NAMES" and s.arg is not None else s.argval
-        for s in loading
-    )
 
 
 def is_dispatcher(value: Any) -> bool:

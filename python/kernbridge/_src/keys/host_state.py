@@ -37,11 +37,14 @@ import numpy as np
 from kernbridge._src.base.exact import exact
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.keys.extensions import (
+    BUILTIN,
+    MISSING,
     OTHERS,
     Reads,
     depends_on_arguments_alone,
     is_foreign,
     is_foreign_name,
+    loads,
     reads,
     reference,
 )
@@ -349,20 +352,13 @@ class _Walk:
             if not name.startswith("_kernbridge"):
                 self.feed(item, f"{path}.{name}")
         self.imports(value, read)
-        cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
-        for kind, root, *attributes in read.chains:
-            try:
-                found = cells[root].cell_contents if kind == "cell" else value.__globals__[root]
-            except (KeyError, ValueError):  # a builtin, a variable of its own, or not there yet
-                if kind == "global" and root in _READERS:
-                    self.put(root, Unread())
-                continue
-            where = root
-            for name in attributes:
-                if not isinstance(found, types.ModuleType) or not hasattr(found, name):
-                    break
-                found, where = getattr(found, name), f"{where}.{name}"
-            self.feed(found, where)
+        for (_, root, *attributes), found, modules in loads(value):
+            if found is MISSING and modules:  # a module lacks an attribute, which may come
+                found, *modules = reversed(modules)
+            if found is BUILTIN and root in _READERS:
+                self.put(root, Unread())
+            elif found is not BUILTIN and found is not MISSING:
+                self.feed(found, ".".join((root, *attributes[: len(modules)])))
 
     def imports(self, value: types.FunctionType, read: Reads) -> None:
         """Add what a function might read of the modules that it imports as it runs."""
