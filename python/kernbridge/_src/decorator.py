@@ -108,7 +108,15 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
             from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
 
             function = numba_cuda_kernel
-        _refuse_others(kernel, options, function, front_end)
+        wrong = [name for name in options if name not in inspect.signature(function).parameters]
+        if wrong:
+            (other,) = _REMEDIES.keys() - {front_end}
+            are = "is an option" if len(wrong) == 1 else "are options"
+            remedy = _REMEDIES[front_end].format(them="it" if len(wrong) == 1 else "them")
+            listed = " and ".join(filter(None, (", ".join(wrong[:-1]), wrong[-1])))
+            raise TypeError(
+                f"kernel {_name(kernel)!r}: {listed} {are} of {other}; {remedy} [KB1005]"
+            )
         return function(kernel, outs, **options)
 
     return decorate
@@ -141,19 +149,6 @@ _REMEDIES = {
         "with @numba.njit"
     ),
 }
-
-
-def _refuse_others(
-    kernel: Any, options: Mapping[str, Any], function: Callable[..., Any], front_end: str
-) -> None:
-    """Refuse options that only the other front end has."""
-    wrong = [name for name in options if name not in inspect.signature(function).parameters]
-    if wrong:
-        (other,) = _REMEDIES.keys() - {front_end}
-        are = "is an option" if len(wrong) == 1 else "are options"
-        remedy = _REMEDIES[front_end].format(them="it" if len(wrong) == 1 else "them")
-        listed = " and ".join(filter(None, (", ".join(wrong[:-1]), wrong[-1])))
-        raise TypeError(f"kernel {_name(kernel)!r}: {listed} {are} of {other}; {remedy} [KB1005]")
 
 
 def _why_none(kernel: Any) -> str:

@@ -47,11 +47,8 @@ class _Reader:
         start = strings.offset + at
         return self.code[start : self.code.index(b"\0", start)]
 
-    def is_placed(self, section: Section) -> bool:
-        """Whether a section is in memory when the code runs."""
-        name = self.name(self.sections[self.names], section.name)
-        unneeded = section.type in (_NOTE, _UNWIND) or name == b".eh_frame"
-        return bool(section.flags & _ALLOC and section.size) and not unneeded
+    def section_name(self, section: Section) -> bytes:
+        return self.name(self.sections[self.names], section.name)
 
 
 def undefined(code: bytes) -> list[str]:
@@ -71,7 +68,11 @@ def defined(code: bytes) -> set[str]:
 def stripped(code: bytes, names: set[str]) -> bytes:
     """The object with what is in memory when it runs, and some of the names that it defines."""
     reader = _Reader(code)
-    placed = {i for i, s in enumerate(reader.sections) if reader.is_placed(s)}
+    placed = set()  # sections that are in memory when the code runs
+    for i, s in enumerate(reader.sections):
+        unneeded = s.type in (_NOTE, _UNWIND) or reader.section_name(s) == b".eh_frame"
+        if s.flags & _ALLOC and s.size and not unneeded:
+            placed.add(i)
     sections = enumerate(reader.sections)
     tables = [(i, s) for i, s in sections if s.type == _RELA and s.info in placed]
     symbols, numbers, strings = _symbols(reader, tables, {name.encode() for name in names})
@@ -97,7 +98,7 @@ def stripped(code: bytes, names: set[str]) -> bytes:
         if section.type == _RELA:
             contents = _renumbered(contents, numbers)
             section = section._replace(link=symbol_table, info=indices[section.info])
-        elif reader.name(reader.sections[reader.names], section.name).startswith(_RELOCATED):
+        elif reader.section_name(section).startswith(_RELOCATED):
             section = section._replace(flags=section.flags & ~_WRITE)
         add(section, contents)
     packed = b"".join(_SYMBOL.pack(*s) for s in symbols)

@@ -28,7 +28,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -394,10 +394,7 @@ def _statements(blocks: Iterable[Any]) -> Iterator[Any]:
                 yield from _statements((statement.init_block, *statement.loop_body.values()))
 
 
-class _Store(NamedTuple):
-    loc: Any
-    value: Any
-    kept: Any
+_Store = tuple[Any, Any, Any]  # its place, and the types of the value and of the elements
 
 
 def lost_fractions(
@@ -417,12 +414,13 @@ def lost_fractions(
         given = frozenset((position,))
         store = _first_store(kernel, arguments, compiled, given, compile_again, set())
         if store is not None:
-            is_bool = isinstance(store.kept, types.Boolean)
-            remedy = "`value != 0`" if is_bool else f"`np.{store.kept}(...)`"
+            place, value, kept = store
+            is_bool = isinstance(kept, types.Boolean)
+            remedy = "`value != 0`" if is_bool else f"`np.{kept}(...)`"
             found.append(
-                f"{store.loc.filename}:{store.loc.line} stores {store.value} into {name!r}, which "
-                f"is {store.kept}, so that its fraction is lost. If that is intended, convert the "
-                f"value, {remedy}; otherwise, give the array a floating-point dtype [KB4018]"
+                f"{place.filename}:{place.line} stores {value} into {name!r}, which is {kept}, so "
+                f"that its fraction is lost. If that is intended, convert the value, {remedy}; "
+                "otherwise, give the array a floating-point dtype [KB4018]"
             )
     return tuple(found)
 
@@ -448,7 +446,7 @@ def _first_store(
     for statement in code.statements:
         kept = _kept(code, statement)
         if kept is not None and _is_lost(code, statement.value, kept):
-            return _Store(statement.loc, _element(code.type_of(statement.value)), kept)
+            return statement.loc, _element(code.type_of(statement.value)), kept
     for expr, signature in code.calls.items():
         if getattr(expr, "op", "") != "call" or not code.has_loose(expr.list_vars()):
             continue
@@ -463,7 +461,7 @@ def _first_store(
             kept = getattr(array, "dtype", None)
             for value in expr.args:
                 if _is_lost(code, value, kept):
-                    return _Store(expr.loc, _element(code.type_of(value)), kept)
+                    return expr.loc, _element(code.type_of(value)), kept
     return None
 
 

@@ -286,23 +286,18 @@ def _compile_entry(job: Job) -> Any:
     entry, words = numba_cuda_entry.build_entry(device, job.parameters, job.batched)
     entry.__name__ = entry.__qualname__ = job.symbol
     entry.__module__ = "kernbridge"
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    given = zip(names, job.parameters, strict=False)
+    written = {p.keyword or name for name, p in given if not getattr(p, "read_only", True)}
+    outputs = {i: name for i, name in enumerate(names) if name in written}
     with job.target.lowering(raises):
         compiled = dispatcher._Kernel(entry, words, **options)
         (overload,) = device.overloads.values()
         typed = device, overload.signature.args, overload
         may_write = stores.WriteSearch(compile_again=None).may_write(*typed)
-        compiled.lost_fractions = stores.lost_fractions(*typed, _outputs(job, function), None)
+        compiled.lost_fractions = stores.lost_fractions(*typed, outputs, None)
     if overload.signature.return_type != types.none:
         raise ReturnsValue(job.label, overload.signature.return_type)
     if may_write:
         raise TypeError("the kernel may write to a read-only input")
     return compiled
-
-
-def _outputs(job: Job, function: Any) -> dict[int, str]:
-    """The parameters of a kernel that it may write to, by position."""
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
-    given = ((p.keyword or name, p) for name, p in zip(names, job.parameters, strict=False))
-    written = {name for name, p in given if not getattr(p, "read_only", True)}
-    return {i: name for i, name in enumerate(names) if name in written}

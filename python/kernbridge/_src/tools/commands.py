@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kernbridge._src.base.errors import HeaderNotFoundError
 from kernbridge._src.benchmark.measure import PLATFORMS
@@ -214,19 +214,10 @@ def _load(name: str, parser: argparse.ArgumentParser) -> None:
     spec.loader.exec_module(module)
 
 
-class Page(NamedTuple):
-    """The page of a code in messages."""
-
-    title: str
-    cause: str
-    remedy: str
-
-
-def pages() -> dict[str, Page]:
-    """Return the page of each code."""
+def pages() -> dict[str, dict[str, str]]:
+    """Return the page of each code in messages: its title, cause and remedy."""
     file = resources.files("kernbridge._src.base").joinpath("codes.toml")
-    read = tomllib.loads(file.read_text(encoding="utf-8"))
-    return {code: Page(**page) for code, page in sorted(read.items())}
+    return dict(sorted(tomllib.loads(file.read_text(encoding="utf-8")).items()))
 
 
 def _code(text: str) -> str:
@@ -237,7 +228,7 @@ def _code(text: str) -> str:
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, n=4, cutoff=0.6)
-    listed = "".join(f"\n  {other}: {known[other].title}" for other in close)
+    listed = "".join(f"\n  {other}: {known[other]['title']}" for other in close)
     like = f"; codes that are like it:{listed}" if close else ""
     raise argparse.ArgumentTypeError(
         f"there is no code {text!r}, expected one such as KB2001{like}"
@@ -246,8 +237,9 @@ def _code(text: str) -> str:
 
 def _explain(chosen: argparse.Namespace, output: Output) -> int:
     page = pages()[chosen.code]
-    output.answer |= {"code": chosen.code, **page._asdict()}
-    output.show(f"{chosen.code}: {page.title}\n\nCause: {page.cause}\n\nRemedy: {page.remedy}")
+    output.answer |= {"code": chosen.code, **page}
+    text = "{title}\n\nCause: {cause}\n\nRemedy: {remedy}".format_map(page)
+    output.show(f"{chosen.code}: {text}")
     return 0
 
 
