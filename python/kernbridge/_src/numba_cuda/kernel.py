@@ -143,15 +143,9 @@ def numba_cuda_kernel(
 
     Raises
     ------
-    ValueError
-        If a launch argument, `vmap_method`, an alias or a name in `static` is invalid; when called,
-        if Numba-CUDA has no type for a dtype.
-    TypeError
-        If `kernel` is not a numba.cuda.jit kernel, or `static` contains other types; when called,
-        if the number of inputs and outputs does not match the kernel, or an argument is neither an
-        array nor a scalar.
-    ImportError
-        If Numba-CUDA is missing.
+    ImportError, TypeError, ValueError
+        As by `numba_kernel`; also if `kernel` is not a numba.cuda.jit kernel, or if an argument of
+        the launch, `view` or `static` is invalid.
     KernelCompilationError
         When first lowered, if Numba-CUDA refuses the kernel; when lowered for a CPU, if the kernel
         uses a feature that CPUs do not have.

@@ -1,33 +1,19 @@
 """Settings, as programs that were written for BrainEvent know them."""
 
-from __future__ import annotations
-
+# isort: off
 from kernbridge.config import (
-    add_include_path,
-    clear_backends,
-    get_backend,
-    get_compute_capability,
-    get_include_paths,
-    get_numba_num_threads,
-    prefer_system_nvcc,
-    set_backend,
-    set_compute_capability,
-    set_numba_num_threads,
+    add_include_path as add_include_path,
+    clear_backends as clear_backends,
+    get_backend as get_backend,
+    get_compute_capability as get_compute_capability,
+    get_include_paths as get_include_paths,
+    get_numba_num_threads as get_numba_num_threads,
+    prefer_system_nvcc as prefer_system_nvcc,
+    set_backend as set_backend,
+    set_compute_capability as set_compute_capability,
+    set_numba_num_threads as _set_numba_num_threads,
 )
-
-__all__ = [
-    "add_include_path",
-    "clear_backends",
-    "get_backend",
-    "get_compute_capability",
-    "get_include_paths",
-    "get_numba_num_threads",
-    "get_numba_parallel",
-    "prefer_system_nvcc",
-    "set_backend",
-    "set_compute_capability",
-    "set_numba_parallel",
-]
+# isort: on
 
 _parallel = False
 
@@ -44,7 +30,7 @@ def set_numba_parallel(parallel: bool = True, num_threads: int | None = None) ->
     if num_threads is not None:
         import numba
 
-        set_numba_num_threads(num_threads)
+        _set_numba_num_threads(num_threads)
         numba.set_num_threads(num_threads)
     _parallel = bool(parallel)
 
@@ -52,3 +38,6 @@ def set_numba_parallel(parallel: bool = True, num_threads: int | None = None) ->
 def get_numba_parallel() -> bool:
     """Return what `set_numba_parallel` chose; False by default."""
     return _parallel
+
+
+__all__ = [name for name in dir() if name[0] != "_"]
