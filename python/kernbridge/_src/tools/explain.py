@@ -7,7 +7,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -149,20 +149,16 @@ class _Instruction(NamedTuple):
 _Body = dict[str, _Instruction]  # in the order in which they run
 
 
-@dataclass
 class _Program:
     """A compiled program, as `jax.stages.Compiled.as_text` prints it."""
 
-    text: str
-    computations: dict[str, _Body] = field(default_factory=dict)
-    entry: _Body = field(default_factory=dict)
-    donated: frozenset[int] = frozenset()
-    tables: dict[str, dict[int, Any]] = field(default_factory=lambda: {n: {} for n in _TABLES})
-
-    def __post_init__(self) -> None:
-        body: _Body = {}
+    def __init__(self, text: str) -> None:
+        self.computations: dict[str, _Body] = {}
+        self.donated: frozenset[int] = frozenset()
+        self.tables: dict[str, dict[int, Any]] = {name: {} for name in _TABLES}
+        body = self.entry = _Body()
         table = ""
-        for line in self.text.splitlines():
+        for line in text.splitlines():
             if line.startswith("HloModule "):
                 listed = [line.partition(w)[2].partition(" }")[0] for w in ("_alias={", "_donor={")]
                 self.donated = frozenset(map(int, re.findall(r"\((\d+), \{", " ".join(listed))))
