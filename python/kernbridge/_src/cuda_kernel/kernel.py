@@ -339,7 +339,7 @@ def cuda_kernel(
     for what, value in (("source", source), ("name", name)):
         if not isinstance(value, str) or not value:
             raise TypeError(f"{label}: {what} is {value!r}, expected a string [KB1005]")
-    rule = LaunchRule.of(
+    rule = LaunchRule(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
     if isinstance(options, str):
@@ -351,7 +351,7 @@ def cuda_kernel(
     function = scan(label, file, source, name, params)
     compiled = functools.partial(nvrtc.compile_kernel, request)
     method, names = rule.vmap_method(vmap_method), names_for_rules(function, attrs or {})
-    spec = OperationSpec.of(
+    spec = OperationSpec(
         *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp, names),
         sharding_rule,
     )

@@ -174,7 +174,7 @@ def numba_kernel(
         vector_math = None if vector_math == libmvec.is_default(kernel) else bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
     frontend = NumbaCpu.of(kernel, half_as_bits, options)
-    spec = OperationSpec.of(
+    spec = OperationSpec(
         frontend.label,
         outs,
         vmap_method,

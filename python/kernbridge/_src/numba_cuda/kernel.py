@@ -177,11 +177,11 @@ def numba_cuda_kernel(
     """
     name = getattr(getattr(kernel, "py_func", kernel), "__name__", type(kernel).__name__)
     label = f"numba_cuda_kernel {name!r}"
-    rule = LaunchRule.of(
+    rule = LaunchRule(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
     method = rule.vmap_method(vmap_method)
-    spec = OperationSpec.of(
+    spec = OperationSpec(
         *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp),
         sharding_rule=sharding_rule,
     )

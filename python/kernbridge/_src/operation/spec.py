@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from typing import Any
 
 import jax
@@ -191,62 +191,51 @@ class OperationSpec:
     """The arguments of `numba_kernel` and its siblings except the kernel; hashable if `outs` is."""
 
     label: str
-    outs: Outputs | Callable[..., Any]
+    outs: Any  # `Outputs`, or a function that returns what they are read from
     vmap_method: str | None
-    aliases: tuple[tuple[int, int], ...]
+    aliases: Any  # given as a dict; pairs of an input and an output
     has_side_effect: bool
     jvp: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
-    sharding_rule: ShardingRule | None = None
+    attributes: InitVar[Sequence[str]] = ()  # which derivative rules get as keywords
+    sharding_rule: Any = None  # given as a `ShardingRule` or its text
     vmap_threads: bool | None = None
 
-    @staticmethod
-    def of(
-        label: str,
-        outs: Any,
-        vmap_method: str | None,
-        input_output_aliases: Mapping[int, int] | None,
-        has_side_effect: bool,
-        jvp: Callable[..., Any] | None = None,
-        vjp: Callable[..., Any] | None = None,
-        attributes: Sequence[str] = (),
-        sharding_rule: str | ShardingRule | None = None,
-        vmap_threads: bool | None = None,
-    ) -> OperationSpec:
-        """Check everything that does not depend on inputs; rules get `attributes` as keywords."""
-        if vmap_method not in VMAP_METHODS:
+    def __post_init__(self, attributes: Sequence[str]) -> None:
+        """Check everything that does not depend on inputs."""
+        label, outs = self.label, self.outs
+        if self.vmap_method not in VMAP_METHODS:
             raise ValueError(
-                f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS} [KB1005]"
+                f"{label}: vmap_method is {self.vmap_method!r}, expected one of {VMAP_METHODS} "
+                "[KB1005]"
             )
-        read_flag(label, "has_side_effect", has_side_effect)
-        if vmap_threads is not None:
-            vmap_threads = read_flag(label, "vmap_threads", vmap_threads)
+        effect = read_flag(label, "has_side_effect", self.has_side_effect)
+        threads = self.vmap_threads
+        if threads is not None:
+            threads = read_flag(label, "vmap_threads", threads)
         if isinstance(outs, type) or type(outs).__name__ == "_ScalarMeta":  # a dtype, or a class
             raise TypeError(
                 f"{label}: `outs` is {outs!r}, expected the shape and dtype of each output; use "
                 f"jax.ShapeDtypeStruct(shape, {getattr(outs, '__name__', 'dtype')}) [KB1002]"
             )
-        outputs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
-        aliases = _read_aliases(label, input_output_aliases) if input_output_aliases else ()
-        if isinstance(outputs, Outputs):
-            _check_output_indices(label, aliases, len(outputs.types))
-        if has_side_effect:
+        outs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
+        aliases = _read_aliases(label, self.aliases) if self.aliases else ()
+        if isinstance(outs, Outputs):
+            _check_output_indices(label, aliases, len(outs.types))
+        if effect:
             private_jax.require_insides(f"{label} has has_side_effect=True")
-        for name, rule in (("jvp", jvp), ("vjp", vjp)):
+        for name, rule in (("jvp", self.jvp), ("vjp", self.vjp)):
             if rule is not None:
                 keywords = "".join(f", {a}=..." for a in attributes)
                 expected = f"(inputs, outputs, {'co' * (name == 'vjp')}tangents{keywords})"
                 check_rule(label, name, rule, expected, 3, attributes)
-        return OperationSpec(
-            label,
-            outputs,
-            vmap_method,
-            aliases,
-            bool(has_side_effect),
-            jvp,
-            vjp,
-            ShardingRule.of(label, sharding_rule, aliases),
-            vmap_threads,
+        sharding = ShardingRule.of(label, self.sharding_rule, aliases)
+        vars(self).update(
+            outs=outs,
+            aliases=aliases,
+            has_side_effect=effect,
+            sharding_rule=sharding,
+            vmap_threads=threads,
         )
 
     @property
@@ -277,7 +266,8 @@ class OperationSpec:
     ) -> Terms:
         if self.sharding_rule is None:
             return Terms.undeclared(inputs, n_scalars, outputs)
-        return self.sharding_rule.terms(self.label, inputs, n_scalars, outputs)
+        found: Terms = self.sharding_rule.terms(self.label, inputs, n_scalars, outputs)
+        return found
 
     def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
         for i, o in self.aliases:

@@ -57,66 +57,52 @@ class LaunchRule:
     grid: Any
     block: Any
     launch_dims: Any
-    threads_per_block: int | str
+    threads_per_block: Any  # a number, or "auto"
     shared_mem: int
     cooperative: bool
-    cluster: tuple[int, int, int] | None
+    cluster: Any
     pdl: bool
 
-    @staticmethod
-    def of(
-        label: str,
-        grid: Any,
-        block: Any,
-        launch_dims: Any,
-        threads_per_block: Any,
-        shared_mem: Any,
-        cooperative: Any,
-        cluster: Any,
-        pdl: Any,
-    ) -> LaunchRule:
+    def __post_init__(self) -> None:
         """Check all that can be checked without inputs."""
-        if block is not None and threads_per_block != THREADS_DEFAULT:
+        label, grid, block, threads = self.label, self.grid, self.block, self.threads_per_block
+        if block is not None and threads != THREADS_DEFAULT:
             raise ValueError(
-                f"{label}: both block and threads_per_block={threads_per_block!r} are given; give "
-                "one of them [KB1101]"
+                f"{label}: both block and threads_per_block={threads!r} are given; give one of "
+                "them [KB1101]"
             )
-        if isinstance(threads_per_block, (tuple, list)):
-            block = read_block(label, threads_per_block, "threads_per_block")
-            threads_per_block = THREADS_DEFAULT
-        if not isinstance(threads_per_block, str):
-            given = threads_per_block
-            threads_per_block = read_int(label, "threads_per_block", given, 1, THREADS_MAX)
-        elif threads_per_block != "auto":
+        if isinstance(threads, (tuple, list)):
+            block, threads = read_block(label, threads, "threads_per_block"), THREADS_DEFAULT
+        if not isinstance(threads, str):
+            threads = read_int(label, "threads_per_block", threads, 1, THREADS_MAX)
+        elif threads != "auto":
             raise TypeError(
-                f"{label}: threads_per_block is {threads_per_block!r} of type str, expected an "
-                'integer, a tuple of them, or "auto" [KB1102]'
+                f"{label}: threads_per_block is {threads!r} of type str, expected an integer, a "
+                'tuple of them, or "auto" [KB1102]'
             )
-        if launch_dims is not None and grid is not None:
+        if self.launch_dims is not None and grid is not None:
             raise ValueError(
                 f"{label}: both launch_dims and grid are given; give launch_dims, the number of "
                 "threads, or grid, the number of blocks [KB1101]"
             )
-        if launch_dims is None and (grid is None or block is None):
+        if self.launch_dims is None and (grid is None or block is None):
             given = "neither" if grid is None and block is None else "only one of them"
             raise ValueError(
                 f"{label}: the launch needs launch_dims, or both grid and block; {given} is given"
                 " [KB1101]"
             )
-        rule = LaunchRule(
-            label=label,
+        vars(self).update(
             grid=_read("grid", label, grid),
             block=_read("block", label, block),
-            launch_dims=_read("launch_dims", label, launch_dims),
-            threads_per_block=threads_per_block,
-            shared_mem=read_int(label, "shared_mem", shared_mem, 0, SHARED_MAX),
-            cooperative=bool(cooperative),
-            cluster=None if cluster is None else _read_cluster(label, cluster),
-            pdl=bool(pdl),
+            launch_dims=_read("launch_dims", label, self.launch_dims),
+            threads_per_block=threads,
+            shared_mem=read_int(label, "shared_mem", self.shared_mem, 0, SHARED_MAX),
+            cooperative=bool(self.cooperative),
+            cluster=None if self.cluster is None else _read_cluster(label, self.cluster),
+            pdl=bool(self.pdl),
         )
-        if isinstance(rule.grid, tuple):
-            rule._check_cluster(rule.grid)
-        return rule
+        if isinstance(self.grid, tuple):
+            self._check_cluster(self.grid)
 
     @property
     def functions(self) -> list[tuple[str, Any]]:

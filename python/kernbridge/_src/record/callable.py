@@ -162,7 +162,7 @@ def numba_cuda_callable(
     label = f"numba_cuda_callable {name!r}"
     if record not in RECORD:
         raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD} [KB1005]")
-    spec = OperationSpec.of(
+    spec = OperationSpec(
         *(label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp),
         sharding_rule=sharding_rule,
     )

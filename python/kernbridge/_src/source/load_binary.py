@@ -326,7 +326,7 @@ sharding_rule
             If a cubin has no such kernel, or `params` does not match it.
         """
         label = f"load_binary '{self.name}.{entry}'"
-        rule = LaunchRule.of(
+        rule = LaunchRule(
             label,
             grid,
             block,
@@ -344,7 +344,7 @@ sharding_rule
                 " [KB5106]"
             )
         function = scan(label, self.path, "", entry, params, machine_code=True)
-        spec = OperationSpec.of(
+        spec = OperationSpec(
             label,
             outs,
             rule.vmap_method(vmap_method),

@@ -418,7 +418,7 @@ class SourceFunction:
                 " [KB5105]"
             )
         known = export.function.attributes
-        spec = OperationSpec.of(
+        spec = OperationSpec(
             export.label,
             outs,
             vmap_method,
