@@ -58,7 +58,6 @@ def shorten(output: str, room: int, source: str = "") -> list[str]:
 
 
 def _first(errors: list[_Error], room: int) -> tuple[list[str], int]:
-    """Return the lines of the first errors, and how many errors are left."""
     lines: list[str] = []
     for i, wanted in enumerate(errors):
         if i and len(lines) + len(wanted) > room:
@@ -68,7 +67,6 @@ def _first(errors: list[_Error], room: int) -> tuple[list[str], int]:
 
 
 def _errors(written: list[str], known: dict[tuple[str, int], str]) -> list[_Error]:
-    """Return the errors in a compiler's output, each once."""
     found: dict[str, _Error] = {}
     required: list[str] = []
     current: _Error | None = None  # the one whose details follow

@@ -51,5 +51,4 @@ def exact(value: Any) -> Any:
 
 
 def exact_items(values: Mapping[str, Any]) -> tuple[Hashable, ...]:
-    """Return an exact key of named values, whatever their order."""
     return tuple((name, exact(values[name])) for name in sorted(values))

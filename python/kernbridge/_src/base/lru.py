@@ -36,7 +36,6 @@ class LRUCache(Generic[T]):
         return len(self._entries)
 
     def find(self, key: Hashable) -> T | None:
-        """Return the value of a key, or None."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -44,7 +43,6 @@ class LRUCache(Generic[T]):
         return entry[0]
 
     def find_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of a key, which `make` makes if there is none; it may raise."""
         found = self.find(key)
         if found is not None:
             return found
@@ -63,7 +61,6 @@ class LRUCache(Generic[T]):
                 del self._entries[min(self._entries, key=lambda k: self._entries[k][1])]
 
     def clear(self) -> None:
-        """Drop everything."""
         with self._lock:
             self._entries.clear()
 

@@ -184,7 +184,6 @@ def on_mesh(aval: Any, axes: frozenset[Any], sharding: Any = None) -> Any:
 
 
 def is_for_export(ctx: Any) -> bool:
-    """Return whether a lowering is for `jax.export`."""
     return bool(ctx.module_context.lowering_parameters.for_export)
 
 
@@ -223,7 +222,6 @@ def fix_shapes(module: Any) -> tuple[Any, bytes]:
 
 
 def platforms_of(ctx: Any) -> tuple[str, ...]:
-    """Return the platforms that a program is lowered for."""
     return tuple(ctx.module_context.platforms)
 
 
@@ -307,7 +305,6 @@ def hlo_sharding(counts: Sequence[int], devices: Sequence[int]) -> Any:
 
 
 def tuple_sharding(shape: Any, shardings: Sequence[Any]) -> Any:
-    """Return XLA's sharding of the results of a call."""
     if not shape.is_tuple():
         return shardings[0]
     each = list(shardings) or [HloSharding.replicate()]  # an empty tuple has one

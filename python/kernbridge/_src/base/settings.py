@@ -62,7 +62,6 @@ def switch(variable: str) -> bool | None:
 
 
 def install() -> None:
-    """Hand the core what the environment chooses."""
     set_exported_code(os.environ.get(EXPORTED_CODE) or "run", EXPORTED_CODE)
 
 

@@ -88,7 +88,6 @@ def missing_name(error: BaseException) -> UnknownVersionError | None:
 
 
 def _is_from_here(error: BaseException) -> bool:
-    """Return whether code of kernbridge has raised an error."""
     frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
     while frames and frames[-1].f_code.co_name in ("__getattr__", "getattr"):
         frames.pop()  # the function by which a module of JAX refuses a name
@@ -130,7 +129,6 @@ def _version(package: str) -> str:
 
 
 def minor(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version."""
     return tuple(int(n) for n in re.findall(r"\d+", version)[:2])
 
 
@@ -140,5 +138,4 @@ def _tested(package: str) -> str:
 
 
 def _install(package: str) -> str:
-    """The command that installs a tested version of a package."""
     return f"pip install 'kernbridge[{_EXTRAS.get(package, 'tested')}]'"

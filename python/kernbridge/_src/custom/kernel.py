@@ -244,7 +244,7 @@ class XLACustomKernel(RuleTable):
         """
         try:
             exact = exact_keywords(self.name, kwargs)
-            choice = self.choice(kwargs.get("backend"))
+            choice = self._choice(kwargs.get("backend"))
             bound = Bound(choice, exact)
             if current_trace() is not EVAL_TRACE:
                 in_program = is_part_of_program(ins)  # then nothing of it is kept here
@@ -287,7 +287,7 @@ class XLACustomKernel(RuleTable):
         call.__name__ = call.__qualname__ = self.name
         return jax.jit(call, inline=True)
 
-    def choice(self, backend: str | None) -> Choice:
+    def _choice(self, backend: str | None) -> Choice:
         """Return the kernels of a call with this ``backend=``, the same object each time.
 
         Without it, a call uses the selected backend, or else the default.
@@ -341,7 +341,7 @@ class XLACustomKernel(RuleTable):
                 _changed[self._serial] = state
             _publish()
 
-    def tell_ignored(self, choice: Choice, platform: str) -> None:
+    def _tell_ignored(self, choice: Choice, platform: str) -> None:
         """Warn, once, of a selected backend that this operation does not have."""
         for where, backend in choice.ignored:
             if where == platform and (where, backend) not in self._told:
@@ -353,7 +353,7 @@ class XLACustomKernel(RuleTable):
                     f"{used.backend if used else None!r} [KB7007]"
                 )
 
-    def check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
+    def _check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
         """Check rules and generators as far as inputs and keywords allow."""
         call = n_inputs, tuple(keywords)
         if call in self._checked:
@@ -367,11 +367,11 @@ class XLACustomKernel(RuleTable):
         self.check_rules_take(n_inputs, keywords)
         self._checked.add(call)
 
-    def entry(self, platform: str, choice: Choice) -> KernelEntry:
+    def _entry(self, platform: str, choice: Choice) -> KernelEntry:
         """Return the kernel of a call that is lowered for a platform."""
         entry = choice.of(platform)
         if entry is None:  # it may have been defined after the call was traced
-            entry = self.choice(choice.explicit).of(platform)
+            entry = self._choice(choice.explicit).of(platform)
         if entry is not None:
             return entry
         kernels = self._kernels
@@ -385,9 +385,9 @@ class XLACustomKernel(RuleTable):
                 f"{self.name!r} has no backend {explicit!r} on {platform}; it has "
                 f"{listed(kernels)}. Omit backend=, or define it with def_kernel [KB7006]"
             )
-        raise self.no_kernel(platform)
+        raise self._no_kernel(platform)
 
-    def no_kernel(self, platform: str) -> KernelFallbackExhaustedError:
+    def _no_kernel(self, platform: str) -> KernelFallbackExhaustedError:
         method = {"cpu": "def_numba_kernel or def_cpp_kernel", "gpu": "def_numba_cuda_kernel"}.get(
             platform, "def_pallas_kernel or def_kernel"
         )

@@ -16,25 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base.errors import (
-    KernelCompilationError,
-    KernelError,
-    KernelFallbackExhaustedError,
-    NoDerivativeError,
-    UnknownVersionError,
-    coded,
-    counted,
-)
+from kernbridge._src.base import errors, private_jax
 from kernbridge._src.base.exact import exact
-from kernbridge._src.base.private_jax import (
-    Primitive,
-    ShapedArray,
-    Tracer,
-    ad,
-    batching,
-    mlir,
-    platforms_of,
-)
+from kernbridge._src.base.private_jax import Primitive, ShapedArray, Tracer, ad, batching, mlir
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.custom import rules
 from kernbridge._src.operation import missing_platform
@@ -118,7 +102,7 @@ class KernelPrimitive(Primitive):
             return params
         name, keywords = self.operation.name, dict(params)
         outs = tuple(jax.tree.leaves(keywords.pop("outs", ())))
-        choice = self.operation.choice(keywords.get("backend"))
+        choice = self.operation._choice(keywords.get("backend"))
         bound = Bound(choice, exact_keywords(name, keywords))
         return params_of(self.operation, n_inputs, Outputs.of(repr(name), outs), bound, keywords)
 
@@ -126,7 +110,7 @@ class KernelPrimitive(Primitive):
 def params_of(
     operation: Any, n_inputs: int, outputs: Outputs, bound: Bound, keywords: dict[str, Any]
 ) -> dict[str, Any]:
-    operation.check_known(n_inputs, ("outs", *keywords))
+    operation._check_known(n_inputs, ("outs", *keywords))
     types = outputs.canonical(repr(operation.name)).types
     outs = tuple(ShapedArray(t.shape, t.dtype) for t in types)
     return {**keywords, "outs": outs, OURS: bound}
@@ -161,16 +145,16 @@ def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> An
 def _lower(operation: Any, platform: str, ctx: Any, /, *operands: Any, **params: Any) -> Any:
     bound: Bound = params.pop(OURS)
     try:
-        entry = operation.entry(platform, bound.choice)
-    except KernelFallbackExhaustedError as e:
+        entry = operation._entry(platform, bound.choice)
+    except errors.KernelFallbackExhaustedError as e:
         return missing_platform.lower(ctx, operands, platform, e, has_side_effect=False)
-    operation.tell_ignored(bound.choice, platform)
+    operation._tell_ignored(bound.choice, platform)
     visible = {name: value for name, value in params.items() if name != "backend"}
     try:
         kernel = _checked(operation.name, entry.kernel_generator(**visible), params["outs"])
         whole = _batched(kernel, entry.backend, bound.levels, ctx.avals_in)
         return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
-    except UnknownVersionError:  # not the kernel's fault
+    except errors.UnknownVersionError:  # not the kernel's fault
         raise
     except Exception as e:
         others = [repr(b) for b in operation._kernels[entry.platform] if b != entry.backend]
@@ -184,14 +168,14 @@ def _lower(operation: Any, platform: str, ctx: Any, /, *operands: Any, **params:
             f"{operation.name!r}: the kernel of backend {entry.backend!r} on {entry.platform} "
             f"cannot be used: {type(e).__name__}: {e}\n{remedy}"
         )
-        error = KernelCompilationError(coded(why, "KB4015"))
+        error = errors.KernelCompilationError(errors.coded(why, "KB4015"))
         if "[KB4015]" in str(e):  # it was raised here, and has no line of the user's to show
             raise instead_of(e, error)  # noqa: B904
         raise error from e
 
 
 def _lower_elsewhere(operation: Any, ctx: Any, /, *_: Any, **__: Any) -> Any:
-    raise operation.no_kernel(", ".join(platforms_of(ctx)))
+    raise operation._no_kernel(", ".join(private_jax.platforms_of(ctx)))
 
 
 def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[Any]]:
@@ -207,15 +191,15 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
         result = kernel(*inputs)
         values = list(result) if isinstance(result, (tuple, list)) else [result]
         if len(values) != len(expected):
-            raise KernelError(
-                f"{name!r}: the kernel returned {counted(len(values), 'output')}, but `outs` "
-                f"declares {len(expected)} [KB4015]"
+            raise errors.KernelError(
+                f"{name!r}: the kernel returned {errors.counted(len(values), 'output')}, but "
+                f"`outs` declares {len(expected)} [KB4015]"
             )
         for i, (value, t) in enumerate(zip(values, expected, strict=True)):
             came = ArrayType.of(value) if has_type(value) else repr(value)
             if came != t:
                 but = "but `outs` declares" if has_type(value) else "expected an array,"
-                raise KernelError(
+                raise errors.KernelError(
                     f"{name!r}: the kernel returned {came} as output {i}, {but} {t} [KB4015]"
                 )
         return values
@@ -272,12 +256,13 @@ def _tangents(
     primitive: KernelPrimitive, primals: Any, tangents: Any, reads: bool, /, **params: Any
 ) -> Any:
     operation, bound = primitive.operation, params.pop(OURS)
-    jvp = operation.whole_jvp_rule()
-    if jvp is not None and not bound.levels:
+    jvp = operation.rule("the jvp rule")
+    is_alone = jvp is not None and operation.rule("the vjp rule") is None
+    if is_alone and not jvp.per_input and not bound.levels:  # it makes the outputs, too
         return jvp.whole(types_of(params["outs"]), primals, tangents, **params)
     derivative = operation.rules(params)
     if derivative is None:
-        raise NoDerivativeError(
+        raise errors.NoDerivativeError(
             f"{operation.name!r} has no derivative: JAX cannot look inside a kernel. Give it a "
             "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule. To treat its result as a "
             "constant, pass its inputs through jax.lax.stop_gradient. [KB2101]"
@@ -294,7 +279,7 @@ def _transpose(operation: Any, cotangents: Any, /, *operands: Any, **params: Any
     levels = params.pop(OURS).levels if OURS in params else NONE
     rule = operation.rule("the transpose rule")
     if rule is None:
-        raise NoDerivativeError(
+        raise errors.NoDerivativeError(
             f"JAX cannot transpose {operation.name!r}, since it cannot look inside a kernel. "
             "Give it a rule with def_transpose_rule, or, if a jvp rule calls it, define a vjp rule "
             "beside that jvp rule. [KB2102]"

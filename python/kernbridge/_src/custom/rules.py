@@ -237,11 +237,6 @@ class RuleTable:
         """
         self._set("the batching rule", None)
 
-    def whole_jvp_rule(self) -> JvpRule | None:
-        """Return the rule for outputs and tangents at once, if there is no other derivative."""
-        rule = self.rule("the jvp rule")
-        return None if rule is None or rule.per_input or self.rule("the vjp rule") else rule
-
     def rules(self, params: dict[str, Any]) -> Rules | None:
         """Return the derivative of a call with these keywords, or None."""
         jvp, vjp = self.rule("the jvp rule"), self.rule("the vjp rule")

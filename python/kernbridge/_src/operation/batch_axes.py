@@ -32,14 +32,12 @@ class BatchAxes:
 
     @property
     def shape(self) -> tuple[Dim, ...]:
-        """Extents of the batch axes of an array that has every level."""
         return self.sizes[::-1]
 
     def mask_of(self, operand: int) -> int:
         return self.masks[operand] if self.sizes else 0
 
     def own_shape(self, operand: int, shape: Sequence[Dim]) -> tuple[Dim, ...]:
-        """The shape of an operand without its batch axes."""
         return tuple(shape[self.masks[operand].bit_count() :] if self.sizes else shape)
 
     def inside(self, size: Dim, mapped: Sequence[bool]) -> BatchAxes:

@@ -22,8 +22,6 @@ Work = tuple[Callable[[Any], object], Hashable]  # a function, and its argument
 
 
 class _Thread(threading.local):
-    """What one thread has traced, and what is being compiled for it."""
-
     def __init__(self) -> None:
         self.traced: deque[weakref.ref[Any]] = deque(maxlen=_KEPT)
         self.running: dict[Work, Future[object]] = {}

@@ -46,7 +46,6 @@ class Assignment:
     names: tuple[str, ...]  # of the parameter of each buffer
 
     def arguments(self, buffers: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments of the kernel by position and by name, for these buffers."""
         positional = [buffers[b] for b in self.positional]
         return positional, {name: buffers[b] for name, b in self.named}
 
@@ -217,7 +216,6 @@ class PythonFrontend(Frontend):
         return assignment.names[first : first + n_outputs]
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
-        """Warn of outputs that the function never writes."""
         names = self.assign(call).names
         self.parameters.warn_of_unwritten([names[b] for b in call.fresh], self.warns_of_unused)
 

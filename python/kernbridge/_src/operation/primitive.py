@@ -46,6 +46,27 @@ class NativeCall(NamedTuple):
     named: str = ""  # "module:qualname", if another process looks the kernel up by it
     for_extents: bool = False  # the call fits only arrays of these extents, with any batch
 
+    # What follows is of the call in a program, whose results are the outputs, the copies and the
+    # temporaries.
+
+    def aliases(self, call: Call) -> dict[int, int]:
+        """The results that use the memory of operands, by operand."""
+        n = len(call.outs)
+        return dict(call.aliases) | {i: n + k for k, i in enumerate(self.copied)}
+
+    def hidden(self, operands: Sequence[Any], batch: Sequence[Dim]) -> list[Any]:
+        """The results after the outputs; temporaries have these batch axes."""
+        more = [ArrayType((*batch, *t.shape), t.dtype) for t in self.temporaries]
+        return [operands[i] for i in self.copied] + more
+
+    def attributes(self, call: Call, masks: Sequence[int]) -> dict[str, Any]:
+        """What names the kernel and the batch; see src/core/kb_handler.h."""
+        batch = [*call.batch_words, *masks] if call.levels else []
+        return {
+            "call": np.array([self.key, *batch], np.int64),
+            "digest": np.frombuffer(self.digest, np.uint8),
+        }
+
 
 class Frontend(ABC):
     """A kernel of some language: how calls of it are checked and lowered. Hashed by identity."""
@@ -84,7 +105,6 @@ class Frontend(ABC):
         return None
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Plan:
-        """The steps that C executes on a GPU."""
         raise TypeError(f"{self.label} runs on CPUs, where it is one call of its kernel [KB2106]")
 
     @abstractmethod
@@ -140,7 +160,6 @@ def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
-    """Apply a kernel to operands (tracers or arrays)."""
     parallel_compile.note(frontend)
     return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
 
@@ -222,19 +241,12 @@ def _lowered(
         operands_in[i], avals_in[i] = _with_all_levels(ctx, operands[i], avals_in[i], levels, i)
         if levels:
             masks[i] = levels.full_mask
-    aliases = dict(call.aliases)
-    aliases.update({i: len(call.outs) + j for j, i in enumerate(native.copied)})
-    batch = [*call.batch_words, *masks] if levels else []
-    attributes = {  # see src/core/kb_handler.h
-        "call": np.array([native.key, *batch], np.int64),
-        "digest": np.frombuffer(native.digest, np.uint8),
-    }
+    aliases, attributes = native.aliases(call), native.attributes(call, masks)
     if native.origin:
         attributes["origin"] = native.origin
     if native.program and (for_export or not native.origin or settings.carries_kernels()):
         attributes = embed_once.embed(ctx, native.target, attributes, native.program)
-    hidden = [avals_in[i] for i in native.copied]
-    hidden += [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in native.temporaries]
+    hidden = [ShapedArray(t.shape, t.dtype) for t in native.hidden(avals_in, levels.shape)]
     wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden]) if hidden else ctx
     target, more, options = sharding.lowering_of(
         platform, wide, frontend, call, native, masks, aliases
@@ -318,7 +330,9 @@ def _batch_by_rank(
         if not mapped[i] and new_axis is not None:
             front[i] = jnp.broadcast_to(front[i], (new_axis, *front[i].shape))
             batch[i] = call.vmap_method == "broadcast_all"
-    return bind(frontend, call.with_output_axis(size, batch), front)
+    outs = tuple(ArrayType((size, *t.shape), t.dtype) for t in call.outs)
+    call = replace(call, outs=outs, terms=call.terms.with_leading(batch))
+    return bind(frontend, call, front)
 
 
 batching.primitive_batchers[call_p] = _batch

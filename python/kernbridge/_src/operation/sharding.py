@@ -70,15 +70,15 @@ class Description:
 
     @staticmethod
     def read(text: str) -> Description:
-        fields = json.loads(text, object_hook=_with_tuples)
-        return Description(**{**fields, "terms": Terms(**fields["terms"])})
+        def tuples(value: Any) -> Any:
+            return tuple(map(tuples, value)) if isinstance(value, list) else value
 
+        def hook(fields: dict[str, Any]) -> Any:
+            fields = {name: tuples(value) for name, value in fields.items()}
+            return Description(**fields) if "label" in fields else Terms(**fields)
 
-def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    def convert(value: Any) -> Any:
-        return tuple(map(convert, value)) if isinstance(value, list) else value
-
-    return {name: convert(value) for name, value in fields.items()}
+        found: Description = json.loads(text, object_hook=hook)
+        return found
 
 
 @dataclass(eq=False)
@@ -181,7 +181,8 @@ def lowering_of(
         text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
         return native.target + SPLIT, {"sharding": text}, {}
     token = ""
-    if native.for_extents and call.terms.depends_on_extents:
+    axes = {name for array in (*call.terms.ins, *call.terms.outs) for name in array}
+    if native.for_extents and any(map(call.terms.can_split, axes)):
         lowered = Lowered(platform, frontend, call, list(masks), native.copied)
         token = _remember(ctx, lowered, native.digest)
     description = Description(frontend.label, terms, aliased, token, grouped)
@@ -191,7 +192,6 @@ def lowering_of(
 
 
 def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
-    """The terms of arrays with their `BatchAxes`."""
 
     def masked(mask: int) -> Term:
         return tuple(f"*{k}" for k in reversed(range(n_levels)) if mask >> k & 1)
@@ -209,22 +209,14 @@ def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
 def _numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]]:
     """Names for Shardy: of operands, of results, and those that are not split."""
     names: dict[str, str] = {}
-    fixed: list[str] = []
-    n = itertools.count()
 
     def name_of(given: str) -> str:
-        if given != WHOLE and given in names:
-            return names[given]
-        name = f"f{next(n)}"
-        if given != WHOLE:
-            names[given] = name
-        if not terms.can_split(given):
-            fixed.append(name)
-        return name
+        own = f"{WHOLE}{len(names)}" if given == WHOLE else given
+        return names.setdefault(own, f"f{len(names)}")
 
     ins = [[name_of(name) for name in term] for term in terms.ins]
     outs = [[name_of(name) for name in term] for term in (*terms.outs, *terms.hidden)]
-    return ins, outs, fixed
+    return ins, outs, [name for own, name in names.items() if not terms.can_split(own)]
 
 
 def output_shardings(
@@ -329,20 +321,16 @@ def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
     """Lower a call that depends on the extents of its arrays again, for those of one device."""
     lowered = lowered_calls[description.token]
     native, masks = lowered.again(call.operands, call.outs)
-    n, batch = len(call.outs), call.outs[0].shape[: len(lowered.call.levels.sizes)]
-    hidden = [call.operands[i] for i in native.copied]
-    hidden += [ArrayType((*batch, *t.shape), t.dtype) for t in native.temporaries]
-    aliases = dict(lowered.call.aliases) | {i: n + k for k, i in enumerate(native.copied)}
-    words = [native.key, *lowered.call.batch_words, *(masks if batch else [])]
-    values = {"call": np.array(words, np.int64), "digest": np.frombuffer(native.digest, np.uint8)}
+    batch = call.outs[0].shape[: len(lowered.call.levels.sizes)]
+    values = native.attributes(lowered.call, masks)
     if native.program:
         values["program"] = np.frombuffer(native.program, np.uint8)
     return replace(
         call,
         target=native.target,
         attributes={name: mlir.ir_attribute(value) for name, value in values.items()},
-        hidden=hidden,
-        aliases=tuple(aliases.items()),
+        hidden=native.hidden(call.operands, batch),
+        aliases=tuple(native.aliases(lowered.call).items()),
     )
 
 
@@ -490,7 +478,6 @@ class Choice:
         return n, cells
 
     def local(self, arrays: Sequence[Placed]) -> list[ArrayType]:
-        """Return the types of the arrays on one device."""
         sizes = [zip(a.type.shape, self._counts(a.term), strict=True) for a in arrays]
         shapes = [tuple(size // count for size, count in each) for each in sizes]
         return [ArrayType(s, a.type.dtype) for s, a in zip(shapes, arrays, strict=True)]
@@ -540,7 +527,6 @@ class DeviceCall:
     has_side_effect: bool = False
 
     def outputs(self, operands: Sequence[Any]) -> list[Any]:
-        """Make the call and return its outputs."""
         results = [*self.outs, *self.hidden]
         rule = jax.ffi.ffi_lowering(
             self.target,
@@ -610,7 +596,6 @@ def _sum(value: Any, array: ArrayType, groups: Sequence[Sequence[int]], channel:
 
 
 def _among(groups: Sequence[Sequence[int]], channel: int) -> dict[str, Any]:
-    """The attributes of a collective operation."""
     return {
         "replica_groups": ir.DenseElementsAttr.get(np.array(groups, np.int64)),
         "channel_handle": hlo.ChannelHandle.get(channel, mlir.DEVICE_TO_DEVICE_TYPE),

@@ -142,7 +142,6 @@ class ShardingRule:
 
     @property
     def contracted(self) -> tuple[str, ...]:
-        """Names of inputs that an output lacks."""
         names = sorted({name for term in self.inputs for name in term if name != LEADING})
         return tuple(n for n in names if any(n not in term for term in self.outputs))
 
@@ -265,12 +264,6 @@ class Terms:
         new = {True: (batch,), False: (WHOLE,), None: ()}
         ins = tuple((*new[m], *term) for m, term in zip(mapped, self.ins, strict=True))
         return replace(self, ins=ins, outs=tuple((batch, *term) for term in self.outs))
-
-    @property
-    def depends_on_extents(self) -> bool:
-        """Whether the call may be split along a dimension that the kernel sees."""
-        own = {name for term in self.outs + self.ins for name in term if not name.startswith("*")}
-        return any(map(self.can_split, own))
 
     @property
     def whole(self) -> Terms:

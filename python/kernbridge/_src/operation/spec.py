@@ -243,7 +243,6 @@ class OperationSpec:
         return self.jvp is not None or self.vjp is not None
 
     def check_names(self, parameters: Sequence[str]) -> None:
-        """Refuse a dict of outputs that no kernel with these parameters can match."""
         if isinstance(self.outs, Outputs):
             self.outs.check(self.label, parameters)
 
@@ -430,11 +429,3 @@ class Call:
     ) -> tuple[Sequence[ArrayType], dict[str, ArrayType]]:
         n = self.n_inputs
         return operands[:n], dict(zip(self.scalars, operands[n:], strict=True))
-
-    def with_output_axis(self, size: Dim, mapped: Sequence[bool | None]) -> Call:
-        """Add a leading axis, which the kernel sees, to every output.
-
-        `mapped` states which operands have it too; see `Terms.with_leading`.
-        """
-        outs = tuple(ArrayType((size, *t.shape), t.dtype) for t in self.outs)
-        return replace(self, outs=outs, terms=self.terms.with_leading(mapped))

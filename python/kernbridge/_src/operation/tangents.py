@@ -221,17 +221,15 @@ def _forward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
         inputs, outputs, given = shape.split(operands)
         if rules.jvp is None:
             return _transposed(rules, shape, inputs, outputs, given)
-        tangents = [_no_tangent(x, rules.symbolic_zeros) for x in inputs]
-        for i, t in zip(shape.which, given, strict=True):
-            tangents[i] = t
+        moving = dict(zip(shape.which, given, strict=True))
+        none = zero_tangent if rules.symbolic_zeros else _zeros_or_none
+        tangents = [moving[i] if i in moving else none(x) for i, x in enumerate(inputs)]
         return rules.tangents(shape.outs, inputs, outputs, tangents)
 
     return forward
 
 
-def _no_tangent(x: Any, symbolic: bool) -> Any:
-    if symbolic:
-        return zero_tangent(x)
+def _zeros_or_none(x: Any) -> Any:
     return jnp.zeros_like(x) if is_inexact(x.dtype) else None
 
 

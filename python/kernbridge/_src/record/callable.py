@@ -16,22 +16,11 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.keys.host_state import identity_of
-from kernbridge._src.numba_cuda.callback import (
-    DTYPES,
-    LACKING,
-    REMEDY,
-    CallingFrontend,
-    OnHost,
-    Order,
-)
+from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
+from kernbridge._src.operation import parameters
 from kernbridge._src.operation.operation import Operation
-from kernbridge._src.operation.parameters import (
-    Assignment,
-    KernelParameters,
-    check_dtype,
-    warn_of_copies,
-)
+from kernbridge._src.operation.parameters import Assignment
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
@@ -191,7 +180,7 @@ class NumbaCudaCallable(CallingFrontend):
     warns_of_unused = False  # a function that is recorded is refused
 
     def __post_init__(self) -> None:
-        self.parameters = KernelParameters(self.label, self.function, has_stream=True)
+        self.parameters = parameters.KernelParameters(self.label, self.function, has_stream=True)
         self._warned = False
 
     def functions(self) -> Functions:
@@ -218,7 +207,7 @@ class NumbaCudaCallable(CallingFrontend):
                     "cannot have; pass a 1-d array, jnp.array([value]), or pass it by keyword: "
                     f"{names[i]}=value [KB2003]"
                 )
-            check_dtype(place, array.dtype.name, DTYPES, LACKING)
+            parameters.check_dtype(place, array.dtype.name, DTYPES, LACKING)
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
         assignment = self.assign(call)
@@ -251,9 +240,8 @@ class NumbaCudaCallable(CallingFrontend):
     def _recorded(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target
     ) -> Lowered:
-        recording = run_recorded(
-            self.label, self.function, operands, call, _order(assignment), target
-        )
+        order = _order(assignment)
+        recording = run_recorded(self.label, self.function, operands, call, order, target)
         reached: set[int] = set()  # buffers that a step can have written
         for step in recording.steps:
             if isinstance(step, Launch):
@@ -269,7 +257,7 @@ class NumbaCudaCallable(CallingFrontend):
                     f"{name}[:] = ..., pass it to a kernel, or remove it from `outs` [KB1008]"
                 )
         copied = sorted(recording.opened)
-        warn_of_copies(self.label, copied, assignment.names, REMEDY)
+        parameters.warn_of_copies(self.label, copied, assignment.names, REMEDY)
         first_temporary = call.n_operands + len(call.outs)
         steps = [_renumbered(step, first_temporary, len(copied)) for step in recording.steps]
         source = beginning_of(self.function)
@@ -287,7 +275,7 @@ class NumbaCudaCallable(CallingFrontend):
         outputs = [assignment.names[buffer] for buffer in call.fresh]
         self.parameters.warn_of_unwritten(outputs, unused=True)
         source, order = beginning_of(self.function), _order(assignment)
-        on_host: OnHost | None = None
+        on_host = None
         if target.emulates:
             from kernbridge._src.record import running
 

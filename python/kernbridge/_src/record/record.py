@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
+import operator
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -64,14 +66,10 @@ def refuse(what: str) -> NoReturn:
 
 def host_like(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """A C-ordered array of any size that takes no memory and is never read or written."""
-    strides: list[int] = []
-    step = dtype.itemsize
-    for n in reversed(shape):
-        strides.insert(0, step)
-        step *= max(n, 1)
-    return np.lib.stride_tricks.as_strided(
-        np.empty(1, dtype), shape=shape, strides=strides, writeable=False
-    )
+    one = np.empty(1, dtype)
+    steps = itertools.accumulate((max(n, 1) for n in shape[:0:-1]), operator.mul, initial=1)
+    strides = [dtype.itemsize * step for step in steps][::-1] if shape else []
+    return np.lib.stride_tricks.as_strided(one, shape, strides, writeable=False)
 
 
 class _StandIn:
