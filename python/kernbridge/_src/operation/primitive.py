@@ -14,7 +14,7 @@ import numpy as np
 
 from kernbridge._src.base import private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
-from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir
+from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir, xla
 from kernbridge._src.operation import (
     embed_once,
     missing_platform,
@@ -116,18 +116,8 @@ def new_primitive(name: str, kind: type = Primitive) -> Any:
     """Return a primitive with several outputs, which is compiled also outside of `jax.jit`."""
     primitive = kind(name)
     primitive.multiple_results = True
-
-    def apply(*operands: Any, **params: Any) -> Any:
-        with jax.disable_jit(False):  # a kernel is compiled even under jax.disable_jit
-            return _jitted_bind(primitive, tuple(sorted(params.items())))(*operands)
-
-    primitive.def_impl(apply)
+    primitive.def_impl(functools.partial(xla.apply_primitive, primitive))
     return primitive
-
-
-@functools.lru_cache(maxsize=1024)
-def _jitted_bind(primitive: Any, params: tuple[tuple[str, Any], ...]) -> Any:
-    return jax.jit(functools.partial(primitive.bind, **dict(params)))
 
 
 call_p = new_primitive("kernbridge_call")
