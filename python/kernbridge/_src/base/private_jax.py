@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import ShapedArray, Tracer, eval_jaxpr
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, batching, mlir, xla
 from jax.sharding import PartitionSpec
 
 from kernbridge._src.base import versions
@@ -35,6 +35,7 @@ __all__ = [
     "func",
     "hlo",
     "mlir",
+    "xla",
 ]  # and what is defined here
 
 versions.warn_of_untested("JAX")
@@ -50,13 +51,8 @@ try:
     with versions.explained():
         from jax._src import core as _core
         from jax._src.core import Primitive, get_cur_mesh_sharding, standard_vma_rule
-        from jax._src.effects import (
-            Effect,
-            control_flow_allowed_effects,
-            custom_derivatives_allowed_effects,
-            lowerable_effects,
-            remat_allowed_effects,
-        )
+        from jax._src.effects import custom_derivatives_allowed_effects, remat_allowed_effects
+        from jax._src.ffi import FfiEffect
         from jax.interpreters.partial_eval import DynamicJaxprTracer
 
         _tracers_of_programs = DynamicJaxprTracer
@@ -78,33 +74,9 @@ except UnknownVersionError as _error:
 HAS_INSIDES = _why_without_insides is None
 
 if HAS_INSIDES:
-
-    class _KernelEffect(Effect):
-        """Keeps a call whose outputs are not used.
-
-        An exported program names the class, and the process that reads it makes an equal effect.
-        """
-
-        __module__ = "kernbridge"
-        __qualname__ = "KernelEffect"
-
-        def __eq__(self, other: object) -> bool:
-            return type(other) is type(self)
-
-        def __hash__(self) -> int:
-            return hash(type(self))
-
-        def __str__(self) -> str:
-            return "kernbridge"
-
-    for _set in (
-        lowerable_effects,
-        control_flow_allowed_effects,
-        custom_derivatives_allowed_effects,
-        remat_allowed_effects,
-    ):
-        _set.add_type(_KernelEffect)
-    kernel_effect = _KernelEffect()
+    for _allowed in (custom_derivatives_allowed_effects, remat_allowed_effects):
+        _allowed.add_type(FfiEffect)  # as JAX does from 0.12 on
+    kernel_effect = FfiEffect()  # keeps a call whose outputs are not used
 
 HAS_PARTITIONING = False
 func: Any = None
