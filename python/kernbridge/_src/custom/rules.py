@@ -359,8 +359,8 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
     if all(d is None for d in axes):
         outs = call(*args, **kwargs)
         return outs, jax.tree.map(lambda _: None, outs)
-    size, mapped, front = to_front(args, axes)
-    outs = loop(functools.partial(call, **kwargs), mapped, size)(*front)
+    _, mapped, front = to_front(args, axes)
+    outs = loop(functools.partial(call, **kwargs), mapped)(*front)
     return outs, jax.tree.map(lambda _: 0, outs)
 
 

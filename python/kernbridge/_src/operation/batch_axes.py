@@ -6,6 +6,7 @@ Batch axes come before an array's own, the outermost level first.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,22 +84,20 @@ def vmapped(function: Callable[..., Any], levels: BatchAxes) -> Callable[..., An
 
 def looped(function: Callable[..., Any], levels: BatchAxes) -> Callable[..., Any]:
     """Like `vmapped`, but one slice after the other, for functions that JAX cannot batch."""
-    for k, size in enumerate(levels.sizes):
-        function = loop(function, tuple(bool(mask >> k & 1) for mask in levels.masks), size)
+    for k in range(len(levels.sizes)):
+        function = loop(function, [bool(mask >> k & 1) for mask in levels.masks])
     return function
 
 
-def loop(function: Callable[..., Any], mapped: Sequence[bool], size: Dim) -> Callable[..., Any]:
+def loop(function: Callable[..., Any], mapped: Sequence[bool]) -> Callable[..., Any]:
     """Return the function called for each slice of the mapped operands, in a scan."""
 
     def over_slices(*operands: Any) -> Any:
-        def step(_: None, slices: tuple[Any, ...]) -> tuple[None, Any]:
+        def one(slices: tuple[Any, ...]) -> Any:
             own = iter(slices)
-            return None, function(
-                *(next(own) if m else x for m, x in zip(mapped, operands, strict=True))
-            )
+            each = zip(mapped, operands, strict=True)
+            return function(*(next(own) if m else x for m, x in each))
 
-        slices = tuple(x for m, x in zip(mapped, operands, strict=True) if m)
-        return jax.lax.scan(step, None, slices, length=size)[1]
+        return jax.lax.map(one, tuple(itertools.compress(operands, mapped)))
 
     return over_slices

@@ -99,18 +99,18 @@ class Lowered:
     def __reduce__(self) -> Any:
         return type(None), ()
 
-    def again(
-        self, operands: Sequence[ArrayType], results: Sequence[ArrayType]
-    ) -> tuple[Any, list[int]]:
-        """Lower the call for arrays with their batch axes; return it and its operands' levels."""
+    def again(self, operands: Sequence[ArrayType], results: Sequence[ArrayType]) -> Any:
+        """Lower the call for arrays with their batch axes."""
+
+        def own(arrays: Sequence[ArrayType], terms: Sequence[Term]) -> list[ArrayType]:
+            shapes = [t.shape[len(t.shape) - len(n) :] for t, n in zip(arrays, terms, strict=True)]
+            return [ArrayType(s, t.dtype) for s, t in zip(shapes, arrays, strict=True)]
+
         terms, levels = self.call.terms, self.call.levels
-        own = [_own(t, term) for t, term in zip(operands, terms.ins, strict=True)]
-        outs = tuple(_own(t, term) for t, term in zip(results, terms.outs, strict=True))
         if levels:
-            sizes = results[0].shape[: len(levels.sizes)][::-1]
-            levels = replace(levels, sizes=sizes)
-        call = replace(self.call, outs=outs, levels=levels)
-        native = self.frontend.lower(self.platform, own, call)
+            levels = replace(levels, sizes=results[0].shape[: len(levels.sizes)][::-1])
+        call = replace(self.call, outs=tuple(own(results, terms.outs)), levels=levels)
+        native = self.frontend.lower(self.platform, own(operands, terms.ins), call)
         if native.copied != self.copied:
             raise KernelError(
                 f"{self.frontend.label} writes to inputs {self.copied} when it is called with "
@@ -118,11 +118,7 @@ class Lowered:
                 "sharding_rule [KB6003]"
             )
         self.kept.append(native.keep)
-        return native, self.masks
-
-
-def _own(array: ArrayType, term: Term) -> ArrayType:
-    return ArrayType(array.shape[len(array.shape) - len(term) :], array.dtype)
+        return native
 
 
 lowered_calls: weakref.WeakValueDictionary[str, Lowered] = weakref.WeakValueDictionary()
@@ -320,9 +316,9 @@ def _packed(result: Any, choice: Choice) -> Any:
 def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
     """Lower a call that depends on the extents of its arrays again, for those of one device."""
     lowered = lowered_calls[description.token]
-    native, masks = lowered.again(call.operands, call.outs)
+    native = lowered.again(call.operands, call.outs)
     batch = call.outs[0].shape[: len(lowered.call.levels.sizes)]
-    values = native.attributes(lowered.call, masks)
+    values = native.attributes(lowered.call, lowered.masks)
     if native.program:
         values["program"] = np.frombuffer(native.program, np.uint8)
     return replace(

@@ -240,12 +240,6 @@ def _is_int(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
-
-
 def pad(values: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Return the extents along x, y and z; missing ones are 1."""
     x, y, z = (*values, 1, 1, 1)[:3]
@@ -253,7 +247,7 @@ def pad(values: Sequence[Any]) -> tuple[Any, Any, Any]:
 
 
 def _read_dims(label: str, what: str, dims: Any) -> tuple[Any, ...]:
-    dims = _as_tuple(dims)
+    dims = tuple(dims) if isinstance(dims, (tuple, list)) else () if dims is None else (dims,)
     if not 1 <= len(dims) <= 3:
         raise ValueError(
             f"{label}: {what} must have 1-3 dimensions, got {len(dims)}: {dims!r} [KB1102]"
@@ -322,9 +316,7 @@ def _read(name: str, label: str, value: Any) -> Any:
 
 
 def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
-    cluster = _as_tuple(cluster)
-    if not 1 <= len(cluster) <= 3:
-        raise ValueError(f"{label}: cluster must have 1-3 dimensions, got {len(cluster)} [KB1102]")
+    cluster = _read_dims(label, "cluster", cluster)
     padded = pad([read_int(label, "cluster", n, 1, CLUSTER_MAX) for n in cluster])
     n = math.prod(padded)
     if n > CLUSTER_MAX:
