@@ -146,12 +146,12 @@ def test_memory_is_freed_and_what_is_too_much_is_an_error(on_cpu):
     context = cuda.current_context()
     host = driver.driver
     context.memory_manager.deallocations.clear()
-    before = len(host._sizes)
+    before = len(host.alive)
     array = cuda.device_array(1000)
-    assert len(host._sizes) == before + 1
+    assert len(host.alive) == before + 1
     del array
     context.memory_manager.deallocations.clear()
-    assert len(host._sizes) == before
+    assert len(host.alive) == before
     with pytest.raises(CudaAPIError, match="OUT_OF_MEMORY"):
         cuda.device_array(1 << 50, np.uint8)
 

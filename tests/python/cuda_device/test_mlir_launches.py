@@ -159,10 +159,10 @@ def test_streams_events_contexts_and_memory(on_cpu, x):
     host = driver.driver
     deallocations = cuda.current_context().memory_manager.deallocations
     deallocations.clear()
-    before = len(host._sizes)
+    before = len(host.alive)
     del given, made
     deallocations.clear()
-    assert len(host._sizes) == before - 2
+    assert len(host.alive) == before - 2
     with pytest.raises(driver.CudaAPIError, match="OUT_OF_MEMORY"):
         cuda.device_array(1 << 50, np.uint8)
 
