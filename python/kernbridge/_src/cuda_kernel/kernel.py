@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,15 +46,14 @@ _KEPT = 256  # operations of one kernel, by the values of attributes; lowered ca
 
 @dataclass(frozen=True)
 class Description:
-    """A kernel: its source, parameters and launch, and what compiles it."""
+    """A kernel: its parameters and launch, and its code or what NVRTC compiles."""
 
     label: str
     file: str
     function: ScannedFunction
     rule: LaunchRule
     zero_outputs: bool
-    compile: Callable[[], nvrtc.NvrtcFunction]
-    request: nvrtc.Compilation | None = None  # what `compile` has NVRTC compile
+    code: nvrtc.NvrtcFunction | nvrtc.Compilation
 
 
 def scan(
@@ -94,8 +92,9 @@ class CudaKernelFrontend(PlannedFrontend):
         return self.function.output_names
 
     def compilation(self) -> Work | None:
-        request = self.description.request
-        return None if request is None or self._is_compiled else (nvrtc.compile_kernel, request)
+        code = self.description.code
+        is_source = isinstance(code, nvrtc.Compilation) and not self._is_compiled
+        return (nvrtc.compile_kernel, code) if is_source else None
 
     def functions(self) -> Functions:
         attributes = [(name, value) for name, value in self.values.items() if callable(value)]
@@ -152,8 +151,8 @@ class CudaKernelFrontend(PlannedFrontend):
         return numbers
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
-        description, rule = self.description, self.description.rule
-        compiled = description.compile()
+        description, rule, code = self.description, self.description.rule, self.description.code
+        compiled = nvrtc.compile_kernel(code) if isinstance(code, nvrtc.Compilation) else code
         self._is_compiled = True
         # Functions of shapes are called at every lowering: what they read may have changed.
         shape = rule.resolve(operands, call)
@@ -164,10 +163,8 @@ class CudaKernelFrontend(PlannedFrontend):
             fills = zeros(arrays, call.fresh if description.zero_outputs else ())
             names = [p.name for role in ("arg", "ret") for p in self.function.having(role)]
             steps = (*fills, rule.step(shape, compiled, words, call.fresh))
-            file = description.file
-            return plan(
-                self.label, file, operands, call, names, steps, in_order=rule.pdl, target=target
-            )
+            what = self.label, description.file, operands, call, names, steps
+            return plan(*what, in_order=rule.pdl, target=target)
 
         return self._lowered.find_or_make((operands, call, compiled, shape, words), make)
 
@@ -349,14 +346,13 @@ def cuda_kernel(
     folders = (*map(str, include_paths), *settings.include_paths)
     request = nvrtc.Compilation(label, source, file, name, given, folders)
     function = scan(label, file, source, name, params)
-    compiled = functools.partial(nvrtc.compile_kernel, request)
     method, names = rule.vmap_method(vmap_method), names_for_rules(function, attrs or {})
     spec = OperationSpec(
         *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp, names),
         sharding_rule,
     )
     cuda.require_device("cuda_kernel")
-    description = Description(label, file, function, rule, bool(zero_outputs), compiled, request)
+    description = Description(label, file, function, rule, bool(zero_outputs), request)
     return CudaKernel(spec, description, attrs or {})
 
 

@@ -124,15 +124,15 @@ class Job(Recipe[NvrtcFunction]):
         self.architectures, self.nvrtc = cuda.architectures(), library()
         about = os.stat(self.nvrtc)
         self._read = self._look()
-        self.lasting = self._read.known
+        digest, self.lasting = self._read
         self._means = (
-            *(package_digest.digest_of(*_RULES), self._read.digest),
+            *(package_digest.digest_of(*_RULES), digest),
             *(request.source, request.name, request.options, request.include_paths),
         )
         compiler = (self.nvrtc, about.st_size, about.st_mtime_ns)
         self.identity = _digest((*self._means, request.file, self.architectures, compiler))
 
-    def _look(self) -> Headers:
+    def _look(self) -> tuple[bytes, bool]:
         request, toolkit = self.request, _toolkit_headers(self.nvrtc)
         return _headers(request.source, request.options, request.include_paths, toolkit)
 
@@ -310,30 +310,26 @@ def _toolkit_headers(nvrtc: str) -> tuple[str, ...]:
     return tuple(found[:1])
 
 
-class Headers(NamedTuple):
-    digest: bytes  # of the paths and contents of files
-    known: bool  # whether that is all: if not, nothing may be kept
-
-
-class _Names(NamedTuple):
-    names: tuple[str, ...]
-    known: bool
+_Names = tuple[tuple[str, ...], bool]  # that a text may include, and whether these are all
 
 
 def _headers(
     source: str, options: Sequence[str], include_paths: Sequence[str], toolkit: Sequence[str]
-) -> Headers:
-    """Find all that a compilation of this source with these options may read now."""
+) -> tuple[bytes, bool]:
+    """The digest of all that a compilation may read now, and whether that is all.
+
+    If it is not, nothing may be kept.
+    """
     words = [option.strip() for option in options]
     found = list(build_flags.read(words))
     given = [value.strip() for option, value in found if option in build_flags.FOLDERS]
     # A name in quotes is looked for in the working folder too, and beside its includer.
     folders = list(dict.fromkeys(map(os.path.abspath, (".", *include_paths, *given))))
     roots = tuple(map(os.path.abspath, toolkit))
-    text = _names_in(source)
-    known = text.known and not any(_UNSEEN.search(w) or _PRECOMPILED.match(w) for w in words)
+    included, known = _names_in(source)
+    known = known and not any(_UNSEEN.search(w) or _PRECOMPILED.match(w) for w in words)
     names = dict.fromkeys(value.strip() for option, value in found if option == "-include")
-    names |= dict.fromkeys(text.names)
+    names |= dict.fromkeys(included)
     beside: list[str] = []  # paths in the toolkit, beside a header that includes them
     tried: set[str] = set()
     read: dict[str, str] = {}  # the digests of files, by path
@@ -352,17 +348,17 @@ def _headers(
             content = None if path in read else _header(path)
             if content is None:
                 continue
-            read[path], text = content
-            names |= dict.fromkeys(text.names)
+            read[path], (included, is_all) = content
+            names |= dict.fromkeys(included)
             folder = os.path.dirname(path)
             if any(path.startswith(root + os.sep) for root in roots):
-                beside += [os.path.join(folder, name) for name in text.names]
+                beside += [os.path.join(folder, name) for name in included]
                 continue
-            known = known and text.known
+            known = known and is_all
             if folder not in folders:
                 folders.append(folder)
     parts = repr(sorted(read.items())).encode("utf-8", "surrogatepass")
-    return Headers(hashlib.sha256(parts).digest(), known)
+    return hashlib.sha256(parts).digest(), known
 
 
 @functools.lru_cache(maxsize=1024)
@@ -372,7 +368,7 @@ def _names_in(text: str) -> _Names:
     included = [match[1] for match in _DIRECTIVE.finditer(text)]
     names = dict.fromkeys((*included, *build_flags.asks(text)))
     known = known and None not in names  # where a macro makes a name
-    return _Names(tuple(filter(None, names)), known)
+    return tuple(filter(None, names)), known
 
 
 def _header(path: str) -> tuple[str, _Names] | None:

@@ -357,9 +357,7 @@ sharding_rule
         )
         code = self._code(label, function)
         cuda.require_device("load_binary")
-        description = Description(
-            label, self.path, function, rule, bool(zero_outputs), lambda: code
-        )
+        description = Description(label, self.path, function, rule, bool(zero_outputs), code)
         return CudaKernel(spec, description, attrs or {})
 
     def _code(self, label: str, function: ScannedFunction) -> NvrtcFunction:
