@@ -60,12 +60,6 @@ def compiling(compiled: Any) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def compiling_device() -> Iterator[None]:
-    with deferred(), global_compiler_lock, patches.without_nvvm():
-        yield
-
-
 def add_image(kernel: Any) -> None:
     """Make the image of a kernel that Numba has compiled."""
     library, label = kernel._codelibrary, label_of(kernel.py_func)

@@ -24,8 +24,9 @@ from kernbridge._src.base import versions
 from kernbridge._src.cuda_device import code, launch, mode
 from kernbridge._src.cuda_device.launch import install_host_api
 from kernbridge._src.cuda_device.mode import choose
+from kernbridge._src.forge.obtain import deferred
 from kernbridge._src.keys import package_digest
-from kernbridge._src.numba_common import private_numba_cuda
+from kernbridge._src.numba_common import numba_cuda_patches, private_numba_cuda
 from kernbridge._src.numba_common.private_numba_cuda import (
     codegen,
     dispatcher,
@@ -138,7 +139,7 @@ def _install_dispatchers() -> None:
             return compile_kernel(self, sig)
 
     def compiled_device(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with code.compiling_device():
+        with deferred(), global_compiler_lock, numba_cuda_patches.without_nvvm():
             return compile_device(self, *args, **kwargs)
 
     @functools.wraps(run)

@@ -237,24 +237,6 @@ for _name in _ENDING:
     setattr(HostDriver, _name, _ending(_name))
 
 
-def choosing(base: Any, host: Any) -> Any:
-    """The class of a package's driver: `host` stands for it while a thread is on the CPU."""
-
-    class ChoosingDriver(base):
-        def __getattribute__(self, name: str) -> Any:
-            if mode.current() is None and name not in _ENDING:
-                return object.__getattribute__(self, name)
-            return getattr(host, name)
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            object.__setattr__(self if mode.current() is None else host, name, value)
-
-        def __delattr__(self, name: str) -> None:
-            object.__delattr__(self if mode.current() is None else host, name)
-
-    return ChoosingDriver
-
-
 class HostDevice:
     def __init__(self) -> None:
         self.id = 0
@@ -279,7 +261,22 @@ def install(api: Any) -> Any:
     with patched((api, "_memory_manager", api.NumbaCUDAMemoryManager)):
         device.primary_context = context(device, binding.CUcontext(_CONTEXT))
     host.devices[0] = device
-    api.driver.__class__ = choosing(api.Driver, host)
+
+    class ChoosingDriver(api.Driver):
+        """For which `host` stands while a thread is on the CPU."""
+
+        def __getattribute__(self, name: str) -> Any:
+            if mode.current() is None and name not in _ENDING:
+                return object.__getattribute__(self, name)
+            return getattr(host, name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            object.__setattr__(self if mode.current() is None else host, name, value)
+
+        def __delattr__(self, name: str) -> None:
+            object.__delattr__(self if mode.current() is None else host, name)
+
+    api.driver.__class__ = ChoosingDriver
     choose(api.Stream, "add_callback", lambda stream, call, arg=None: call(stream, 0, arg))
     return device
 

@@ -63,7 +63,7 @@ def written_together(dtype: np.dtype[Any]) -> int:
 
 
 @dataclass(slots=True)
-class _Array:
+class Array:
     symbol: str
     item: Any  # its type, or the name of the type
     item_size: Any
@@ -77,10 +77,10 @@ class Checks:
     label: str
     arguments: Sequence[Argument]
     sites: list[str] = field(default_factory=lambda: [""])
-    shared: dict[str, _Array] = field(default_factory=dict)  # by name, as the table has them
-    _local: list[_Array] = field(default_factory=list)
+    shared: dict[str, Array] = field(default_factory=dict)  # by name, as the table has them
+    _local: list[Array] = field(default_factory=list)
     _own: set[str] = field(default_factory=set)  # addresses of the function's variables
-    _instead: list[tuple[Any, Any, _Array]] = field(default_factory=list)  # of local arrays
+    _instead: list[tuple[Any, Any, Array]] = field(default_factory=list)  # of local arrays
     waits: bool = False  # threads may wait for each other
     _host: Any = None  # the HostModule to which instructions are appended
 
@@ -98,9 +98,6 @@ class Checks:
                     arguments.append(Argument(described, word, size, cell, leaf.ndim, flags))
                 word += leaf.n_words(batched)
         return cls(label, arguments)
-
-    def add_shared(self, name: str, item: str, size: int, item_size: int, offset: int) -> None:
-        self.shared[name] = _Array(name, item, item_size, size, offset)
 
     def begin_function(self, host: Any) -> None:
         self._host, self._own, self._instead = host, set(), []
@@ -167,7 +164,7 @@ class Checks:
     def _put_local(self, array: Any) -> None:
         kind = array.allocated_type
         item = kind.element if isinstance(kind, ir.ArrayType) else kind
-        described = _Array(array.get_reference(), item, _size_of(item, _I32), _size_of(kind))
+        described = Array(array.get_reference(), item, _size_of(item, _I32), _size_of(kind))
         number = ir.Constant(_I32, len(self._local))
         known = self._put_question("kb.check.local", array.type, [array, number], "kb.local")
         self._local.append(described)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 _NAME = r'%(?:"[^"]*"|[\w.$-]+)'
 _ORDERS = r"(?:syncscope\(\S+\) )?\w+(?: \w+)?(?:, align \d+)?$"
 
-_MAY_POLL = re.compile(r"\b(?:atomicrmw|cmpxchg|load atomic|load volatile|fence) ")
+MAY_POLL = re.compile(r"\b(?:atomicrmw|cmpxchg|load atomic|load volatile|fence) ")
 _LABEL = re.compile(r'("[^"]*"|[\w.$-]+):')
 _DEFINED = re.compile(rf"  ({_NAME}) = ")
 _TARGET = re.compile(rf"\blabel ({_NAME})")
@@ -35,10 +35,6 @@ _EXPECTED = re.compile(rf"= cmpxchg .*, \S+ (\S+), \S+ \S+ {_ORDERS}")
 _CAST = re.compile(r"= (?:[sz]ext|trunc|[su]itofp|fpext|fptrunc|bitcast) \S+ (\S+) to ")
 _SITE = re.compile(r"  call void @kb\.check\.at\(i32 \d+\)")
 _ZEROS = {"0", "0.000000e+00", "-0.000000e+00"}
-
-
-def may_poll(text: str) -> bool:
-    return _MAY_POLL.search(text) is not None
 
 
 def with_polls(text: str) -> str:

@@ -11,16 +11,14 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu import library
+from kernbridge._src.cuda_on_cpu.checks import Array, Checks
 from kernbridge._src.cuda_on_cpu.library import replaced
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir
-
-if TYPE_CHECKING:
-    from kernbridge._src.cuda_on_cpu.checks import Checks
 
 OUTSIDE = (
     "kb.outside."  # and the description of an array in hexadecimal digits, see isolated_compile.py
@@ -48,15 +46,6 @@ def refused(label: str, construct: str) -> KernelCompilationError:
         f"{label}: the kernel uses {construct}, which kernbridge does not run on CPUs; run it on a "
         "GPU [KB4005]"
     )
-
-
-def check_static_shared(label: str, size: int) -> None:
-    if size > _STATIC_MAX:
-        raise KernelCompilationError(
-            f"{label}: the kernel has {size} bytes of static shared memory, and CUDA allows "
-            f"{_STATIC_MAX} (48 KiB) a block; make an array dynamic, cuda.shared.array(0, dtype), "
-            "and give its bytes with the launch: up to 227 KiB, depending on the GPU [KB4001]"
-        )
 
 
 class HostModule:
@@ -92,7 +81,13 @@ class HostModule:
             return
         layout = llvm.create_target_data(_LAYOUT)
         sizes = {name: value.value_type.get_abi_size(layout) for name, value in found.items()}
-        check_static_shared(self._label, sum(sizes.values()))
+        if (whole := sum(sizes.values())) > _STATIC_MAX:
+            raise KernelCompilationError(
+                f"{self._label}: the kernel has {whole} bytes of static shared memory, and CUDA "
+                f"allows {_STATIC_MAX} (48 KiB) a block; make an array dynamic, "
+                "cuda.shared.array(0, dtype), and give its bytes with the launch: up to 227 KiB, "
+                "depending on the GPU [KB4001]"
+            )
         for name, size in sizes.items():
             if size:
                 self._offsets[name] = self._aligned(found[name].align or 1)
@@ -101,10 +96,9 @@ class HostModule:
         self._offsets |= {name: self.shared_size for name, size in sizes.items() if not size}
         if self._checks:
             for name, value in found.items():
-                item = value.value_type.element
-                self._checks.add_shared(
-                    name, str(item), sizes[name], item.get_abi_size(layout), self._offsets[name]
-                )
+                item, how = value.value_type.element, (sizes[name], self._offsets[name])
+                item_size = item.get_abi_size(layout)
+                self._checks.shared[name] = Array(name, str(item), item_size, *how)
 
     def _aligned(self, alignment: int) -> int:
         alignment = max(alignment, _ALIGNMENT)
@@ -179,8 +173,9 @@ class HostModule:
             space = getattr(operand.type, "addrspace", 0)
             if space == _SHARED:
                 raise refused(self._label, "shared memory in a way that is not an array's")
-            if space and isinstance(operand, ir.FormattedConstant):
-                instruction = replaced(instruction, i, _of_one_space(operand))
+            if space and isinstance(operand, ir.FormattedConstant):  # which llvmlite keeps as text
+                text = re.sub(r" addrspace\(\d+\)", "", operand.constant)
+                instruction = replaced(instruction, i, ir.FormattedConstant(operand.type, text))
         operands = instruction.operands
         if operation == "addrspacecast":
             instruction = copy.copy(instruction)
@@ -251,8 +246,3 @@ def _without_metadata(value: Any) -> Any:
     made = copy.copy(value)
     made.metadata = {}
     return made
-
-
-def _of_one_space(constant: Any) -> Any:
-    """A constant expression without address spaces; llvmlite keeps it as text."""
-    return ir.FormattedConstant(constant.type, re.sub(r" addrspace\(\d+\)", "", constant.constant))

@@ -11,6 +11,7 @@ values. libNVVM and nvJitLink compile this to cubins.
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,12 +39,11 @@ from kernbridge._src.plan.program import (
 PACKAGE = "numba-cuda-mlir"
 _Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")
 
-_KERNEL = re.compile(r"^ *llvm\.func @\S+?\((?P<parameters>.*)\) attributes \{.*nvvm\.kernel.*\{$")
+_KERNEL = re.compile(r"^ *llvm\.func @\S+?\(.*\) attributes \{.*nvvm\.kernel.*\{$")
 _GLOBAL = re.compile(r"llvm\.mlir\.global (?:private|internal) [^@\n]*(@[\w.$]+)\(")
 _DYNAMIC = re.compile(
     r"(llvm\.mlir\.global )(?:private|internal)( [^\n]*addr_space = 3 [^\n]*!llvm\.array<0 x )"
 )
-_PARAMETER = re.compile(r"%arg\d+: ")
 _COMPLEX = re.compile(r"!llvm\.struct<\((f32|f64), \1\)>")
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 
@@ -239,14 +239,14 @@ def _compile(job: Any, opened: frozenset[int], architecture: tuple[int, int]) ->
 
 def _check_read_only(job: Any, opened: frozenset[int], module: Any) -> None:
     """Refuse a kernel that writes to a read-only input by atomics, which the package allows."""
-    taken = list(leaves(job.parameters))
-    protected = [p.read_only and i not in opened for i, p in enumerate(taken)]
-    written, at = _written(_kernel_of(module), _functions(module)), 0
-    for parameter, is_protected in zip(taken, protected, strict=True):
+    arguments = iter(_kernel_of(module).regions[0].blocks[0].arguments)
+    functions = _functions(module)
+    for i, parameter in enumerate(leaves(job.parameters)):
         size = 3 + 2 * parameter.ndim if parameter.kind == "array" else 1
-        if is_protected and not written.isdisjoint(range(at, at + size)):
+        own = list(itertools.islice(arguments, size))
+        is_protected = parameter.read_only and i not in opened
+        if is_protected and any(_may_write([argument], functions) for argument in own):
             raise TypeError("the kernel may write to a read-only input")
-        at += size
 
 
 @contextmanager
@@ -297,27 +297,12 @@ def _kernel_of(module: Any) -> Any:
     return kernel
 
 
-def _with_entry(job: Any, module: Any) -> str:
-    attributes = _kernel_of(module).attributes
-    kept = [
-        name if str(attributes[name]) == "unit" else f"{name} = {attributes[name]}"
-        for name in attributes
-        if name == "gpu.kernel" or name.startswith("nvvm.")
-    ]
-    return _text_with_entry(str(module), _symbol(job), kept, job.parameters, job.batched)
-
-
-def _written(kernel: Any, functions: dict[str, Any]) -> set[int]:
-    """The numbers of the arguments through which a function may write.
-
-    `functions` are those that it may call, by name. What is not known to read only counts as
-    writing: a pointer that is stored, turned into a number, or passed to an instruction of its own.
-    """
-    arguments = kernel.regions[0].blocks[0].arguments
-    return {i for i, argument in enumerate(arguments) if _may_write([argument], functions)}
-
-
 def _may_write(pointers: list[Any], functions: dict[str, Any]) -> bool:
+    """Whether a function may write through arguments, itself or in `functions`, which it may call.
+
+    What is not known to read only counts as writing: a pointer that is stored, turned into a
+    number, or passed to an instruction of its own.
+    """
     if not str(pointers[0].type).startswith("!llvm.ptr"):
         return False
     seen = set(pointers)
@@ -346,32 +331,29 @@ def _may_write(pointers: list[Any], functions: dict[str, Any]) -> bool:
     return False
 
 
-def _text_with_entry(
-    module: str,
-    symbol: str,
-    attributes: Sequence[str],
-    parameters: Sequence[Parameter],
-    batched: bool,
-) -> str:
-    """The text of a module whose kernel has become the entry `symbol`.
+def _with_entry(job: Any, module: Any) -> str:
+    """The text of a module whose kernel has become the entry of the job.
 
-    `attributes` are those of the entry. Variables, which numba-cuda-mlir numbers, get names that
-    are the same in every process. Dynamic shared memory becomes external, so that it lies after the
-    static one; numba-cuda-mlir defines an array without elements, which other arrays overlap.
+    Variables, which numba-cuda-mlir numbers, get names that are the same in every process. Dynamic
+    shared memory becomes external, so that it lies after the static one; numba-cuda-mlir defines an
+    array without elements, which other arrays overlap.
     """
-    new = {name: f"@kb_global_{i}" for i, name in enumerate(dict.fromkeys(_GLOBAL.findall(module)))}
-    module = re.sub(r"@[\w.$]+", lambda m: new.get(m[0], m[0]), module)
-    module = _DYNAMIC.sub(r"\1external\2", module)
-    lines = module.splitlines()
+    kernel = _kernel_of(module)
+    kinds = [str(argument.type) for argument in kernel.regions[0].blocks[0].arguments]
+    attributes = kernel.attributes
+    kept = [
+        name if str(attributes[name]) == "unit" else f"{name} = {attributes[name]}"
+        for name in attributes
+        if name == "gpu.kernel" or name.startswith("nvvm.")
+    ]
+    text = str(module)
+    new = {name: f"@kb_global_{i}" for i, name in enumerate(dict.fromkeys(_GLOBAL.findall(text)))}
+    text = re.sub(r"@[\w.$]+", lambda m: new.get(m[0], m[0]), text)
+    lines = _DYNAMIC.sub(r"\1external\2", text).splitlines()
     (begin,) = (i for i, line in enumerate(lines) if _KERNEL.match(line))
     end = next(i for i in range(begin, len(lines)) if lines[i] == "    }")
-    header = _KERNEL.match(lines[begin])
-    assert header is not None
-    kinds = [
-        re.sub(r"(,| \{.*\},?)? *$", "", k) for k in _PARAMETER.split(header["parameters"])[1:]
-    ]
-    made = _Entry(kinds, batched)
-    for parameter in leaves(parameters):
+    made = _Entry(kinds, job.batched)
+    for parameter in leaves(job.parameters):
         made.add(parameter)
     if len(made.given) != len(kinds):
         takes = f"the kernel takes {len(kinds)} values ({', '.join(kinds)})"
@@ -379,7 +361,7 @@ def _text_with_entry(
     words = ", ".join(f"%kb_w{i}: i64" for i in range(made.n_words))
     body = "\n".join(lines[begin + 1 : end])
     lines[begin:end] = [
-        f"    llvm.func @{symbol}({words}) attributes {{{', '.join(attributes)}}} {{",
+        f"    llvm.func @{_symbol(job)}({words}) attributes {{{', '.join(kept)}}} {{",
         *(f"      {line}" for line in made.lines),
         *([re.sub(r"%arg(\d+)\b", lambda m: made.given[int(m[1])], body)] if body else []),
     ]
