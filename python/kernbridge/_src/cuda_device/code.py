@@ -7,12 +7,13 @@ library then contains kernbridge's image of the kernel instead of a cubin, under
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
@@ -41,6 +42,13 @@ _DIGITS = 64  # of the digest that an image begins with
 
 def is_for_cpu(library: Any) -> bool:
     return _IMAGE in library._cubin_cache
+
+
+def refuse(what: str, *_: Any, **__: Any) -> NoReturn:
+    raise KernelNotAvailableError(
+        f"the program asks for the {what} of a kernel, which does not exist where kernels run on "
+        "the CPU; run this part on a GPU [KB7005]"
+    )
 
 
 def label_of(function: Any) -> str:
@@ -172,13 +180,8 @@ class HostFunction:
     def set_shared_memory_carveout(self, carveout: int) -> None:
         """Blocks do not share a cache with others."""
 
-    @property
-    def regs(self) -> int:
-        raise not_there("the number of registers of a kernel")
-
-    @property
-    def const(self) -> int:
-        raise not_there("the constant memory of a kernel")
+    regs = property(functools.partial(refuse, "number of registers"))
+    const = property(functools.partial(refuse, "constant memory"))
 
 
 class Module:
@@ -200,13 +203,6 @@ class Module:
             raise KeyError(f"the image has no global {name!r}")
         pointer = driver.binding.CUdeviceptr(address)
         return driver.MemoryPointer(devices.get_context(), pointer, 4), 4
-
-
-def not_there(what: str) -> KernelNotAvailableError:
-    return KernelNotAvailableError(
-        f"the program asks for {what}, which does not exist where kernels run on the CPU; run "
-        "this part on a GPU [KB7005]"
-    )
 
 
 def _number(address: int) -> int:

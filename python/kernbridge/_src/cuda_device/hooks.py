@@ -98,22 +98,12 @@ def _install_code() -> None:
         ("SASS", ("get_sass", "get_sass_cfg")),
     ):
         for name in names:
-            setattr(library, name, _of_gpus(getattr(library, name), f"the {what} of a kernel"))
+            choose(library, name, functools.partial(code.refuse, what), code.is_for_cpu)
     choose(
         codegen.JITCUDACodegen,
         "magic_tuple",  # by which Numba's cache on disk keeps kernels for the CPU apart
         lambda self: ("kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest_of()),
     )
-
-
-def _of_gpus(original: Any, what: str) -> Any:
-    @functools.wraps(original)
-    def chosen(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if code.is_for_cpu(self):
-            raise code.not_there(what)
-        return original(self, *args, **kwargs)
-
-    return chosen
 
 
 def _install_dispatchers() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.lru import attached_to
@@ -56,11 +56,7 @@ def install() -> None:
     # The package's own requires that it has compiled the kernel itself.
     choose(kernels, "disable_compile", lambda k, val=True: setattr(k, "_can_compile", not val))
     for name, what in _OF_GPUS.items():
-        choose(kernels, name, functools.partial(_refuse, what))
-
-
-def _refuse(what: str, *_: Any, **__: Any) -> NoReturn:
-    raise code.not_there(f"the {what} of a kernel")
+        choose(kernels, name, functools.partial(code.refuse, what))
 
 
 def _launch(configured: Any, args: tuple[Any, ...]) -> None:

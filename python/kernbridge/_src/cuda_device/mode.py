@@ -25,11 +25,15 @@ def current() -> str | None:
     return thread.mode or of_process
 
 
-def choose(owner: Any, name: str, on_cpu: Callable[..., Any]) -> None:
+def choose(
+    owner: Any, name: str, on_cpu: Callable[..., Any], of: Callable[[Any], bool] | None = None
+) -> None:
+    """Replace a function where launches run on the CPU, or for the first arguments it is `of`."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        return (original if current() is None else on_cpu)(*args, **kwargs)
+        is_on_cpu = current() is not None if of is None else of(args[0])
+        return (on_cpu if is_on_cpu else original)(*args, **kwargs)
 
     setattr(owner, name, chosen)
