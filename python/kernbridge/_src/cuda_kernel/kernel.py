@@ -180,11 +180,6 @@ class CudaKernelFrontend(PlannedFrontend):
             if p.role == "attr":
                 words += self._number(p, size, numbers[p.name])
                 continue
-            if size != 8:
-                raise KernelError(
-                    f"{self.label}: parameter {p.name!r} takes {size} bytes and is not a pointer, "
-                    f"as required by {p.role!r} says [KB4007]"
-                )
             words.append(Word("address", buffer=next_buffer[p.role]))
             next_buffer[p.role] += 1
         return tuple(words)
