@@ -15,29 +15,23 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched
-from kernbridge._src.base.reports import instead_of
-from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.keys import fingerprint
-from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
-from kernbridge._src.plan.cubin import check_words
+from kernbridge._src.numba_common.protect import ReturnsValue
 from kernbridge._src.plan.program import (
     DeviceParameter,
     Parameter,
     TupleParameter,
     Word,
     leaves,
-    with_open,
 )
 
 PACKAGE = "numba-cuda-mlir"
-_Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")
 
 _KERNEL = re.compile(r"^ *llvm\.func @\S+?\(.*\) attributes \{.*nvvm\.kernel.*\{$")
 _GLOBAL = re.compile(r"llvm\.mlir\.global (?:private|internal) [^@\n]*(@[\w.$]+)\(")
@@ -129,39 +123,6 @@ def check_strides(
                 )
 
 
-def artefact(job: Any) -> Artefact:
-    """Compile the kernel of a numba_cuda `Job`: a cubin for each architecture."""
-    entry = _symbol(job)
-    compiled, opened = compile_protected(
-        (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-        lambda opened: _compile(job, opened, job.target.architectures[0]),
-        job.refusal,
-    )
-    cubins, assembly = [], ""
-    try:
-        for i, architecture in enumerate(job.target.architectures):
-            made = compiled if i == 0 else _compile(job, frozenset(opened), architecture)
-            ptx = made.ptx()
-            assembly = assembly or ptx
-            cubins.append(made.cubin(ptx))
-    except Exception as e:
-        raise instead_of(e, job.refusal(e))  # noqa: B904
-    check_words(job.label, cubins, entry, sum(p.n_words(job.batched) for p in job.parameters))
-    meta = {
-        "entry": entry,
-        "opened": list(opened),
-        "cooperative": bool(compiled.metadata.get("use_cooperative")),
-        "architectures": [10 * major + minor for major, minor in job.target.architectures],
-        "uses_z": _Z.search(assembly) is not None,
-    }
-    return Artefact(meta=meta, blobs=tuple(cubins))
-
-
-def code(job: Any, opened: Iterable[int]) -> tuple[str, str]:
-    compiled = _compile(job, frozenset(opened), job.target.architectures[0])
-    return compiled.llvm_ir(), compiled.ptx()
-
-
 def _symbol(job: Any) -> str:
     """The name of the entry, as PTX takes it."""
     return re.sub(r"\W", "_", job.symbol, flags=re.ASCII)
@@ -171,11 +132,11 @@ def _formals(kernel: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(kernel.py_func).parameters.values())
 
 
-def _argument_types(job: Any, opened: frozenset[int]) -> tuple[Any, ...]:
+def _argument_types(job: Any) -> tuple[Any, ...]:
     """The types of all parameters of the kernel, those left to their defaults among them."""
     from kernbridge._src.mlir.private_mlir import Omitted
 
-    given = list(map(parameter_type, with_open(job.parameters, opened)))
+    given = list(map(parameter_type, job.parameters))
     named = {p.keyword: t for p, t in zip(job.parameters, given, strict=True) if p.keyword}
     positional = [t for p, t in zip(job.parameters, given, strict=True) if not p.keyword]
     rest = [
@@ -185,41 +146,57 @@ def _argument_types(job: Any, opened: frozenset[int]) -> tuple[Any, ...]:
     return (*positional, *rest)
 
 
-@dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A kernel with its entry, in MLIR, for one architecture."""
+    """A kernel with its entry, in MLIR, for one architecture.
 
-    metadata: dict[str, Any]  # as in the package's results, of which a `_Compiled` is one
-    architecture: tuple[int, int]
+    It has what kernbridge reads of a kernel of Numba-CUDA and of its library.
+    """
 
-    def llvm_ir(self) -> str:
+    lost_fractions = ()
+
+    def __init__(self, job: Any, architecture: tuple[int, int], metadata: dict[str, Any]) -> None:
+        self.job, self.architecture = job, architecture
+        self.metadata = metadata  # as in the package's results, of which this is one
+        self.entry_name = _symbol(job)
+        self.cooperative = metadata.get("use_cooperative")
+
+    @property
+    def _codelibrary(self) -> _Compiled:
+        return self
+
+    def get_llvm_str(self) -> str:
         from kernbridge._src.mlir.private_mlir import mlir_optimization
 
         with compiling_for(self.architecture):
             return str(mlir_optimization.get_llvmir(self))
 
-    def ptx(self) -> str:
+    def get_asm_str(self, cc: Any = None) -> str:
         from kernbridge._src.mlir.private_mlir import mlir_optimization
 
         with compiling_for(self.architecture):
-            return str(mlir_optimization.get_ptx(self))
+            self.metadata["ptx"] = str(mlir_optimization.get_ptx(self))
+        return str(self.metadata["ptx"])
 
-    def cubin(self, ptx: str) -> bytes:
-        with compiling_for(self.architecture):
+    def cubin_of(self, architecture: tuple[int, int]) -> bytes:
+        if architecture != self.architecture:
+            return compile_entry(self.job, architecture).cubin_of(architecture)
+        ptx = self.get_asm_str()
+        with compiling_for(architecture):
             linker = self.metadata["linker"].recreate_with_lto()
             linker.add_ptx(ptx.encode())
             return bytes(linker.complete().code)
 
 
-def _compile(job: Any, opened: frozenset[int], architecture: tuple[int, int]) -> _Compiled:
-    """Compile the kernel to MLIR with an entry; inputs but those of `opened` are read-only."""
+def compile_entry(job: Any, architecture: tuple[int, int] | None = None) -> _Compiled:
+    """Compile the kernel of a numba_cuda `Job` for its first architecture, or for this one."""
     from kernbridge._src.mlir import private_mlir as inside
 
+    architecture = architecture or job.target.architectures[0]
     options = dict(job.kernel.targetoptions)
     options["chip"] = "sm_{}{}".format(*architecture)
     options["lto"] = options["lineinfo"] = False  # the entry has no lines
     with compiling_for(architecture):
-        types = _argument_types(job, opened)
+        types = _argument_types(job)
         made = inside.mlir_compiler.compile_mlir(job.kernel.py_func, None, types, options)
         returned = made.signature.return_type
         if returned != inside.types.none:
@@ -232,20 +209,19 @@ def _compile(job: Any, opened: frozenset[int], architecture: tuple[int, int]) ->
                 module.operation
             )
             inside.optimization.run_pre_codegen_patterns(module)
-            _check_read_only(job, opened, module)
+            _check_read_only(job, module)
             metadata["mlir_module_optimized"] = _with_entry(job, module)
-        return _Compiled(metadata, architecture)
+        return _Compiled(job, architecture, metadata)
 
 
-def _check_read_only(job: Any, opened: frozenset[int], module: Any) -> None:
+def _check_read_only(job: Any, module: Any) -> None:
     """Refuse a kernel that writes to a read-only input by atomics, which the package allows."""
     arguments = iter(_kernel_of(module).regions[0].blocks[0].arguments)
     functions = _functions(module)
-    for i, parameter in enumerate(leaves(job.parameters)):
+    for parameter in leaves(job.parameters):
         size = 3 + 2 * parameter.ndim if parameter.kind == "array" else 1
         own = list(itertools.islice(arguments, size))
-        is_protected = parameter.read_only and i not in opened
-        if is_protected and any(_may_write([argument], functions) for argument in own):
+        if parameter.read_only and any(_may_write([argument], functions) for argument in own):
             raise TypeError("the kernel may write to a read-only input")
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import dis
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,9 +55,8 @@ class NumbaCudaFunction(DeviceFunction):
             raise KernelCompilationError(defect(f"the kernel {self.name!r} is gone"))
         architecture = divmod(self.images[0][0], 10)
         job = Job(self.name, kernel, self.parameters, self.batched, Gpu((architecture,)))
-        if mlir.is_mlir(kernel):
-            return mlir.code(job, self.opened)
-        library = _compile_entry(job.with_open(self.opened))._codelibrary
+        compile_entry, _ = _compiler_of(kernel)
+        library = compile_entry(job.with_open(self.opened))._codelibrary
         return library.get_llvm_str(), library.get_asm_str(cc=(*architecture, ""))
 
 
@@ -122,14 +122,11 @@ class Job(Recipe[NumbaCudaFunction]):
 
     def make(self) -> Artefact:
         job = self.with_numba_cuda()
-        if mlir.is_mlir(job.kernel):
-            return mlir.artefact(job)
-        from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
-
-        with global_compiler_lock:
+        compile_entry, lock = _compiler_of(job.kernel)
+        with lock:
             compiled, opened = compile_protected(
                 (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-                lambda opened: _compile_entry(job.with_open(opened)),
+                lambda opened: compile_entry(job.with_open(opened)),
                 job.refusal,
             )
             images, uses_z = job.target.finish(job, compiled, opened)
@@ -257,6 +254,15 @@ def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) ->
         f"has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or decorate "
         "the kernel without a signature [KB4001]"
     )
+
+
+def _compiler_of(kernel: Any) -> tuple[Callable[[Job], Any], AbstractContextManager[Any]]:
+    """The function that compiles the entry of a kernel, and the lock that it needs."""
+    if mlir.is_mlir(kernel):
+        return mlir.compile_entry, nullcontext()
+    from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
+
+    return _compile_entry, global_compiler_lock
 
 
 def _compile_entry(job: Job) -> Any:

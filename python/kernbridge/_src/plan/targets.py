@@ -6,6 +6,7 @@ docs/design/0010-targets.md says what a further target would define.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -68,11 +69,14 @@ class Gpu(Target):
         return compiling_for(self.architectures[0])
 
     def finish(self, job: Any, compiled: Any, opened: tuple[int, ...]) -> tuple[Images, bool]:
-        from kernbridge._src.numba_common.numba_cuda_patches import cubin_of
-
         library = compiled._codelibrary
+        cubin_of = getattr(compiled, "cubin_of", None)  # of numba-cuda-mlir
         try:
-            found = {10 * cc[0] + cc[1]: cubin_of(library, cc) for cc in self.architectures}
+            if cubin_of is None:
+                from kernbridge._src.numba_common import numba_cuda_patches
+
+                cubin_of = functools.partial(numba_cuda_patches.cubin_of, library)
+            found = {10 * cc[0] + cc[1]: cubin_of(cc) for cc in self.architectures}
         except Exception as e:
             raise instead_of(e, job.refusal(e))  # noqa: B904
         n_words = sum(p.n_words(job.batched) for p in job.parameters)
