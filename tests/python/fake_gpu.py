@@ -139,6 +139,8 @@ def fake_target():
         def finish(self, job, compiled, opened):
             images, uses_z = super().finish(job, compiled, opened)
             library = compiled._codelibrary
+            if library is compiled:  # of numba-cuda-mlir; `images` compiles its kernel for the CPU
+                return images, uses_z
             try:
                 image, _ = cuda_on_cpu_compile.image_of(job.label, library, library._entry_name)
             except KernelCompilationError as e:
@@ -150,7 +152,7 @@ def fake_target():
             entry = made.meta["entry"]
             SEEN.add(entry)
             image = images.pop(_core.HOST_CC, None)
-            if image is None:  # numba-cuda-mlir made the cubin
+            if image is None:
                 on_cpu = job.with_open(made.meta["opened"])
                 on_cpu.target = Emulated()
                 (image,) = on_cpu.make().blobs
