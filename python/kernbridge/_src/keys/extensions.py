@@ -21,10 +21,11 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from kernbridge._src.base.struct import Struct
 
 # Functions of these are known by name; their Python source is not walked.
 _LIBRARY = re.compile(
@@ -184,7 +185,7 @@ def has_safe_key(value: Any) -> bool:
     return not (kind.__module__.endswith(".functions") or re.search("#|0x", str(value.key)))
 
 
-class Reads(NamedTuple):
+class Reads(Struct):
     """What a code object is, and what it and those within it read; see `reads`."""
 
     chains: tuple[tuple[str, ...], ...]
@@ -286,8 +287,7 @@ def loads(
     return result
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Extension:
+class Extension(Struct):
     """One registration."""
 
     content: tuple[Any, ...]  # its kind, and everything that it consists of
