@@ -124,8 +124,6 @@ def test_names_that_no_file_has(root):
         built = build(Request(name, "c", ANSWER, ""))
         assert built.path.is_relative_to(root / "v1" / "modules")
         assert call(built.path) == 42
-    with pytest.raises(ValueError, match="language 'fortran'"):
-        build(Request("m", "fortran", "", ""))
 
 
 def test_a_copy_where_the_user_wants_one(tmp_path):

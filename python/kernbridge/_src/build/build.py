@@ -15,19 +15,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from kernbridge._src.base.errors import KernelToolchainError, defect
+from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.build import library
-from kernbridge._src.build.library import SUFFIXES, Built, Job, Request
+from kernbridge._src.build.library import Built, Job, Request
 from kernbridge._src.forge import artefacts
 
 
 def build(request: Request) -> Built:
     """Return the library of a request, from the cache if it is there."""
-    if request.language not in SUFFIXES:
-        languages = ", ".join(map(repr, SUFFIXES))
-        raise ValueError(
-            defect(f"{request.name}: language {request.language!r}, expected {languages}")
-        )
     try:
         job = Job(request)
     except KernelToolchainError:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -137,7 +138,9 @@ class Job:
             _this_cpu() if self.inputs.native else "",
         ]
         self.key = digest_of_values([*self.options, request.source, request.spec])
-        self.stem = safe_name(request.name)
+        # The module's name as a part of file names, such as "my_kernels_v2" for "my/kernels v2".
+        stem = re.sub(r"[^A-Za-z0-9.-]", "_", request.name).strip(".-")
+        self.stem = stem[:80] or "module"
         self.root = Path()  # the cache that gets the library
 
     @property
@@ -373,16 +376,3 @@ def _this_cpu() -> str:
     wanted = ("model name", "flags", "features", "cpu", "vendor_id", "stepping", "model")
     lines = [n for n in first.splitlines() if n.partition(":")[0].strip().lower() in wanted]
     return "\n".join(lines)
-
-
-def safe_name(name: str) -> str:
-    """A module's name as a part of file names.
-
-    Examples
-    --------
-    >>> from kernbridge._src.build.library import safe_name
-    >>> safe_name("my/kernels v2")
-    'my_kernels_v2'
-    """
-    found = "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "_" for c in name)
-    return found.strip(".-")[:80] or "module"
