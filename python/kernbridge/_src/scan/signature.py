@@ -77,17 +77,11 @@ class DeclaredType(Struct):
             return ANY
         return _text(self.dtype, self.dims)
 
-    @property
-    def with_leading(self) -> "DeclaredType":
-        """This type with any number of further dimensions, as batches have them."""
-        return self._replace(dims=(LEADING, *(d for d in self.dims if d != LEADING)))
-
-    def fits(self, dtype: str, rank: int) -> bool:
-        """Whether an array of this dtype and rank can be of this type."""
-        named = len(self.dims) - (LEADING in self.dims)
-        return self.dtype in ("", dtype) and (
-            rank >= named if LEADING in self.dims else rank == named
-        )
+    def fits(self, dtype: str, rank: int, batched: bool = False) -> bool:
+        """Whether an array of this dtype and rank can be of this type, perhaps with batch axes."""
+        more = rank - len(self.dims) + (LEADING in self.dims)
+        may_be_more = batched or LEADING in self.dims
+        return self.dtype in ("", dtype) and (more >= 0 if may_be_more else more == 0)
 
     def difference(
         self, what: str, shape: tuple[Any, ...], dtype: str, extents: dict[str, tuple[Any, str]]

@@ -142,29 +142,22 @@ _NO_CODE = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
 _ELSEWHERE = "annotate a function of another name that calls"
 
 
-def overloads_or_template(source: str, name: str) -> str | None:
-    """Say why a name in C++ source stands for more than one function, if it does."""
+def ambiguous(source: str, name: str) -> str | None:
+    """Say why a name is none of a single function of C++ source, as far as the text shows it."""
     code = re.sub(_NO_CODE, " ", source, flags=re.DOTALL)
     lists = re.findall(rf"\w[\s&*>]+{name}\s*\(([^()]*)\)[\w\s]*\{{", code)
     if (n := len({" ".join(parameters.split()) for parameters in lists})) > 1:
         return f"{name} has {n} overloads; {_ELSEWHERE} the one that is meant"
     if re.search(rf"\btemplate\s*<[^;{{}}]*>[^;{{}}()]*\b{name}\s*\(", code):
         return f"{name} is a template; {_ELSEWHERE} an instance of it, such as {name}<float>"
-    return None
-
-
-def member(source: str, name: str) -> str | None:
-    """Say in which class of C++ source a function is, if it is in one."""
-    code = re.sub(_NO_CODE, " ", source, flags=re.DOTALL)
     inside = r"(?:[^{}]|\{[^{}]*\})*?"  # with the bodies of other members
-    found = re.search(rf"\b(?:class|struct)\s+(\w+)[^;{{}}()]*\{{{inside}\b{name}\s*\(", code)
-    if found is None:
-        return None
-    of = found[1]
-    return (
-        f"{name} is a member of {of}; annotate a function outside of it that calls {of}::{name}, "
-        "which must be static and public"
-    )
+    in_class = rf"\b(?:class|struct)\s+(\w+)[^;{{}}()]*\{{{inside}\b{name}\s*\("
+    if found := re.search(in_class, code):
+        return (
+            f"{name} is a member of {found[1]}; annotate a function outside of it that calls "
+            f"{found[1]}::{name}, which must be static and public"
+        )
+    return None
 
 
 _ERROR = r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)"
@@ -178,8 +171,7 @@ def explain(
     function = next((f for f in functions if found and found[1] == f"{GLUE}:{f.name}"), None)
     if found is None or function is None:
         return error
-    absent = re.search(r"declared|is not a member|no member", found[2])
-    why = (member if absent else overloads_or_template)(source, function.name) or (
+    why = ambiguous(source, function.name) or (
         f"the compiler knows no single function {function.qualified.removeprefix('::')} at the end "
         "of the source. It must be declared there, not behind a false #if, nor in a class, and be "
         f"neither overloaded nor a template; {WRITTEN_OUT}"

@@ -156,7 +156,7 @@ def _refused(label: str, text: str, message: str) -> KernelError:
     """Return the scanner's message as an error, which says if the function is in a class."""
     not_found = rf"the definition of (\w+) was not found.*{WRITTEN_OUT}, there or here\)"
     if absent := re.search(not_found, message, re.DOTALL):
-        why = compiled_types.member(text, absent[1]) or absent[0]
+        why = compiled_types.ambiguous(text, absent[1]) or absent[0]
         message = message.replace(absent[0], why)
     return KernelError(coded(f"{label}: {message}", "KB4007"))
 

@@ -7,10 +7,11 @@ which a library in the cache does not need.
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,16 @@ from kernbridge._src.base.errors import (
 from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.build import build as builder
-from kernbridge._src.build.library import SUFFIXES, Finished, Request, is_changed
+from kernbridge._src.build.library import Finished, Request, is_changed
 from kernbridge._src.scan.signature import Named, ScannedFunction, join_tokens
 from kernbridge._src.source.module import CompiledModule, register_ffi_target
 
 Functions = Mapping[str, Any] | Sequence[str] | None
+Sources = Sequence[tuple[str, str]]  # names of files, and their texts
 # What makes indices of tensors, and of the C++ library's containers, checked.
 _CHECK_FLAGS = ("-DKB_CHECKED", "-D_GLIBCXX_ASSERTIONS")
 ATTEMPTS = 3
 """Builds of a module whose library goes before it is opened."""
-_FLAGS = {"c": "extra_cflags", "c++": "extra_cflags", "cuda": "extra_cuda_cflags"}
 
 
 @hides_frames
@@ -56,6 +57,17 @@ def load_cpp_inline(
 ) -> CompiledModule:
     """Build C++ source, and make JAX operations on the CPU from its annotated functions.
 
+    A function that is to be called from JAX is preceded by a comment that describes its
+    parameters::
+
+        // @BE scale arg:f32[n] ret:f32[n] attr.factor:float32
+        void scale(const kernbridge::Tensor x, kernbridge::Tensor out, float factor) { ... }
+
+    The dtype and shape of each array may be left out: ``arg`` and ``ret`` take any array. Such a
+    function becomes the operation ``module.scale(x, outs=..., factor=2.0)``, and the target
+    ``"name.scale"`` for `jax.ffi.ffi_call`. A library that was built from the same sources and
+    headers with the same options and compiler is loaded from the disk cache.
+
     Parameters
     ----------
     name : str
@@ -63,12 +75,23 @@ def load_cpp_inline(
     cpp_sources : str or list of str
         The source in C++17; several sources are concatenated.
     functions : dict or list, optional
-        Used instead of ``// @BE`` annotations; see `load_cuda_inline`.
+        Used instead of annotations: a dict from function names to tokens, or a list of function
+        names, for which the tokens are derived from the source.
     extra_cflags, extra_ldflags, extra_include_paths : list of str, optional
         Options for the compiler (such as ``-march=native`` or ``-std=c++20``), options for the
         linker, and folders for ``#include``.
-    build_directory, verbose, force_rebuild, replace, auto_register, target_prefix
-        See `load_cuda_inline`.
+    build_directory : str, optional
+        A folder to which the library is copied.
+    verbose : bool, default False
+        Print the compiler's command and output.
+    force_rebuild : bool, default False
+        Build the library even if it is in the cache.
+    replace : bool, default False
+        Let the module's targets replace targets of the same names that have other content.
+    auto_register : bool, default True
+        Register the targets.
+    target_prefix : str, optional
+        The prefix of the targets' names, instead of `name`.
     optimization_level : int, default 3
         ``-O``.
     check : bool, default False
@@ -90,13 +113,17 @@ def load_cpp_inline(
     ------
     KernelError
         If an annotation is missing, wrong, or disagrees with its function.
-    HostCompilerNotFoundError
+    HostCompilerNotFoundError, NvccNotFoundError
         If no compiler is found; the message lists what was tried.
     CompilationError
-        If the compiler refuses the source; the message has its output, with line numbers of
-        `cpp_sources`.
+        If the compiler refuses the source; the message has its output, with line numbers of the
+        source.
     KernelRegistrationError
         If a target of the same name has other content.
+
+    Notes
+    -----
+    C++ exceptions of any type become JAX errors.
 
     Examples
     --------
@@ -114,7 +141,8 @@ def load_cpp_inline(
     >>> module.spikes(v, outs=jax.ShapeDtypeStruct(v.shape, bool), at=1.0)
     Array([False,  True], dtype=bool)
     """
-    return build_inline("load_cpp_inline", "c++", name, cpp_sources, functions, locals())
+    sources = _texts("load_cpp_inline", name, ".cpp", cpp_sources)
+    return _build("load_cpp_inline", "c++", name, sources, functions, locals())
 
 
 @hides_frames
@@ -130,8 +158,7 @@ def load_cpp_file(
     name : str, optional
         The module's name; by default the file's, without its suffix.
     """
-    known = complete("load_cpp_file", load_cpp_inline, options)
-    return build_files("load_cpp_file", "c++", name, [Path(filepath)], functions, known)
+    return _build_files("load_cpp_file", "c++", name, [Path(filepath)], functions, options)
 
 
 @hides_frames
@@ -158,15 +185,8 @@ def load_c_inline(
         The module's name.
     c_sources : str or list of str
         The source in C11; several sources are concatenated.
-    functions : dict or list, optional
-        Used instead of ``// @BE`` annotations; see `load_cuda_inline`.
-    **options
-        The options of `load_cpp_inline`, except `check`.
-
-    Returns
-    -------
-    CompiledModule
-        The module, with its functions as attributes.
+    functions, **options
+        See `load_cpp_inline`, whose options are taken except `check`.
 
     Examples
     --------
@@ -184,8 +204,9 @@ def load_c_inline(
     >>> module.total(jnp.arange(4.0), outs=jax.ShapeDtypeStruct((), jnp.float32))
     Array(6., dtype=float32)
     """
-    known = complete("load_c_inline", load_cpp_inline, options, without="check")
-    return build_inline("load_c_inline", "c", name, c_sources, functions, known)
+    sources = _texts("load_c_inline", name, ".c", c_sources)
+    known = _complete("load_c_inline", "c", options)
+    return _build("load_c_inline", "c", name, sources, functions, known)
 
 
 @hides_frames
@@ -193,8 +214,7 @@ def load_c_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
     """Build one C file as `load_c_inline` builds a string; see `load_cpp_file`."""
-    known = complete("load_c_file", load_cpp_inline, options, without="check")
-    return build_files("load_c_file", "c", name, [Path(filepath)], functions, known)
+    return _build_files("load_c_file", "c", name, [Path(filepath)], functions, options)
 
 
 @hides_frames
@@ -219,95 +239,38 @@ def load_cuda_inline(
 ) -> CompiledModule:
     """Build CUDA source with nvcc, and make JAX operations from its annotated functions.
 
-    A function that is to be called from JAX is preceded by a comment that describes its
-    parameters::
+    A function may take the stream that its kernels are launched on::
 
         // @BE scale arg:f32[n] ret:f32[n] attr.factor:float32 stream
-        void scale(const BE::Tensor x, BE::Tensor out, float factor, int64_t stream) { ... }
+        void scale(const BE::Tensor x, BE::Tensor out, float factor, int64_t stream) {
+            int n = x.numel_checked_int();
+            scale_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
+                x.data_ptr<float>(), out.data_ptr<float>(), factor, n);
+        }
 
-    The dtype and shape of each array may be left out: ``arg`` and ``ret`` take any array. Such a
-    function becomes the operation ``module.scale(x, outs=..., factor=2.0)``, and the target
-    ``"name.scale"`` for `jax.ffi.ffi_call`. A library that was built from the same sources and
-    headers with the same options and compiler is loaded from the disk cache.
+    Errors of launches become JAX errors, whether or not the function checks for them.
 
     Parameters
     ----------
-    name : str
-        The module's name.
     cuda_sources : str or list of str
         The source; several sources are concatenated.
-    functions : dict or list, optional
-        Used instead of annotations: a dict from function names to tokens, or a list of function
-        names, for which the tokens are derived from the source.
-    extra_cuda_cflags, extra_ldflags, extra_include_paths : list of str, optional
-        Options for nvcc, options for the linker, and folders for ``#include``.
-    build_directory : str, optional
-        A folder to which the library is copied.
-    verbose : bool, default False
-        Print the compiler's command and output.
+    extra_cuda_cflags : list of str, optional
+        Options for nvcc.
     compute_capability : str, float or list, optional
         The GPUs to compile for, as in "9.0" or ["sm_80", "sm_90"]; by default those of this
         machine.
-    force_rebuild : bool, default False
-        Build the library even if it is in the cache.
-    replace : bool, default False
-        Let the module's targets replace targets of the same names that have other content.
-    auto_register : bool, default True
-        Register the targets.
-    target_prefix : str, optional
-        The prefix of the targets' names, instead of `name`.
-    optimization_level : int, default 3
-        ``-O``.
     use_fast_math : bool, default False
         Compile with ``--use_fast_math``, which is faster and less accurate.
     allow_cuda_graph : bool, default True
         Let XLA record calls into CUDA graphs. Set this to False for a function that waits for the
         GPU, allocates memory, chooses its launches depending on data, or copies from memory on its
         own stack (which a graph would read only when it runs).
-
-    Returns
-    -------
-    CompiledModule
-        The module, with its functions as attributes.
-
-    Raises
-    ------
-    KernelError
-        If an annotation is missing, wrong, or disagrees with its function.
-    NvccNotFoundError, HostCompilerNotFoundError
-        If no compiler is found; the message lists what was tried.
-    CompilationError
-        If the compiler refuses the source; the message has its output, with line numbers of
-        `cuda_sources`.
-    KernelRegistrationError
-        If a target of the same name has other content.
-
-    Notes
-    -----
-    C++ exceptions of any type and errors of launches become JAX errors, whether or not the function
-    checks for them.
-
-    Examples
-    --------
-    >>> import jax, jax.numpy as jnp, kernbridge
-    >>> module = kernbridge.load_cuda_inline("twice", r'''
-    ... #include "brainevent/common.h"
-    ... __global__ void twice_kernel(const float* x, float* out, int n) {
-    ...     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    ...     if (i < n) out[i] = 2 * x[i];
-    ... }
-    ... // @BE twice arg:f32[n] ret:f32[n] stream
-    ... void twice(const BE::Tensor x, BE::Tensor out, int64_t stream) {
-    ...     int n = x.numel_checked_int();
-    ...     twice_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
-    ...         x.data_ptr<float>(), out.data_ptr<float>(), n);
-    ... }
-    ... ''')  # doctest: +SKIP
-    >>> x = jnp.arange(3.0)
-    >>> module.twice(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype))  # doctest: +SKIP
-    Array([0., 2., 4.], dtype=float32)
+    name, functions, extra_ldflags, extra_include_paths, build_directory, verbose, force_rebuild, \
+replace, auto_register, target_prefix, optimization_level
+        See `load_cpp_inline`, which also describes the result and the errors.
     """
-    return build_inline("load_cuda_inline", "cuda", name, cuda_sources, functions, locals())
+    sources = _texts("load_cuda_inline", name, ".cu", cuda_sources)
+    return _build("load_cuda_inline", "cuda", name, sources, functions, locals())
 
 
 @hides_frames
@@ -323,8 +286,7 @@ def load_cuda_file(
     name : str, optional
         The module's name; by default the file's, without its suffix.
     """
-    known = complete("load_cuda_file", load_cuda_inline, options)
-    return build_files("load_cuda_file", "cuda", name, [Path(filepath)], functions, known)
+    return _build_files("load_cuda_file", "cuda", name, [Path(filepath)], functions, options)
 
 
 @hides_frames
@@ -353,7 +315,6 @@ def load_cuda_dir(
     KernelError
         If no file matches.
     """
-    known = complete("load_cuda_dir", load_cuda_inline, options)
     folder = Path(directory)
     if not folder.is_dir():
         raise FileNotFoundError(
@@ -366,38 +327,27 @@ def load_cuda_dir(
             "patterns as file_patterns= [KB5103]"
         )
     name = name or folder.resolve().name
-    return build_files("load_cuda_dir", "cuda", name, files, functions, known)
+    return _build_files("load_cuda_dir", "cuda", name, files, functions, options)
 
 
 # Building
 
 
-def complete(
-    label: str, inline: Callable[..., CompiledModule], given: Mapping[str, Any], without: str = ""
-) -> dict[str, Any]:
-    """Return all options of a function that takes those of `inline`, `without` one.
-
-    TypeError is raised if one of those given is unknown.
-    """
-    function = inspect.unwrap(inline)
-    defaults = inspect.getfullargspec(function).kwonlydefaults or {}
-    known = {name: value for name, value in defaults.items() if name != without}
+def _complete(label: str, language: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options of a language; TypeError is raised if one of those given is unknown."""
+    inline = inspect.unwrap(load_cuda_inline if language == "cuda" else load_cpp_inline)
+    known = dict(inline.__kwdefaults__)
+    if language == "c":
+        del known["check"]
     for name in given:
         if name not in known:
             raise TypeError(unknown(label, name, known, "KB5105"))
-    Options(function, label).check((), given)
+    Options(inline, label).check((), given)
     return known | dict(given)
 
 
-def build_inline(
-    label: str,
-    language: str,
-    name: str,
-    sources: str | Sequence[str],
-    functions: Functions,
-    options: Mapping[str, Any],
-) -> CompiledModule:
-    """Build a module of source text; `options` has those of the caller, among other arguments."""
+def _texts(label: str, name: str, suffix: str, sources: str | Sequence[str]) -> Sources:
+    """Return texts with names for messages."""
     listed = [sources] if isinstance(sources, str) else list(sources)
     for i, source in enumerate(listed):
         if not isinstance(source, str):
@@ -406,19 +356,19 @@ def build_inline(
                 "text of the source [KB5105]"
             )
     numbers = [f"[{i}]" for i in range(len(listed))] if len(listed) != 1 else [""]
-    names = [f"{name}{number}{SUFFIXES[language]}" for number in numbers]
-    return _build(label, language, name, list(zip(names, listed, strict=True)), functions, options)
+    return [(f"{name}{n}{suffix}", source) for n, source in zip(numbers, listed, strict=True)]
 
 
-def build_files(
+def _build_files(
     label: str,
     language: str,
     name: str | None,
     files: Sequence[Path],
     functions: Functions,
-    options: Mapping[str, Any],
+    given: Mapping[str, Any],
 ) -> CompiledModule:
     """Build a module of files, which find what they include in their own folder."""
+    options = _complete(label, language, given)
     for file in files:
         if not file.is_file():
             raise FileNotFoundError(
@@ -426,8 +376,7 @@ def build_files(
             )
     sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
     folders = dict.fromkeys(str(file.resolve().parent) for file in files)
-    paths = [*folders, *(options["extra_include_paths"] or ())]
-    options = {**options, "extra_include_paths": paths}
+    options["extra_include_paths"] = [*folders, *(options["extra_include_paths"] or ())]
     return _build(label, language, name or files[0].stem, sources, functions, options)
 
 
@@ -435,10 +384,11 @@ def _build(
     label: str,
     language: str,
     name: str,
-    sources: Sequence[tuple[str, str]],
+    sources: Sources,
     functions: Functions,
     options: Mapping[str, Any],
 ) -> CompiledModule:
+    """Build a module; `options` has all options of the language, among other things."""
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError(
             f"{label}: name is {name!r}, expected a string that is not empty; pass the name that "
@@ -450,11 +400,18 @@ def _build(
         _warn_of_plain_pointers(about, sources)
     flags, ldflags, paths = (
         tuple(map(str, options[option] or ()))
-        for option in (_FLAGS[language], "extra_ldflags", "extra_include_paths")
+        for option in (
+            "extra_cuda_cflags" if cuda else "extra_cflags",
+            "extra_ldflags",
+            "extra_include_paths",
+        )
     )
     paths += settings.include_paths
     named = named_functions(about, functions)
-    text = _join(sources)
+    # JSON quotes the name of a file as C does.
+    text = "".join(
+        f"#line 1 {json.dumps(file, ensure_ascii=False)}\n{source}\n\n" for file, source in sources
+    )
     architectures: tuple[tuple[int, int, str], ...] = ()
     if cuda:
         from kernbridge._src.toolchain.architectures import cuda_architectures
@@ -518,10 +475,10 @@ def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledM
         except CompilationError:
             raise
         except (KernelError, FileNotFoundError) as e:
-            if built is not None and os.path.exists(built.path):
-                is_there, is_other = True, not built.built and is_changed(built)
-            else:
-                is_there, is_other = False, built is not None or isinstance(e, FileNotFoundError)
+            is_there = built is not None and os.path.exists(built.path)
+            is_other = built is not None or isinstance(e, FileNotFoundError)
+            if built is not None and is_there:
+                is_other = not built.built and is_changed(built)
             if not left or not is_other:
                 raise
         # An absent library is built in any case, by one of the processes that need it.
@@ -552,7 +509,7 @@ def include_paths() -> tuple[str, ...]:
 _PLAIN_POINTER = r"\*\s*(?:(?:const|__restrict(?:__)?)\s+)*\w+\s*=[^;=]*?data_ptr\s*<"
 
 
-def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> None:
+def _warn_of_plain_pointers(label: str, sources: Sources) -> None:
     """Warn of plain pointers: the checked mode does not see what they are used for."""
     places = [
         f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
@@ -564,14 +521,6 @@ def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> N
             f"{label}: check=True does not check plain pointers, which {', '.join(places[:8])} "
             "take from data_ptr; write `auto` instead of the pointer's type"
         )
-
-
-def _join(sources: Sequence[tuple[str, str]]) -> str:
-    parts = []
-    for name, text in sources:
-        quoted = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "?")
-        parts.append(f'#line 1 "{quoted}"\n{text}\n\n')
-    return "".join(parts)
 
 
 def named_functions(label: str, functions: Functions) -> Named:

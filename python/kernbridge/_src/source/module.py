@@ -115,7 +115,7 @@ class Export(Struct):
         if len(taken.values) != len(known):
             raise ValueError(f"{len(taken.values)} attributes, and the function has {len(known)}")
         for array, (dtype, rank) in zip(function.declared, arrays, strict=not function.takes_any):
-            if array is not None and not array.with_leading.fits(dtype, rank):
+            if array is not None and not array.fits(dtype, rank, batched=True):
                 raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
         for attribute, value in zip(known, taken.values, strict=True):
             size = signature.size_of(attribute.type)
@@ -374,30 +374,18 @@ class SourceFunction:
 
         Parameters
         ----------
-        outs : pytree of jax.ShapeDtypeStruct, or a function
-            See `numba_kernel`.
-        vmap_method : str, optional
-            See `numba_kernel`. By default, each slice is one call, in a loop in C.
+        outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp, sharding_rule
+            See `numba_kernel`. By default, each slice of a batch is one call, in a loop in C.
+            Derivatives get the attributes as additional keyword arguments.
         vmap_threads : bool, optional
             Pass True if calls of a C or C++ function may run at the same time. The slices of a
             batch are then distributed over threads if this saves time. By default, they run in
             order, since kernbridge cannot know whether a function keeps state between calls.
-        input_output_aliases : dict of int to int, optional
-            A dict from the index of an input to the index of an output, which share the same
-            memory.
-        has_side_effect : bool, default False
-            Run even if nothing reads the outputs.
         zero_outputs : bool, default False
             Fill the outputs (not the aliased ones) with zeros before the function runs; not for
             CUDA.
         attrs : dict of str to number, optional
-            Values of the attributes.
-        jvp, vjp : function, optional
-            The derivative; see `numba_kernel`. The attributes are passed as additional keyword
-            arguments.
-        sharding_rule : str or ShardingRule, optional
-            The dimensions along which a call may be split among devices; see `numba_kernel`. The
-            values of attributes are the same for all parts.
+            Values of the attributes, which are the same for all parts of a call that is split.
 
         Returns
         -------
@@ -461,6 +449,8 @@ class CompiledModule:
     """
 
     __module__ = "kernbridge"
+    name = ""
+    _functions: dict[str, SourceFunction] = {}  # noqa: RUF012 - before a module is complete
 
     def __init__(
         self,
@@ -484,7 +474,7 @@ class CompiledModule:
         except OSError as e:
             why = f"{e}.{_hint(str(e), path)}"
             raise KernelLoadError(f"{path} cannot be read: {why} [KB5102]") from e
-        self._functions: dict[str, SourceFunction] = {}
+        self._functions = {}
         for function in functions:
             found = exports.get(function.name)
             if found is None:
@@ -525,7 +515,7 @@ class CompiledModule:
             If there is no such function, or if it has no handler, since kernbridge did not build
             the module.
         """
-        export = self.export(name)
+        export = self[name]._export
         if not export.handler:
             raise KeyError(
                 f"{self!r}: {name!r} has no handler, since kernbridge did not build it; call "
@@ -534,22 +524,17 @@ class CompiledModule:
         export.bind(export.slot, f"{self.name}.{name}")
         return _core.handler_capsule(export.handler)
 
-    def export(self, name: str) -> Export:
-        """Return the function of a name, or raise KeyError."""
-        return self[name]._export
-
     @hides_frames
     def __getattr__(self, name: str) -> SourceFunction:
-        functions = self.__dict__.get("_functions", {})
-        if name in functions:
-            return functions[name]
+        if name in self._functions:
+            return self._functions[name]
         raise AttributeError(self._no_function(name))
 
     def _no_function(self, name: str) -> str:
-        listed = ", ".join(self.__dict__.get("_functions", ())) or "none"
         return (
-            f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {listed}: "
-            "correct the name, or annotate the function in the source [KB5104]"
+            f"module {self.name!r} has no function {name!r}; it has "
+            f"{', '.join(self._functions) or 'none'}: correct the name, or annotate the function "
+            "in the source [KB5104]"
         )
 
     def __getitem__(self, name: str) -> SourceFunction:
@@ -603,7 +588,7 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
         )
     arrays = [(str(dtype), int(rank)) for dtype, rank in origin["arrays"]]
     values = tuple(bytes.fromhex(v) for v in origin["values"])
-    export = module.export(function)
+    export = module[function]._export
     taken = Taken(values, bool(origin.get("zeroed")), (), int(origin["n_inputs"]))
     export.check(taken, arrays)
     buffers = tuple((_DTYPES[dtype][0], rank, "") for dtype, rank in arrays)
@@ -657,7 +642,7 @@ def register_ffi_target(
     KeyError
         If the module has no such function.
     """
-    export = module.export(func_name)
+    export = module[func_name]._export
     content = (content_id or module.content_hash, func_name, export.graph)
     key = (target_name, platform)
     with _lock:
