@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from kernbridge._src.scan.signature import (
@@ -14,6 +13,7 @@ from kernbridge._src.scan.signature import (
     DeclaredType,
     ScannedFunction,
     ScannedParameter,
+    Sources,
 )
 
 _LINE = 160  # characters of a line that a message shows
@@ -38,7 +38,7 @@ def is_name(name: str) -> bool:
 class Source:
     """The texts of files, each with its name in messages, as one text."""
 
-    def __init__(self, files: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, files: Sources) -> None:
         self.text = "".join(f"{text}\n\n" for _, text in files)
         self.names = [name for name, _ in files]
         self.starts = [0, *itertools.accumulate(len(text) + 2 for _, text in files)]

@@ -17,6 +17,8 @@ from kernbridge import _core
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.struct import Struct
 
+Sources = Sequence[tuple[str, str]]
+"""Names of files, and their texts."""
 Named = tuple[tuple[str, str | None], ...] | None
 """Names of functions, each with its tokens as one text; None for the functions in annotations."""
 WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"

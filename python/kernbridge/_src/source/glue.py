@@ -27,13 +27,11 @@ from kernbridge._src.scan.signature import (
     Named,
     ScannedFunction,
     ScannedParameter,
+    Sources,
 )
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.compiled_types import GLUE
 from kernbridge._src.toolchain import compilers, programs
-
-Sources = Sequence[tuple[str, str]]
-"""Names of files, and their texts."""
 
 # What needs headers that take 0.4 s and 0.2 s to compile.
 _HALF = r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b"

@@ -31,8 +31,6 @@ from kernbridge._src.toolchain import cuda
 _FATBIN = (0xBA55ED50).to_bytes(4, "little")
 _CUDA_MACHINE = b"\xbe"  # of ELF
 
-_ANY_ARRAYS = ("", ANY)  # tokens of functions of the whole call; "" before types were declared
-
 _MACHINES = {
     3: "i386",
     21: "ppc64le",
@@ -201,21 +199,15 @@ def _functions_of(
     label = f"load_binary {name!r}"
     named = named_functions(label, functions)
     if named is None:
-        if not exports:
-            raise KernelError(
-                f"{label}: {file} does not describe its functions, since kernbridge did not build "
-                "it; describe them with functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5106]"
-            )
         named = tuple((n, None) for n in exports)
     named = tuple((n, _as_built(label, n, tokens, exports.get(n))) for n, tokens in named)
-    for function, tokens in named:
-        if tokens is None:
-            raise KernelError(
-                f"{label}: functions lists {function!r} without its tokens, which cannot be read "
-                "from a binary; write functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5106]"
-            )
+    if not named or any(tokens is None for _, tokens in named):
+        raise KernelError(
+            f"{label}: {file} does not describe its functions, since kernbridge did not build "
+            "it; describe them with functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5106]"
+        )
     # Functions of the whole call see bytes; kernbridge knows what it built, and the glue of those.
-    known = {n for n, e in exports.items() if e.tokens not in _ANY_ARRAYS}
+    known = {n for n, e in exports.items() if e.tokens != ANY}
     text = "".join(f"int {n}(const kb_call *call);\n" for n, _ in named if n not in known)
     try:
         found = scanner.scan_functions(Source([(str(file), text)]), named)
@@ -228,7 +220,7 @@ def _as_built(label: str, name: str, tokens: str | None, built: Described | None
     """The tokens of a function, with the types that kernbridge found when it built the library."""
     if built is None:
         return tokens
-    if built.tokens in _ANY_ARRAYS:
+    if built.tokens == ANY:
         return tokens or ANY
     known = compiled_types.fill(built.tokens, built.types)
     given = known if tokens is None else compiled_types.fill(tokens, built.types)

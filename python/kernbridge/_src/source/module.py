@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
 _DTYPES = _core.dtypes()  # of each name: its code, and its bits
 OPERATIONS_KEPT = 256  # of one function: outputs, options, attribute values
+Buffers = tuple[tuple[int, int, str], ...]  # dtype, rank and name of inputs, then of outputs
 
 # The latest of each content. Never released: a program from a file may name one, and its library,
 # whose functions compiled programs call, is never closed.
@@ -47,15 +48,6 @@ _modules: dict[str, CompiledModule] = {}
 # Public targets by name and platform: the slot of the handler that XLA has, and the content.
 _targets: dict[tuple[str, str], tuple[int, tuple[object, ...]]] = {}
 _lock = threading.Lock()
-
-
-class Taken(Struct):
-    """What one kind of call passes to a function."""
-
-    values: tuple[bytes, ...]  # of attributes
-    zeroed: bool  # whether outputs are filled with zeros first
-    buffers: tuple[tuple[int, int, str], ...]  # dtype, rank and name of inputs, then of outputs
-    n_inputs: int
 
 
 class Export(Struct):
@@ -89,62 +81,6 @@ class Export(Struct):
             self.cuda,
             self.graph,
         )
-
-    def identity(self, taken: Taken) -> bytes:
-        """Return the digest of a call."""
-        kinds = tuple((dtype, rank) for dtype, rank, _ in taken.buffers)
-        identity = f"{self.digest} {self.function.name}".encode()
-        made_of = ("kernbridge.source", identity, taken.values, kinds, taken.n_inputs, self.cuda)
-        options = ("zeroed",) if taken.zeroed else ()
-        return hashlib.sha256(repr((*made_of, *options)).encode()).digest()
-
-    def check(self, taken: Taken, arrays: Sequence[tuple[str, int]]) -> None:
-        """Raise ValueError if a call that a program describes is none of this function.
-
-        The function reads its arguments and attributes without looking at their number or size.
-        `arrays` are the dtype and the rank of each, which may have batch axes.
-        """
-        function, known = self.function, self.function.attributes
-        counts = taken.n_inputs, len(arrays) - taken.n_inputs
-        expected = len(function.having("arg")), len(function.having("ret"))
-        if min(counts) < 0 or (not function.takes_any and counts != expected):
-            raise ValueError(
-                f"{counts[0]} inputs and {counts[1]} outputs, and the function has {expected[0]} "
-                f"and {expected[1]}"
-            )
-        if len(taken.values) != len(known):
-            raise ValueError(f"{len(taken.values)} attributes, and the function has {len(known)}")
-        for array, (dtype, rank) in zip(function.declared, arrays, strict=not function.takes_any):
-            if array is not None and not array.fits(dtype, rank, batched=True):
-                raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
-        for attribute, value in zip(known, taken.values, strict=True):
-            size = signature.size_of(attribute.type)
-            if len(value) != size:
-                raise ValueError(
-                    f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"
-                )
-        for dtype, _ in arrays[taken.n_inputs :] if taken.zeroed else ():
-            if _DTYPES[dtype][1] < 8:
-                raise ValueError(f"it zeroes an output of {dtype}")
-
-    def register(self, taken: Taken) -> bytes:
-        """Register the function for a call, and return the call's identity."""
-        digest, n_inputs = self.identity(taken), taken.n_inputs
-        if _core.kernel_name(digest) is None:
-            _core.register_source(
-                digest,
-                self.label,
-                "",
-                n_inputs,
-                len(taken.buffers) - n_inputs,
-                taken.buffers,
-                self.run,
-                self.last_error,
-                self.cuda,
-                taken.values,
-                taken.zeroed,
-            )
-        return digest
 
 
 class SourceFrontend(Frontend):
@@ -202,17 +138,71 @@ class SourceFrontend(Frontend):
                     "instead [KB2003]"
                 )
 
+    def check_described(self, arrays: Sequence[tuple[str, int]], n_inputs: int) -> None:
+        """Raise ValueError if a call that a program describes is none of this function.
+
+        The function reads its arguments and attributes without looking at their number or size.
+        `arrays` are the dtype and the rank of each, which may have batch axes.
+        """
+        function, known = self.function, self.function.attributes
+        counts = n_inputs, len(arrays) - n_inputs
+        expected = len(function.having("arg")), len(function.having("ret"))
+        if min(counts) < 0 or (not function.takes_any and counts != expected):
+            raise ValueError(
+                f"{counts[0]} inputs and {counts[1]} outputs, and the function has {expected[0]} "
+                f"and {expected[1]}"
+            )
+        if len(self.values) != len(known):
+            raise ValueError(f"{len(self.values)} attributes, and the function has {len(known)}")
+        for array, (dtype, rank) in zip(function.declared, arrays, strict=not function.takes_any):
+            if array is not None and not array.fits(dtype, rank, batched=True):
+                raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
+        for attribute, value in zip(known, self.values, strict=True):
+            size = signature.size_of(attribute.type)
+            if len(value) != size:
+                raise ValueError(
+                    f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"
+                )
+        for dtype, _ in arrays[n_inputs:] if self.zeroed else ():
+            if _DTYPES[dtype][1] < 8:
+                raise ValueError(f"it zeroes an output of {dtype}")
+
+    def identity(self, buffers: Buffers, n_inputs: int) -> bytes:
+        """Return the digest of a call."""
+        export, kinds = self.export, tuple((dtype, rank) for dtype, rank, _ in buffers)
+        identity = f"{export.digest} {self.name}".encode()
+        made_of = ("kernbridge.source", identity, self.values, kinds, n_inputs, export.cuda)
+        options = ("zeroed",) if self.zeroed else ()
+        return hashlib.sha256(repr((*made_of, *options)).encode()).digest()
+
+    def register(self, buffers: Buffers, n_inputs: int) -> bytes:
+        """Register the function for a call, and return the call's identity."""
+        digest, export = self.identity(buffers, n_inputs), self.export
+        if _core.kernel_name(digest) is None:
+            _core.register_source(
+                digest,
+                self.label,
+                "",
+                n_inputs,
+                len(buffers) - n_inputs,
+                buffers,
+                export.run,
+                export.last_error,
+                export.cuda,
+                self.values,
+                self.zeroed,
+            )
+        return digest
+
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Register the function for these operands."""
-        arrays = (*operands, *call.outs)
-        names = self.function.names_of(len(operands), len(call.outs))
+        export, arrays, n_inputs = self.export, (*operands, *call.outs), len(operands)
+        names = self.function.names_of(n_inputs, len(call.outs))
         buffers = tuple(
             (_DTYPES[t.dtype.name][0], len(t.shape), name)
             for t, name in zip(arrays, names, strict=True)
         )
-        export = self.export
-        taken = Taken(self.values, self.zeroed, buffers, len(operands))
-        digest = export.register(taken)
+        digest = self.register(buffers, n_inputs)
         on_gpu = "kernbridge.cuda.graph" if export.graph else "kernbridge.cuda"
         return NativeCall(
             target=on_gpu if export.cuda else debug.host_target(),
@@ -225,23 +215,22 @@ class SourceFrontend(Frontend):
                 function=self.name,
                 values=[v.hex() for v in self.values],
                 arrays=[(t.dtype.name, len(t.shape)) for t in arrays],
-                n_inputs=len(operands),
+                n_inputs=n_inputs,
                 zeroed=self.zeroed,
             ),
             copied=(),
             why_not_portable="",
-            program=self._program(digest, taken) if export.library else b"",
+            program=self._program(digest, buffers, n_inputs) if export.library else b"",
         )
 
-    def _program(self, digest: bytes, taken: Taken) -> bytes:
+    def _program(self, digest: bytes, buffers: Buffers, n_inputs: int) -> bytes:
         """Return the library with the description of a call: see src/module/kb_library.h."""
         from kernbridge._src.base.packing import fields, sealed
 
-        n_inputs = taken.n_inputs
         parts = (
             fields(self.label, ""),
-            struct.pack("<III", n_inputs, len(taken.buffers) - n_inputs, 0),
-            *(fields(*buffer) for buffer in taken.buffers),
+            struct.pack("<III", n_inputs, len(buffers) - n_inputs, 0),
+            *(fields(*buffer) for buffer in buffers),
             fields(self.name),
             struct.pack("<II", self.zeroed, len(self.values)),
             fields(*self.values, self.export.library),
@@ -588,14 +577,13 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
         )
     arrays = [(str(dtype), int(rank)) for dtype, rank in origin["arrays"]]
     values = tuple(bytes.fromhex(v) for v in origin["values"])
-    export = module[function]._export
-    taken = Taken(values, bool(origin.get("zeroed")), (), int(origin["n_inputs"]))
-    export.check(taken, arrays)
+    frontend = SourceFrontend(module[function]._export, values, bool(origin.get("zeroed")))
+    n_inputs = int(origin["n_inputs"])
+    frontend.check_described(arrays, n_inputs)
     buffers = tuple((_DTYPES[dtype][0], rank, "") for dtype, rank in arrays)
-    taken = taken._replace(buffers=buffers)
-    if export.identity(taken) != digest:
+    if frontend.identity(buffers, n_inputs) != digest:
         raise ValueError("its digest is that of another call")
-    export.register(taken)
+    frontend.register(buffers, n_inputs)
 
 
 # Public targets: the names for `jax.ffi.ffi_call`, and the functions that they refer to.
