@@ -158,7 +158,7 @@ def load_cpp_file(
     name : str, optional
         The module's name; by default the file's, without its suffix.
     """
-    return _build_files("load_cpp_file", "c++", name, [Path(filepath)], functions, options)
+    return _build_files("load_cpp_file", "c++", name, [filepath], functions, options)
 
 
 @hides_frames
@@ -204,8 +204,8 @@ def load_c_inline(
     >>> module.total(jnp.arange(4.0), outs=jax.ShapeDtypeStruct((), jnp.float32))
     Array(6., dtype=float32)
     """
-    sources = _texts("load_c_inline", name, ".c", c_sources)
     known = _complete("load_c_inline", "c", options)
+    sources = _texts("load_c_inline", name, ".c", c_sources)
     return _build("load_c_inline", "c", name, sources, functions, known)
 
 
@@ -214,7 +214,7 @@ def load_c_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
     """Build one C file as `load_c_inline` builds a string; see `load_cpp_file`."""
-    return _build_files("load_c_file", "c", name, [Path(filepath)], functions, options)
+    return _build_files("load_c_file", "c", name, [filepath], functions, options)
 
 
 @hides_frames
@@ -286,7 +286,7 @@ def load_cuda_file(
     name : str, optional
         The module's name; by default the file's, without its suffix.
     """
-    return _build_files("load_cuda_file", "cuda", name, [Path(filepath)], functions, options)
+    return _build_files("load_cuda_file", "cuda", name, [filepath], functions, options)
 
 
 @hides_frames
@@ -315,6 +315,7 @@ def load_cuda_dir(
     KernelError
         If no file matches.
     """
+    known = _complete("load_cuda_dir", "cuda", options)
     folder = Path(directory)
     if not folder.is_dir():
         raise FileNotFoundError(
@@ -327,7 +328,7 @@ def load_cuda_dir(
             "patterns as file_patterns= [KB5103]"
         )
     name = name or folder.resolve().name
-    return _build_files("load_cuda_dir", "cuda", name, files, functions, options)
+    return _build_files("load_cuda_dir", "cuda", name, files, functions, known)
 
 
 # Building
@@ -363,12 +364,12 @@ def _build_files(
     label: str,
     language: str,
     name: str | None,
-    files: Sequence[Path],
+    paths: Sequence[str | Path],
     functions: Functions,
     given: Mapping[str, Any],
 ) -> CompiledModule:
     """Build a module of files, which find what they include in their own folder."""
-    options = _complete(label, language, given)
+    options, files = _complete(label, language, given), list(map(Path, paths))
     for file in files:
         if not file.is_file():
             raise FileNotFoundError(
