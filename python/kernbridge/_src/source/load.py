@@ -26,7 +26,6 @@ from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.build import build as builder
 from kernbridge._src.build.library import Finished, Request, is_changed
 from kernbridge._src.scan.signature import Named, ScannedFunction, Sources, join_tokens
-from kernbridge._src.source import compiled_types
 from kernbridge._src.source.module import CompiledModule, register_ffi_target
 
 Functions = Mapping[str, Any] | Sequence[str] | None
