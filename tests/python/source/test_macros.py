@@ -62,6 +62,18 @@ def test_what_a_header_makes_is_written_out(tmp_path):
     np.testing.assert_array_equal(module.seven(x, outs=x), [7])
 
 
+def test_named_functions_are_compared_as_annotations_are():
+    text = (
+        '#include "brainevent/common.h"\n'
+        "void f(const BE::Tensor x, BE::Tensor out, int a, int b) {}\n"
+    )
+    tokens = {"f": "arg ret attr.b attr.a"}
+    with pytest.raises(kernbridge.KernelError, match=r"tokens in the order.*\[KB4007\]"):
+        kernbridge.load_cpp_inline("named", text, tokens)
+    with pytest.raises(kernbridge.KernelError, match=r"describes 3 parameters, and C\+\+ has 4"):
+        kernbridge.load_cpp_inline("named", text, {"f": "arg ret attr.b"})
+
+
 def test_without_a_preprocessor_the_first_error_stands(monkeypatch):
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(kernbridge.errors.KernelError, match=r"\[KB4007\]"):

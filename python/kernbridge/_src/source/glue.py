@@ -106,28 +106,14 @@ def finish(
     folders: Sequence[str],
 ) -> Finished:
     """Return the translation unit of sources, whose joined text is given, and their functions."""
-    found = _scan(label, sources, named, language, cflags)
-    # C sources may choose what the system's headers declare, before they include one.
-    head = "" if language == "c" else '#include "kernbridge/module.h"\n'
-    unit = f"{head}{text}{generate(language, found)}"
-    return Finished(source=unit, flags=_flags_for(language, text, folders), notes=found)
-
-
-def _scan(
-    label: str,
-    sources: Sources,
-    named: Named,
-    language: str,
-    cflags: Sequence[str],
-) -> list[ScannedFunction]:
-    """Return the functions of sources, each with its place."""
     source, bytes_only = Source(sources), language == "c"
     try:
         found = scanner.scan_functions(source, named, bytes_only)
     except ValueError as e:
         expanded = _expand(label, language, source.text, cflags) if WRITTEN_OUT in str(e) else None
         try:
-            found = scanner.scan_functions(Source([("", expanded or "")]), named, bytes_only)
+            again = Source([("", expanded)]) if expanded else source
+            found = scanner.scan_functions(again, named, bytes_only)
         except ValueError:
             raise _refused(label, source.text, str(e)) from None
         annotated = re.finditer(r"//\s*@BE\s+(\w+)", source.text)
@@ -147,7 +133,10 @@ def _scan(
                 f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(TYPES)}"
                 " [KB4007]"
             )
-    return found
+    # C sources may choose what the system's headers declare, before they include one.
+    head = "" if language == "c" else '#include "kernbridge/module.h"\n'
+    unit = f"{head}{text}{generate(language, found)}"
+    return Finished(source=unit, flags=_flags_for(language, text, folders), notes=found)
 
 
 def _refused(label: str, text: str, message: str) -> KernelError:
