@@ -187,7 +187,7 @@ def clear_backends() -> None:
     """Let every operation use its default backend on every platform."""
     from kernbridge._src.custom import kernel
 
-    kernel.clear_backends()
+    kernel.set_backend(None, None)
 
 
 @hides_frames

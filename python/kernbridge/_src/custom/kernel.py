@@ -38,7 +38,6 @@ _WARP_TYPES = (
 
 _registry: dict[str, XLACustomKernel] = {}
 
-
 PLATFORMS = ("cpu", "gpu", "tpu")
 _ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
@@ -50,29 +49,22 @@ _serials = itertools.count()
 
 def platform_of(label: str, platform: object) -> str:
     """Return the platform's name; "cuda" and "rocm" are "gpu"."""
-    if not isinstance(platform, str):
-        raise TypeError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS} [KB7006]")
-    name = _ALIASES.get(platform, platform)
+    name = _ALIASES.get(platform, platform) if isinstance(platform, str) else ""
     if name not in PLATFORMS:
-        raise ValueError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS} [KB7006]")
+        error = ValueError if isinstance(platform, str) else TypeError
+        raise error(f"{label}: platform is {platform!r}, expected one of {PLATFORMS} [KB7006]")
     return name
 
 
-def set_backend(platform: str, backend: str | None) -> None:
-    """Choose the backend of all operations that have it, or leave each its own."""
+def set_backend(platform: str | None, backend: str | None) -> None:
+    """Choose the backend of all operations that have it, or leave each its own.
+
+    If the platform is None, every operation is left its own on every platform.
+    """
     global _selected
     with lock:
-        selected = dict(_selected)
-        selected[platform] = backend or ""
+        selected = {} if platform is None else {**dict(_selected), platform: backend or ""}
         _selected = tuple(sorted((p, b) for p, b in selected.items() if b))
-        _publish()
-
-
-def clear_backends() -> None:
-    """Leave every operation its own backend, on every platform."""
-    global _selected
-    with lock:
-        _selected = ()
         _publish()
 
 
