@@ -178,21 +178,21 @@ def test_options_of_the_other_front_end_are_refused():
     cuda = pytest.importorskip("numba.cuda")
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     decorate = kernbridge.kernel(lambda x, y: x, launch_dims=3, half_as_bits=True)
-    with pytest.raises(TypeError, match=r"half_as_bits is an option of numba_kernel.*remove it,"):
+    with pytest.raises(TypeError, match=r"half_as_bits.*numba_kernel.*\[KB1005\]"):
         decorate(cuda.jit(add_cuda))
 
 
 @pytest.mark.once
 def test_an_unknown_option_is_refused_where_it_is_written():
-    with pytest.raises(TypeError, match="unknown option 'lauch_dims'; did you mean 'launch_dims'"):
+    with pytest.raises(TypeError, match=r"'lauch_dims'.*'launch_dims'.*\[KB1005\]"):
         kernbridge.kernel(lambda x: x, lauch_dims=3)
-    with pytest.raises(TypeError, match="unknown option 'q'; the options are block, check, "):
+    with pytest.raises(TypeError, match=r"'q'.*\[KB1005\]"):
         kernbridge.kernel(lambda x: x, q=3)
 
 
 @pytest.mark.once
 def test_the_decorator_without_outs_is_refused():
-    with pytest.raises(TypeError, match=r"`outs` is the kernel 'square'.*kernel\(outs=\.\.\.\)"):
+    with pytest.raises(TypeError, match=r"`outs`.*'square'.*\[KB1002\]"):
         kernbridge.kernel(square)
 
 
@@ -235,14 +235,14 @@ def test_an_operation_is_not_launched_by_the_syntax_of_numba():
     cuda = pytest.importorskip("numba.cuda")
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     op = kernbridge.kernel(lambda x, y: x, launch_dims=3)(cuda.jit(add_cuda))
-    with pytest.raises(TypeError, match=r"launches its kernel: add_cuda\.__wrapped__\[grid, block"):
+    with pytest.raises(TypeError, match=r"add_cuda\.__wrapped__.*\[KB2001\]"):
         op[1, 3]
 
 
 @pytest.mark.once
 def test_a_switched_off_compiler_is_named(monkeypatch):
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    with pytest.raises(TypeError, match=r"NUMBA_DISABLE_JIT is set, which disables numba\.njit"):
+    with pytest.raises(TypeError, match=r"NUMBA_DISABLE_JIT.*numba\.njit.*\[KB1001\]"):
         kernbridge.kernel(lambda x: x)(lambda x, out: None)
 
 

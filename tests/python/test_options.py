@@ -81,16 +81,12 @@ def test_a_sequence_is_no_string(function, option):
 def test_all_ways_to_pass_an_option():
     assert len(options("bool", "bool | None")) >= 40
     assert len(options("Sequence")) >= 12
-    with pytest.raises(TypeError, match=r"^cuda_on_cpu: check is 'yes', expected True or False"):
+    with pytest.raises(TypeError, match=r"cuda_on_cpu.*'yes'.*\[KB8001\]"):
         kernbridge.cuda_on_cpu("yes")
     for load in (kernbridge.load_c_inline, kernbridge.load_cuda_file, kernbridge.load_c_file):
-        with pytest.raises(
-            TypeError, match=r"^load_c.*: force_rebuild is 1, expected True or False"
-        ):
+        with pytest.raises(TypeError, match=r"load_c.*force_rebuild.*is 1.*\[KB5105\]"):
             call(load, force_rebuild=1)
-        with pytest.raises(
-            TypeError, match=r"extra_ldflags is '-lm', expected a list; write \['-lm'\]"
-        ):
+        with pytest.raises(TypeError, match=r"extra_ldflags.*'-lm'.*\[KB5105\]"):
             call(load, extra_ldflags="-lm")
 
 

@@ -210,37 +210,35 @@ def test_chosen_backends():
     assert [r.backend for r in run(op, backends=["c", "a", "c"]).records] == ["c", "a"]
     assert [r.backend for r in run(op, backends="b").records] == ["b"]
     for wrong in (["a", "x"], []):
-        with pytest.raises(ValueError, match=r"'op' on 'cpu': `backends` is .* 'a', 'b', 'c'"):
+        with pytest.raises(ValueError, match=r"'op'.*'cpu'.*`backends`.*\[KB8005\]"):
             run(op, backends=wrong)
 
 
 def test_what_is_missing_is_said():
     op = Operation([config()], a=lambda: jnp.ones(3))
-    with pytest.raises(
-        ValueError, match=r"no backend for 'gpu'; it has some for cpu: .*def_kernel"
-    ):
+    with pytest.raises(ValueError, match=r"'gpu'.*def_kernel.*\[KB8005\]"):
         run(op, platform="gpu")
     with pytest.raises(ValueError, match=r"\[KB8005\]"):
         run(op, n_runs=0)
     op.call_function = None
-    with pytest.raises(ValueError, match=r"'op' has no call function .*op.def_call"):
+    with pytest.raises(ValueError, match=r"'op'.*def_call.*\[KB8005\]"):
         run(op)
     op.call_function, op.benchmark_data = op.call, None
     with pytest.raises(
-        kernbridge.BenchmarkDataFnNotProvidedError, match=r"'op' .*def_benchmark_data"
+        kernbridge.BenchmarkDataFnNotProvidedError, match=r"'op'.*def_benchmark_data.*\[KB8005\]"
     ):
         run(op)
     for_tpus = Operation([config()], "tpu", a=lambda: jnp.ones(3))
-    with pytest.raises(RuntimeError, match=r"'op' .* on 'tpu', as JAX has no such device here"):
+    with pytest.raises(RuntimeError, match=r"'op'.*'tpu'.*JAX.*\[KB8005\]"):
         run(for_tpus, platform="tpu")
     assert not for_tpus.called
 
 
 @pytest.mark.parametrize("given", [[], [1], None])
 def test_wrong_data(given):
-    with pytest.raises(TypeError, match="must return a list of BenchmarkConfig for 'cpu', got"):
+    with pytest.raises(TypeError, match=r"'cpu'.*\[KB8005\]"):
         run(Operation(given, a=jnp.sin))
-    with pytest.raises(TypeError, match=r"'case': `args` must be the tuple .* \(x,\); got ndarray"):
+    with pytest.raises(TypeError, match=r"'case'.*`args`.*\[KB8005\]"):
         BenchmarkConfig("case", np.ones(3))
 
 

@@ -55,7 +55,7 @@ def test_fastest():
     assert BenchmarkResult([untimed, *RECORDS, wrong]).fastest() is RECORDS[1]
     assert BenchmarkResult([FAILED]).fastest() is None
     assert BenchmarkResult([]).fastest() is None
-    with pytest.raises(ValueError, match="`label` is 'huge', expected some of: small, large"):
+    with pytest.raises(ValueError, match=r"`label`.*'huge'.*\[KB8009\]"):
         result.fastest("huge")
 
 
@@ -118,7 +118,7 @@ def test_speedup(printed):
     text = printed(speedup_vs="a")
     assert text.splitlines()[1].split()[-2:] == ["x", "a"]
     assert [row[-1] for row in rows(text)] == ["1", "2", "failed", "1", "0.5"]
-    with pytest.raises(ValueError, match="`speedup_vs` is 'z', expected some of: a, b, c"):
+    with pytest.raises(ValueError, match=r"`speedup_vs`.*'z'.*\[KB8009\]"):
         result.print(speedup_vs="z")
     text = printed(compare_by="n", group_by="backend", speedup_vs=8)
     assert [(row[0], row[1], row[-1]) for row in rows(text)] == [
@@ -161,7 +161,7 @@ def test_frames(monkeypatch):
     assert frame.groupby("n").median_ms.min().to_dict() == {8: 0.1, 8000: 4.0}
     assert list(frame.backend[frame.success]) == ["a", "b", "a", "b"]
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="a frame needs pandas: pip install pandas"):
+    with pytest.raises(ImportError, match=r"frame.*\[KB4016\]"):
         result.to_frame()
 
 
@@ -229,16 +229,16 @@ def test_on_axes_of_ones_own(pyplot, monkeypatch):
 @pytest.mark.usefixtures("pyplot")
 def test_what_cannot_be_plotted(monkeypatch):
     for name in ("x", "y", "hue", "style"):
-        with pytest.raises(ValueError, match="`x, y, hue, style` is 'colour', expected some of"):
+        with pytest.raises(ValueError, match=r"`x, y, hue, style`.*'colour'.*\[KB8009\]"):
             result.plot(**{name: "colour"})
     for hopeless in (BenchmarkResult([FAILED], "decay"), BenchmarkResult([], "decay")):
-        with pytest.raises(ValueError, match="decay: nothing to plot"):
+        with pytest.raises(ValueError, match=r"decay.*\[KB8009\]"):
             hopeless.plot()
-    with pytest.raises(ValueError, match="nothing to plot"):
+    with pytest.raises(ValueError, match=r"plot.*\[KB8009\]"):
         result.plot(y="backend")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match="a plot needs matplotlib: pip install matplotlib"):
+    with pytest.raises(ImportError, match=r"matplotlib.*\[KB4016\]"):
         result.plot()
 
 
@@ -308,21 +308,21 @@ def test_files_that_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "r.json"
     for use in (result.save, BenchmarkResult.load):
         for name, options in (("r.pkl", {}), ("r", {}), ("r.json", {"format": "pkl"})):
-            with pytest.raises(ValueError, match=r"saved as json or csv, got .* for 'r"):
+            with pytest.raises(ValueError, match=r"saved.*csv.*\[KB8009\]"):
                 use(tmp_path / name, **options)
-    with pytest.raises(FileNotFoundError, match=r"no benchmark results at .*r.json"):
+    with pytest.raises(FileNotFoundError, match=r"json.*\[KB8009\]"):
         BenchmarkResult.load(path)
     for text in ("{", "[]", '{"format": "other"}', '{"format": "kernbridge benchmark"}'):
         path.write_text(text)
-        with pytest.raises(ValueError, match=r"r.json' does not contain benchmark results"):
+        with pytest.raises(ValueError, match=r"json.*\[KB8009\]"):
             BenchmarkResult.load(path)
     result.save(path)
     path.write_text(path.read_text().replace("max_ms", "colour"))
-    with pytest.raises(ValueError, match="unexpected keyword argument 'colour'"):
+    with pytest.raises(ValueError, match=r"'colour'.*\[KB8009\]"):
         BenchmarkResult.load(path)
     monkeypatch.setitem(sys.modules, "pandas", None)
     for use in (result.save, BenchmarkResult.load):
-        with pytest.raises(ImportError, match="a CSV file needs pandas: pip install pandas"):
+        with pytest.raises(ImportError, match=r"CSV.*\[KB4016\]"):
             use(tmp_path / "r.csv")
 
 
@@ -330,5 +330,5 @@ def test_files_that_are_refused(tmp_path, monkeypatch):
 def test_a_csv_file_with_something_else(tmp_path, text):
     pytest.importorskip("pandas")
     (tmp_path / "r.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"r.csv' does not contain benchmark results"):
+    with pytest.raises(ValueError, match=r"csv.*\[KB8009\]"):
         BenchmarkResult.load(tmp_path / "r.csv")

@@ -199,7 +199,7 @@ def test_a_compiler_that_takes_too_long(tmp_path, monkeypatch, root):
     stuck.chmod(0o755)
     monkeypatch.setenv("CC", str(stuck))
     monkeypatch.setenv("KERNBRIDGE_COMPILE_TIMEOUT", "0.7")
-    with pytest.raises(CompilationError, match=r"stopped after 0\.7 s") as caught:
+    with pytest.raises(CompilationError, match=r"stopped after 0\.7 s.*\[KB4006\]") as caught:
         build(Request("m", "c", ANSWER, ""))
     assert caught.value.stage == "timeout"
     assert "here" in caught.value.compiler_output
@@ -207,7 +207,7 @@ def test_a_compiler_that_takes_too_long(tmp_path, monkeypatch, root):
     assert not list((root / "v1" / "staging").iterdir())
     for value in ("soon", "-1", "nan"):
         monkeypatch.setenv("KERNBRIDGE_COMPILE_TIMEOUT", value)
-        with pytest.raises(ValueError, match="KERNBRIDGE_COMPILE_TIMEOUT"):
+        with pytest.raises(ValueError, match=r"KERNBRIDGE_COMPILE_TIMEOUT.*\[KB8002\]"):
             build(Request("m", "c", ANSWER, ""))
 
 
@@ -229,13 +229,13 @@ def test_a_compiler_that_cannot_be_started(tmp_path, monkeypatch):
     broken.write_text("#!/no/such/interpreter\n")
     broken.chmod(0o755)
     monkeypatch.setenv("CC", str(broken))
-    with pytest.raises(KernelToolchainError, match="cannot be started"):
+    with pytest.raises(KernelToolchainError, match=r"cannot be started.*\[KB4008\]"):
         build(Request("m", "c", ANSWER, ""))
 
 
 def test_a_compiler_that_makes_nothing(monkeypatch):
     monkeypatch.setenv("CC", "true")
-    with pytest.raises(CompilationError, match="exit status 0"):
+    with pytest.raises(CompilationError, match=r"exit status 0.*\[KB4006\]"):
         build(Request("m", "c", ANSWER, ""))
 
 
@@ -293,16 +293,16 @@ def test_cuda_without_a_static_runtime(nvcc, monkeypatch):
 
 
 def test_cuda_errors(nvcc):
-    with pytest.raises(CompilationError, match=r"mine\.cu\(3\): error") as caught:
+    with pytest.raises(CompilationError, match=r"(?s)\[KB4006\].*mine\.cu\(3\): error") as caught:
         build(Request("m", "cuda", '#line 3 "mine.cu"\nint f() { return nothing; }', ""))
     assert type(caught.value) is CompilationError
-    with pytest.raises(UnsupportedArchError, match=r"99\.9|sm_999|compute_999"):
+    with pytest.raises(UnsupportedArchError, match=r"compute_999.*\[KB4009\]"):
         build(Request("m", "cuda", "", "", architectures=((99, 9, ""),)))
 
 
 def test_cuda_without_a_host_compiler(nvcc, monkeypatch):
     monkeypatch.setenv("CXX", "/no/such/g++")
-    with pytest.raises(HostCompilerNotFoundError, match=r"CXX=/no/such/g\+\+"):
+    with pytest.raises(HostCompilerNotFoundError, match=r"(?s)\[KB4008\].*CXX=/no/such/g\+\+"):
         build(Request("m", "cuda", CUDA, ""))
 
 

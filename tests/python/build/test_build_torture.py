@@ -139,10 +139,10 @@ def test_no_room_anywhere(quick, root, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: full(tmp_path))
     build_build._private.cache_clear()
     with (
-        pytest.warns(KernbridgeWarning, match="No space left"),
+        pytest.warns(KernbridgeWarning, match=r"No space left.*\[KB5001\]"),
         pytest.raises(
             KernelToolchainError,
-            match=r"(?s)m: the library cannot be written.*No space left.*TMPDIR",
+            match=r"(?s)m: the library cannot be written.*No space left.*TMPDIR.*\[KB4008\]",
         ),
     ):
         build(REQUEST)
@@ -169,7 +169,9 @@ def test_a_compiler_that_fails_in_its_midst(root, tmp_path, monkeypatch, fault, 
     write_compiler(tmp_path / "cc", f"[ -e {tmp_path}/mended ] || {{ {fault}; }}")
     monkeypatch.setenv("CC", str(tmp_path / "cc"))
     before = descriptors()
-    with pytest.raises(CompilationError, match=r"^m: compilation failed: cc") as failure:
+    with pytest.raises(
+        CompilationError, match=r"^m: compilation failed: cc.*\[KB4006\]"
+    ) as failure:
         build(REQUEST)
     assert re.search(said, str(failure.value))
     assert not unfinished(root)
@@ -189,7 +191,7 @@ def test_no_home_folder(quick, monkeypatch):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "expanduser", expanduser)
-    with pytest.warns(KernbridgeWarning, match="Could not determine home directory"):
+    with pytest.warns(KernbridgeWarning, match=r"Could not determine home directory.*\[KB5001\]"):
         built = build(REQUEST)
     assert answer(built) == 2
     assert not build(REQUEST).built

@@ -118,7 +118,7 @@ print(built.path)
 def test_a_cache_that_cannot_be_written(request_, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.warns(KernbridgeWarning, match="Not a directory"):
+    with pytest.warns(KernbridgeWarning, match=r"Not a directory.*\[KB5001\]"):
         assert build(request_._replace(spec="unwritable")).path.exists()
 
 

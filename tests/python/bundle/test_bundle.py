@@ -110,7 +110,7 @@ def test_an_exported_function_of_many_platforms_and_shapes_is_fixed(tmp_path):
     )
     assert b"KBHC" in on_cpu
     assert b"KBHC" not in on_gpu
-    with pytest.raises(ExportError, match=r"exported for cpu, but the bundle needs it for cuda"):
+    with pytest.raises(ExportError, match=r"exported.*cuda.*\[KB6103\]"):
         export_bundle(tmp_path / "c", jax.export.export(jax.jit(decay))(X), platforms=["cuda"])
 
 
@@ -131,7 +131,7 @@ def test_without_jax_s_names_such_a_program_is_refused(tmp_path, monkeypatch):
 
     exported = jax.export.export(jax.jit(decay), platforms=("cpu", "cuda"))(X)
     monkeypatch.delattr(mlir, "refine_polymorphic_shapes")
-    with pytest.raises(UnknownVersionError, match="refine_polymorphic_shapes"):
+    with pytest.raises(UnknownVersionError, match=r"refine_polymorphic_shapes.*\[KB8003\]"):
         export_bundle(tmp_path / "b", exported, platforms=["cpu"])
 
 
@@ -157,7 +157,7 @@ def test_a_function_from_source_is_refused(tmp_path):
         '#include "kernbridge/kernbridge.h"\n// @BE copy ret:f32[n]\nint copy(kb_tensor *out) '
         "{ (void)out; return 0; }",
     )
-    with pytest.raises(ExportError, match=r"module bundled was compiled from source, .*carry=True"):
+    with pytest.raises(ExportError, match=r"(?s)\[KB6103\].*carry=True"):
         export_bundle(tmp_path / "b", lambda: module.copy(outs=S((3,), jnp.float32)))
 
 
@@ -229,7 +229,7 @@ def test_the_version_of_stablehlo(tmp_path):
     assert version() == version(stablehlo_version=version()) != "1.5.0"
     with pytest.raises(
         ExportError,
-        match=r"^export_bundle: the program cannot be converted to StableHLO 99\.0\.0: ",
+        match=r"export_bundle.*99\.0\.0.*\[KB6104\]",
     ):
         version(stablehlo_version="99.0.0")
 
@@ -239,21 +239,21 @@ def test_a_program_for_several_devices_is_refused(tmp_path):
     mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
     function = jax.jit(lambda x: x + 1, in_shardings=sharding)
-    with pytest.raises(ExportError, match="the program is for 2 devices, and a bundle's"):
+    with pytest.raises(ExportError, match=r"for 2 devices.*\[KB6103\]"):
         export_bundle(tmp_path / "b", function, S((4,), jnp.float32))
 
 
 @pytest.mark.once
 def test_arguments_of_the_call_are_checked(tmp_path):
-    with pytest.raises(TypeError, match=r"fun is 3, expected a function or a jax\.export"):
+    with pytest.raises(TypeError, match=r"is 3.*jax\.export.*\[KB6104\]"):
         export_bundle(tmp_path / "b", 3)
-    with pytest.raises(TypeError, match=r"platforms is 'cpu', expected a list; write \['cpu'\]"):
+    with pytest.raises(TypeError, match=r"'cpu'.*\[KB1005\]"):
         export_bundle(tmp_path / "b", decay, X, platforms="cpu")
     for wrong in (["tpu"], [], ["cpu", "cpu"]):
         with pytest.raises(ValueError, match=r"\[KB6104\]"):
             export_bundle(tmp_path / "b", decay, X, platforms=wrong)
     exported = jax.export.export(jax.jit(lambda *, x: x))(x=X)
-    with pytest.raises(ExportError, match="with the keyword arguments x; export a function whose"):
+    with pytest.raises(ExportError, match=r"keyword.*\[KB6103\]"):
         export_bundle(tmp_path / "b", exported)
     assert not list(tmp_path.iterdir())
 

@@ -140,7 +140,9 @@ def test_no_result_and_no_compilation():
         compat.load_cpp_inline("semantics_no_result", source.replace("void", "// @BE f arg\nvoid"))
     with pytest.raises(errors.CompilationError, match=r"\[KB4006\]"):
         compat.load_cpp_inline("semantics_wrong", source.replace("{}", "{ wrong; }"), ["f"])
-    with pytest.raises(errors.CompilationError, match="compilation failed: the compiler knows no"):
+    with pytest.raises(
+        errors.CompilationError, match=r"compilation failed: the compiler knows no.*\[KB4006\]"
+    ):
         compat.load_cpp_inline("semantics_absent", INCLUDE, {"f": ["arg", "ret"]})
 
 
@@ -170,7 +172,7 @@ def test_a_failing_generator_is_the_cause():
 def test_a_keyword_that_is_not_hashable():
     op = failing("semantics_hashable")
     for value in ([1, 2], ([1],), np.ones(2)):
-        with pytest.raises(TypeError, match=r"keyword 'sizes' is .* which is not hashable"):
+        with pytest.raises(TypeError, match=r"'sizes'.*\[KB8008\]"):
             op(X, outs=S((3,), F32), sizes=value)
 
 

@@ -154,7 +154,7 @@ def test_scan_cond_and_grad_errors():
     np.testing.assert_array_equal(total, np.full(3, 10))
     chosen = jax.jit(lambda p, x: jax.lax.cond(p, lambda: op(x, x), lambda: x))
     np.testing.assert_array_equal(chosen(True, ones), np.full(3, 2))
-    with pytest.raises(NotImplementedError, match="numba_cuda_kernel 'add' has no derivative"):
+    with pytest.raises(NotImplementedError, match=r"numba_cuda_kernel.*'add'.*\[KB2101\]"):
         jax.grad(lambda x: op(x, x).sum())(ones)
 
 
@@ -172,7 +172,7 @@ def test_records_are_taken_as_their_words():
     words = host.view(np.uint32).reshape(3, 4)
     op = kernbridge.numba_cuda_kernel(values, S((3,), F32), launch_dims=3, view={"records": record})
     np.testing.assert_array_equal(op(words), [2, 4, 6])
-    with pytest.raises(ValueError, match=r"'records' as records of 16 bytes.*last axis"):
+    with pytest.raises(ValueError, match=r"'records'.*of 16 bytes.*\[KB1103\]"):
         op(words[:, :2])
     with pytest.raises(TypeError, match=r"\[KB2002\]"):
         op(host)

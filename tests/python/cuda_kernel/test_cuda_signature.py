@@ -47,7 +47,7 @@ def test_a_branch_that_the_compiler_does_not_take(linkage):
     bits = int(np.float32(2).view(np.int32))
     assert words(kernel(source).plan(x, a=2))[-1].value == bits
     assert words(kernel(source, options=["-DAS_INT"]).plan(x, a=2))[-1].value == 2
-    with pytest.raises(TypeError, match=r"'a' is 2\.5 of type float, expected a number for int32"):
+    with pytest.raises(TypeError, match=r"'a'.*is 2\.5 of.*int32.*\[KB2006\]"):
         kernel(source, options=["-DAS_INT"]).plan(x, a=2.5)
 
 
@@ -106,11 +106,9 @@ def test_hidden_names_of_types(tmp_path):
     source = f'#include "{header}"\n__global__ void k(const double *x, float *o, int a) {{}}'
     op = kernel(source)
     assert words(op.plan(jnp.ones(3), a=2**31))[-1].value == 2**31
-    with pytest.raises(ValueError, match="is out of range for uint32"):
+    with pytest.raises(ValueError, match=r"uint32.*\[KB2006\]"):
         op.plan(jnp.ones(3), a=-1)
-    with pytest.raises(
-        TypeError, match=r"input 0 is int32\[3\].*'x' is const double \*, expected fl"
-    ):
+    with pytest.raises(TypeError, match=r"input 0.*int32\[3\].*'x'.*\[KB2007\]"):
         op.plan(jnp.ones(3, jnp.int32), a=2)
 
 
@@ -126,13 +124,13 @@ def test_types_of_templates_come_from_the_compiler():
     op = kernel(TEMPLATE, "k<float, int>", outs=lambda x: jax.ShapeDtypeStruct((3,), jnp.int32))
     plan = op.plan(x, a=1.0, b=-1)
     assert [w.value for w in words(plan)[2:]] == [int(np.float32(1).view(np.int32)), 0xFFFFFFFF]
-    with pytest.raises(TypeError, match=r"input 0 is int32\[3\].*'x'.*expected float32"):
+    with pytest.raises(TypeError, match=r"input 0.*int32\[3\].*'x'.*\[KB2007\]"):
         op.plan(i, a=1.0, b=1)
-    with pytest.raises(TypeError, match=r"'b' is 1\.5 of type float, expected a number for int32"):
+    with pytest.raises(TypeError, match=r"'b'.*is 1\.5 of.*int32.*\[KB2006\]"):
         op.plan(x, a=1.0, b=1.5)
-    with pytest.raises(TypeError, match=r"'a' is .*int32.* expected float32"):
+    with pytest.raises(TypeError, match=r"'a'.*int32.*float32.*\[KB2006\]"):
         op.plan(x, a=np.int32(1), b=1)
-    with pytest.raises(ValueError, match="is out of range for uint16"):
+    with pytest.raises(ValueError, match=r"uint16.*\[KB2006\]"):
         kernel(TEMPLATE, "typedefed").plan(x, a=1.0, b=70000)
     with pytest.raises(TypeError, match=r"\[KB2007\]"):
         kernel(TEMPLATE, "typedefed").plan(i, a=1.0, b=7)
@@ -211,7 +209,7 @@ def test_types_that_differ_between_architectures(new, old, message):
     )
     kernbridge.config.set_cuda_architectures("8.0, 9.0")
     try:
-        with pytest.raises(kernbridge.KernelError, match=message):
+        with pytest.raises(kernbridge.KernelError, match=rf"(?s)\[KB4006\].*{message}"):
             kernel(source).plan(jnp.ones(3), a=np.float32(2))
     finally:
         kernbridge.config.set_cuda_architectures(None)
@@ -222,10 +220,10 @@ def test_described_parameters_are_checked_too(tmp_path):
     header = tmp_path / "k.h"
     header.write_text("__global__ void k(const float *x, float *o, float a) {}")
     source, x = f'#include "{header}"\n', jnp.ones(3)
-    with pytest.raises(kernbridge.KernelError, match=r"'a'.*int32.*float32"):
+    with pytest.raises(kernbridge.KernelError, match=r"(?s)\[KB4007\].*'a'.*int32.*float32"):
         kernel(source, params="arg ret attr.a:int32").plan(x, a=2)
     assert words(kernel(source, params="arg ret attr.a:float32").plan(x, a=2))
-    with pytest.raises(kernbridge.KernelError, match="must not be const"):
+    with pytest.raises(kernbridge.KernelError, match=r"(?s)\[KB4007\].*const"):
         kernel(source, params="ret arg attr.a:float32").plan(x, a=2)
 
 
@@ -236,9 +234,9 @@ def test_declared_arrays_are_compared_before_anything_is_compiled():
     for call in (op, jax.vmap(op), op.plan):
         with pytest.raises(TypeError, match=r"input 0 'x' is i32\[.*declared as f32\[n\].*KB2007"):
             call(jnp.ones((4, 3) if call is not op.plan else 3, jnp.int32))
-    with pytest.raises(TypeError, match=r"output 0 'o' is f32\[3,2\], .* n is 4, .*input 0 'x'"):
+    with pytest.raises(TypeError, match=r"output 0.*'o'.*f32\[3,2\].*\[KB2007\]"):
         jax.eval_shape(op, jnp.ones(4))
-    with pytest.raises(TypeError, match=r"output 0 'o' .* declared as f32\[5\]"):
+    with pytest.raises(TypeError, match=r"output 0.*'o'.*f32\[5\].*\[KB2007\]"):
         kernel(source, params="arg ret:f32[5]")(jnp.ones(3))
 
 
@@ -253,5 +251,5 @@ def test_errors_of_the_user_stay_in_the_users_lines():
 def test_a_source_that_hides_its_types_is_refused():
     source = "__global__ void k(const float *x, float *o) {}\n#define kernbridge_signature 1\n"
     source += "#define template 1\n#define decltype 1\n"
-    with pytest.raises(kernbridge.KernelError, match="types of its parameters"):
+    with pytest.raises(kernbridge.KernelError, match=r"types of its parameters.*\[KB4006\]"):
         kernel(source).plan(jnp.ones(3))

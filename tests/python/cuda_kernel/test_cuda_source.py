@@ -150,19 +150,19 @@ def test_template_by_name_expression(gpu, x64):
     assert "app5scaleIfLi3E" in plan.functions[0].entry
     plan = op("app::scale<double, 3>").plan(jnp.ones(4, "float64"), factor=np.float64(2))
     assert plan.functions[0].sizes == (8, 8, 4, 8)
-    with pytest.raises(TypeError, match=r"input 0 is float32\[4\].*'x' is .*expected float64"):
+    with pytest.raises(TypeError, match=r"input 0.*float32\[4\].*'x'.*\[KB2007\]"):
         op("app::scale<double, 3>").plan(x, factor=np.float64(2))
-    with pytest.raises(TypeError, match=r"'factor' is .* of dtype float64, expected float32"):
+    with pytest.raises(TypeError, match=r"'factor'.*float64.*float32.*\[KB2006\]"):
         op("app::scale<float, 3>").plan(x, factor=np.float64(2))
     assert op("app::scale<float, 3>").plan(x, factor=2.0).functions[0].sizes == (8, 8, 4, 4)
     struct = "struct two { int a, b; };\n__global__ void s(const float* x, float* o, two t) {}"
     by_struct = kernbridge.cuda_kernel(struct, "s", lambda x: like(x), launch_dims=1)
     assert by_struct.plan(x, t=bytes(8)).functions[0].sizes == (8, 8, 8)
-    with pytest.raises(TypeError, match="is not known; pass a NumPy scalar"):
+    with pytest.raises(TypeError, match=r"scalar.*\[KB2006\]"):
         by_struct.plan(x, t=2.0)
-    with pytest.raises(TypeError, match=r"of 4 bytes.*takes 8"):
+    with pytest.raises(TypeError, match=r"of 4 bytes.*takes 8.*\[KB2006\]"):
         by_struct.plan(x, t=bytes(4))
-    with pytest.raises(kernbridge.CompilationError, match="app::scale<nothing, 3>"):
+    with pytest.raises(kernbridge.CompilationError, match=r"app::scale<nothing, 3>.*\[KB4006\]"):
         op("app::scale<nothing, 3>").plan(x, factor=np.float32(2))
 
 
@@ -184,7 +184,9 @@ def test_annotated_and_described_parameters(gpu):
 def test_compile_errors_in_the_users_lines(gpu):
     source = "// one\n// two\n__global__ void bad(const float* x, float* o) { *o = nowhere; }"
     op = kernbridge.cuda_kernel(source, "bad", lambda x: like(x), launch_dims=1)
-    with pytest.raises(kernbridge.CompilationError, match=r"bad\.cu\(3\): error.*nowhere") as e:
+    with pytest.raises(
+        kernbridge.CompilationError, match=r"(?s)\[KB4006\].*bad\.cu\(3\): error.*nowhere"
+    ) as e:
         op(jnp.ones(3))
     assert "--gpu-architecture=sm_90" in e.value.command
 
@@ -207,9 +209,9 @@ def test_options_and_headers(gpu, tmp_path):
     x = jnp.ones(3, jnp.float16)
     first = op.plan(x, n=1).functions[0]
     assert op.plan(x, n=1).functions[0].images == first.images
-    with pytest.raises(TypeError, match="expected float16"):
+    with pytest.raises(TypeError, match=r"float16.*\[KB2007\]"):
         op.plan(jnp.ones(3), n=1)
-    with pytest.raises(TypeError, match="options is '-O3'"):
+    with pytest.raises(TypeError, match=r"'-O3'.*\[KB1005\]"):
         kernbridge.cuda_kernel(source, "k", lambda x: like(x), launch_dims=1, options="-O3")
 
 
@@ -234,7 +236,9 @@ print(len(seen), plan.digest().hex())
 def test_no_library_is_told(gpu, monkeypatch):
     monkeypatch.setenv("KERNBRIDGE_LIBNVRTC", "/nowhere/libnvrtc.so")
     op = kernbridge.cuda_kernel(SOURCE, "fma3", lambda x: like(x), launch_dims=1)
-    with pytest.raises(kernbridge.KernelToolchainError, match="KERNBRIDGE_LIBNVRTC is '/nowhere"):
+    with pytest.raises(
+        kernbridge.KernelToolchainError, match=r"KERNBRIDGE_LIBNVRTC is '/nowhere.*\[KB4008\]"
+    ):
         op(jnp.ones(3), a=1.0, b=1.0, n=3, flag=1, z=0)
 
 
@@ -311,17 +315,15 @@ def test_binary(gpu, tmp_path):
     fixed = binary.kernel("fma3", like, tokens, launch_dims=3, vmap_method="expand_dims")
     assert (jax.vmap(lambda x: fixed(x, **numbers))(jnp.ones((2, 3))) == 2.5).all()
     gpu.library.fake_cuda_set_twin(b"fma3", None, None)
-    with pytest.raises(TypeError, match=r"input 0 is i32\[3\], but is declared as f32\[n\]"):
+    with pytest.raises(TypeError, match=r"input 0.*i32\[3\].*f32\[n\].*\[KB2007\]"):
         loaded(jnp.arange(3), a=2.0, b=0.5, n=3, flag=1, z=0)
-    with pytest.raises(
-        kernbridge.KernelError, match=r'bytes .*\n    params="arg:f32\[n\] ret:any"'
-    ):
+    with pytest.raises(kernbridge.KernelError, match=r"(?s)\[KB4007\].*f32\[n\]"):
         binary.kernel("fma3", None, "arg ret:any", launch_dims=1)
-    with pytest.raises(kernbridge.KernelError, match="has no kernel 'other'; it has fma3"):
+    with pytest.raises(kernbridge.KernelError, match=r"'other'.*\[KB5106\]"):
         binary.kernel("other", None, tokens, launch_dims=1)
-    with pytest.raises(kernbridge.KernelError, match=r"describes parameters of .8, 8, 8. bytes"):
+    with pytest.raises(kernbridge.KernelError, match=r"8.*\[KB5106\]"):
         binary.kernel("fma3", None, "arg:any ret:any attr.a:float64", launch_dims=1)
-    with pytest.raises(kernbridge.KernelError, match="without its type"):
+    with pytest.raises(kernbridge.KernelError, match=r"without.*\[KB5106\]"):
         binary.kernel("fma3", None, "arg:any ret:any attr.a", launch_dims=1)
 
 
@@ -360,7 +362,9 @@ def test_host_side_of_cuda_source(gpu, nvcc):
     module = kernbridge.load_cuda_inline("host_side", HOST_SIDE)
     x = jnp.arange(3.0)
     f = jax.jit(lambda x: module.on_host(x, outs=like(x), k=2))
-    with pytest.raises(Exception, match="there is no stream"):  # XLA's CPU client has none
+    with pytest.raises(
+        Exception, match=r"there is no stream.*\[KB3005\]"
+    ):  # XLA's CPU client has none
         f(x).block_until_ready()
     for name in ("launches", "looks"):
         with pytest.raises(Exception, match=r"CUDA runtime error|cudaError|no CUDA-capable|driver"):
@@ -383,7 +387,7 @@ def test_files_and_folders(gpu, nvcc, tmp_path):
     assert module.function_names == ["first", "second"]
     assert module.second.tokens == "ret stream"
     assert kernbridge.load_cuda_file(tmp_path / "a.cu").function_names == ["first"]
-    with pytest.raises(kernbridge.KernelError, match=r"no file of .* matches"):
+    with pytest.raises(kernbridge.KernelError, match=r"matches.*\[KB5103\]"):
         kernbridge.load_cuda_dir(tmp_path, file_patterns=["*.cpp"])
     with pytest.raises(FileNotFoundError):
         kernbridge.load_cuda_dir(tmp_path / "absent")
@@ -411,7 +415,9 @@ void f(BE::Tensor o, __half h, int64_t stream) { *o.data_ptr<float>() = __half2f
 
 
 def test_nvcc_errors(gpu, nvcc):
-    with pytest.raises(kernbridge.CompilationError, match=r"wrong\.cu\(3\): error.*nowhere"):
+    with pytest.raises(
+        kernbridge.CompilationError, match=r"(?s)\[KB4006\].*wrong\.cu\(3\): error.*nowhere"
+    ):
         kernbridge.load_cuda_inline(
             "wrong",
             '#include "brainevent/common.h"\n// @BE f ret stream\n'
@@ -419,7 +425,7 @@ def test_nvcc_errors(gpu, nvcc):
         )
     with pytest.raises(kernbridge.UnsupportedArchError):
         kernbridge.load_cuda_inline("old", HOST_SIDE, compute_capability="5.0")
-    with pytest.raises(ValueError, match="sm_x"):
+    with pytest.raises(ValueError, match=r"sm_x.*\[KB8001\]"):
         kernbridge.load_cuda_inline("none", HOST_SIDE, compute_capability="sm_x")
 
 

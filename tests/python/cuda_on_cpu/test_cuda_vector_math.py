@@ -136,16 +136,16 @@ def test_what_is_refused():
         out = jax.ShapeDtypeStruct((1,), jnp.float32)
         return numba_cuda_kernel(nothing, out, launch_dims=1, **options)
 
-    with pytest.raises(TypeError, match=r"'nothing': vector_math is 1, expected True, False or"):
+    with pytest.raises(TypeError, match=r"'nothing'.*vector_math.*is 1.*\[KB1005\]"):
         wrap(vector_math=1)
-    with pytest.raises(ValueError, match=r"vector_math=True and check=True cannot be combined"):
+    with pytest.raises(ValueError, match=r"vector_math=True.*check=True.*\[KB1005\]"):
         wrap(vector_math=True, check=True)
     wrap(vector_math=False, check=True)
 
     def launch(out, stream):
         nothing[1, 1, stream](out)
 
-    with pytest.raises(TypeError, match=r"'launch': vector_math is 'on', expected True, False or"):
+    with pytest.raises(TypeError, match=r"'launch'.*vector_math.*'on'.*\[KB1005\]"):
         numba_cuda_callable(launch, jax.ShapeDtypeStruct((1,), jnp.float32), vector_math="on")
 
 

@@ -87,9 +87,9 @@ def test_a_traced_keyword_is_named():
         jitted(x, alpha=0.1)
     static = jax.jit(jitted.__wrapped__, static_argnames="alpha")
     np.testing.assert_allclose(static(x, alpha=0.2), 0.2 * x, rtol=1e-6)
-    with pytest.raises(TypeError, match=r"'alpha' is \[1\] of type list.*a tuple"):
+    with pytest.raises(TypeError, match=r"'alpha'.*1.*\[KB8008\]"):
         op(x, outs=x, alpha=[1])
-    with pytest.raises(TypeError, match=r"'alpha' is .*Array.*alpha\.item\(\)"):
+    with pytest.raises(TypeError, match=r"'alpha'.*alpha\.item.*\[KB8008\]"):
         op(x, outs=x, alpha=jnp.float32(2))
     with pytest.raises(TypeError, match=r"\[KB8008\]"):
         jax.jit(lambda a: op(x, outs=x, alpha=(1.0, a)))(2.0)
@@ -97,7 +97,7 @@ def test_a_traced_keyword_is_named():
 
 def test_inputs_that_are_no_arrays_are_refused():
     op = scaled_op()
-    with pytest.raises(TypeError, match=r"input 0 is \[1\.0\] of type list"):
+    with pytest.raises(TypeError, match=r"input 0.*1\.0.*\[KB2002\]"):
         op([1.0], outs=x)
     np.testing.assert_array_equal(op(np.asarray(x), outs=x, alpha=2.0), 2 * x)
 
@@ -163,17 +163,17 @@ def test_wrong_definitions_are_refused():
 def test_rules_and_generators_are_checked_against_the_first_call():
     op = scaled_op()
     op.def_jvp_rule2(lambda t, *primals, **_: t, None)
-    with pytest.raises(ValueError, match=r"has 2 jvp rules and is called with 1 inputs"):
+    with pytest.raises(ValueError, match=r"has 2 jvp.*with 1 inputs.*\[KB2103\]"):
         op(x, outs=x)
     op.def_jvp_rule2(lambda t, x, outs: t)
-    with pytest.raises(TypeError, match=r"jvp rule 0.*unexpected keyword argument 'alpha'"):
+    with pytest.raises(TypeError, match=r"rule 0.*'alpha'.*\[KB1007\]"):
         op(x, outs=x, alpha=2.0)
     op.def_jvp_rule2(lambda t, x, *, outs, alpha: t)
     op.def_vjp_rule(lambda inputs, outs, cts, **params: cts)
-    with pytest.raises(TypeError, match=r"vjp rule.*multiple values for argument 'outs'"):
+    with pytest.raises(TypeError, match=r"'outs'.*\[KB1007\]"):
         op(x, outs=x, alpha=2.0)
     op.def_vjp_rule(lambda inputs, results, cts, **params: cts)
-    with pytest.raises(TypeError, match=r"generator of backend 'numba'.*'beta'"):
+    with pytest.raises(TypeError, match=r"'numba'.*'beta'.*\[KB1007\]"):
         op(x, outs=x, alpha=2.0, beta=1)
 
 
@@ -198,7 +198,7 @@ def test_what_a_kernel_gives_is_checked():
             assert "backend 'mine' on cpu" in str(caught.value)
             assert "There is no other backend on cpu" in str(caught.value)
     op.def_numba_kernel(scaling)
-    with pytest.raises(KernelCompilationError, match="Other backends on cpu: 'numba'; choose"):
+    with pytest.raises(KernelCompilationError, match=r"(?s)\[KB4015\].*'numba'"):
         op(x, outs=x, backend="mine")
 
 
@@ -207,11 +207,11 @@ def test_without_a_kernel_the_message_names_what_there_is():
     with pytest.raises(KernelFallbackExhaustedError, match=r"\[KB7001\]"):
         op(x, outs=x)
     op.def_kernel("tpu_only", "tpu", scaling)
-    with pytest.raises(KernelFallbackExhaustedError, match=r"has 'tpu_only' on tpu"):
+    with pytest.raises(KernelFallbackExhaustedError, match=r"'tpu_only'.*\[KB7001\]"):
         jax.jit(lambda x: op(x, outs=x))(x)
     with pytest.raises(KernelFallbackExhaustedError, match=r"\[KB7001\]"):
         op(x, outs=x, backend="tpu_only")
-    with pytest.raises(KernelFallbackExhaustedError, match="no backend 'none'"):
+    with pytest.raises(KernelFallbackExhaustedError, match=r"'none'.*\[KB7006\]"):
         op(x, outs=x, backend="none")
     with pytest.raises(ValueError, match=r"\[KB7006\]"):
         op(x, outs=x, backend="")
@@ -340,7 +340,7 @@ def test_linear_operations_transpose():
     def f(x):
         return op(x, outs=S(x.shape, x.dtype), alpha=2.0)
 
-    with pytest.raises(NotImplementedError, match="def_transpose_rule"):
+    with pytest.raises(NotImplementedError, match=r"def_transpose_rule.*\[KB2102\]"):
         jax.linear_transpose(f, x)(x)
 
     def rule(cts, x, *, outs, alpha):
@@ -357,7 +357,7 @@ def test_linear_operations_transpose():
     np.testing.assert_allclose(jax.vmap(jax.grad(lambda x: (f(x) ** 2).sum()))(X), 8 * X)
     np.testing.assert_allclose(jax.hessian(lambda x: (f(x) ** 2).sum())(x), 8 * np.eye(4))
     op.def_transpose_rule(lambda cts, *args, **params: [])
-    with pytest.raises(TypeError, match="the transpose rule returned 0, expected a list of 1"):
+    with pytest.raises(TypeError, match=r"returned 0.*of 1.*\[KB2103\]"):
         jax.linear_transpose(f, x)(x)
 
 
@@ -406,7 +406,7 @@ def test_jvp_rules_of_jaxs_form_see_symbolic_zeros():
     np.testing.assert_allclose(batched, jnp.broadcast_to(x + 1, X.shape))
     assert seen[-1] == [False, True]
     op.def_jvp_rule(lambda primals, tangents, outs: [primals[0]])
-    with pytest.raises(TypeError, match=r"the jvp rule returned .*expected a pair"):
+    with pytest.raises(TypeError, match=r"jvp.*pair.*\[KB2103\]"):
         jax.grad(lambda a: f(a, x).sum())(x)
 
 
@@ -435,13 +435,13 @@ def test_defjvp_for_primitives_and_operations():
         np.testing.assert_allclose(out, x * (x + 1))
         np.testing.assert_allclose(dot, x * (x + 1))
         defjvp(primitive, lambda t, a, b: t)
-        with pytest.raises(ValueError, match="'test_defjvp' has 1 jvp rules"):
+        with pytest.raises(ValueError, match=r"'test_defjvp'.*has 1 jvp.*\[KB2103\]"):
             jax.jvp(run, (x, x), (x, x))
     defjvp(primitive, lambda t, a, b: t, None)
-    with pytest.raises(TypeError, match="expected a tuple or list of 2 tangents"):
+    with pytest.raises(TypeError, match=r"of 2 tangents.*\[KB2103\]"):
         jax.jvp(run, (x, x), (x, x))
     defjvp(primitive, lambda t, a, b: [t], None)
-    with pytest.raises(ValueError, match="jvp rule 0 returned 1 tangents, expected 2"):
+    with pytest.raises(ValueError, match=r"rule 0 returned.*1 tangents.*expected 2.*\[KB2103\]"):
         jax.jvp(run, (x, x), (x, x))
 
 
@@ -463,7 +463,7 @@ def test_registry_and_tags():
     assert name not in kernbridge.get_primitives_by_tags({"sparse", "other"})
     op.def_tags("other")
     assert name not in kernbridge.get_primitives_by_tags({"sparse"})
-    with pytest.raises(TypeError, match="expected a set"):
+    with pytest.raises(TypeError, match=r"set.*\[KB1005\]"):
         kernbridge.get_primitives_by_tags("sparse")
     kernbridge.get_registry().clear()
     assert name in kernbridge.get_registry()

@@ -48,7 +48,7 @@ def test_of_a_batching_rule(outputs, axes, message):
 @pytest.mark.parametrize("found", [None, [X]])
 def test_of_a_batching_rule_without_axes(found):
     op = doubling(def_batching_rule=lambda args, axes, outs: found)
-    with pytest.raises(kernbridge.KernelError, match="expected a pair: a list of the outputs"):
+    with pytest.raises(kernbridge.KernelError, match=r"pair.*list.*\[KB2103\]"):
         jax.vmap(op)(X)
 
 
@@ -97,7 +97,7 @@ def test_of_a_transpose_rule(cotangent, found):
     op = doubling(def_transpose_rule=lambda cts, x, outs: [cotangent(2 * cts[0])])
     message = f"transpose rule returned {found} as the cotangent of operand 0, expected float32"
     for f, y in ((op, x), (jax.vmap(op), X)):
-        with pytest.raises(kernbridge.DerivativeRuleError, match=message):
+        with pytest.raises(kernbridge.DerivativeRuleError, match=rf"{message}.*\[KB2103\]"):
             jax.linear_transpose(f, y)(y)
 
 
@@ -113,7 +113,7 @@ def test_of_rules_for_a_primitive_of_jax():
     primitive.def_impl(lambda a: 2 * a)
     primitive.def_abstract_eval(lambda a: a)
     defjvp(primitive, lambda t, a: t.astype(jnp.float16))
-    with pytest.raises(kernbridge.DerivativeRuleError, match=r"float16\[3\] as the tangent of out"):
+    with pytest.raises(kernbridge.DerivativeRuleError, match=r"float16\[3\].*\[KB2103\]"):
         jax.jvp(primitive.bind, (x,), (x,))
     defjvp(primitive, None)
     np.testing.assert_array_equal(jax.jvp(primitive.bind, (x,), (x,))[1], [0, 0, 0])

@@ -239,7 +239,7 @@ def test_no_home(monkeypatch, tmp_path):
     for name in ("KERNBRIDGE_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
-    with pytest.warns(KernbridgeWarning, match="home"):
+    with pytest.warns(KernbridgeWarning, match=r"home.*\[KB5001\]"):
         assert artefacts.get_cache_dir() is None
     assert artefacts.load("cubin", KEY) is None
     assert list(tmp_path.iterdir()) == []

@@ -99,7 +99,7 @@ def test_what_others_could_replace(case, tmp_path, monkeypatch, request_):
     folder, message = case(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(folder))
-    with pytest.warns(KernbridgeWarning, match=message) as told:
+    with pytest.warns(KernbridgeWarning, match=rf"{message}.*\[KB5001\]") as told:
         artefacts.store("numba", KEY, artefacts.Artefact({}, (b"code",)))
     assert len(told) == 1
     assert f"the cache folder {folder} cannot be used" in str(told[0].message)
@@ -120,7 +120,7 @@ def test_a_folder_that_is_given_away_later(tmp_path, monkeypatch, request_, run_
     artefacts.store("numba", KEY, artefact)
     assert artefacts.load("numba", KEY) == artefact
     os.chown(tmp_path / "parent", THEIRS, THEIRS)
-    with pytest.warns(KernbridgeWarning, match="belongs to"):
+    with pytest.warns(KernbridgeWarning, match=r"belongs to.*\[KB5001\]"):
         assert artefacts.load("numba", KEY) is None
     os.chown(tmp_path / "parent", 0, 0)
     assert artefacts.load("numba", KEY) == artefact

@@ -175,7 +175,7 @@ def test_a_damaged_program_is_an_error():
     with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
         for attributes, words in damaged:
             call = jax.ffi.ffi_call("kernbridge.host", [], has_side_effect=True)
-            with pytest.raises(jax.errors.JaxRuntimeError, match=words):
+            with pytest.raises(jax.errors.JaxRuntimeError, match=rf"{words}.*\[KB5107\]"):
                 jax.jit(lambda: call(**attributes))()  # noqa: B023
 
 
@@ -275,7 +275,7 @@ def test_what_may_be_imported(monkeypatch):
         assert [may(m) for m in ("a", "x.y", "y", "y.z", "")] == [False, True, False, True, False]
         allow("*")
         assert may("anything")
-        with pytest.raises(TypeError, match="3 is not the name of a module"):
+        with pytest.raises(TypeError, match=r"3 is.*\[KB8001\]"):
             allow(3)
     finally:
         allow()
@@ -321,7 +321,7 @@ def test_a_kernel_without_a_name_outside_the_process_is_not_exported():
     y = jnp.full(1, 2.5)
     assert op(y)[0] == 2.5
     check = jax.export.DisabledSafetyCheck.custom_call("kernbridge.host")
-    with pytest.raises(ValueError, match=r"numba_kernel 'kernel' cannot be exported: .*pointer"):
+    with pytest.raises(ValueError, match=r"numba_kernel.*'kernel'.*\[KB6101\]"):
         jax.export.export(jax.jit(op), disabled_checks=[check])(y)
 
 

@@ -31,7 +31,7 @@ def test_kernel_that_is_no_dispatcher(kernel):
 
 
 def test_vmap_method_unknown():
-    with pytest.raises(ValueError, match="vmap_method is 'fast', expected one of"):
+    with pytest.raises(ValueError, match=r"vmap_method.*'fast'.*\[KB1005\]"):
         numba_kernel(add, OUT, vmap_method="fast")
 
 
@@ -60,7 +60,7 @@ def test_outs_that_are_none(outs, error, words):
     ids=repr,
 )
 def test_wrong_alias_at_wrap_time(aliases, error, words):
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=rf"{words}.*\[KB1006\]"):
         numba_kernel(add, OUT, input_output_aliases=aliases)
 
 
@@ -77,7 +77,7 @@ def test_wrong_alias_at_wrap_time(aliases, error, words):
 )
 def test_wrong_alias_at_trace_time(aliases, words):
     op = numba_kernel(add, OUT, input_output_aliases=aliases)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=rf"{words}.*\[KB1006\]"):
         jax.eval_shape(op, S((3,), jnp.float32), S((4,), jnp.int32))
 
 
@@ -93,7 +93,7 @@ def test_wrong_alias_at_trace_time(aliases, words):
     ],
 )
 def test_wrong_arity(call, words):
-    with pytest.raises(TypeError, match=words):
+    with pytest.raises(TypeError, match=rf"{words}.*\[KB2001\]"):
         jax.eval_shape(lambda: call(numba_kernel(add, OUT)))
 
 
@@ -104,9 +104,9 @@ def test_wrong_arity(call, words):
 )
 def test_argument_that_is_neither_array_nor_scalar(value):
     op = numba_kernel(add, OUT)
-    with pytest.raises(TypeError, match=r"numba_kernel 'add': input 1 is .* expected an array or"):
+    with pytest.raises(TypeError, match=r"numba_kernel.*'add'.*input 1.*\[KB2002\]"):
         op(x, value)
-    with pytest.raises(TypeError, match=r"keyword 'alpha' is .* expected an array or a scalar"):
+    with pytest.raises(TypeError, match=r"'alpha'.*\[KB2002\]"):
         numba_kernel(scale, OUT)(x, alpha=value)
 
 
@@ -114,15 +114,15 @@ def test_call_that_outs_cannot_take():
     op = numba_kernel(scale, lambda x, alpha: OUT)
     with pytest.raises(
         TypeError,
-        match=r"the call has 1 input, but the kernel takes .* `outs` is a function of \(x, alpha\)",
+        match=r"has 1 input.*`outs`.*\(x, alpha\).*\[KB2004\]",
     ):
         op(x)
-    with pytest.raises(TypeError, match=r"1 input and the keywords beta, .*'(alpha|beta)'"):
+    with pytest.raises(TypeError, match=r"1 input.*\[KB2004\]"):
         op(x, beta=1.0)
 
 
 def test_keyword_that_is_an_array():
-    with pytest.raises(ValueError, match=r"keyword 'alpha' is an array, float32\[4\]"):
+    with pytest.raises(ValueError, match=r"'alpha'.*float32\[4\].*\[KB2005\]"):
         numba_kernel(scale, OUT)(x, alpha=x)
 
 
@@ -157,7 +157,8 @@ def test_kernel_that_numba_cannot_compile():
 
     op = numba_kernel(wrong, OUT)
     with pytest.raises(
-        kernbridge.KernelCompilationError, match=r"numba_kernel 'wrong'.*x: float32\[1d\]"
+        kernbridge.KernelCompilationError,
+        match=r"numba_kernel 'wrong'.*x: float32\[1d\].*\[KB4001\]",
     ) as e:
         op(x)
     assert "no_such_method" in str(e.value)
@@ -169,7 +170,7 @@ def test_derivative_without_a_rule():
     op = numba_kernel(scale, OUT)
     loss = lambda x: op(x, alpha=2.0).sum()  # noqa: E731
     for transform in (jax.grad, jax.linearize):
-        with pytest.raises(NotImplementedError, match=r"'scale' has no derivative.*vjp="):
+        with pytest.raises(NotImplementedError, match=r"'scale'.*\[KB2101\]"):
             transform(loss)(x) if transform is jax.grad else transform(loss, x)
     with pytest.raises(NotImplementedError, match=r"\[KB2101\]"):
         jax.jvp(loss, (x,), (x,))
@@ -179,7 +180,7 @@ def test_other_platform_says_how_to_stay_on_the_cpu():
     op = numba_kernel(add, OUT)
     with pytest.raises(
         kernbridge.KernelNotAvailableError,
-        match=r"numba_kernel 'add' has a kernel for cpu, and was lowered for cuda.*device_put",
+        match=r"numba_kernel.*'add'.*device_put.*\[KB7001\]",
     ):
         jax.export.export(jax.jit(op), platforms=["cuda"])(x, x)
 

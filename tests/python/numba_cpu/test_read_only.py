@@ -72,7 +72,7 @@ def test_a_kernel_that_writes_to_an_input_gets_a_copy_and_a_warning(statement, p
     op = numba_kernel(numba.njit(make(statement), parallel=parallel), OUT)
     x, y = jnp.arange(4, dtype=jnp.float32), jnp.ones(4)
     wanted = expected(statement)
-    with pytest.warns(kernbridge.KernbridgeWarning, match=r"may write to input 1 \(x\), which"):
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"input 1.*\(x\).*\[KB4003\]"):
         got = op(y, x)
     np.testing.assert_array_equal(got, wanted)
     np.testing.assert_array_equal(x, np.arange(4))
@@ -162,9 +162,7 @@ def test_only_what_is_written_is_copied():
 
     x = jnp.zeros(4)
     op = numba_kernel(kernel, OUT)
-    with pytest.warns(
-        kernbridge.KernbridgeWarning, match=r"write to input 1 \(b\), input 3 \(d\), w"
-    ):
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"input 1.*\(b\).*input 3.*\[KB4003\]"):
         np.testing.assert_array_equal(op(x, x, x, x), [2, 0, 0, 0])
     np.testing.assert_array_equal(x, np.zeros(4))
     text = jax.jit(op).lower(x, x, x, x).as_text()

@@ -91,21 +91,21 @@ def test_calls_are_checked_when_traced():
     op = wrap(launch_dims=8)
     with pytest.raises(TypeError, match=r"\[KB2001\]"):
         op(X)
-    with pytest.raises(TypeError, match="no parameter 'z'"):
+    with pytest.raises(TypeError, match=r"'z'.*\[KB2001\]"):
         op(X, X, z=1.0)
-    with pytest.raises(TypeError, match=r"input 1 is 'x' of type str"):
+    with pytest.raises(TypeError, match=r"input 1.*'x'.*\[KB2002\]"):
         op(X, "x")
-    with pytest.raises(ValueError, match=r"input 'x' is int4.*Numba-CUDA has no type"):
+    with pytest.raises(ValueError, match=r"'x'.*int4.*CUDA.*\[KB2003\]"):
         op(X.astype(jnp.int4), X)
-    with pytest.raises(ValueError, match=r"keyword 'y' is an array"):
+    with pytest.raises(ValueError, match=r"'y'.*\[KB2005\]"):
         op(X, y=X)
-    with pytest.raises(TypeError, match="takes 3 parameters; it takes the inputs"):
+    with pytest.raises(TypeError, match=r"takes 3 parameters.*\[KB1004\]"):
         kernbridge.numba_cuda_kernel(add, [OUT] * 4, launch_dims=8)
 
 
 def test_launch_dims_as_a_function():
     op = kernbridge.numba_cuda_kernel(add, OUT, launch_dims=lambda x: x.shape)
-    with pytest.raises(TypeError, match=r"2 inputs, but `launch_dims` is a function of \(x\)"):
+    with pytest.raises(TypeError, match=r"2 inputs.*`launch_dims`.*\(x\).*\[KB2004\]"):
         op(X, X)
     op = kernbridge.numba_cuda_kernel(add, OUT, launch_dims=lambda x, y: (1, 1, 1, 1))
     with pytest.raises(ValueError, match=r"\[KB1102\]"):
@@ -117,7 +117,7 @@ def test_symbolic_launch_that_no_buffer_knows():
     op = kernbridge.numba_cuda_kernel(
         add, lambda x, y: S(x.shape, x.dtype), launch_dims=lambda x, y: 2 * x.size + 1
     )
-    with pytest.raises(ValueError, match=r"launch_dims has the symbolic extent 2\*n \+ 1"):
+    with pytest.raises(ValueError, match=r"launch_dims.*extent 2.*1.*\[KB1102\]"):
         jax.export.export(jax.jit(op))(S((n,), F32), S((n,), F32))
 
 
@@ -150,14 +150,14 @@ def test_callable_arguments():
         add[1, 8, stream](x, x, out)
 
     make = kernbridge.numba_cuda_callable
-    with pytest.raises(TypeError, match=r"`func` is 3 of type int"):
+    with pytest.raises(TypeError, match=r"`func`.*is 3 of.*\[KB1001\]"):
         make(3, OUT)
-    with pytest.raises(ValueError, match=r"record is 'maybe', expected one of"):
+    with pytest.raises(ValueError, match=r"'maybe'.*\[KB1005\]"):
         make(run, OUT, record="maybe")
     op = make(run, OUT)
-    with pytest.raises(ValueError, match=r"input 0 \(x\) has rank 0.*jnp.array\(\[value\]\)"):
+    with pytest.raises(ValueError, match=r"input 0.*\(x\).*rank 0.*\[KB2003\]"):
         op(F32(3))
-    with pytest.raises(TypeError, match=r"0 inputs, 1 output and a stream"):
+    with pytest.raises(TypeError, match=r"0 inputs.*1 output.*\[KB2001\]"):
         op()
     np.testing.assert_array_equal(op(X), 2 * np.ones(8))
 

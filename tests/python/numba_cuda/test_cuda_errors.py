@@ -52,8 +52,8 @@ def test_a_refused_launch_names_kernel_grid_block_and_the_drivers_words(gpu):
     gpu.fail("cuLaunchKernelEx", 1, 1)
     with pytest.raises(
         Error,
-        match=r"numba_cuda_kernel 'plus': launch of .*plus.*, grid \(1, 1, 1\), block \(8, 1, 1\), "
-        r"0 bytes of dynamic shared memory: cuLaunchKernelEx failed: CUDA_ERROR_INVALID_VALUE \(",
+        match=r"'plus': launch of .*plus.*, grid \(1, 1, 1\), block \(8, 1, 1\), 0 bytes .*: "
+        r"cuLaunchKernelEx failed: CUDA_ERROR_INVALID_VALUE \(.*\[KB3004\]",
     ):
         op(jnp.ones(8))
     op(jnp.ones(8))
@@ -66,7 +66,7 @@ def test_a_fault_is_told_by_the_next_launch(gpu):
     with pytest.raises(
         Error,
         match=r"CUDA_ERROR_ILLEGAL_ADDRESS.*possibly an earlier one.*context is lost.*"
-        "KERNBRIDGE_DEBUG=sync",
+        r"KERNBRIDGE_DEBUG=sync.*\[KB3004\]",
     ):
         op(jnp.ones(8))
 
@@ -79,7 +79,9 @@ def test_a_failure_in_a_batch_names_the_slice(gpu):
     op = kernbridge.numba_cuda_kernel(reads_z, S((1,), F32), launch_dims=1)
     jax.vmap(op)(jnp.ones((5, 1)))
     gpu.fail("cuLaunchKernelEx", 4, 701)
-    with pytest.raises(Error, match=r"LAUNCH_OUT_OF_RESOURCES.*\[slice 3 of a batch of 5\]"):
+    with pytest.raises(
+        Error, match=r"LAUNCH_OUT_OF_RESOURCES.*\[slice 3 of a batch of 5\].*\[KB3004\]"
+    ):
         jax.vmap(op)(jnp.ones((5, 1)))
 
 

@@ -186,11 +186,12 @@ def test_a_fault_of_a_kernel_is_told_by_the_next_call_as_on_a_gpu(gpu):
     assert "block (0, 0, 0), thread (" in gpu.fault_text
     assert "neither can continue" in gpu.fault_text
     with pytest.raises(
-        Error, match=r"'lanes_apart': .*CUDA_ERROR_LAUNCH_FAILED.*possibly an earlier one"
+        Error,
+        match=r"'lanes_apart': .*CUDA_ERROR_LAUNCH_FAILED.*possibly an earlier one.*\[KB3004\]",
     ):
         op(small(32))
     other = kernbridge.numba_cuda_kernel(block_sums, S((1,), F32), grid=1, block=N)
-    with pytest.raises(Error, match=r"'block_sums': .*CUDA_ERROR_LAUNCH_FAILED"):
+    with pytest.raises(Error, match=r"'block_sums': .*CUDA_ERROR_LAUNCH_FAILED.*\[KB3004\]"):
         other(small(N))
 
 
@@ -202,7 +203,9 @@ def test_a_fault_ends_the_replay_of_a_graph(gpu):
     outs = [S((32,), F32)] * 2
     op = jax.jit(kernbridge.numba_cuda_callable(steps, outs, record="always"))
     x = jnp.asarray(small(32))
-    with pytest.raises(Error, match=r"'steps': cuMemcpyDtoDAsync failed: CUDA_ERROR_LAUNCH_FAIL"):
+    with pytest.raises(
+        Error, match=r"'steps': cuMemcpyDtoDAsync failed: CUDA_ERROR_LAUNCH_FAIL.*\[KB3004\]"
+    ):
         jax.block_until_ready(op(x))
     gpu.library.fake_cuda_reset()
     with gpu.capture() as replay:

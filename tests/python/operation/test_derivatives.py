@@ -214,14 +214,12 @@ def test_a_vjp_may_be_a_kernel(transformed):
 
 def test_a_vjp_that_cannot_be_transposed_wants_a_jvp_in_forward_mode():
     f = numba_kernel(wave, outs_of, vjp=vjp_in_kernel)
-    with pytest.raises(
-        NotImplementedError, match=r"'wave' has only a vjp rule.*Pass a jvp rule as well"
-    ):
+    with pytest.raises(NotImplementedError, match=r"'wave'.*\[KB2102\]"):
         jax.jvp(f, (x, y), (dx, dx))
     both = numba_kernel(wave, outs_of, vjp=vjp_in_kernel, jvp=jvp)
     got = jax.jvp(out(both), (x, y), (dx, dx))
     np.testing.assert_allclose(got[1], jax.jvp(out(pure), (x, y), (dx, dx))[1], rtol=1e-6)
-    with pytest.raises(NotImplementedError, match="'wave_backward' has no derivative"):
+    with pytest.raises(NotImplementedError, match=r"'wave_backward'.*\[KB2101\]"):
         jax.jacrev(jax.jacrev(loss(both)))(x, y)
 
 
@@ -365,7 +363,7 @@ def test_functions_from_source_get_their_attributes():
 
     np.testing.assert_allclose(jax.grad(lambda x: run(x).sum())(x), 3 * x, rtol=1e-6)
     np.testing.assert_allclose(jax.jvp(run, (x,), (dx,))[1], 3 * x * dx, rtol=1e-6)
-    with pytest.raises(TypeError, match=r"vjp is a function of .*factor=\.\.\."):
+    with pytest.raises(TypeError, match=r"factor.*\[KB1007\]"):
         module.power(x, outs=x, factor=1.5, vjp=lambda i, o, ct: ct)
 
 

@@ -137,12 +137,12 @@ def test_one_wrapping_does_not_excuse_the_next():
 
 
 def test_a_name_at_the_place_of_another_is_refused():
-    with pytest.raises(ValueError, match="'spikes' would be filled by the parameter 'v_out'"):
+    with pytest.raises(ValueError, match=r"'spikes'.*'v_out'.*\[KB1003\]"):
         kernbridge.numba_kernel(lif, OrderedDict(spikes=FLAT, other=FLAT))(V, I)
 
 
 def test_keys_that_are_no_texts():
-    with pytest.raises(ValueError, match="'2', '1'"):
+    with pytest.raises(ValueError, match=r"'2'.*'1'.*\[KB1003\]"):
         kernbridge.numba_kernel(lif, {2: FLAT, 1: FLAT})
     found = kernbridge.numba_kernel(lif, {1: FLAT, 2: FLAT})(V, I)
     _check({"v_out": found[1], "spikes": found[2]})
@@ -206,7 +206,7 @@ def test_functions_of_a_module():
     found = module.f(V, outs={"z": FLAT, "a": FLAT})
     np.testing.assert_array_equal(found["z"], 2 * V)
     np.testing.assert_array_equal(found["a"], 3 * V)
-    with pytest.raises(ValueError, match=r"none of its outputs \('z', 'a'\)"):
+    with pytest.raises(ValueError, match=r"'z'.*'a'.*\[KB1003\]"):
         module.f(V, outs={"second": FLAT, "first": FLAT})
 
 

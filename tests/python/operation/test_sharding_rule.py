@@ -64,7 +64,7 @@ def test_a_wrong_name(rule, message):
     ],
 )
 def test_a_wrong_reduction(rule, reduce, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=rf"{message}.*\[KB6001\]"):
         ShardingRule(rule, reduce)
 
 
@@ -99,13 +99,13 @@ def test_dimensions_of_one_name_are_of_one_size():
     message = (
         "names a dimension 'i' in input 0 and input 1, which has 4 elements in the first and 5"
     )
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=rf"{message}.*\[KB6001\]"):
         jax.eval_shape(wrap("i, i -> i"), X, jnp.ones(5))
 
 
 def test_truth_values_are_not_summed():
     rule = ShardingRule("j -> i", reduce="sum")
-    with pytest.raises(ValueError, match=r"output 0 is bool\[4\], which cannot be summed"):
+    with pytest.raises(ValueError, match=r"output 0.*bool\[4\].*\[KB6001\]"):
         jax.eval_shape(wrap(rule, one, S((4,), bool)), X)
 
 

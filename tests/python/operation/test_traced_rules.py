@@ -99,9 +99,7 @@ def test_what_such_a_rule_returns_is_checked_as_ever():
     def f(x, p):
         return kb.numba_kernel(double, same, jvp=lambda i, o, t: (t[0] * p, t[0]))(x)
 
-    with pytest.raises(
-        kb.DerivativeRuleError, match=r"the jvp rule returned \(.*, expected float32\[3\]"
-    ):
+    with pytest.raises(kb.DerivativeRuleError, match=r"float32\[3\].*\[KB2103\]"):
         jax.jit(lambda x, p: jvp(f, x, p))(x, p)
 
 

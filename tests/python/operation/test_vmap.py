@@ -75,7 +75,7 @@ def test_too_many_levels_are_refused_in_words():
     for _ in range(16):
         g = jax.vmap(g)
     np.testing.assert_array_equal(g(jnp.ones((1,) * 16 + (1,))), np.full((1,) * 17, 2))
-    with pytest.raises(NotImplementedError, match="17 nested vmaps, but at most 16"):
+    with pytest.raises(NotImplementedError, match=r"17 nested.*most 16.*\[KB2104\]"):
         jax.vmap(g)(jnp.ones((1,) * 18))
 
 
@@ -106,7 +106,7 @@ def test_batch_of_a_kernel_without_outputs():
 
     op = numba_kernel(count, [])
     assert jax.vmap(op)(jnp.ones((3, 1))) == []
-    with pytest.raises(jax.errors.JaxRuntimeError, match="slice 2 of a batch of 3"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"slice 2 of a batch of 3.*\[KB3001\]"):
         jax.block_until_ready(jax.vmap(op)(jnp.array([[1.0], [1.0], [-1.0]])))
 
 
@@ -174,7 +174,7 @@ def test_a_rank_changing_method_needs_a_kernel_for_that_rank():
 
 def test_mapped_keyword_needs_the_default_method():
     op = numba_kernel(scale, S((3,), jnp.float32), vmap_method="expand_dims")
-    with pytest.raises(ValueError, match="keyword scalar 'alpha' is mapped"):
+    with pytest.raises(ValueError, match=r"'alpha'.*\[KB2005\]"):
         jax.vmap(lambda a: op(jnp.ones(3), alpha=a))(jnp.ones(2))
 
 

@@ -94,7 +94,7 @@ def test_a_record_of_an_input_gets_a_copy():
     def launch(words, out, stream):
         of_one_cell[1, 1, stream](words.view(CELL).reshape(3)[1], out)
 
-    with pytest.warns(kernbridge.KernbridgeWarning, match=r"may write to input 0 \(words\)"):
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"input 0.*\(words\).*\[KB4003\]"):
         out = wrap(launch, S((1,), F32))(jnp.asarray(WORDS))
     np.testing.assert_array_equal(out, THREE["matrix"][1, 1, 2] * THREE["n"][1])
 
@@ -125,5 +125,5 @@ def test_a_record_has_no_fields_while_it_is_recorded():
     def launch(words, out, stream):
         out[:] = words.view(CELL).reshape(3)[1]["n"]
 
-    with pytest.raises(kernbridge.KernelError, match="reading the field 'n' of a record"):
+    with pytest.raises(kernbridge.KernelError, match=r"'n'.*\[KB4012\]"):
         wrap(launch, S((4,), F32))(jnp.asarray(WORDS))

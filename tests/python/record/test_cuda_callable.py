@@ -147,7 +147,7 @@ def test_keyword_scalars_go_to_kernels():
         if factor > 1:
             scale[1, 8, stream](x, out, factor, x.size)
 
-    with pytest.raises(kernbridge.KernelError, match="value of the keyword scalar 'factor'"):
+    with pytest.raises(kernbridge.KernelError, match=r"'factor'.*\[KB4012\]"):
         wrap(branching, S((5,), F32))(x, factor=2.0)
 
 
@@ -272,7 +272,7 @@ def test_an_array_kept_from_another_recording_is_refused():
         kept.append(x)
         add[1, 8, stream](kept[0], x, out)
 
-    with pytest.raises(kernbridge.KernelError, match="kept from another call"):
+    with pytest.raises(kernbridge.KernelError, match=r"another.*\[KB4012\]"):
         wrap(keeps, S((4,), F32))(jnp.ones(4))
 
 
@@ -286,13 +286,13 @@ def test_an_exception_of_the_function_is_its_own():
 
 def test_auto_warns_once_and_takes_the_slow_path():
     op = kernbridge.numba_cuda_callable(host_read, S((4,), F32))
-    with pytest.warns(kernbridge.KernbridgeWarning, match=r"as Python.*copy_to_host at .*:\d+"):
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"copy_to_host.*\[KB4013\]"):
         lowered = jax.jit(op).lower(S((4,), F32))
     text = lowered.as_text()
     assert 'kernbridge.cuda"' in text or "@kernbridge.cuda(" in text
     assert "call Python" in str(op.plan(S((4,), F32)))
     check = jax.export.DisabledSafetyCheck.custom_call("kernbridge.cuda")
-    with pytest.raises(ValueError, match="cannot be exported: it runs as Python"):
+    with pytest.raises(ValueError, match=r"\[KB6101\]"):
         jax.export.export(jax.jit(op), disabled_checks=[check])(S((4,), F32))
 
 

@@ -209,9 +209,9 @@ def test_parts_of_a_sharding_rule_are_of_the_declared_types(module):
 
     assert scale("i, j -> i").tolist() == [1] * 4
     assert scale("i, i -> i").tolist() == [1] * 4
-    with pytest.raises(TypeError, match=r"rule makes, output 0 'out' is f32\[j\], but .* n is 4"):
+    with pytest.raises(TypeError, match=r"output 0.*'out'.*f32\[j\].*\[KB2007\]"):
         scale("i, j -> j")
-    with pytest.raises(TypeError, match=r"rule makes, input 0 'x' is f32\[i\], .* as f32\[2\]"):
+    with pytest.raises(TypeError, match=r"input 0.*'x'.*f32\[i\].*\[KB2007\]"):
         module.pair(x[:2], outs=x[:2], sharding_rule="i -> i")
 
 
@@ -224,7 +224,7 @@ def test_symbolic_extents(module):
         return jax.export.export(call)(like(n), like(m))
 
     assert exported(lambda x: x.shape[0]).call(jnp.ones(3), jnp.full(1, 2.0)).tolist() == [2] * 3
-    with pytest.raises(TypeError, match=r"in which n is n, as dimension 0 of input 0 'x' is"):
+    with pytest.raises(TypeError, match=r"dimension 0.*input 0.*'x'.*\[KB2007\]"):
         exported(lambda x: x.shape[0] + 1)
 
 
@@ -240,7 +240,7 @@ def test_public_targets_compare_dtypes_when_they_run(module):
 def test_a_binary_declares_too(module):
     binary = kernbridge.load_binary(module.path, name="declares_again", auto_register=False)
     assert binary.scale.tokens == "arg:f32[n] arg:f32[k] ret:f32[n]"
-    with pytest.raises(TypeError, match="number of dimensions differs"):
+    with pytest.raises(TypeError, match=r"dimensions.*\[KB2007\]"):
         binary.scale(jnp.ones(2), jnp.ones(()), outs=jnp.ones(2))
 
 

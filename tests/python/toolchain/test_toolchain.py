@@ -132,7 +132,7 @@ def test_the_order_of_nvcc(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNBRIDGE_NVCC_PREFER", "system")
     assert nvcc.find_nvcc().path == on_path
     monkeypatch.setenv("KERNBRIDGE_NVCC_PREFER", "mine")
-    with pytest.raises(ValueError, match="KERNBRIDGE_NVCC_PREFER is 'mine'"):
+    with pytest.raises(ValueError, match=r"KERNBRIDGE_NVCC_PREFER.*'mine'.*\[KB8002\]"):
         nvcc.find_nvcc()
     monkeypatch.delenv("KERNBRIDGE_NVCC_PREFER")
     for name in ("CUDA_PATH", "CUDA_HOME"):

@@ -102,7 +102,7 @@ def test_a_vjp_of_kernels_alone_is_compared_with_differences():
     assert checks["jvp"] == "skipped"
     assert checks["vjp against central differences"] == "passed"
     wrong = made(vjp=lambda i, o, ct: [2 * c for c in reverse(*i, ct)])
-    with pytest.raises(RuleCheckError, match="vjp against central differences: failed"):
+    with pytest.raises(RuleCheckError, match=r"\[KB2105\]"):
         check_rules(wrong, x, y)
 
 
@@ -132,10 +132,10 @@ def test_backends_are_compared():
     assert {c.backend for c in checks} == {"first", "second"}
     assert any(c.check == "outputs against first" for c in checks)
     op = custom(first=lambda x, y: x * x * y, second=lambda x, y: x * x * y + (x > 1))
-    with pytest.raises(RuleCheckError, match=r"second, outputs against first: failed.*at \(2,\)"):
+    with pytest.raises(RuleCheckError, match=r"(?s)\[KB2105\].*2"):
         check_rules(op, x, y, outs=x)
     assert {c.backend for c in check_rules(op, x, y, outs=x, backends=["first"])} == {"first"}
-    with pytest.raises(ValueError, match="no backend 'third'"):
+    with pytest.raises(ValueError, match=r"'third'.*\[KB7006\]"):
         check_rules(op, x, y, outs=x, backends=["third"])
 
 
@@ -158,7 +158,7 @@ def test_the_function_of_def_call_is_used_without_outs():
     op = custom(first=lambda x, y: x * x * y)
     op.def_call(lambda x, y, backend=None: op(x, y, outs=x, backend=backend))
     assert {c.status for c in check_rules(op, x, y)} == {"passed"}
-    with pytest.raises(TypeError, match="so neither outs nor backends can be passed"):
+    with pytest.raises(TypeError, match=r"neither.*\[KB1005\]"):
         check_rules(made(), x, y, outs=x)
 
 
