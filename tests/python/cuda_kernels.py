@@ -29,6 +29,13 @@ def increment(x, out):
 
 
 @cuda.jit
+def square(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] * x[i]
+
+
+@cuda.jit
 def plus_z(x, out):
     i = cuda.grid(1)
     if i < out.size:

@@ -1,4 +1,9 @@
-"""Kernels that several tests share, at the top level of a module, for fresh processes to find."""
+"""Kernels that several tests share, at the top level of a module, for fresh processes to find.
+
+Each is compiled once in a session: its machine code is in the session's cache (session_cache.py),
+where the workers of pytest-xdist and the programs that tests start find it. Those for GPUs are in
+cuda_kernels.py.
+"""
 
 import numba
 import numpy as np
@@ -22,6 +27,26 @@ def differ(x, y, out):
     """x != y for bool, of any rank."""
     for i in range(out.size):
         out.flat[i] = x.flat[i] != y.flat[i]
+
+
+@numba.njit
+def double(x, out):
+    for i in range(x.size):
+        out[i] = 2 * x[i]
+
+
+@numba.njit
+def square(x, out):
+    for i in range(x.size):
+        out[i] = x[i] * x[i]
+
+
+@numba.njit
+def matvec(a, x, out):
+    for i in range(a.shape[0]):
+        out[i] = 0
+        for j in range(a.shape[1]):
+            out[i] += a[i, j] * x[j]
 
 
 @numba.njit

@@ -13,14 +13,9 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
+from kernels import square
 
 X = jnp.arange(3.0)
-
-
-@numba.njit
-def square(x, out):
-    for i in range(x.size):
-        out[i] = x[i] * x[i]
 
 
 def add_cuda(x, y, out):

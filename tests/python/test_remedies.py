@@ -20,7 +20,7 @@ from kernbridge import XLACustomKernel, check_rules, config, numba_kernel
 from kernbridge._src.build.build import library
 from kernbridge._src.forge import progress
 from kernbridge._src.toolchain import nvcc
-from kernels import add, scale
+from kernels import add, double, scale
 from refusals import equal, refused, silent, warned
 
 pytestmark = pytest.mark.once
@@ -29,12 +29,6 @@ HERE = Path(__file__).parent
 X = jnp.arange(3.0)
 F32 = jax.ShapeDtypeStruct((3,), jnp.float32)
 MESH = functools.partial(jax.make_mesh, (4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
-
-
-@numba.njit
-def double(x, out):
-    for i in range(x.size):
-        out[i] = 2 * x[i]
 
 
 def doubled(op, *args):

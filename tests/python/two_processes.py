@@ -6,38 +6,18 @@ See test_two_processes.py, and tests/gpu/test_two_processes_gpu.py.
 import json
 import re
 
+import cuda_kernels
 import jax
 import jax.numpy as jnp
 import kernbridge
-import numba
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge._src.forge import artefacts
 from kernbridge._src.numba_cpu import entry
+from kernels import matvec, square
 from numba import cuda
-
-
-@numba.njit
-def square(x, out):
-    for i in range(x.size):
-        out[i] = x[i] * x[i]
-
-
-@numba.njit
-def matvec(a, x, out):
-    for i in range(a.shape[0]):
-        out[i] = 0
-        for j in range(a.shape[1]):
-            out[i] += a[i, j] * x[j]
-
-
-@cuda.jit
-def square_by_threads(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] * x[i]
 
 
 @cuda.jit
@@ -52,7 +32,7 @@ def matvec_by_threads(a, x, out):
 
 def square_launch(x, out, stream):
     temporary = cuda.device_array(x.shape, x.dtype)
-    square_by_threads[1, 64, stream](x, temporary)
+    cuda_kernels.square[1, 64, stream](x, temporary)
     out.copy_to_device(temporary, stream=stream)
 
 
@@ -94,7 +74,7 @@ SUM = kernbridge.ShardingRule("i j, j -> i", reduce="sum")
 
 def operations():
     """Return operations that square, and one that multiplies a matrix and a vector."""
-    by_threads = kernbridge.numba_cuda_kernel(square_by_threads, same, launch_dims=size, **RULES)
+    by_threads = kernbridge.numba_cuda_kernel(cuda_kernels.square, same, launch_dims=size, **RULES)
     if jax.default_backend() == "cpu":
         built = kernbridge.load_cpp_inline("two_processes", CPP).square
         squares = [

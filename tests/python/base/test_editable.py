@@ -2,7 +2,6 @@
 
 import pytest
 
-pytestmark = pytest.mark.once
 PROGRAM = """
 import jax.numpy as jnp, kernbridge, kernels
 kernbridge.__path__.append({folder!r})
@@ -11,13 +10,15 @@ print(kernbridge.cache.stats().disk_entries)
 """
 
 
-@pytest.mark.parametrize("name", ["_core.abi3.so", "include/kernbridge/module.h"])
-def test_generated_code_is_keyed_by_the_files_of_every_folder(name, tmp_path, run_python):
-    file = tmp_path / "install" / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    entries = []
-    for content in ("one", "two", "one"):
-        file.write_text(content)
-        program = PROGRAM.format(folder=str(tmp_path / "install"))
-        entries.append(int(run_python(program, KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"))))
-    assert entries == [1, 2, 2]
+@pytest.mark.once
+def test_generated_code_is_keyed_by_the_files_of_every_folder(tmp_path, run_python):
+    install = tmp_path / "install"
+    names = ["_core.abi3.so", "include/kernbridge/module.h"]
+    for name in names:
+        (install / name).parent.mkdir(parents=True, exist_ok=True)
+        (install / name).write_text("one")
+    for n_entries, name in enumerate(names, 1):
+        cache = {"KERNBRIDGE_CACHE_DIR": str(tmp_path / "cache")}
+        assert int(run_python(PROGRAM.format(folder=str(install)), **cache)) == n_entries
+        (install / name).write_text("two")
+    assert int(run_python(PROGRAM.format(folder=str(install)), **cache)) == 3

@@ -9,18 +9,12 @@ import numpy as np
 import pytest
 
 cuda = pytest.importorskip("numba.cuda")
+add = cuda_kernels.add
 pytestmark = pytest.mark.usefixtures("gpu")
 S = jax.ShapeDtypeStruct
 F32 = jnp.float32
 OUT = S((8,), F32)
 X = jnp.ones(8, F32)
-
-
-@cuda.jit
-def add(x, y, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + y[i]
 
 
 def wrap(**options):

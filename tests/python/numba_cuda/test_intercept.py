@@ -9,23 +9,16 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
-from numba import cuda
+from cuda_kernels import increment
 from numba.cuda import device_array, device_array_like
 
 pytestmark = pytest.mark.once
 ORIGINAL = device_array
 
 
-@cuda.jit
-def add_one(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + 1
-
-
 def through(x, out, temporary):
-    add_one[1, 32](x, temporary)
-    add_one[1, 32](temporary, out)
+    increment[1, 32](x, temporary)
+    increment[1, 32](temporary, out)
 
 
 def by_global(x, out, stream):

@@ -14,6 +14,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge import KernbridgeWarning, ShardingRule, numba_kernel
+from kernels import matvec
 from sharded import LINE, SQUARE, check, collectives, mesh, put, renamed
 
 S = jax.ShapeDtypeStruct
@@ -29,14 +30,6 @@ def four_devices():
 def scaled_sum(x, y, out):
     for i in range(x.size):
         out.reshape(-1)[i] = 2 * x.reshape(-1)[i] + y.reshape(-1)[i]
-
-
-@numba.njit
-def matvec(a, x, out):
-    for i in range(a.shape[0]):
-        out[i] = 0
-        for j in range(a.shape[1]):
-            out[i] += a[i, j] * x[j]
 
 
 @numba.njit

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 from kernbridge import ShardingRule
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+from cuda_kernels import square  # noqa: E402
 from numba import cuda  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("gpu")
@@ -60,13 +61,6 @@ def test_a_batch_is_split_without_a_rule():
     op = kernbridge.numba_cuda_kernel(unguarded, same, launch_dims=lambda x: x.shape)
     check(jax.vmap(op), put(A, "x"))
     check(jax.vmap(jax.vmap(op)), put(A.reshape(2, 4, 8), None, "x"))
-
-
-@cuda.jit
-def square(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] * x[i]
 
 
 @cuda.jit

@@ -6,16 +6,11 @@ import kernbridge as kb
 import numba
 import numpy as np
 import pytest
+from kernels import double
 
 S = jax.ShapeDtypeStruct
 x, p, P = jnp.arange(1.0, 4), jnp.float32(5), jnp.arange(3.0)
 X = jnp.ones((3, 3))
-
-
-@numba.njit
-def double(x, out):
-    for i in range(out.size):
-        out[i] = 2 * x[i]
 
 
 def same(x):

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import numba_kernel
-from kernels import add, row_sum, scale
+from kernels import add, combine, row_sum, scale
 
 S = jax.ShapeDtypeStruct
 rng = np.random.default_rng(0)
@@ -155,12 +155,7 @@ def test_named_methods_show_the_kernel_what_jax_says(method, value):
 
 @pytest.mark.parametrize("method", ["sequential", "sequential_unrolled", "broadcast_all"])
 def test_named_methods_agree_with_ffi_call_semantics(method):
-    @numba.njit
-    def elementwise(x, y, out):
-        for i in range(out.size):
-            out.flat[i] = x.flat[i] + y.flat[i]
-
-    op = numba_kernel(elementwise, S((7,), jnp.float32), vmap_method=method)
+    op = numba_kernel(combine, S((7,), jnp.float32), vmap_method=method)
     x, y = array(2, 5, 7), array(7)
     got = jax.vmap(jax.vmap(op, (0, None)), (0, None))(x, y)
     np.testing.assert_array_equal(got, x + y)

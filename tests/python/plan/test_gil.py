@@ -4,10 +4,10 @@ import fake_gpu
 import jax
 import jax.numpy as jnp
 import kernbridge
-import numba
 import numpy as np
 import pytest
 from gil import Gate
+from kernels import double
 
 S = jax.ShapeDtypeStruct
 
@@ -18,12 +18,6 @@ def gate(tmp_path_factory):
     if compiler is None:
         pytest.skip("no C compiler")
     return Gate(compiler, tmp_path_factory.mktemp("gate"))
-
-
-@numba.njit
-def double(x, out):
-    for i in range(out.size):
-        out[i] = 2 * x[i]
 
 
 def test_a_cpu_kernel_runs_while_another_thread_holds_the_gil(gate):

@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
+from kernels import double
 
 HERE = Path(__file__).name
 SHAPE = jax.ShapeDtypeStruct((256,), jnp.float32)
@@ -21,12 +22,6 @@ MATRIX = jax.ShapeDtypeStruct((8, 4), jnp.float32)
 def increment(_x, x):
     for i in range(x.size):
         x[i] += 1
-
-
-@numba.njit
-def double(x, out):
-    for i in range(x.size):
-        out[i] = 2 * x[i]
 
 
 @numba.njit
