@@ -55,7 +55,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo prepare test test-all test-aarch64 test-core mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
+.PHONY: demo test test-all test-aarch64 test-core mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -64,16 +64,13 @@ PYTEST = -m pytest $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist worksteal)
 BRIEF  := not exhaustive
 OTHERS := not once and not exhaustive
 
-# The virtual environments are made while the C tests compile. Two versions of JAX are tested at the same
-# time, since each worker of pytest begins with imports of ten seconds.
+# The C tests run while the virtual environments of the other versions of JAX are made, and beside their
+# tests, since each worker of pytest begins with imports of ten seconds.
 HALF   := $(shell echo $$((($(JOBS) + 1) / 2)))
 
 test:
-	$(MAKE) -j2 test-core prepare
-	$(MAKE) -j2 --output-sync=target test-oldest test-next JOBS=$(if $(NEXT_PYTHON),$(HALF),$(JOBS))
+	$(MAKE) -j3 --output-sync=target test-core test-oldest test-next JOBS=$(HALF)
 	$(MAKE) test-newest
-
-prepare: $(VENV)/test.stamp $(VENV)/plugin.stamp $(OLDEST)/test.stamp $(if $(NEXT_PYTHON),$(NEXT)/test.stamp)
 
 test-all:
 	@echo "test-all: about 90 minutes on two cores"

@@ -42,20 +42,21 @@ def pytest_ignore_collect(collection_path, config):
 
 @pytest.hookimpl(trylast=True)  # when those of other marks are gone
 def pytest_collection_modifyitems(config, items):
-    """On another version of JAX, run a sixth of the variants of each test, and at least one.
+    """On another version of JAX, run a sixth of the variants of each test.
 
-    Which ones depends on the version.
+    Which ones depends on the version. A test with fewer variants runs with one of the two others.
     """
     if not {"not once", "not exhaustive"} <= set(config.option.markexpr.split(" and ")):
         return
     variants = defaultdict(list)
     for item in items:
         variants[item.nodeid.partition("[")[0]].append(item)
-    left_out = set()
-    for of_one in variants.values():
+    left_out, on_oldest = set(), jax.__version_info__ < (0, 9)
+    for test, of_one in variants.items():
         names = {f"{jax.__version__} {item.nodeid}": item for item in of_one}
         mixed = [names[n] for n in sorted(names, key=lambda n: zlib.crc32(n.encode()))]
-        left_out.update(mixed[max(1, len(mixed) // 6) :])
+        is_here = zlib.crc32(test.encode()) % 2 == on_oldest
+        left_out.update(mixed[len(mixed) // 6 or is_here :])
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 
