@@ -400,7 +400,7 @@ def test_exceptions_of_every_type():
         10: r"INVALID_ARGUMENT.*\(i > 0\) i is 0",
     }
     for how, message in expected.items():
-        with pytest.raises(Exception, match=rf"{message}.*\[KB3005\]"):
+        with pytest.raises(Exception, match=message):
             jax.block_until_ready(module.fail(outs=outs, how=how))
     assert module.fail(outs=outs, how=9) == 9
     assert module.keeps(outs=outs) == 1
