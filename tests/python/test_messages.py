@@ -32,9 +32,9 @@ PYTHONS_OWN = (  # messages of Python and of the user's own code
 QUOTED = {
     "_src/base/private_jax.py",
     "_src/base/options.py",
+    "_src/base/struct.py",
     "_src/benchmark/result.py",
     "_src/cuda_device/code.py",
-    "_src/cuda_device/device.py",
     "_src/plan/cubin.py",
     "_src/numba_cpu/compile.py",
     "_src/numba_cpu/entry.py",
@@ -103,7 +103,8 @@ def test_each_exception_has_a_code():
     bases = {"KernelError", "KernbridgeError", "KernelToolchainError", "KernbridgeWarning"}
     for name in set(kernbridge.errors.__all__) - bases:
         found = [text[m.end() : m.end() + 900] for m in re.finditer(rf"\b{name}\(", text)]
-        assert any(CODE.search(after) for after in found), name
+        is_passed = re.search(rf"\bmissing\(\s*{name}\b", text)  # compilers.py gives it its code
+        assert is_passed or any(CODE.search(after) for after in found), name
 
 
 def raised(module):
