@@ -37,7 +37,6 @@ MAX_THREADS = 1024
 COUNTERPART_OF = "_kernbridge_original"  # in a dispatcher: label, kernel of numba-cuda-mlir
 _IMAGE = "kernbridge"  # the key among cubins, and of the loaded kernel among those of GPUs
 _MODULES = itertools.count(0x100000, 16)
-_DIGITS = 64  # of the digest that an image begins with
 
 
 def is_for_cpu(library: Any) -> bool:
@@ -161,20 +160,20 @@ def function_of(library: Any) -> HostFunction:
 
 
 class HostFunction:
-    """A kernel's machine code, with what Numba reads of a CUfunction and of its attributes."""
+    """A kernel's machine code, with what Numba reads of a CUfunction, its attributes and module."""
 
     maxthreads = MAX_THREADS
+    initialized = False
 
     def __init__(self, library: Any) -> None:
         image = library._cubin_cache[_IMAGE]
-        self.digest = image[:_DIGITS]
+        self.digest = image[: cuda_on_cpu_compile.DIGITS]
         self.kernel_name = library.name.rpartition(".")[2]  # of the Python function
-        self.module = Module(cuda_on_cpu_compile.compile_image(image).symbols)
-        self.handle = self.module.handle
+        self.handle = next(_MODULES)
         self.name = library._entry_name
-        self.attrs = self.kernel = self
-        self.shared = _number(self.module.defined["kb_shared_size"])
-        self.local = _number(self.module.defined["kb_stack_size"])
+        self.attrs = self.kernel = self.module = self
+        self._symbols = cuda_on_cpu_compile.compile_image(image).symbols
+        self.shared, self.local = map(self._number, ("kb_shared_size", "kb_stack_size"))
         self.attributes = SimpleNamespace(max_threads_per_block=MAX_THREADS)
 
     def set_shared_memory_carveout(self, carveout: int) -> None:
@@ -183,27 +182,16 @@ class HostFunction:
     regs = property(functools.partial(refuse, "number of registers"))
     const = property(functools.partial(refuse, "constant memory"))
 
-
-class Module:
-    """The globals of an image."""
-
-    initialized = False
-
-    def __init__(self, symbols: dict[str, int]) -> None:
-        self.handle = next(_MODULES)
-        self.defined = symbols
+    def _number(self, function: str) -> int:
+        return int(ctypes.CFUNCTYPE(ctypes.c_int64)(self._symbols[function])())
 
     def setup(self) -> None:
         self.initialized = True
 
     def get_global_symbol(self, name: str) -> tuple[Any, int]:
         """The address of a global of four bytes, and its size."""
-        address = self.defined.get(name)
+        address = self._symbols.get(name)
         if address is None:
             raise KeyError(f"the image has no global {name!r}")
         pointer = driver.binding.CUdeviceptr(address)
         return driver.MemoryPointer(devices.get_context(), pointer, 4), 4
-
-
-def _number(address: int) -> int:
-    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(address)())

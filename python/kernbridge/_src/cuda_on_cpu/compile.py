@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
 
 _WITH_VECTORS = "; kernbridge vector math\n"
-_DIGITS = 64  # of the digest that an image begins with
+DIGITS = 64  # of the digest that an image begins with
 
 refusals: dict[str, str] = {}
 """Messages about kernels that do not run on CPUs, by what messages call the kernels."""
@@ -123,7 +123,7 @@ def compile_image(image: bytes) -> HostCode:
 
 def digest_of(function: Any) -> bytes:
     """The digest by which the core knows the machine code of a function for the CPU."""
-    return bytes(dict(function.images)[_core.HOST_CC][:_DIGITS])
+    return bytes(dict(function.images)[_core.HOST_CC][:DIGITS])
 
 
 def code(image: bytes) -> tuple[str, str, int, str]:
