@@ -153,9 +153,12 @@ class HostDriver:
     def cuMemAlloc(self, size: int) -> Any:
         if size == 0:
             raise failure(self.api, "cuMemAlloc", "CUDA_ERROR_INVALID_VALUE")
-        if size > self.cuMemGetInfo()[1]:
-            raise failure(self.api, "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY")
-        memory = numpy.empty(size + _ALIGNMENT, numpy.uint8)
+        try:
+            if size > self.cuMemGetInfo()[1]:
+                raise MemoryError
+            memory = numpy.empty(size + _ALIGNMENT, numpy.uint8)
+        except MemoryError:
+            raise failure(self.api, "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY") from None
         address = -(-_address(memory) // _ALIGNMENT) * _ALIGNMENT
         self.alive[address] = memory
         return binding.CUdeviceptr(address)
