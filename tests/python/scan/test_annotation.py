@@ -296,6 +296,8 @@ def test_definition(code, tokens):
         ("using namespace a; %s", "::f"),
         ('namespace a { extern "C" { %s } }', "::a::f"),
         ("namespace [[deprecated]] a { %s }", "::a::f"),
+        ("namespace a VISIBLE(default) { %s }", "::a::f"),
+        ("namespace EXPORTED(1) a::b { %s }", "::a::b::f"),
         ('namespace __attribute__((visibility("hidden"))) a { %s }', "::a::f"),
         # The compiler says that there is no ::f.
         ("#define BEGIN namespace a {\n#define END }\nBEGIN\n%s\nEND", "::f"),

@@ -122,8 +122,7 @@ class Annotation:
         self.refuse(f"{self.name}: {message}", None if self.infer else i, more)
 
     def _read(self, i: int, word: str, colon: str, rest: str) -> ScannedParameter:
-        text = word + colon + rest
-        invalid = f"Invalid arg_spec token '{cut(text)}'"
+        invalid = f"Invalid arg_spec token '{cut(word + colon + rest)}'"
         role = "" if word == "any" and len(self.words) > 1 else _ROLES.get(word, "")
         if role in ("arg", "ret") and colon:
             try:
@@ -132,7 +131,7 @@ class Annotation:
                 self.refuse(f"{invalid}: {e}", i)
         if role and not colon:
             if role == "stream" and any(t.role == role for t in self.tokens):
-                self.refuse(f"{text} is there twice; a call has one stream: remove one", i)
+                self.refuse(f"{word} is there twice; a call has one stream: remove one", i)
             return ScannedParameter(role)
         if not word.startswith(("attr.", "attrs.")):
             self.refuse(

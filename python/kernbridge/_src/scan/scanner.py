@@ -164,9 +164,8 @@ class _Code:
             rank = (partial, not has_body, place < wanted[name].at)
             if name not in best or rank < best[name][0]:
                 begin, end = tokens[listed.start].end(), tokens[listed.stop - 1].start()
-                parameters = self._parameters(tokens[listed.start + 1 : listed.stop - 1])
-                spelled = self.source.text[begin:end]
-                best[name] = rank, Declaration(place, qualified, parameters, spelled)
+                found = self._parameters(tokens[listed.start + 1 : listed.stop - 1])
+                best[name] = rank, Declaration(place, qualified, found, self.source.text[begin:end])
         return {name: declaration for name, (_, declaration) in best.items()}
 
     def _statements(self) -> Iterator[tuple[list[list[str]], Sequence[re.Match[str]], bool]]:
@@ -305,7 +304,9 @@ def _scope(words: Sequence[str]) -> list[str] | None:
     if "namespace" not in words or "=" in words:
         return None
     names = words[words.index("namespace") + 1 :]
-    return [name for name in names if _is_word(name) and name != "inline"]
+    firsts = [names[item.start] for item in _items(names)]
+    pairs = itertools.pairwise([*firsts, ""])  # a macro with arguments is no name
+    return [a for a, b in pairs if _is_word(a) and a != "inline" and b != "("]
 
 
 def _declared(words: Sequence[str], wanted: Mapping[str, Annotation]) -> tuple[int, range] | None:
