@@ -336,15 +336,9 @@ sharding_rule
                 " [KB5106]"
             )
         function = scan(label, self.path, "", entry, params, machine_code=True)
+        method, names = rule.vmap_method(vmap_method), names_for_rules(function, attrs or {})
         spec = OperationSpec(
-            label,
-            outs,
-            rule.vmap_method(vmap_method),
-            input_output_aliases,
-            has_side_effect,
-            jvp,
-            vjp,
-            names_for_rules(function, attrs or {}),
+            *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp, names),
             sharding_rule,
         )
         code = self._code(label, function)
