@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -139,8 +138,8 @@ class Job:
         ]
         self.key = digest_of_values([*self.options, request.source, request.spec])
         # The module's name as a part of file names, such as "my_kernels_v2" for "my/kernels v2".
-        stem = re.sub(r"[^A-Za-z0-9.-]", "_", request.name).strip(".-")
-        self.stem = stem[:80] or "module"
+        plain = (c if c.isascii() and (c.isalnum() or c in "-.") else "_" for c in request.name)
+        self.stem = "".join(plain).strip(".-")[:80] or "module"
         self.root = Path()  # the cache that gets the library
 
     @property

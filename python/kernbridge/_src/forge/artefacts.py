@@ -263,30 +263,34 @@ def why_not(folder: Path) -> str | None:
 def _find_objection(folder: Path) -> str | None:
     """Open each part of the path from the one before, and follow no link unlooked at."""
     parts = list(reversed(folder.parts))
-    here, fd, links = "", None, 0
-    with contextlib.ExitStack() as opened:
+    here, links = "", 0
+    fds: list[int] = []  # of the folders down to this one
+    try:
         while parts:
             part = parts.pop()
-            path = os.path.join(here, part)
-            try:
-                inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-            except (FileNotFoundError, NotADirectoryError):  # then nothing is loaded from there
-                return None
-            opened.callback(os.close, inner)
-            about = os.fstat(inner)
+            path, inside = os.path.join(here, part), fds[-1] if fds else None
+            fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside)
+            fds.append(fd)
+            about = os.fstat(fd)
             if stat.S_ISLNK(about.st_mode):
                 links += 1
                 if not _is_trusted(about.st_uid):
                     return _owned("the link", path, about)
                 if links > _MOST_LINKS:
                     return f"{path} is one of too many links"
-                parts += reversed(Path(os.readlink("", dir_fd=inner)).parts)
+                parts += reversed(Path(os.readlink("", dir_fd=fd)).parts)
+                os.close(fds.pop())
             elif not stat.S_ISDIR(about.st_mode):
                 return None
             elif objection := _objection(path, about):
                 return objection
             else:
-                here, fd = path, inner
+                here = path
+    except (FileNotFoundError, NotADirectoryError):  # then nothing is loaded from there
+        pass
+    finally:
+        for fd in fds:
+            os.close(fd)
     return None
 
 
