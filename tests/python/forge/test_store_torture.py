@@ -88,7 +88,7 @@ def test_each_request_fails(tmp_path, monkeypatch, before, number, lasting):
     assert nth > 5
 
 
-@pytest.mark.parametrize("name", ["open", "stat"])
+@pytest.mark.parametrize("name", ["open", "fstat"])
 def test_a_folder_that_cannot_be_examined_is_not_trusted(root, name):
     """A system without free descriptors must not make code of others look like ours."""
     artefacts.store("cubin", KEY, OLD)
