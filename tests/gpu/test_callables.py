@@ -111,8 +111,8 @@ def test_a_planted_bug_shows(case, number, monkeypatch):
         assert recording.steps != before
         return recording
 
-    record_twice = record_record.record_twice
-    monkeypatch.setattr(record_record, "record_twice", plant)
+    record_twice = record_record._record_twice
+    monkeypatch.setattr(record_record, "_record_twice", plant)
     scribble()
     try:
         found = leaves(wrap(case, "always", function)(*inputs_of(case, seed)))
