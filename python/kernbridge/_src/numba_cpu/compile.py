@@ -25,7 +25,7 @@ from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation.parameters import Assignment, KernelParameters, warn_of_copies
 
 if TYPE_CHECKING:
-    from kernbridge._src.numba_cpu.entry import Entry, Overload
+    from kernbridge._src.numba_cpu.entry import Entry, HostParameter, Overload
     from kernbridge._src.numba_cpu.object_code import ObjectCode
 
 _DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
@@ -50,12 +50,15 @@ class Native:
         Why it cannot.
     entry : Entry or None
         Numba's; None if the core has placed the machine code of `program` itself.
+    scratch : tuple
+        Arrays that only a derivative sees: the dtype, and the number of each extent.
     """
 
     copied: tuple[int, ...]
     program: bytes
     why_not: str = ""
     entry: Entry | None = None
+    scratch: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def export(self) -> str:
         if self.program:
@@ -83,6 +86,7 @@ class Job(Recipe[Native]):
         s = self.signature = signature
         self._buffer_types = (*s.inputs, *((dtype, 0) for _, dtype in s.scalars), *s.outputs)
         self.n_operands = len(s.inputs) + len(s.scalars)
+        self.n_outputs = len(s.outputs)
         self.kernel = kernel
         self.label = parameters.label
         self.name = kernel.py_func.__name__
@@ -207,10 +211,11 @@ class Job(Recipe[Native]):
     def _encode(self, code: ObjectCode, copied: tuple[int, ...]) -> bytes:
         """The bytes of the kernel in programs and on disk."""
         places = [part for place in sorted(code.places.items()) for part in place]
-        buffers = [part for buffer in self._buffers(copied) for part in buffer]
-        n_outputs = len(self.signature.outputs)
+        listed = self._buffers(copied)
+        buffers = [part for buffer in listed for part in buffer]
+        n_hidden = len(listed) - self.n_operands - self.n_outputs
         body = code.features.to_bytes(8, "little") + fields(
-            *(self.label, self._source, self.n_operands, n_outputs, len(copied)),
+            *(self.label, self._source, self.n_operands, self.n_outputs, n_hidden),
             *buffers,
             *(len(code.places), *places),
             code.code,
@@ -225,15 +230,7 @@ class Job(Recipe[Native]):
 
         assignment, first = self._assignment, self.n_operands
         overload, copied = self.compile_kernel()
-        by_buffer = [
-            numba_cpu_entry.HostParameter(
-                is_output=i >= first,
-                index=i - first if i >= first else i,
-                type=kind,
-                zeroed=self.options.zero_outputs,
-            )
-            for i, kind in enumerate(self._types(frozenset(self.signature.aliased)))
-        ]
+        by_buffer = self.host_parameters()
         parameters = [None if b is None else by_buffer[b] for b in assignment.given]
         entry = numba_cpu_entry.build_entry(overload, parameters, self._has_vector_math, by_numba)
         given = assignment.given[: len(overload.arguments)]
@@ -243,6 +240,21 @@ class Job(Recipe[Native]):
         compiled = overload.kernel, overload.arguments, overload.compiled
         lost = stores.lost_fractions(*compiled, outputs, numba_cpu_entry.compile_again)
         return entry, copied, tuple(lost)
+
+    def host_parameters(self, opened: frozenset[int] = frozenset()) -> list[HostParameter]:
+        """What the kernel's parameters are filled from, for each buffer of a call."""
+        from kernbridge._src.numba_cpu.entry import HostParameter
+
+        first, writable = self.n_operands, opened.union(self.signature.aliased)
+        return [
+            HostParameter(
+                is_output=i >= first,
+                index=i - first if i >= first else i,
+                type=kind,
+                zeroed=self.options.zero_outputs,
+            )
+            for i, kind in enumerate(self._types(writable))
+        ]
 
     def compile_kernel(self) -> tuple[Overload, tuple[int, ...]]:
         """Compile with inputs as protected as the kernel allows; which ones had to be opened."""

@@ -22,16 +22,19 @@ import copy
 import dis
 import functools
 import itertools
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched, replace
+from kernbridge._src.enzyme.function import Refused
 from kernbridge._src.numba_common import cpu_features, vector_math
 from kernbridge._src.numba_common.defaults import change_of
 from kernbridge._src.numba_common.private_llvmlite import DISPOSE_CHANGES, binding, ir, run_once
@@ -56,7 +59,17 @@ _POINTER = ir.IntType(8).as_pointer()
 # kb_xla_buffer: size, extensions, dtype, data, rank, dims
 _BUFFER = ir.LiteralStructType((_INT64, _POINTER, _INT32, _POINTER, _INT64, _INT64.as_pointer()))
 _DATA, _DIMS = 3, 5
+# What allocator.ll defines.
+_ALLOCATING = re.compile(
+    r"^(?:declare [^\n]*@(?:malloc|free|NRT_(?:incref|decref|Allocate|Free|MemInfo_call_dtor"
+    r"|MemInfo_alloc(?:_aligned)?))\([^\n]*\n"
+    r"|define [^\n]*@NRT_(?:incref|decref)\(.*?^}\n)",
+    re.M | re.S,
+)
+# It computes strides from extents, and has no derivative.
+_INACTIVE = re.compile(r"^(declare [^\n]*@numba_attempt_nocopy_reshape\([^\n]*?\)[^\n]*)$", re.M)
 _serial = itertools.count()
+_internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _overloads: dict[str, weakref.WeakKeyDictionary[Any, Any]] = {}  # of each purpose
 # Of functions that are passed to functions: their addresses are in the code, which never uses them.
 addresses_of_dispatchers: set[int] = set()
@@ -205,11 +218,12 @@ def build_entry(
     entry = ir.Function(module, entry_type, name)
     builder = ir.IRBuilder(entry.append_basic_block())
 
-    arguments = list(_arguments(context, builder, entry.args[2:], overload, parameters))
+    buffers = _OfXLA(builder, *entry.args[2:])
+    arguments = list(_arguments(context, builder, buffers, overload, parameters))
     got, expected = [a.type for a in arguments], list(argument_types)
     if got != expected:
         raise AssertionError(defect(f"Numba passes {expected}, the entry was built for {got}"))
-    _zero_outputs(context, builder, entry.args[2:], parameters)
+    _zero_outputs(context, builder, buffers, parameters)
     symbol = compiled.fndesc.llvm_func_name
     if overload.finished:
         address = compiled.library.get_pointer_to_function(symbol)
@@ -233,6 +247,101 @@ def build_entry(
         _unoptimised=unoptimised,
         _emit=emit,
     )
+
+
+@contextmanager
+def compiling_to_differentiate(kernel: Any, debug: bool) -> Iterator[None]:
+    """Compile a kernel and all that it calls without vectorising loops or running them in parallel.
+
+    This code is kept apart from other code. With `debug`, instructions have lines of the kernel.
+    """
+    context, front = kernel.targetctx, kernel._compiler
+    internal = _internal_functions.setdefault(context, {})
+    options = {"parallel": False}
+    with (
+        compiling_apart("derivative", lambda _: True, **options),
+        patched(
+            (
+                front,
+                "targetoptions",
+                {**front.targetoptions, **options, **({"debug": True} if debug else {})},
+            ),
+            (config, "LOOP_VECTORIZE", 0),
+            (config, "SLP_VECTORIZE", 0),
+            (context.codegen(), "_loopvect", False),
+            (context, "cached_internal_func", internal),
+        ),
+    ):
+        yield
+
+
+@global_compiler_lock
+def build_primal(
+    overload: Overload,
+    parameters: Sequence[HostParameter | None],
+    buffers: Sequence[HostParameter],
+    shared: Mapping[HostParameter, HostParameter],
+) -> tuple[str, str, frozenset[int]]:
+    """Generate a function of buffers (enzyme/function.py) that calls the kernel.
+
+    Outputs in `shared` have the memory of an input. Returns the text of a module that Numba has
+    optimised without vectorising its loops, the function's name in it, and the buffers that it only
+    writes to.
+    """
+    if overload.finished:
+        raise Refused("it has `with` blocks, which Numba compiles separately")
+    compiled, context = overload.compiled, overload.kernel.targetctx
+    library, name = compiled.library, f"kb_primal_{next(_serial)}"
+    module = library.create_ir_module(name)
+    kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
+    n_extents = sum(getattr(b.type, "ndim", 0) for b in buffers)
+    status, exception = _INT32.as_pointer(), kernel_type.args[1]
+    given = [status, exception, *[_POINTER] * len(buffers), *[_INT64] * n_extents]
+    primal = ir.Function(module, ir.FunctionType(ir.VoidType(), given), name)
+    builder = ir.IRBuilder(primal.append_basic_block())
+    rest = iter(primal.args[2 + len(buffers) :])
+    data = dict(zip(buffers, primal.args[2:], strict=False))
+    extents = {b: [next(rest) for _ in range(getattr(b.type, "ndim", 0))] for b in buffers}
+    for output, operand in shared.items():
+        data[output], extents[output] = data[operand], extents[operand]
+    found = _Given(data, extents)
+    _zero_outputs(context, builder, found, [p for p in parameters if p not in shared])
+    kernel = ir.Function(module, kernel_type, compiled.fndesc.llvm_func_name)
+    result = cgutils.alloca_once(builder, kernel_type.args[0].pointee)
+    arguments = _arguments(context, builder, found, overload, parameters)
+    code = builder.call(kernel, [result, primal.args[1], *arguments])
+    builder.store(code, primal.args[0])
+    builder.ret_void()
+    _, unoptimised = _link(library, module, has_vector_math=False, by_numba=False)
+    if unoptimised is None:
+        raise Refused("Numba's settings LLVM_PASS_TIMINGS and LLVM_REFPRUNE_PASS exclude it")
+    simple = unoptimised.simplified()
+    attributes = [a.attributes for a in simple.get_function(name).arguments]
+    written = frozenset(i for i in range(len(buffers)) if b"writeonly" in [*attributes[2 + i]])
+    return _to_inline(_ALLOCATING.sub("", str(simple))), name, written
+
+
+def _to_inline(text: str) -> str:
+    """A module whose functions are to be inlined into one, with an allocator in LLVM IR."""
+    text = _INACTIVE.sub(r'\1 nofree "enzyme_inactive"', text)
+    allocator = Path(__file__).with_name("allocator.ll").read_text()
+    module = binding.parse_assembly(text + allocator, binding.create_context())
+    for function in module.functions:
+        if not function.is_declaration:
+            function.linkage = "internal"
+            if not any(b"noinline" in attributes for attributes in function.attributes):
+                function.add_function_attribute("alwaysinline")
+    return str(module)
+
+
+def optimised(text: str, library: Any, has_vector_math: bool) -> str:
+    """Optimise a module as Numba optimises a library; return its text."""
+    given = SimpleNamespace(
+        _final_module=binding.parse_assembly(text, binding.create_context()),
+        _recorded_timings=library._recorded_timings,
+        codegen=library.codegen,
+    )
+    return _Unoptimised(given, has_vector_math, type(library)).optimised()
 
 
 def _link(
@@ -280,47 +389,63 @@ def _arguments(
                 yield from _array(context, builder, buffers, parameter)
                 continue
             given = context.data_model_manager[parameter.type]  # converted to the compiled type
-            pointer = _address(builder, buffers, parameter, given.get_data_type())
+            pointer = builder.bitcast(buffers.data(parameter), given.get_data_type().as_pointer())
             value = given.load_from_data_pointer(builder, pointer)
             value = context.cast(builder, value, parameter.type, member)
             yield from _flatten(context.data_model_manager[member].as_argument(builder, value))
 
 
-def _field(builder: Any, buffers: Any, parameter: HostParameter, field: int) -> Any:
-    inputs_or_outputs = buffers[parameter.is_output]
-    buffer = builder.load(builder.gep(inputs_or_outputs, [_INT32(parameter.index)]))
-    return builder.load(builder.gep(buffer, [_INT32(0), _INT32(field)]))
+class _OfXLA:
+    """Addresses and extents of parameters, from XLA's descriptions of buffers."""
+
+    def __init__(self, builder: Any, inputs: Any, outputs: Any) -> None:
+        self._builder, self._lists = builder, (inputs, outputs)
+
+    def _field(self, parameter: HostParameter, field: int) -> Any:
+        builder, buffers = self._builder, self._lists[parameter.is_output]
+        buffer = builder.load(builder.gep(buffers, [_INT32(parameter.index)]))
+        return builder.load(builder.gep(buffer, [_INT32(0), _INT32(field)]))
+
+    def data(self, parameter: HostParameter) -> Any:
+        """Where the data is; never NULL, which XLA may pass for an array without elements."""
+        builder, data = self._builder, self._field(parameter, _DATA)
+        nowhere = builder.inttoptr(_INT64(64), _POINTER)
+        is_null = builder.icmp_unsigned("==", data, _POINTER(None))
+        return builder.select(is_null, nowhere, data)
+
+    def extents(self, parameter: HostParameter) -> list[Any]:
+        if parameter.type.ndim == 0:
+            return []
+        builder, dims = self._builder, self._field(parameter, _DIMS)
+        return [builder.load(builder.gep(dims, [_INT64(d)])) for d in range(parameter.type.ndim)]
 
 
-def _address(builder: Any, buffers: Any, parameter: HostParameter, item: Any) -> Any:
-    """Where the data is; never NULL, which XLA may pass for an array without elements."""
-    data = _field(builder, buffers, parameter, _DATA)
-    nowhere = builder.inttoptr(_INT64(64), _POINTER)
-    is_null = builder.icmp_unsigned("==", data, _POINTER(None))
-    return builder.bitcast(builder.select(is_null, nowhere, data), item.as_pointer())
+class _Given:
+    """Addresses and extents of parameters, which the function itself gets (enzyme/function.py)."""
 
+    def __init__(self, data: Mapping[HostParameter, Any], extents: Mapping[Any, Any]) -> None:
+        self._data, self._extents = data, extents
 
-def _extents(builder: Any, buffers: Any, parameter: HostParameter) -> list[Any]:
-    if parameter.type.ndim == 0:
-        return []
-    dims = _field(builder, buffers, parameter, _DIMS)
-    return [builder.load(builder.gep(dims, [_INT64(d)])) for d in range(parameter.type.ndim)]
+    def data(self, parameter: HostParameter) -> Any:
+        return self._data[parameter]
+
+    def extents(self, parameter: HostParameter) -> list[Any]:
+        return list(self._extents[parameter])
 
 
 def _array(context: Any, builder: Any, buffers: Any, parameter: HostParameter) -> Iterator[Any]:
     """meminfo, parent, number of items, item size, data, extents, strides in bytes."""
-    array = parameter.type
-    item = context.get_data_type(array.dtype)
+    item = context.get_data_type(parameter.type.dtype)
     null = _POINTER(None)
     size = _INT64(context.get_abi_sizeof(item))
-    extents = _extents(builder, buffers, parameter)
+    extents = buffers.extents(parameter)
     strides, inside = [], size
     n_items: Any = _INT64(1)
     for extent in reversed(extents):
         strides.append(inside)
         inside = builder.mul(inside, extent, flags=("nsw",))
         n_items = builder.mul(n_items, extent, flags=("nsw",))
-    data = _address(builder, buffers, parameter, item)
+    data = builder.bitcast(buffers.data(parameter), item.as_pointer())
     yield from (null, null, n_items, size, data, *extents, *reversed(strides))
 
 
@@ -328,14 +453,13 @@ def _zero_outputs(
     context: Any, builder: Any, buffers: Any, parameters: Sequence[HostParameter | None]
 ) -> None:
     arrays = [p for p in parameters if p is not None and isinstance(p.type, types.Array)]
-    aliased = [p for p in arrays if not p.is_output and p.type.mutable]
-    shared = [_field(builder, buffers, p, _DATA) for p in aliased]
+    shared = [buffers.data(p) for p in arrays if not p.is_output and p.type.mutable]
     for parameter in arrays:
         if not (parameter.is_output and parameter.zeroed):
             continue
-        data = _field(builder, buffers, parameter, _DATA)
+        data = buffers.data(parameter)
         size = _INT64(context.get_abi_sizeof(context.get_data_type(parameter.type.dtype)))
-        for extent in _extents(builder, buffers, parameter):
+        for extent in buffers.extents(parameter):
             size = builder.mul(size, extent)
         for other in shared:
             size = builder.select(builder.icmp_unsigned("==", data, other), _INT64(0), size)
@@ -382,10 +506,11 @@ def _with_vectors(module: Any, codegen: Any, context: Any = None) -> Any:
 class _Unoptimised:
     """The module of a library that Numba has linked. Made under Numba's lock."""
 
-    def __init__(self, library: Any, has_vector_math: bool) -> None:
+    def __init__(self, library: Any, has_vector_math: bool, library_type: Any = None) -> None:
         module = library._final_module
         self._name, self._bitcode = module.name, module.as_bitcode()
-        self._library_type, self._timings = type(library), library._recorded_timings
+        self._library_type = library_type or type(library)
+        self._timings = library._recorded_timings
         self._codegen = library.codegen
         self._has_vector_math = has_vector_math
 
@@ -405,6 +530,18 @@ class _Unoptimised:
         module.verify()
         self._bitcode = b""  # to be called once
         return str(module)
+
+    def simplified(self) -> Any:
+        """Return the module after passes that keep its loops as they are."""
+        module = binding.parse_bitcode(self._bitcode, binding.create_context())
+        target = binding.Target.from_triple(binding.get_process_triple())
+        tuning = binding.create_pipeline_tuning_options(speed_level=2)
+        tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
+        builder = binding.create_pass_builder(target.create_target_machine(), tuning)
+        manager = builder.getModulePassManager()
+        manager.add_refprune_pass()
+        run_once(manager, module, builder)
+        return module
 
     def _unlocked_codegen(self) -> Any:
         """Numba's code generator with a target machine of its own, which one thread may use at a

@@ -9,7 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from kernbridge._src.operation.parameters import (
 )
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
+from kernbridge._src.operation.spec import ENZYME, ArrayType, Call, OperationSpec, Step
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.compile import Job, Native
@@ -59,8 +59,9 @@ def numba_kernel(
     zero_outputs: bool = False,
     vector_math: bool | None = None,
     check: bool = False,
-    jvp: Callable[..., Any] | None = None,
-    vjp: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    derivatives: Literal["enzyme"] | None = None,
     sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
     """Make a JAX operation from a Numba kernel for the CPU.
@@ -118,13 +119,16 @@ def numba_kernel(
         Compile the kernel and the functions that it calls so that an index out of bounds is an
         error that names the array, its shape and the line. ``KERNBRIDGE_DEBUG=check`` has the same
         effect.
-    jvp, vjp : function, optional
+    jvp, vjp : function or "enzyme", optional
         The derivative for forward and for reverse mode. ``jvp(inputs, outputs, tangents)`` returns
         the tangents of the outputs, with the structure of `outs`.
         ``vjp(inputs, outputs, cotangents)`` returns a tuple with the cotangent of each input.
         `inputs` and `tangents` are tuples that end with the keyword scalars, sorted by name. Use
         None for zero, and for integer arrays, which have no tangents. Either rule serves both modes
-        if JAX can transpose it; see docs/derivatives.md.
+        if JAX can transpose it. With "enzyme", the Enzyme compiler plugin derives the rule from the
+        kernel, when a derivative is first lowered; see docs/derivatives.md.
+    derivatives : "enzyme", optional
+        Stands for "enzyme" as `jvp` and as `vjp`, where these are not given.
     sharding_rule : str or ShardingRule, optional
         The dimensions along which a call may be split among the devices of a mesh, such as
         ``"i j, j -> i"`` for the product of a matrix and a vector; see `ShardingRule`. Batch axes
@@ -150,6 +154,9 @@ def numba_kernel(
     ValueError
         If `vmap_method` is unknown or an alias is invalid; when called, if Numba has no type for a
         dtype.
+    NoDerivativeError, KernelToolchainError
+        When a derivative is first lowered, if Enzyme cannot differentiate the kernel, or is not
+        installed.
     KernelCompilationError
         When first lowered, if Numba cannot compile the kernel for the given dtypes and ranks.
 
@@ -174,14 +181,19 @@ def numba_kernel(
         vector_math = None if vector_math == libmvec.is_default(kernel) else bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
     frontend = NumbaCpu.of(kernel, half_as_bits, options)
+    if derivatives not in (None, ENZYME):
+        raise ValueError(
+            f"{frontend.label}: derivatives is {derivatives!r}, expected {ENZYME!r} or None; pass "
+            "a rule of your own as vjp= or jvp= [KB1007]"
+        )
     spec = OperationSpec(
         frontend.label,
         outs,
         vmap_method,
         input_output_aliases,
         has_side_effect,
-        jvp,
-        vjp,
+        jvp or derivatives,
+        vjp or derivatives,
         sharding_rule=sharding_rule,
         vmap_threads=vmap_threads,
     )
@@ -192,6 +204,7 @@ class NumbaCpu(PythonFrontend):
     """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
 
     platforms: tuple[str, ...] = ("cpu",)
+    differentiates = True
 
     def __init__(self, kernel: Any, half_as_bits: bool, options: CompileOptions) -> None:
         self.kernel = kernel
@@ -262,6 +275,33 @@ class NumbaCpu(PythonFrontend):
             why_not_portable=job.why_not_portable,
             program=native.program,
             named=f"{module or '<no module>'}:{qualname}",
+        )
+
+    def lower_derivative(
+        self, platform: str, operands: Sequence[ArrayType], call: Call, steps: tuple[Step, ...]
+    ) -> NativeCall:
+        from kernbridge._src.numba_cpu.derivative import DerivativeJob
+
+        primal = self.new_job(Signature.of(operands, call))
+        job = DerivativeJob(primal, call.aliases, steps)
+        native = obtain(job)
+        extents = [
+            n
+            for t in (*operands, *(call.outs[b - len(operands)] for b in call.fresh))
+            for n in t.shape
+        ]
+        return NativeCall(
+            target=debug.host_target(),
+            digest=job.identity,
+            key=job.key,
+            origin="",
+            copied=native.copied,
+            why_not_portable=job.why_not_portable,
+            program=native.program,
+            temporaries=tuple(
+                ArrayType(tuple(extents[k] for k in axes), np.dtype(dtype))
+                for dtype, axes in native.scratch
+            ),
         )
 
     def _origin(self, signature: Signature, why_by_name: str) -> str:

@@ -17,13 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import private_jax, reports
-from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.errors import KernelError, NoDerivativeError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.host_state import HostState, Unread
 from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import (
+    ENZYME,
     ArrayType,
     Call,
     Functions,
@@ -90,6 +91,11 @@ class Operation:
     ) -> None:
         """Derivative rules get `attributes` as keywords."""
         spec.check_names(frontend.parameter_names)
+        if ENZYME in (spec.jvp, spec.vjp) and not frontend.differentiates:
+            raise NoDerivativeError(
+                f"{spec.label}: Enzyme differentiates kernels of numba_kernel only; pass a "
+                "function as the rule [KB2107]"
+            )
         self.spec = spec
         self._frontend = frontend
         self._keywords = tuple(sorted((attributes or {}).items()))
@@ -222,7 +228,7 @@ def wrap(operation: Operation, kernel: Any) -> Operation:
 def functions_of(spec: OperationSpec, others: Functions) -> Functions:
     """The functions of the user that run while a call is traced, by the names of arguments."""
     named = (("outs", spec.outs), ("jvp", spec.jvp), ("vjp", spec.vjp), *others)
-    return [(n, f) for n, f in named if f is not None and not isinstance(f, Outputs)]
+    return [(n, f) for n, f in named if callable(f) and not isinstance(f, Outputs)]
 
 
 def spec_key(spec: OperationSpec, others: Functions) -> Hashable | None:
@@ -251,10 +257,18 @@ def _traceable_call(
         static, outputs = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
             return outputs.unflatten(bind(frontend, static, operands))
-        from kernbridge._src.operation import tangents
+        from kernbridge._src.operation import automatic, tangents
 
         exact = (exact_items(dict(keywords)), state)
-        rules = tangents.Rules(spec.label, outputs, spec.jvp, spec.vjp, keywords, exact=exact)
+        jvp, vjp = (
+            automatic.ByEnzyme(frontend, static) if isinstance(rule, str) else rule
+            for rule in (spec.jvp, spec.vjp)
+        )
+        rules = tangents.Rules(
+            *(spec.label, outputs, jvp, vjp, keywords),
+            symbolic_zeros=spec.jvp == ENZYME,
+            exact=exact,
+        )
         if state is not None and state.traced:
             rules, values = tangents.close(rules, types, static.outs)
             operands = [*operands, *values]

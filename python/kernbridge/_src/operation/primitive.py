@@ -23,7 +23,7 @@ from kernbridge._src.operation import (
     sharding,
 )
 from kernbridge._src.operation.batch_axes import BatchAxes, Dim, to_front
-from kernbridge._src.operation.spec import ArrayType, Call, Functions
+from kernbridge._src.operation.spec import ArrayType, Call, Functions, Step
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
@@ -75,6 +75,7 @@ class Frontend(ABC):
     name: str
     platforms: tuple[str, ...]
     parameters: Any = None  # of the kernel, as messages show them
+    differentiates = False  # whether Enzyme can make derivatives of the kernel
 
     @property
     @abstractmethod
@@ -96,6 +97,12 @@ class Frontend(ABC):
     @abstractmethod
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile and register; `operands` are without batch axes."""
+
+    def lower_derivative(
+        self, platform: str, operands: Sequence[ArrayType], call: Call, steps: tuple[Step, ...]
+    ) -> NativeCall:
+        """Compile and register a derivative of the kernel, whose operands and call are given."""
+        raise AssertionError(f"{self.label} has no derivative by Enzyme")
 
     def compilation(self) -> parallel_compile.Work | None:
         """Work that a thread may do before `lower` is called, or None if there is none.

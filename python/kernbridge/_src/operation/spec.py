@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -33,6 +33,24 @@ _NARROW = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f2"
 
 Functions = list[tuple[str, Callable[..., Any]]]
 """Functions of the user that run while a call is traced or lowered, by the names of arguments."""
+
+
+ENZYME = "enzyme"
+"""The rule, in the place of a function, for derivatives that Enzyme makes."""
+Rule = Callable[..., Any] | str | None
+Mode = Literal["jvp", "vjp"]
+
+
+class Step(NamedTuple):
+    """One differentiation of a kernel, with respect to the operands of these indices."""
+
+    mode: Mode
+    active: tuple[int, ...]
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Whether arrays of this dtype have tangents."""
+    return bool(jax.dtypes.issubdtype(dtype, np.inexact))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +213,8 @@ class OperationSpec:
     vmap_method: str | None
     aliases: Any  # given as a dict; pairs of an input and an output
     has_side_effect: bool
-    jvp: Callable[..., Any] | None = None
-    vjp: Callable[..., Any] | None = None
+    jvp: Rule = None
+    vjp: Rule = None
     attributes: InitVar[Sequence[str]] = ()  # which derivative rules get as keywords
     sharding_rule: Any = None  # given as a `ShardingRule` or its text
     vmap_threads: bool | None = None
@@ -225,10 +243,10 @@ class OperationSpec:
         if effect:
             private_jax.require_insides(f"{label} has has_side_effect=True")
         for name, rule in (("jvp", self.jvp), ("vjp", self.vjp)):
-            if rule is not None:
+            if rule is not None and rule != ENZYME:
                 keywords = "".join(f", {a}=..." for a in attributes)
                 expected = f"(inputs, outputs, {'co' * (name == 'vjp')}tangents{keywords})"
-                check_rule(label, name, rule, expected, 3, attributes)
+                check_rule(label, name, rule, f"{expected} or {ENZYME!r}", 3, attributes)
         sharding = ShardingRule.of(label, self.sharding_rule, aliases)
         vars(self).update(
             outs=outs,

@@ -12,6 +12,7 @@ that it reads become operands of the call, which every transformation of JAX fol
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -33,7 +34,21 @@ from kernbridge._src.operation.primitive import (
     match_varying,
     new_primitive,
 )
-from kernbridge._src.operation.spec import ArrayType, Call, has_type
+from kernbridge._src.operation.spec import ArrayType, Call, has_type, is_inexact
+
+
+class Automatic(ABC):
+    """A rule of kernbridge's own, which gets to know which derivatives are needed."""
+
+    @abstractmethod
+    def tangents(self, inputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+        """The tangents of the outputs that have one, given those of the inputs, or JAX's Zero."""
+
+    @abstractmethod
+    def cotangents(
+        self, inputs: Sequence[Any], given: Sequence[Any], which: Sequence[int]
+    ) -> list[Any]:
+        """The cotangents of the inputs in `which`, and None for the others."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +95,8 @@ class Rules:
 
     label: str
     tree: Any
-    jvp: Callable[..., Any] | None = None
-    vjp: Callable[..., Any] | None = None
+    jvp: Callable[..., Any] | Automatic | None = None
+    vjp: Callable[..., Any] | Automatic | None = None
     keywords: tuple[tuple[str, Any], ...] = ()
     symbolic_zeros: bool = False  # whether `jvp` gets JAX's Zero for tangents that are zero
     exact: Hashable = None  # distinguishes keywords and rules that compare equal
@@ -92,6 +107,8 @@ class Rules:
     ) -> list[Any]:
         """Call `jvp`; return the tangents of the outputs that have one."""
         assert self.jvp is not None
+        if isinstance(self.jvp, Automatic):
+            return self.jvp.tangents(inputs[: len(inputs) - self.n_read], given)
         n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
         known = tuple(inputs[:n]), unflatten(outputs)
         result = self.jvp(*known, tuple(given[:n]), *inputs[n:], **dict(self.keywords))
@@ -115,10 +132,16 @@ class Rules:
         ]
 
     def cotangents(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        given: Sequence[Any],
+        which: Sequence[int],
     ) -> list[Any]:
-        """Call `vjp`; return the cotangents of the inputs, None for inputs without tangents."""
+        """Call `vjp`; return the cotangents of the inputs, at least of those in `which`."""
         assert self.vjp is not None
+        if isinstance(self.vjp, Automatic):
+            return self.vjp.cotangents(inputs[: len(inputs) - self.n_read], given, which)
         n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
         inputs, read = tuple(inputs[:n]), inputs[n:]
         known = inputs, unflatten(outputs)
@@ -152,11 +175,6 @@ def _nothing(expected: str, zeros_of: str) -> str:
 
 def zero_tangent(x: Any) -> Any:
     return ad.Zero(jax.typeof(x).to_tangent_aval())
-
-
-def is_inexact(dtype: Any) -> bool:
-    """Whether arrays of this dtype have tangents."""
-    return bool(jax.dtypes.issubdtype(dtype, np.inexact))
 
 
 @dataclass(frozen=True)
@@ -264,7 +282,7 @@ def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
         inputs, outputs, given = shape.split(operands)
         rest = iter(given)
         every = [next(rest) if is_inexact(t.dtype) else None for t in shape.outs]
-        found = rules.cotangents(inputs, outputs, every)
+        found = rules.cotangents(inputs, outputs, every, shape.which)
         return [found[i] for i in shape.which]
 
     return backward
@@ -367,9 +385,9 @@ def close(
     known = tuple(arrays[:n]), unflatten(arrays[n:])
     jvp, vjp, values = rules.jvp, rules.vjp, list[Any]()
     keywords = dict(rules.keywords)
-    if jvp is not None:
+    if jvp is not None and not isinstance(jvp, Automatic):
         jvp = _closed(jvp, keywords, (*known, tuple(dots[:n])), values)
-    if vjp is not None:
+    if vjp is not None and not isinstance(vjp, Automatic):
         vjp = _closed(vjp, keywords, (*known, unflatten(dots[n:])), values)
     # A reference from the rules would keep the values alive after the trace.
     rules = replace(rules, jvp=jvp, vjp=vjp, keywords=(), exact=None, n_read=len(values))

@@ -153,6 +153,12 @@ def run(
         Bytes of output after which the program is stopped.
     meanwhile : callable, optional
         Work of ours that need not wait for it.
+
+    Examples
+    --------
+    >>> from kernbridge._src.toolchain import programs
+    >>> programs.run(["echo", "text"]).text
+    'text\\n'
     """
     limits = limits or get_compiler_limits()
     milliseconds = 0 if math.isinf(limits.seconds) else max(1, int(limits.seconds * 1000))

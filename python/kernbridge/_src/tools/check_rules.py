@@ -18,7 +18,7 @@ import numpy as np
 
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.operation.tangents import is_inexact
+from kernbridge._src.operation.spec import is_inexact
 
 
 class RuleCheck(NamedTuple):

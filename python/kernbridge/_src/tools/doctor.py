@@ -22,6 +22,7 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._src.enzyme import tool as enzyme
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import architectures, compilers, programs
 from kernbridge._src.toolchain.nvcc import find_nvcc
@@ -71,6 +72,8 @@ def verdicts() -> list[Verdict]:
         ("load_cpp_inline", cpu, _not_found(compilers.find_cxx)),
         ("load_cuda_inline", gpu, nvcc),
     ]
+    if importlib.util.find_spec("numba"):
+        kinds.append(('numba_kernel(derivatives="enzyme")', cpu, _not_found(enzyme.find)))
     if importlib.util.find_spec("numba_cuda_mlir"):
         kinds.append(("numba_cuda_kernel (numba-cuda-mlir)", both, ("", "")))
     return [Verdict(name, *(((), *why) if why[1] else works)) for name, works, why in kinds]
@@ -184,8 +187,11 @@ _LAUNCHED = f"""{_HEADER}{_CUDA}// @BE doctor arg ret stream
 void doctor(const kernbridge::Tensor x, kernbridge::Tensor out, int64_t stream) {{
     squares<<<1, 3, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), out.data_ptr<float>()); }}"""
 _THREADS = "kb.numba_cuda_kernel(cuda.jit(threads), x, launch_dims=3)(x)"
+_GRADIENT = """import numba; f = kb.numba_kernel(numba.njit(loop), x, derivatives="enzyme")
+y = f(x) + jax.grad(lambda x: f(x).sum())(x) - 2 * x"""
 CALLS = {
     "numba_kernel": "import numba; y = kb.numba_kernel(numba.njit(loop), x)(x)",
+    'numba_kernel(derivatives="enzyme")': _GRADIENT,
     "numba_cuda_kernel": f"from numba import cuda; y = {_THREADS}",
     "numba_cuda_kernel (numba-cuda-mlir)": f"from numba_cuda_mlir import cuda; y = {_THREADS}",
     "cuda_kernel": f"y = kb.cuda_kernel({_CUDA!r}, 'squares', x, grid=1, block=3)(x)",

@@ -1,0 +1,177 @@
+"""Derivatives by Enzyme: their time over that of the kernel, and over JAX's own derivative.
+
+    python benchmarks/derivatives.py [--json FILE] [--rounds N]
+
+The floor of each table is the kernel itself. JAX may use all cores, the kernels use one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import jax
+import jax.numpy as jnp
+import measure
+import numba
+import numpy as np
+from kernbridge import numba_kernel
+from rich.console import Console
+
+S = jax.ShapeDtypeStruct
+
+
+@numba.njit
+def elementwise(x, out):
+    for i in range(x.size):
+        out[i] = np.log1p(np.exp(x[i])) * np.sin(x[i])
+
+
+@numba.njit
+def csr_product(data, indices, indptr, v, out):
+    for i in range(out.size):
+        total = v.dtype.type(0)
+        for k in range(indptr[i], indptr[i + 1]):
+            total += data[k] * v[indices[k]]
+        out[i] = total
+
+
+@numba.njit
+def neurons(v, current, out, spikes):
+    """Leaky neurons over some steps, with a reset; `spikes` counts those of each."""
+    for i in range(v.size):
+        u, n = v[i], 0.0
+        for t in range(current.shape[0]):
+            u = u + 0.1 * (current[t, i] - u)
+            if u > 1.0:
+                u, n = 0.0, n + 1.0
+        out[i], spikes[i] = u, n
+
+
+@numba.njit
+def sweeps(x, out):
+    """Gauss-Seidel sweeps in place, which JAX runs as a loop over elements."""
+    for _ in range(10):
+        for i in range(1, x.shape[0] - 1):
+            for j in range(1, x.shape[1] - 1):
+                x[i, j] = 0.25 * (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1])
+
+
+def neurons_of_jax(v: Any, current: Any) -> Any:
+    def step(state: Any, now: Any) -> Any:
+        u, n = state
+        u = u + 0.1 * (now - u)
+        fired = u > 1.0
+        return (jnp.where(fired, 0.0, u), n + fired), None
+
+    return jax.lax.scan(step, (v, jnp.zeros_like(v)), current)[0]
+
+
+def sweeps_of_jax(x: Any) -> Any:
+    n = x.shape[0] - 2
+
+    def step(x: Any, k: Any) -> Any:
+        i, j = k // n % n + 1, k % n + 1
+        return x.at[i, j].set(0.25 * (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1])), None
+
+    return jax.lax.scan(step, x, jnp.arange(10 * n * n))[0]
+
+
+def like(x: Any, *_: Any) -> Any:
+    return S(x.shape, x.dtype)
+
+
+def cases() -> list[tuple[str, Any, Callable[..., Any], Sequence[Any]]]:
+    rng = np.random.default_rng(0)
+    indptr = np.arange(0, 320_001, 32, dtype=np.int32)
+    indices = rng.integers(0, 10_000, 320_000).astype(np.int32)
+    rows = np.repeat(np.arange(10_000), 32)
+
+    def csr_of_jax(data: Any, indices: Any, indptr: Any, v: Any) -> Any:
+        return jax.ops.segment_sum(data * v[indices], rows, 10_000, indices_are_sorted=True)
+
+    def enzyme(kernel: Any, outs: Any = like, **options: Any) -> Any:
+        return numba_kernel(kernel, outs, derivatives="enzyme", **options)
+
+    return [
+        (
+            "log1p(exp(x)) sin(x) of 10^5",
+            enzyme(elementwise),
+            lambda x: jnp.log1p(jnp.exp(x)) * jnp.sin(x),
+            [rng.normal(size=100_000)],
+        ),
+        (
+            "CSR product, 320,000 entries",
+            enzyme(csr_product, lambda d, i, p, v: S((p.shape[0] - 1,), v.dtype)),
+            csr_of_jax,
+            [rng.normal(size=320_000), indices, indptr, rng.normal(size=10_000)],
+        ),
+        (
+            "500 neurons, 200 steps",
+            enzyme(neurons, lambda v, _: (like(v), like(v))),
+            neurons_of_jax,
+            [rng.normal(size=500), 2 * rng.random(size=(200, 500))],
+        ),
+        (
+            "10 sweeps of 12 x 12 in place",
+            enzyme(sweeps, input_output_aliases={0: 0}),
+            sweeps_of_jax,
+            [rng.normal(size=(12, 12))],
+        ),
+    ]
+
+
+def wall_of(function: Callable[..., Any], *given: Any) -> Callable[[], float]:
+    """Seconds of a call: the least of some, which leaves out what other processes take."""
+    call = jax.jit(function)
+    jax.block_until_ready(call(*given))
+    return lambda: min(
+        measure.timed(lambda: jax.block_until_ready(call(*given))) for _ in range(10)
+    )
+
+
+def gradient_of(function: Callable[..., Any], given: Sequence[Any]) -> Callable[..., Any]:
+    real = [i for i, x in enumerate(given) if jnp.issubdtype(x.dtype, jnp.inexact)]
+
+    def loss(*given: Any) -> Any:
+        return sum(jnp.sum(out * out) for out in jax.tree.leaves(function(*given)))
+
+    return jax.grad(loss, argnums=real)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="write all figures there")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds (default 7)")
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    results = {}
+    for title, op, reference, arrays in cases():
+        given = [jnp.asarray(a) for a in arrays]
+        ours, theirs = (gradient_of(f, given) for f in (op, reference))
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9),
+            ours(*given),
+            theirs(*given),
+        )
+        measures = {
+            "kernel": wall_of(op, *given),
+            "gradient by Enzyme": wall_of(ours, *given),
+            "in JAX": wall_of(reference, *given),
+            "gradient by JAX": wall_of(theirs, *given),
+        }
+        results[title] = measure.rounds(measures, options.rounds, 1e-3)
+        measure.show(Console(), title, "ms", results[title])
+    measure.save(options.json, results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

