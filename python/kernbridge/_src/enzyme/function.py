@@ -94,9 +94,7 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
     tangents of the results or the cotangents of the active operands.
     """
     values: dict[Kind, Kind] = {"inout": "work", "out": "scratch"}
-    buffers = [
-        b._replace(kind=values.get(b.kind, b.kind), is_read=True) for b in function.buffers
-    ]
+    buffers = [b._replace(kind=values.get(b.kind, b.kind), is_read=True) for b in function.buffers]
     shadows: dict[int, int] = {}  # by buffer of the function
     filled: list[int] = []  # shadows that begin as zeros
     for i, b in enumerate(function.buffers):

@@ -127,7 +127,8 @@ class DerivativeJob(Job):
         own = [b for b in by_buffer if b not in shared]
         given = [None if b is None else by_buffer[b] for b in primal._assignment.given]
         text, name, only_written = numba_cpu_entry.build_primal(overload, given, own, shared)
-        buffers, n_extents = [], 0
+        buffers: list[Buffer] = []
+        n_extents = 0
         for i, parameter in enumerate(by_buffer):
             if parameter in shared:
                 continue
