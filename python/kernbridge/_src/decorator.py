@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from kernbridge._src.base.errors import coded
 from kernbridge._src.base.options import unknown
@@ -38,8 +38,9 @@ class KernelOptions(TypedDict, total=False):
     view: Mapping[str | int, Any] | None
     static: Mapping[str, Any] | None
     check: bool
-    jvp: Callable[..., Any] | None
-    vjp: Callable[..., Any] | None
+    jvp: Callable[..., Any] | Literal["enzyme"] | None
+    vjp: Callable[..., Any] | Literal["enzyme"] | None
+    derivatives: Literal["enzyme"] | None
     sharding_rule: str | ShardingRule | None
 
 
@@ -59,7 +60,7 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
         See `numba_kernel`.
     vector_math
         See both functions.
-    vmap_threads, half_as_bits
+    vmap_threads, half_as_bits, derivatives
         For kernels of ``@numba.njit`` only; see `numba_kernel`.
     grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, view, static
         For kernels of ``@numba.cuda.jit`` only; see `numba_cuda_kernel`.
