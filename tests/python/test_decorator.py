@@ -80,7 +80,7 @@ def test_the_options_are_those_of_both_front_ends():
     (options,) = typing.get_args(annotation)  # of Unpack[KernelOptions]
     hints = inspect.get_annotations(options)
     stated = {name: getattr(hint, "__forward_arg__", hint) for name, hint in hints.items()}
-    assert stated == cpu | cuda
+    assert stated == cuda | cpu
     assert not options.__required_keys__
     assert typing.get_type_hints(options)
     assert kernbridge.kernel.__doc__ is not None

@@ -102,7 +102,7 @@ class Frontend(ABC):
         self, platform: str, operands: Sequence[ArrayType], call: Call, steps: tuple[Step, ...]
     ) -> NativeCall:
         """Compile and register a derivative of the kernel, whose operands and call are given."""
-        raise AssertionError(f"{self.label} has no derivative by Enzyme")
+        raise NotImplementedError
 
     def compilation(self) -> parallel_compile.Work | None:
         """Work that a thread may do before `lower` is called, or None if there is none.

@@ -246,7 +246,7 @@ class OperationSpec:
             if rule is not None and rule != ENZYME:
                 keywords = "".join(f", {a}=..." for a in attributes)
                 expected = f"(inputs, outputs, {'co' * (name == 'vjp')}tangents{keywords})"
-                check_rule(label, name, rule, f"{expected} or {ENZYME!r}", 3, attributes)
+                check_rule(label, name, rule, expected, 3, attributes)
         sharding = ShardingRule.of(label, self.sharding_rule, aliases)
         vars(self).update(
             outs=outs,
