@@ -35,7 +35,7 @@ def assert_same(ours, theirs, what):
         assert worst <= bound, (what, i, worst, a, b)
 
 
-def assert_derivatives(op, reference, *arguments, second=False, seed=0):
+def assert_derivatives(op, reference, *arguments, second=False, batched=False, seed=0):
     """Values, tangents, cotangents, and those with respect to each argument alone."""
     rng = np.random.default_rng(seed)
     arguments = tuple(map(jnp.asarray, arguments))
@@ -65,6 +65,11 @@ def assert_derivatives(op, reference, *arguments, second=False, seed=0):
 
         both = [jax.vjp(of_one(f), arguments[i])[1](cotangents) for f in (ours, theirs)]
         assert_same(*both, f"vjp of argument {i}")
+    if batched:
+        many = [jnp.stack([x, x * 0.7, x * -0.3]) if is_real(x) else x for x in arguments]
+        axes = [0 if is_real(x) else None for x in arguments]
+        both = [jax.vmap(gradient(f), axes)(*many) for f in (ours, theirs)]
+        assert_same(*both, "vmap of vjp")
     if second:
         both = [jax.jvp(gradient(f), arguments, tangents)[1] for f in (ours, theirs)]
         assert_same(*both, "jvp of vjp")

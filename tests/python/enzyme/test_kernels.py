@@ -101,7 +101,7 @@ def relaxed(x, w):
 
 def test_a_kernel_in_place():
     op = by_enzyme(relax, input_output_aliases={0: 0})
-    assert_derivatives(op, relaxed, normal(6, 6), normal(6, 6, seed=1), second=True)
+    assert_derivatives(op, relaxed, normal(6, 6), normal(6, 6, seed=1), second=True, batched=True)
 
 
 @numba.njit
@@ -117,7 +117,8 @@ def test_a_kernel_that_writes_to_an_input():
     def reference(x, y):
         return jnp.exp(x * y) * (x * y)[::-1]
 
-    assert_derivatives(by_enzyme(overwrites), reference, normal(7), normal(7, seed=1), second=True)
+    given = normal(7), normal(7, seed=1)
+    assert_derivatives(by_enzyme(overwrites), reference, *given, second=True, batched=True)
 
 
 @numba.njit
@@ -132,7 +133,7 @@ def test_temporary_arrays():
         squares = x * x
         return jnp.cumsum(squares) + squares[1:-1].sum() * jnp.sqrt(1 + squares)
 
-    assert_derivatives(by_enzyme(array_expressions), reference, normal(7))
+    assert_derivatives(by_enzyme(array_expressions), reference, normal(7), batched=True)
 
 
 @numba.njit
@@ -148,7 +149,7 @@ def insertion_sort(x, out):
 
 
 def test_a_kernel_that_reads_its_output():
-    assert_derivatives(by_enzyme(insertion_sort), jnp.sort, normal(20), second=True)
+    assert_derivatives(by_enzyme(insertion_sort), jnp.sort, normal(20), second=True, batched=True)
 
 
 @numba.njit
@@ -161,6 +162,14 @@ def test_outputs_that_begin_as_zeros():
     op = by_enzyme(add_up, lambda x, at: S((4,), x.dtype), zero_outputs=True)
     at = np.array([0, 3, 3, 1, 0, 0], np.int32)
     assert_derivatives(op, lambda x, at: jnp.zeros(4).at[at].add(x * x), normal(6), at)
+
+
+def test_arrays_without_elements():
+    assert_derivatives(by_enzyme(insertion_sort), jnp.sort, normal(0))
+
+
+def test_the_derivative_of_a_checked_kernel():
+    assert_derivatives(by_enzyme(insertion_sort, check=True), jnp.sort, normal(5))
 
 
 @numba.njit
@@ -283,6 +292,13 @@ def with_bits(x, work, out):
 
 
 @numba.njit
+def with_bits_of_a_number(x, out):
+    for i in range(x.size):
+        bits = x.view(np.int64)[i] >> 1
+        out[i] = x[i] * np.float64(bits)
+
+
+@numba.njit
 def with_gamma(x, out):
     for i in range(x.size):
         out[i] = math.gamma(x[i])
@@ -306,6 +322,7 @@ def line_of(kernel, text):
     [
         (with_random_numbers, like, "numba_get_np_random_state", "np.random.random()"),
         (with_bits, lambda x: (S(x.shape, jnp.int64), like(x)), "same memory", "x[i] * x[i]"),
+        (with_bits_of_a_number, like, "uses the bits of real numbers", None),
         (with_gamma, like, "numba_gamma", "math.gamma"),
         (with_python, like, "`with` blocks", None),
     ],

@@ -216,7 +216,7 @@ def run(function: Function, enzyme: Enzyme) -> str:
     _, found, module = ended.text.partition("; ModuleID")
     if ended.status == 0 and found:
         return found + module
-    place = re.search(r"^error: (/?[^<:]\S*?:\d+)", ended.text, re.M)
+    place = re.search(r"^error: (/?[^<:]\S*?:[1-9]\d*)", ended.text, re.M)
     raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
 
 

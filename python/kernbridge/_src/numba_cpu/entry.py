@@ -19,6 +19,7 @@ apart, since a kernel without them would find it.
 from __future__ import annotations
 
 import copy
+import ctypes
 import dis
 import functools
 import itertools
@@ -315,23 +316,64 @@ def build_primal(
     _, unoptimised = _link(library, module, has_vector_math=False, by_numba=False)
     if unoptimised is None:
         raise Refused("Numba's settings LLVM_PASS_TIMINGS and LLVM_REFPRUNE_PASS exclude it")
-    simple = unoptimised.simplified()
+    has_lines = overload.kernel._compiler.targetoptions.get("debug")
+    simple = unoptimised.simplified("" if has_lines else name)
+    items = [getattr(b.type, "dtype", b.type) for b in buffers]
+    if _reinterprets(simple, [isinstance(item, (types.Float, types.Complex)) for item in items]):
+        raise Refused("it uses the bits of real numbers as integers")
     attributes = [a.attributes for a in simple.get_function(name).arguments]
     written = frozenset(i for i in range(len(buffers)) if b"writeonly" in [*attributes[2 + i]])
-    return _to_inline(_ALLOCATING.sub("", str(simple))), name, written
+    return str(_to_inline(_ALLOCATING.sub("", str(simple)))), name, written
 
 
-def _to_inline(text: str) -> str:
+def _reinterprets(module: Any, of_reals: Sequence[bool]) -> bool:
+    """Whether code uses memory, or a value, both as a real number and as an integer.
+
+    Enzyme would take what depends on the bits of a number as constant. `of_reals` says of each
+    buffer of the function that calls the kernel, into which all others are inlined, what it holds.
+    """
+    reals = {"float": "i32", "double": "i64"}
+
+    def is_mixed(*kinds: str) -> bool:
+        return any(real in kinds and integer in kinds for real, integer in reals.items())
+
+    def name(value: Any) -> int:
+        return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
+
+    for function in module.functions:
+        arguments = list(function.arguments)[2 : 2 + len(of_reals)]
+        found = {name(a): set(reals) for a, real in zip(arguments, of_reals, strict=False) if real}
+        roots: dict[int, int] = {}
+        for instruction in (i for block in function.blocks for i in block.instructions):
+            operation, operands = instruction.opcode, list(instruction.operands)
+            if operation == "bitcast" and is_mixed(str(instruction.type), str(operands[0].type)):
+                return True
+            if operation == "getelementptr":
+                roots[name(instruction)] = roots.get(name(operands[0]), name(operands[0]))
+            elif operation in ("load", "store"):
+                address = name(operands[operation == "store"])
+                value = operands[0] if operation == "store" else instruction
+                found.setdefault(roots.get(address, address), set()).add(str(value.type))
+        if any(is_mixed(*kinds) for kinds in found.values()):
+            return True
+    return False
+
+
+def _to_inline(text: str) -> Any:
     """A module whose functions are to be inlined into one, with an allocator in LLVM IR."""
     text = _INACTIVE.sub(r'\1 nofree "enzyme_inactive"', text)
     allocator = Path(__file__).with_name("allocator.ll").read_text()
-    module = binding.parse_assembly(text + allocator, binding.create_context())
+    return _inlined(binding.parse_assembly(text + allocator, binding.create_context()))
+
+
+def _inlined(module: Any, kept: str = "") -> Any:
+    """Let all functions of a module be inlined, except those that Numba keeps and one other."""
     for function in module.functions:
-        if not function.is_declaration:
+        if not function.is_declaration and function.name != kept:
             function.linkage = "internal"
             if not any(b"noinline" in attributes for attributes in function.attributes):
                 function.add_function_attribute("alwaysinline")
-    return str(module)
+    return module
 
 
 def optimised(text: str, library: Any, has_vector_math: bool) -> str:
@@ -531,9 +573,13 @@ class _Unoptimised:
         self._bitcode = b""  # to be called once
         return str(module)
 
-    def simplified(self) -> Any:
-        """Return the module after passes that keep its loops as they are."""
+    def simplified(self, name: str) -> Any:
+        """Return the module after passes that keep its loops.
+
+        If there is a name, all functions are inlined into that one, and lines are lost.
+        """
         module = binding.parse_bitcode(self._bitcode, binding.create_context())
+        module = _inlined(module, name) if name else module
         target = binding.Target.from_triple(binding.get_process_triple())
         tuning = binding.create_pipeline_tuning_options(speed_level=2)
         tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False

@@ -280,9 +280,11 @@ class NumbaCpu(PythonFrontend):
     def lower_derivative(
         self, platform: str, operands: Sequence[ArrayType], call: Call, steps: tuple[Step, ...]
     ) -> NativeCall:
+        from kernbridge._src.numba_cpu.compile import Job
         from kernbridge._src.numba_cpu.derivative import DerivativeJob
 
-        primal = self.new_job(Signature.of(operands, call))
+        options = dataclasses.replace(self.options, checked=False)  # the kernel's call checks
+        primal = Job(self.kernel, self.parameters, Signature.of(operands, call), options)
         job = DerivativeJob(primal, call.aliases, steps)
         native = obtain(job)
         extents = [
