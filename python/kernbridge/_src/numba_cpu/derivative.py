@@ -7,22 +7,47 @@ Numba has optimised, before loops are vectorised. Imported only when a derivativ
 
 from __future__ import annotations
 
+import ctypes
+import re
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from kernbridge import _core
 from kernbridge._src.base.errors import NoDerivativeError
+from kernbridge._src.base.patched import patched
 from kernbridge._src.enzyme import function as ir
 from kernbridge._src.enzyme import tool
 from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.keys import fingerprint
-from kernbridge._src.numba_cpu import entry as numba_cpu_entry
+from kernbridge._src.numba_common.private_llvmlite import binding
+from kernbridge._src.numba_common.private_llvmlite import ir as llvm
+from kernbridge._src.numba_common.private_numba import (
+    cgutils,
+    config,
+    global_compiler_lock,
+    types,
+)
+from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
 from kernbridge._src.numba_cpu.compile import Job, Native
 from kernbridge._src.numba_cpu.entry import Entry
 from kernbridge._src.operation.spec import Step
 
+# What allocator.ll defines.
+_ALLOCATING = re.compile(
+    r"^(?:declare [^\n]*@(?:malloc|free|NRT_(?:incref|decref|Allocate|Free|MemInfo_call_dtor"
+    r"|MemInfo_alloc(?:_aligned)?))\([^\n]*\n"
+    r"|define [^\n]*@NRT_(?:incref|decref)\(.*?^}\n)",
+    re.M | re.S,
+)
+# It computes strides from extents, and has no derivative.
+_INACTIVE = re.compile(r"^(declare [^\n]*@numba_attempt_nocopy_reshape\([^\n]*?\)[^\n]*)$", re.M)
+_internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _LABELS = {"jvp": "tangents", "vjp": "cotangents"}
 
 
@@ -56,7 +81,7 @@ class DerivativeJob(Job):
         try:
             function, library = self._derive()
             text = ir.run(function, enzyme)
-            text = numba_cpu_entry.optimised(text, library, self._has_vector_math)
+            text = entries.optimised(text, library, self._has_vector_math)
             entry = SimpleNamespace(name=function.name, keep=(library,), llvm_ir=text)
             code = object_code.make(cast(Entry, entry))
         except (Refused, object_code.NotCarried) as e:
@@ -77,7 +102,7 @@ class DerivativeJob(Job):
 
     def _derive(self, debug: bool = False) -> tuple[Function, Any]:
         """The derivative before Enzyme has run, and Numba's library of the kernel."""
-        with numba_cpu_entry.compiling_to_differentiate(self.kernel, debug):
+        with _compiling(self.kernel, debug):
             overload, written = self._primal.compile_kernel()
             function = self._primal_function(overload, frozenset(written))
         for step in self._steps:
@@ -126,7 +151,7 @@ class DerivativeJob(Job):
         shared = {by_buffer[n + o]: by_buffer[i] for i, o in aliases.items()}
         own = [b for b in by_buffer if b not in shared]
         given = [None if b is None else by_buffer[b] for b in primal._assignment.given]
-        text, name, only_written = numba_cpu_entry.build_primal(overload, given, own, shared)
+        text, name, only_written = _build_primal(overload, given, own, shared)
         buffers: list[Buffer] = []
         n_extents = 0
         for i, parameter in enumerate(by_buffer):
@@ -144,3 +169,130 @@ class DerivativeJob(Job):
             places[by_buffer[of_output.get(o, n + o)]] for o in range(len(primal.signature.outputs))
         )
         return ir.around(text, name, tuple(buffers), n_extents, tuple(range(n)), results)
+
+
+@contextmanager
+def _compiling(kernel: Any, debug: bool) -> Iterator[None]:
+    """Compile a kernel and all that it calls without vectorising loops or running them in parallel.
+
+    This code is kept apart from other code. With `debug`, instructions have lines of the kernel.
+    """
+    context, front = kernel.targetctx, kernel._compiler
+    internal = _internal_functions.setdefault(context, {})
+    options = {"parallel": False}
+    with (
+        entries.compiling_apart("derivative", lambda _: True, **options),
+        patched(
+            (
+                front,
+                "targetoptions",
+                {**front.targetoptions, **options, **({"debug": True} if debug else {})},
+            ),
+            (config, "LOOP_VECTORIZE", 0),
+            (config, "SLP_VECTORIZE", 0),
+            (context.codegen(), "_loopvect", False),
+            (context, "cached_internal_func", internal),
+        ),
+    ):
+        yield
+
+
+@global_compiler_lock
+def _build_primal(
+    overload: entries.Overload,
+    parameters: Sequence[entries.HostParameter | None],
+    buffers: Sequence[entries.HostParameter],
+    shared: Mapping[entries.HostParameter, entries.HostParameter],
+) -> tuple[str, str, frozenset[int]]:
+    """Generate a function of buffers (enzyme/function.py) that calls the kernel.
+
+    Outputs in `shared` have the memory of an input. Returns the text of a module that Numba has
+    optimised without vectorising its loops, the function's name in it, and the buffers that it only
+    writes to.
+    """
+    if overload.finished:
+        raise Refused("it has `with` blocks, which Numba compiles separately")
+    compiled, context = overload.compiled, overload.kernel.targetctx
+    library, name = compiled.library, f"kb_primal_{next(entries.serial)}"
+    module = library.create_ir_module(name)
+    kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
+    n_extents = sum(getattr(b.type, "ndim", 0) for b in buffers)
+    status, exception = entries.INT32.as_pointer(), kernel_type.args[1]
+    given = [status, exception, *[entries.POINTER] * len(buffers), *[entries.INT64] * n_extents]
+    primal = llvm.Function(module, llvm.FunctionType(llvm.VoidType(), given), name)
+    builder = llvm.IRBuilder(primal.append_basic_block())
+    rest = iter(primal.args[2 + len(buffers) :])
+    data = dict(zip(buffers, primal.args[2:], strict=False))
+    extents = {b: [next(rest) for _ in range(getattr(b.type, "ndim", 0))] for b in buffers}
+    for output, operand in shared.items():
+        data[output], extents[output] = data[operand], extents[operand]
+    found = entries.Given(data, extents)
+    entries.zero_outputs(context, builder, found, [p for p in parameters if p not in shared])
+    kernel = llvm.Function(module, kernel_type, compiled.fndesc.llvm_func_name)
+    result = cgutils.alloca_once(builder, kernel_type.args[0].pointee)
+    arguments = entries.arguments_of(context, builder, found, overload, parameters)
+    code = builder.call(kernel, [result, primal.args[1], *arguments])
+    builder.store(code, primal.args[0])
+    builder.ret_void()
+    _, unoptimised = entries.link(library, module, has_vector_math=False, by_numba=False)
+    if unoptimised is None:
+        raise Refused("Numba's settings LLVM_PASS_TIMINGS and LLVM_REFPRUNE_PASS exclude it")
+    has_lines = overload.kernel._compiler.targetoptions.get("debug")
+    # Inlining early loses lines.
+    simple = unoptimised.simplified(lambda module: None if has_lines else _inlined(module, name))
+    items = [getattr(b.type, "dtype", b.type) for b in buffers]
+    if _reinterprets(simple, [isinstance(item, (types.Float, types.Complex)) for item in items]):
+        raise Refused("it uses the bits of real numbers as integers")
+    attributes = [a.attributes for a in simple.get_function(name).arguments]
+    written = frozenset(i for i in range(len(buffers)) if b"writeonly" in [*attributes[2 + i]])
+    return str(_to_inline(_ALLOCATING.sub("", str(simple)))), name, written
+
+
+def _reinterprets(module: Any, of_reals: Sequence[bool]) -> bool:
+    """Whether code uses memory, or a value, both as a real number and as an integer.
+
+    Enzyme would take what depends on the bits of a number as constant. `of_reals` says of each
+    buffer of the function that calls the kernel, into which all others are inlined, what it holds.
+    """
+    reals = {"float": "i32", "double": "i64"}
+
+    def is_mixed(*kinds: str) -> bool:
+        return any(real in kinds and integer in kinds for real, integer in reals.items())
+
+    def name(value: Any) -> int:
+        return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
+
+    for function in module.functions:
+        arguments = list(function.arguments)[2 : 2 + len(of_reals)]
+        found = {name(a): set(reals) for a, real in zip(arguments, of_reals, strict=False) if real}
+        roots: dict[int, int] = {}
+        for instruction in (i for block in function.blocks for i in block.instructions):
+            operation, operands = instruction.opcode, list(instruction.operands)
+            if operation == "bitcast" and is_mixed(str(instruction.type), str(operands[0].type)):
+                return True
+            if operation == "getelementptr":
+                roots[name(instruction)] = roots.get(name(operands[0]), name(operands[0]))
+            elif operation in ("load", "store"):
+                address = name(operands[operation == "store"])
+                value = operands[0] if operation == "store" else instruction
+                found.setdefault(roots.get(address, address), set()).add(str(value.type))
+        if any(is_mixed(*kinds) for kinds in found.values()):
+            return True
+    return False
+
+
+def _to_inline(text: str) -> Any:
+    """A module whose functions are to be inlined into one, with an allocator in LLVM IR."""
+    text = _INACTIVE.sub(r'\1 nofree "enzyme_inactive"', text)
+    allocator = Path(__file__).with_name("allocator.ll").read_text()
+    return _inlined(binding.parse_assembly(text + allocator, binding.create_context()))
+
+
+def _inlined(module: Any, kept: str = "") -> Any:
+    """Let all functions of a module be inlined, except those that Numba keeps and one other."""
+    for function in module.functions:
+        if not function.is_declaration and function.name != kept:
+            function.linkage = "internal"
+            if not any(b"noinline" in attributes for attributes in function.attributes):
+                function.add_function_attribute("alwaysinline")
+    return module

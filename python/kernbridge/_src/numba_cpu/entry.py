@@ -19,23 +19,19 @@ apart, since a kernel without them would find it.
 from __future__ import annotations
 
 import copy
-import ctypes
 import dis
 import functools
 import itertools
-import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched, replace
-from kernbridge._src.enzyme.function import Refused
 from kernbridge._src.numba_common import cpu_features, vector_math
 from kernbridge._src.numba_common.defaults import change_of
 from kernbridge._src.numba_common.private_llvmlite import DISPOSE_CHANGES, binding, ir, run_once
@@ -54,23 +50,13 @@ from kernbridge._src.numba_common.private_numba import (
 )
 from kernbridge._src.numba_cpu import errors as kernel_errors
 
-_INT64 = ir.IntType(64)
-_INT32 = ir.IntType(32)
-_POINTER = ir.IntType(8).as_pointer()
+INT64 = ir.IntType(64)
+INT32 = ir.IntType(32)
+POINTER = ir.IntType(8).as_pointer()
 # kb_xla_buffer: size, extensions, dtype, data, rank, dims
-_BUFFER = ir.LiteralStructType((_INT64, _POINTER, _INT32, _POINTER, _INT64, _INT64.as_pointer()))
+_BUFFER = ir.LiteralStructType((INT64, POINTER, INT32, POINTER, INT64, INT64.as_pointer()))
 _DATA, _DIMS = 3, 5
-# What allocator.ll defines.
-_ALLOCATING = re.compile(
-    r"^(?:declare [^\n]*@(?:malloc|free|NRT_(?:incref|decref|Allocate|Free|MemInfo_call_dtor"
-    r"|MemInfo_alloc(?:_aligned)?))\([^\n]*\n"
-    r"|define [^\n]*@NRT_(?:incref|decref)\(.*?^}\n)",
-    re.M | re.S,
-)
-# It computes strides from extents, and has no derivative.
-_INACTIVE = re.compile(r"^(declare [^\n]*@numba_attempt_nocopy_reshape\([^\n]*?\)[^\n]*)$", re.M)
-_serial = itertools.count()
-_internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+serial = itertools.count()
 _overloads: dict[str, weakref.WeakKeyDictionary[Any, Any]] = {}  # of each purpose
 # Of functions that are passed to functions: their addresses are in the code, which never uses them.
 addresses_of_dispatchers: set[int] = set()
@@ -207,7 +193,7 @@ def build_entry(
     It is optimised later, where that is possible, unless Numba is to do it.
     """
     compiled, context = overload.compiled, overload.kernel.targetctx
-    name = f"kb_entry_{next(_serial)}"
+    name = f"kb_entry_{next(serial)}"
     library = compiled.library
     if overload.finished:
         library = context.codegen().create_library(name)
@@ -215,25 +201,25 @@ def build_entry(
     kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
     result, exception, *argument_types = kernel_type.args
     lists = [_BUFFER.as_pointer().as_pointer()] * 2
-    entry_type = ir.FunctionType(_INT32, [result, exception, *lists])
+    entry_type = ir.FunctionType(INT32, [result, exception, *lists])
     entry = ir.Function(module, entry_type, name)
     builder = ir.IRBuilder(entry.append_basic_block())
 
     buffers = _OfXLA(builder, *entry.args[2:])
-    arguments = list(_arguments(context, builder, buffers, overload, parameters))
+    arguments = list(arguments_of(context, builder, buffers, overload, parameters))
     got, expected = [a.type for a in arguments], list(argument_types)
     if got != expected:
         raise AssertionError(defect(f"Numba passes {expected}, the entry was built for {got}"))
-    _zero_outputs(context, builder, buffers, parameters)
+    zero_outputs(context, builder, buffers, parameters)
     symbol = compiled.fndesc.llvm_func_name
     if overload.finished:
         address = compiled.library.get_pointer_to_function(symbol)
-        kernel = builder.inttoptr(_INT64(address), kernel_type.as_pointer())
+        kernel = builder.inttoptr(INT64(address), kernel_type.as_pointer())
     else:
         kernel = ir.Function(module, kernel_type, symbol)
     builder.ret(builder.call(kernel, [entry.args[0], entry.args[1], *arguments]))
 
-    finish, unoptimised = _link(library, module, has_vector_math, by_numba)
+    finish, unoptimised = link(library, module, has_vector_math, by_numba)
 
     def emit() -> None:
         finish()
@@ -250,132 +236,6 @@ def build_entry(
     )
 
 
-@contextmanager
-def compiling_to_differentiate(kernel: Any, debug: bool) -> Iterator[None]:
-    """Compile a kernel and all that it calls without vectorising loops or running them in parallel.
-
-    This code is kept apart from other code. With `debug`, instructions have lines of the kernel.
-    """
-    context, front = kernel.targetctx, kernel._compiler
-    internal = _internal_functions.setdefault(context, {})
-    options = {"parallel": False}
-    with (
-        compiling_apart("derivative", lambda _: True, **options),
-        patched(
-            (
-                front,
-                "targetoptions",
-                {**front.targetoptions, **options, **({"debug": True} if debug else {})},
-            ),
-            (config, "LOOP_VECTORIZE", 0),
-            (config, "SLP_VECTORIZE", 0),
-            (context.codegen(), "_loopvect", False),
-            (context, "cached_internal_func", internal),
-        ),
-    ):
-        yield
-
-
-@global_compiler_lock
-def build_primal(
-    overload: Overload,
-    parameters: Sequence[HostParameter | None],
-    buffers: Sequence[HostParameter],
-    shared: Mapping[HostParameter, HostParameter],
-) -> tuple[str, str, frozenset[int]]:
-    """Generate a function of buffers (enzyme/function.py) that calls the kernel.
-
-    Outputs in `shared` have the memory of an input. Returns the text of a module that Numba has
-    optimised without vectorising its loops, the function's name in it, and the buffers that it only
-    writes to.
-    """
-    if overload.finished:
-        raise Refused("it has `with` blocks, which Numba compiles separately")
-    compiled, context = overload.compiled, overload.kernel.targetctx
-    library, name = compiled.library, f"kb_primal_{next(_serial)}"
-    module = library.create_ir_module(name)
-    kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
-    n_extents = sum(getattr(b.type, "ndim", 0) for b in buffers)
-    status, exception = _INT32.as_pointer(), kernel_type.args[1]
-    given = [status, exception, *[_POINTER] * len(buffers), *[_INT64] * n_extents]
-    primal = ir.Function(module, ir.FunctionType(ir.VoidType(), given), name)
-    builder = ir.IRBuilder(primal.append_basic_block())
-    rest = iter(primal.args[2 + len(buffers) :])
-    data = dict(zip(buffers, primal.args[2:], strict=False))
-    extents = {b: [next(rest) for _ in range(getattr(b.type, "ndim", 0))] for b in buffers}
-    for output, operand in shared.items():
-        data[output], extents[output] = data[operand], extents[operand]
-    found = _Given(data, extents)
-    _zero_outputs(context, builder, found, [p for p in parameters if p not in shared])
-    kernel = ir.Function(module, kernel_type, compiled.fndesc.llvm_func_name)
-    result = cgutils.alloca_once(builder, kernel_type.args[0].pointee)
-    arguments = _arguments(context, builder, found, overload, parameters)
-    code = builder.call(kernel, [result, primal.args[1], *arguments])
-    builder.store(code, primal.args[0])
-    builder.ret_void()
-    _, unoptimised = _link(library, module, has_vector_math=False, by_numba=False)
-    if unoptimised is None:
-        raise Refused("Numba's settings LLVM_PASS_TIMINGS and LLVM_REFPRUNE_PASS exclude it")
-    has_lines = overload.kernel._compiler.targetoptions.get("debug")
-    simple = unoptimised.simplified("" if has_lines else name)
-    items = [getattr(b.type, "dtype", b.type) for b in buffers]
-    if _reinterprets(simple, [isinstance(item, (types.Float, types.Complex)) for item in items]):
-        raise Refused("it uses the bits of real numbers as integers")
-    attributes = [a.attributes for a in simple.get_function(name).arguments]
-    written = frozenset(i for i in range(len(buffers)) if b"writeonly" in [*attributes[2 + i]])
-    return str(_to_inline(_ALLOCATING.sub("", str(simple)))), name, written
-
-
-def _reinterprets(module: Any, of_reals: Sequence[bool]) -> bool:
-    """Whether code uses memory, or a value, both as a real number and as an integer.
-
-    Enzyme would take what depends on the bits of a number as constant. `of_reals` says of each
-    buffer of the function that calls the kernel, into which all others are inlined, what it holds.
-    """
-    reals = {"float": "i32", "double": "i64"}
-
-    def is_mixed(*kinds: str) -> bool:
-        return any(real in kinds and integer in kinds for real, integer in reals.items())
-
-    def name(value: Any) -> int:
-        return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
-
-    for function in module.functions:
-        arguments = list(function.arguments)[2 : 2 + len(of_reals)]
-        found = {name(a): set(reals) for a, real in zip(arguments, of_reals, strict=False) if real}
-        roots: dict[int, int] = {}
-        for instruction in (i for block in function.blocks for i in block.instructions):
-            operation, operands = instruction.opcode, list(instruction.operands)
-            if operation == "bitcast" and is_mixed(str(instruction.type), str(operands[0].type)):
-                return True
-            if operation == "getelementptr":
-                roots[name(instruction)] = roots.get(name(operands[0]), name(operands[0]))
-            elif operation in ("load", "store"):
-                address = name(operands[operation == "store"])
-                value = operands[0] if operation == "store" else instruction
-                found.setdefault(roots.get(address, address), set()).add(str(value.type))
-        if any(is_mixed(*kinds) for kinds in found.values()):
-            return True
-    return False
-
-
-def _to_inline(text: str) -> Any:
-    """A module whose functions are to be inlined into one, with an allocator in LLVM IR."""
-    text = _INACTIVE.sub(r'\1 nofree "enzyme_inactive"', text)
-    allocator = Path(__file__).with_name("allocator.ll").read_text()
-    return _inlined(binding.parse_assembly(text + allocator, binding.create_context()))
-
-
-def _inlined(module: Any, kept: str = "") -> Any:
-    """Let all functions of a module be inlined, except those that Numba keeps and one other."""
-    for function in module.functions:
-        if not function.is_declaration and function.name != kept:
-            function.linkage = "internal"
-            if not any(b"noinline" in attributes for attributes in function.attributes):
-                function.add_function_attribute("alwaysinline")
-    return module
-
-
 def optimised(text: str, library: Any, has_vector_math: bool) -> str:
     """Optimise a module as Numba optimises a library; return its text."""
     given = SimpleNamespace(
@@ -386,7 +246,7 @@ def optimised(text: str, library: Any, has_vector_math: bool) -> str:
     return _Unoptimised(given, has_vector_math, type(library)).optimised()
 
 
-def _link(
+def link(
     library: Any, module: Any, has_vector_math: bool, by_numba: bool
 ) -> tuple[Callable[[], None], _Unoptimised | None]:
     """Link a library. Return what makes its machine code, and what is still to be optimised.
@@ -416,7 +276,7 @@ def _link(
     return finish, next(iter(later), None)
 
 
-def _arguments(
+def arguments_of(
     context: Any, builder: Any, buffers: Any, overload: Overload, parameters: Sequence[Any]
 ) -> Iterator[Any]:
     """Yield the kernel's arguments as Numba flattens them; a default value takes none."""
@@ -445,24 +305,24 @@ class _OfXLA:
 
     def _field(self, parameter: HostParameter, field: int) -> Any:
         builder, buffers = self._builder, self._lists[parameter.is_output]
-        buffer = builder.load(builder.gep(buffers, [_INT32(parameter.index)]))
-        return builder.load(builder.gep(buffer, [_INT32(0), _INT32(field)]))
+        buffer = builder.load(builder.gep(buffers, [INT32(parameter.index)]))
+        return builder.load(builder.gep(buffer, [INT32(0), INT32(field)]))
 
     def data(self, parameter: HostParameter) -> Any:
         """Where the data is; never NULL, which XLA may pass for an array without elements."""
         builder, data = self._builder, self._field(parameter, _DATA)
-        nowhere = builder.inttoptr(_INT64(64), _POINTER)
-        is_null = builder.icmp_unsigned("==", data, _POINTER(None))
+        nowhere = builder.inttoptr(INT64(64), POINTER)
+        is_null = builder.icmp_unsigned("==", data, POINTER(None))
         return builder.select(is_null, nowhere, data)
 
     def extents(self, parameter: HostParameter) -> list[Any]:
         if parameter.type.ndim == 0:
             return []
         builder, dims = self._builder, self._field(parameter, _DIMS)
-        return [builder.load(builder.gep(dims, [_INT64(d)])) for d in range(parameter.type.ndim)]
+        return [builder.load(builder.gep(dims, [INT64(d)])) for d in range(parameter.type.ndim)]
 
 
-class _Given:
+class Given:
     """Addresses and extents of parameters, which the function itself gets (enzyme/function.py)."""
 
     def __init__(self, data: Mapping[HostParameter, Any], extents: Mapping[Any, Any]) -> None:
@@ -478,11 +338,11 @@ class _Given:
 def _array(context: Any, builder: Any, buffers: Any, parameter: HostParameter) -> Iterator[Any]:
     """meminfo, parent, number of items, item size, data, extents, strides in bytes."""
     item = context.get_data_type(parameter.type.dtype)
-    null = _POINTER(None)
-    size = _INT64(context.get_abi_sizeof(item))
+    null = POINTER(None)
+    size = INT64(context.get_abi_sizeof(item))
     extents = buffers.extents(parameter)
     strides, inside = [], size
-    n_items: Any = _INT64(1)
+    n_items: Any = INT64(1)
     for extent in reversed(extents):
         strides.append(inside)
         inside = builder.mul(inside, extent, flags=("nsw",))
@@ -491,7 +351,7 @@ def _array(context: Any, builder: Any, buffers: Any, parameter: HostParameter) -
     yield from (null, null, n_items, size, data, *extents, *reversed(strides))
 
 
-def _zero_outputs(
+def zero_outputs(
     context: Any, builder: Any, buffers: Any, parameters: Sequence[HostParameter | None]
 ) -> None:
     arrays = [p for p in parameters if p is not None and isinstance(p.type, types.Array)]
@@ -500,11 +360,11 @@ def _zero_outputs(
         if not (parameter.is_output and parameter.zeroed):
             continue
         data = buffers.data(parameter)
-        size = _INT64(context.get_abi_sizeof(context.get_data_type(parameter.type.dtype)))
+        size = INT64(context.get_abi_sizeof(context.get_data_type(parameter.type.dtype)))
         for extent in buffers.extents(parameter):
             size = builder.mul(size, extent)
         for other in shared:
-            size = builder.select(builder.icmp_unsigned("==", data, other), _INT64(0), size)
+            size = builder.select(builder.icmp_unsigned("==", data, other), INT64(0), size)
         cgutils.memset(builder, data, size, 0)
 
 
@@ -573,13 +433,10 @@ class _Unoptimised:
         self._bitcode = b""  # to be called once
         return str(module)
 
-    def simplified(self, name: str) -> Any:
-        """Return the module after passes that keep its loops.
-
-        If there is a name, all functions are inlined into that one, and lines are lost.
-        """
+    def simplified(self, prepare: Callable[[Any], object]) -> Any:
+        """Return the module, which is prepared first, after passes that keep its loops."""
         module = binding.parse_bitcode(self._bitcode, binding.create_context())
-        module = _inlined(module, name) if name else module
+        prepare(module)
         target = binding.Target.from_triple(binding.get_process_triple())
         tuning = binding.create_pipeline_tuning_options(speed_level=2)
         tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
