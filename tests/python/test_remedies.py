@@ -279,6 +279,15 @@ def test_kb2106():
     assert op.inspect(X)
 
 
+def test_kb2107():
+    cuda = pytest.importorskip("numba.cuda", reason="Numba-CUDA is not installed")
+    kernel = cuda.jit(double.py_func)
+    with refused("KB2107"):
+        kernbridge.numba_cuda_kernel(kernel, F32, launch_dims=1, vjp="enzyme")
+    op = kernbridge.numba_cuda_kernel(kernel, F32, launch_dims=1, vjp=lambda _, __, ct: (2 * ct,))
+    equal(jax.grad(lambda x: op(x).sum())(X), [2, 2, 2])
+
+
 # 3: running a kernel
 
 

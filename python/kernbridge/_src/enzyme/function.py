@@ -37,8 +37,6 @@ _ITEMS = {
 _FILL = "@llvm.memset.p0.i64"
 _PASSES = "always-inline,function(sroa,early-cse<memssa>,instcombine),enzyme,default<O2>"
 _OPTIONS = ("-vectorize-loops=0", "-vectorize-slp=0", "-S", "-o", "-", "-")
-
-
 _DATA, _DIMS = 24, 40  # where XLA's description of a buffer has its address and its extents
 
 

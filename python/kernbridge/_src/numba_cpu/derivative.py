@@ -241,18 +241,20 @@ def _build_primal(
     # Inlining early loses lines.
     simple = unoptimised.simplified(lambda module: None if has_lines else _inlined(module, name))
     items = [getattr(b.type, "dtype", b.type) for b in buffers]
-    if _reinterprets(simple, [isinstance(item, (types.Float, types.Complex)) for item in items]):
+    of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
+    if _reinterprets(simple, name, of_reals):
         raise Refused("it uses the bits of real numbers as integers")
     attributes = [a.attributes for a in simple.get_function(name).arguments]
     written = frozenset(i for i in range(len(buffers)) if b"writeonly" in [*attributes[2 + i]])
     return str(_to_inline(_ALLOCATING.sub("", str(simple)))), name, written
 
 
-def _reinterprets(module: Any, of_reals: Sequence[bool]) -> bool:
+def _reinterprets(module: Any, primal: str, of_reals: Sequence[bool]) -> bool:
     """Whether code uses memory, or a value, both as a real number and as an integer.
 
-    Enzyme would take what depends on the bits of a number as constant. `of_reals` says of each
-    buffer of the function that calls the kernel, into which all others are inlined, what it holds.
+    Enzyme would take what depends on the bits of a number as constant. The function `primal` calls
+    the kernel, and all others are inlined into it; `of_reals` says what each of its buffers holds.
+    Memory on the stack does not count, since it may be a structure of both.
     """
     reals = {"float": "i32", "double": "i64"}
 
@@ -263,20 +265,23 @@ def _reinterprets(module: Any, of_reals: Sequence[bool]) -> bool:
         return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
 
     for function in module.functions:
-        arguments = list(function.arguments)[2 : 2 + len(of_reals)]
+        arguments = list(function.arguments)[2:] if function.name == primal else []
         found = {name(a): set(reals) for a, real in zip(arguments, of_reals, strict=False) if real}
         roots: dict[int, int] = {}
+        on_stack: set[int] = set()
         for instruction in (i for block in function.blocks for i in block.instructions):
             operation, operands = instruction.opcode, list(instruction.operands)
             if operation == "bitcast" and is_mixed(str(instruction.type), str(operands[0].type)):
                 return True
-            if operation == "getelementptr":
+            if operation == "alloca":
+                on_stack.add(name(instruction))
+            elif operation == "getelementptr":
                 roots[name(instruction)] = roots.get(name(operands[0]), name(operands[0]))
             elif operation in ("load", "store"):
                 address = name(operands[operation == "store"])
                 value = operands[0] if operation == "store" else instruction
                 found.setdefault(roots.get(address, address), set()).add(str(value.type))
-        if any(is_mixed(*kinds) for kinds in found.values()):
+        if any(is_mixed(*kinds) for root, kinds in found.items() if root not in on_stack):
             return True
     return False
 
