@@ -226,7 +226,7 @@ def _batched(
 
 def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, /, **params: Any) -> Any:
     operation, bound = primitive.operation, params[OURS]
-    rule = operation.rule("the batching rule")
+    rule = operation._rule("the batching rule")
     if rule is not None and not bound.levels:
         del params[OURS]
         size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
@@ -256,8 +256,8 @@ def _tangents(
     primitive: KernelPrimitive, primals: Any, tangents: Any, reads: bool, /, **params: Any
 ) -> Any:
     operation, bound = primitive.operation, params.pop(OURS)
-    jvp = operation.rule("the jvp rule")
-    is_alone = jvp is not None and operation.rule("the vjp rule") is None
+    jvp = operation._rule("the jvp rule")
+    is_alone = jvp is not None and operation._rule("the vjp rule") is None
     if is_alone and not jvp.per_input and not bound.levels:  # it makes the outputs, too
         return jvp.whole(types_of(params["outs"]), primals, tangents, **params)
     derivative = operation.rules(params)
@@ -277,7 +277,7 @@ def _tangents(
 
 def _transpose(operation: Any, cotangents: Any, /, *operands: Any, **params: Any) -> Any:
     levels = params.pop(OURS).levels if OURS in params else NONE
-    rule = operation.rule("the transpose rule")
+    rule = operation._rule("the transpose rule")
     if rule is None:
         raise errors.NoDerivativeError(
             f"JAX cannot transpose {operation.name!r}, since it cannot look inside a kernel. "

@@ -139,7 +139,7 @@ class RuleTable:
             self._rules_version += 1
             self._change()
 
-    def rule(self, what: str) -> Any:
+    def _rule(self, what: str) -> Any:
         """Return a rule by its name in messages, or None."""
         return self._rules.get(what)
 
@@ -239,7 +239,7 @@ class RuleTable:
 
     def rules(self, params: dict[str, Any]) -> Rules | None:
         """Return the derivative of a call with these keywords, or None."""
-        jvp, vjp = self.rule("the jvp rule"), self.rule("the vjp rule")
+        jvp, vjp = self._rule("the jvp rule"), self._rule("the vjp rule")
         if jvp is None and vjp is None:
             return None
         return Rules(
@@ -270,7 +270,7 @@ class RuleTable:
 
     def check_rules_take(self, n_inputs: int, keywords: Sequence[str]) -> None:
         """Check what can be checked once the number of inputs and the keywords are known."""
-        jvp = self.rule("the jvp rule")
+        jvp = self._rule("the jvp rule")
         if jvp is not None:
             jvp.check_count(n_inputs)
         named = "".join(f", {keyword}=..." for keyword in keywords)
