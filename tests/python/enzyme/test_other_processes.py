@@ -65,6 +65,11 @@ def test_without_enzyme_the_message_says_what_to_install(tmp_path, run_python):
 
 
 @needs_enzyme
+def test_without_a_cache(run_python):
+    assert run_python(KERNEL, KERNBRIDGE_CACHE_DIR="0").strip() == "[0.0, 3.0, 12.0]"
+
+
+@needs_enzyme
 def test_nothing_is_derived_before_it_is_needed(tmp_path, run_python):
     source = KERNEL.replace("jax.grad(lambda x: op(x).sum())", "op")
     folder = tmp_path / "cache"

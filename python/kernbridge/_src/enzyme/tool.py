@@ -7,9 +7,12 @@ Nothing is downloaded. Of the wheel, only these programs are used.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -125,11 +128,15 @@ def _version(enzyme: Enzyme) -> tuple[str, str]:
 
 def _stand_ins(folder: Path) -> str:
     """Build libraries that a system with an older glibc loads in place of four of the wheel's."""
-    root = artefacts.usable()
-    if root is None or not folder.is_dir():
+    if not folder.is_dir():
         return ""
-    target = root / artefacts.VERSION / "enzyme"
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    root = artefacts.usable()
+    if root is None:  # without a cache, for this process alone
+        target = Path(tempfile.mkdtemp(prefix="kernbridge-enzyme-"))
+        atexit.register(shutil.rmtree, target, ignore_errors=True)
+    else:
+        target = root / artefacts.VERSION / "enzyme"
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
     built = []
     for file in sorted(folder.iterdir()):
         source = _STAND_INS.get(re.split(r"[-.]", file.name)[0])
