@@ -48,8 +48,8 @@ File = tuple[str, int, int, str]
 Known = dict[str, Any]
 """One library and what it was built from, as the manifest has it. `digest` is that of all inputs,
 `size` and `sha` are the library's, `notes` the caller's. The lists `paths`, `sizes`, `times` and
-`shas` describe the files that were read, the programs that were run, and `RULES`. A time is that of
-the inode, which nobody can set back, in ns. A large program has no SHA-256, but "". `absent` has
+`shas` describe the files that were read, the programs that were run, and `RULES`. A time is when
+the inode changed, in ns, which no program can set back. A large program has no SHA-256, but "". `absent` has
 lists of folders, and of the names of files that none of these may have."""
 
 

@@ -171,7 +171,7 @@ def _exported_for(
 
 
 def _arguments_of(fun: Any) -> tuple[Any, ...]:
-    """Return what an exported program is to be called with, as shapes; of a function, nothing."""
+    """Return the shapes of an exported program's arguments; nothing for a function."""
     if not isinstance(fun, export.Exported):
         return ()
     shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in fun.in_avals]
@@ -272,7 +272,7 @@ def described(name: str, aval: Any, *marks: object) -> str:
 def _read(exported: Any, version: str | None) -> tuple[bytes, list[bool], list[_Call]]:
     """Return the code of an exported program, which arguments it donates, and its custom calls.
 
-    The code is written for a version of StableHLO, by default that of JAX's exports.
+    The code is written for a version of StableHLO, by default the one that JAX exports.
     """
     code = bytes(exported.mlir_module_serialized)
     with mlir.make_ir_context():
@@ -313,7 +313,7 @@ def _calls(operation: Any) -> Iterator[_Call]:
 
 
 def _fault(call: _Call, other_targets: Sequence[str]) -> str:
-    """Return why a call cannot run without Python, or belongs to nobody; empty if it can."""
+    """Return why nothing runs a call where Python is absent; empty if something does."""
     target, given = call
     if not target.startswith("kernbridge."):
         if target in _OF_XLA or target in other_targets:

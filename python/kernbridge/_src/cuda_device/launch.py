@@ -2,7 +2,7 @@
 
 Numba's arrays, contexts, memory, streams and events are used unchanged; their calls of the driver
 are executed in the memory of the process, immediately. An object may end when its thread no longer
-uses the CPU. The functions that end objects therefore tell those of the CPU by their handles.
+uses the CPU. The functions that end objects therefore recognise objects of the CPU by handle.
 numba-cuda-mlir has the same host API in modules of its own, so each package has its own driver.
 
 The arguments of a launch become 8-byte words in the order of Numba's entry. The kernel works on the

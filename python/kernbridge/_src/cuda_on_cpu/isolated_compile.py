@@ -363,7 +363,7 @@ def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> An
 
 
 def _instead(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
-    """The element's address, or that of other memory if it lies outside of its array."""
+    """The element's address, or the address of other memory if it lies outside its array."""
     if not element.axes:
         return element.address
     other = cgutils.alloca_once(builder, element.address.type.pointee, zfill=True)

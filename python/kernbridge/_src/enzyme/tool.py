@@ -47,7 +47,7 @@ class Enzyme(NamedTuple):
     clang: str  # of the same LLVM; empty if there is none
     version: str  # of LLVM
     origin: str  # what led to it
-    preloaded: str  # libraries that take the place of those that this system cannot load
+    preloaded: str  # stand-ins for libraries that this system cannot load
 
     def run(self, program: str, *arguments: str, input: bytes = b"") -> programs.Ended:
         """Run `opt` or `clang`."""

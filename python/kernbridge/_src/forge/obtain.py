@@ -154,7 +154,7 @@ def _alone(recipe: Recipe[Any]) -> Iterator[None]:
     while True:
         lock = _locks.setdefault(key, threading.RLock())
         with lock:
-            if _locks.get(key) is not lock:  # whoever had it has made the artefact, or failed
+            if _locks.get(key) is not lock:  # its last owner has made the artefact, or failed
                 continue
             try:
                 yield

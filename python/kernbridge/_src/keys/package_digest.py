@@ -33,8 +33,8 @@ def digest_of(*files: str) -> str:
     """Return the digest of some files of kernbridge, such as ``"keys/fingerprint.py"``.
 
     Without files, it is the digest of every file of kernbridge that can decide what is generated:
-    all of its modules, its version among them, and its extension, since a list of those that
-    generate code would be one more thing to forget. That takes some milliseconds. The
+    all of its modules, its version among them, and its extension, since a list of the modules
+    that generate code would be one more thing to forget. That takes some milliseconds. The
     digest of a few files takes 0.2 ms, and is the same in every version that has these files.
     """
     if files:

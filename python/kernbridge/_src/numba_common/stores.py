@@ -15,9 +15,9 @@ variable that may refer to a read-only array without such a type is called loose
 followed through assignments, containers, iterators and views. It may only be copied, read, and
 passed to jitted functions, which are searched for what they do with it.
 
-The typed code of a kernel is searched, and that of every function that it hands a read-only array
-to: jitted functions, and overloads that users wrote. What has no code to search, an intrinsic for
-example, may write; what Numba itself implements may not, unless it is named here, or what it is
+The typed code of a kernel is searched, and the code of every function that it hands a read-only
+array to: jitted functions, and overloads that users wrote. What has no code to search, an intrinsic
+for example, may write; what Numba itself implements may not, unless it is named here, or what it is
 given is loose. Imported only when a kernel is compiled, since it imports Numba.
 """
 

@@ -21,12 +21,12 @@ NVCC_FLAGS = (
     *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "INCLUDES", "SYSTEM_INCLUDES", "LIBRARIES"),
 )
 READ_VARIABLES = frozenset((*INCLUDE_VARIABLES, *UNKNOWN_VARIABLES, *NVCC_FLAGS))
-"""Those with words that count as flags do."""
+"""Variables whose words count as flags do."""
 _VARIABLES = (
     *READ_VARIABLES,
     *("LIBRARY_PATH", "LD_RUN_PATH", "GNUTARGET", "LDEMULATION", "NVCC_CCBIN"),
 )
-"""Those that change what any compiler makes."""
+"""Variables that change what any compiler makes."""
 _PREFIXED = ("CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_", "NIX_", "SPACK_", "CRAY_", "PE_", "OMPI_")
 
 
