@@ -49,8 +49,8 @@ Known = dict[str, Any]
 """One library and what it was built from, as the manifest has it. `digest` is that of all inputs,
 `size` and `sha` are the library's, `notes` the caller's. The lists `paths`, `sizes`, `times` and
 `shas` describe the files that were read, the programs that were run, and `RULES`. A time is when
-the inode changed, in ns, which no program can set back. A large program has no SHA-256, but "". `absent` has
-lists of folders, and of the names of files that none of these may have."""
+the inode changed, in ns, which no program can set back. A large program has no SHA-256, but "".
+`absent` has lists of folders, and of the names of files that none of these may have."""
 
 
 class Finished(Struct):
