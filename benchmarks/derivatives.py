@@ -8,6 +8,7 @@ The floor of each table is the kernel itself. JAX may use all cores, the kernels
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -129,12 +130,7 @@ def cases() -> list[tuple[str, Any, Callable[..., Any], Sequence[Any]]]:
 
 
 def wall_of(function: Callable[..., Any], *given: Any) -> Callable[[], float]:
-    """Seconds of a call: the least of some, which leaves out what other processes take."""
-    call = jax.jit(function)
-    jax.block_until_ready(call(*given))
-    return lambda: min(
-        measure.timed(lambda: jax.block_until_ready(call(*given))) for _ in range(10)
-    )
+    return measure.least_wall(functools.partial(jax.jit(function), *given))
 
 
 def gradient_of(function: Callable[..., Any], given: Sequence[Any]) -> Callable[..., Any]:

@@ -49,6 +49,12 @@ def timed(run: Run) -> float:
     return time.perf_counter() - start
 
 
+def least_wall(call: Run) -> Callable[[], float]:
+    """Seconds of a call: the least of ten, which leaves out what other processes take."""
+    jax.block_until_ready(call())
+    return lambda: min(timed(lambda: jax.block_until_ready(call())) for _ in range(10))
+
+
 def run_threads(team: Sequence[threading.Thread]) -> float:
     """Return the seconds until all of these threads, which have not begun, have ended."""
     start = time.perf_counter()

@@ -53,13 +53,9 @@ def power(x, out):
 
 
 def wall_of(kernel: Any, x: jax.Array, vector_math: bool) -> Callable[[], float]:
-    """Seconds of a call: the least of some, which leaves out what other processes take."""
     outs = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    call = functools.partial(
-        jax.jit(kernbridge.numba_kernel(kernel, outs, vector_math=vector_math)), x
-    )
-    jax.block_until_ready(call())
-    return lambda: min(measure.timed(lambda: jax.block_until_ready(call())) for _ in range(10))
+    op = jax.jit(kernbridge.numba_kernel(kernel, outs, vector_math=vector_math))
+    return measure.least_wall(functools.partial(op, x))
 
 
 def main() -> int:

