@@ -250,10 +250,7 @@ def main() -> int:
         f"of these, scheduling: {n_threads} slices of 100 us less the critical path of the slices",
         "us",
         1e-6,
-        {
-            "one slice": scheduling_of(1, n),
-            "as many as cores": scheduling_of(n_threads, n),
-        },
+        {"one slice": scheduling_of(1, n), "as many as cores": scheduling_of(n_threads, n)},
     )
     report(
         f"of these, scheduling: a step with {n_threads} slices of 100 us",

@@ -198,10 +198,7 @@ def kernels_for_gpu(n_exc: int) -> Operations:
 
     return (
         kb.numba_cuda_kernel(
-            neurons,
-            state_and_spikes,
-            launch_dims=whole_warps,
-            input_output_aliases=IN_PLACE,
+            neurons, state_and_spikes, launch_dims=whole_warps, input_output_aliases=IN_PLACE
         ),
         kb.numba_cuda_kernel(
             synapses,

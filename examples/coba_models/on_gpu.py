@@ -69,10 +69,7 @@ def operations(c: Any, n_exc: int, state: Any, flags: Any) -> tuple[Any, Any]:
 
     n = flags.shape[0]
     update = kb.numba_cuda_kernel(
-        neurons,
-        (state, flags),
-        launch_dims=n,
-        input_output_aliases={0: 0, 1: 1, 2: 2, 3: 3},
+        neurons, (state, flags), launch_dims=n, input_output_aliases={0: 0, 1: 1, 2: 2, 3: 3}
     )
     deliver = kb.numba_cuda_kernel(
         synapses,

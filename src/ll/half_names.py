@@ -9,18 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from halves import (
-    FORMATS,
-    INTEGERS,
-    LOADS,
-    MATH,
-    MODES,
-    ORDERS,
-    SHUFFLES,
-    WHOLE,
-    Format,
-    values,
-)
+from halves import FORMATS, INTEGERS, LOADS, MATH, MODES, ORDERS, SHUFFLES, WHOLE, Format, values
 
 _SPELT = {  # as CUDA's names of conversions have them
     "char": "a",

@@ -114,7 +114,7 @@ def _common() -> dict[str, str]:
   %a_size = call double @llvm.fabs.f64(double %a)
   %v_size = call double @llvm.fabs.f64(double %back)
   %beyond = fcmp ogt double %a_size, %v_size
-  {_odd("float", 32)}""",
+  {_odd("float", 32)}"""
     }
     for sign, lowest in (("s", 2**52), ("u", 0)):
         found[f"kb.odd.{sign}64"] = f"""double (i64 %a) {{

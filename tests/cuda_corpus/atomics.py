@@ -226,11 +226,7 @@ def hash_set(x, sums, echo):
     outs=[((3,), U32), ((3,), U32), ((3,), U64)],
     launch_dims=500,
     zero_outputs=True,
-    reference=lambda x: (
-        np.bincount(x) % 8,
-        -np.bincount(x) % 11,
-        np.bincount(x) % 101,
-    ),
+    reference=lambda x: (np.bincount(x) % 8, -np.bincount(x) % 11, np.bincount(x) % 101),
 )
 @cuda.jit
 def wrapping_counters(x, up, down, wide):

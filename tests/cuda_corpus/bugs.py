@@ -153,11 +153,7 @@ _define(
     r"\1, i64 \3, i64 \2",
     FIRST,
 )
-_define(
-    "nothing is below zero",
-    r"= icmp slt (i64 VALUE, 0)(?!\n.*\n.*= select)",
-    r"= icmp ult \1",
-)
+_define("nothing is below zero", r"= icmp slt (i64 VALUE, 0)(?!\n.*\n.*= select)", r"= icmp ult \1")
 
 # Memory of a thread, and of a block.
 _define(

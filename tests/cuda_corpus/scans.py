@@ -159,10 +159,7 @@ def _segmented(x, head):
 @CASES.case(
     covers="a scan of pairs that starts anew at flags, in shared arrays of two dtypes",
     bug="static shared arrays overlap",
-    inputs=lambda rng: (
-        rng.integers(-20, 20, (2, 61)).astype(F32),
-        rng.random((2, 61)) < 0.15,
-    ),
+    inputs=lambda rng: (rng.integers(-20, 20, (2, 61)).astype(F32), rng.random((2, 61)) < 0.15),
     outs=[((2, 61), F32)],
     grid=2,
     block=61,

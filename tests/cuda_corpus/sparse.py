@@ -107,9 +107,7 @@ def _ell(column, value, x):
     bug="nothing is below zero",
     inputs=lambda rng: (
         np.where(
-            np.arange(7)[:, None] < rng.integers(0, 8, 83),
-            rng.integers(0, 50, (7, 83)),
-            -1,
+            np.arange(7)[:, None] < rng.integers(0, 8, 83), rng.integers(0, 50, (7, 83)), -1
         ).astype(I32),
         rng.integers(-99, 99, (7, 83)).astype(I32),
         rng.integers(-99, 99, 50).astype(I32),

@@ -100,9 +100,7 @@ def test_two_dimensional_launch():
     a = jnp.arange(m * n, dtype=jnp.float32).reshape(m, n)
     b = jnp.ones((m, n), dtype=jnp.float32) * 2.0
     hadamard_fn = numba_cuda_kernel(
-        matmul_element_kernel,
-        outs=jax.ShapeDtypeStruct((m, n), jnp.float32),
-        launch_dims=(m, n),
+        matmul_element_kernel, outs=jax.ShapeDtypeStruct((m, n), jnp.float32), launch_dims=(m, n)
     )
     np.testing.assert_array_equal(hadamard_fn(a, b), a * b)
 
@@ -163,10 +161,7 @@ def test_spike_detection_and_reset():
     v_rest = jnp.array([-70.0], dtype=jnp.float32)
     lif_fn = numba_cuda_callable(
         lif_step,
-        outs=[
-            jax.ShapeDtypeStruct((n,), jnp.int32),
-            jax.ShapeDtypeStruct((n,), jnp.float32),
-        ],
+        outs=[jax.ShapeDtypeStruct((n,), jnp.int32), jax.ShapeDtypeStruct((n,), jnp.float32)],
     )
     spikes, v_out = jax.jit(lambda *a: lif_fn(*a))(v, v_th, v_rest)
     expected_spikes = (v >= v_th[0]).astype(jnp.int32)

@@ -5,21 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 import scipy.signal
-from corpus import (
-    C64,
-    C128,
-    F64,
-    I32,
-    U8,
-    U16,
-    U32,
-    U64,
-    call,
-    case,
-    integers,
-    normal,
-    unchecked,
-)
+from corpus import C64, C128, F64, I32, U8, U16, U32, U64, call, case, integers, normal, unchecked
 
 
 def words(dtype):

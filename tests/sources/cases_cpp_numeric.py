@@ -7,22 +7,7 @@ import scipy.integrate
 import scipy.ndimage
 import scipy.sparse as sp
 import scipy.special
-from corpus import (
-    BF16,
-    C128,
-    F16,
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U16,
-    call,
-    case,
-    integers,
-    normal,
-)
+from corpus import BF16, C128, F16, F32, F64, I8, I16, I32, I64, U16, call, case, integers, normal
 
 
 def wrapped(dtype, alpha):

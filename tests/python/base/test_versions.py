@@ -193,8 +193,7 @@ def gpu():
             *("numba.core.compiler", "Flags", "cpu", "Numba"), marks=pytest.mark.exhaustive
         ),
         pytest.param(
-            *("numba.cuda.dispatcher", "_Kernel", "gpu", "Numba-CUDA"),
-            marks=pytest.mark.exhaustive,
+            *("numba.cuda.dispatcher", "_Kernel", "gpu", "Numba-CUDA"), marks=pytest.mark.exhaustive
         ),
         pytest.param(
             *("numba.cuda.codegen.CUDACodeLibrary", "_ensure_cc", "gpu", "Numba-CUDA"),

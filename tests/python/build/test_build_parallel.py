@@ -103,8 +103,7 @@ def test_a_builder_that_is_killed(request_, tmp_path, root):
         f"from kernbridge._src.build.build import Request\nbuild({request_!r})"
     )
     builder = subprocess.Popen(
-        [sys.executable, "-c", program],
-        env={**os.environ, "CC": str(tmp_path / "cc")},
+        [sys.executable, "-c", program], env={**os.environ, "CC": str(tmp_path / "cc")}
     )
     wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"))
     os.kill(builder.pid, signal.SIGKILL)

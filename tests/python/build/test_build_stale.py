@@ -230,11 +230,7 @@ NEVER = {
     "time": ("const char *t = __TIME__;\n", {}, {}),
     "timestamp": ("const char *t = __TIMESTAMP__;\n", {}, {}),
     "incbin": ('__asm__(".incbin \\"/etc/passwd\\"");\n', {}, {}),
-    "has_include of a macro": (
-        "#define N <b.h>\n#if __has_include(N)\n#endif\n",
-        {},
-        {},
-    ),
+    "has_include of a macro": ("#define N <b.h>\n#if __has_include(N)\n#endif\n", {}, {}),
     "include of the assembler": ('__asm__(".include \\"/dev/null\\"");\n', {}, {}),
     "specs": ("", {"cflags": ("-B/nowhere",)}, {}),
     "sysroot": ("", {"ldflags": ("-Wl,--sysroot=/",)}, {}),

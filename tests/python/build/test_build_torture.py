@@ -104,8 +104,7 @@ def failing(nth, number, lasting, inside):
 
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize(
-    "number",
-    [NUMBERS[0], *(pytest.param(n, marks=pytest.mark.exhaustive) for n in NUMBERS[1:])],
+    "number", [NUMBERS[0], *(pytest.param(n, marks=pytest.mark.exhaustive) for n in NUMBERS[1:])]
 )
 def test_each_request_for_the_cache_fails(quick, tmp_path, monkeypatch, number, lasting):
     build(REQUEST)  # what is imported and found once

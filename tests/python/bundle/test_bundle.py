@@ -227,10 +227,7 @@ def test_the_version_of_stablehlo(tmp_path):
 
     assert version(stablehlo_version="1.5.0") == "1.5.0"
     assert version() == version(stablehlo_version=version()) != "1.5.0"
-    with pytest.raises(
-        ExportError,
-        match=r"export_bundle.*99\.0\.0.*\[KB6104\]",
-    ):
+    with pytest.raises(ExportError, match=r"export_bundle.*99\.0\.0.*\[KB6104\]"):
         version(stablehlo_version="99.0.0")
 
 

@@ -18,10 +18,7 @@ import pytest
 from c_flags import c_flags
 from kernbridge import _core, numba_kernel
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.filterwarnings("ignore::kernbridge.KernbridgeWarning"),
-]
+pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore::kernbridge.KernbridgeWarning")]
 S = jax.ShapeDtypeStruct
 ROOT = Path(__file__).parents[3]
 

@@ -8,16 +8,7 @@ import pytest
 
 cuda = pytest.importorskip("numba.cuda")
 
-from cuda_kernels import (  # noqa: E402
-    add,
-    elementwise,
-    hadamard,
-    increment,
-    plus_z,
-    plus_zero_d,
-    scale,
-    volume,
-)
+from cuda_kernels import add, elementwise, hadamard, increment, plus_z, plus_zero_d, scale, volume  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("gpu")
 S = jax.ShapeDtypeStruct

@@ -206,11 +206,7 @@ def _outcomes():
     yield "added to an input", _operation(_add_to, input_output_aliases={1: 0}), [X, X]
     yield "batched", jax.vmap(_operation(added)), [X.reshape(1, 64)]
     yield "batched zeros", jax.vmap(_operation(added, zero=True)), [np.stack([X, X])]
-    for name, fill, n in (
-        ("filled", True, 64),
-        ("half", False, 32),
-        ("unwritten", False, 64),
-    ):
+    for name, fill, n in (("filled", True, 64), ("half", False, 32), ("unwritten", False, 64)):
         yield name, numba_cuda_callable(_through_temporary(fill, n), I32), [X]
 
 

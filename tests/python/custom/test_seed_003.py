@@ -5,15 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from kernbridge import check_rules
-from operations import (
-    check_leaky,
-    check_lif,
-    leaky,
-    leaky_op,
-    leaky_pallas,
-    leaky_warp,
-    lif_op,
-)
+from operations import check_leaky, check_lif, leaky, leaky_op, leaky_pallas, leaky_warp, lif_op
 
 BACKENDS = ("numba", "cpp")
 
@@ -50,11 +42,7 @@ def test_rules():
 def test_jitted_leaky_relu_as_printed():
     @jax.jit
     def jitted_leaky_relu(x, alpha=0.1):
-        return leaky_op(
-            x,
-            outs=[jax.ShapeDtypeStruct(x.shape, x.dtype)],
-            alpha=alpha,
-        )[0]
+        return leaky_op(x, outs=[jax.ShapeDtypeStruct(x.shape, x.dtype)], alpha=alpha)[0]
 
     x = jnp.linspace(-3.0, 3.0, 256, dtype=jnp.float32)
     np.testing.assert_array_equal(jitted_leaky_relu(x), leaky(x))

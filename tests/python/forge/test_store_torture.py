@@ -58,8 +58,7 @@ def files(root):
 
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize(
-    "number",
-    [errno.ENOSPC, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in OTHERS)],
+    "number", [errno.ENOSPC, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in OTHERS)]
 )
 @pytest.mark.parametrize("before", [None, OLD], ids=["empty", "replaced"])
 def test_each_request_fails(tmp_path, monkeypatch, before, number, lasting):

@@ -79,8 +79,7 @@ ALWAYS = ("calls whose results are gone", "a thread that compiles")
 
 
 @pytest.mark.parametrize(
-    "what",
-    [w if w in ALWAYS else pytest.param(w, marks=pytest.mark.exhaustive) for w in UNDER_WAY],
+    "what", [w if w in ALWAYS else pytest.param(w, marks=pytest.mark.exhaustive) for w in UNDER_WAY]
 )
 def test_the_process_ends_with_its_status(what, run_python):
     if "runs as Python" in what:

@@ -112,10 +112,7 @@ def test_argument_that_is_neither_array_nor_scalar(value):
 
 def test_call_that_outs_cannot_take():
     op = numba_kernel(scale, lambda x, alpha: OUT)
-    with pytest.raises(
-        TypeError,
-        match=r"has 1 input.*`outs`.*\(x, alpha\).*\[KB2004\]",
-    ):
+    with pytest.raises(TypeError, match=r"has 1 input.*`outs`.*\(x, alpha\).*\[KB2004\]"):
         op(x)
     with pytest.raises(TypeError, match=r"1 input.*\[KB2004\]"):
         op(x, beta=1.0)
@@ -179,8 +176,7 @@ def test_derivative_without_a_rule():
 def test_other_platform_says_how_to_stay_on_the_cpu():
     op = numba_kernel(add, OUT)
     with pytest.raises(
-        kernbridge.KernelNotAvailableError,
-        match=r"numba_kernel.*'add'.*device_put.*\[KB7001\]",
+        kernbridge.KernelNotAvailableError, match=r"numba_kernel.*'add'.*device_put.*\[KB7001\]"
     ):
         jax.export.export(jax.jit(op), platforms=["cuda"])(x, x)
 

@@ -33,10 +33,7 @@ def test_multiple_outputs():
 
     kernel = numba_kernel(
         split_kernel,
-        outs=[
-            jax.ShapeDtypeStruct((64,), jnp.float32),
-            jax.ShapeDtypeStruct((64,), jnp.float32),
-        ],
+        outs=[jax.ShapeDtypeStruct((64,), jnp.float32), jax.ShapeDtypeStruct((64,), jnp.float32)],
     )
     out1, out2 = kernel(a)
     np.testing.assert_array_equal(out1, 2 * np.asarray(a))

@@ -119,10 +119,7 @@ except kernbridge.KernelNotAvailableError as e:
 
 
 def test_a_platform_that_cannot_say_so_is_refused():
-    with pytest.raises(
-        kernbridge.KernelNotAvailableError,
-        match=r"tpu.*\[KB7001\]",
-    ):
+    with pytest.raises(kernbridge.KernelNotAvailableError, match=r"tpu.*\[KB7001\]"):
         exported(twice, X, platforms=["cpu", "tpu"])
 
 

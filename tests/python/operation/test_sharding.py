@@ -338,12 +338,7 @@ def test_a_side_effect_without_outputs_happens_once(x64):
 def test_a_side_effect_beside_automatic_axes_is_refused():
     op = numba_kernel(scaled_sum, same, has_side_effect=True)
     f = jax.shard_map(
-        op,
-        mesh=mesh(*SQUARE),
-        in_specs=P("x"),
-        out_specs=P("x"),
-        axis_names={"x"},
-        check_vma=False,
+        op, mesh=mesh(*SQUARE), in_specs=P("x"), out_specs=P("x"), axis_names={"x"}, check_vma=False
     )
     with pytest.raises(NotImplementedError, match=r"'scaled_sum'.*\[KB6003\]"):
         jax.jit(f)(X, X)
@@ -468,10 +463,7 @@ def test_an_explicit_mesh_gathers_what_the_rule_does_not_split():
 
 def test_gradients_on_an_explicit_mesh():
     op = numba_kernel(
-        scaled_sum,
-        same,
-        sharding_rule="i, i -> i",
-        vjp=lambda inputs, outputs, ct: (2 * ct, ct),
+        scaled_sum, same, sharding_rule="i, i -> i", vjp=lambda inputs, outputs, ct: (2 * ct, ct)
     )
     placed = lambda x, *spec: put(x, *spec, kind=AxisType.Explicit)  # noqa: E731
     with jax.set_mesh(mesh(*LINE, kind=AxisType.Explicit)):

@@ -97,9 +97,7 @@ def sum_of_squares(x, out, stream):
 
 def test_a_sum_over_temporaries():
     op = kernbridge.numba_cuda_callable(
-        sum_of_squares,
-        S((1,), np.float32),
-        sharding_rule=ShardingRule("i -> one", reduce="sum"),
+        sum_of_squares, S((1,), np.float32), sharding_rule=ShardingRule("i -> one", reduce="sum")
     )
     check(op, put(X, "x"), moved=["all-reduce"])
 

@@ -56,10 +56,7 @@ TRANSFORMED = {
         lambda f: jnp.stack(jax.grad(lambda x, p: f(x, p).sum(), (0, 1))(x[:1], p[None])),
         [[5], [0]],
     ),
-    "grad of grad by p": (
-        lambda f: jax.grad(lambda p: (x * grad(f, x, p)).sum())(p),
-        6,
-    ),
+    "grad of grad by p": (lambda f: jax.grad(lambda p: (x * grad(f, x, p)).sum())(p), 6),
     "jit of hessian": (
         lambda f: jax.jit(lambda p: jax.hessian(lambda x: (f(x, p) ** 2).sum())(x[:1]))(p),
         [[50]],

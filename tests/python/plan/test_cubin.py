@@ -78,7 +78,7 @@ BUILDS = {
 
 USAGE = re.compile(
     r"Compiling entry function '(?P<entry>\w+)'.*?(?P<local>\d+) bytes stack frame.*?"
-    r"Used (?P<registers>\d+) registers(?P<rest>.*)",
+    r"Used (?P<registers>\d+) registers(?P<rest>.*)"
 )
 
 

@@ -548,10 +548,7 @@ ERRORS = [
         "// @BE f arg ret attr.",
         "Invalid arg_spec token 'attr.': '' is not a valid name for an attribute",
     ),
-    (
-        "// @BE f arg ret attr.2x",
-        "token 'attr.2x': '2x' is not a valid name for an attribute",
-    ),
+    ("// @BE f arg ret attr.2x", "token 'attr.2x': '2x' is not a valid name for an attribute"),
     (
         "// @BE f arg:f32 ret",
         "a.cu:1:10: Invalid arg_spec token 'arg:f32': 'f32' declares no shape",
@@ -657,10 +654,7 @@ def test_given():
     ("functions", "message"),
     [
         ((), "functions: expected at least one, got none"),
-        (
-            (("f", ""),),
-            "functions['f']: f has no result: its annotation must have at",
-        ),
+        ((("f", ""),), "functions['f']: f has no result: its annotation must have at"),
         ((("f", "arg out ret"),), "functions['f'] token 2: Invalid arg_spec token 'out'"),
         ((("f", None), ("f", None)), "functions['f']: f is annotated twice; remove one"),
         ((("a::f", None),), "functions['a::f']: 'a::f' is no name of a function"),
@@ -756,12 +750,7 @@ KERNEL = f"__global__ void k({K}, int n) {{}}"
         (KERNEL, "k", "::k", "arg:x ret:y attr:n"),
         ('extern "C" ' + KERNEL, "k", "::k", "arg:x ret:y attr:n"),
         (f"namespace a {{ {KERNEL} }}", "k", "::a::k", "arg:x ret:y attr:n"),
-        (
-            f"namespace a {{ {KERNEL} }}",
-            "a::k",
-            "::a::k",
-            "arg:x ret:y attr:n",
-        ),
+        (f"namespace a {{ {KERNEL} }}", "a::k", "::a::k", "arg:x ret:y attr:n"),
         (
             f"namespace b {{ __global__ void k(int *z) {{}} }} namespace a {{ {KERNEL} }}",
             "::a::k",
@@ -822,24 +811,14 @@ KERNEL = f"__global__ void k({K}, int n) {{}}"
             "arg:x ret:y attr:n",
         ),
         (f"// @BE k\n{KERNEL}", "k", "::k", "arg:x ret:y attr:n"),
-        (
-            f"// @BE k arg ret attr.m\n{KERNEL}",
-            "k",
-            "::k",
-            "arg:x ret:y attr:m",
-        ),
+        (f"// @BE k arg ret attr.m\n{KERNEL}", "k", "::k", "arg:x ret:y attr:m"),
         (
             f"// @BE k ret ret attr.m:int32\n// @BE\n{KERNEL.replace('const ', '')}",
             "k",
             "::k",
             "ret:x ret:y attr:m:int32",
         ),
-        (
-            f"__global__ void k({K}, const volatile int n);",
-            "k",
-            "::k",
-            "arg:x ret:y attr:n",
-        ),
+        (f"__global__ void k({K}, const volatile int n);", "k", "::k", "arg:x ret:y attr:n"),
         (
             f"// @BE k arg ret attr.n:float16\n__global__ void k({K}, __half n);",
             "k",

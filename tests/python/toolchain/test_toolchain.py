@@ -7,11 +7,7 @@ import pytest
 from kernbridge import config
 from kernbridge._src.build.build import library
 from kernbridge._src.toolchain import nvcc
-from kernbridge.errors import (
-    HostCompilerNotFoundError,
-    KernelToolchainError,
-    NvccNotFoundError,
-)
+from kernbridge.errors import HostCompilerNotFoundError, KernelToolchainError, NvccNotFoundError
 
 pytestmark = pytest.mark.once
 compilers = library.compilers

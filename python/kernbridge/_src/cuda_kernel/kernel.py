@@ -34,11 +34,7 @@ from kernbridge._src.plan.targets import Target, gpu_platforms
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan import signature as scan_attributes
 from kernbridge._src.scan.annotation import Source
-from kernbridge._src.scan.signature import (
-    ScannedFunction,
-    ScannedParameter,
-    join_tokens,
-)
+from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, join_tokens
 from kernbridge._src.toolchain import cuda
 
 _KEPT = 256  # operations of one kernel, by the values of attributes; lowered calls of each

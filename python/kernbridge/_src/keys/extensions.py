@@ -261,9 +261,7 @@ def reads(code: types.CodeType) -> Reads:
     )
 
 
-def loads(
-    function: types.FunctionType,
-) -> list[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
+def loads(function: types.FunctionType) -> list[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
     """Return each chain that code loads, what is found there, and the modules that lead there.
 
     An attribute of anything but a module is not followed.

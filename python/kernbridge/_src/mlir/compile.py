@@ -23,13 +23,7 @@ from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common.protect import ReturnsValue
-from kernbridge._src.plan.program import (
-    DeviceParameter,
-    Parameter,
-    TupleParameter,
-    Word,
-    leaves,
-)
+from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Word, leaves
 
 PACKAGE = "numba-cuda-mlir"
 

@@ -62,8 +62,7 @@ def _check_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any 
     """Replace Numba's check by one that names the array, its shape and the index."""
     access = _Access.of(builder)
     outside = builder.or_(
-        builder.icmp_signed(">=", index, extent),
-        builder.icmp_signed("<", index, index.type(0)),
+        builder.icmp_signed(">=", index, extent), builder.icmp_signed("<", index, index.type(0))
     )
     with cgutils.if_unlikely(builder, outside):
         axis = axis if isinstance(axis, int) else 0

@@ -26,12 +26,7 @@ from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common.private_llvmlite import binding
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm
-from kernbridge._src.numba_common.private_numba import (
-    cgutils,
-    config,
-    global_compiler_lock,
-    types,
-)
+from kernbridge._src.numba_common.private_numba import cgutils, config, global_compiler_lock, types
 from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
 from kernbridge._src.numba_cpu.compile import Job, Native

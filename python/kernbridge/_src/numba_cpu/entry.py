@@ -423,9 +423,7 @@ class _Unoptimised:
         if self._has_vector_math:
             module = _with_vectors(module, self._codegen, context)
         library = SimpleNamespace(
-            _codegen=self._unlocked_codegen(),
-            _final_module=module,
-            _recorded_timings=self._timings,
+            _codegen=self._unlocked_codegen(), _final_module=module, _recorded_timings=self._timings
         )
         self._library_type._optimize_final_module(library)
         module.name = self._name

@@ -84,10 +84,7 @@ class Operation:
     __slots__ = ("__dict__", "__weakref__", "_frontend", "_jitted", "_keywords", "_watched", "spec")
 
     def __init__(
-        self,
-        spec: OperationSpec,
-        frontend: Frontend,
-        attributes: Mapping[str, Any] | None = None,
+        self, spec: OperationSpec, frontend: Frontend, attributes: Mapping[str, Any] | None = None
     ) -> None:
         """Derivative rules get `attributes` as keywords."""
         spec.check_names(frontend.parameter_names)
@@ -279,10 +276,7 @@ def _traceable_call(
 
 
 def _static_call(
-    spec: OperationSpec,
-    frontend: Frontend,
-    operands: Sequence[ArrayType],
-    names: tuple[str, ...],
+    spec: OperationSpec, frontend: Frontend, operands: Sequence[ArrayType], names: tuple[str, ...]
 ) -> tuple[Call, Outputs]:
     n_inputs = len(operands) - len(names)
     inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))

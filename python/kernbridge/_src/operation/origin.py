@@ -18,10 +18,7 @@ FORMAT = 2
 # The module that finds the kernels of each kind of origin. Its function `resolve(digest, origin)`
 # registers a kernel in the core, or raises KernelError; a ValueError, KeyError or TypeError means
 # that the origin is damaged.
-_MODULES = {
-    "numba": "kernbridge._src.numba_cpu.kernel",
-    "source": "kernbridge._src.source.module",
-}
+_MODULES = {"numba": "kernbridge._src.numba_cpu.kernel", "source": "kernbridge._src.source.module"}
 
 
 def write(kind: str, **parts: Any) -> str:

@@ -249,10 +249,7 @@ def _lowered(
         platform, wide, frontend, call, native, masks, aliases
     )
     rule = jax.ffi.ffi_lowering(
-        target,
-        operand_output_aliases=aliases,
-        has_side_effect=call.has_side_effect,
-        **options,
+        target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect, **options
     )
     results = rule(wide, *operands_in, **attributes, **more)
     return results[: len(call.outs)]

@@ -252,11 +252,7 @@ def _zeros_or_none(x: Any) -> Any:
 
 
 def _transposed(
-    rules: Rules,
-    shape: _Shape,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    given: Sequence[Any],
+    rules: Rules, shape: _Shape, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
 ) -> list[Any]:
     backward = _backward(rules, shape)
 

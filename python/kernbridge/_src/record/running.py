@@ -25,11 +25,7 @@ from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.program import DeviceParameter, Word
-from kernbridge._src.record.record import (
-    LAUNCHES,
-    HostStream,
-    array_leaf,
-)
+from kernbridge._src.record.record import LAUNCHES, HostStream, array_leaf
 
 _BEST_BLOCK = 256  # threads, where Numba asks the driver for the best occupancy
 

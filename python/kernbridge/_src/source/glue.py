@@ -256,11 +256,7 @@ def _in_c(function: ScannedFunction) -> dict[str, str]:
         expected = [_c_expected(p) for p in function.parameters]
         arguments = [_c_argument(p, i) for p, i in _numbered(function)]
         types = [_c_fits(p) for p in function.parameters]
-    return {
-        "taken": ", ".join(expected),
-        "given": ", ".join(arguments),
-        "types": ", ".join(types),
-    }
+    return {"taken": ", ".join(expected), "given": ", ".join(arguments), "types": ", ".join(types)}
 
 
 _DETAIL = "kernbridge::detail::"

@@ -16,11 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base import debug, settings
-from kernbridge._src.base.errors import (
-    CompilationError,
-    HeaderNotFoundError,
-    KernelError,
-)
+from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError, KernelError
 from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.build import build as builder
@@ -162,10 +158,7 @@ def load_cpp_file(
 
 @hides_frames
 def load_c_inline(
-    name: str,
-    c_sources: str | Sequence[str],
-    functions: Functions = None,
-    **options: Any,
+    name: str, c_sources: str | Sequence[str], functions: Functions = None, **options: Any
 ) -> CompiledModule:
     """Build C source, and make JAX operations on the CPU from its annotated functions.
 

@@ -31,14 +31,7 @@ from kernbridge._src.toolchain import cuda
 _FATBIN = (0xBA55ED50).to_bytes(4, "little")
 _CUDA_MACHINE = b"\xbe"  # of ELF
 
-_MACHINES = {
-    3: "i386",
-    21: "ppc64le",
-    40: "arm",
-    62: "x86_64",
-    183: "aarch64",
-    243: "riscv64",
-}
+_MACHINES = {3: "i386", 21: "ppc64le", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _HEADER = struct.Struct("<16sHHIQQQIHHH")
 _SEGMENT = struct.Struct("<IIQQQQ")
 _LOADED = 1  # type of a segment
