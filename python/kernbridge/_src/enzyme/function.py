@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from kernbridge._src.enzyme import grammar
 from kernbridge._src.enzyme.tool import Enzyme
@@ -52,6 +52,7 @@ class Buffer(NamedTuple):
     extents: tuple[int, ...]  # the parameter that holds each
     kind: Kind
     is_read: bool = True  # if not, what is written to it need not be computed for a derivative
+    begins_as_zeros: bool = False
 
     @property
     def is_inexact(self) -> bool:
@@ -94,16 +95,15 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
     values: dict[Kind, Kind] = {"inout": "work", "out": "scratch"}
     buffers = [b._replace(kind=values.get(b.kind, b.kind), is_read=True) for b in function.buffers]
     shadows: dict[int, int] = {}  # by buffer of the function
-    filled: list[int] = []  # shadows that begin as zeros
     for i, b in enumerate(function.buffers):
         if not b.is_inexact or (b.kind == "in" and i not in active):
             continue
         kinds = _SHADOWS[mode][b.kind]
-        kind = kinds[i in active] if isinstance(kinds, tuple) else kinds
+        name = kinds[i in active] if isinstance(kinds, tuple) else kinds
+        kind = cast(Kind, name.lstrip("0"))
+        zeros = name.startswith("0") or (b.begins_as_zeros and kind in ("out", "scratch"))
         shadows[i] = len(buffers)
-        if kind.startswith("0"):
-            filled.append(len(buffers))
-        buffers.append(b._replace(kind=kind.lstrip("0"), is_read=True))  # type: ignore[arg-type]
+        buffers.append(Buffer(b.dtype, b.extents, kind, True, zeros))
     of_active = tuple(shadows[i] for i in function.operands if i in active)
     of_results = tuple(shadows[i] for i in function.results if i in shadows)
     given_shadows, results = of_active, of_results
@@ -111,7 +111,6 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
         given_shadows, results = of_results, of_active
 
     name = f"{function.name}.{mode}"
-    lines = [line for i in filled for line in _fill(i, buffers[i])]
     given = [f'metadata !"enzyme_const", ptr %{name}' for name in ("status", "exception")]
     for i in range(len(function.buffers)):
         shadow = f", ptr %b{shadows[i]}" if i in shadows else ""
@@ -119,10 +118,10 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
         given.append(f'metadata !"enzyme_{kept if shadow else "const"}", ptr %b{i}{shadow}')
     given += [f'metadata !"enzyme_const", i64 %e{k}' for k in range(function.n_extents)]
     call = f"{_CALLS[mode]}.{name}"
-    lines.append(f"  call void (...) @{call}(ptr @{function.name}, {', '.join(given)})")
     text = (
         f"{function.text}\ndeclare void @{call}(...)\n"
-        f"{head(name, buffers, function.n_extents)} {{\n" + "\n".join(lines) + "\n  ret void\n}\n"
+        f"{head(name, buffers, function.n_extents)} {{\n"
+        f"  call void (...) @{call}(ptr @{function.name}, {', '.join(given)})\n  ret void\n}}\n"
     )
     return Function(
         text,
@@ -135,7 +134,7 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
 
 
 # The kind of a shadow, by the kind of its buffer; of inactive and of active operands. A 0 before it
-# says that it begins as zeros.
+# says that it begins as zeros, as does the tangent of what begins as zeros.
 _SHADOWS: dict[Mode, dict[Kind, str | tuple[str, str]]] = {
     "jvp": {
         "in": ("", "in"),
@@ -183,13 +182,12 @@ def head(name: str, buffers: Sequence[Buffer], n_extents: int) -> str:
 
 
 def _fill(i: int, buffer: Buffer) -> list[str]:
-    """Instructions that fill a buffer with zeros."""
+    """Instructions of an entry that fill a buffer with zeros."""
     lines, size = [], str(_ITEMS[buffer.dtype][1])
     for axis, extent in enumerate(buffer.extents):
-        lines.append(f"  %size{i}.{axis} = mul i64 {size}, %e{extent}")
+        lines.append(f"  %size{i}.{axis} = mul i64 {size}, %extent{extent}")
         size = f"%size{i}.{axis}"
-    fill = f"  call void {_FILL}(ptr %b{i}, i8 0, i64 {size}, i1 false)"
-    return [*lines, fill]
+    return [*lines, f"  call void {_FILL}(ptr %data{i}, i8 0, i64 {size}, i1 false)"]
 
 
 class Refused(Exception):
@@ -264,6 +262,9 @@ def entry(function: Function, name: str) -> Function:
                 f"  %dim{extent} = getelementptr i64, ptr %dims{i}, i64 {axis}",
                 f"  %extent{extent} = load i64, ptr %dim{extent}",
             ]
+    for i, b in enumerate(function.buffers):
+        if b.begins_as_zeros:
+            lines += _fill(i, b)
     arguments += [data[i] for i in range(len(function.buffers))]
     arguments += [extents[k] for k in range(function.n_extents)]
     body = "\n".join(
