@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -27,7 +27,7 @@ from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.keys.host_state import take
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.operation import Operation, as_operands, not_an_array
-from kernbridge._src.operation.spec import Functions, Outputs, check_rule
+from kernbridge._src.operation.spec import ENZYME, Functions, Outputs, check_rule
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
 
@@ -147,6 +147,9 @@ class XLACustomKernel(RuleTable):
         The name in jaxprs, in messages and in `get_registry`.
     doc : str, optional
         What the operation does.
+    derivatives : {"enzyme"}, optional
+        Let the kernels differentiate themselves, by Enzyme or by the rules of the operations that
+        they call; for both modes, unless a rule is defined (docs/derivatives.md).
 
     Attributes
     ----------
@@ -180,10 +183,17 @@ class XLACustomKernel(RuleTable):
 
     __module__ = "kernbridge"
 
-    def __init__(self, name: str, doc: str | None = None) -> None:
+    def __init__(
+        self, name: str, doc: str | None = None, *, derivatives: Literal["enzyme"] | None = None
+    ) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"XLACustomKernel: name is {name!r}, expected a string [KB8006]")
-        super().__init__(name)
+        if derivatives not in (None, ENZYME):
+            raise ValueError(
+                f"{name!r}: derivatives is {derivatives!r}, expected {ENZYME!r} or None; define a "
+                "rule of your own with def_vjp_rule or def_jvp_rule [KB1007]"
+            )
+        super().__init__(name, derivatives)
         self.__doc__ = doc or type(self).__doc__
         # The names with an underscore are read by programs that were written for BrainEvent.
         self.tags = self._tags = frozenset[str]()

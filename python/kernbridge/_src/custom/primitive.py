@@ -23,11 +23,13 @@ from kernbridge._src.base.reports import instead_of
 from kernbridge._src.custom import rules
 from kernbridge._src.operation import missing_platform
 from kernbridge._src.operation import primitive as operation_primitive
+from kernbridge._src.operation.automatic import InSteps, differentiated
 from kernbridge._src.operation.batch_axes import NONE, BatchAxes, looped, to_front, vmapped
+from kernbridge._src.operation.primitive import match_varying
 from kernbridge._src.operation.sharding import output_shardings
 from kernbridge._src.operation.sharding_rule import Terms
-from kernbridge._src.operation.spec import ArrayType, Outputs, has_type
-from kernbridge._src.operation.tangents import close, differentiate, refuse
+from kernbridge._src.operation.spec import ArrayType, Outputs, Step, has_type, is_inexact
+from kernbridge._src.operation.tangents import Rules, close, differentiate, refuse
 
 OURS = "kernbridge"  # the parameter that users' functions do not see
 TAKEN = frozenset(("ctx", "dims", OURS, "primitive"))
@@ -41,15 +43,21 @@ class Bound:
 
     A call that `outlives` is part of a program, and is used after the traced values that its rules
     read are gone.
+
+    After `steps` of differentiation by Enzyme, the call returns `made` in place of its outputs.
     """
 
     choice: Any  # of kernels, by platform
     exact: tuple[Any, ...]
     levels: BatchAxes = NONE
     outlives: bool = False
+    steps: tuple[Step, ...] = ()
+    made: tuple[ArrayType, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<{self.choice}{f' vmap{list(self.levels.shape)}' if self.levels else ''}>"
+        steps = "".join(f" {step.mode}" for step in self.steps)
+        vmap = f" vmap{list(self.levels.shape)}" if self.levels else ""
+        return f"<{self.choice}{steps}{vmap}>"
 
 
 def exact_keywords(name: str, keywords: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -133,8 +141,26 @@ def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
     return tuple(map(ArrayType.of, outs))
 
 
+@dataclass(frozen=True)
+class OfKernels(InSteps):
+    """The derivative of a call by Enzyme, in the kernels that it is lowered to."""
+
+    primitive: KernelPrimitive
+    params: tuple[tuple[str, Any], ...]
+
+    def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
+        params = dict(self.params)
+        bound, made = params[OURS], types_of([inputs[i] for i in step.active])
+        if step.mode == "jvp":
+            outs = bound.made or types_of(params["outs"])
+            made = tuple(t for t in outs if is_inexact(t.dtype))
+        steps = (*bound.steps, step)
+        params[OURS] = replace(bound, levels=NONE, steps=steps, made=made)
+        return list(self.primitive.bind(*match_varying([*inputs, *shadows]), **params))
+
+
 def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> Any:
-    levels, types = params[OURS].levels, types_of(outs)
+    levels, types = params[OURS].levels, params[OURS].made or types_of(outs)
     slices = (ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in enumerate(operands))
     shardings = output_shardings(
         lambda: Terms.undeclared(list(slices), 0, types), levels, operands, len(types)
@@ -152,9 +178,11 @@ def _lower(operation: Any, platform: str, ctx: Any, /, *operands: Any, **params:
     visible = {name: value for name, value in params.items() if name != "backend"}
     try:
         kernel = _checked(operation.name, entry.kernel_generator(**visible), params["outs"])
+        if bound.steps:
+            kernel = _derivative(operation.name, entry, kernel, params["outs"], bound, ctx.avals_in)
         whole = _batched(kernel, entry.backend, bound.levels, ctx.avals_in)
         return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
-    except errors.UnknownVersionError:  # not the kernel's fault
+    except (errors.UnknownVersionError, errors.NoDerivativeError):  # not the kernel's fault
         raise
     except Exception as e:
         others = [repr(b) for b in operation._kernels[entry.platform] if b != entry.backend]
@@ -207,15 +235,37 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
     return call
 
 
+def _derivative(
+    name: str, entry: Any, kernel: Callable[..., Any], outs: Any, bound: Bound, avals: Sequence[Any]
+) -> Callable[..., list[Any]]:
+    """Return a kernel's derivative, or raise if the kernel has none."""
+    slices = _slices(bound.levels, avals)
+    derivative = differentiated(kernel, types_of(outs), slices, bound.steps)
+    try:
+        jax.eval_shape(derivative, *slices)
+    except Exception as e:  # any error of JAX or of a rule inside the kernel
+        raise errors.NoDerivativeError(
+            f"{name!r}: the kernel of backend {entry.backend!r} on {entry.platform} cannot be "
+            f"differentiated: {errors.quoted(e).rstrip('.')}. Give the operation a rule with "
+            "def_vjp_rule or def_jvp_rule2, or choose another backend [KB2107]"
+        ) from None
+    return derivative
+
+
+def _slices(levels: BatchAxes, avals: Sequence[Any]) -> list[Any]:
+    shapes = [levels.own_shape(i, aval.shape) for i, aval in enumerate(avals)]
+    return [ShapedArray(shape, aval.dtype) for shape, aval in zip(shapes, avals, strict=True)]
+
+
 def _batched(
     kernel: Callable[..., Any], backend: str, levels: BatchAxes, avals: Sequence[Any]
 ) -> Callable[..., Any]:
     """Return the kernel over its batch: by its own batching, if it has one, or slice by slice."""
     if not levels:
         return kernel
-    shapes = [levels.own_shape(i, aval.shape) for i, aval in enumerate(avals)]
-    slices = [ShapedArray(shape, aval.dtype) for shape, aval in zip(shapes, avals, strict=True)]
-    jax.eval_shape(kernel, *slices)  # errors of the kernel itself are raised unchanged
+    jax.eval_shape(
+        kernel, *_slices(levels, avals)
+    )  # errors of the kernel itself are raised unchanged
     if backend not in LOOPED:
         whole = vmapped(kernel, levels)
         with contextlib.suppress(NotImplementedError):
@@ -227,7 +277,7 @@ def _batched(
 def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, /, **params: Any) -> Any:
     operation, bound = primitive.operation, params[OURS]
     rule = operation._rule("the batching rule")
-    if rule is not None and not bound.levels:
+    if rule is not None and not bound.levels and not bound.steps:
         del params[OURS]
         size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
         found = rule(operands, dims, **params)
@@ -256,19 +306,24 @@ def _tangents(
     primitive: KernelPrimitive, primals: Any, tangents: Any, reads: bool, /, **params: Any
 ) -> Any:
     operation, bound = primitive.operation, params.pop(OURS)
-    jvp = operation._rule("the jvp rule")
-    is_alone = jvp is not None and operation._rule("the vjp rule") is None
-    if is_alone and not jvp.per_input and not bound.levels:  # it makes the outputs, too
-        return jvp.whole(types_of(params["outs"]), primals, tangents, **params)
-    derivative = operation.rules(params)
+    jvp, outs = operation._rule("the jvp rule"), bound.made or types_of(params["outs"])
+    by_enzyme = OfKernels(primitive, tuple({**params, OURS: bound}.items()))
+    if bound.steps:
+        tree = jax.tree.structure((0,) * len(outs))
+        derivative = Rules(repr(operation.name), tree, by_enzyme, by_enzyme, symbolic_zeros=True)
+    else:
+        is_alone = isinstance(jvp, rules.JvpRule) and operation._rule("the vjp rule") is None
+        if is_alone and not jvp.per_input and not bound.levels:  # it makes the outputs, too
+            return jvp.whole(outs, primals, tangents, **params)
+        derivative = operation.rules(params, by_enzyme)
     if derivative is None:
         raise errors.NoDerivativeError(
             f"{operation.name!r} has no derivative: JAX cannot look inside a kernel. Give it a "
-            "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule. To treat its result as a "
-            "constant, pass its inputs through jax.lax.stop_gradient. [KB2101]"
+            "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule, or pass derivatives='enzyme' "
+            "to XLACustomKernel. To treat its result as a constant, pass its inputs through "
+            "jax.lax.stop_gradient. [KB2101]"
         )
     results = primitive.bind(*primals, **params, **{OURS: bound})
-    outs = types_of(params["outs"])
     if reads and derivative.jvp is None:
         derivative, values = close(derivative, types_of(primals), outs)
         primals = [*primals, *values]
@@ -276,8 +331,9 @@ def _tangents(
 
 
 def _transpose(operation: Any, cotangents: Any, /, *operands: Any, **params: Any) -> Any:
-    levels = params.pop(OURS).levels if OURS in params else NONE
-    rule = operation._rule("the transpose rule")
+    bound = params.pop(OURS, None)
+    levels = bound.levels if bound else NONE
+    rule = None if bound and bound.steps else operation._rule("the transpose rule")
     if rule is None:
         raise errors.NoDerivativeError(
             f"JAX cannot transpose {operation.name!r}, since it cannot look inside a kernel. "
@@ -305,7 +361,7 @@ def _transpose(operation: Any, cotangents: Any, /, *operands: Any, **params: Any
         return [ad.instantiate_zeros(ct) for ct in dots]
 
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
-    values = operation_primitive.match_varying([*(operands[i] for i in known), *given])
+    values = match_varying([*(operands[i] for i in known), *given])
     found = vmapped(one_slice, levels.choose([*known, *[None] * len(given)]))(*values)
     sums = {i: jnp.sum(ct, levels.axes_missing(i)) for i, ct in zip(linear, found, strict=True)}
     return [sums.get(i) for i in range(len(operands))]

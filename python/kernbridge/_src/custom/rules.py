@@ -10,7 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,15 @@ from kernbridge._src.base.private_jax import ad
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.operation.batch_axes import loop, to_front
 from kernbridge._src.operation.operation import Watched
-from kernbridge._src.operation.spec import ArrayType, Functions, check_rule, has_type, is_inexact
-from kernbridge._src.operation.tangents import Returned, Rules
+from kernbridge._src.operation.spec import (
+    ENZYME,
+    ArrayType,
+    Functions,
+    check_rule,
+    has_type,
+    is_inexact,
+)
+from kernbridge._src.operation.tangents import Automatic, Returned, Rules
 
 Rule = Callable[..., Any]
 
@@ -117,9 +124,10 @@ class JvpRule:
 class RuleTable:
     """The rules of an operation."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, derivatives: str | None = None) -> None:
         self.name = name
-        self._rules: dict[str, Any] = {}  # by the names in `_CALLED`
+        both = ("the jvp rule", "the vjp rule") if derivatives else ()
+        self._rules: dict[str, Any] = dict.fromkeys(both, derivatives)  # as `_CALLED` names them
         self._rules_version = 0
         self.watched = Watched(self._functions)
 
@@ -131,8 +139,8 @@ class RuleTable:
         """All functions of the user that run while a call is traced or lowered."""
         raise NotImplementedError
 
-    def _set(self, what: str, rule: Rule | JvpRule | None) -> None:
-        if rule is not None and not isinstance(rule, JvpRule):
+    def _set(self, what: str, rule: Rule | JvpRule | str | None) -> None:
+        if rule is not None and rule != ENZYME and not isinstance(rule, JvpRule):
             check_rule(repr(self.name), what, rule, *_CALLED[what], None)
         with lock:
             self._rules[what] = rule
@@ -144,14 +152,15 @@ class RuleTable:
         return self._rules.get(what)
 
     @hides_frames
-    def def_jvp_rule(self, fun: Rule, *, symbolic_zeros: bool = True) -> None:
+    def def_jvp_rule(self, fun: Rule | Literal["enzyme"], *, symbolic_zeros: bool = True) -> None:
         """Define the derivative as JAX's primitives do.
 
         Parameters
         ----------
-        fun : callable
+        fun : callable or "enzyme"
             ``fun(primals, tangents, **params)`` returns a pair: the list of outputs, and the list
-            of their tangents. `params` are `outs` and the keywords of the call.
+            of their tangents. `params` are `outs` and the keywords of the call. "enzyme": the
+            kernels differentiate themselves.
         symbolic_zeros : bool, default True
             Tangents that are zero come as ``jax.interpreters.ad.Zero``; with False they come as
             arrays of zeros, but for inputs of integers.
@@ -161,7 +170,11 @@ class RuleTable:
         TypeError
             If `fun` does not take two arguments; when called, if it does not take the keywords.
         """
+        if fun == ENZYME:
+            self._set("the jvp rule", ENZYME)
+            return
         check_rule(repr(self.name), "the jvp rule", fun, "(primals, tangents, **params)", 2, None)
+        assert not isinstance(fun, str)
         rule = JvpRule(self.name, (fun,), per_input=False, symbolic_zeros=bool(symbolic_zeros))
         self._set("the jvp rule", rule)
 
@@ -185,17 +198,18 @@ class RuleTable:
         self._set("the jvp rule", JvpRule.of_inputs(self.name, rules))
 
     @hides_frames
-    def def_vjp_rule(self, fun: Rule) -> None:
+    def def_vjp_rule(self, fun: Rule | Literal["enzyme"]) -> None:
         """Define the reverse derivative.
 
         Forward mode uses the jvp rule if there is one, or else transposes `fun`.
 
         Parameters
         ----------
-        fun : callable
+        fun : callable or "enzyme"
             ``fun(primals, results, cotangents, **params)`` returns a tuple with the cotangent of
             each input; None: zero. `primals`, `results` and `cotangents` are tuples; the cotangent
             of a result of integers is None. `params` are `outs` and the keywords of the call.
+            "enzyme": the kernels differentiate themselves.
 
         Raises
         ------
@@ -237,7 +251,7 @@ class RuleTable:
         """
         self._set("the batching rule", None)
 
-    def rules(self, params: dict[str, Any]) -> Rules | None:
+    def rules(self, params: dict[str, Any], by_enzyme: Automatic) -> Rules | None:
         """Return the derivative of a call with these keywords, or None."""
         jvp, vjp = self._rule("the jvp rule"), self._rule("the vjp rule")
         if jvp is None and vjp is None:
@@ -245,8 +259,8 @@ class RuleTable:
         return Rules(
             repr(self.name),
             jax.tree.structure((0,) * len(params["outs"])),
-            None if jvp is None else jvp.tangents,
-            vjp,
+            jvp.tangents if isinstance(jvp, JvpRule) else jvp and by_enzyme,
+            by_enzyme if vjp == ENZYME else vjp,
             tuple(sorted(params.items())),
             symbolic_zeros=True,
             exact=(exact_items(params), self.watched.tracing()),
@@ -260,7 +274,7 @@ class RuleTable:
                 for i, function in enumerate(rule.functions):
                     name, n = (f"{what} {i}", 1 + n_inputs) if rule.per_input else (what, 2)
                     found.append((name, function, n))
-            else:
+            elif rule != ENZYME:
                 n = _CALLED[what][1] + n_inputs * (what == "the transpose rule")
                 found.append((what, rule, n))
         return [each for each in found if each[1] is not None]
@@ -271,7 +285,7 @@ class RuleTable:
     def check_rules_take(self, n_inputs: int, keywords: Sequence[str]) -> None:
         """Check what can be checked once the number of inputs and the keywords are known."""
         jvp = self._rule("the jvp rule")
-        if jvp is not None:
+        if isinstance(jvp, JvpRule):
             jvp.check_count(n_inputs)
         named = "".join(f", {keyword}=..." for keyword in keywords)
         for what, function, n in self._each(n_inputs):

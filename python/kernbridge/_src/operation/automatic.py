@@ -3,21 +3,26 @@
 `ByEnzyme` takes the place of a user's rule in `tangents.Rules`. It calls a `Derivative`: the kernel
 of a front end after one or more steps of differentiation, which is a front end, too. Its own
 derivatives are automatic as well, so every order and mixture of modes is one more step.
+
+`differentiated` makes the same steps of a function that calls such kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from kernbridge._src.base.private_jax import ad
+from kernbridge._src.base.private_jax import ad, eval_jaxpr
 from kernbridge._src.operation import tangents
+from kernbridge._src.operation.batch_axes import NONE
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.primitive import Frontend, NativeCall
+from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
 from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Call, Mode, Step, is_inexact
 
@@ -65,12 +70,12 @@ class Derivative(Frontend):
         return self.kernel.inspect(self.types, self.call)
 
 
-@dataclass(frozen=True)
-class ByEnzyme(tangents.Automatic):
-    """The derivative of one call, in one mode, by the front end itself."""
+class InSteps(tangents.Automatic):
+    """A rule of which each use is one more step."""
 
-    frontend: Frontend
-    call: Call
+    @abstractmethod
+    def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
+        """Call the derivative; `shadows` are tangents or cotangents."""
 
     def tangents(self, inputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
         """The tangents of the outputs that have one, given those of the inputs, or JAX's Zero."""
@@ -85,12 +90,20 @@ class ByEnzyme(tangents.Automatic):
         self, inputs: Sequence[Any], given: Sequence[Any], which: Sequence[int]
     ) -> list[Any]:
         """The cotangents of some inputs, and None for the others."""
-        cts = [_conjugate(ct) for ct in given if ct is not None]
+        cts = [ct for ct in given if ct is not None]
         found = self._bind(Step("vjp", tuple(which)), inputs, cts)
         result: list[Any] = [None] * len(inputs)
         for i, ct in zip(which, found, strict=True):
-            result[i] = _conjugate(ct)
+            result[i] = ct
         return result
+
+
+@dataclass(frozen=True)
+class ByEnzyme(InSteps):
+    """The derivative of one call, in one mode, by the front end itself."""
+
+    frontend: Frontend
+    call: Call
 
     def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
         call, types = self.call, tuple(map(ArrayType.of, inputs))
@@ -123,10 +136,15 @@ class ByEnzyme(tangents.Automatic):
             frontend = replace(known, steps=(*known.steps, step))
         else:
             frontend = Derivative(known, types, call, (step,))
-        rule = ByEnzyme(frontend, derived)
-        tree = jax.tree.structure([0] * len(outs))
-        rules = tangents.Rules(frontend.label, tree, rule, rule, symbolic_zeros=True)
-        return tangents.bind(frontend, derived, rules, [*inputs, *shadows])
+        operands = [*inputs, *(map(_conjugate, shadows) if step.mode == "vjp" else shadows)]
+        found = tangents.bind(frontend, derived, _rules(frontend, derived), operands)
+        return list(map(_conjugate, found)) if step.mode == "vjp" else found
+
+
+def _rules(frontend: Frontend, call: Call) -> tangents.Rules:
+    rule = ByEnzyme(frontend, call)
+    tree = jax.tree.structure([0] * len(call.outs))
+    return tangents.Rules(frontend.label, tree, rule, rule, symbolic_zeros=True)
 
 
 def _conjugate(x: Any) -> Any:
@@ -144,3 +162,74 @@ def _terms(terms: Terms, mode: Mode, sources: Sequence[int], made: Sequence[int]
         names = {n for term in operands for n in term}
         sums = tuple(sorted(n for n in names if terms.can_split(n)))
     return replace(terms, ins=operands, outs=results, sums=sums)
+
+
+def differentiated(
+    function: Callable[..., Any],
+    outs: Sequence[ArrayType],
+    types: Sequence[Any],
+    steps: Sequence[Step],
+) -> Callable[..., list[Any]]:
+    """Return the derivative of a function, in whose calls of kernels Enzyme is the missing rule.
+
+    Its operands, of these types, are the function's, and then for each step tangents or cotangents.
+    """
+    n_real, counts = sum(is_inexact(t.dtype) for t in outs), list[int]()
+    for mode, active in steps:
+        counts.append(len(active) if mode == "jvp" else n_real)
+        n_real = n_real if mode == "jvp" else len(active)
+    n = len(types) - sum(counts)
+    program = jax.make_jaxpr(function)(*types[:n])
+    jaxpr = _by_enzyme(program.jaxpr)
+
+    def derivative(*operands: Any) -> list[Any]:
+        return list(eval_jaxpr(jaxpr, program.consts, *operands))
+
+    for step, count in zip(steps, counts, strict=True):
+        derivative = _after(derivative, step, n)
+        n += count
+    return derivative
+
+
+def _by_enzyme(program: Any) -> Any:
+    """A jaxpr in which kernels without a rule have Enzyme's, where their front end has it."""
+
+    def inner(value: Any) -> Any:
+        if isinstance(value, ClosedJaxpr):
+            return value.replace(jaxpr=_by_enzyme(value.jaxpr))
+        if isinstance(value, Jaxpr):
+            return _by_enzyme(value)
+        return tuple(map(inner, value)) if type(value) is tuple else value
+
+    equations = []
+    for eqn in program.eqns:
+        primitive, params = eqn.primitive, eqn.params
+        if primitive is call_p and params["frontend"].differentiates:
+            frontend, call = params["frontend"], replace(params["call"], levels=NONE)
+            levels = params["call"].levels
+            primitive = tangents.operation_p
+            params = {"frontend": frontend, "call": call, "levels": levels}
+            params["rules"] = _rules(frontend, call)
+        else:
+            params = {name: inner(value) for name, value in params.items()}
+        equations.append(eqn.replace(primitive=primitive, params=params))
+    return program.replace(eqns=equations)
+
+
+def _after(function: Callable[..., Any], step: Step, n: int) -> Callable[..., list[Any]]:
+    """The derivative of a function of `n` operands, by JAX."""
+
+    def derivative(*operands: Any) -> list[Any]:
+        inputs, given = operands[:n], list(operands[n:])
+
+        def of_active(*values: Any) -> list[Any]:
+            moved = dict(zip(step.active, values, strict=True))
+            found = function(*(moved.get(i, x) for i, x in enumerate(inputs)))
+            return [y for y in found if is_inexact(y.dtype)]
+
+        active = [inputs[i] for i in step.active]
+        if step.mode == "jvp":
+            return list(jax.jvp(of_active, active, given)[1])
+        return list(jax.vjp(of_active, *active)[1](given))
+
+    return derivative
