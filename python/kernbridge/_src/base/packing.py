@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kernbridge import _core
 
 
 def sealed(magic: str, version: int, owner: bytes, body: bytes) -> bytes:
@@ -26,3 +30,42 @@ def fields(*values: int | str | bytes) -> bytes:
             value = value.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00")
         parts += (struct.pack("<I", len(value)), value)
     return b"".join(parts)
+
+
+class HostCode(NamedTuple):
+    """Machine code that does not depend on this process.
+
+    Attributes
+    ----------
+    code : bytes
+        A relocatable object, which defines the entry.
+    features : int
+        What the processor must have, as bits of `_core.cpu_features()`.
+    places : dict
+        The text of the line that each status stands for.
+    lasting : bool
+        Whether all of it follows from the kernel: no text of an exception from a class of the
+        user's, and no function from Numba's cache on disk, which may be that of an older source.
+    """
+
+    code: bytes
+    features: int
+    places: dict[int, str]
+    lasting: bool
+
+
+def host_code(
+    identity: bytes,
+    head: Sequence[int | str],
+    buffers: Sequence[tuple[int, int, str]],
+    code: HostCode,
+) -> bytes:
+    """The bytes of a kernel in programs and on disk (src/object/kb_host_code.h).
+
+    `head` is its label, where it is defined, and the numbers of inputs, outputs and hidden results.
+    """
+    places = [part for place in sorted(code.places.items()) for part in place]
+    listed = [part for buffer in buffers for part in buffer]
+    body = code.features.to_bytes(8, "little")
+    body += fields(*head, *listed, len(code.places), *places, code.code)
+    return sealed(_core.HOST_CODE_MAGIC, _core.HOST_CODE_VERSION, identity, body)

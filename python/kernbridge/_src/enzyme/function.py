@@ -193,9 +193,9 @@ def _fill(i: int, buffer: Buffer) -> list[str]:
 class Refused(Exception):
     """Enzyme cannot differentiate a function: the reason, and the line if the module has lines."""
 
-    def __init__(self, reason: str, place: str = "") -> None:
+    def __init__(self, reason: str, place: str = "", by_enzyme: bool = False) -> None:
         super().__init__(reason)
-        self.place = place
+        self.place, self.by_enzyme = place, by_enzyme
 
 
 def run(function: Function, enzyme: Enzyme) -> str:
@@ -212,7 +212,7 @@ def run(function: Function, enzyme: Enzyme) -> str:
     if ended.status == 0 and found:
         return found + module
     place = re.search(r"^error: (/?[^<:]\S*?:[1-9]\d*)", ended.text, re.M)
-    raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
+    raise Refused(ended.limit or _reason(ended.text), place[1] if place else "", by_enzyme=True)
 
 
 def _reason(output: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelCompilationError
-from kernbridge._src.base.packing import fields, sealed
+from kernbridge._src.base.packing import host_code
 from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
@@ -26,7 +26,6 @@ from kernbridge._src.operation.parameters import Assignment, KernelParameters, w
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.entry import Entry, HostParameter, Overload
-    from kernbridge._src.numba_cpu.object_code import ObjectCode
 
 _DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 _AS_BITS = {"bfloat16": "uint16", "float16": "uint16"}
@@ -50,15 +49,12 @@ class Native:
         Why it cannot.
     entry : Entry or None
         Numba's; None if the core has placed the machine code of `program` itself.
-    scratch : tuple
-        Arrays that only a derivative sees: the dtype, and the number of each extent.
     """
 
     copied: tuple[int, ...]
     program: bytes
     why_not: str = ""
     entry: Entry | None = None
-    scratch: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def export(self) -> str:
         if self.program:
@@ -107,7 +103,7 @@ class Job(Recipe[Native]):
             self._why_not = "Numba prints or profiles the code that it compiles"
         self.lasting = not self._why_not
         wanted = options.vector_math
-        self._has_vector_math = vector_math.is_default(kernel) if wanted is None else wanted
+        self.has_vector_math = vector_math.is_default(kernel) if wanted is None else wanted
         self._native: Native | None = None  # if this object has compiled it
 
     def made_of(self) -> tuple[Any, ...]:
@@ -126,7 +122,7 @@ class Job(Recipe[Native]):
             private_llvmlite.version,
             private_llvmlite.binding.llvm_version_info,
             sorted(settings),
-            vector_math.provided() if self._has_vector_math else (),
+            vector_math.provided() if self.has_vector_math else (),
         )
 
     def make(self) -> Artefact:
@@ -145,7 +141,8 @@ class Job(Recipe[Native]):
         program, why_not, independent, runs_here = b"", self._why_not, False, False
         try:
             code = object_code.make(entry)
-            program = self._encode(code, copied)
+            head = self.label, self.place, self.n_operands, self.n_outputs, len(copied)
+            program = host_code(self.identity, head, self._buffers(copied), code)
             independent = _core.check_host_code(self.identity, program)
             runs_here = self.lasting and code.lasting
             if runs_here:
@@ -159,7 +156,7 @@ class Job(Recipe[Native]):
             _core.register_host(
                 self.identity,
                 self.label,
-                self._source,
+                self.place,
                 self.n_operands,
                 len(self.signature.outputs),
                 self._buffers(copied),
@@ -198,7 +195,7 @@ class Job(Recipe[Native]):
         return self._parameters.assign(len(s.inputs), names, len(s.outputs))
 
     @property
-    def _source(self) -> str:
+    def place(self) -> str:
         place = beginning_of(self.kernel.py_func)
         return place.encode("utf-8", "backslashreplace").decode()  # files may have any name
 
@@ -207,20 +204,6 @@ class Job(Recipe[Native]):
         named = zip(self._buffer_types, self._assignment.names, strict=True)
         buffers = [(_DTYPE_CODES[dtype], rank, name) for (dtype, rank), name in named]
         return (*buffers, *(buffers[i] for i in copied))
-
-    def _encode(self, code: ObjectCode, copied: tuple[int, ...]) -> bytes:
-        """The bytes of the kernel in programs and on disk."""
-        places = [part for place in sorted(code.places.items()) for part in place]
-        listed = self._buffers(copied)
-        buffers = [part for buffer in listed for part in buffer]
-        n_hidden = len(listed) - self.n_operands - self.n_outputs
-        body = code.features.to_bytes(8, "little") + fields(
-            *(self.label, self._source, self.n_operands, self.n_outputs, n_hidden),
-            *buffers,
-            *(len(code.places), *places),
-            code.code,
-        )
-        return sealed(_core.HOST_CODE_MAGIC, _core.HOST_CODE_VERSION, self.identity, body)
 
     def build(self, by_numba: bool) -> tuple[Entry, tuple[int, ...], tuple[str, ...]]:
         """Compile the kernel and its entry; with the inputs that it may write to, and sentences
@@ -232,7 +215,7 @@ class Job(Recipe[Native]):
         overload, copied = self.compile_kernel()
         by_buffer = self.host_parameters()
         parameters = [None if b is None else by_buffer[b] for b in assignment.given]
-        entry = numba_cpu_entry.build_entry(overload, parameters, self._has_vector_math, by_numba)
+        entry = numba_cpu_entry.build_entry(overload, parameters, self.has_vector_math, by_numba)
         given = assignment.given[: len(overload.arguments)]
         outputs = {
             i: assignment.names[b] for i, b in enumerate(given) if b is not None and b >= first

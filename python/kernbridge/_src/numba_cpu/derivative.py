@@ -7,7 +7,6 @@ Numba has optimised, before loops are vectorised. Imported only when a derivativ
 
 from __future__ import annotations
 
-import ctypes
 import re
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,22 +15,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kernbridge import _core
-from kernbridge._src.base.errors import NoDerivativeError
+from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
 from kernbridge._src.enzyme import function as ir
-from kernbridge._src.enzyme import tool
+from kernbridge._src.enzyme.bits import reinterprets
 from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused
-from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.keys import fingerprint
+from kernbridge._src.enzyme.kernel import DerivativeJob, Steps
 from kernbridge._src.numba_common.private_llvmlite import binding
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm
 from kernbridge._src.numba_common.private_numba import cgutils, config, global_compiler_lock, types
 from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
-from kernbridge._src.numba_cpu.compile import Job, Native
+from kernbridge._src.numba_cpu.compile import Job
 from kernbridge._src.numba_cpu.entry import Entry
-from kernbridge._src.operation.spec import Step
 
 # What allocator.ll defines.
 _ALLOCATING = re.compile(
@@ -43,98 +39,46 @@ _ALLOCATING = re.compile(
 # It computes strides from extents, and has no derivative.
 _INACTIVE = re.compile(r"^(declare [^\n]*@numba_attempt_nocopy_reshape\([^\n]*?\)[^\n]*)$", re.M)
 _internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-_LABELS = {"jvp": "tangents", "vjp": "cotangents"}
 
 
-class DerivativeJob(Job):
+class NumbaDerivative(DerivativeJob):
     """The compilation of a derivative, given that of the kernel and the steps that lead to it."""
 
     kind = "numba_cpu_derivative"
-    tool = "Enzyme"
 
-    def __init__(
-        self, primal: Job, aliases: tuple[tuple[int, int], ...], steps: tuple[Step, ...]
-    ) -> None:
-        self._primal, self._aliases, self._steps = primal, dict(aliases), steps
-        self.kernel, self.options, self.label = primal.kernel, primal.options, primal.label
-        self.name = f"{primal.name} ({_LABELS[steps[-1].mode]})"
-        self.n_operands = self.n_outputs = 0  # which `make` sets
-        self.fingerprint, self.why_not_portable = primal.fingerprint, primal.why_not_portable
-        described = repr((aliases, [tuple(s) for s in steps]))
-        self.identity = fingerprint.combine(self.fingerprint, primal.identity, "enzyme", described)
-        self.key = fingerprint.key_of(self.identity)
-        self.lasting = primal.lasting
-        self._has_vector_math = primal._has_vector_math
-        self._function: Function | None = None
-        self._native: Native | None = None
+    def __init__(self, primal: Job, aliases: tuple[tuple[int, int], ...], steps: Steps) -> None:
+        super().__init__(
+            primal.label,
+            primal.kernel.py_func.__name__,
+            primal.identity,
+            aliases,
+            steps,
+            primal.lasting,
+        )
+        self._primal, self._aliases = primal, dict(aliases)
+        self.source = primal.place
+        self.why_not_portable = primal.why_not_portable
+        self._library: Any = None  # of Numba, of the kernel that was compiled last
 
     def made_of(self) -> tuple[Any, ...]:
-        return (*self._primal.made_of(), tool.find().identity)
+        return (*self._primal.made_of(), *super().made_of())
 
-    def make(self) -> Artefact:
-        enzyme = tool.find()
-        try:
-            function, library = self._derive()
-            text = ir.run(function, enzyme)
-            text = entries.optimised(text, library, self._has_vector_math)
-            entry = SimpleNamespace(name=function.name, keep=(library,), llvm_ir=text)
-            code = object_code.make(cast(Entry, entry))
-        except (Refused, object_code.NotCarried) as e:
-            raise NoDerivativeError(
-                f"{self.label}: Enzyme cannot differentiate the kernel: {e}{self._place(e)}. Write "
-                "the derivative of this kernel as a function (vjp=, jvp=), or leave this part out "
-                "of it [KB2107]"
-            ) from None
-        self._function = function
-        self.n_operands, self.n_outputs = len(function.operands), len(function.results)
-        program = self._encode(code, function.written)
-        _core.register_host_code(self.identity, program)
-        self.lasting = self.lasting and code.lasting
-        scratch = tuple((b.dtype, b.extents) for b in function.scratch)
-        self._native = Native(function.written, program, scratch=scratch)
-        meta = {"copied": list(function.written), "scratch": [[d, list(e)] for d, e in scratch]}
-        return Artefact(meta, (program,))
-
-    def _derive(self, debug: bool = False) -> tuple[Function, Any]:
-        """The derivative before Enzyme has run, and Numba's library of the kernel."""
-        with _compiling(self.kernel, debug):
+    def primal(self, debug: bool) -> Function:
+        with _compiling(self._primal.kernel, debug):
             overload, written = self._primal.compile_kernel()
-            function = self._primal_function(overload, frozenset(written))
-        for step in self._steps:
-            active = frozenset(function.operands[k] for k in step.active)
-            function = ir.derive(function, step.mode, active)
-        return ir.entry(function, "kb_derivative"), overload.compiled.library
+            self._library = overload.compiled.library
+            return self._function(overload, frozenset(written))
 
-    def _place(self, refused: Exception) -> str:
-        """The line that Enzyme refused, which needs the kernel with its lines."""
-        if not isinstance(refused, Refused):
-            return ""
+    def compile(self, function: Function, text: str) -> HostCode:
+        library = self._library
+        text = entries.optimised(text, library, self._primal.has_vector_math)
+        entry = SimpleNamespace(name=function.name, keep=(library,), llvm_ir=text)
         try:
-            ir.run(self._derive(debug=True)[0], tool.find())
-        except Refused as again:
-            return f" ({again.place})" if again.place else ""
-        except Exception:  # the message only lacks the line
-            return ""
-        return ""
+            return object_code.make(cast(Entry, entry))
+        except object_code.NotCarried as e:
+            raise Refused(str(e)) from None
 
-    def use(self, made: Artefact) -> Native:
-        if self._native is None:
-            _core.register_host_code(self.identity, made.blobs[0])
-            scratch = tuple((str(d), tuple(map(int, e))) for d, e in made.meta["scratch"])
-            self._native = Native(tuple(made.meta["copied"]), made.blobs[0], scratch=scratch)
-        return self._native
-
-    def _buffers(self, copied: tuple[int, ...]) -> tuple[tuple[int, int, str], ...]:
-        function = self._function
-        assert function is not None
-        operands = [function.buffers[i] for i in function.operands]
-        results = [function.buffers[i] for i in function.results]
-        every = (*operands, *results, *(operands[i] for i in copied), *function.scratch)
-        return tuple(
-            (_core.dtypes()[b.dtype][0], len(b.extents), f"array {i}") for i, b in enumerate(every)
-        )
-
-    def _primal_function(self, overload: Any, written: frozenset[int]) -> Function:
+    def _function(self, overload: Any, written: frozenset[int]) -> Function:
         """The kernel as a function of its operands and of those outputs that are no operands."""
         primal = self._primal
         for dtype, _ in primal._buffer_types:
@@ -234,51 +178,17 @@ def _build_primal(
         raise Refused("Numba's settings LLVM_PASS_TIMINGS and LLVM_REFPRUNE_PASS exclude it")
     has_lines = overload.kernel._compiler.targetoptions.get("debug")
     # Inlining early loses lines.
-    simple = unoptimised.simplified(lambda module: None if has_lines else _inlined(module, name))
     items = [getattr(b.type, "dtype", b.type) for b in buffers]
     of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
-    if _reinterprets(simple, name, of_reals):
-        raise Refused("it uses the bits of real numbers as integers")
-    attributes = [a.attributes for a in simple.get_function(name).arguments]
-    written = frozenset(i for i in range(len(buffers)) if b"writeonly" in [*attributes[2 + i]])
-    return str(_to_inline(_ALLOCATING.sub("", str(simple)))), name, written
-
-
-def _reinterprets(module: Any, primal: str, of_reals: Sequence[bool]) -> bool:
-    """Whether code uses memory, or a value, both as a real number and as an integer.
-
-    Enzyme would take what depends on the bits of a number as constant. The function `primal` calls
-    the kernel, and all others are inlined into it; `of_reals` says what each of its buffers holds.
-    Memory on the stack does not count, since it may be a structure of both.
-    """
-    reals = {"float": "i32", "double": "i64"}
-
-    def is_mixed(*kinds: str) -> bool:
-        return any(real in kinds and integer in kinds for real, integer in reals.items())
-
-    def name(value: Any) -> int:
-        return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
-
-    for function in module.functions:
-        arguments = list(function.arguments)[2:] if function.name == primal else []
-        found = {name(a): set(reals) for a, real in zip(arguments, of_reals, strict=False) if real}
-        roots: dict[int, int] = {}
-        on_stack: set[int] = set()
-        for instruction in (i for block in function.blocks for i in block.instructions):
-            operation, operands = instruction.opcode, list(instruction.operands)
-            if operation == "bitcast" and is_mixed(str(instruction.type), str(operands[0].type)):
-                return True
-            if operation == "alloca":
-                on_stack.add(name(instruction))
-            elif operation == "getelementptr":
-                roots[name(instruction)] = roots.get(name(operands[0]), name(operands[0]))
-            elif operation in ("load", "store"):
-                address = name(operands[operation == "store"])
-                value = operands[0] if operation == "store" else instruction
-                found.setdefault(roots.get(address, address), set()).add(str(value.type))
-        if any(is_mixed(*kinds) for root, kinds in found.items() if root not in on_stack):
-            return True
-    return False
+    # A module must be closed before its context is, which the garbage collector does not know.
+    with unoptimised.simplified(lambda m: None if has_lines else _inlined(m, name)) as simple:
+        if reinterprets(simple, name, of_reals):
+            raise Refused("it uses the bits of real numbers as integers")
+        attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
+        text = _ALLOCATING.sub("", str(simple))
+    written = frozenset(i for i in range(len(buffers)) if b"writeonly" in attributes[2 + i])
+    with _to_inline(text) as module:
+        return str(module), name, written
 
 
 def _to_inline(text: str) -> Any:

@@ -20,6 +20,7 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.obtain import deferred, obtain, recall
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
+from kernbridge._src.operation import automatic
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, wrap
@@ -281,29 +282,10 @@ class NumbaCpu(PythonFrontend):
     def lower_derivative(
         self, platform: str, operands: Sequence[ArrayType], call: Call, steps: tuple[Step, ...]
     ) -> NativeCall:
-        from kernbridge._src.numba_cpu.derivative import DerivativeJob
+        from kernbridge._src.numba_cpu.derivative import NumbaDerivative
 
         primal = self.new_job(Signature.of(operands, call), checked=False)  # its own call checks
-        job = DerivativeJob(primal, call.aliases, steps)
-        native = obtain(job)
-        extents = [
-            n
-            for t in (*operands, *(call.outs[b - len(operands)] for b in call.fresh))
-            for n in t.shape
-        ]
-        return NativeCall(
-            target=debug.host_target(),
-            digest=job.identity,
-            key=job.key,
-            origin="",
-            copied=native.copied,
-            why_not_portable=job.why_not_portable,
-            program=native.program,
-            temporaries=tuple(
-                ArrayType(tuple(extents[k] for k in axes), np.dtype(dtype))
-                for dtype, axes in native.scratch
-            ),
-        )
+        return automatic.lowered(NumbaDerivative(primal, call.aliases, steps), operands, call)
 
     def _origin(self, signature: Signature, why_by_name: str) -> str:
         """The text that a call carries; `why_by_name`: why it has no machine code, or empty."""

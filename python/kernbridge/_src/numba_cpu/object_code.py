@@ -19,10 +19,10 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from kernbridge import _core
+from kernbridge._src.base.packing import HostCode
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir
@@ -59,30 +59,7 @@ _PLAIN = re.compile(rb"[A-Za-z0-9 ]")
 _VALUE = "\x01"  # KB_FAILURES_VALUE
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectCode:
-    """Machine code that does not depend on this process.
-
-    Attributes
-    ----------
-    code : bytes
-        A relocatable object, which defines the entry.
-    features : int
-        What the processor must have, as bits of `_core.cpu_features()`.
-    places : dict
-        The text of the line that each status stands for.
-    lasting : bool
-        Whether all of it follows from the kernel: no text of an exception from a class of the
-        user's, and no function from Numba's cache on disk, which may be that of an older source.
-    """
-
-    code: bytes
-    features: int
-    places: dict[int, str]
-    lasting: bool
-
-
-def make(entry: numba_cpu_entry.Entry) -> ObjectCode:
+def make(entry: numba_cpu_entry.Entry) -> HostCode:
     """The object of an entry. Needs no lock of Numba.
 
     Raises
@@ -111,7 +88,7 @@ def make(entry: numba_cpu_entry.Entry) -> ObjectCode:
             if name.startswith(beginning):
                 raise NotCarried(meaning.format(name) + _callee(library, re.compile(name).search))
     places = {n: errors.place_text(p) for n, p in errors.places_in(text).items()}
-    return ObjectCode(code, mask, places, lasting and not numba_cpu_entry.is_of_cache(library))
+    return HostCode(code, mask, places, lasting and not numba_cpu_entry.is_of_cache(library))
 
 
 def _without_dispatchers(text: str) -> str:

@@ -12,19 +12,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
+from kernbridge._src.base import debug
 from kernbridge._src.base.private_jax import ad, eval_jaxpr
+from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.operation import tangents
 from kernbridge._src.operation.batch_axes import NONE
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
 from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Call, Mode, Step, is_inexact
+
+if TYPE_CHECKING:
+    from kernbridge._src.enzyme.kernel import DerivativeJob
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,26 @@ class Derivative(Frontend):
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         return self.kernel.inspect(self.types, self.call)
+
+
+def lowered(job: DerivativeJob, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+    """Make a derivative for CPUs of a kernel, whose operands and call are given."""
+    native = obtain(job)
+    made = (call.outs[b - len(operands)] for b in call.fresh)
+    extents = [n for t in (*operands, *made) for n in t.shape]
+    return NativeCall(
+        target=debug.host_target(),
+        digest=job.identity,
+        key=job.key,
+        origin="",
+        copied=native.copied,
+        why_not_portable=job.why_not_portable,
+        program=native.program,
+        temporaries=tuple(
+            ArrayType(tuple(extents[k] for k in axes), np.dtype(dtype))
+            for dtype, axes in native.scratch
+        ),
+    )
 
 
 class InSteps(tangents.Automatic):

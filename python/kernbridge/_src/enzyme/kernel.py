@@ -1,0 +1,129 @@
+"""Derivatives as kernels for CPUs: how one is made, kept on disk, registered and carried.
+
+A front end describes the compilation of a derivative as a `DerivativeJob`: it brings its kernel
+into the form of `function.py`, and makes machine code of what Enzyme has derived from that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kernbridge import _core
+from kernbridge._src.base.errors import NoDerivativeError
+from kernbridge._src.base.packing import HostCode, host_code
+from kernbridge._src.enzyme import function as ir
+from kernbridge._src.enzyme import tool
+from kernbridge._src.enzyme.function import Function, Mode, Refused
+from kernbridge._src.enzyme.tool import Enzyme
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe
+from kernbridge._src.keys.fingerprint import key_of
+
+Steps = Sequence[tuple[Mode, tuple[int, ...]]]
+"""Each differentiation, with the operands that it is with respect to (operation/spec.py: Step)."""
+_LABELS = {"jvp": "tangents", "vjp": "cotangents"}
+
+
+class Native(NamedTuple):
+    """A derivative that the core can call. It is never released."""
+
+    copied: tuple[int, ...]  # operands of which it needs a copy
+    program: bytes
+    scratch: tuple[tuple[str, tuple[int, ...]], ...]  # of each array: dtype, and numbers of extents
+
+
+class DerivativeJob(Recipe[Native]):
+    """The compilation of a derivative, given the steps that lead to it from the kernel.
+
+    `kernel` is the identity of the kernel, and `described` what the derivative depends on beside
+    that.
+    """
+
+    tool = "Enzyme"
+    why_not_portable = ""
+    source = ""  # where the kernel is defined
+
+    def __init__(
+        self, label: str, name: str, kernel: bytes, described: Any, steps: Steps, lasting: bool
+    ) -> None:
+        self.label, self._steps, self.lasting = label, steps, lasting
+        self.name = f"{name} ({_LABELS[steps[-1][0]]})"
+        made_of = ("enzyme", kernel, described, [tuple(s) for s in steps])
+        self.identity = hashlib.sha256(repr(made_of).encode()).digest()
+        self.key = key_of(self.identity)
+        self._native: Native | None = None
+
+    def primal(self, debug: bool) -> Function:
+        """Bring the kernel into the form of `function.py`, with its lines if `debug`.
+
+        Refused is raised if that cannot be.
+        """
+        raise NotImplementedError
+
+    def compile(self, function: Function, text: str) -> HostCode:
+        """Make machine code of a function, whose module Enzyme has written, or raise Refused."""
+        raise NotImplementedError
+
+    def made_of(self) -> tuple[Any, ...]:
+        return (tool.find().identity,)
+
+    def make(self) -> Artefact:
+        enzyme = tool.find()
+        try:
+            function, text = self._derive(enzyme, debug=False)
+            code = self.compile(function, text)
+        except Refused as e:
+            place = f" ({p})" if (p := e.place or self._place(e, enzyme)) else ""
+            raise NoDerivativeError(
+                f"{self.label}: Enzyme cannot differentiate the kernel: {e}{place}. Write the "
+                "derivative of this kernel as a function (vjp=, jvp=), or leave this part out of "
+                "it [KB2107]"
+            ) from None
+        operands = [function.buffers[i] for i in function.operands]
+        results = [function.buffers[i] for i in function.results]
+        hidden = [operands[i] for i in function.written] + [*function.scratch]
+        codes = _core.dtypes()
+        described = [
+            (codes[b.dtype][0], len(b.extents), f"array {i}")
+            for i, b in enumerate((*operands, *results, *hidden))
+        ]
+        counts = (len(operands), len(results), len(hidden))
+        program = host_code(self.identity, (self.label, self.source, *counts), described, code)
+        self.lasting = self.lasting and code.lasting
+        scratch = [[b.dtype, list(b.extents)] for b in function.scratch]
+        made = Artefact({"copied": list(function.written), "scratch": scratch}, (program,))
+        self._native = self._registered(made)
+        return made
+
+    def _derive(self, enzyme: Enzyme, debug: bool) -> tuple[Function, str]:
+        """The derivative, and its module after Enzyme has run."""
+        function = self.primal(debug)
+        for mode, operands in self._steps:
+            active = frozenset(function.operands[k] for k in operands)
+            function = ir.derive(function, mode, active)
+        function = ir.entry(function, "kb_derivative")
+        return function, ir.run(function, enzyme)
+
+    def _place(self, refused: Refused, enzyme: Enzyme) -> str:
+        """The line that Enzyme refused, which needs the kernel with its lines."""
+        if not refused.by_enzyme:
+            return ""
+        try:
+            self._derive(enzyme, debug=True)
+        except Refused as again:
+            return again.place
+        except Exception:  # the message only lacks the line
+            return ""
+        return ""
+
+    def use(self, made: Artefact) -> Native:
+        if self._native is None:
+            self._native = self._registered(made)
+        return self._native
+
+    def _registered(self, made: Artefact) -> Native:
+        _core.register_host_code(self.identity, made.blobs[0])
+        scratch = tuple((str(d), tuple(map(int, e))) for d, e in made.meta["scratch"])
+        return Native(tuple(map(int, made.meta["copied"])), made.blobs[0], scratch)
