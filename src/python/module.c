@@ -1,7 +1,7 @@
 /* The extension `kernbridge._core`: converts arguments between Python and the core, and nothing
  * else. Its functions are entered with the GIL; kernbridge/_core.pyi has their signatures. Limited
  * API of CPython 3.11. */
-#define _POSIX_C_SOURCE 200809L /* st_ctim */
+#define _GNU_SOURCE /* st_ctim, O_PATH */
 #include "python/convert.h"
 
 #include "python/entry.h"
@@ -12,8 +12,11 @@
 #include "core/kb_memory.h"
 #include "embed/kb_targets.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static kb_registry *get_registry(void)
 {
@@ -264,6 +267,34 @@ static PyObject *changed_files(PyObject *self, PyObject *args)
     return changed;
 }
 
+/* Whether one of these folders, which need not exist, has a file of one of these names, if only a
+ * link that leads nowhere; two lists. OSError if a folder cannot be opened now. */
+static PyObject *has_any(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *folders, *names;
+    if (!PyArg_ParseTuple(args, "O!O!:has_any", &PyList_Type, &folders, &PyList_Type, &names))
+        return NULL;
+    bool found = false;
+    for (Py_ssize_t i = 0; !found && i < PyList_Size(folders); i++) {
+        const char *folder = PyUnicode_AsUTF8AndSize(PyList_GetItem(folders, i), NULL);
+        if (!folder)
+            return NULL;
+        int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            return PyErr_SetFromErrnoWithFilename(PyExc_OSError, folder);
+        if (fd < 0)
+            continue;
+        for (Py_ssize_t k = 0; !found && k < PyList_Size(names); k++) {
+            const char *name = PyUnicode_AsUTF8AndSize(PyList_GetItem(names, k), NULL);
+            struct stat about;
+            found = !name || fstatat(fd, name, &about, AT_SYMLINK_NOFOLLOW) == 0;
+        }
+        close(fd);
+    }
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(found);
+}
+
 /* The core's state is the process's, and JAX's is too: importing JAX twice ends the process. */
 static int refuse_subinterpreter(PyObject *module)
 {
@@ -287,6 +318,7 @@ static PyMethodDef methods[] = {
     {"set_num_threads", set_num_threads, METH_VARARGS, NULL},
     {"get_num_threads", get_num_threads, METH_NOARGS, NULL},
     {"changed_files", changed_files, METH_VARARGS, NULL},
+    {"has_any", has_any, METH_VARARGS, NULL},
     {"python_entries", python_entries, METH_NOARGS, NULL},
     {"end_entries", kb_python_end_entries, METH_O, NULL},
     {NULL, NULL, 0, NULL},

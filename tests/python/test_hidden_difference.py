@@ -25,7 +25,7 @@ import subprocess
 import hidden
 import kernbridge
 import pytest
-from kernbridge._src.build.build import Job, Request, build
+from kernbridge._src.build.make import Job, Request, build
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.forge.obtain import held
 

@@ -19,8 +19,8 @@ import fake_gpu
 import pytest
 from conftest import write_compiler
 from kernbridge import KernbridgeWarning
-from kernbridge._src.build import build as build_build
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build import make
+from kernbridge._src.build.make import Request, build
 from kernbridge._src.forge import artefacts
 from kernbridge.errors import CompilationError, KernelToolchainError
 
@@ -136,7 +136,7 @@ def test_each_request_for_the_cache_fails(quick, tmp_path, monkeypatch, number, 
 
 def test_no_room_anywhere(quick, root, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: full(tmp_path))
-    build_build._private.cache_clear()
+    make._private.cache_clear()
     with (
         pytest.warns(KernbridgeWarning, match=r"No space left.*\[KB5001\]"),
         pytest.raises(

@@ -11,7 +11,7 @@ import random
 import kernbridge
 import pytest
 from kernbridge import cli
-from kernbridge._src.build.build import library
+from kernbridge._src.build.make import library
 from kernbridge._src.forge import artefacts
 
 pytestmark = pytest.mark.once
@@ -81,16 +81,16 @@ def test_artefacts(root, r, n, capfd):
 @pytest.mark.parametrize("n", [300, pytest.param(20_000, marks=pytest.mark.exhaustive)])
 def test_manifests_of_modules(root, r, n, monkeypatch):
     jobs, find = [], library.find
-    monkeypatch.setattr(library, "find", lambda job: jobs.append(job) or find(job))
+    monkeypatch.setattr(library, "find", lambda *a: jobs.append(a) or find(*a))
     source = "// @BE f arg:any ret:any\nvoid f(const kb_tensor *x, kb_tensor *y) {}\n"
     source = '#include "kernbridge/kernbridge.h"\n' + source
     kernbridge.load_c_inline("test_hostile", source, auto_register=False)
     (path,) = root.rglob("manifest.json")
     good = json.loads(path.read_bytes())
-    assert find(jobs[0]) is not None
+    assert find(*jobs[0]) is not None
     for _ in range(n):
         path.write_text(json.dumps(changed(r, good)))
-        found = find(jobs[0])
+        found = find(*jobs[0])
         assert found is None or found.path.parent == path.parent
     path.write_text(json.dumps(good))
-    assert find(jobs[0]) is not None
+    assert find(*jobs[0]) is not None

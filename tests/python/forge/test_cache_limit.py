@@ -7,7 +7,7 @@ import time
 
 import pytest
 from kernbridge import cache, cli
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.make import Request, build
 from kernbridge._src.forge import artefacts
 
 NO_COMPILER = (shutil.which("gcc") or shutil.which("cc")) is None

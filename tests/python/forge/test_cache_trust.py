@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 from kernbridge import KernbridgeWarning, cache
-from kernbridge._src.build import build as build_build
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build import make
+from kernbridge._src.build.make import Request, build
 from kernbridge._src.forge import artefacts
 
 CC = shutil.which("gcc") or shutil.which("cc")
@@ -150,6 +150,6 @@ def test_a_temporary_folder_of_others(tmp_path, monkeypatch, request_):
     """Without a cache a library is built where nobody else can replace it either."""
     (tmp_path / "theirs").mkdir(mode=0o777)
     os.chown(tmp_path / "theirs", THEIRS, THEIRS)
-    monkeypatch.setattr(build_build.tempfile, "tempdir", str(tmp_path / "theirs"))
-    folder = build_build._private.__wrapped__(os.getpid())
+    monkeypatch.setattr(make.tempfile, "tempdir", str(tmp_path / "theirs"))
+    folder = make._private.__wrapped__(os.getpid())
     assert not folder.is_relative_to(tmp_path)

@@ -6,7 +6,7 @@ import jax
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.build import build as builder
+from kernbridge._src.build import make
 
 pytestmark = [
     pytest.mark.once,
@@ -26,7 +26,7 @@ void doubled(const kernbridge::Tensor x, kernbridge::Tensor out) {
 def cleared(monkeypatch):
     """Clears the cache behind builds; holds how many of them are left that are treated so."""
     left = [1]
-    build = builder.build
+    build = make.build
 
     def build_and_clear(request):
         built = build(request)
@@ -35,7 +35,7 @@ def cleared(monkeypatch):
             kernbridge.cache.clear_cache()
         return built
 
-    monkeypatch.setattr(builder, "build", build_and_clear)
+    monkeypatch.setattr(make, "build", build_and_clear)
     return left
 
 

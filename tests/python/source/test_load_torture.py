@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import pytest
-from kernbridge._src.build import build as build_build
-from kernbridge._src.build.build import library
+from kernbridge._src.build import make
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -51,16 +50,22 @@ def write(path, data):
 @pytest.fixture
 def copies(monkeypatch, tmp_path):
     """Let the loader see a new name each time: it knows a library that is open already."""
-    build = build_build.build
 
-    def built(request):
-        found = build(request)
-        copy = tmp_path / f"copy{len(list(tmp_path.iterdir()))}.so"
-        shutil.copy(found.path, copy)
-        return found._replace(path=copy)
+    def copying(find):
+        def built(request):
+            found = find(request)
+            copy = tmp_path / f"copy{len(list(tmp_path.iterdir()))}.so"
+            return found and found._replace(path=shutil.copy(found.path, copy))
 
-    monkeypatch.setattr(build_build, "build", built)
-    return built
+        return built
+
+    wrap(monkeypatch, copying)
+
+
+def wrap(monkeypatch, wrapped):
+    """Wrap the two functions from which a request gets its library."""
+    for module, name in ((make.library, "find_in_cache"), (make, "build")):
+        monkeypatch.setattr(module, name, wrapped(getattr(module, name)))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -68,15 +73,19 @@ def test_replaced_between_check_and_use(copies, monkeypatch, damage):
     load()
     before, requests = len(os.listdir("/proc/self/fd")), []
 
-    def replaced(request):
-        built = copies(request)
-        requests.append(request)
-        if len(requests) == 1:
-            assert not built.built
-            write(built.path, DAMAGES[damage](built.path.read_bytes()))
-        return built
+    def replacing(find):
+        def replaced(request):
+            built = find(request)
+            if built is not None:
+                requests.append(request)
+            if built is not None and len(requests) == 1:
+                assert not built.built
+                write(built.path, DAMAGES[damage](built.path.read_bytes()))
+            return built
 
-    monkeypatch.setattr(build_build, "build", replaced)
+        return replaced
+
+    wrap(monkeypatch, replacing)
     load()
     # One that is absent is built in any case, by one of those who need it.
     assert [r.force_rebuild for r in requests] == [False, damage != "removed"]
@@ -88,7 +97,7 @@ def test_replaced_between_check_and_use(copies, monkeypatch, damage):
 @pytest.mark.parametrize("damage", ["aarch64", "32 bits"])
 def test_a_large_library_that_was_replaced_is_built_again(copies, monkeypatch, damage):
     """It is known by its size alone, so that only the loader notices."""
-    monkeypatch.setattr(library, "HASHED_LIBRARY", 0)
+    monkeypatch.setattr(make.library, "HASHED_LIBRARY", 0)
     load()
     (kept,) = kernbridge.get_cache_dir().rglob("*.so")
     write(kept, DAMAGES[damage](kept.read_bytes()))

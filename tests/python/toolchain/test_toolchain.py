@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from kernbridge import config
-from kernbridge._src.build.build import library
+from kernbridge._src.build.make import library
 from kernbridge._src.toolchain import nvcc
 from kernbridge.errors import HostCompilerNotFoundError, KernelToolchainError, NvccNotFoundError
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.base import settings
+from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import compilers
@@ -94,6 +95,9 @@ class Built(Struct):
 class Job:
     """A request on its way to a library: how it is built here, and where the library goes."""
 
+    root: Path  # the cache that has the library, or gets it
+    folder: Path  # where the libraries of this key are, and what is noted about them
+
     def __init__(self, request: Request) -> None:
         """Find the compilers and work out what to run."""
         self.request = request
@@ -140,12 +144,6 @@ class Job:
         # The module's name as a part of file names, such as "my_kernels_v2" for "my/kernels v2".
         plain = (c if c.isascii() and (c.isalnum() or c in "-.") else "_" for c in request.name)
         self.stem = "".join(plain).strip(".-")[:80] or "module"
-        self.root = Path()  # the cache that gets the library
-
-    @property
-    def folder(self) -> Path:
-        """Where the libraries of this key are, and what is noted about them."""
-        return artefacts.modules(self.root) / f"{self.stem}_{self.key[:16]}"
 
     def library(self, digest: str) -> Path:
         """Return where the library of a digest is."""
@@ -172,11 +170,24 @@ class Job:
         return [places.get(word, word) for word in words]
 
 
+def find_in_cache(request: Request) -> Built | None:
+    """Return the library of a request if it is in the cache, and is to be taken from there."""
+    try:
+        cache = None if request.force_rebuild or request.build_directory else artefacts.usable()
+        return find(Job(request), cache) if cache else None
+    except (KernelToolchainError, OSError):  # building meets it again, and reports it
+        return None
+
+
 # The manifest
 
 
-def find(job: Job) -> Built | None:
-    """Find a library of a job that fits."""
+def find(job: Job, root: Path) -> Built | None:
+    """Find a library of a job that fits, in the cache in which it is built otherwise."""
+    job.root, name = root, f"{job.stem}_{job.key[:16]}"
+    job.folder = Path(root, artefacts.VERSION, "modules", name)
+    if job.request.force_rebuild:
+        return None
     for known in read(job.folder, job.key):
         fresh = _check(known, job)
         path = job.library(known["digest"])
@@ -229,21 +240,11 @@ def _check(known: Known, job: Job) -> Known | None:
                 return None
             times[i] = about.st_ctime_ns
         for folders, names in known["absent"]:
-            if any(_has_any(folder, names) for folder in job.unpack(folders)):
+            if _core.has_any(job.unpack(folders), names):
                 return None
     except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
         return None
     return {**known, "times": times} if changed else known
-
-
-def _has_any(folder: str, names: list[str]) -> bool:
-    """Whether a folder has one of these names; it need not exist."""
-    try:
-        return not set(os.listdir(folder)).isdisjoint(names)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except PermissionError:  # what cannot be listed may still be searched
-        return any(os.path.lexists(os.path.join(folder, name)) for name in names)
 
 
 def _is_whole(path: Path, known: Known) -> bool:

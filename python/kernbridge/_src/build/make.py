@@ -1,8 +1,15 @@
-"""Builds a library in a separate folder, finds which files it was built from, and publishes it."""
+"""Builds a library in a separate folder, finds which files it was built from, and publishes it.
+
+Any thread and any process may build the same library at any time: one of them builds it, and the
+others wait for the result. A library appears completely or not at all, its name is unique to its
+content, and it is never overwritten.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -23,7 +30,7 @@ from kernbridge._src.base.errors import (
 )
 from kernbridge._src.build import library
 from kernbridge._src.build.flags import asks
-from kernbridge._src.build.library import Built, File, Finished, Job, Known
+from kernbridge._src.build.library import Built, File, Finished, Job, Known, Request
 from kernbridge._src.forge import artefacts, limit, progress
 from kernbridge._src.forge.obtain import NAME_LENGTH, locked
 from kernbridge._src.toolchain import programs
@@ -62,7 +69,84 @@ _UNSUPPORTED_ARCH = re.compile(
 )
 
 
-def wait_or_make(job: Job) -> Built:
+def build(request: Request) -> Built:
+    """Return the library of a request, from the cache if it is there."""
+    try:
+        job = Job(request)
+    except KernelToolchainError:
+        if request.finish:
+            request.finish()  # an error in the source is reported first
+        raise
+    built = _in_cache(job) or _in_private(job)
+    if request.build_directory is not None:
+        _copy(built.path, Path(request.build_directory) / f"{job.stem}.so")
+    return built
+
+
+def _in_cache(job: Job) -> Built | None:
+    """Find or build a library in the cache; None where it is off, or the system refuses to."""
+    folder = artefacts.usable()
+    if folder is None:
+        return None
+    try:
+        found = library.find(job, folder)
+        if found is None:
+            artefacts.make_folders(folder, job.folder.parent)
+            # Another user may have been faster where everybody may make a folder.
+            found = _wait_or_make(job) if artefacts.usable() == folder else None
+        return found
+    except OSError as e:
+        artefacts.warn(str(folder), e)
+        return None
+
+
+def _in_private(job: Job) -> Built:
+    """Find or build a library in the folder of this process."""
+    try:
+        return library.find(job, _private(os.getpid())) or _wait_or_make(job)
+    except OSError as e:
+        raise KernelToolchainError(
+            f"{job.request.name}: the library cannot be written to a temporary folder either: "
+            f"{e}; free some space there, or set TMPDIR to another folder [KB4008]"
+        ) from e
+
+
+@functools.cache
+def _private(pid: int) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="kernbridge-", dir=_temporary()))
+
+    def remove() -> None:
+        if os.getpid() == pid:  # not in a process that was forked from this one
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _temporary() -> str:
+    """Return a folder for temporary files in which nobody else can replace them."""
+    objections = []
+    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")):
+        why = artefacts.why_not(Path(place).absolute())
+        if why is None and os.access(place, os.W_OK | os.X_OK):
+            return place
+        objections.append(f"{place}: {why or 'it cannot be written to'}")
+    raise KernelToolchainError(
+        "found no folder for temporary files in which no other user can replace a library; set "
+        f"TMPDIR to such a folder. {'; '.join(objections)} [KB4008]"
+    )
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Put a copy into the user's build directory, unless it is there."""
+    with contextlib.suppress(OSError):
+        if target.read_bytes() == source.read_bytes():
+            return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    artefacts.publish(target, source.read_bytes(), 0o755)
+
+
+def _wait_or_make(job: Job) -> Built:
     """Build a library, or wait for the process that is building it."""
     request = job.request
     patience = programs.get_compiler_limits().seconds
@@ -70,7 +154,7 @@ def wait_or_make(job: Job) -> Built:
     finished = request.finish() if request.finish else Finished(source=request.source)
     # Another one may need as long as a compiler may run, after one that it waits for itself.
     with locked(job.root, job.key, 2 * patience + 10, request.name) as (mine, has_waited):
-        found = library.find(job) if has_waited and not request.force_rebuild else None
+        found = library.find(job, job.root) if has_waited else None
         if found is not None:
             return found
         with workspace(job.root, job.key, mine) as folder:

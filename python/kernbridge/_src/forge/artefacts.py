@@ -84,11 +84,6 @@ def usable() -> Path | None:
     return None
 
 
-def modules(folder: Path) -> Path:
-    """Return where the libraries of a cache are."""
-    return folder / VERSION / "modules"
-
-
 def set_cache_dir(path: str | os.PathLike[str] | None) -> None:
     """Choose the folder of the cache for this process, over KERNBRIDGE_CACHE_DIR.
 
@@ -190,7 +185,7 @@ def read(path: Path) -> bytes | None:
     except OSError:
         return None
     try:
-        with open(fd, "rb") as file:
+        with open(fd, "rb", buffering=0) as file:
             about = os.fstat(fd)
             if not stat.S_ISREG(about.st_mode) or not is_ours(about):
                 return None

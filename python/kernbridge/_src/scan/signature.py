@@ -36,11 +36,6 @@ def short(dtype: str) -> str:
     return dtype
 
 
-_KNOWN = [name for name in _core.dtypes() if name != "token"]
-# What each name stands for: NumPy's names, and those of jaxprs.
-_NAMES = {short(name): name for name in _KNOWN} | {name: name for name in _KNOWN} | {ANY: ""}
-
-
 class DeclaredType(Struct):
     """The declared type of an array."""
 
@@ -54,9 +49,13 @@ class DeclaredType(Struct):
         if found is None:
             raise ValueError(f"'{text}' is no type of an array; write for example f32[n]")
         dtype, dims = found.groups()
-        if dtype not in _NAMES:
-            known = ", ".join(map(short, _KNOWN))
-            raise ValueError(f"'{dtype}' is no dtype; write any, or one of {known}")
+        known = [name for name in _core.dtypes() if name != "token"]
+        # What each name stands for: NumPy's names, and the names in jaxprs.
+        names = {short(name): name for name in known} | {name: name for name in known} | {ANY: ""}
+        if dtype not in names:
+            raise ValueError(
+                f"'{dtype}' is no dtype; write any, or one of {', '.join(map(short, known))}"
+            )
         if dims is None and dtype != ANY:
             raise ValueError(
                 f"'{text}' declares no shape; write {dtype}[n] for one dimension, {dtype}[] for a "
@@ -72,7 +71,7 @@ class DeclaredType(Struct):
                 )
         if listed.count(LEADING) > 1:
             raise ValueError(f"'{text}' has ... twice; write it once")
-        return DeclaredType(_NAMES[dtype], tuple(int(d) if d.isdigit() else d for d in listed))
+        return DeclaredType(names[dtype], tuple(int(d) if d.isdigit() else d for d in listed))
 
     def __str__(self) -> str:
         if not self.dtype and self.dims == (LEADING,):

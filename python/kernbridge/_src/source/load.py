@@ -19,7 +19,7 @@ from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError, KernelError
 from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
-from kernbridge._src.build import build as builder
+from kernbridge._src.build import library
 from kernbridge._src.build.library import Finished, Request, is_changed
 from kernbridge._src.scan.signature import Named, ScannedFunction, Sources, join_tokens
 from kernbridge._src.source.module import CompiledModule, register_ffi_target
@@ -454,7 +454,13 @@ def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledM
         left -= 1
         built = None
         try:
-            built = builder.build(request)
+            built = library.find_in_cache(request)
+            if built is None:
+                from kernbridge._src.build import (
+                    make,  # a library that is found needs nothing of it
+                )
+
+                built = make.build(request)
             return CompiledModule(
                 label,
                 request.name,

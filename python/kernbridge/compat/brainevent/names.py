@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.build import build as builder
 from kernbridge._src.build.library import Request
+from kernbridge._src.build.make import build
 from kernbridge._src.custom import kernel
 from kernbridge._src.custom.kernel import XLACustomKernel
 from kernbridge._src.forge import artefacts
@@ -140,7 +140,7 @@ class CompilerBackend(abc.ABC):
             verbose=bool(options.get("verbose")),
         )
         target.parent.mkdir(parents=True, exist_ok=True)
-        artefacts.publish(target, builder.build(request).path.read_bytes(), 0o755)
+        artefacts.publish(target, build(request).path.read_bytes(), 0o755)
         return str(target)
 
 
