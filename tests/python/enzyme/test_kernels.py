@@ -158,6 +158,27 @@ def add_up(x, at, out):
         out[at[i]] += x[i] * x[i]
 
 
+@numba.njit
+def shift(x, w, out):
+    for i in range(x.size - 1):
+        x[i] = x[i + 1]
+    for i in range(x.size):
+        x[i] *= w[i]
+    for i in range(x.size - 2):
+        x[i] = x[i + 2]
+
+
+def test_data_that_moves_within_an_array():
+    """LLVM makes memmove of such loops, which Enzyme took for memcpy."""
+
+    def reference(x, w):
+        x = x.at[:-1].set(x[1:]) * w
+        return x.at[:-2].set(x[2:])
+
+    op = by_enzyme(shift, input_output_aliases={0: 0})
+    assert_derivatives(op, reference, normal(9), normal(9, seed=1), second=True)
+
+
 def test_outputs_that_begin_as_zeros():
     op = by_enzyme(add_up, lambda x, at: S((4,), x.dtype), zero_outputs=True)
     at = np.array([0, 3, 3, 1, 0, 0], np.int32)

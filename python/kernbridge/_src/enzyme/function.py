@@ -190,6 +190,26 @@ def _fill(i: int, buffer: Buffer) -> list[str]:
     return [*lines, f"  call void {_FILL}(ptr %data{i}, i8 0, i64 {size}, i1 false)"]
 
 
+# Enzyme takes memory that moves for memory that is copied, which is wrong where the two overlap.
+_MOVE = re.compile(r"call void @llvm\.memmove\.p0\.p0\.(i32|i64)\((ptr [^\n]*), i1 \w+\)")
+_MOVED = """
+define internal void @kb.move.{size}(ptr %to, ptr %from, {size} %n) alwaysinline {{
+  %bytes = {as_i64}
+  %copy = call noalias ptr @malloc(i64 %bytes)
+  call void @llvm.memcpy.p0.p0.i64(ptr %copy, ptr %from, i64 %bytes, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %copy, i64 %bytes, i1 false)
+  call void @free(ptr %copy)
+  ret void
+}}
+"""
+_AS_I64 = {"i32": "zext i32 %n to i64", "i64": "add i64 %n, 0"}
+_DECLARED = (
+    "noalias ptr @malloc(i64)",
+    "void @free(ptr)",
+    "void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+)
+
+
 class Refused(Exception):
     """Enzyme cannot differentiate a function: the reason, and the line if the module has lines."""
 
@@ -206,13 +226,29 @@ def run(function: Function, enzyme: Enzyme) -> str:
     text = function.text
     if f"declare void {_FILL}(" not in text:
         text += f"\ndeclare void {_FILL}(ptr, i8, i64, i1)\n"
-    given = grammar.to_oldest(text).encode()
+    given = _without_moves(grammar.to_oldest(text)).encode()
     ended = enzyme.run(f"-passes={_PASSES}", *_OPTIONS, input=given)
     _, found, module = ended.text.partition("; ModuleID")
+    if "didn't implement memmove" in ended.text:
+        raise Refused("it moves data within an array as bytes", by_enzyme=True)
     if ended.status == 0 and found:
         return found + module
     place = re.search(r"^error: (/?[^<:]\S*?:[1-9]\d*)", ended.text, re.M)
     raise Refused(ended.limit or _reason(ended.text), place[1] if place else "", by_enzyme=True)
+
+
+def _without_moves(text: str) -> str:
+    """Let a module copy what it moves by way of memory of its own."""
+    sizes = sorted({found[1] for found in _MOVE.finditer(text)})
+    if not sizes:
+        return text
+    text = _MOVE.sub(r"call void @kb.move.\1(\2)", text)
+    text += "".join(_MOVED.format(size=size, as_i64=_AS_I64[size]) for size in sizes)
+    for declaration in _DECLARED:
+        name = re.escape(declaration[declaration.index("@") : declaration.index("(") + 1])
+        if not re.search(rf"^(?:declare|define) [^\n]*{name}", text, re.M):
+            text += f"declare {declaration}\n"
+    return text
 
 
 def _reason(output: str) -> str:
