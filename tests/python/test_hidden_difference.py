@@ -25,9 +25,9 @@ import subprocess
 import hidden
 import kernbridge
 import pytest
-from kernbridge._src.build.make import Job, Request, build
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.forge.obtain import held
+from kernbridge._src.toolchain.make import Job, Request, build
 
 pytestmark = pytest.mark.once
 CC = shutil.which("gcc") or shutil.which("cc")

@@ -49,7 +49,7 @@ QUOTED = {
     "_src/record/running.py",
     "_src/scan/annotation.py",
     "_src/scan/scanner.py",
-    "_src/scan/signature.py",
+    "_src/operation/signature.py",
     "_src/source/module.py",
 }
 NOT_FILTERED = (

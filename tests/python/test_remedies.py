@@ -17,9 +17,9 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import XLACustomKernel, check_rules, config, numba_kernel
-from kernbridge._src.build.make import library
 from kernbridge._src.forge import progress
 from kernbridge._src.toolchain import nvcc
+from kernbridge._src.toolchain.make import library
 from kernels import add, double, scale
 from refusals import equal, refused, silent, warned
 

@@ -11,8 +11,8 @@ import random
 import kernbridge
 import pytest
 from kernbridge import cli
-from kernbridge._src.build.make import library
 from kernbridge._src.forge import artefacts
+from kernbridge._src.toolchain.make import library
 
 pytestmark = pytest.mark.once
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 from kernbridge import cache, cli
-from kernbridge._src.build.make import Request, build
 from kernbridge._src.forge import artefacts
+from kernbridge._src.toolchain.make import Request, build
 
 NO_COMPILER = (shutil.which("gcc") or shutil.which("cc")) is None
 pytestmark = [pytest.mark.once, pytest.mark.skipif(NO_COMPILER, reason="no C compiler here")]

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 from kernbridge import KernbridgeWarning, cache
-from kernbridge._src.build import make
-from kernbridge._src.build.make import Request, build
 from kernbridge._src.forge import artefacts
+from kernbridge._src.toolchain import make
+from kernbridge._src.toolchain.make import Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
 THEIRS = 54321  # a user whom this process is not

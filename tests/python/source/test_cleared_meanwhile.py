@@ -6,7 +6,7 @@ import jax
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.build import make
+from kernbridge._src.toolchain import make
 
 pytestmark = [
     pytest.mark.once,

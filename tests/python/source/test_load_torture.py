@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import pytest
-from kernbridge._src.build import make
+from kernbridge._src.toolchain import make
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [

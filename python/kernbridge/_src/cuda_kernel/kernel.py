@@ -17,9 +17,11 @@ from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.cuda_kernel import nvrtc, signature
 from kernbridge._src.keys import host_state
+from kernbridge._src.operation import signature as scan_attributes
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parallel_compile import Work
 from kernbridge._src.operation.sharding_rule import ShardingRule
+from kernbridge._src.operation.signature import ScannedFunction, ScannedParameter, join_tokens
 from kernbridge._src.operation.spec import (
     ArrayType,
     Call,
@@ -32,9 +34,7 @@ from kernbridge._src.plan.launch import LaunchRule, find_dim
 from kernbridge._src.plan.program import Value, Word
 from kernbridge._src.plan.targets import Target, gpu_platforms
 from kernbridge._src.scan import scanner
-from kernbridge._src.scan import signature as scan_attributes
 from kernbridge._src.scan.annotation import Source
-from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, join_tokens
 from kernbridge._src.toolchain import cuda
 
 _KEPT = 256  # operations of one kernel, by the values of attributes; lowered calls of each

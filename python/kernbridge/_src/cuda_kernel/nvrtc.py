@@ -34,7 +34,6 @@ from kernbridge._src.base.errors import (
     UnsupportedArchError,
     coded,
 )
-from kernbridge._src.build import flags as build_flags
 from kernbridge._src.cuda_kernel import signature
 from kernbridge._src.cuda_kernel.signature import Type
 from kernbridge._src.forge.artefacts import Artefact
@@ -43,11 +42,12 @@ from kernbridge._src.keys import package_digest
 from kernbridge._src.plan import cubin as gpu_cubin
 from kernbridge._src.plan.program import DeviceFunction
 from kernbridge._src.toolchain import cuda
+from kernbridge._src.toolchain import flags as build_flags
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
 # The files that decide what is stored.
 _RULES = (
-    *("cuda_kernel/nvrtc.py", "cuda_kernel/signature.py", "build/flags.py"),
+    *("cuda_kernel/nvrtc.py", "cuda_kernel/signature.py", "toolchain/flags.py"),
     *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
 )
 _ARCHITECTURE = "--gpu-architecture=sm_"

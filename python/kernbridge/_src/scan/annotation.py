@@ -7,7 +7,7 @@ import itertools
 import re
 from typing import NamedTuple, NoReturn
 
-from kernbridge._src.scan.signature import (
+from kernbridge._src.operation.signature import (
     TYPES,
     WRITTEN_OUT,
     DeclaredType,

@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from kernbridge._src.operation.signature import Named, ScannedFunction
 from kernbridge._src.scan.annotation import (
     WORD,
     Annotation,
@@ -20,7 +21,6 @@ from kernbridge._src.scan.annotation import (
     cut,
     is_name,
 )
-from kernbridge._src.scan.signature import Named, ScannedFunction
 
 _BLANK = r"[ \t\r\v\f]"
 _ESCAPE = rf"\\(?:{_BLANK}*\n|.|\Z)"

@@ -18,10 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
-from kernbridge._src.build.library import Finished
-from kernbridge._src.scan import scanner
-from kernbridge._src.scan.annotation import Source
-from kernbridge._src.scan.signature import (
+from kernbridge._src.operation.signature import (
     TYPES,
     WRITTEN_OUT,
     Named,
@@ -29,9 +26,12 @@ from kernbridge._src.scan.signature import (
     ScannedParameter,
     Sources,
 )
+from kernbridge._src.scan import scanner
+from kernbridge._src.scan.annotation import Source
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.compiled_types import GLUE
 from kernbridge._src.toolchain import compilers, programs
+from kernbridge._src.toolchain.library import Finished
 
 # What needs headers that take 0.4 s and 0.2 s to compile.
 _HALF = r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b"

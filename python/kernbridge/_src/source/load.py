@@ -19,10 +19,10 @@ from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError, KernelError
 from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
-from kernbridge._src.build import library
-from kernbridge._src.build.library import Finished, Request, is_changed
-from kernbridge._src.scan.signature import Named, ScannedFunction, Sources, join_tokens
+from kernbridge._src.operation.signature import Named, ScannedFunction, Sources, join_tokens
 from kernbridge._src.source.module import CompiledModule, register_ffi_target
+from kernbridge._src.toolchain import library
+from kernbridge._src.toolchain.library import Finished, Request, is_changed
 
 Functions = Mapping[str, Any] | Sequence[str] | None
 # What makes indices of tensors, and of the C++ library's containers, checked.
@@ -456,7 +456,7 @@ def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledM
         try:
             built = library.find_in_cache(request)
             if built is None:
-                from kernbridge._src.build import (
+                from kernbridge._src.toolchain import (
                     make,  # a library that is found needs nothing of it
                 )
 

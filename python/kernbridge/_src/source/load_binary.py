@@ -17,12 +17,12 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.cuda_kernel.kernel import CudaKernel, Description, names_for_rules, scan
 from kernbridge._src.cuda_kernel.nvrtc import NvrtcFunction
 from kernbridge._src.operation.sharding_rule import ShardingRule
+from kernbridge._src.operation.signature import ANY, ScannedFunction, size_of
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.plan import cubin
 from kernbridge._src.plan.launch import LaunchRule
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
-from kernbridge._src.scan.signature import ANY, ScannedFunction, size_of
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.load import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, Described, open_library

@@ -26,13 +26,12 @@ from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.keys.fingerprint import key_of
-from kernbridge._src.operation import origin
+from kernbridge._src.operation import origin, signature
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
+from kernbridge._src.operation.signature import ScannedFunction
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
-from kernbridge._src.scan import signature
-from kernbridge._src.scan.signature import ScannedFunction
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection

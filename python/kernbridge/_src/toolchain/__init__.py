@@ -1,1 +1,1 @@
-"""Finds and runs compilers, and finds libraries and GPU architectures."""
+"""Finds and runs compilers, builds shared libraries, finds libraries and GPU architectures."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.build.library import Request
-from kernbridge._src.build.make import build
 from kernbridge._src.custom import kernel
 from kernbridge._src.custom.kernel import XLACustomKernel
 from kernbridge._src.forge import artefacts
 from kernbridge._src.source import load
 from kernbridge._src.toolchain import architectures
+from kernbridge._src.toolchain.library import Request
+from kernbridge._src.toolchain.make import build
 
 _WEIGHTS = {"float16": "_f16", "bfloat16": "_bf16", "float32": "_f32", "float64": "_f64"}
 _TOKENS = {"args": "arg", "rets": "ret", "ctx.stream": "stream"}

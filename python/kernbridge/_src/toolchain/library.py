@@ -35,9 +35,8 @@ _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RULES = tuple(
     f"{_OURS}{name}.py"
     for name in (
-        *("build/library", "build/make", "build/flags", "toolchain/compilers", "toolchain/nvcc"),
-        *("scan/scanner", "scan/annotation", "scan/signature"),
-        *("source/glue", "source/load"),
+        *(f"toolchain/{name}" for name in ("library", "make", "flags", "compilers", "nvcc")),
+        *("scan/scanner", "scan/annotation", "operation/signature", "source/glue", "source/load"),
     )
 )
 """What decides how a request is built: each library was built from these files, too."""
@@ -125,7 +124,7 @@ class Job:
             folders=tuple(dict.fromkeys(user)), relative=not all(map(os.path.isabs, libraries))
         )
         if words or not compilers.READ_VARIABLES.isdisjoint(variables):
-            from kernbridge._src.build import flags
+            from kernbridge._src.toolchain import flags
 
             self.inputs = flags.inputs(words, user)
         # Where our own headers are does not count, only what is in them.

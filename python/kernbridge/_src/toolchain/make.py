@@ -28,12 +28,11 @@ from kernbridge._src.base.errors import (
     KernelToolchainError,
     UnsupportedArchError,
 )
-from kernbridge._src.build import library
-from kernbridge._src.build.flags import asks
-from kernbridge._src.build.library import Built, File, Finished, Job, Known, Request
 from kernbridge._src.forge import artefacts, limit, progress
 from kernbridge._src.forge.obtain import NAME_LENGTH, locked
-from kernbridge._src.toolchain import programs
+from kernbridge._src.toolchain import library, programs
+from kernbridge._src.toolchain.flags import asks
+from kernbridge._src.toolchain.library import Built, File, Finished, Job, Known, Request
 from kernbridge._src.toolchain.programs import Ended
 
 ATTEMPTS = 3

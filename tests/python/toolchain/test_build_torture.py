@@ -19,9 +19,9 @@ import fake_gpu
 import pytest
 from conftest import write_compiler
 from kernbridge import KernbridgeWarning
-from kernbridge._src.build import make
-from kernbridge._src.build.make import Request, build
 from kernbridge._src.forge import artefacts
+from kernbridge._src.toolchain import make
+from kernbridge._src.toolchain.make import Request, build
 from kernbridge.errors import CompilationError, KernelToolchainError
 
 pytestmark = [

@@ -1,1 +1,0 @@
-"""Builds shared libraries from source files."""
