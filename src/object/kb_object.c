@@ -110,20 +110,21 @@ static kb_status read_symbols(elf *file, kb_error *err)
     return KB_OK;
 }
 
-static bool is_for_unwinding(const elf *file, const Elf64_Shdr *s)
+/* Whether the name of a section begins with `size` bytes. */
+static bool is_named(const elf *file, const Elf64_Shdr *s, const char *name, size_t size)
 {
-    static const char name[] = ".eh_frame";
     const Elf64_Shdr *names = &file->sections[file->section_names];
-    return names->sh_type == SHT_STRTAB && s->sh_name + sizeof name <= names->sh_size &&
-           memcmp(file->bytes + names->sh_offset + s->sh_name, name, sizeof name) == 0;
+    return names->sh_type == SHT_STRTAB && s->sh_name + size <= names->sh_size &&
+           memcmp(file->bytes + names->sh_offset + s->sh_name, name, size) == 0;
 }
 
 /* Whether a section is to be in memory. Tables for unwinding are not: no exception passes through
  * a kernel. */
 static bool is_placed(const elf *file, const Elf64_Shdr *s)
 {
+    static const char unwinding[] = ".eh_frame";
     return s->sh_flags & SHF_ALLOC && s->sh_size > 0 && s->sh_type != SHT_NOTE &&
-           !is_for_unwinding(file, s);
+           !is_named(file, s, unwinding, sizeof unwinding);
 }
 
 /* Parts of the mapping, in their order. */
@@ -155,11 +156,13 @@ typedef struct placing {
     size_t jumps, slots;     /* offsets of tables that have an element for each symbol */
 } placing;
 
-static part part_of(const Elf64_Shdr *s)
+static part part_of(const elf *file, const Elf64_Shdr *s)
 {
+    static const char relocated[] = ".data.rel.ro"; /* which only the loader writes */
     if (s->sh_flags & SHF_EXECINSTR)
         return CODE;
-    return s->sh_flags & SHF_WRITE ? VARIABLES : CONSTANTS;
+    bool varies = s->sh_flags & SHF_WRITE && !is_named(file, s, relocated, sizeof relocated - 1);
+    return varies ? VARIABLES : CONSTANTS;
 }
 
 /* Reserves `size` bytes that begin at a multiple of `alignment`, a power of two or 0; `*at` moves
@@ -182,7 +185,7 @@ static kb_status reserve_sections(placing *p, part which, size_t *at, kb_error *
     kb_status status = KB_OK;
     for (size_t i = 1; status == KB_OK && i < p->file.n_sections; i++) {
         const Elf64_Shdr *s = &p->file.sections[i];
-        if (!is_placed(&p->file, s) || part_of(s) != which)
+        if (!is_placed(&p->file, s) || part_of(&p->file, s) != which)
             continue;
         if (s->sh_flags & SHF_TLS)
             return unsupported(&p->file, "thread-local variables", err);

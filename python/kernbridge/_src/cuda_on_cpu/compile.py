@@ -81,8 +81,10 @@ class HostCodeRecipe(Recipe[HostCode]):
 
     def make(self) -> Artefact:
         machine, module, needed = _made(self._text)
-        whole = machine.emit_object(module)
-        code = elf.stripped(whole, elf.defined(whole))
+        for function in module.functions:
+            if not function.is_declaration:
+                function.add_function_attribute("nounwind")  # tables take a quarter of the object
+        code = machine.emit_object(module)
         for name in elf.undefined(code):
             if not _core.cuda_code_provides(name):
                 raise KernelNotAvailableError(

@@ -80,8 +80,7 @@ def make(entry: numba_cpu_entry.Entry) -> HostCode:
     triple, cpu, given = library.codegen.magic_tuple()
     features, mask = cpu_features.known(given)
     with _machine(triple, cpu if config.CPU_FEATURES is None else "", features) as machine:
-        emitted = private_llvmlite.emit_object(machine, module)
-    code = elf.stripped(emitted, {_core.HOST_CODE_ENTRY})
+        code = private_llvmlite.emit_object(machine, module)
     missing = [name for name in elf.undefined(code) if not _core.host_code_provides(name)]
     for beginning, meaning in _MEANINGS:
         for name in missing:
