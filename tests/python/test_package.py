@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITHOUT_CODE = {
     "changelog.md",
+    "checks.md",
     "command-line.md",
     "cuda-agreement.md",
     "environment.md",
