@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from kernbridge._src.base import debug
 from kernbridge._src.base.private_jax import ad, eval_jaxpr
@@ -219,6 +218,7 @@ def differentiated(
 
 def _by_enzyme(program: Any) -> Any:
     """A jaxpr in which kernels without a rule have Enzyme's, where their front end has it."""
+    from jax.extend.core import ClosedJaxpr, Jaxpr  # takes 30 ms to import
 
     def inner(value: Any) -> Any:
         if isinstance(value, ClosedJaxpr):
