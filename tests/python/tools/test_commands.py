@@ -160,7 +160,7 @@ def filled(root):
     """A cache with two artefacts and a module."""
     artefacts.store("nvrtc", bytes(32), artefacts.Artefact({}, (bytes(2000),)), "scale<float>")
     artefacts.store("expanded", bytes(32), artefacts.Artefact({"a": 1}, ()))
-    folder = artefacts.modules(root) / f"stencil_{0:016x}"
+    folder = root / artefacts.VERSION / "modules" / f"stencil_{0:016x}"
     folder.mkdir(parents=True)
     (folder / f"stencil-{1:016x}.so").write_bytes(bytes(500))
     return root
