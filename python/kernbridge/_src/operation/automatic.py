@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import debug
-from kernbridge._src.base.private_jax import ad, eval_jaxpr
+from kernbridge._src.base.private_jax import ClosedJaxpr, Jaxpr, ad, eval_jaxpr
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.operation import tangents
 from kernbridge._src.operation.batch_axes import NONE
@@ -218,7 +218,6 @@ def differentiated(
 
 def _by_enzyme(program: Any) -> Any:
     """A jaxpr in which kernels without a rule have Enzyme's, where their front end has it."""
-    from jax.extend.core import ClosedJaxpr, Jaxpr  # takes 30 ms to import
 
     def inner(value: Any) -> Any:
         if isinstance(value, ClosedJaxpr):
