@@ -20,7 +20,6 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.obtain import deferred, obtain, recall
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
-from kernbridge._src.operation import automatic
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, wrap
@@ -283,6 +282,7 @@ class NumbaCpu(PythonFrontend):
         self, platform: str, operands: Sequence[ArrayType], call: Call, steps: tuple[Step, ...]
     ) -> NativeCall:
         from kernbridge._src.numba_cpu.derivative import NumbaDerivative
+        from kernbridge._src.operation import automatic
 
         primal = self.new_job(Signature.of(operands, call), checked=False)  # its own call checks
         return automatic.lowered(NumbaDerivative(primal, call.aliases, steps), operands, call)
