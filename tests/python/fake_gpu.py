@@ -9,6 +9,7 @@ may give the driver a twin, a function of its own.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import os
 import shutil
@@ -153,7 +154,8 @@ def fake_target():
             SEEN.add(entry)
             image = images.pop(_core.HOST_CC, None)
             if image is None:
-                on_cpu = job.with_open(made.meta["opened"])
+                opened = made.meta.get("opened")  # a derivative has none
+                on_cpu = copy.copy(job) if opened is None else job.with_open(opened)
                 on_cpu.target = Emulated()
                 (image,) = on_cpu.make().blobs
             if image.startswith(b"refused: "):

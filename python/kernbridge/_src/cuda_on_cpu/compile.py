@@ -44,10 +44,15 @@ def image_of(
     except (KernelCompilationError, KernelNotAvailableError) as e:
         refusals[label] = str(e)
         raise
+    return image(body, is_fast), uses_z
+
+
+def image(body: str, is_fast: bool) -> bytes:
+    """The image of a kernel whose LLVM IR is complete."""
     options = _WITH_VECTORS if is_fast else ""
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{options}{body}"
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return f"{digest}\n{text}\0".encode(), uses_z
+    return f"{digest}\n{text}\0".encode()
 
 
 @dataclass(eq=False)

@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +85,32 @@ def host_ir(
                 label, f"functions in CUDA C++ ({', '.join(sorted(foreign))}) in checked mode"
             )
         texts += linked.fitted(label, module, linked.compiled(label, sources, foreign), foreign)
-        module, calls = _linked(texts)
-        host.declared |= {name for name in calls if not _core.cuda_code_provides(name)}
+        host.declared |= {name for name in _linked(texts)[1] if not _core.cuda_code_provides(name)}
+    return completed(label, texts, entry, host, checks)
+
+
+@dataclass
+class Given:
+    """What `completed` needs to know of modules in the form of a `HostModule`."""
+
+    shared_size: int
+    types: list[Any]  # of the parameters of the entry
+    declared: set[str]
+    outside: Sequence[str] = ()
+
+    def parameters(self, entry: str) -> list[Any]:
+        return self.types
+
+
+def completed(
+    label: str,
+    texts: Sequence[str],
+    entry: str,
+    host: HostModule | Given,
+    checks: Checks | None = None,
+) -> tuple[str, bool]:
+    """Complete modules that a `HostModule` has rewritten; see `host_ir`."""
+    module, calls = _linked(texts)
     waits = not calls.isdisjoint(_OF_FIBRES)
     while True:
         _complete(module, entry, host, checks, waits)
@@ -128,7 +153,7 @@ def _linked(texts: Sequence[str]) -> tuple[Any, set[str]]:
 
 
 def _complete(
-    module: Any, entry: str, host: HostModule, checks: Checks | None, waits: bool
+    module: Any, entry: str, host: HostModule | Given, checks: Checks | None, waits: bool
 ) -> None:
     """Link in what runs the threads, and inline all; with `waits`, each thread has a stack.
 
@@ -146,8 +171,8 @@ def _complete(
     for function in module.functions:
         if not function.is_declaration and function.name not in _KEPT:
             function.linkage = "internal"
-    passes, builder = _passes()[:2]
-    passes.run(module, builder)
+    inlining, builder = passes()[:2]
+    inlining.run(module, builder)
     module.get_function("kb_thread").linkage = "internal"
 
 
@@ -184,7 +209,7 @@ def processor() -> tuple[str, str]:
 
 
 @cache
-def _passes() -> tuple[Any, Any, Any]:
+def passes() -> tuple[Any, Any, Any]:
     """Passes that inline and drop dead code, their builder, and passes for `_polling`.
 
     The latter turn variables into values.
@@ -226,7 +251,7 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
         return text, stack_size, False
     for function in module.functions:
         if function.name == "kb_thread" or is_recursive(function):
-            _, builder, values = _passes()
+            _, builder, values = passes()
             values.run(function, builder)
     plain = str(module)
     polling = polls.with_polls(plain)
@@ -261,7 +286,7 @@ def _placed(text: str, checks: Checks | None) -> str:
     return _THREAD.sub(r"\1 alwaysinline {", text)  # compile.py inlines it, with other passes
 
 
-def _around(entry: str, host: HostModule, checks: Checks | None, by_threads: bool) -> Any:
+def _around(entry: str, host: HostModule | Given, checks: Checks | None, by_threads: bool) -> Any:
     """The module around an entry. Make and print it inside `opaque_pointers()`."""
     made = ir.Module("kb.entry")
     made.triple = ""
@@ -298,7 +323,7 @@ def _around(entry: str, host: HostModule, checks: Checks | None, by_threads: boo
             called(builder, "kb.loops", [given, sizes, begin, end, found])
     shared_size = ir.Function(made, ir.FunctionType(_I64, []), "kb_shared_size")
     ir.IRBuilder(shared_size.append_basic_block("entry")).ret(ir.Constant(_I64, host.shared_size))
-    shown = host.outside[:OUTSIDE_MAX]
+    shown = list(host.outside[:OUTSIDE_MAX])
     if len(host.outside) > OUTSIDE_MAX:
         shown[-1] = "one of its arrays"
     described = [text(made, what) for what in shown]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu import library
@@ -48,6 +48,14 @@ def refused(label: str, construct: str) -> KernelCompilationError:
     )
 
 
+class SharedArray(NamedTuple):
+    """An array in shared memory; one of dynamic memory has no size."""
+
+    item: str  # LLVM's type
+    offset: int
+    size: int
+
+
 class HostModule:
     """Copies of one kernel's modules. Create and print it inside `ir.opaque_pointers()`."""
 
@@ -56,6 +64,7 @@ class HostModule:
         self._checks = checks
         self.outside: list[str] = []  # descriptions of the arrays that the kernel writes to
         self.shared_size = 0
+        self.shared_arrays: list[SharedArray] = []
         self._offsets: dict[str, int] = {}  # of shared arrays: static ones, then the others
         self._place_shared(modules)
         self.modules = [self._copied(module) for module in modules]
@@ -94,6 +103,10 @@ class HostModule:
                 self.shared_size = self._offsets[name] + size
         self.shared_size = self._aligned(_ALIGNMENT)
         self._offsets |= {name: self.shared_size for name, size in sizes.items() if not size}
+        self.shared_arrays = [
+            SharedArray(str(found[name].value_type.element), offset, sizes[name])
+            for name, offset in self._offsets.items()
+        ]
         if self._checks:
             for name, value in found.items():
                 item, how = value.value_type.element, (sizes[name], self._offsets[name])

@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, cast
 
+from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.enzyme import grammar
 from kernbridge._src.enzyme.tool import Enzyme
 
 Mode = Literal["jvp", "vjp"]
-Kind = Literal["in", "work", "inout", "out", "scratch"]
+Kind = Literal["in", "work", "inout", "out", "scratch", "shared"]
 
 _CALLS = {"jvp": "__enzyme_fwddiff", "vjp": "__enzyme_autodiff"}
 # What the memory of an item holds, for Enzyme's analysis, and the number of bytes.
@@ -36,7 +37,12 @@ _ITEMS = {
 }
 _FILL = "@llvm.memset.p0.i64"
 _PASSES = "always-inline,function(sroa,early-cse<memssa>,instcombine),enzyme,default<O2>"
-_OPTIONS = ("-vectorize-loops=0", "-vectorize-slp=0", "-S", "-o", "-", "-")
+# Enzyme marks what it adds as `fast`, which leaves open what comes of infinite numbers and NaNs.
+_OPTIONS = (
+    *("-enzyme-fast-math=0", "-vectorize-loops=0", "-vectorize-slp=0"),
+    *("-S", "-o", "-", "-"),
+)
+_ADDED_ZERO = re.compile(r"( = fadd) ((?:double|float) \S+, 0\.0+e\+00)$", re.M)
 _DATA, _DIMS = 24, 40  # where XLA's description of a buffer has its address and its extents
 
 
@@ -45,7 +51,8 @@ class Buffer(NamedTuple):
 
     Its kind says what the function does with it: it reads an operand ("in"), may write to its own
     copy of an operand ("work"), turns an operand into a result in place ("inout"), makes a result
-    ("out"), or writes to memory that has no meaning afterwards ("scratch").
+    ("out"), or writes to memory that has no meaning afterwards ("scratch"), which the threads of a
+    block of a GPU may share ("shared").
     """
 
     dtype: str
@@ -53,10 +60,16 @@ class Buffer(NamedTuple):
     kind: Kind
     is_read: bool = True  # if not, what is written to it need not be computed for a derivative
     begins_as_zeros: bool = False
+    is_alone: bool = True  # no other thread writes to it between two accesses of one thread
+    size: int = 0  # bytes, if it is shared
 
     @property
     def is_inexact(self) -> bool:
         return "Float" in _ITEMS[self.dtype][0]
+
+    @property
+    def item_size(self) -> int:
+        return _ITEMS[self.dtype][1]
 
 
 @dataclass(frozen=True)
@@ -101,9 +114,10 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
         kinds = _SHADOWS[mode][b.kind]
         name = kinds[i in active] if isinstance(kinds, tuple) else kinds
         kind = cast(Kind, name.lstrip("0"))
-        zeros = name.startswith("0") or (b.begins_as_zeros and kind in ("out", "scratch"))
+        zeros = name.startswith("0")
+        zeros |= b.begins_as_zeros and kind in ("out", "scratch", "shared")
         shadows[i] = len(buffers)
-        buffers.append(Buffer(b.dtype, b.extents, kind, True, zeros))
+        buffers.append(b._replace(kind=kind, is_read=True, begins_as_zeros=zeros))
     of_active = tuple(shadows[i] for i in function.operands if i in active)
     of_results = tuple(shadows[i] for i in function.results if i in shadows)
     given_shadows, results = of_active, of_results
@@ -142,6 +156,7 @@ _SHADOWS: dict[Mode, dict[Kind, str | tuple[str, str]]] = {
         "inout": ("0out", "inout"),
         "out": "out",
         "scratch": "scratch",
+        "shared": "shared",
     },
     "vjp": {
         "in": ("", "0out"),
@@ -149,6 +164,7 @@ _SHADOWS: dict[Mode, dict[Kind, str | tuple[str, str]]] = {
         "inout": ("work", "inout"),
         "out": "work",
         "scratch": "0scratch",
+        "shared": "0shared",
     },
 }
 
@@ -175,15 +191,15 @@ def head(name: str, buffers: Sequence[Buffer], n_extents: int) -> str:
     parameters = ["ptr noalias %status", "ptr noalias %exception"]
     for i, b in enumerate(buffers):
         kind = _ITEMS[b.dtype][0]
-        known = f'noalias "enzyme_type"="{{[-1]:Pointer, [-1,-1]:{kind}}}"'
-        parameters.append(f"ptr {known} %b{i}")
+        known = f'"enzyme_type"="{{[-1]:Pointer, [-1,-1]:{kind}}}"'
+        parameters.append(f"ptr {'noalias ' * b.is_alone}{known} %b{i}")
     parameters += [f"i64 %e{k}" for k in range(n_extents)]
     return f"define void @{name}({', '.join(parameters)})"
 
 
 def _fill(i: int, buffer: Buffer) -> list[str]:
     """Instructions of an entry that fill a buffer with zeros."""
-    lines, size = [], str(_ITEMS[buffer.dtype][1])
+    lines, size = [], str(buffer.item_size)
     for axis, extent in enumerate(buffer.extents):
         lines.append(f"  %size{i}.{axis} = mul i64 {size}, %extent{extent}")
         size = f"%size{i}.{axis}"
@@ -217,6 +233,13 @@ class Refused(Exception):
         super().__init__(reason)
         self.place, self.by_enzyme = place, by_enzyme
 
+    def error(self, label: str, place: str) -> NoDerivativeError:
+        return NoDerivativeError(
+            f"{label}: Enzyme cannot differentiate the kernel: {self}{place and f' ({place})'}. "
+            "Write the derivative of this kernel as a function (vjp=, jvp=), or leave this part "
+            "out of it [KB2107]"
+        )
+
 
 def run(function: Function, enzyme: Enzyme) -> str:
     """Let Enzyme replace its calls in a function's module; return the module, or raise Refused.
@@ -232,7 +255,7 @@ def run(function: Function, enzyme: Enzyme) -> str:
     if "didn't implement memmove" in ended.text:
         raise Refused("it moves data within an array as bytes", by_enzyme=True)
     if ended.status == 0 and found:
-        return found + module
+        return _ADDED_ZERO.sub(r"\1 nsz \2", found + module)  # whatever the sign of a zero
     place = re.search(r"^error: (/?[^<:]\S*?:[1-9]\d*)", ended.text, re.M)
     raise Refused(ended.limit or _reason(ended.text), place[1] if place else "", by_enzyme=True)
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kernbridge import _core
-from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.packing import HostCode, host_code
 from kernbridge._src.enzyme import function as ir
 from kernbridge._src.enzyme import tool
@@ -75,12 +74,7 @@ class DerivativeJob(Recipe[Native]):
             function, text = self._derive(enzyme, debug=False)
             code = self.compile(function, text)
         except Refused as e:
-            place = f" ({p})" if (p := e.place or self._place(e, enzyme)) else ""
-            raise NoDerivativeError(
-                f"{self.label}: Enzyme cannot differentiate the kernel: {e}{place}. Write the "
-                "derivative of this kernel as a function (vjp=, jvp=), or leave this part out of "
-                "it [KB2107]"
-            ) from None
+            raise e.error(self.label, e.place or self._place(e, enzyme)) from None
         operands = [function.buffers[i] for i in function.operands]
         results = [function.buffers[i] for i in function.results]
         hidden = [operands[i] for i in function.written] + [*function.scratch]

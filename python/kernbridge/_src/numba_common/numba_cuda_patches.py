@@ -28,9 +28,9 @@ from kernbridge._src.numba_common.private_numba_cuda import (
 # instructions for each array that an index enters. With the ranges known these go away, and a
 # kernel of Numba has the code of one of nvcc. (CUDA programming guide, compute capabilities.)
 _PREFIX = "llvm.nvvm.read.ptx.sreg."
-_RANGES = {"laneid": (0, 32), "warpsize": (32, 33)}
+RANGES = {"laneid": (0, 32), "warpsize": (32, 33)}
 for _axis, _threads, _blocks in (("x", 1024, 2**31 - 1), ("y", 1024, 65536), ("z", 64, 65536)):
-    _RANGES |= {
+    RANGES |= {
         f"tid.{_axis}": (0, _threads),
         f"ntid.{_axis}": (1, _threads + 1),
         f"ctaid.{_axis}": (0, _blocks),
@@ -56,7 +56,7 @@ def _annotate(library: Any) -> None:
         blocks = (block for function in module.functions for block in function.blocks)
         for instruction in (i for block in blocks for i in block.instructions):
             callee = getattr(getattr(instruction, "callee", None), "name", "")
-            bounds = _RANGES.get(callee[len(_PREFIX) :]) if callee.startswith(_PREFIX) else None
+            bounds = RANGES.get(callee[len(_PREFIX) :]) if callee.startswith(_PREFIX) else None
             if bounds is not None and "range" not in instruction.metadata:
                 constants = [ir.Constant(ir.IntType(32), n) for n in bounds]
                 instruction.set_metadata("range", module.add_metadata(constants))

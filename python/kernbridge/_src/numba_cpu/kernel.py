@@ -34,7 +34,7 @@ from kernbridge._src.operation.parameters import (
 )
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ENZYME, ArrayType, Call, OperationSpec, Step
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Step, rules_of
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.compile import Job, Native
@@ -181,19 +181,13 @@ def numba_kernel(
         vector_math = None if vector_math == libmvec.is_default(kernel) else bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
     frontend = NumbaCpu.of(kernel, half_as_bits, options)
-    if derivatives not in (None, ENZYME):
-        raise ValueError(
-            f"{frontend.label}: derivatives is {derivatives!r}, expected {ENZYME!r} or None; pass "
-            "a rule of your own as vjp= or jvp= [KB1007]"
-        )
     spec = OperationSpec(
         frontend.label,
         outs,
         vmap_method,
         input_output_aliases,
         has_side_effect,
-        jvp or derivatives,
-        vjp or derivatives,
+        *rules_of(frontend.label, jvp, vjp, derivatives),
         sharding_rule=sharding_rule,
         vmap_threads=vmap_threads,
     )
@@ -279,7 +273,12 @@ class NumbaCpu(PythonFrontend):
         )
 
     def lower_derivative(
-        self, platform: str, operands: Sequence[ArrayType], call: Call, steps: tuple[Step, ...]
+        self,
+        platform: str,
+        operands: Sequence[ArrayType],
+        call: Call,
+        steps: tuple[Step, ...],
+        derived: tuple[Sequence[ArrayType], Call],
     ) -> NativeCall:
         from kernbridge._src.numba_cpu.derivative import NumbaDerivative
         from kernbridge._src.operation import automatic

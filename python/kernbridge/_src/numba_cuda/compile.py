@@ -96,7 +96,7 @@ class Job(Recipe[NumbaCudaFunction]):
         if not target.emulates:
             self.identity += repr(target).encode()
         self.lasting = not fingerprint.opaque
-        self._why_not_portable = fingerprint.why_not_portable
+        self.why_not_portable = fingerprint.why_not_portable
 
     @property
     def symbol(self) -> str:
@@ -108,6 +108,11 @@ class Job(Recipe[NumbaCudaFunction]):
         job = copy.copy(self)
         job.parameters = with_open(self.parameters, set(opened))
         return job
+
+    def for_target(self, target: Target) -> Job:
+        job = copy.copy(self)
+        job.target = target
+        return job.with_numba_cuda()
 
     def with_numba_cuda(self) -> Job:
         """This job with a kernel of Numba-CUDA if it is for a CPU and for numba-cuda-mlir."""
@@ -152,7 +157,7 @@ class Job(Recipe[NumbaCudaFunction]):
             opened=tuple(meta["opened"]),
             uses_z=meta["uses_z"],
             cooperative=meta["cooperative"],
-            why_not_portable=self._why_not_portable,
+            why_not_portable=self.why_not_portable,
             parameters=self.parameters,
             batched=self.batched,
             kernel=weakref.ref(self.kernel),
@@ -262,10 +267,10 @@ def _compiler_of(kernel: Any) -> tuple[Callable[[Job], Any], AbstractContextMana
         return mlir.compile_entry, nullcontext()
     from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 
-    return _compile_entry, global_compiler_lock
+    return compile_entry, global_compiler_lock
 
 
-def _compile_entry(job: Job) -> Any:
+def compile_entry(job: Job) -> Any:
     from kernbridge._src.numba_common import stores
     from kernbridge._src.numba_common.private_numba import types
     from kernbridge._src.numba_common.private_numba_cuda import cuda, dispatcher

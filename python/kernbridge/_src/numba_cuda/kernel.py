@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import enum
 import inspect
+import math
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
@@ -24,8 +25,9 @@ from kernbridge._src.operation.parameters import (
     check_dtype,
     warn_of_copies,
 )
+from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec
+from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec, Step, rules_of
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Value, Word
@@ -59,8 +61,9 @@ def numba_cuda_kernel(
     static: Mapping[str, Any] | None = None,
     vector_math: bool | None = None,
     check: bool = False,
-    jvp: Callable[..., Any] | None = None,
-    vjp: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    derivatives: Literal["enzyme"] | None = None,
     sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
     """Make a JAX operation from a Numba-CUDA kernel.
@@ -80,7 +83,7 @@ def numba_cuda_kernel(
         to an input, for example by `cuda.atomic`, gets a copy of it, and a warning is issued once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         The shape and dtype of each output; see `numba_kernel`.
-    input_output_aliases, has_side_effect, zero_outputs, jvp, vjp, sharding_rule
+    input_output_aliases, has_side_effect, zero_outputs, jvp, vjp, derivatives, sharding_rule
         See `numba_kernel`.
     grid, block : int, tuple of 1 to 3 int, or a function, optional
         The number of blocks, and of threads in each block, along x, y and z. A function returns
@@ -182,7 +185,8 @@ def numba_cuda_kernel(
     )
     method = rule.vmap_method(vmap_method)
     spec = OperationSpec(
-        *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp),
+        *(label, outs, method, input_output_aliases, has_side_effect),
+        *rules_of(label, jvp, vjp, derivatives),
         sharding_rule=sharding_rule,
     )
     views = _read_views(label, view or {})
@@ -324,6 +328,7 @@ class NumbaCuda(CallingFrontend):
     vector_math: bool | None
 
     platforms = ("cuda", "cpu")
+    differentiates = True
 
     def __post_init__(self) -> None:
         self.name = self.kernel.py_func.__name__
@@ -421,6 +426,53 @@ class NumbaCuda(CallingFrontend):
             why_not_portable=function.why_not_portable,
             in_order=rule.pdl,
             target=target,
+        )
+
+    def lower_derivative(
+        self,
+        platform: str,
+        operands: Sequence[ArrayType],
+        call: Call,
+        steps: tuple[Step, ...],
+        derived: tuple[Sequence[ArrayType], Call],
+    ) -> NativeCall:
+        from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+        from kernbridge._src.numba_cuda.derivative import Argument, DerivativeJob, lowered
+
+        label, rule, target = self.label, self.rule, self._target(platform)
+        why = numba_cuda_compile.why_not_native(self.kernel, target)
+        options = {"cluster=": rule.cluster, "pdl=True": rule.pdl, "view=": self.views}
+        options["cooperative=True"] = rule.cooperative
+        if why := why or next((name for name, given in options.items() if given), ""):
+            raise NoDerivativeError(
+                f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
+                "of this kernel as a function (vjp=, jvp=) [KB2107]"
+            )
+        shape, arrays = rule.resolve(operands, call), (*operands, *call.outs)
+        arguments = [Argument(*a) for a in self._arguments(self.assign(call), arrays, call)]
+        z_is_free = shape.grid[2] == Value(constant=1)
+        job = DerivativeJob(
+            numba_cuda_compile.Job(
+                label, self.kernel, [a.parameter for a in arguments], False, target
+            ),
+            arguments,
+            len(operands),
+            call.aliases,
+            call.fresh if self.zero_outputs else (),
+            steps,
+            has_batch=bool(derived[1].levels) and z_is_free,
+            has_one_axis=z_is_free
+            and shape.grid[1] == Value(constant=1)
+            and shape.block[1:] == (1, 1),
+            threads=0 if shape.auto_block else math.prod(shape.block),
+        )
+        return lowered(
+            job,
+            rule,
+            shape,
+            [arrays[b] for b in (*range(len(operands)), *call.fresh)],
+            call.fresh,
+            *derived,
         )
 
     def _lower_through_numba(

@@ -69,7 +69,8 @@ class Derivative(Frontend):
         """Nothing: the kernel's call was checked."""
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        return self.kernel.lower_derivative(platform, self.types, self.call, self.steps)
+        derived = operands, call
+        return self.kernel.lower_derivative(platform, self.types, self.call, self.steps, derived)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         return self.kernel.inspect(self.types, self.call)

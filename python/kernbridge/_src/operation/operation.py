@@ -90,7 +90,7 @@ class Operation:
         spec.check_names(frontend.parameter_names)
         if ENZYME in (spec.jvp, spec.vjp) and not frontend.differentiates:
             raise NoDerivativeError(
-                f"{spec.label}: Enzyme differentiates kernels of numba_kernel only; pass a "
+                f"{spec.label}: Enzyme does not differentiate kernels of this front end; pass a "
                 "function as the rule [KB2107]"
             )
         self.spec = spec

@@ -99,9 +99,17 @@ class Frontend(ABC):
         """Compile and register; `operands` are without batch axes."""
 
     def lower_derivative(
-        self, platform: str, operands: Sequence[ArrayType], call: Call, steps: tuple[Step, ...]
+        self,
+        platform: str,
+        operands: Sequence[ArrayType],
+        call: Call,
+        steps: tuple[Step, ...],
+        derived: tuple[Sequence[ArrayType], Call],
     ) -> NativeCall:
-        """Compile and register a derivative of the kernel, whose operands and call are given."""
+        """Compile and register a derivative of the kernel, whose operands and call are given.
+
+        `derived` are the operands and the call of the derivative.
+        """
         raise NotImplementedError
 
     def compilation(self) -> parallel_compile.Work | None:

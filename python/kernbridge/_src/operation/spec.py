@@ -41,6 +41,16 @@ Rule = Callable[..., Any] | str | None
 Mode = Literal["jvp", "vjp"]
 
 
+def rules_of(label: str, jvp: Rule, vjp: Rule, derivatives: str | None) -> tuple[Rule, Rule]:
+    """The rules of an operation; `derivatives` stands for what is not given."""
+    if derivatives not in (None, ENZYME):
+        raise ValueError(
+            f"{label}: derivatives is {derivatives!r}, expected {ENZYME!r} or None; pass a rule of "
+            "your own as vjp= or jvp= [KB1007]"
+        )
+    return jvp or derivatives, vjp or derivatives
+
+
 class Step(NamedTuple):
     """One differentiation of a kernel, with respect to the operands of these indices."""
 
@@ -62,7 +72,7 @@ class ArrayType:
 
     @staticmethod
     def of(value: Any) -> ArrayType:
-        return ArrayType(tuple(value.shape), np.dtype(value.dtype))
+        return ArrayType(np.shape(value), np.dtype(value.dtype))  # of Python's numbers, too
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"

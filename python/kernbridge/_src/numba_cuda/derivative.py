@@ -1,0 +1,667 @@
+"""Derivatives of Numba-CUDA kernels by Enzyme, for GPUs and for CPUs in their place.
+
+The IR of a kernel is brought into the form that `cuda_on_cpu.to_host` gives it, in which all that
+only GPUs have is a call of a function `kb.*`. Enzyme differentiates this form for NVIDIA's target,
+for which it adds to cotangents atomically, since many threads may read one number. The result
+becomes machine code for the CPU as that of any other kernel, or PTX by LLVM's own back end.
+
+A derivative is launched as the kernel is. What it changes of the kernel's memory are copies, and
+the plan fills with zeros what it adds to. Shared arrays are parameters of the function that Enzyme
+sees, and each of real numbers has a shadow in shared memory.
+
+Imported only when a derivative is lowered.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernbridge import _core
+from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.base.lru import attached_to
+from kernbridge._src.base.reports import beginning_of, warn
+from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._src.cuda_on_cpu import ir as host_ir
+from kernbridge._src.cuda_on_cpu import library
+from kernbridge._src.cuda_on_cpu.isolated_compile import compiled_in_isolation
+from kernbridge._src.cuda_on_cpu.to_host import HostModule
+from kernbridge._src.enzyme import function as ir
+from kernbridge._src.enzyme import tool
+from kernbridge._src.enzyme.bits import reinterprets
+from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe, obtain
+from kernbridge._src.numba_common import numba_cuda_patches as patches
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import ir as llvm_ir
+from kernbridge._src.numba_common.private_llvmlite import run_once
+from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
+from kernbridge._src.numba_common.private_numba_cuda import (
+    driver,
+    get_cuda_paths,
+    global_compiler_lock,
+)
+from kernbridge._src.numba_common.protect import compile_protected
+from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+from kernbridge._src.numba_cuda import sums
+from kernbridge._src.numba_cuda.compile import Job
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.operation.spec import Step as Differentiation
+from kernbridge._src.plan.frontend import plan
+from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchRule, LaunchShape, registers_with
+from kernbridge._src.plan.program import (
+    DeviceFunction,
+    DeviceParameter,
+    Fill,
+    Parameter,
+    Step,
+    Value,
+    Word,
+    leaves,
+)
+from kernbridge._src.plan.targets import Emulated, Gpu
+
+_LABELS = {"jvp": "tangents", "vjp": "cotangents"}
+_STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
+_TRIPLE = "nvptx64-nvidia-cuda"
+
+# Functions of libdevice that have the names of C's in what Enzyme reads, and their own before and
+# after it. LLVM's intrinsics that NVIDIA's back end does not know become libdevice's, too.
+_MATH = frozenset(
+    name + suffix
+    for name in (
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign"),
+        *("cos", "cosh", "erf", "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "fdim", "floor"),
+        *("fma", "fmax", "fmin", "fmod", "hypot", "j0", "j1", "jn", "ldexp", "log", "log10"),
+        *("log1p", "log2", "nearbyint", "pow", "powi", "remainder", "rint", "round", "sin"),
+        *("sinh", "sqrt", "tan", "tanh", "trunc", "y0", "y1", "yn"),
+    )
+    for suffix in ("", "f")
+)
+_LIBDEVICE = re.compile(r"@__nv_(\w+)\(")
+_OF_C = re.compile(r"@(\w+)\(")
+_INTRINSIC = re.compile(
+    r"@llvm\.(acos|asin|atan|atan2|cos|cosh|exp|exp10|exp2|log|log10|log2|pow|powi|sin|sinh|tan"
+    r"|tanh)\.f(32|64)(?:\.i32)?\("
+)
+
+# What has names of NVIDIA's intrinsics while Enzyme reads it, of which it knows what they do.
+_REGISTERS = ["tid", "ntid", "ctaid", "nctaid"]
+_OWN = re.compile(rf'@"?kb\.((?:{"|".join(_REGISTERS)})\.[xyz]|laneid|warpsize|barrier0)"?\(')
+_NVIDIA = re.compile(r"@llvm\.nvvm\.(?:read\.ptx\.sreg\.)?([\w.]+)\(")
+_BARRIER = re.compile(r'^(declare void @"?kb\.barrier0"?\(\))[^\n]*', re.M)
+_REGISTER = re.compile(r'^declare i32 (@"?kb\.([\w.]+)"?\(\))[^\n]*', re.M)
+_SHARED = re.compile(r'= (?:tail )?call ptr @"?kb\.shared"?\(i64 (\d+)\)')
+_ITEMS = {"double": "float64", "float": "float32", "{double, double}": "complex128"}
+_ITEMS |= {"{float, float}": "complex64"} | {f"i{n}": f"int{n}" for n in (8, 16, 32, 64)}
+
+
+class Argument(NamedTuple):
+    """A parameter of the kernel, and where its leaves find their words: see kernel.py."""
+
+    parameter: Parameter
+    words: Sequence[Sequence[Word]]
+    buffer: int | None
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class DerivativeFunction(DeviceFunction):
+    """Machine code of a derivative, and the function that it is of, without its text."""
+
+    function: Function
+    wide: bool  # one launch serves a batch
+    tape: str  # what each thread allocates for values that its loops overwrite; empty if nothing
+
+    @property
+    def n_words(self) -> int:
+        buffers = [b for b in self.function.buffers if b.kind != "shared"]
+        return (1 + self.wide) * len(buffers) + self.function.n_extents
+
+    def words(self, numbers: Sequence[int]) -> list[Word]:
+        """The words of a launch; `numbers` are the plan's, of each buffer that is not shared."""
+        words = []
+        for b in numbers:
+            words.append(Word("address", buffer=b))
+            if self.wide:
+                words.append(Word("stride", buffer=b))
+        places = {
+            e: Word("extent", buffer=numbers[i], dim=dim)
+            for i, b in enumerate(self.function.buffers[: len(numbers)])
+            for dim, e in enumerate(b.extents)
+        }
+        return [*words, *(places[e] for e in range(self.function.n_extents))]
+
+
+class DerivativeJob(Recipe[DerivativeFunction]):
+    """The compilation of a derivative, given that of the kernel and the steps that lead to it.
+
+    `arguments` are the kernel's, and `zeroed` the outputs that begin as zeros, by buffer. If the
+    launch `has_one_axis`, blocks and threads are numbered along x alone. The machine code has room
+    for blocks of `threads`, if these are known.
+    """
+
+    kind = "numba_cuda_derivative"
+    tool = "Enzyme"
+
+    def __init__(
+        self,
+        primal: Job,
+        arguments: Sequence[Argument],
+        n_operands: int,
+        aliases: tuple[tuple[int, int], ...],
+        zeroed: tuple[int, ...],
+        steps: tuple[Differentiation, ...],
+        has_batch: bool,
+        has_one_axis: bool,
+        threads: int,
+    ) -> None:
+        self.label, self.kernel, self.target = primal.label, primal.kernel, primal.target
+        self.name = f"{primal.name} ({_LABELS[steps[-1].mode]})"
+        self._primal, self._arguments, self._n_operands = primal, arguments, n_operands
+        self._of_output = {n_operands + o: i for i, o in aliases}
+        self._zeroed, self.steps, self._has_batch = zeroed, steps, has_batch
+        self._has_one_axis = has_one_axis
+        registers = registers_with(threads) if threads and not self.target.emulates else 0
+        self._registers = registers if registers < REGISTERS_MAX else 0
+        order = [(a.words, a.buffer) for a in arguments]
+        described = (order, n_operands, aliases, zeroed, [tuple(s) for s in steps])
+        made_of = ("enzyme", primal.digest, described, has_batch, has_one_axis, self._registers)
+        self.digest = hashlib.sha256(repr(made_of).encode()).digest()
+        self.identity = self.digest
+        if not self.target.emulates:
+            self.identity += repr(self.target).encode()
+        self.lasting, self.why_not_portable = primal.lasting, primal.why_not_portable
+
+    def made_of(self) -> tuple[Any, ...]:
+        versions = llvm.llvm_version_info, llvmlite_version
+        return (*self._primal.made_of(), tool.find().identity, *versions)
+
+    def make(self) -> Artefact:
+        enzyme = tool.find()
+        try:
+            function, uses_z = self._primal_function()
+            for step in self.steps:
+                active = frozenset(function.operands[k] for k in step.active)
+                function = ir.derive(function, step.mode, active)
+            wide = self._has_batch and not uses_z
+            entry = f"{self._primal.symbol}_{'_'.join(s.mode for s in self.steps)}"
+            text, shared_size = _with_entry(function, entry, wide)
+            text = ir.run(replace(function, text=text), enzyme)
+            text, buffers = sums.with_fewer_atomics(
+                text, entry, function.buffers, self._has_one_axis
+            )
+            function = replace(function, buffers=buffers)
+        except Refused as e:
+            raise e.error(self.label, e.place) from None
+        text = _with_libdevice(text)
+        if isinstance(self.target, Gpu):
+            images = {
+                10 * major + minor: self._cubin(text, entry, (major, minor), shared_size)
+                for major, minor in self.target.architectures
+            }
+        else:
+            images = {_core.HOST_CC: self._image(text, entry, function, wide, shared_size)}
+        meta = {
+            "entry": entry,
+            "architectures": list(images),
+            "wide": wide,
+            "tape": _tape(text) if isinstance(self.target, Gpu) else "",
+            "buffers": [[b.dtype, list(b.extents), *b[2:]] for b in function.buffers],
+            "of_call": [list(function.operands), list(function.results)],
+        }
+        return Artefact(meta, tuple(images.values()))
+
+    def use(self, made: Artefact) -> DerivativeFunction:
+        meta = made.meta
+        buffers = [Buffer(d, tuple(e), *rest) for d, e, *rest in meta["buffers"]]
+        operands, results = map(tuple, meta["of_call"])
+        n_extents = 1 + max((e for b in buffers for e in b.extents), default=-1)
+        return DerivativeFunction(
+            identity=self.digest,
+            name=self.name,
+            entry=meta["entry"],
+            images=tuple(self.target.images(self, made).items()),
+            function=Function("", "", tuple(buffers), n_extents, operands, results),
+            wide=meta["wide"],
+            tape=meta["tape"],
+        )
+
+    def _primal_function(self) -> tuple[Function, bool]:
+        """The kernel as a function of its operands, of outputs that are none, and shared arrays.
+
+        Also returns whether the kernel reads z indices.
+        """
+        job = self._primal.for_target(_ForEnzyme())
+        with global_compiler_lock:
+            compiled, opened = compile_protected(
+                (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
+                lambda opened: numba_cuda_compile.compile_entry(job.with_open(opened)),
+                job.refusal,
+            )
+            try:
+                with host_ir.opaque_pointers():
+                    host = HostModule(self.label, compiled._codelibrary.modules, checks=None)
+                    texts = [str(module) for module in host.modules]
+            except KernelCompilationError as e:
+                found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
+                raise Refused(f"it uses {found[1]}" if found else str(e)) from e
+        module, *others = map(llvm.parse_assembly, texts)
+        for other in others:
+            module.link_in(other)
+        library.link_files(module, "atomics", "arithmetic")
+        called = {f.name for f in module.functions if f.is_declaration}
+        waits = "kb.barrier0" in called
+
+        named = [a.buffer for a in self._arguments for _ in a.words]
+        written = {b for i in opened if (b := named[i]) is not None}
+        buffers: list[Buffer] = []
+        places: dict[int, int] = {}  # in the function, by buffer of the call
+        n_extents = 0
+        given = {a.buffer: a.parameter for a in self._arguments if a.buffer is not None}
+        for b, parameter in sorted(given.items()):
+            if b in self._of_output:
+                places[b] = places[self._of_output[b]]
+                continue
+            assert isinstance(parameter, DeviceParameter)
+            if not ir.can_hold(parameter.dtype.name):
+                raise Refused(f"it has arrays of {parameter.dtype}")
+            kind: Kind = "work" if b in written else "in"
+            if b >= self._n_operands or b in self._of_output.values():
+                kind = "out" if b >= self._n_operands else "inout"
+            extents = tuple(range(n_extents, n_extents + parameter.ndim))
+            n_extents += parameter.ndim
+            places[b] = len(buffers)
+            buffers.append(
+                Buffer(
+                    parameter.dtype.name,
+                    extents,
+                    kind,
+                    begins_as_zeros=b in self._zeroed,
+                    is_alone=kind == "in" or not waits,
+                )
+            )
+        words = []
+        for word in (w for a in self._arguments for leaf in a.words for w in leaf):
+            if word.kind == "constant":
+                words.append(f"i64 {word.value}")
+            elif word.kind == "extent":
+                words.append(f"i64 %e{buffers[places[word.buffer]].extents[word.dim]}")
+            else:
+                words.append(f"i64 %a{places[word.buffer]}")
+        addresses = [f"  %a{i} = ptrtoint ptr %b{i} to i64" for i in range(len(buffers))]
+
+        shared: dict[int, int] = {}  # the buffer of a shared array, by its offset
+        for array in host.shared_arrays:
+            if not array.size:
+                raise Refused("it has shared memory whose size the launch decides")
+            dtype = _ITEMS.get(array.item)
+            if dtype is None:
+                raise Refused(f"it has a shared array of {array.item}")
+            shared[array.offset] = len(buffers)
+            buffers.append(Buffer(dtype, (), "shared", is_alone=False, size=array.size))
+
+        entry = compiled._codelibrary._entry_name
+        kinds = ", ".join(word.split()[0] for word in words)
+        lines = [ir.head("kb_primal", buffers, n_extents) + " {", *addresses]
+        lines += [f'  call void @"{entry}"({", ".join(words)})', "  ret void", "}"]
+        around = f'declare void @"{entry}"({kinds})\n' + "\n".join(lines)
+        module.link_in(llvm.parse_assembly(around))
+        for function in module.functions:
+            if not function.is_declaration and function.name != "kb_primal":
+                function.linkage = "internal"
+        text, read = _simplified(module, shared, [b.is_inexact for b in buffers])
+        buffers = [b._replace(is_read=i in read) for i, b in enumerate(buffers)]
+        results = tuple(places[b] for b in sorted(b for b in given if b >= self._n_operands))
+        operands = tuple(range(self._n_operands))
+        function = ir.around(text, "kb_primal", tuple(buffers), n_extents, operands, results)
+        return function, not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+
+    def _image(
+        self, text: str, entry: str, function: Function, wide: bool, shared_size: int
+    ) -> bytes:
+        """The image for a CPU."""
+        text = re.sub(r"^target [^\n]*\n", "", _NVIDIA.sub(r"@kb.\1(", text), flags=re.M)
+        n_words = (1 + wide) * len([b for b in function.buffers if b.kind != "shared"])
+        types = [llvm_ir.IntType(64)] * (n_words + function.n_extents)
+        declared = {name for name in _declared(text) if not _core.cuda_code_provides(name)}
+        host = host_ir.Given(shared_size, types, declared)
+        body, _ = host_ir.completed(self.label, [text], entry, host)
+        return cuda_on_cpu_compile.image(body, is_fast=False)
+
+    def _cubin(self, text: str, entry: str, cc: tuple[int, int], shared_size: int) -> bytes:
+        """Machine code for GPUs of a compute capability."""
+        text = sums.with_sums_of_warps(_with_checked_tape(text))
+        text = text.replace(f"define void @{entry}(", f"define ptx_kernel void @{entry}(")
+        text = _SHARED.sub(
+            r"= getelementptr i8, ptr addrspacecast (ptr addrspace(3) @kb_shared to ptr), i64 \1",
+            text,
+        )
+        text += (
+            f"\n@kb_shared = internal addrspace(3) global [{shared_size} x i8] undef, align 16\n"
+        )
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        target = llvm.Target.from_triple(_TRIPLE)
+        machine = target.create_target_machine(cpu=f"sm_{cc[0]}{cc[1]}", opt=3)
+        module = llvm.parse_assembly(text)
+        module.triple, module.data_layout = _TRIPLE, str(machine.target_data)
+        if "@__nv_" in text:
+            with open(get_cuda_paths()["libdevice"].info, "rb") as file:
+                module.link_in(llvm.parse_bitcode(file.read()))
+        for f in module.functions:
+            if not f.is_declaration and f.name != entry:
+                f.linkage = "internal"
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        builder = llvm.create_pass_builder(machine, options)
+        run_once(builder.getModulePassManager(), module, builder)
+        linker = driver._Linker(max_registers=self._registers or None, cc=(*cc, ""))
+        linker.add_ptx(machine.emit_assembly(module).encode())
+        cubin = linker.complete()
+        return bytes(getattr(cubin, "code", cubin))
+
+
+def lowered(
+    job: DerivativeJob,
+    rule: LaunchRule,
+    shape: LaunchShape,
+    arrays: Sequence[ArrayType],
+    fresh: Sequence[int],
+    operands: Sequence[ArrayType],
+    call: Call,
+) -> NativeCall:
+    """The plan of a derivative, whose operands and call are given.
+
+    `arrays` are the kernel's: its operands, and the outputs that are no operands, whose buffers in
+    a call of the kernel are `fresh`.
+    """
+    made = obtain(job)
+    attached_to(job.kernel, "derivatives", dict[bytes, Any])[job.identity] = made
+    if made.tape:
+        warn(
+            f"{job.label}: each thread of the derivative allocates {made.tape} of device memory "
+            "for values that a loop of the kernel overwrites, which is slow and limited by the "
+            "device's heap; docs/derivatives.md says how to write kernels that need none [KB2108]"
+        )
+    function = made.function
+    n = len(operands) + len(call.outs)
+    numbers = {i: k for k, i in enumerate(function.operands)}
+    for k, i in enumerate(function.results, len(operands)):
+        numbers.setdefault(i, k)
+    copied = function.written
+    numbers |= {function.operands[k]: n + j for j, k in enumerate(copied)}
+    hidden = [i for i, b in enumerate(function.buffers) if b.kind == "scratch"]
+    numbers |= {i: n + len(copied) + j for j, i in enumerate(hidden)}
+    sizes = [m for t in arrays for m in t.shape]
+    temporaries = [
+        ArrayType(tuple(sizes[e] for e in b.extents), np.dtype(b.dtype)) for b in function.scratch
+    ]
+    fills: list[Step] = [
+        Fill(numbers[i], 0, b.item_size, Value("count", buffer=numbers[i]), 0)
+        for i, b in enumerate(function.buffers)
+        if b.begins_as_zeros and i in numbers
+    ]
+    n_given = len(arrays) - len(fresh)
+    moved = {b: numbers[i] for i, b in enumerate((*range(n_given), *fresh))}
+    x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in shape.grid)
+    words = made.words([numbers[i] for i in range(len(function.buffers)) if i in numbers])
+    shape = replace(shape, grid=(x, y, z))
+    native, _ = plan(
+        f"{job.label} ({_LABELS[job.steps[-1].mode]})",
+        beginning_of(job.kernel.py_func),
+        operands,
+        call,
+        [f"array {k}" for k in range(n)],
+        [*fills, rule.step(shape, made, words, call.fresh, wide=made.wide)],
+        copied=copied,
+        temporaries=temporaries,
+        why_not_portable=job.why_not_portable,
+        target=job.target,
+    )
+    return native
+
+
+class _ForEnzyme(Emulated):
+    """Compiles a kernel to the IR of a GPU, without libNVVM, apart from other code."""
+
+    @contextmanager
+    def lowering(self, raises: bool) -> Iterator[None]:
+        if raises:
+            raise Refused("it has debug=True")
+        with (
+            patches.compiling_for((9, 0)),
+            patches.without_nvvm(),
+            compiled_in_isolation("derivative"),
+        ):
+            yield
+
+
+def _simplified(
+    module: Any, shared: dict[int, int], of_reals: Sequence[bool]
+) -> tuple[str, set[int]]:
+    """Inline and optimise what kb_primal calls, with shared arrays as its parameters.
+
+    Also returns the buffers that it reads.
+    """
+    inlining, builder = host_ir.passes()[:2]
+    inlining.run(module, builder)
+    text = _SHARED.sub(
+        lambda found: f"= getelementptr i8, ptr %b{shared[int(found[1])]}, i64 0", str(module)
+    )
+    # Without this, LLVM might let some threads of a warp pass a barrier in another place.
+    text = _REGISTER.sub(_described, _BARRIER.sub(r"\1 convergent", text))
+    module = llvm.parse_assembly(text)
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    tuning.loop_vectorization = tuning.slp_vectorization = False
+    tuning.loop_unrolling = True  # of a loop that is gone, no thread needs to keep values
+    builder = llvm.create_pass_builder(machine, tuning)
+    run_once(builder.getModulePassManager(), module, builder)
+    if reinterprets(module, "kb_primal", of_reals):
+        raise Refused("it uses the bits of real numbers as integers")
+    read = _read(module.get_function("kb_primal"))
+    text = str(module)
+    _check(text)
+    text = re.sub(r"^target [^\n]*\n", "", text, flags=re.M)
+    text = _LIBDEVICE.sub(lambda m: f"@{m[1]}(" if m[1] in _MATH else m[0], text)
+    return f'target triple = "{_TRIPLE}"\n' + _OWN.sub(_nvidia_name, text), read
+
+
+def _described(found: re.Match[str]) -> str:
+    """The declaration of a register, with what LLVM should know of it."""
+    if found[2] not in patches.RANGES:
+        return found[0]
+    begin, end = patches.RANGES[found[2]]
+    known = "memory(none) nounwind willreturn speculatable"
+    return f"declare noundef range(i32 {begin}, {end}) i32 {found[1]} {known}"
+
+
+def _read(function: Any) -> set[int]:
+    """The buffers of a function that it does more with than write or add to."""
+
+    def name(value: Any) -> int:
+        return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
+
+    roots = {name(a): i for i, a in enumerate([*function.arguments][2:]) if str(a.type) == "ptr"}
+    found = set()
+    for instruction in (i for block in function.blocks for i in block.instructions):
+        operation, operands = instruction.opcode, list(map(name, instruction.operands))
+        if operation == "getelementptr" and operands[0] in roots:
+            roots[name(instruction)] = roots[operands[0]]
+            continue
+        at = {"store": 1, "atomicrmw": 0}.get(operation)
+        found |= {roots[v] for k, v in enumerate(operands) if k != at and v in roots}
+    return found
+
+
+def _check(text: str) -> None:
+    """Refuse what makes the work of one thread depend on when others do theirs."""
+    for found in re.finditer(r"^  (%[\w.]+) = atomicrmw (?:volatile )?(\w+)", text, re.M):
+        if len(re.findall(re.escape(found[1]) + r"(?![\w.])", text)) > 1:
+            raise Refused("it uses the value that an atomic operation returns")
+        if found[2] not in ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min"):
+            raise Refused(f"it uses the atomic operation {found[2]}")
+    if re.search(r" cmpxchg |^  fence | load atomic | store atomic ", text, re.M):
+        raise Refused("it waits for other threads, or replaces numbers atomically")
+    for name in _declared(text):
+        if name.startswith("kb.") and not _OWN.match(f"@{name}("):
+            raise Refused(f"it uses {name.removeprefix('kb.')}, which passes numbers as bits")
+
+
+def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
+    """Add the entry of a launch to a derivative; also return the bytes of its shared memory.
+
+    The threads of a block fill shadows of shared arrays with zeros before any of them begins.
+    """
+    lines, words, arguments = [], [], ["ptr null", "ptr null"]
+    offset, filled = 0, []
+    for i, b in enumerate(function.buffers):
+        arguments.append(f"ptr %p{i}")
+        if b.kind == "shared":
+            lines.append(f"  %p{i} = call ptr @kb.shared(i64 {offset})")
+            end = offset + -(-b.size // 16) * 16
+            if b.begins_as_zeros:
+                filled.append((i, (end - offset) // 8))
+            offset = end
+            continue
+        words.append(f"i64 %w{i}")
+        at = f"%w{i}"
+        if wide:
+            words.append(f"i64 %s{i}")
+            lines += [f"  %d{i} = mul i64 %z, %s{i}", f"  %t{i} = add i64 %w{i}, %d{i}"]
+            at = f"%t{i}"
+        lines.append(f"  %p{i} = inttoptr i64 {at} to ptr")
+    extents = [f"i64 %e{k}" for k in range(function.n_extents)]
+    if offset > _STATIC_MAX:
+        raise Refused(
+            f"with the shadows of its shared arrays it has {offset} bytes of shared memory, of "
+            f"which a kernel can have {_STATIC_MAX}"
+        )
+    before = []
+    if wide:
+        before = ["  %z32 = call i32 @kb.ctaid.z()", "  %z = zext i32 %z32 to i64"]
+    if filled:
+        fills = [f"  call void @kb_zero(ptr %p{i}, i64 {n})" for i, n in filled]
+        lines += [*fills, "  call void @kb.barrier0()"]
+    head = f"define void @{name}({', '.join(words + extents)}) {{"
+    call = f"  call void @{function.name}({', '.join(arguments + extents)})"
+    text = "\n".join([function.text, head, *before, *lines, call, "  ret void", "}\n"])
+    if filled:
+        text += _ZERO
+    declared = [f"declare i32 @kb.{r}.{a}()" for r in _REGISTERS for a in "xyz"]
+    declared += ["declare void @kb.barrier0() convergent", "declare ptr @kb.shared(i64)"]
+    for line in declared:
+        own = _OWN.sub(_nvidia_name, line)
+        found = _OWN.sub(_nvidia_name, re.findall(r"@[\w.]+\(", line)[0])
+        if not re.search(rf"^declare [^\n]*{re.escape(found)}", text, re.M):
+            text += own + "\n"
+    return _OWN.sub(_nvidia_name, text), offset
+
+
+_ZERO = """
+define internal void @kb_zero(ptr %at, i64 %n) alwaysinline {
+entry:
+  %x = call i32 @kb.tid.x()
+  %y = call i32 @kb.tid.y()
+  %z = call i32 @kb.tid.z()
+  %nx = call i32 @kb.ntid.x()
+  %ny = call i32 @kb.ntid.y()
+  %nz = call i32 @kb.ntid.z()
+  %zy = mul i32 %z, %ny
+  %row = add i32 %zy, %y
+  %before = mul i32 %row, %nx
+  %thread = add i32 %before, %x
+  %nxy = mul i32 %nx, %ny
+  %threads = mul i32 %nxy, %nz
+  %first = zext i32 %thread to i64
+  %step = zext i32 %threads to i64
+  br label %next
+next:
+  %k = phi i64 [ %first, %entry ], [ %following, %more ]
+  %inside = icmp ult i64 %k, %n
+  br i1 %inside, label %more, label %end
+more:
+  %word = getelementptr i64, ptr %at, i64 %k
+  store i64 0, ptr %word
+  %following = add i64 %k, %step
+  br label %next
+end:
+  ret void
+}
+"""
+
+
+def _declared(text: str) -> list[str]:
+    return re.findall(r'^declare [^\n]*?@"?([\w.]+)"?\(', text, re.M)
+
+
+def _nvidia_name(found: re.Match[str]) -> str:
+    register = "" if found[1] == "barrier0" else "read.ptx.sreg."
+    return f"@llvm.nvvm.{register}{found[1]}("
+
+
+def _with_checked_tape(text: str) -> str:
+    """A module that ends the launch if a thread gets no memory for what its loops overwrite."""
+    if "@malloc(" not in text:
+        return text
+    return (
+        text.replace("call noalias ptr @malloc(", "call ptr @malloc(")
+        .replace("call ptr @malloc(", "call ptr @kb_tape(")
+        .replace("call noalias nonnull ptr @malloc(", "call ptr @kb_tape(")
+        + _TAPE
+    )
+
+
+def _tape(text: str) -> str:
+    """How much memory each thread of a derivative allocates, in words."""
+    sizes = re.findall(r"call [^\n]*@malloc\(i64 (?:noundef )?([^\s)]+)\)", text)
+    if not sizes:
+        return ""
+    if all(size.isdigit() for size in sizes):
+        return f"{sum(map(int, sizes)):,} bytes"
+    return "an amount that grows with the steps of a loop"
+
+
+_TAPE = """
+declare void @__assertfail(ptr, ptr, i32, ptr, i64)
+@kb_what = private constant [55 x i8] c"memory for what a derivative's loops overwrite is left\\00"
+@kb_where = private constant [11 x i8] c"derivative\\00"
+define internal noalias ptr @kb_tape(i64 %size) {
+  %memory = call ptr @malloc(i64 %size)
+  %none = icmp eq ptr %memory, null
+  br i1 %none, label %fail, label %end
+fail:
+  call void @__assertfail(ptr @kb_what, ptr @kb_where, i32 0, ptr @kb_where, i64 1)
+  br label %end
+end:
+  ret ptr %memory
+}
+"""
+
+
+def _with_libdevice(text: str) -> str:
+    """A module in which mathematical functions are libdevice's, each declared once."""
+
+    def of_intrinsic(found: re.Match[str]) -> str:
+        return f"@__nv_{found[1]}{'f' if found[2] == '32' else ''}("
+
+    def of_c(found: re.Match[str]) -> str:
+        return f"@__nv_{found[1]}(" if found[1] in _MATH else found[0]
+
+    lines: list[str] = []
+    declared: set[str] = set()
+    for line in _OF_C.sub(of_c, _INTRINSIC.sub(of_intrinsic, text)).splitlines():
+        if found := re.match(r"declare [^@]*(@__nv_\w+)\(", line):
+            if found[1] in declared:
+                continue
+            declared.add(found[1])
+        lines.append(line)
+    return "\n".join(lines) + "\n"

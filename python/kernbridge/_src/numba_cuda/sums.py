@@ -1,0 +1,245 @@
+"""Adds to cotangents of a GPU's threads without atomic operations, or with fewer of them.
+
+Enzyme adds atomically wherever several threads might add to one number. This module reads the LLVM
+IR of a derivative's entry, into which everything is inlined, and finds
+
+- arrays of which each thread accesses no element but its own, that of its number in a launch along
+  one axis. No other thread adds to it, and a cotangent that is read once need not be set to zero
+  afterwards, so that the launch needs no copy of it;
+- elements of constant index, to which all threads add. The threads of a warp add their numbers
+  first, and one of them adds the sum to the element.
+
+Everything else stays atomic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kernbridge._src.enzyme.function import Buffer
+
+_NAME = r'(?:"[^"]+"|[-\w.$]+)'
+_VALUE = rf"(%{_NAME})"
+_DEFINED = re.compile(rf"^  {_VALUE} = (.*)$")
+_WORD = re.compile(r"inttoptr i64 %[wt](\d+) to ptr")
+_ELEMENT = re.compile(rf"getelementptr (?:inbounds )?([^%]+), ptr {_VALUE}((?:, i\d+ \S+)+)")
+_PURE = re.compile(r"(add|mul|shl|zext|sext)(?: nuw| nsw| nneg)* (i\d+) (.*)")
+_REGISTER = re.compile(r"(?:tail )?call .*@llvm\.nvvm\.read\.ptx\.sreg\.(\w+\.\w)\(\)")
+_ADDED = re.compile(rf"  {_VALUE} = atomicrmw fadd ptr {_VALUE}, (double|float) (\S+) .*")
+_LOADED = re.compile(rf"  {_VALUE} = load (?:atomic )?(\w+), ptr {_VALUE}(?: monotonic)?(,.*)?$")
+_STORED = re.compile(rf"  store (\w+) (\S+), ptr {_VALUE}(,.*)?$")
+_ADDRESS = re.compile(rf"^  {_VALUE} = inttoptr i64 ", re.M)
+_FIXED = re.compile(rf"^  {_VALUE} = getelementptr [^%\n]*ptr {_VALUE}(?:, i\d+ -?\d+)+$", re.M)
+_ANY_ADDED = re.compile(rf"^{_ADDED.pattern}", re.M)
+_BRANCH = re.compile(rf"label %({_NAME})")
+_LABEL = re.compile(rf"({_NAME}):")
+_NUMBER = "add(ctaid.x*ntid.x,tid.x)"  # of a thread, if the launch has one axis
+
+
+@dataclass
+class _Accesses:
+    """What an entry does with one array: lines with an access, by kind, and its elements."""
+
+    adds: list[int] = field(default_factory=list)
+    loads: list[int] = field(default_factory=list)
+    stores: list[int] = field(default_factory=list)
+    indices: set[str] = field(default_factory=set)
+    is_known: bool = True  # nothing else is done with its address
+
+
+def with_fewer_atomics(
+    text: str, entry: str, buffers: Sequence[Buffer], has_one_axis: bool
+) -> tuple[str, tuple[Buffer, ...]]:
+    """Replace what need not be atomic in an entry, and leave out what has no effect.
+
+    Also returns the arrays, of which fewer have to be copied or filled. A launch `has_one_axis` if
+    blocks and threads are numbered along x alone, except for a batch.
+    """
+    begin = re.search(rf"^define [^\n]*@{re.escape(entry)}\([^\n]*\{{\n", text, re.M)
+    assert begin is not None
+    end = text.index("\n}", begin.end())
+    lines = text[begin.end() : end].split("\n")
+    in_cycle = _in_cycle(lines)
+    changed = list(buffers)
+    for array, a in _accesses(lines).items():
+        if not a.is_known:
+            continue
+        buffer = buffers[array]
+        if buffer.kind == "scratch" and not a.loads:
+            for at in (*a.adds, *a.stores):
+                lines[at] = ""
+            changed[array] = buffer._replace(begins_as_zeros=False)
+            continue
+        is_own = has_one_axis and a.indices == {_NUMBER}
+        is_zeroed = all((m := _STORED.match(lines[s])) and _is_zero(m[2]) for s in a.stores)
+        if is_own and is_zeroed and len(a.loads) == 1 and not in_cycle[a.loads[0]] and not a.adds:
+            for at in a.stores:  # after the only load
+                lines[at] = ""
+            a.stores.clear()
+        if buffer.kind == "work" and not (a.adds or a.stores):
+            changed[array] = buffer._replace(kind="in")
+        if is_own or not (a.adds or a.stores):
+            for at in a.loads:
+                lines[at] = lines[at].replace("load atomic ", "load ").replace(" monotonic,", ",")
+        if not is_own:
+            continue
+        is_first = len(a.adds) == 1 and not (a.loads or a.stores or in_cycle[a.adds[0]])
+        is_first &= buffer.begins_as_zeros
+        for at in a.adds:
+            add = _ADDED.match(lines[at])
+            assert add is not None
+            _, address, kind, value = add.groups()
+            lines[at] = f"  store {kind} {value}, ptr {address}"
+            if not is_first:
+                before, sum_ = f"%kb.before{at}", f"%kb.sum{at}"
+                lines[at] = (
+                    f"  {before} = load {kind}, ptr {address}\n"
+                    f"  {sum_} = fadd {kind} {before}, {value}\n"
+                    f"  store {kind} {sum_}, ptr {address}"
+                )
+    return text[: begin.end()] + "\n".join(lines) + text[end:], tuple(changed)
+
+
+def _is_zero(value: str) -> bool:
+    return value in ("0.000000e+00", "0")
+
+
+def _accesses(lines: Sequence[str]) -> dict[int, _Accesses]:
+    defined = {m[1]: m[2] for line in lines if (m := _DEFINED.match(line))}
+    expressions: dict[str, str] = {}
+
+    def expression(value: str) -> str:
+        """A value as a function of registers, in a form that equal values have in common."""
+        if value not in expressions:
+            expressions[value] = value
+            rhs = defined.get(value, "")
+            if found := _REGISTER.match(rhs):
+                expressions[value] = found[1]
+            elif (found := _PURE.match(rhs)) and found[1] in ("zext", "sext"):
+                expressions[value] = expression(found[3].split(" to ")[0])
+            elif found and found[1] in ("add", "mul"):
+                a, b = sorted(map(expression, found[3].split(", ")[:2]))
+                expressions[value] = f"add({a},{b})" if found[1] == "add" else f"{a}*{b}"
+        return expressions[value]
+
+    places: dict[str, tuple[int, str]] = {}  # of an address: the array, and the index
+
+    def place(value: str) -> tuple[int, str] | None:
+        if value not in places:
+            rhs = defined.get(value, "")
+            if found := _WORD.match(rhs):
+                places[value] = int(found[1]), ""
+            elif (found := _ELEMENT.match(rhs)) and (before := place(found[2])):
+                array, index = before
+                indices = [i.split()[-1] for i in found[3].split(", ")[1:]]
+                is_plain = index == "" and len(indices) == 1 and found[1] in ("double", "float")
+                places[value] = array, expression(indices[0]) if is_plain else "?"
+            else:
+                return None
+        return places[value]
+
+    for value in defined:
+        place(value)
+    result: dict[int, _Accesses] = {array: _Accesses() for array, _ in places.values()}
+    for at, line in enumerate(lines):
+        add, load, store = _ADDED.match(line), _LOADED.match(line), _STORED.match(line)
+        address = add[2] if add else load[3] if load else store[3] if store else ""
+        rhs = m[2] if (m := _DEFINED.match(line)) else line
+        for value in set(re.findall(_VALUE, rhs)):
+            if value not in places:
+                continue
+            array, index = places[value]
+            accesses = result[array]
+            if value == address and not (store and store[2] == value):
+                accesses.indices.add(index)
+                kind = accesses.adds if add else accesses.loads if load else accesses.stores
+                kind.append(at)
+            elif not _ELEMENT.match(rhs):
+                accesses.is_known = False
+    return result
+
+
+def _in_cycle(lines: Sequence[str]) -> list[bool]:
+    """Whether each line may run more than once: whether a branch leads from it or after it back."""
+    labels = {m[1]: at for at, line in enumerate(lines) if (m := _LABEL.match(line))}
+    result = [False] * len(lines)
+    for at, line in enumerate(lines):
+        for target in map(labels.get, _BRANCH.findall(line)):
+            begin = 0 if target is None else target
+            if begin <= at:
+                result[begin : at + 1] = [True] * (at + 1 - begin)
+    return result
+
+
+def with_sums_of_warps(text: str) -> str:
+    """A module in which a warp adds once to a number whose place is the same for all threads.
+
+    Such a place is an element of a constant index, which Enzyme adds to in every thread.
+    """
+    places = {found[1] for found in _ADDRESS.finditer(text)}
+    while more := {f[1] for f in _FIXED.finditer(text) if f[2] in places} - places:
+        places |= more
+    added = _ANY_ADDED.sub(
+        lambda f: (
+            f"  call void @kb_add.{f[3]}(ptr {f[2]}, {f[3]} {f[4]})" if f[2] in places else f[0]
+        ),
+        text,
+    )
+    return text if added == text else added + _sums()
+
+
+_SUM = """
+define internal void @kb_add.KIND(ptr %at, KIND %x) convergent {
+entry:
+  %mask = call i32 asm sideeffect "activemask.b32 $0;", "=r"() convergent
+  %whole = icmp eq i32 %mask, -1
+  br i1 %whole, label %sum, label %alone
+sum:
+STEPS
+  %lane = call i32 @llvm.nvvm.read.ptx.sreg.laneid()
+  %first = icmp eq i32 %lane, 0
+  br i1 %first, label %once, label %end
+once:
+  %old = atomicrmw fadd ptr %at, KIND %x5 monotonic
+  br label %end
+alone:
+  %other = atomicrmw fadd ptr %at, KIND %x monotonic
+  br label %end
+end:
+  ret void
+}
+"""
+
+
+def _sums() -> str:
+    text = "declare i32 @llvm.nvvm.shfl.sync.down.i32(i32, i32, i32, i32)\n"
+    text += "declare i32 @llvm.nvvm.read.ptx.sreg.laneid()\n"
+    for kind in ("float", "double"):
+        steps, before = [], "%x"
+        for k, distance in enumerate((16, 8, 4, 2, 1), 1):
+            parts = 1 if kind == "float" else 2
+            words = "i32" if kind == "float" else "<2 x i32>"
+            steps.append(f"  %w{k} = bitcast {kind} {before} to {words}")
+            moved = []
+            for part in range(parts):
+                word = f"%w{k}"
+                if parts == 2:
+                    word = f"%w{k}.{part}"
+                    steps.append(f"  {word} = extractelement {words} %w{k}, i32 {part}")
+                steps.append(
+                    f"  %m{k}.{part} = call i32 @llvm.nvvm.shfl.sync.down.i32(i32 -1, i32 {word},"
+                    f" i32 {distance}, i32 31)"
+                )
+                moved.append(f"%m{k}.{part}")
+            whole = moved[0]
+            if parts == 2:
+                steps.append(f"  %a{k} = insertelement {words} undef, i32 {moved[0]}, i32 0")
+                steps.append(f"  %b{k} = insertelement {words} %a{k}, i32 {moved[1]}, i32 1")
+                whole = f"%b{k}"
+            steps.append(f"  %y{k} = bitcast {words} {whole} to {kind}")
+            steps.append(f"  %x{k} = fadd {kind} {before}, %y{k}")
+            before = f"%x{k}"
+        text += _SUM.replace("KIND", kind).replace("STEPS", "\n".join(steps))
+    return text

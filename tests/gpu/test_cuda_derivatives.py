@@ -1,0 +1,353 @@
+"""Enzyme's derivatives of Numba-CUDA kernels, against JAX's own of equal functions."""
+
+import math
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from kernbridge import numba_cuda_kernel
+from kernbridge.errors import NoDerivativeError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "python/enzyme"))
+from needs_enzyme import assert_derivatives, needs_enzyme
+
+cuda = pytest.importorskip("numba.cuda")
+
+pytestmark = [needs_enzyme, pytest.mark.filterwarnings("ignore:.*KB(2108|4003|7002)")]
+S = jax.ShapeDtypeStruct
+N = 192
+
+
+@pytest.fixture(autouse=True)
+def doubles():
+    with jax.enable_x64(True):
+        yield
+
+
+def normal(*shape, seed=0, dtype="float64"):
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def by_enzyme(kernel, outs=lambda x, *_, **__: S(x.shape, x.dtype), **options):
+    options.setdefault("launch_dims", lambda x, *_, **__: x.shape)
+    return numba_cuda_kernel(kernel, outs, derivatives="enzyme", **options)
+
+
+@cuda.jit
+def scatter(x, at, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.add(out, at[i], x[i] * x[i])
+
+
+def test_additions_by_many_threads_to_one_element():
+    at = np.random.default_rng(0).integers(0, 7, N).astype(np.int32)
+    op = by_enzyme(scatter, S((7,), "float64"), zero_outputs=True)
+    assert_derivatives(
+        op, lambda x, at: jnp.zeros(7).at[at].add(x * x), normal(N), at, second=True, batched=True
+    )
+
+
+@cuda.jit
+def weighted(u, w, out):
+    i = cuda.grid(1)
+    if i < u.size:
+        if i > 0 and i < u.size - 1:
+            out[i] = w[0] * u[i - 1] + w[1] * u[i] * u[i] + w[2] * u[i + 1]
+        else:
+            out[i] = 0.0
+
+
+def weighted_by_jax(u, w):
+    inner = w[0] * u[:-2] + w[1] * u[1:-1] ** 2 + w[2] * u[2:]
+    return jnp.zeros_like(u).at[1:-1].set(inner)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_stencil_with_weights_that_all_threads_read(dtype):
+    op = by_enzyme(weighted)
+    given = normal(N + 5, dtype=dtype), np.array([0.3, 0.5, 0.7], dtype)
+    assert_derivatives(op, weighted_by_jax, *given, second=True, batched=True)
+
+
+@cuda.jit
+def mirrored(x, out):
+    s = cuda.shared.array(64, "float64")
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    s[t] = x[i] * x[i]
+    cuda.syncthreads()
+    out[i] = s[t] * s[63 - t]
+
+
+def test_shared_memory_and_barriers():
+    def by_jax(x):
+        rows = (x * x).reshape(-1, 64)
+        return (rows * rows[:, ::-1]).reshape(-1)
+
+    op = by_enzyme(mirrored, threads_per_block=64)
+    assert_derivatives(op, by_jax, normal(N), second=True, batched=True)
+
+
+@cuda.jit
+def tree_sum(x, out):
+    s = cuda.shared.array(64, "float64")
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    s[t] = math.sin(x[i])
+    cuda.syncthreads()
+    half = 32
+    while half > 0:
+        if t < half:
+            s[t] += s[t + half] * s[t + half]
+        cuda.syncthreads()
+        half //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = s[0]
+
+
+def test_a_reduction_whose_steps_wait_for_each_other():
+    def by_jax(x):
+        s = jnp.sin(x).reshape(-1, 64)
+        while s.shape[1] > 1:
+            half = s.shape[1] // 2
+            s = s[:, :half] + s[:, half:] ** 2
+        return s[:, 0]
+
+    op = by_enzyme(tree_sum, S((N // 64,), "float64"), threads_per_block=64)
+    assert_derivatives(op, by_jax, 0.1 * normal(N))
+
+
+@cuda.jit
+def functions(x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        a, b = x[i], y[i]
+        out[i] = math.exp(a) * math.sin(b) + math.sqrt(a * a + 1) + math.tanh(a) - math.cos(a * b)
+        out[i] += math.atan2(a, b) + (2 + math.cos(b)) ** a + math.log1p(b * b) + math.erf(a)
+        out[i] += math.asinh(a) + abs(a) + max(a, b) + math.expm1(b)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_mathematical_functions(dtype):
+    def by_jax(a, b):
+        out = jnp.exp(a) * jnp.sin(b) + jnp.sqrt(a * a + 1) + jnp.tanh(a) - jnp.cos(a * b)
+        out += jnp.arctan2(a, b) + (2 + jnp.cos(b)) ** a + jnp.log1p(b * b) + jax.lax.erf(a)
+        out += jnp.arcsinh(a) + jnp.abs(a) + jnp.maximum(a, b)
+        return out + jnp.expm1(b)
+
+    op = by_enzyme(functions)
+    given = normal(N, dtype=dtype), normal(N, seed=1, dtype=dtype)
+    assert_derivatives(op, by_jax, *given, second=True)
+
+
+@cuda.jit
+def csr_product(data, indices, indptr, v, out):
+    row = cuda.grid(1)
+    if row < out.size:
+        total = 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            total += data[k] * v[indices[k]]
+        out[row] = total
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_product_of_a_sparse_matrix(dtype):
+    rng = np.random.default_rng(0)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 5, 20))]).astype(np.int32)
+    indices = rng.integers(0, 15, indptr[-1]).astype(np.int32)
+    rows = np.repeat(np.arange(20), np.diff(indptr))
+
+    def by_jax(data, indices, indptr, v):
+        return jax.ops.segment_sum(data * v[indices], rows, 20)
+
+    op = by_enzyme(
+        csr_product,
+        lambda d, i, p, v: S((p.shape[0] - 1,), v.dtype),
+        launch_dims=lambda d, i, p, v: p.shape[0] - 1,
+    )
+    given = normal(indptr[-1], dtype=dtype), indices, indptr, normal(15, dtype=dtype)
+    assert_derivatives(op, by_jax, *given, second=True)
+
+
+@cuda.jit
+def neuron(v, current, out, spikes):
+    i = cuda.grid(1)
+    if i < v.size:
+        u = 0.9 * v[i] + current[i]
+        spikes[i] = u > 1.0
+        out[i] = u - 1.0 if u > 1.0 else u
+
+
+def test_a_branch_and_an_integer_output():
+    def by_jax(v, current):
+        u = 0.9 * v + current
+        return jnp.where(u > 1, u - 1, u), (u > 1).astype(jnp.int32)
+
+    op = by_enzyme(neuron, lambda v, _: (S(v.shape, v.dtype), S(v.shape, "int32")))
+    assert_derivatives(op, by_jax, normal(N), normal(N, seed=1), batched=True)
+
+
+@cuda.jit
+def in_place(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = math.sin(x[i]) * x[i]
+
+
+def test_an_output_in_the_memory_of_an_input():
+    op = by_enzyme(in_place, input_output_aliases={0: 0})
+    assert_derivatives(op, lambda x: jnp.sin(x) * x, normal(N), second=True, batched=True)
+
+
+@cuda.jit
+def own_input(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] *= x[i]
+        out[i] = 3 * x[i]
+
+
+def test_a_kernel_that_writes_to_its_input():
+    assert_derivatives(by_enzyme(own_input), lambda x: 3 * x * x, normal(N), batched=True)
+
+
+@cuda.jit
+def iterated(x, w, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        total = 1.0
+        for k in range(w.size):
+            total = math.sin(total * w[k]) + x[i]
+        out[i] = total
+
+
+@cuda.jit
+def powers(x, out):
+    i = cuda.grid(1)
+    a = cuda.local.array(4, "float64")
+    if i < x.size:
+        for k in range(4):
+            a[k] = x[i] ** (k + 1)
+        out[i] = a[0] * a[3] + a[1] * a[2]
+
+
+def test_values_that_a_loop_overwrites():
+    def by_jax(x, w):
+        return jax.lax.scan(lambda y, k: (jnp.sin(y * k) + x, None), jnp.ones_like(x), w)[0]
+
+    assert_derivatives(by_enzyme(iterated), by_jax, normal(N), normal(7, seed=1))
+    assert_derivatives(by_enzyme(powers), lambda x: 2 * x**5, normal(N))
+
+
+@cuda.jit
+def scaled(x, factor, out):
+    i, j = cuda.grid(2)
+    if i < x.shape[0] and j < x.shape[1]:
+        out[i, j] = factor * x[i, j] * x[j, i]
+
+
+def test_two_axes_and_a_scalar():
+    op = by_enzyme(scaled)
+    x = normal(20, 20)
+    ours = jax.grad(lambda x, a: (op(x, factor=a) ** 2).sum(), (0, 1))(x, 1.7)
+    theirs = jax.grad(lambda x, a: ((a * x * x.T) ** 2).sum(), (0, 1))(x, 1.7)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11)
+
+
+@cuda.jit
+def of_z(x, out):
+    i = cuda.threadIdx.z
+    if i < x.size:
+        out[i] = x[i] * x[i]
+
+
+def test_a_batch_of_a_kernel_that_uses_the_z_axis():
+    op = by_enzyme(of_z, launch_dims=None, grid=1, block=(1, 1, 8))
+    assert_derivatives(jax.vmap(op), lambda x: x * x, normal(5, 8))
+
+
+@cuda.jit
+def product(x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] * y[i] * x[i]
+
+
+def test_complex_numbers():
+    x, y = (normal(N, seed=s) + 1j * normal(N, seed=s + 1) for s in (0, 2))
+    assert_derivatives(by_enzyme(product), lambda x, y: x * y * x, x, y)
+
+
+@cuda.jit
+def logarithms(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = math.exp(-1000 * x[i]) if x[i] < 0 else math.log(x[i])
+
+
+def test_infinite_derivatives_and_nans_are_kept():
+    x = np.array([0.0, 2.0, np.inf, np.nan, -4.0])
+    ours = jax.grad(lambda x: by_enzyme(logarithms)(x).sum())(x)
+    np.testing.assert_array_equal(ours, [np.inf, 0.5, 0.0, np.nan, -np.inf])
+    ours = jax.grad(lambda x: (by_enzyme(logarithms)(x) * 0).sum())(x)
+    np.testing.assert_array_equal(ours, [np.nan, 0.0, 0.0, np.nan, np.nan])
+
+
+@cuda.jit
+def inactive(x, n, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.add(n, 0, 1)
+        out[i] = x[i] * x[i]
+
+
+@cuda.jit
+def compacted(x, n, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[cuda.atomic.add(n, 0, 1)] = x[i]
+
+
+@cuda.jit
+def shifted(x, out):
+    i = cuda.grid(1)
+    out[i] = cuda.shfl_down_sync(0xFFFFFFFF, x[i], 1)
+
+
+@cuda.jit
+def greatest(x, out):
+    i = cuda.grid(1)
+    cuda.atomic.max(out, 0, x[i])
+
+
+@cuda.jit
+def dynamic(x, out):
+    s = cuda.shared.array(0, "float64")
+    s[cuda.threadIdx.x] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    out[cuda.grid(1)] = s[0]
+
+
+def test_what_depends_on_the_order_of_threads_is_refused():
+    x, n = normal(64), np.zeros(1, np.int32)
+    like = S((64,), "float64")
+    op = by_enzyme(inactive, like)
+    assert_derivatives(lambda x: op(x, n), lambda x: x * x, x)
+    for kernel, reason, given in (
+        (compacted, "the value that an atomic operation returns", (x, n)),
+        (shifted, "bits of real numbers|passes numbers as bits", (x,)),
+        (greatest, "atomic|bits of real numbers", (x,)),
+        (dynamic, "size the launch decides", (x,)),
+    ):
+        op = by_enzyme(kernel, like, threads_per_block=64, shared_mem=512)
+        with pytest.raises(NoDerivativeError, match=f"(?s)({reason}).*KB2107"):
+            jax.grad(lambda x, given=given, op=op: op(x, *given[1:]).sum())(x)
+
+
+def test_launches_without_derivatives_are_refused():
+    op = by_enzyme(in_place, cooperative=True)
+    with pytest.raises(NoDerivativeError, match="KB2107"):
+        jax.grad(lambda x: op(x).sum())(normal(64))

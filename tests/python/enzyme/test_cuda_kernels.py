@@ -1,0 +1,74 @@
+"""Derivatives of Numba-CUDA kernels by Enzyme on the fake driver and on the CPU.
+
+`tests/gpu/test_cuda_derivatives.py` has kernels of many kinds.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from kernbridge import numba_cuda_kernel
+from needs_enzyme import assert_derivatives, needs_enzyme
+
+cuda = pytest.importorskip("numba.cuda")
+pytestmark = [pytest.mark.once, needs_enzyme]
+
+
+@cuda.jit
+def mirrored(x, at, out):
+    s = cuda.shared.array(32, "float32")
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    s[t] = x[i] * x[i]
+    cuda.syncthreads()
+    cuda.atomic.add(out, at[i], s[t] * s[31 - t])
+
+
+def by_jax(x, at):
+    rows = (x * x).reshape(-1, 32)
+    return jnp.zeros(5, x.dtype).at[at].add((rows * rows[:, ::-1]).reshape(-1))
+
+
+def operation():
+    return numba_cuda_kernel(
+        mirrored,
+        jax.ShapeDtypeStruct((5,), jnp.float32),
+        launch_dims=64,
+        threads_per_block=32,
+        zero_outputs=True,
+        derivatives="enzyme",
+    )
+
+
+def test_the_plan_of_a_derivative(gpu):
+    x = 0.5 * np.random.default_rng(0).normal(size=64).astype(np.float32)
+    assert_derivatives(operation(), by_jax, x, np.arange(64, dtype=np.int32) % 5, batched=True)
+    gradients = jax.jit(jax.vmap(jax.grad(lambda x: operation()(x, jnp.zeros(64, int)).sum())))
+    before = gpu.library.fake_cuda_n_launches()
+    gradients(jnp.stack([x] * 3)).block_until_ready()
+    assert gpu.library.fake_cuda_n_launches() - before == 1
+
+
+SOURCE = """
+import sys
+sys.path.insert(0, {folder!r})
+import jax, jax.numpy as jnp, numpy as np
+from test_cuda_kernels import by_jax, operation
+x, at = jnp.linspace(-1, 1, 64), jnp.arange(64) % 5
+ours = jax.jit(jax.grad(lambda x: operation()(x, at).sum()))
+np.testing.assert_allclose(ours(x), jax.grad(lambda x: by_jax(x, at).sum())(x), rtol=1e-5)
+program = jax.export.export(ours)(jax.ShapeDtypeStruct((64,), jnp.float32))
+open("program", "wb").write(bytes(program.serialize()))
+print(ours(x)[:3].tolist())
+"""
+SAVED = """
+import sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None
+import jax, jax.numpy as jnp, kernbridge
+program = jax.export.deserialize(bytearray(open("program", "rb").read()))
+print(program.call(jnp.linspace(-1, 1, 64))[:3].tolist())
+"""
+
+
+def test_an_exported_gradient_needs_neither_numba_nor_enzyme(request, run_python):
+    printed = run_python(SOURCE.format(folder=str(request.path.parent)), KERNBRIDGE_TEST_CUDA="")
+    assert printed.splitlines()[-1] == run_python(SAVED, KERNBRIDGE_ENZYME="/nowhere").strip()
