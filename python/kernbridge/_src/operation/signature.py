@@ -6,6 +6,8 @@ number of dimensions, and `any` for any dtype. An attribute is a number that is 
 is traced, and that C reads as bytes.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,7 +45,7 @@ class DeclaredType(Struct):
     dims: tuple[str | int, ...]  # "..." at most once
 
     @staticmethod
-    def parse(text: str) -> "DeclaredType":
+    def parse(text: str) -> DeclaredType:
         """Read a type; ValueError says what is wrong with it, and what to write."""
         found = re.fullmatch(r"(\w+)(?:\[(.*)\])?", text.strip(), re.DOTALL)
         if found is None:
@@ -151,7 +153,7 @@ class ScannedFunction(Struct):
     place: str  # of the function or of its annotation in a source, "file:line" in messages
 
     @staticmethod
-    def of(parts: Any) -> "ScannedFunction":
+    def of(parts: Any) -> ScannedFunction:
         """Return a function of its parts, as JSON has them."""
         name, qualified, whole_call, parameters, place = parts
         read = [

@@ -3,6 +3,8 @@
 No process is started, and nothing is remembered.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
