@@ -202,6 +202,18 @@ def test_an_output_in_the_memory_of_an_input():
 
 
 @cuda.jit
+def replacing(x, y, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = 2 * y[i]
+
+
+def test_an_input_that_is_replaced_has_no_cotangent():
+    op = by_enzyme(replacing, input_output_aliases={0: 0})
+    assert_derivatives(op, lambda x, y: 0 * x + 2 * y, normal(N), normal(N, seed=1))
+
+
+@cuda.jit
 def own_input(x, out):
     i = cuda.grid(1)
     if i < x.size:

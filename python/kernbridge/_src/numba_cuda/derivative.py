@@ -58,16 +58,7 @@ from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchRule, LaunchShape, registers_with
-from kernbridge._src.plan.program import (
-    DeviceFunction,
-    DeviceParameter,
-    Fill,
-    Parameter,
-    Step,
-    Value,
-    Word,
-    leaves,
-)
+from kernbridge._src.plan.program import DeviceFunction, Fill, Step, Value, Word, leaves
 from kernbridge._src.plan.targets import Emulated, Gpu
 
 _LABELS = {"jvp": "tangents", "vjp": "cotangents"}
@@ -105,12 +96,14 @@ _ITEMS = {"double": "float64", "float": "float32", "{double, double}": "complex1
 _ITEMS |= {"{float, float}": "complex64"} | {f"i{n}": f"int{n}" for n in (8, 16, 32, 64)}
 
 
-class Argument(NamedTuple):
-    """A parameter of the kernel, and where its leaves find their words: see kernel.py."""
+class Roles(NamedTuple):
+    """What the buffers of a call are to a kernel."""
 
-    parameter: Parameter
-    words: Sequence[Sequence[Word]]
-    buffer: int | None
+    operands: tuple[int, ...]
+    outputs: tuple[int, ...] = ()
+    aliases: tuple[tuple[int, int], ...] = ()  # pairs of an operand and the output in its memory
+    zeroed: tuple[int, ...] = ()  # outputs that begin as zeros
+    in_place: tuple[int, ...] = ()  # operands whose derivatives are made in place
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -144,9 +137,9 @@ class DerivativeFunction(DeviceFunction):
 class DerivativeJob(Recipe[DerivativeFunction]):
     """The compilation of a derivative, given that of the kernel and the steps that lead to it.
 
-    `arguments` are the kernel's, and `zeroed` the outputs that begin as zeros, by buffer. If the
-    launch `has_one_axis`, blocks and threads are numbered along x alone. The machine code has room
-    for blocks of `threads`, if these are known.
+    `words` are those of each leaf of the kernel's parameters. If the launch `has_one_axis`, blocks
+    and threads are numbered along x alone. The machine code has room for blocks of `threads`, if
+    these are known.
     """
 
     kind = "numba_cuda_derivative"
@@ -155,10 +148,8 @@ class DerivativeJob(Recipe[DerivativeFunction]):
     def __init__(
         self,
         primal: Job,
-        arguments: Sequence[Argument],
-        n_operands: int,
-        aliases: tuple[tuple[int, int], ...],
-        zeroed: tuple[int, ...],
+        words: Sequence[Sequence[Word]],
+        roles: Roles,
         steps: tuple[Differentiation, ...],
         has_batch: bool,
         has_one_axis: bool,
@@ -166,14 +157,12 @@ class DerivativeJob(Recipe[DerivativeFunction]):
     ) -> None:
         self.label, self.kernel, self.target = primal.label, primal.kernel, primal.target
         self.name = f"{primal.name} ({_LABELS[steps[-1].mode]})"
-        self._primal, self._arguments, self._n_operands = primal, arguments, n_operands
-        self._of_output = {n_operands + o: i for i, o in aliases}
-        self._zeroed, self.steps, self._has_batch = zeroed, steps, has_batch
+        self._primal, self._words, self._roles = primal, words, roles
+        self.steps, self._has_batch = steps, has_batch
         self._has_one_axis = has_one_axis
         registers = registers_with(threads) if threads and not self.target.emulates else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
-        order = [(a.words, a.buffer) for a in arguments]
-        described = (order, n_operands, aliases, zeroed, [tuple(s) for s in steps])
+        described = (words, roles, [tuple(s) for s in steps])
         made_of = ("enzyme", primal.digest, described, has_batch, has_one_axis, self._registers)
         self.digest = hashlib.sha256(repr(made_of).encode()).digest()
         self.identity = self.digest
@@ -261,42 +250,49 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         called = {f.name for f in module.functions if f.is_declaration}
         waits = "kb.barrier0" in called
 
-        named = [a.buffer for a in self._arguments for _ in a.words]
-        written = {b for i in opened if (b := named[i]) is not None}
+        roles, of_output = self._roles, {o: i for i, o in self._roles.aliases}
+        dtypes: dict[int, str] = {}  # by buffer of the call
+        ranks: dict[int, int] = {}
+        written = set()
+        for i, (leaf, own) in enumerate(zip(leaves(job.parameters), self._words, strict=True)):
+            if own[0].kind != "address":
+                continue
+            b = own[0].buffer
+            if dtypes.setdefault(b, leaf.dtype.name) != leaf.dtype.name:
+                raise Refused(f"it uses one array as {dtypes[b]} and as {leaf.dtype}")
+            if not ir.can_hold(dtypes[b]) or leaf.kind == "record":
+                raise Refused(f"it has arrays of {leaf.dtype}")
+            ranks[b] = max(ranks.get(b, 0), sum(word.kind == "extent" for word in own))
+            if i in opened:
+                written.add(b)
         buffers: list[Buffer] = []
         places: dict[int, int] = {}  # in the function, by buffer of the call
         n_extents = 0
-        given = {a.buffer: a.parameter for a in self._arguments if a.buffer is not None}
-        for b, parameter in sorted(given.items()):
-            if b in self._of_output:
-                places[b] = places[self._of_output[b]]
+        for b in sorted(dtypes):
+            if b in of_output:
+                places[b] = places[of_output[b]]
                 continue
-            assert isinstance(parameter, DeviceParameter)
-            if not ir.can_hold(parameter.dtype.name):
-                raise Refused(f"it has arrays of {parameter.dtype}")
             kind: Kind = "work" if b in written else "in"
-            if b >= self._n_operands or b in self._of_output.values():
-                kind = "out" if b >= self._n_operands else "inout"
-            extents = tuple(range(n_extents, n_extents + parameter.ndim))
-            n_extents += parameter.ndim
+            if b in roles.in_place or b in of_output.values():
+                kind = "inout"
+            elif b not in roles.operands:
+                kind = "out"
+            extents = tuple(range(n_extents, n_extents + ranks[b]))
+            n_extents += ranks[b]
             places[b] = len(buffers)
-            buffers.append(
-                Buffer(
-                    parameter.dtype.name,
-                    extents,
-                    kind,
-                    begins_as_zeros=b in self._zeroed,
-                    is_alone=kind == "in" or not waits,
-                )
-            )
+            zeros = b in roles.zeroed
+            alone = kind == "in" or not waits
+            buffers.append(Buffer(dtypes[b], extents, kind, begins_as_zeros=zeros, is_alone=alone))
+        lines: list[str] = []
         words = []
-        for word in (w for a in self._arguments for leaf in a.words for w in leaf):
+        for word in (w for own in self._words for w in own):
             if word.kind == "constant":
                 words.append(f"i64 {word.value}")
             elif word.kind == "extent":
                 words.append(f"i64 %e{buffers[places[word.buffer]].extents[word.dim]}")
             else:
-                words.append(f"i64 %a{places[word.buffer]}")
+                lines.append(f"  %o{len(lines)} = add i64 %a{places[word.buffer]}, {word.value}")
+                words.append(f"i64 %o{len(lines) - 1}")
         addresses = [f"  %a{i} = ptrtoint ptr %b{i} to i64" for i in range(len(buffers))]
 
         shared: dict[int, int] = {}  # the buffer of a shared array, by its offset
@@ -311,7 +307,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
 
         entry = compiled._codelibrary._entry_name
         kinds = ", ".join(word.split()[0] for word in words)
-        lines = [ir.head("kb_primal", buffers, n_extents) + " {", *addresses]
+        lines = [ir.head("kb_primal", buffers, n_extents) + " {", *addresses, *lines]
         lines += [f'  call void @"{entry}"({", ".join(words)})', "  ret void", "}"]
         around = f'declare void @"{entry}"({kinds})\n' + "\n".join(lines)
         module.link_in(llvm.parse_assembly(around))
@@ -320,8 +316,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
                 function.linkage = "internal"
         text, read = _simplified(module, shared, [b.is_inexact for b in buffers])
         buffers = [b._replace(is_read=i in read) for i, b in enumerate(buffers)]
-        results = tuple(places[b] for b in sorted(b for b in given if b >= self._n_operands))
-        operands = tuple(range(self._n_operands))
+        operands, results = (tuple(places[b] for b in of) for of in (roles.operands, roles.outputs))
         function = ir.around(text, "kb_primal", tuple(buffers), n_extents, operands, results)
         return function, not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
 

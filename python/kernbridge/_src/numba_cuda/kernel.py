@@ -437,7 +437,7 @@ class NumbaCuda(CallingFrontend):
         derived: tuple[Sequence[ArrayType], Call],
     ) -> NativeCall:
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-        from kernbridge._src.numba_cuda.derivative import Argument, DerivativeJob, lowered
+        from kernbridge._src.numba_cuda.derivative import DerivativeJob, Roles, lowered
 
         label, rule, target = self.label, self.rule, self._target(platform)
         why = numba_cuda_compile.why_not_native(self.kernel, target)
@@ -449,16 +449,18 @@ class NumbaCuda(CallingFrontend):
                 "of this kernel as a function (vjp=, jvp=) [KB2107]"
             )
         shape, arrays = rule.resolve(operands, call), (*operands, *call.outs)
-        arguments = [Argument(*a) for a in self._arguments(self.assign(call), arrays, call)]
-        z_is_free = shape.grid[2] == Value(constant=1)
+        arguments = self._arguments(self.assign(call), arrays, call)
+        n, z_is_free = len(operands), shape.grid[2] == Value(constant=1)
+        parameters = [parameter for parameter, _, _ in arguments]
         job = DerivativeJob(
-            numba_cuda_compile.Job(
-                label, self.kernel, [a.parameter for a in arguments], False, target
+            numba_cuda_compile.Job(label, self.kernel, parameters, False, target),
+            [leaf for _, words, _ in arguments for leaf in words],
+            Roles(
+                operands=tuple(range(n)),
+                outputs=tuple(range(n, len(arrays))),
+                aliases=tuple((i, n + o) for i, o in call.aliases),
+                zeroed=call.fresh if self.zero_outputs else (),
             ),
-            arguments,
-            len(operands),
-            call.aliases,
-            call.fresh if self.zero_outputs else (),
             steps,
             has_batch=bool(derived[1].levels) and z_is_free,
             has_one_axis=z_is_free
@@ -466,14 +468,8 @@ class NumbaCuda(CallingFrontend):
             and shape.block[1:] == (1, 1),
             threads=0 if shape.auto_block else math.prod(shape.block),
         )
-        return lowered(
-            job,
-            rule,
-            shape,
-            [arrays[b] for b in (*range(len(operands)), *call.fresh)],
-            call.fresh,
-            *derived,
-        )
+        own = [arrays[b] for b in (*range(n), *call.fresh)]
+        return lowered(job, rule, shape, own, call.fresh, *derived)
 
     def _lower_through_numba(
         self,

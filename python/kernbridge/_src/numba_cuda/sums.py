@@ -74,12 +74,14 @@ def with_fewer_atomics(
             continue
         is_own = has_one_axis and a.indices == {_NUMBER}
         is_zeroed = all((m := _STORED.match(lines[s])) and _is_zero(m[2]) for s in a.stores)
-        if is_own and is_zeroed and len(a.loads) == 1 and not in_cycle[a.loads[0]] and not a.adds:
-            for at in a.stores:  # after the only load
-                lines[at] = ""
-            a.stores.clear()
-        if buffer.kind == "work" and not (a.adds or a.stores):
-            changed[array] = buffer._replace(kind="in")
+        if buffer.kind == "work":  # its content does not matter afterwards
+            is_once = len(a.loads) == 1 and not (a.adds or in_cycle[a.loads[0]])
+            if is_own and is_zeroed and is_once:
+                for at in a.stores:  # after the only load
+                    lines[at] = ""
+                a.stores.clear()
+            if not (a.adds or a.stores):
+                changed[array] = buffer._replace(kind="in")
         if is_own or not (a.adds or a.stores):
             for at in a.loads:
                 lines[at] = lines[at].replace("load atomic ", "load ").replace(" monotonic,", ",")
