@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kernbridge import numba_cuda_kernel
+from kernbridge import numba_cuda_callable, numba_cuda_kernel
 from kernbridge.errors import NoDerivativeError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python/enzyme"))
@@ -363,3 +363,107 @@ def test_launches_without_derivatives_are_refused():
     op = by_enzyme(in_place, cooperative=True)
     with pytest.raises(NoDerivativeError, match="KB2107"):
         jax.grad(lambda x: op(x).sum())(normal(64))
+
+
+@cuda.jit
+def squares(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] * x[i]
+
+
+@cuda.jit
+def waves(x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = math.sin(x[i]) * y[i]
+
+
+@cuda.jit
+def grow(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = x[i] * y[i] + x[i]
+
+
+@cuda.jit
+def neighbours(u, out):
+    i = cuda.grid(1)
+    if i < u.size:
+        out[i] = 0.5 * u[i] * u[i - 1] if i > 0 else u[i]
+
+
+def neighbours_of(u):
+    return jnp.concatenate([u[:1], 0.5 * u[1:] * u[:-1]])
+
+
+def recorded(function, outs=lambda x, *_: S(x.shape, x.dtype), **options):
+    return numba_cuda_callable(function, outs, record="always", derivatives="enzyme", **options)
+
+
+def of_temporaries(x, y, out, stream):
+    a, b = cuda.device_array(x.shape, x.dtype), cuda.device_array(x.shape, x.dtype)
+    squares[2, 128, stream](x, a)
+    waves[2, 128, stream](a, y, b)
+    for _ in range(3):
+        grow[2, 128, stream](b, a)
+    neighbours[2, 128, stream](b, out)
+
+
+def test_launches_that_overwrite_temporaries():
+    def by_jax(x, y):
+        a = x * x
+        b = jnp.sin(a) * y
+        for _ in range(3):
+            b = b * a + b
+        return neighbours_of(b)
+
+    given = 0.5 * normal(N), normal(N, seed=1)
+    assert_derivatives(recorded(of_temporaries), by_jax, *given, batched=True)
+
+
+def of_copies(u, out, stream):
+    t = cuda.device_array(u.shape, u.dtype)
+    t[:] = u
+    for _ in range(3):
+        neighbours[2, 128, stream](t, out)
+        t[:] = out
+    t[:50] = 0.5
+    waves[2, 128, stream](t, u, out)
+    out[90:100] = t[40:50]
+
+
+def test_copies_and_fills_of_parts():
+    def by_jax(u):
+        t = u
+        for _ in range(3):
+            t = neighbours_of(t)
+        t = t.at[:50].set(0.5)
+        return (jnp.sin(t) * u).at[90:100].set(t[40:50])
+
+    assert_derivatives(recorded(of_copies), by_jax, normal(N), batched=True)
+
+
+def of_one_buffer(x, y, out, stream):
+    grow[2, 128, stream](out, y)
+    grow[2, 128, stream](out, y)
+
+
+def test_launches_in_the_memory_of_an_input():
+    op = recorded(of_one_buffer, input_output_aliases={0: 0})
+    given = normal(N), normal(N, seed=1)
+    assert_derivatives(op, lambda x, y: x * (1 + y) ** 2, *given, batched=True)
+
+
+def unrecordable(x, out, stream):
+    out[:] = x.copy_to_host()
+
+
+def test_functions_without_a_plan_and_second_derivatives_are_refused():
+    like, x = S((N,), "float64"), normal(N)
+    op = numba_cuda_callable(unrecordable, like, record="never", derivatives="enzyme")
+    with pytest.raises(NoDerivativeError, match="KB2107"):
+        jax.grad(lambda x: op(x).sum())(x)
+    op = recorded(lambda x, out, stream: squares[2, 128, stream](x, out), like)
+    with pytest.raises(NoDerivativeError, match="KB2107"):
+        jax.hessian(lambda x: op(x).sum())(x)

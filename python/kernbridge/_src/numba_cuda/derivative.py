@@ -112,6 +112,7 @@ class DerivativeFunction(DeviceFunction):
 
     function: Function
     wide: bool  # one launch serves a batch
+    written: tuple[int, ...]  # buffers that the kernel writes to
     tape: str  # what each thread allocates for values that its loops overwrite; empty if nothing
 
     @property
@@ -177,7 +178,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
     def make(self) -> Artefact:
         enzyme = tool.find()
         try:
-            function, uses_z = self._primal_function()
+            function, written, uses_z = self._primal_function()
             for step in self.steps:
                 active = frozenset(function.operands[k] for k in step.active)
                 function = ir.derive(function, step.mode, active)
@@ -185,6 +186,11 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             entry = f"{self._primal.symbol}_{'_'.join(s.mode for s in self.steps)}"
             text, shared_size = _with_entry(function, entry, wide)
             text = ir.run(replace(function, text=text), enzyme)
+            if self._roles.in_place:  # what it leaves in its buffers matters
+                own = [
+                    b if b.kind == "shared" else b._replace(kind="inout") for b in function.buffers
+                ]
+                function = replace(function, buffers=tuple(own))
             text, buffers = sums.with_fewer_atomics(
                 text, entry, function.buffers, self._has_one_axis
             )
@@ -203,6 +209,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             "entry": entry,
             "architectures": list(images),
             "wide": wide,
+            "written": list(written),
             "tape": _tape(text) if isinstance(self.target, Gpu) else "",
             "buffers": [[b.dtype, list(b.extents), *b[2:]] for b in function.buffers],
             "of_call": [list(function.operands), list(function.results)],
@@ -221,13 +228,14 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             images=tuple(self.target.images(self, made).items()),
             function=Function("", "", tuple(buffers), n_extents, operands, results),
             wide=meta["wide"],
+            written=tuple(meta["written"]),
             tape=meta["tape"],
         )
 
-    def _primal_function(self) -> tuple[Function, bool]:
+    def _primal_function(self) -> tuple[Function, list[int], bool]:
         """The kernel as a function of its operands, of outputs that are none, and shared arrays.
 
-        Also returns whether the kernel reads z indices.
+        Also returns the buffers that the kernel writes to, and whether it reads z indices.
         """
         job = self._primal.for_target(_ForEnzyme())
         with global_compiler_lock:
@@ -314,11 +322,13 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         for function in module.functions:
             if not function.is_declaration and function.name != "kb_primal":
                 function.linkage = "internal"
-        text, read = _simplified(module, shared, [b.is_inexact for b in buffers])
-        buffers = [b._replace(is_read=i in read) for i, b in enumerate(buffers)]
+        text, read, changed = _simplified(module, shared, [b.is_inexact for b in buffers])
+        # Tangents in place need the values that the kernel writes, too.
+        all_read = bool(roles.in_place) and self.steps[0].mode == "jvp"
+        buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
         operands, results = (tuple(places[b] for b in of) for of in (roles.operands, roles.outputs))
         function = ir.around(text, "kb_primal", tuple(buffers), n_extents, operands, results)
-        return function, not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+        return function, sorted(changed), not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
 
     def _image(
         self, text: str, entry: str, function: Function, wide: bool, shared_size: int
@@ -441,10 +451,10 @@ class _ForEnzyme(Emulated):
 
 def _simplified(
     module: Any, shared: dict[int, int], of_reals: Sequence[bool]
-) -> tuple[str, set[int]]:
+) -> tuple[str, set[int], set[int]]:
     """Inline and optimise what kb_primal calls, with shared arrays as its parameters.
 
-    Also returns the buffers that it reads.
+    Also returns the buffers that it reads, and those that it writes to.
     """
     inlining, builder = host_ir.passes()[:2]
     inlining.run(module, builder)
@@ -462,12 +472,12 @@ def _simplified(
     run_once(builder.getModulePassManager(), module, builder)
     if reinterprets(module, "kb_primal", of_reals):
         raise Refused("it uses the bits of real numbers as integers")
-    read = _read(module.get_function("kb_primal"))
+    read, written = _accessed(module.get_function("kb_primal"))
     text = str(module)
     _check(text)
     text = re.sub(r"^target [^\n]*\n", "", text, flags=re.M)
     text = _LIBDEVICE.sub(lambda m: f"@{m[1]}(" if m[1] in _MATH else m[0], text)
-    return f'target triple = "{_TRIPLE}"\n' + _OWN.sub(_nvidia_name, text), read
+    return f'target triple = "{_TRIPLE}"\n' + _OWN.sub(_nvidia_name, text), read, written
 
 
 def _described(found: re.Match[str]) -> str:
@@ -479,22 +489,27 @@ def _described(found: re.Match[str]) -> str:
     return f"declare noundef range(i32 {begin}, {end}) i32 {found[1]} {known}"
 
 
-def _read(function: Any) -> set[int]:
-    """The buffers of a function that it does more with than write or add to."""
+def _accessed(function: Any) -> tuple[set[int], set[int]]:
+    """The buffers with which a function does more than write or add, and more than read."""
 
     def name(value: Any) -> int:
         return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
 
     roots = {name(a): i for i, a in enumerate([*function.arguments][2:]) if str(a.type) == "ptr"}
-    found = set()
+    read: set[int] = set()
+    written: set[int] = set()
     for instruction in (i for block in function.blocks for i in block.instructions):
         operation, operands = instruction.opcode, list(map(name, instruction.operands))
         if operation == "getelementptr" and operands[0] in roots:
             roots[name(instruction)] = roots[operands[0]]
             continue
         at = {"store": 1, "atomicrmw": 0}.get(operation)
-        found |= {roots[v] for k, v in enumerate(operands) if k != at and v in roots}
-    return found
+        for k, value in enumerate(operands):
+            if value in roots and k != at:
+                read.add(roots[value])
+            if value in roots and operation != "load":
+                written.add(roots[value])
+    return read, written
 
 
 def _check(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,9 @@ from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
 from kernbridge._src.operation import parameters
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import Assignment
+from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec
+from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec, Step, rules_of
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
 from kernbridge._src.plan.targets import Target
@@ -43,8 +44,9 @@ def numba_cuda_callable(
     record: str = "auto",
     vector_math: bool | None = None,
     has_side_effect: bool = False,
-    jvp: Callable[..., Any] | None = None,
-    vjp: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    derivatives: Literal["enzyme"] | None = None,
     sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
     """Make a JAX operation from a Python function that launches Numba-CUDA kernels.
@@ -87,7 +89,7 @@ def numba_cuda_callable(
         runs as Python code, only the ``fastmath`` option of each kernel counts.
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
-    jvp, vjp, sharding_rule : optional
+    jvp, vjp, derivatives, sharding_rule : optional
         The derivative, and the dimensions along which devices split a call; see `numba_kernel`.
 
     Returns
@@ -152,7 +154,8 @@ def numba_cuda_callable(
     if record not in RECORD:
         raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD} [KB1005]")
     spec = OperationSpec(
-        *(label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp),
+        *(label, outs, vmap_method, input_output_aliases, has_side_effect),
+        *rules_of(label, jvp, vjp, derivatives),
         sharding_rule=sharding_rule,
     )
     kept = _of_objects
@@ -176,6 +179,7 @@ class NumbaCudaCallable(CallingFrontend):
     vector_math: bool | None = None  # of the kernels
 
     platforms = ("cuda", "cpu")
+    differentiates = True
     n_appended = 1  # the stream
     warns_of_unused = False  # a function that is recorded is refused
 
@@ -268,6 +272,27 @@ class NumbaCudaCallable(CallingFrontend):
             why_not_portable=recording.why_not_portable,
             target=target,
         )
+
+    def lower_derivative(
+        self,
+        platform: str,
+        operands: Sequence[ArrayType],
+        call: Call,
+        steps: tuple[Step, ...],
+        derived: tuple[Sequence[ArrayType], Call],
+    ) -> NativeCall:
+        from kernbridge._src.record import derivative
+
+        target = self._target(platform)
+        if len(steps) > 1:
+            raise derivative.refused(self.label, "second derivatives of launches are not made")
+        batched = replace(call, levels=derived[1].levels)
+        order = _order(self.assign(call))
+        try:
+            recording = run_recorded(self.label, self.function, operands, batched, order, target)
+        except NotRecordable as e:
+            raise derivative.refused(self.label, f"it cannot be recorded: {e}") from None
+        return derivative.lowered(recording, self.function, operands, call, steps[0], derived)
 
     def _as_python(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target
