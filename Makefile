@@ -73,7 +73,7 @@ test:
 	$(MAKE) -j3 --output-sync=target test-core test-oldest test-next JOBS=$(HALF)
 	$(MAKE) test-newest
 
-test-all:
+test-all: $(VENV)/packages.stamp
 	@echo "test-all: about 90 minutes on two cores"
 	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}" KB_TORTURE=all
 	$(MAKE) test-mlir
@@ -204,6 +204,11 @@ $(VENV)/plugin.stamp: | $(VENV)/python.stamp
 $(VENV)/enzyme.stamp $(DEV)/enzyme.stamp: %/enzyme.stamp: | %/python.stamp
 	@$*/bin/uv pip install --quiet --python $*/bin/python --no-deps --python-platform x86_64-manylinux_2_39 \
 	  $(ENZYME) && touch $@ || echo "skipped: $(ENZYME), which cannot be installed here"
+
+# Packages whose kernels tests differentiate, without what these depend on.
+$(VENV)/packages.stamp: tests/python/enzyme/packages.txt $(VENV)/test.stamp
+	$(call install,$(VENV),--no-deps -r tests/python/enzyme/packages.txt)
+	touch $@
 
 $(OLDEST)/test.stamp $(NEXT)/test.stamp: private UV_OF := $(VENV)
 $(OLDEST)/test.stamp: PACKAGES := $(OLDEST_VERSIONS)

@@ -137,6 +137,51 @@ def test_temporary_arrays():
 
 
 @numba.njit
+def never_read(x, out):
+    unread = np.zeros(x.size)
+    for i in range(x.size):
+        unread[i] = np.sin(x[i])
+        out[i] = x[i] * x[i]
+
+
+def test_an_array_that_is_never_read():
+    assert_derivatives(by_enzyme(never_read), jnp.square, normal(5))
+
+
+@numba.njit
+def doubled(x):
+    result = np.empty((2, *x.shape))
+    result[:] = x * x
+    result[1, 1:] = x[:-1]
+    return result
+
+
+@numba.njit
+def slices(x, out):
+    out[:] = doubled(x)[::-1].sum(axis=0) + np.sort(x[:, 0])
+
+
+def test_slices_and_functions_of_numba():
+    def reference(x):
+        return x * x + (x * x).at[1:].set(x[:-1]) + jnp.sort(x[:, 0])
+
+    assert_derivatives(by_enzyme(slices), reference, normal(3, 3), batched=True)
+
+
+@numba.njit
+def assigns(x, out):
+    out[:] = x[:2]
+
+
+def test_an_exception_whose_text_is_made_of_extents():
+    op = by_enzyme(assigns)
+    np.testing.assert_allclose(jax.grad(lambda x: op(x).sum())(jnp.ones((2, 2))), 1)
+    text = r"cannot assign slice of shape \(3, 3\) from input of shape \(2, 3\).*KB3001"
+    with pytest.raises(jax.errors.JaxRuntimeError, match=text):
+        jax.grad(lambda x: op(x).sum())(jnp.ones((3, 3)))
+
+
+@numba.njit
 def insertion_sort(x, out):
     for i in range(x.size):
         out[i] = x[i]
@@ -320,9 +365,31 @@ def with_bits_of_a_number(x, out):
 
 
 @numba.njit
+def gamma_of(x):
+    return x * math.gamma(x)
+
+
+@numba.njit
 def with_gamma(x, out):
     for i in range(x.size):
-        out[i] = math.gamma(x[i])
+        out[i] = gamma_of(x[i])
+
+
+@numba.njit
+def with_a_list_of_numbers(x, out):
+    values = [x[0] * x[0]]
+    for i in range(1, x.size):
+        values.append(values[-1] * 0.5 + x[i])
+    for i, value in enumerate(values):
+        out[i] = np.sin(value)
+
+
+@numba.njit
+def with_a_list_of_arrays(x, out):
+    parts = [x * x]
+    parts.append(np.sin(x))
+    for i in range(x.size):
+        out[i] = parts[1][i] + parts[0][i]
 
 
 @numba.njit
@@ -334,17 +401,19 @@ def with_python(x, out):
 
 
 def line_of(kernel, text):
-    lines, first = inspect.getsourcelines(kernel.py_func)
-    return next(n for n, line in enumerate(lines, first) if text in line)
+    lines = inspect.getsource(inspect.getmodule(kernel.py_func)).splitlines()
+    return next(n for n, line in enumerate(lines, 1) if text in line)
 
 
 @pytest.mark.parametrize(
     ("kernel", "outs", "why", "place"),
     [
         (with_random_numbers, like, "numba_get_np_random_state", "np.random.random()"),
-        (with_bits, lambda x: (S(x.shape, jnp.int64), like(x)), "same memory", "x[i] * x[i]"),
+        (with_bits, lambda x: (S(x.shape, jnp.int64), like(x)), "same memory", "values[i] = x[i]"),
         (with_bits_of_a_number, like, "uses the bits of real numbers", None),
         (with_gamma, like, "numba_gamma", "math.gamma"),
+        (with_a_list_of_numbers, like, "a list of real numbers", None),
+        (with_a_list_of_arrays, like, "a list of arrays", None),
         (with_python, like, "`with` blocks", None),
     ],
 )

@@ -190,11 +190,14 @@ def head(name: str, buffers: Sequence[Buffer], n_extents: int) -> str:
     """The first line of a function's definition, with what Enzyme should know of its memory."""
     parameters = ["ptr noalias %status", "ptr noalias %exception"]
     for i, b in enumerate(buffers):
-        kind = _ITEMS[b.dtype][0]
-        known = f'"enzyme_type"="{{[-1]:Pointer, [-1,-1]:{kind}}}"'
-        parameters.append(f"ptr {'noalias ' * b.is_alone}{known} %b{i}")
+        parameters.append(f"ptr {'noalias ' * b.is_alone}{holds(b.dtype)} %b{i}")
     parameters += [f"i64 %e{k}" for k in range(n_extents)]
     return f"define void @{name}({', '.join(parameters)})"
+
+
+def holds(dtype: str) -> str:
+    """The attribute of a pointer to items of a dtype."""
+    return f'"enzyme_type"="{{[-1]:Pointer, [-1,-1]:{_ITEMS[dtype][0]}}}"'
 
 
 def _fill(i: int, buffer: Buffer) -> list[str]:
@@ -226,6 +229,26 @@ _DECLARED = (
 )
 
 
+_REAL = re.compile(
+    r"^ +(?:%\S+ = load (double|float), |store (double|float) )(?![^\n]*!tbaa)[^\n]*", re.M
+)
+_TAGS = """
+!{0} = !{{!"kernbridge"}}
+!{1} = !{{!"double", !{0}, i64 0}}
+!{2} = !{{!"float", !{0}, i64 0}}
+!{3} = !{{!{1}, !{1}, i64 0}}
+!{4} = !{{!{2}, !{2}, i64 0}}
+"""
+
+
+def _tagged(text: str) -> str:
+    """Say of each access to a real number that it is one, beyond LLVM's type."""
+    n = 1 + max(map(int, re.findall(r"^!(\d+) = ", text, re.M)), default=-1)
+    tags = {"double": n + 3, "float": n + 4}
+    text = _REAL.sub(lambda found: f"{found[0]}, !tbaa !{tags[found[1] or found[2]]}", text)
+    return text + _TAGS.format(*range(n, n + 5))
+
+
 class Refused(Exception):
     """Enzyme cannot differentiate a function: the reason, and the line if the module has lines."""
 
@@ -249,7 +272,7 @@ def run(function: Function, enzyme: Enzyme) -> str:
     text = function.text
     if f"declare void {_FILL}(" not in text:
         text += f"\ndeclare void {_FILL}(ptr, i8, i64, i1)\n"
-    given = _without_moves(grammar.to_oldest(text)).encode()
+    given = _tagged(_without_moves(grammar.to_oldest(text))).encode()
     ended = enzyme.run(f"-passes={_PASSES}", *_OPTIONS, input=given)
     _, found, module = ended.text.partition("; ModuleID")
     if "didn't implement memmove" in ended.text:
@@ -278,6 +301,8 @@ def _reason(output: str) -> str:
     """Why Enzyme refused, in words."""
     if found := re.search(r"Enzyme: No .*? found for (\S+)", output):
         return f"it calls {found[1]}, of which Enzyme knows no derivative"
+    if "unknown subtype" in output:
+        return "it calls a function such as lgamma, of which Enzyme knows no derivative"
     if found := re.search(r"Enzyme: Cannot deduce type of (.*)", output):
         return f"Enzyme cannot tell numbers from other data in {found[1].strip()[:200]}"
     if re.search(r"Enzyme: <analysis>|Illegal updateAnalysis", output):

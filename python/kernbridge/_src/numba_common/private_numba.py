@@ -23,6 +23,7 @@ from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import _nrt_python as runtime
 from numba.extending import typeof_impl
+from numba.np import arraymath, arrayobj, linalg
 from numba.np.ufunc import wrappers
 from numba.np.ufunc.gufunc import GUFunc
 from numba.parfors import parfor_lowering

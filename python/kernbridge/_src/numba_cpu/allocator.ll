@@ -1,8 +1,10 @@
 ; Numba's temporary arrays, in a form that Enzyme sees through: a block of memory begins with its
-; number of references, and has the address of the data at byte 24, as in Numba's runtime.
+; number of references, and has the address of the data at byte 24, as in Numba's runtime. The data
+; of a list is a block of its own.
 
 declare noalias ptr @malloc(i64)
 declare void @free(ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define internal ptr @NRT_MemInfo_alloc_aligned(i64 %size, i32 %alignment) alwaysinline {
   %all = add i64 %size, 64
@@ -18,6 +20,32 @@ define internal ptr @NRT_MemInfo_alloc(i64 %size) alwaysinline {
   %block = call ptr @NRT_MemInfo_alloc_aligned(i64 %size, i32 16)
   ret ptr %block
 }
+
+define internal ptr @NRT_MemInfo_new_varsize_dtor(i64 %size, ptr %dtor) alwaysinline {
+  %block = call noalias ptr @malloc(i64 64)
+  %data = call noalias ptr @malloc(i64 %size)
+  store i64 1, ptr %block, !enzyme_inactive !{}
+  %place = getelementptr i8, ptr %block, i64 24
+  store ptr %data, ptr %place
+  %extent = getelementptr i8, ptr %block, i64 32
+  store i64 %size, ptr %extent, !enzyme_inactive !{}
+  ret ptr %block
+}
+
+define internal ptr @NRT_MemInfo_varsize_realloc(ptr %block, i64 %size) alwaysinline {
+  %data = call noalias ptr @malloc(i64 %size)
+  %place = getelementptr i8, ptr %block, i64 24
+  %before = load ptr, ptr %place
+  %extent = getelementptr i8, ptr %block, i64 32
+  %had = load i64, ptr %extent, !enzyme_inactive !{}
+  %kept = call i64 @llvm.umin.i64(i64 %had, i64 %size)
+  call void @llvm.memcpy.p0.p0.i64(ptr %data, ptr %before, i64 %kept, i1 false)
+  call void @free(ptr %before)
+  store ptr %data, ptr %place
+  store i64 %size, ptr %extent, !enzyme_inactive !{}
+  ret ptr %data
+}
+declare i64 @llvm.umin.i64(i64, i64)
 
 define internal ptr @NRT_Allocate(i64 %size) alwaysinline {
   %memory = call noalias ptr @malloc(i64 %size)
@@ -51,6 +79,15 @@ count:
   %last = icmp eq i64 %after, 0, !enzyme_inactive !{}
   br i1 %last, label %release, label %end
 release:
+  %place = getelementptr i8, ptr %block, i64 24
+  %data = load ptr, ptr %place
+  %own = getelementptr i8, ptr %block, i64 64
+  %array = icmp eq ptr %data, %own
+  br i1 %array, label %whole, label %list
+list:
+  call void @free(ptr %data)
+  br label %whole
+whole:
   call void @free(ptr %block)
   br label %end
 end:

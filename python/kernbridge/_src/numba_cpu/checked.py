@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.private_numba import cgutils, config, lowering, numba, types
+from kernbridge._src.numba_common.private_numba import cgutils, config, lowering, types
 from kernbridge._src.numba_common.private_numba import ir as numba_ir
-from kernbridge._src.numba_cpu.entry import compiling_apart
+from kernbridge._src.numba_cpu.entry import compiling_apart, is_users
 from kernbridge._src.numba_cpu.errors import CHANGES, OutOfBounds, lowering_into
 
-_NUMBA = str(Path(numba.__file__).parent)
 _READS = ("getitem", "static_getitem", "typed_getitem")
 _INTP = cgutils.intp_t
 
@@ -26,10 +24,6 @@ _INTP = cgutils.intp_t
 @contextmanager
 def compiling_checked(kernel: Any) -> Iterator[None]:
     """Let Numba check the indices of this kernel and of what it calls. Holds Numba's lock."""
-
-    def is_users(function: Any) -> bool:
-        return not function.py_func.__code__.co_filename.startswith(_NUMBA)
-
     checking = patched(
         *CHANGES,
         (lowering.Lower, "lower_inst", _remember_statement),

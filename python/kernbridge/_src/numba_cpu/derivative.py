@@ -8,6 +8,7 @@ Numba has optimised, before loops are vectorised. Imported only when a derivativ
 from __future__ import annotations
 
 import re
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,16 @@ from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused
 from kernbridge._src.enzyme.kernel import DerivativeJob, Steps
 from kernbridge._src.numba_common.private_llvmlite import binding
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm
-from kernbridge._src.numba_common.private_numba import cgutils, config, global_compiler_lock, types
+from kernbridge._src.numba_common.private_numba import (
+    arraymath,
+    arrayobj,
+    cgutils,
+    errors,
+    global_compiler_lock,
+    linalg,
+    runtime,
+    types,
+)
 from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
 from kernbridge._src.numba_cpu.compile import Job
@@ -31,13 +41,30 @@ from kernbridge._src.numba_cpu.entry import Entry
 
 # What allocator.ll defines.
 _ALLOCATING = re.compile(
-    r"^(?:declare [^\n]*@(?:malloc|free|NRT_(?:incref|decref|Allocate|Free|MemInfo_call_dtor"
-    r"|MemInfo_alloc(?:_aligned)?))\([^\n]*\n"
+    r"^(?:declare [^\n]*@(?:malloc|free|llvm\.memcpy\.p0\.p0\.i64|llvm\.umin\.i64|NRT_(?:incref"
+    r"|decref|Allocate|Free|MemInfo_(?:call_dtor|alloc(?:_aligned)?|new_varsize_dtor"
+    r"|varsize_realloc)))\([^\n]*\n"
     r"|define [^\n]*@NRT_(?:incref|decref)\(.*?^}\n)",
     re.M | re.S,
 )
-# It computes strides from extents, and has no derivative.
-_INACTIVE = re.compile(r"^(declare [^\n]*@numba_attempt_nocopy_reshape\([^\n]*?\)[^\n]*)$", re.M)
+_RAISING = "raise_with_shape_context"  # of Numba, makes a text of integers
+# What has no derivative, such as what computes strides from extents.
+_INACTIVE = re.compile(
+    r"^(declare [^\n]*@(?:numba_attempt_nocopy_reshape|\"?kb\.holds\.\w+\"?)\([^\n]*?\)[^\n]*"
+    rf"|define [^\n]*@[^\n(]*{_RAISING}[^\n]*?)( {{)?$",
+    re.M,
+)
+# A function that releases the items of a list.
+_LIST_OF_OBJECTS = re.compile(
+    r'^define [^\n]*@"?\.dtor\.list\.(?!unicode_type)[^\n]*\{\n'
+    r"(?!(?:[^\n]*:[^\n]*\n)?  ret void\n)",
+    re.M,
+)
+# Calls that say what an array of the kernel's own holds.
+_HOLDS = "kb.holds."
+_SAYING = re.compile(rf"^[^\n]*@\"?{re.escape(_HOLDS)}[^\n]*\n", re.M)
+_SAID = re.compile(rf'call void @"?{re.escape(_HOLDS)}(\w+)"?\(ptr ')
+_untyped_array = arrayobj._empty_nd_impl
 _internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -71,7 +98,7 @@ class NumbaDerivative(DerivativeJob):
 
     def compile(self, function: Function, text: str) -> HostCode:
         library = self._library
-        text = entries.optimised(text, library, self._primal.has_vector_math)
+        text = entries.optimised(_SAYING.sub("", text), library, self._primal.has_vector_math)
         entry = SimpleNamespace(name=function.name, keep=(library,), llvm_ir=text)
         try:
             return object_code.make(cast(Entry, entry))
@@ -114,26 +141,55 @@ class NumbaDerivative(DerivativeJob):
 def _compiling(kernel: Any, debug: bool) -> Iterator[None]:
     """Compile a kernel and all that it calls without vectorising loops or running them in parallel.
 
-    This code is kept apart from other code. With `debug`, instructions have lines of the kernel.
+    This code is kept apart from other code. With `debug`, instructions have the lines of the user's
+    functions; those of Numba's have the lines that call them.
     """
     context, front = kernel.targetctx, kernel._compiler
     internal = _internal_functions.setdefault(context, {})
+    library = context.codegen()._library_class
     options = {"parallel": False}
+    lines = {"debug": entries.is_users} if debug else {}
+    purpose = "derivative with lines" if debug else "derivative"
     with (
-        entries.compiling_apart("derivative", lambda _: True, **options),
+        warnings.catch_warnings(),
+        entries.compiling_apart(purpose, lambda _: True, **options, **lines),
         patched(
-            (
-                front,
-                "targetoptions",
-                {**front.targetoptions, **options, **({"debug": True} if debug else {})},
-            ),
-            (config, "LOOP_VECTORIZE", 0),
-            (config, "SLP_VECTORIZE", 0),
-            (context.codegen(), "_loopvect", False),
+            (front, "targetoptions", {**front.targetoptions, **options, "debug": debug}),
+            (library, "_optimize_functions", _lay_out),
+            (library, "_optimize_final_module", _keep_for_linking),
             (context, "cached_internal_func", internal),
+            *((m, "_empty_nd_impl", _typed_array) for m in (arrayobj, arraymath, linalg)),
         ),
     ):
+        if debug:  # of functions that have no file
+            warnings.simplefilter("ignore", errors.NumbaDebugInfoWarning)
         yield
+
+
+def _lay_out(library: Any, module: Any) -> None:
+    """In place of Numba's optimisation of a module, which loses what its memory holds."""
+    module.data_layout = library._codegen._data_layout
+
+
+def _keep_for_linking(library: Any) -> None:
+    """Keep the code of a function as it is, before Numba makes machine code, which changes it."""
+    library._finalized = True
+    library._get_module_for_linking()
+    library._finalized = False
+
+
+def _typed_array(context: Any, builder: Any, array_type: Any, shapes: Any) -> Any:
+    """Make an array, and say what it holds."""
+    array = _untyped_array(context, builder, array_type, shapes)
+    dtype = str(array_type.dtype)
+    if ir.can_hold(dtype):
+        kind = llvm.FunctionType(llvm.VoidType(), [entries.POINTER])
+        says = cgutils.get_or_insert_function(builder.module, kind, _HOLDS + dtype)
+        says.attributes.add("inaccessiblememonly")
+        says.attributes.add("nounwind")
+        binding.add_symbol(_HOLDS + dtype, runtime.c_helpers["Free"])  # Numba's code does not run
+        builder.call(says, [builder.bitcast(array.data, entries.POINTER)])
+    return array
 
 
 @global_compiler_lock
@@ -159,6 +215,8 @@ def _build_primal(
     status, exception = entries.INT32.as_pointer(), kernel_type.args[1]
     given = [status, exception, *[entries.POINTER] * len(buffers), *[entries.INT64] * n_extents]
     primal = llvm.Function(module, llvm.FunctionType(llvm.VoidType(), given), name)
+    for name_in_c in ("memset", "memcpy", "memmove"):  # loops keep the types of what they move
+        set.add(primal.attributes, f'"no-builtin-{name_in_c}"')  # `add` knows none with quotes
     builder = llvm.IRBuilder(primal.append_basic_block())
     rest = iter(primal.args[2 + len(buffers) :])
     data = dict(zip(buffers, primal.args[2:], strict=False))
@@ -183,9 +241,13 @@ def _build_primal(
     # A module must be closed before its context is, which the garbage collector does not know.
     with unoptimised.simplified(lambda m: None if has_lines else _inlined(m, name)) as simple:
         if reinterprets(simple, name, of_reals):
-            raise Refused("it uses the bits of real numbers as integers")
+            raise Refused(
+                "it uses the bits of real numbers as integers, or has a list of real numbers"
+            )
         attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
         text = _ALLOCATING.sub("", str(simple))
+    if _LIST_OF_OBJECTS.search(text):
+        raise Refused("it has a list of arrays or other objects")
     written = frozenset(i for i in range(len(buffers)) if b"writeonly" in attributes[2 + i])
     with _to_inline(text) as module:
         return str(module), name, written
@@ -193,7 +255,9 @@ def _build_primal(
 
 def _to_inline(text: str) -> Any:
     """A module whose functions are to be inlined into one, with an allocator in LLVM IR."""
-    text = _INACTIVE.sub(r'\1 nofree "enzyme_inactive"', text)
+    inactive = r'\1 nofree "enzyme_inactive" "enzyme_no_escaping_allocation"\2'
+    text = _INACTIVE.sub(inactive, text)
+    text = _SAID.sub(lambda call: f"{call[0]}{ir.holds(call[1])} ", text)
     allocator = Path(__file__).with_name("allocator.ll").read_text()
     return _inlined(binding.parse_assembly(text + allocator, binding.create_context()))
 
@@ -203,6 +267,8 @@ def _inlined(module: Any, kept: str = "") -> Any:
     for function in module.functions:
         if not function.is_declaration and function.name != kept:
             function.linkage = "internal"
-            if not any(b"noinline" in attributes for attributes in function.attributes):
+            if _RAISING in function.name:
+                function.add_function_attribute("noinline")
+            elif not any(b"noinline" in attributes for attributes in function.attributes):
                 function.add_function_attribute("alwaysinline")
     return module

@@ -463,13 +463,19 @@ class _Unoptimised:
         return codegen
 
 
+def is_users(function: Any) -> bool:
+    """Whether a function is not Numba's own."""
+    return not function.py_func.__code__.co_filename.startswith(kernel_errors.NUMBA)
+
+
 @contextmanager
 def compiling_apart(
     purpose: str, belongs: Callable[[Any], bool], **options: Any
 ) -> Iterator[Callable[[Any], None]]:
     """Compile the functions that belong to a purpose for it alone, with more target options.
 
-    Yields what sets a function apart before Numba meets it. Holds Numba's lock.
+    The value of an option may be a function of the function. Yields what sets a function apart
+    before Numba meets it. Holds Numba's lock.
     """
     of_dispatchers = dispatcher.Dispatcher
     template_of, add_overload = of_dispatchers.get_call_template, of_dispatchers.add_overload
@@ -483,7 +489,8 @@ def compiling_apart(
             seen.add(function)
             if belongs(function):
                 apart.add(function)
-                stack.enter_context(_apart(function, kept.setdefault(function, {}), options))
+                own = {n: v(function) if callable(v) else v for n, v in options.items()}
+                stack.enter_context(_apart(function, kept.setdefault(function, {}), own))
 
     def template_apart(self: Any, args: Any, kws: Any) -> Any:
         set_apart(self)

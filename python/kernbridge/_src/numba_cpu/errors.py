@@ -40,7 +40,7 @@ from kernbridge._src.numba_common.private_numba import (
 
 _STATUS = ir.IntType(32)
 _RAISED = 1  # Numba's status for every exception of the user's
-_NUMBA = str(Path(numba.__file__).parent)
+NUMBA = str(Path(numba.__file__).parent)
 
 FIRST = 2  # of the numbers of lines: Numba's own status is 1
 _COUNT = 2**31 - FIRST
@@ -189,7 +189,7 @@ def _place_of(current: Any) -> Place | None:
     """Return the user's line that is being lowered; None inside Numba's library."""
     loc: Any = getattr(current, "loc", None)
     file = getattr(loc, "filename", None)
-    if not file or file.startswith(_NUMBA):
+    if not file or file.startswith(NUMBA):
         return None
     return Place(_function_of(file, loc.line), file, loc.line)
 
