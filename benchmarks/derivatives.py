@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import measure
 import numba
 import numpy as np
-from kernbridge import numba_kernel
+from kernbridge import load_cpp_inline, numba_kernel
 from rich.console import Console
 
 S = jax.ShapeDtypeStruct
@@ -63,6 +63,25 @@ def sweeps(x, out):
         for i in range(1, x.shape[0] - 1):
             for j in range(1, x.shape[1] - 1):
                 x[i, j] = 0.25 * (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1])
+
+
+CSR_IN_CPP = r"""
+#include "kernbridge/kernbridge.hpp"
+using kernbridge::Tensor;
+// @BE csr arg:f64[k] arg:i32[k] arg:i32[...] arg:f64[m] ret:f64[n]
+void csr(const Tensor data, const Tensor indices, const Tensor indptr, const Tensor v, Tensor out)
+{
+    const double *d = data.data_ptr<double>(), *x = v.data_ptr<double>();
+    const int32_t *at = indices.data_ptr<int32_t>(), *ends = indptr.data_ptr<int32_t>();
+    double *o = out.data_ptr<double>();
+    for (int64_t i = 0; i < out.numel(); i++) {
+        double total = 0;
+        for (int32_t k = ends[i]; k < ends[i + 1]; k++)
+            total += d[k] * x[at[k]];
+        o[i] = total;
+    }
+}
+"""
 
 
 def neurons_of_jax(v: Any, current: Any) -> Any:
@@ -111,6 +130,14 @@ def cases() -> list[tuple[str, Any, Callable[..., Any], Sequence[Any]]]:
         (
             "CSR product, 320,000 entries",
             enzyme(csr_product, lambda d, i, p, v: S((p.shape[0] - 1,), v.dtype)),
+            csr_of_jax,
+            [rng.normal(size=320_000), indices, indptr, rng.normal(size=10_000)],
+        ),
+        (
+            "the same in C++",
+            load_cpp_inline("csr_benchmark", CSR_IN_CPP).csr.operation(
+                S((10_000,), np.float64), derivatives="enzyme"
+            ),
             csr_of_jax,
             [rng.normal(size=320_000), indices, indptr, rng.normal(size=10_000)],
         ),

@@ -164,14 +164,34 @@ struct Fail {
     }
 };
 
+#ifndef KB_DERIVATIVE
 /* The call that this thread is executing, if it is a call of this module. */
 inline const kb_call *&current()
 {
     static thread_local const kb_call *call = nullptr;
     return call;
 }
+#endif
 
 } // namespace detail
+
+#ifdef KB_DERIVATIVE
+/* What a derivative is made of: no call is known, and everything runs on one thread. */
+extern "C" const kb_call *kb_this_call(void);
+inline const kb_call *this_call()
+{
+    return kb_this_call();
+}
+inline void *scratch(size_t bytes)
+{
+    return ::operator new(bytes);
+}
+template <typename F> void parallel_for(int64_t count, const F &f)
+{
+    if (count > 0)
+        f(static_cast<int64_t>(0), count);
+}
+#else
 
 /* The call that this thread is executing, for kb_scratch and kb_parallel_for. NULL in the threads
  * of a parallel_for. */
@@ -225,6 +245,7 @@ template <typename F> void parallel_for(int64_t count, const F &f)
     if (work.failed)
         std::rethrow_exception(work.thrown);
 }
+#endif
 
 } // namespace kernbridge
 

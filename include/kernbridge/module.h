@@ -49,7 +49,25 @@ extern const kb_module kb_module_description __attribute__((visibility("default"
 #endif
 #define KB_MODULE_DESCRIPTION const kb_module kb_module_description
 
+#ifdef KB_DERIVATIVE
 #ifdef __cplusplus
+#include "kernbridge/runner.hpp"
+namespace kernbridge
+{
+namespace detail
+{
+template <typename F> inline int guard(const kb_call *, const F &body)
+{
+    return body();
+}
+} // namespace detail
+} // namespace kernbridge
+#else
+#include "kernbridge/runner.h"
+#endif
+#define KB_START_FAILURE 0
+
+#elif defined __cplusplus
 #include "kernbridge/runner.hpp"
 
 #include <sys/mman.h>

@@ -8,6 +8,7 @@
 #include "core/kb_memory.h"
 #include "hostcuda/kb_reshape.h"
 #include "object/kb_nrt.h"
+#include "object/kb_thrown.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@ typedef struct own_function {
 
 #define FUNCTION(function) ((void (*)(void))(uintptr_t)(function))
 
-/* What Numba's runtime does where Numba is. */
+/* What Numba's runtime does where Numba is, and more. */
 static const own_function OWN[] = {
     {"NRT_Allocate", FUNCTION(kb_malloc)},
     {"NRT_Free", FUNCTION(kb_free)},
@@ -35,6 +36,19 @@ static const own_function OWN[] = {
     {"NRT_MemInfo_varsize_free", FUNCTION(kb_nrt_varsize_free)},
     {"NRT_MemInfo_varsize_realloc", FUNCTION(kb_nrt_varsize_resize)},
     {"numba_attempt_nocopy_reshape", FUNCTION(kb_reshape)},
+    /* Of derivatives of C and C++ functions. */
+    {"kb_landing", FUNCTION(kb_landing)},
+    {"kb_landed", FUNCTION(kb_landed)},
+    {"kb_thrown", FUNCTION(kb_thrown)},
+    {"kb_failed", FUNCTION(kb_failed)},
+    {"kb_failure", FUNCTION(kb_failure)},
+    {"kb_resize", FUNCTION(kb_resize)},
+    {"_Znwm", FUNCTION(kb_new)},
+    {"_Znam", FUNCTION(kb_new)},
+    {"_ZdlPv", FUNCTION(kb_delete)},
+    {"_ZdaPv", FUNCTION(kb_delete)},
+    {"_ZdlPvm", FUNCTION(kb_delete)},
+    {"_ZdaPvm", FUNCTION(kb_delete)},
 };
 
 /* Of Python, without "Py": code that makes objects of an exception's values calls them kb_Py... */
@@ -73,8 +87,8 @@ static const char *const MATH[] = {
 
 /* Of libc: LLVM turns loops into calls of them, and derivatives keep what they need again. */
 static const char *const MEMORY[] = {
-    "bcmp",   "calloc",  "free",   "malloc",  "memcmp",
-    "memcpy", "memmove", "memset", "realloc", "strlen",
+    "bcmp",    "calloc", "free",    "malloc", "memcmp",  "memcpy",
+    "memmove", "memset", "realloc", "strlen", "_setjmp",
 };
 
 static int is_math(const char *name)

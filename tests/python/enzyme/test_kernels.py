@@ -400,6 +400,19 @@ def with_python(x, out):
         out[i] = x[i]
 
 
+@numba.njit
+def fibonacci(x, n):
+    if n < 2:
+        return x
+    return np.sin(fibonacci(x, n - 1)) + fibonacci(x, n - 2)
+
+
+@numba.njit
+def with_recursion(x, out):
+    for i in range(x.size):
+        out[i] = fibonacci(x[i], i)
+
+
 def line_of(kernel, text):
     lines = inspect.getsource(inspect.getmodule(kernel.py_func)).splitlines()
     return next(n for n, line in enumerate(lines, 1) if text in line)
@@ -414,6 +427,7 @@ def line_of(kernel, text):
         (with_gamma, like, "numba_gamma", "math.gamma"),
         (with_a_list_of_numbers, like, "a list of real numbers", None),
         (with_a_list_of_arrays, like, "a list of arrays", None),
+        (with_recursion, like, "calls itself", None),
         (with_python, like, "`with` blocks", None),
     ],
 )

@@ -78,7 +78,7 @@ def test_nothing_works(monkeypatch, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "numba is not installed" in printed
     assert "pip install 'kernbridge[numba]'" in printed
-    assert printed.count("not ready") == 6
+    assert printed.count("not ready") == 7
 
 
 def test_known_trouble(monkeypatch):

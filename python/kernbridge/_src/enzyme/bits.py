@@ -2,43 +2,105 @@
 
 from __future__ import annotations
 
-import ctypes
+import re
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+
+_FUNCTION = re.compile(r"^define [^\n]*?@\"?([\w.$-]+)\"?\(([^\n]*)\{\n(.*?)^\}$", re.M | re.S)
+_NAME = r'%(?:"[^"]*"|[\w.$-]+)'
+_POINTER = r"ptr(?: addrspace\(\d+\))? "
+_TYPE = r"(?:<\d+ x \w+>|\w+)"
+_RESULT = re.compile(rf"^\s*({_NAME}) = (.*)$")
+_CAST = re.compile(rf"bitcast ({_TYPE}) {_NAME} to ({_TYPE})")
+_LOAD = re.compile(rf"load (?:atomic |volatile )*({_TYPE}), {_POINTER}({_NAME})")
+_STORE = re.compile(rf"^\s*store (?:atomic |volatile )*({_TYPE}) (\S+), {_POINTER}({_NAME})")
+_UPDATE = re.compile(rf"(?:atomicrmw|cmpxchg) [^,]*?{_POINTER}({_NAME}), ({_TYPE})")
+_STEP = re.compile(rf"getelementptr .*?, {_POINTER}({_NAME})")
+_CHOICE = re.compile(r"(?:phi|select|freeze)\b.*\bptr\b")
+_CHOSEN = re.compile(rf"(?:\[ |{_POINTER})({_NAME})")
+_COPY = re.compile(
+    rf"call void @llvm\.mem(?:cpy|move)[^(]*\(ptr[^,]*? ({_NAME}), ptr[^,]*? ({_NAME}),"
+)
+_ON_STACK = re.compile(r"alloca (?:%|\{|\[\d+ x (?:%|\{))")
 
 
-def reinterprets(module: Any, primal: str, of_reals: Sequence[bool]) -> bool:
-    """Whether code uses memory, or a value, both as a real number and as an integer.
+def _is_real(kind: str) -> bool:
+    return "float" in kind or "double" in kind
+
+
+def _is_integer(kind: str) -> bool:
+    return re.search(r"\bi(?:8|16|32|64)\b", kind) is not None
+
+
+def reinterprets(module: str, primal: str, of_reals: Sequence[bool]) -> str:
+    """The instruction that uses memory, or a value, both as a real number and as an integer.
 
     Enzyme would take what depends on the bits of a number as constant. The function `primal` calls
-    the kernel, and all others are inlined into it; `of_reals` says what each of its buffers holds.
-    Memory on the stack does not count, since it may be a structure of both.
+    the kernel, and others are inlined into it; `of_reals` says what each of its buffers holds.
+    Structures on the stack do not count, since they may hold both. An integer that is only stored
+    again is a copy of what it was read from.
     """
-    reals = {"float": "i32", "double": "i64"}
+    for name, parameters, body in _FUNCTION.findall(module):
+        given = re.findall(rf"({_NAME})(?=,|\))", parameters)[2:] if name == primal else []
+        if found := _mixed(
+            body.split("\n"), [p for p, real in zip(given, of_reals, strict=False) if real]
+        ):
+            return found
+    return ""
 
-    def is_mixed(*kinds: str) -> bool:
-        return any(real in kinds and integer in kinds for real, integer in reals.items())
 
-    def name(value: Any) -> int:
-        return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
+def _mixed(lines: Sequence[str], reals: Sequence[str]) -> str:
+    parents: dict[str, str] = {}
+    structures, copies = set[str](), set[str]()
 
-    for function in module.functions:
-        arguments = list(function.arguments)[2:] if function.name == primal else []
-        found = {name(a): set(reals) for a, real in zip(arguments, of_reals, strict=False) if real}
-        roots: dict[int, int] = {}
-        on_stack: set[int] = set()
-        for instruction in (i for block in function.blocks for i in block.instructions):
-            operation, operands = instruction.opcode, list(instruction.operands)
-            if operation == "bitcast" and is_mixed(str(instruction.type), str(operands[0].type)):
-                return True
-            if operation == "alloca":
-                on_stack.add(name(instruction))
-            elif operation == "getelementptr":
-                roots[name(instruction)] = roots.get(name(operands[0]), name(operands[0]))
-            elif operation in ("load", "store"):
-                address = name(operands[operation == "store"])
-                value = operands[0] if operation == "store" else instruction
-                found.setdefault(roots.get(address, address), set()).add(str(value.type))
-        if any(is_mixed(*kinds) for root, kinds in found.items() if root not in on_stack):
-            return True
-    return False
+    def root(name: str) -> str:
+        while name in parents:
+            name = parents[name]
+        return name
+
+    def join(a: str, b: str, is_part: bool = False) -> None:
+        a, b = root(a), root(b)
+        if a != b and (is_part or structures.isdisjoint((a, b))):
+            parents[a] = b
+
+    uses: defaultdict[str, int] = defaultdict(int)
+    stored: defaultdict[str, int] = defaultdict(int)
+    for line in lines:
+        for name in re.findall(_NAME, line):
+            uses[name] += 1
+        if found := _STORE.match(line):
+            stored[found[2]] += 1
+    accesses: list[tuple[str, str, str]] = []  # address, type, instruction
+    for line in lines:
+        result = _RESULT.match(line)
+        if result is None:
+            if found := _STORE.match(line):
+                kind, value, address = found.groups()
+                if _is_real(kind) or (value.startswith("%") and value not in copies):
+                    accesses.append((address, kind, line))
+            elif found := _COPY.search(line):
+                join(found[1], found[2])
+            continue
+        name, made = result.groups()
+        if found := _CAST.match(made):
+            kinds = found.groups()
+            if any(map(_is_real, kinds)) and any(map(_is_integer, kinds)):
+                return line
+        elif _ON_STACK.match(made):
+            structures.add(name)
+        elif found := _STEP.match(made):
+            join(name, found[1], is_part=True)
+        elif _CHOICE.match(made):
+            for other in _CHOSEN.findall(made):
+                join(name, other)
+        elif found := _LOAD.match(made):
+            if uses[name] - 1 == stored[name] and _is_integer(found[1]):
+                copies.add(name)
+            else:
+                accesses.append((found[2], found[1], line))
+        elif found := _UPDATE.match(made):
+            accesses.append((found[1], found[2], line))
+    real = {root(name) for name in reals}
+    real |= {root(a) for a, kind, _ in accesses if _is_real(kind)}
+    real -= structures
+    return next((line for a, kind, line in accesses if _is_integer(kind) and root(a) in real), "")

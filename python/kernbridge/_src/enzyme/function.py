@@ -36,7 +36,8 @@ _ITEMS = {
     "complex128": ("Float@double", 16),
 }
 _FILL = "@llvm.memset.p0.i64"
-_PASSES = "always-inline,function(sroa,early-cse<memssa>,instcombine),enzyme,default<O2>"
+_PASSES = "always-inline,function(sroa,early-cse<memssa>,instcombine),enzyme"
+_OPTIMISE = ",default<O2>"
 # Enzyme marks what it adds as `fast`, which leaves open what comes of infinite numbers and NaNs.
 _OPTIONS = (
     *("-enzyme-fast-math=0", "-vectorize-loops=0", "-vectorize-slp=0"),
@@ -252,9 +253,9 @@ def _tagged(text: str) -> str:
 class Refused(Exception):
     """Enzyme cannot differentiate a function: the reason, and the line if the module has lines."""
 
-    def __init__(self, reason: str, place: str = "", by_enzyme: bool = False) -> None:
+    def __init__(self, reason: str, place: str = "") -> None:
         super().__init__(reason)
-        self.place, self.by_enzyme = place, by_enzyme
+        self.place = place
 
     def error(self, label: str, place: str) -> NoDerivativeError:
         return NoDerivativeError(
@@ -264,23 +265,53 @@ class Refused(Exception):
         )
 
 
-def run(function: Function, enzyme: Enzyme) -> str:
+def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     """Let Enzyme replace its calls in a function's module; return the module, or raise Refused.
 
-    Enzyme refuses, for example, a function that calls one whose derivative it does not know.
+    Enzyme refuses, for example, a function that calls one whose derivative it does not know. Its
+    LLVM optimises the module, unless that is of C or C++ (`by_clang`), where clang does.
     """
     text = function.text
     if f"declare void {_FILL}(" not in text:
         text += f"\ndeclare void {_FILL}(ptr, i8, i64, i1)\n"
-    given = _tagged(_without_moves(grammar.to_oldest(text))).encode()
-    ended = enzyme.run(f"-passes={_PASSES}", *_OPTIONS, input=given)
+    if name := _calling_itself(text):
+        raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly")
+    old = _without_moves(grammar.to_oldest(text))
+    given = (old if by_clang else _tagged(old)).encode()  # clang has tagged it
+    for passes in (_PASSES + _OPTIMISE, _PASSES)[by_clang:]:
+        ended = enzyme.run(f"-passes={passes}", *_OPTIONS, input=given)
+        if "PLEASE submit a bug report" not in ended.text:
+            break  # LLVM may crash on what Enzyme leaves in memory, but not on its text
     _, found, module = ended.text.partition("; ModuleID")
     if "didn't implement memmove" in ended.text:
-        raise Refused("it moves data within an array as bytes", by_enzyme=True)
+        raise Refused("it moves data within an array as bytes")
+    # Of the memory that a first derivative allocates by itself, that is no matter.
+    where = "" if text.count("declare void @__enzyme_") == 1 else ".*@_Zd[la]Pv"
+    if by_clang and re.search(f"freeing without malloc{where}", ended.text):
+        raise Refused(
+            "it frees memory of which Enzyme does not find where it is allocated: a container that "
+            "grows has to get its size where it is made"
+        )
     if ended.status == 0 and found:
         return _ADDED_ZERO.sub(r"\1 nsz \2", found + module)  # whatever the sign of a zero
     place = re.search(r"^error: (/?[^<:]\S*?:[1-9]\d*)", ended.text, re.M)
-    raise Refused(ended.limit or _reason(ended.text), place[1] if place else "", by_enzyme=True)
+    raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
+
+
+_DEFINED = re.compile(r"^define [^\n]*?@(\"[^\"]+\"|[\w.$-]+)\([^\n]*\{\n(.*?)^\}$", re.M | re.S)
+
+
+def _calling_itself(text: str) -> str:
+    """A function of a module that calls itself, perhaps by way of others; empty if none does."""
+    bodies = dict(_DEFINED.findall(text))
+    called = {
+        name: {c for c in re.findall(r'@("[^"]+"|[\w.$-]+)', body) if c in bodies}
+        for name, body in bodies.items()
+    }
+    while leaves := [name for name, others in called.items() if not others & called.keys()]:
+        for name in leaves:
+            del called[name]
+    return next((n for n, others in called.items() if n in others), next(iter(called), ""))
 
 
 def _without_moves(text: str) -> str:
@@ -307,7 +338,11 @@ def _reason(output: str) -> str:
         return f"Enzyme cannot tell numbers from other data in {found[1].strip()[:200]}"
     if re.search(r"Enzyme: <analysis>|Illegal updateAnalysis", output):
         return "it uses the same memory for real numbers and for integers"
-    lines = [line for line in output.splitlines() if re.search("error:|ERROR|UNREACHABLE", line)]
+    lines = [
+        line
+        for line in output.splitlines()
+        if re.search("error:|ERROR|UNREACHABLE|^cannot handle", line)
+    ]
     first = re.sub(r"^.*Enzyme: ", "", (lines or output.splitlines() or ["it failed"])[0])
     return f"Enzyme reports: {first[:300]}"
 

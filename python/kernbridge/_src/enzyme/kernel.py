@@ -42,6 +42,7 @@ class DerivativeJob(Recipe[Native]):
 
     tool = "Enzyme"
     why_not_portable = ""
+    by_clang = False  # whether the kernel is of C or C++
     source = ""  # where the kernel is defined
 
     def __init__(
@@ -74,7 +75,7 @@ class DerivativeJob(Recipe[Native]):
             function, text = self._derive(enzyme, debug=False)
             code = self.compile(function, text)
         except Refused as e:
-            raise e.error(self.label, e.place or self._place(e, enzyme)) from None
+            raise e.error(self.label, e.place or self._place(enzyme)) from None
         operands = [function.buffers[i] for i in function.operands]
         results = [function.buffers[i] for i in function.results]
         hidden = [operands[i] for i in function.written] + [*function.scratch]
@@ -98,16 +99,14 @@ class DerivativeJob(Recipe[Native]):
             active = frozenset(function.operands[k] for k in operands)
             function = ir.derive(function, mode, active)
         function = ir.entry(function, "kb_derivative")
-        return function, ir.run(function, enzyme)
+        return function, ir.run(function, enzyme, self.by_clang)
 
-    def _place(self, refused: Refused, enzyme: Enzyme) -> str:
-        """The line that Enzyme refused, which needs the kernel with its lines."""
-        if not refused.by_enzyme:
-            return ""
+    def _place(self, enzyme: Enzyme) -> str:
+        """The line that was refused, which needs the kernel with its lines."""
         try:
-            self._derive(enzyme, debug=True)
+            self.compile(*self._derive(enzyme, debug=True))
         except Refused as again:
-            return again.place
+            return "" if again.place.startswith("/usr/") else again.place
         except Exception:  # the message only lacks the line
             return ""
         return ""

@@ -49,14 +49,47 @@ class Enzyme(NamedTuple):
 
     def run(self, *arguments: str, input: bytes = b"") -> programs.Ended:
         """Run `opt` with the plugin."""
+        return self._run([self.opt, f"--load-pass-plugin={self.plugin}", *arguments], input, True)
+
+    def clang(self, *arguments: str, input: bytes = b"", errors: bool = True) -> programs.Ended:
+        """Run clang."""
+        return self._run([self.find_clang(), *arguments], input, errors)
+
+    def _run(self, command: list[str], input: bytes, errors: bool) -> programs.Ended:
         environment = {**os.environ, "LD_PRELOAD": self.preloaded} if self.preloaded else None
-        command = [self.opt, f"--load-pass-plugin={self.plugin}", *arguments]
-        return programs.run(command, input=input, errors=True, environment=environment)
+        return programs.run(command, input=input, errors=errors, environment=environment)
+
+    def find_clang(self) -> str:
+        """Find the clang of its LLVM, or raise KernelToolchainError with what was tried."""
+        return _find_clang(self, os.environ.get("PATH", ""))
 
     @property
     def identity(self) -> tuple[str, int]:
         """What derivatives that it makes depend on."""
         return self.version, os.stat(self.plugin).st_size
+
+
+@functools.lru_cache(maxsize=4)
+def _find_clang(enzyme: Enzyme, path: str) -> str:
+    major = enzyme.version.partition(".")[0]
+    names = (f"clang-{major}", "clang")
+    beside = Path(enzyme.opt).parent
+    candidates = [str(p) for p in map(beside.joinpath, names) if os.access(p, os.X_OK)]
+    candidates += filter(None, map(shutil.which, names))
+    tried = [f"{beside}: contains no clang"] if not candidates else []
+    for program in dict.fromkeys(candidates):
+        said = enzyme._run([program, "--version"], b"", True).text
+        found = re.search(r"clang version (\d+)", said)
+        if found and found[1] == major:
+            return program
+        tried.append(f"{program}: {f'its LLVM is {found[1]}' if found else said[:200]}")
+    raise compilers.missing(
+        KernelToolchainError,
+        f"derivatives of C and C++ functions need the clang of LLVM {major}, which was not found",
+        tried,
+        INSTALL,
+        f"put clang-{major} on PATH, or beside {enzyme.opt}",
+    )
 
 
 def find() -> Enzyme:

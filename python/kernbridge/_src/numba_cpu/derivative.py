@@ -240,12 +240,11 @@ def _build_primal(
     of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
     # A module must be closed before its context is, which the garbage collector does not know.
     with unoptimised.simplified(lambda m: None if has_lines else _inlined(m, name)) as simple:
-        if reinterprets(simple, name, of_reals):
-            raise Refused(
-                "it uses the bits of real numbers as integers, or has a list of real numbers"
-            )
         attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
-        text = _ALLOCATING.sub("", str(simple))
+        text = str(simple)
+    if reinterprets(text, name, of_reals):
+        raise Refused("it uses the bits of real numbers as integers, or has a list of real numbers")
+    text = _ALLOCATING.sub("", text)
     if _LIST_OF_OBJECTS.search(text):
         raise Refused("it has a list of arrays or other objects")
     written = frozenset(i for i in range(len(buffers)) if b"writeonly" in attributes[2 + i])

@@ -470,7 +470,7 @@ def _simplified(
     tuning.loop_unrolling = True  # of a loop that is gone, no thread needs to keep values
     builder = llvm.create_pass_builder(machine, tuning)
     run_once(builder.getModulePassManager(), module, builder)
-    if reinterprets(module, "kb_primal", of_reals):
+    if reinterprets(str(module), "kb_primal", of_reals):
         raise Refused("it uses the bits of real numbers as integers")
     read, written = _accessed(module.get_function("kb_primal"))
     text = str(module)

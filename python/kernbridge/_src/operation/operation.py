@@ -90,8 +90,8 @@ class Operation:
         spec.check_names(frontend.parameter_names)
         if ENZYME in (spec.jvp, spec.vjp) and not frontend.differentiates:
             raise NoDerivativeError(
-                f"{spec.label}: Enzyme does not differentiate kernels of this front end; pass a "
-                "function as the rule [KB2107]"
+                f"{spec.label}: {frontend.why_not_differentiated}; pass a function as the rule "
+                "[KB2107]"
             )
         self.spec = spec
         self._frontend = frontend

@@ -76,6 +76,7 @@ class Frontend(ABC):
     platforms: tuple[str, ...]
     parameters: Any = None  # of the kernel, as messages show them
     differentiates = False  # whether Enzyme can make derivatives of the kernel
+    why_not_differentiated = "Enzyme does not differentiate kernels of this front end"
 
     @property
     @abstractmethod

@@ -470,6 +470,7 @@ def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledM
                 language=request.language,
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
+                request=request,
             )
         except CompilationError:
             raise

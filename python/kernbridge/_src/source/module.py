@@ -7,7 +7,7 @@ import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
@@ -31,10 +31,11 @@ from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.signature import ScannedFunction
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Step, rules_of
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
+    from kernbridge._src.toolchain.library import Request
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
 _DTYPES = _core.dtypes()  # of each name: its code, and its bits
@@ -64,6 +65,7 @@ class Export(Struct):
     last_error: int
     path: str  # of the library
     library: bytes = b""  # if exported programs hold it
+    request: Request | None = None  # what it was built from, if there is a source
 
     def bind(self, slot: int, target: str) -> None:
         """Let the handler of a slot call this function."""
@@ -97,6 +99,13 @@ class SourceFrontend(Frontend):
         self.export = export
         self.values = values
         self.zeroed = zeroed
+        self.differentiates = export.request is not None and not export.cuda
+        if not self.differentiates:
+            self.why_not_differentiated = (
+                "Enzyme does not differentiate CUDA C++"
+                if export.cuda
+                else "there is no source to differentiate"
+            )
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -222,6 +231,20 @@ class SourceFrontend(Frontend):
             program=self._program(digest, buffers, n_inputs) if export.library else b"",
         )
 
+    def lower_derivative(
+        self,
+        platform: str,
+        operands: Sequence[ArrayType],
+        call: Call,
+        steps: tuple[Step, ...],
+        derived: tuple[Sequence[ArrayType], Call],
+    ) -> NativeCall:
+        from kernbridge._src.operation import automatic
+        from kernbridge._src.source.derivative import SourceDerivative
+
+        job = SourceDerivative(self.export, self.values, self.zeroed, operands, call, steps)
+        return automatic.lowered(job, operands, call)
+
     def _program(self, digest: bytes, buffers: Buffers, n_inputs: int) -> bytes:
         """Return the library with the description of a call: see src/module/kb_library.h."""
         from kernbridge._src.base.packing import fields, sealed
@@ -321,8 +344,9 @@ class SourceFunction:
         has_side_effect: bool = False,
         zero_outputs: bool = False,
         attrs: Mapping[str, Any] | None = None,
-        jvp: Callable[..., Any] | None = None,
-        vjp: Callable[..., Any] | None = None,
+        jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
+        vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
+        derivatives: Literal["enzyme"] | None = None,
         sharding_rule: str | ShardingRule | None = None,
         **attributes: Any,
     ) -> Any:
@@ -337,6 +361,7 @@ class SourceFunction:
                 attrs={**(attrs or {}), **attributes},
                 jvp=jvp,
                 vjp=vjp,
+                derivatives=derivatives,
                 sharding_rule=sharding_rule,
             )
             return operation(*inputs)
@@ -354,15 +379,17 @@ class SourceFunction:
         has_side_effect: bool = False,
         zero_outputs: bool = False,
         attrs: Mapping[str, Any] | None = None,
-        jvp: Callable[..., Any] | None = None,
-        vjp: Callable[..., Any] | None = None,
+        jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
+        vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
+        derivatives: Literal["enzyme"] | None = None,
         sharding_rule: str | ShardingRule | None = None,
     ) -> Operation:
         """Return the operation for these outputs and attributes; call it with the inputs only.
 
         Parameters
         ----------
-        outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp, sharding_rule
+        outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp, derivatives, \
+sharding_rule
             See `numba_kernel`. By default, each slice of a batch is one call, in a loop in C.
             Derivatives get the attributes as additional keyword arguments.
         vmap_threads : bool, optional
@@ -400,8 +427,7 @@ class SourceFunction:
             vmap_method,
             input_output_aliases,
             has_side_effect,
-            jvp,
-            vjp,
+            *rules_of(export.label, jvp, vjp, derivatives),
             [a.name for a in known],
             sharding_rule,
             vmap_threads,
@@ -451,6 +477,7 @@ class CompiledModule:
         language: str,
         graph: bool = True,
         carry: bool = False,
+        request: Request | None = None,
     ) -> None:
         self.name = name
         self.path = str(path)
@@ -486,6 +513,7 @@ class CompiledModule:
                 last_error=last_error,
                 path=self.path,
                 library=carried,
+                request=request,
             )
             self._functions[function.name] = SourceFunction(export)
         _modules[digest] = self

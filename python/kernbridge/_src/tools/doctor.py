@@ -74,6 +74,8 @@ def verdicts() -> list[Verdict]:
     ]
     if importlib.util.find_spec("numba"):
         kinds.append(('numba_kernel(derivatives="enzyme")', cpu, _not_found(enzyme.find)))
+    clang = _not_found(compilers.find_c, lambda: enzyme.find().find_clang())
+    kinds.append(('load_c_inline(derivatives="enzyme")', cpu, clang))
     if importlib.util.find_spec("numba_cuda_mlir"):
         kinds.append(("numba_cuda_kernel (numba-cuda-mlir)", both, ("", "")))
     return [Verdict(name, *(((), *why) if why[1] else works)) for name, works, why in kinds]
@@ -189,9 +191,12 @@ void doctor(const kernbridge::Tensor x, kernbridge::Tensor out, int64_t stream) 
 _THREADS = "kb.numba_cuda_kernel(cuda.jit(threads), x, launch_dims=3)(x)"
 _GRADIENT = """import numba; f = kb.numba_kernel(numba.njit(loop), x, derivatives="enzyme")
 y = f(x) + jax.grad(lambda x: f(x).sum())(x) - 2 * x"""
+_DERIVED = f"""f = kb.load_c_inline('doctor_derivative', {_C!r}).doctor
+f = f.operation(x, derivatives="enzyme"); y = f(x) + jax.grad(lambda x: f(x).sum())(x) - 2 * x"""
 CALLS = {
     "numba_kernel": "import numba; y = kb.numba_kernel(numba.njit(loop), x)(x)",
     'numba_kernel(derivatives="enzyme")': _GRADIENT,
+    'load_c_inline(derivatives="enzyme")': _DERIVED,
     "numba_cuda_kernel": f"from numba import cuda; y = {_THREADS}",
     "numba_cuda_kernel (numba-cuda-mlir)": f"from numba_cuda_mlir import cuda; y = {_THREADS}",
     "cuda_kernel": f"y = kb.cuda_kernel({_CUDA!r}, 'squares', x, grid=1, block=3)(x)",
