@@ -338,9 +338,19 @@ def greatest(x, out):
 @cuda.jit
 def dynamic(x, out):
     s = cuda.shared.array(0, "float64")
-    s[cuda.threadIdx.x] = x[cuda.grid(1)]
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    s[t] = x[i]
     cuda.syncthreads()
-    out[cuda.grid(1)] = s[0]
+    out[i] = s[t] * s[s.size - 1 - t]
+
+
+def test_shared_memory_whose_size_the_launch_decides():
+    def by_jax(x):
+        rows = x.reshape(-1, 64)
+        return (rows * rows[:, ::-1]).reshape(-1)
+
+    op = by_enzyme(dynamic, threads_per_block=64, shared_mem=512)
+    assert_derivatives(op, by_jax, normal(N), batched=True)
 
 
 def test_what_depends_on_the_order_of_threads_is_refused():
@@ -352,9 +362,8 @@ def test_what_depends_on_the_order_of_threads_is_refused():
         (compacted, "the value that an atomic operation returns", (x, n)),
         (shifted, "bits of real numbers|passes numbers as bits", (x,)),
         (greatest, "atomic|bits of real numbers", (x,)),
-        (dynamic, "size the launch decides", (x,)),
     ):
-        op = by_enzyme(kernel, like, threads_per_block=64, shared_mem=512)
+        op = by_enzyme(kernel, like, threads_per_block=64)
         with pytest.raises(NoDerivativeError, match=f"(?s)({reason}).*KB2107"):
             jax.grad(lambda x, given=given, op=op: op(x, *given[1:]).sum())(x)
 

@@ -92,6 +92,7 @@ _NVIDIA = re.compile(r"@llvm\.nvvm\.(?:read\.ptx\.sreg\.)?([\w.]+)\(")
 _BARRIER = re.compile(r'^(declare void @"?kb\.barrier0"?\(\))[^\n]*', re.M)
 _REGISTER = re.compile(r'^declare i32 (@"?kb\.([\w.]+)"?\(\))[^\n]*', re.M)
 _SHARED = re.compile(r'= (?:tail )?call ptr @"?kb\.shared"?\(i64 (\d+)\)')
+_DYNAMIC = re.compile(r'= (?:tail )?call i32 @"?kb\.dynamic_shared"?\(\)')
 _ITEMS = {"double": "float64", "float": "float32", "{double, double}": "complex128"}
 _ITEMS |= {"{float, float}": "complex64"} | {f"i{n}": f"int{n}" for n in (8, 16, 32, 64)}
 
@@ -140,7 +141,8 @@ class DerivativeJob(Recipe[DerivativeFunction]):
 
     `words` are those of each leaf of the kernel's parameters. If the launch `has_one_axis`, blocks
     and threads are numbered along x alone. The machine code has room for blocks of `threads`, if
-    these are known.
+    these are known. What the launch has of `dynamic` shared memory, in bytes, is an array like any
+    other to the derivative.
     """
 
     kind = "numba_cuda_derivative"
@@ -155,16 +157,18 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         has_batch: bool,
         has_one_axis: bool,
         threads: int,
+        dynamic: int,
     ) -> None:
         self.label, self.kernel, self.target = primal.label, primal.kernel, primal.target
         self.name = f"{primal.name} ({_LABELS[steps[-1].mode]})"
         self._primal, self._words, self._roles = primal, words, roles
         self.steps, self._has_batch = steps, has_batch
-        self._has_one_axis = has_one_axis
+        self._has_one_axis, self._dynamic = has_one_axis, dynamic
         registers = registers_with(threads) if threads and not self.target.emulates else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
         described = (words, roles, [tuple(s) for s in steps])
-        made_of = ("enzyme", primal.digest, described, has_batch, has_one_axis, self._registers)
+        how = (has_batch, has_one_axis, self._registers, dynamic)
+        made_of = ("enzyme", primal.digest, described, how)
         self.digest = hashlib.sha256(repr(made_of).encode()).digest()
         self.identity = self.digest
         if not self.target.emulates:
@@ -305,13 +309,14 @@ class DerivativeJob(Recipe[DerivativeFunction]):
 
         shared: dict[int, int] = {}  # the buffer of a shared array, by its offset
         for array in host.shared_arrays:
-            if not array.size:
-                raise Refused("it has shared memory whose size the launch decides")
             dtype = _ITEMS.get(array.item)
             if dtype is None:
                 raise Refused(f"it has a shared array of {array.item}")
+            if array.offset in shared:
+                raise Refused("it has several arrays in the shared memory of the launch")
             shared[array.offset] = len(buffers)
-            buffers.append(Buffer(dtype, (), "shared", is_alone=False, size=array.size))
+            size = array.size or self._dynamic
+            buffers.append(Buffer(dtype, (), "shared", is_alone=False, size=size))
 
         entry = compiled._codelibrary._entry_name
         kinds = ", ".join(word.split()[0] for word in words)
@@ -322,7 +327,9 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         for function in module.functions:
             if not function.is_declaration and function.name != "kb_primal":
                 function.linkage = "internal"
-        text, read, changed = _simplified(module, shared, [b.is_inexact for b in buffers])
+        text, read, changed = _simplified(
+            module, shared, [b.is_inexact for b in buffers], self._dynamic
+        )
         # Tangents in place need the values that the kernel writes, too.
         all_read = bool(roles.in_place) and self.steps[0].mode == "jvp"
         buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
@@ -425,7 +432,7 @@ def lowered(
         operands,
         call,
         [f"array {k}" for k in range(n)],
-        [*fills, rule.step(shape, made, words, call.fresh, wide=made.wide)],
+        [*fills, replace(rule.step(shape, made, words, call.fresh, wide=made.wide), shared=0)],
         copied=copied,
         temporaries=temporaries,
         why_not_portable=job.why_not_portable,
@@ -450,7 +457,7 @@ class _ForEnzyme(Emulated):
 
 
 def _simplified(
-    module: Any, shared: dict[int, int], of_reals: Sequence[bool]
+    module: Any, shared: dict[int, int], of_reals: Sequence[bool], dynamic: int
 ) -> tuple[str, set[int], set[int]]:
     """Inline and optimise what kb_primal calls, with shared arrays as its parameters.
 
@@ -461,6 +468,7 @@ def _simplified(
     text = _SHARED.sub(
         lambda found: f"= getelementptr i8, ptr %b{shared[int(found[1])]}, i64 0", str(module)
     )
+    text = _DYNAMIC.sub(f"= add i32 {dynamic}, 0", text)
     # Without this, LLVM might let some threads of a warp pass a barrier in another place.
     text = _REGISTER.sub(_described, _BARRIER.sub(r"\1 convergent", text))
     module = llvm.parse_assembly(text)

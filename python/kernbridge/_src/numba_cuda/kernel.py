@@ -467,6 +467,7 @@ class NumbaCuda(CallingFrontend):
             and shape.grid[1] == Value(constant=1)
             and shape.block[1:] == (1, 1),
             threads=0 if shape.auto_block else math.prod(shape.block),
+            dynamic=rule.shared_mem,
         )
         own = [arrays[b] for b in (*range(n), *call.fresh)]
         return lowered(job, rule, shape, own, call.fresh, *derived)

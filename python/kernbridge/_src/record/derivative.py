@@ -226,6 +226,7 @@ class _Derivative:
             has_batch=self._has_batch and step.grid[2] == Value(constant=1),
             has_one_axis=one_axis and not step.auto_block,
             threads=0 if step.auto_block else int(np.prod(step.block)),
+            dynamic=step.shared,
         )
         made = obtain(job)
         attached_to(kernel, "derivatives", dict[bytes, Any])[job.identity] = made
@@ -237,9 +238,8 @@ class _Derivative:
         assert made is not None
         numbers = [self._values[b] for b in reach.buffers]
         numbers += [self._shadows[b] for b in reach.shadows]
-        self.steps.append(
-            replace(step, function=made, words=tuple(made.words(numbers)), wide=made.wide)
-        )
+        words = tuple(made.words(numbers))
+        self.steps.append(replace(step, function=made, words=words, shared=0, wide=made.wide))
 
     def _add_back(self, step: Copy) -> None:
         """The cotangent of what was copied gets that of the copy, which becomes zero."""
