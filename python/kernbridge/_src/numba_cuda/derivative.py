@@ -44,14 +44,10 @@ from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm_ir
 from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
-from kernbridge._src.numba_common.private_numba_cuda import (
-    driver,
-    get_cuda_paths,
-    global_compiler_lock,
-)
+from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 from kernbridge._src.numba_common.protect import compile_protected
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import sums
+from kernbridge._src.numba_cuda import gpu_code, sums
 from kernbridge._src.numba_cuda.compile import Job
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
@@ -63,27 +59,6 @@ from kernbridge._src.plan.targets import Emulated, Gpu
 
 _LABELS = {"jvp": "tangents", "vjp": "cotangents"}
 _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
-_TRIPLE = "nvptx64-nvidia-cuda"
-
-# Functions of libdevice that have the names of C's in what Enzyme reads, and their own before and
-# after it. LLVM's intrinsics that NVIDIA's back end does not know become libdevice's, too.
-_MATH = frozenset(
-    name + suffix
-    for name in (
-        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign"),
-        *("cos", "cosh", "erf", "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "fdim", "floor"),
-        *("fma", "fmax", "fmin", "fmod", "hypot", "j0", "j1", "jn", "ldexp", "log", "log10"),
-        *("log1p", "log2", "nearbyint", "pow", "powi", "remainder", "rint", "round", "sin"),
-        *("sinh", "sqrt", "tan", "tanh", "trunc", "y0", "y1", "yn"),
-    )
-    for suffix in ("", "f")
-)
-_LIBDEVICE = re.compile(r"@__nv_(\w+)\(")
-_OF_C = re.compile(r"@(\w+)\(")
-_INTRINSIC = re.compile(
-    r"@llvm\.(acos|asin|atan|atan2|cos|cosh|exp|exp10|exp2|log|log10|log2|pow|powi|sin|sinh|tan"
-    r"|tanh)\.f(32|64)(?:\.i32)?\("
-)
 
 # What has names of NVIDIA's intrinsics while Enzyme reads it, of which it knows what they do.
 _REGISTERS = ["tid", "ntid", "ctaid", "nctaid"]
@@ -91,7 +66,6 @@ _OWN = re.compile(rf'@"?kb\.((?:{"|".join(_REGISTERS)})\.[xyz]|laneid|warpsize|b
 _NVIDIA = re.compile(r"@llvm\.nvvm\.(?:read\.ptx\.sreg\.)?([\w.]+)\(")
 _BARRIER = re.compile(r'^(declare void @"?kb\.barrier0"?\(\))[^\n]*', re.M)
 _REGISTER = re.compile(r'^declare i32 (@"?kb\.([\w.]+)"?\(\))[^\n]*', re.M)
-_SHARED = re.compile(r'= (?:tail )?call ptr @"?kb\.shared"?\(i64 (\d+)\)')
 _DYNAMIC = re.compile(r'= (?:tail )?call i32 @"?kb\.dynamic_shared"?\(\)')
 _ITEMS = {"double": "float64", "float": "float32", "{double, double}": "complex128"}
 _ITEMS |= {"{float, float}": "complex64"} | {f"i{n}": f"int{n}" for n in (8, 16, 32, 64)}
@@ -201,10 +175,12 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             function = replace(function, buffers=buffers)
         except Refused as e:
             raise e.error(self.label, e.place) from None
-        text = _with_libdevice(text)
+        text = gpu_code.with_libdevice(text)
         if isinstance(self.target, Gpu):
             images = {
-                10 * major + minor: self._cubin(text, entry, (major, minor), shared_size)
+                10 * major + minor: gpu_code.cubin(
+                    text, entry, (major, minor), shared_size, self._registers
+                )
                 for major, minor in self.target.architectures
             }
         else:
@@ -214,7 +190,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             "architectures": list(images),
             "wide": wide,
             "written": list(written),
-            "tape": _tape(text) if isinstance(self.target, Gpu) else "",
+            "tape": gpu_code.tape(text) if isinstance(self.target, Gpu) else "",
             "buffers": [[b.dtype, list(b.extents), *b[2:]] for b in function.buffers],
             "of_call": [list(function.operands), list(function.results)],
         }
@@ -349,37 +325,6 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         body, _ = host_ir.completed(self.label, [text], entry, host)
         return cuda_on_cpu_compile.image(body, is_fast=False)
 
-    def _cubin(self, text: str, entry: str, cc: tuple[int, int], shared_size: int) -> bytes:
-        """Machine code for GPUs of a compute capability."""
-        text = sums.with_sums_of_warps(_with_checked_tape(text))
-        text = text.replace(f"define void @{entry}(", f"define ptx_kernel void @{entry}(")
-        text = _SHARED.sub(
-            r"= getelementptr i8, ptr addrspacecast (ptr addrspace(3) @kb_shared to ptr), i64 \1",
-            text,
-        )
-        text += (
-            f"\n@kb_shared = internal addrspace(3) global [{shared_size} x i8] undef, align 16\n"
-        )
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-        target = llvm.Target.from_triple(_TRIPLE)
-        machine = target.create_target_machine(cpu=f"sm_{cc[0]}{cc[1]}", opt=3)
-        module = llvm.parse_assembly(text)
-        module.triple, module.data_layout = _TRIPLE, str(machine.target_data)
-        if "@__nv_" in text:
-            with open(get_cuda_paths()["libdevice"].info, "rb") as file:
-                module.link_in(llvm.parse_bitcode(file.read()))
-        for f in module.functions:
-            if not f.is_declaration and f.name != entry:
-                f.linkage = "internal"
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        builder = llvm.create_pass_builder(machine, options)
-        run_once(builder.getModulePassManager(), module, builder)
-        linker = driver._Linker(max_registers=self._registers or None, cc=(*cc, ""))
-        linker.add_ptx(machine.emit_assembly(module).encode())
-        cubin = linker.complete()
-        return bytes(getattr(cubin, "code", cubin))
-
 
 def lowered(
     job: DerivativeJob,
@@ -465,7 +410,7 @@ def _simplified(
     """
     inlining, builder = host_ir.passes()[:2]
     inlining.run(module, builder)
-    text = _SHARED.sub(
+    text = gpu_code.SHARED.sub(
         lambda found: f"= getelementptr i8, ptr %b{shared[int(found[1])]}, i64 0", str(module)
     )
     text = _DYNAMIC.sub(f"= add i32 {dynamic}, 0", text)
@@ -484,8 +429,8 @@ def _simplified(
     text = str(module)
     _check(text)
     text = re.sub(r"^target [^\n]*\n", "", text, flags=re.M)
-    text = _LIBDEVICE.sub(lambda m: f"@{m[1]}(" if m[1] in _MATH else m[0], text)
-    return f'target triple = "{_TRIPLE}"\n' + _OWN.sub(_nvidia_name, text), read, written
+    text = gpu_code.LIBDEVICE.sub(lambda m: f"@{m[1]}(" if m[1] in gpu_code.MATH else m[0], text)
+    return f'target triple = "{gpu_code.TRIPLE}"\n' + _OWN.sub(_nvidia_name, text), read, written
 
 
 def _described(found: re.Match[str]) -> str:
@@ -624,62 +569,3 @@ def _declared(text: str) -> list[str]:
 def _nvidia_name(found: re.Match[str]) -> str:
     register = "" if found[1] == "barrier0" else "read.ptx.sreg."
     return f"@llvm.nvvm.{register}{found[1]}("
-
-
-def _with_checked_tape(text: str) -> str:
-    """A module that ends the launch if a thread gets no memory for what its loops overwrite."""
-    if "@malloc(" not in text:
-        return text
-    return (
-        text.replace("call noalias ptr @malloc(", "call ptr @malloc(")
-        .replace("call ptr @malloc(", "call ptr @kb_tape(")
-        .replace("call noalias nonnull ptr @malloc(", "call ptr @kb_tape(")
-        + _TAPE
-    )
-
-
-def _tape(text: str) -> str:
-    """How much memory each thread of a derivative allocates, in words."""
-    sizes = re.findall(r"call [^\n]*@malloc\(i64 (?:noundef )?([^\s)]+)\)", text)
-    if not sizes:
-        return ""
-    if all(size.isdigit() for size in sizes):
-        return f"{sum(map(int, sizes)):,} bytes"
-    return "an amount that grows with the steps of a loop"
-
-
-_TAPE = """
-declare void @__assertfail(ptr, ptr, i32, ptr, i64)
-@kb_what = private constant [55 x i8] c"memory for what a derivative's loops overwrite is left\\00"
-@kb_where = private constant [11 x i8] c"derivative\\00"
-define internal noalias ptr @kb_tape(i64 %size) {
-  %memory = call ptr @malloc(i64 %size)
-  %none = icmp eq ptr %memory, null
-  br i1 %none, label %fail, label %end
-fail:
-  call void @__assertfail(ptr @kb_what, ptr @kb_where, i32 0, ptr @kb_where, i64 1)
-  br label %end
-end:
-  ret ptr %memory
-}
-"""
-
-
-def _with_libdevice(text: str) -> str:
-    """A module in which mathematical functions are libdevice's, each declared once."""
-
-    def of_intrinsic(found: re.Match[str]) -> str:
-        return f"@__nv_{found[1]}{'f' if found[2] == '32' else ''}("
-
-    def of_c(found: re.Match[str]) -> str:
-        return f"@__nv_{found[1]}(" if found[1] in _MATH else found[0]
-
-    lines: list[str] = []
-    declared: set[str] = set()
-    for line in _OF_C.sub(of_c, _INTRINSIC.sub(of_intrinsic, text)).splitlines():
-        if found := re.match(r"declare [^@]*(@__nv_\w+)\(", line):
-            if found[1] in declared:
-                continue
-            declared.add(found[1])
-        lines.append(line)
-    return "\n".join(lines) + "\n"
