@@ -353,18 +353,27 @@ def test_shared_memory_whose_size_the_launch_decides():
     assert_derivatives(op, by_jax, normal(N), batched=True)
 
 
-def test_what_depends_on_the_order_of_threads_is_refused():
+@cuda.jit
+def gammas(x, out):
+    i = cuda.grid(1)
+    out[i] = math.gamma(x[i])
+
+
+def test_what_enzyme_cannot_differentiate_is_refused_with_the_line():
     x, n = normal(64), np.zeros(1, np.int32)
     like = S((64,), "float64")
     op = by_enzyme(inactive, like)
     assert_derivatives(lambda x: op(x, n), lambda x: x * x, x)
     for kernel, reason, given in (
+        (gammas, "it calls __nv_tgamma", (x,)),
         (compacted, "the value that an atomic operation returns", (x, n)),
         (shifted, "bits of real numbers|passes numbers as bits", (x,)),
         (greatest, "atomic|bits of real numbers", (x,)),
     ):
         op = by_enzyme(kernel, like, threads_per_block=64)
-        with pytest.raises(NoDerivativeError, match=f"(?s)({reason}).*KB2107"):
+        with pytest.raises(
+            NoDerivativeError, match=rf"(?s)({reason}).*derivatives\.py:\d+.*KB2107"
+        ):
             jax.grad(lambda x, given=given, op=op: op(x, *given[1:]).sum())(x)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -174,7 +175,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             )
             function = replace(function, buffers=buffers)
         except Refused as e:
-            raise e.error(self.label, e.place) from None
+            raise e.error(self.label, self._place(e)) from None
         text = gpu_code.with_libdevice(text)
         if isinstance(self.target, Gpu):
             images = {
@@ -212,18 +213,40 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             tape=meta["tape"],
         )
 
+    def _compiled(self, has_lines: bool) -> tuple[Job, Any, tuple[int, ...]]:
+        """The job of the kernel for Enzyme, what Numba-CUDA makes of it, and the opened leaves."""
+        job = self._primal.for_target(_ForEnzyme(has_lines=has_lines))
+        found, opened = compile_protected(
+            (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
+            lambda opened: numba_cuda_compile.compile_entry(job.with_open(opened)),
+            job.refusal,
+        )
+        return job, found, opened
+
+    def _place(self, refused: Refused) -> str:
+        """The line with the call that is the reason, for which the kernel is compiled again."""
+        called = re.match(r"it calls (\S+),", str(refused))
+        what = _OF_THREADS
+        if called:
+            what = rf'call [^\n]*@"?(?:__nv_)?{re.escape(called[1])}"?\('
+        try:
+            with global_compiler_lock, host_ir.opaque_pointers():
+                _, compiled, _ = self._compiled(has_lines=True)
+                texts = [str(module) for module in compiled._codelibrary.modules]
+        except Exception:  # the message only lacks the line
+            return ""
+        for text in texts:
+            if found := re.search(rf"(?:{what})[^\n]*!dbg !(\d+)", text):
+                return _line(text, found[1])
+        return ""
+
     def _primal_function(self) -> tuple[Function, list[int], bool]:
         """The kernel as a function of its operands, of outputs that are none, and shared arrays.
 
         Also returns the buffers that the kernel writes to, and whether it reads z indices.
         """
-        job = self._primal.for_target(_ForEnzyme())
         with global_compiler_lock:
-            compiled, opened = compile_protected(
-                (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-                lambda opened: numba_cuda_compile.compile_entry(job.with_open(opened)),
-                job.refusal,
-            )
+            job, compiled, opened = self._compiled(has_lines=False)
             try:
                 with host_ir.opaque_pointers():
                     host = HostModule(self.label, compiled._codelibrary.modules, checks=None)
@@ -386,8 +409,41 @@ def lowered(
     return native
 
 
+# What threads do to each other, as Numba-CUDA writes it.
+_OF_THREADS = (
+    r'call [^\n]*@"?(?:llvm\.nvvm\.(?!read|barrier0)|___numba_atomic|cudaCG)'
+    r"|atomicrmw |cmpxchg |fence "
+)
+
+
+def _line(text: str, location: str) -> str:
+    """The file and the line of a location in the debug information of a module."""
+
+    def entry(number: str) -> str:
+        found = re.search(rf"^!{number} = (.*)$", text, re.M)
+        return found[1] if found else ""
+
+    described = entry(location)
+    line = re.search(r"\bline: (\d+)", described)
+    while not (file := re.search(r"\bfile: !(\d+)", described)):
+        scope = re.search(r"\bscope: !(\d+)", described)
+        if scope is None:
+            return ""
+        described = entry(scope[1])
+    names = dict(re.findall(r'(filename|directory): "([^"]*)"', entry(file[1])))
+    if not line or "filename" not in names:
+        return ""
+    return f"{os.path.join(names.get('directory', ''), names['filename'])}:{line[1]}"
+
+
+@dataclass(frozen=True)
 class _ForEnzyme(Emulated):
-    """Compiles a kernel to the IR of a GPU, without libNVVM, apart from other code."""
+    """Compiles a kernel to the IR of a GPU, without libNVVM, apart from other code.
+
+    If it `has_lines`, instructions refer to lines of the source.
+    """
+
+    has_lines: bool = False
 
     @contextmanager
     def lowering(self, raises: bool) -> Iterator[None]:
@@ -396,7 +452,9 @@ class _ForEnzyme(Emulated):
         with (
             patches.compiling_for((9, 0)),
             patches.without_nvvm(),
-            compiled_in_isolation("derivative"),
+            compiled_in_isolation(
+                f"derivative {self.has_lines}", **({"lineinfo": True} if self.has_lines else {})
+            ),
         ):
             yield
 
