@@ -202,8 +202,11 @@ static void test_attributes(void)
 static void test_dtypes(void)
 {
     static kb_slot slot;
-    const int32_t same[] = {KB_DTYPE_F32, KB_DTYPE_F32}, any[] = {0, KB_DTYPE_F32};
-    const int32_t input[] = {KB_DTYPE_S32, 0}, output[] = {KB_DTYPE_F32, KB_DTYPE_PRED};
+    const int64_t dims[] = {2};
+    enum { F32 = KB_DTYPE_F32 };
+    const int32_t same[] = {F32, F32, F32, F32}, any[] = {0, F32, 0, F32};
+    const int32_t input[] = {KB_DTYPE_S32, 0, 0, 0}, output[] = {F32, KB_DTYPE_PRED, F32, F32};
+    const int32_t last[] = {F32, F32, F32, KB_DTYPE_PRED};
     const struct {
         const int32_t *dtypes;
         const char *text;
@@ -212,13 +215,16 @@ static void test_dtypes(void)
         {any, NULL},
         {input, "input 0 is float32, but is declared as int32; convert it [KB3007]"},
         {output, "output 0 is float32, but is declared as bool; convert it [KB3007]"},
+        {last, "output 2 is float32, but is declared as bool; convert it [KB3007]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         target_frame c;
-        kb_slot_target target = target_of(1, 1, 4);
+        kb_slot_target target = target_of(1, 3, 4);
         target.dtypes = cases[i].dtypes;
         bind(&slot, &target);
         call_init(&c);
+        for (int more = 0; more < 2; more++)
+            fake_ret(&c.f, F32, c.y, 1, dims);
         with_attributes(&c);
         expect(&slot, &c, cases[i].text);
     }
