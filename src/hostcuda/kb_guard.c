@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* A guard is as large as what it guards, and GUARD bytes more: elements of twice the size stay in
- * it. What nothing has written yet holds the same bytes. */
+/* A guard is as large as what it guards, and at least GUARD bytes more: elements of twice the size
+ * stay in it. What nothing has written yet holds the same bytes. */
 enum { GUARD = 4096, ALIGNMENT = 64, FILL = 0xCB };
 
 typedef struct guarded {
@@ -25,7 +25,7 @@ static kb_status no_memory(const kb_frame *frame, const char *what, kb_error *er
 
 static size_t guard_size(size_t size)
 {
-    return (size + GUARD + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return size + GUARD + ALIGNMENT - size % ALIGNMENT;
 }
 
 /* Moves result `i`, and the inputs that share its memory. */
