@@ -109,7 +109,7 @@ static void stuck(kb_block *b)
         warp = b->threads[i].state == KB_THREAD_IN_WARP ? &b->threads[i] : NULL;
     for (uint32_t i = 0; warp && i < b->n_threads && !other; i++) {
         kb_thread *t = &b->threads[i];
-        if (t != warp && i / KB_WARP == warp->index / KB_WARP && (warp->call.mask >> t->lane & 1) &&
+        if (i / KB_WARP == warp->index / KB_WARP && (warp->call.mask >> t->lane & 1) &&
             t->state != KB_THREAD_ENDED &&
             (t->state != KB_THREAD_IN_WARP || !kb_warp_same(&t->call, &warp->call)))
             other = t;

@@ -94,6 +94,28 @@ static void test_places(void)
     }
 }
 
+static void count_blocks(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0];
+    to[0][t->ctaid[0] + 2 * (t->ctaid[1] + 3 * t->ctaid[2])] += 1 + 100 * t->index;
+}
+
+/* Threads that do not wait: each of them in each block of the grid. */
+static void test_blocks_alone(void)
+{
+    const uint32_t sizes[6] = {2, 3, 4, 5, 1, 1};
+    const kb_block_code code = {.run = count_blocks, .stack = 256};
+    void *parameters[] = {out};
+    kb_block *b = kb_block_take(&code, sizes, 0);
+    if (!CHECK(b != NULL))
+        return;
+    memset(out, 0, sizeof out);
+    CHECK(kb_block_run_alone(b, parameters, sizes));
+    for (uint32_t i = 0; i < 25; i++)
+        CHECK_INT(out[0][i], i < 24 ? 1005 : 0);
+    kb_block_give_back(b);
+}
+
 static uint32_t low(uint64_t word)
 {
     return (uint32_t)word;
@@ -205,6 +227,17 @@ static void divided(void *const *parameters, kb_thread *t)
         kb_barrier(t, 1);
 }
 
+/* Lanes 2 and 3 wait for lane 4; lane 0, which they wait for, too, has ended, and the others, among
+ * them those of other warps, are in no operation of the warp. */
+static void divided_apart(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    if (t->index == 34 || t->index == 35)
+        kb_warp_barrier(t, 0x1D, 1);
+    else if (t->index != 32)
+        kb_barrier(t, 2);
+}
+
 static void stranger(void *const *parameters, kb_thread *t)
 {
     (void)parameters;
@@ -312,6 +345,9 @@ static void test_faults(void)
     CHECK(!run(divided, one_block, 0, fault));
     CHECK_HAS(fault, "block (0, 0, 0), thread (32, 0, 0): waits in cuda.syncwarp for the lanes "
                      "0xffffffff, and thread (40, 0, 0) of these stands in cuda.syncthreads");
+    CHECK(!run(divided_apart, one_block, 0, fault));
+    CHECK_HAS(fault, "thread (34, 0, 0): waits in cuda.syncwarp for the lanes 0x0000001d, and "
+                     "thread (36, 0, 0) of these stands in cuda.syncthreads: ");
     CHECK(!run(stranger, one_block, 0, fault));
     CHECK_HAS(fault, "thread (7, 0, 0): calls a warp shuffle with the mask 0x00000001");
     CHECK(!run(divided_shuffle, one_block, 0, fault));
@@ -495,11 +531,13 @@ static void test_what_is_kept(void)
     b = kb_block_take(&code, whole, 0);
     b->shared[0] = b->stacks[0] = MARK;
     b->threads[0].result = MARK;
+    b->begun = b->n_pauses = MARK;
     kb_block_give_back(b);
     CHECK_INT(kb_block_kept(), max);
     CHECK_PTR(kb_block_take(&code, whole, 0), b);
     CHECK_INT(kb_block_kept(), 0);
     CHECK_INT(b->capacity, max);
+    CHECK(b->begun == 0 && b->n_pauses == 0);
     CHECK(b->shared[0] == MARK && b->stacks[0] == MARK && b->threads[0].result == MARK);
     kb_block *most = kb_block_take(&code, smaller, 0);
     kb_block *last = kb_block_take(&code, one, 0), *other = kb_block_take(&code, one, 0);
@@ -529,6 +567,7 @@ int main(void)
     test_barriers();
     test_reductions();
     test_places();
+    test_blocks_alone();
     test_warps();
     test_interrupts();
     test_shuffles();
