@@ -240,6 +240,58 @@ static void test_shared_memory_of_blocks(void)
         }
 }
 
+static uint32_t polls[8]; /* counted at first, and after two more and something else */
+
+/* The first of two threads polls, and lets the other one come as far as it can. */
+static void poll_and_go_on(void *const *unused, kb_thread *t)
+{
+    enum { MOST = 1 << 22 };
+    static const step accesses[] = {{READ, 0, X, 1, 0}, {ATOMIC, 0, X, 1, 1}, {WRITE, 0, X, 1, 1}};
+    uint32_t *n = &t->block->checks->n_polls;
+    (void)unused;
+    for (int i = 0; t->index == 0 && i < 8; i++) {
+        for (int k = 0; i > 0 && i < 7 && k < 2; k++)
+            kb_poll(t, 1, 2);
+        if (i > 0 && i < 4) {
+            script = &accesses[i - 1];
+            access_memory(t, script, 1, NULL);
+        } else if (i == 4)
+            kb_warp_barrier(t, 1, 1);
+        else if (i == 5)
+            kb_barrier(t, 1);
+        else if (i == 6)
+            kb_grid_barrier(t, 1);
+        else if (i == 7)
+            kb_poll(t, 1, 2); /* meanwhile the other one ends */
+        polls[i] = *n;
+    }
+    if (t->index == 1) {
+        kb_barrier(t, 1);
+        kb_grid_barrier(t, 1);
+        return;
+    }
+    *n = MOST;
+    kb_poll(t, 0, 2); /* another loop */
+    *n = MOST - 1;
+    kb_poll(t, 1, 2);
+    polls[0] += *n == MOST;
+    kb_poll(t, 1, 2);
+}
+
+/* Polls are counted until a thread does what another one can see. */
+static void test_polls(void)
+{
+    static const uint32_t expected[8] = {1, 2, 4, 0, 0, 0, 0, 0},
+                          two_threads[6] = {1, 1, 1, 2, 1, 1};
+    static const step none[] = {{END, 0, 0, 0, 0}};
+    const kb_hostcuda_code code = {
+        .threads = {.run = poll_and_go_on, .shared = 32, .checked = &table}, .cooperative = true};
+    CHECK_HAS(launched(&code, none, two_threads),
+              "thread (0, 0, 0): waits (at k.py:2) for a change of memory that cannot come: ");
+    for (int i = 0; i < 8; i++)
+        CHECK_INT(polls[i], expected[i]);
+}
+
 int main(void)
 {
     set_up();
@@ -250,5 +302,6 @@ int main(void)
     test_fences();
     test_cooperative_grids();
     test_shared_memory_of_blocks();
+    test_polls();
     return kb_test_end("test_check_blocks");
 }
