@@ -296,6 +296,48 @@ static void test_lines(void)
     CHECK_TEXT(launched(&about, run_script, race, two_threads, parameters), expected);
 }
 
+static const struct shuffle {
+    uint32_t mask, thread, from; /* the only one that reads another lane than its own */
+    const char *why;             /* it cannot; or NULL */
+} * shuffle;
+
+static void read_lane(void *const *unused, kb_thread *t)
+{
+    (void)unused;
+    if (t->index == 34 || !(shuffle->mask >> t->lane & 1))
+        return;
+    uint32_t from = t->index == shuffle->thread ? shuffle->from : t->lane;
+    (void)kb_shuffle(t, shuffle->mask, 0, t->index, from, 31, 2);
+    (void)kb_shuffle(t, shuffle->mask, 1, t->index, 31, 0, 2); /* most keep their own values */
+}
+
+/* Which lanes a shuffle cannot read, in the second warp of a block, which has 8 lanes. */
+static void test_shuffles(void)
+{
+    static const uint32_t two_warps[6] = {1, 1, 1, 40, 1, 1};
+    static const struct shuffle cases[] = {
+        {UINT32_MAX, 35, 1, NULL},
+        {UINT32_MAX, 32, 7, NULL},
+        {UINT32_MAX, 3, 31, NULL},
+        {0xB, 33, 4, "is not in its mask"},
+        {0xB, 32, 31, "is not in its mask"},
+        {UINT32_MAX, 39, 8, "is beyond the threads of the block"},
+        {UINT32_MAX, 35, 31, "is beyond the threads of the block"},
+        {UINT32_MAX, 35, 2, "has ended"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char expected[256] = "";
+        shuffle = &cases[i];
+        if (shuffle->why)
+            (void)snprintf(expected, sizeof expected,
+                           "block (0, 0, 0), thread (%u, 0, 0): reads lane %u in a warp shuffle "
+                           "with the mask 0x%08x (at k.py:2), and this lane %s: the value is "
+                           "undefined on a GPU",
+                           shuffle->thread, shuffle->from, shuffle->mask, shuffle->why);
+        CHECK_TEXT(launched(&table, read_lane, nothing, two_warps, parameters), expected);
+    }
+}
+
 int main(void)
 {
     set_up();
@@ -306,5 +348,6 @@ int main(void)
     test_threads();
     test_blocks();
     test_lines();
+    test_shuffles();
     return kb_test_end("test_check_messages");
 }
