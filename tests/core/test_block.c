@@ -291,6 +291,37 @@ static void hear(int number)
     n_heard++;
 }
 
+/* Runs until the block watches for interrupts, and for a while after. */
+static void last_long(void *const *parameters, kb_thread *t)
+{
+    enum { A_WHILE = 100 };
+    (void)parameters;
+    while (!t->block->watches)
+        kb_poll(t, 1, 1);
+    out[0][0] = (uint32_t)(t->block->n_pauses > A_WHILE);
+    (void)raise(SIGINT);
+    for (int i = 0; i < A_WHILE; i++)
+        kb_poll(t, 1, 1);
+}
+
+/* A block that takes long is interrupted by SIGINT itself; one that does not leaves it alone. */
+static void test_long_block(void)
+{
+    const uint32_t one_thread[6] = {1, 1, 1, 1, 1, 1};
+    char fault[KB_FAULT_SIZE] = "";
+    struct sigaction before, now = {.sa_handler = hear};
+    CHECK_INT(sigaction(SIGINT, &now, &before), 0);
+    n_heard = 0;
+    CHECK(!run(last_long, one_thread, 0, fault));
+    CHECK_HAS(fault, ": the launch was interrupted by SIGINT (Ctrl-C)");
+    CHECK_INT(out[0][0], 1);
+    CHECK_INT(n_heard, 1);
+    uint32_t n = kb_interrupts;
+    raise(SIGINT); /* it does not watch any more */
+    CHECK_INT(kb_interrupts, n);
+    CHECK_INT(sigaction(SIGINT, &before, NULL), 0);
+}
+
 /* SIGINT is counted while somebody watches, and the handler that was there is called. */
 static void test_interrupts(void)
 {
@@ -570,6 +601,7 @@ int main(void)
     test_blocks_alone();
     test_warps();
     test_interrupts();
+    test_long_block();
     test_shuffles();
     test_votes();
     test_faults();
