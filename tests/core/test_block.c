@@ -238,6 +238,15 @@ static void divided_apart(void *const *parameters, kb_thread *t)
         kb_barrier(t, 2);
 }
 
+static void divided_barriers(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    if (t->index == 7)
+        kb_grid_barrier(t, 1);
+    else
+        kb_barrier(t, 2);
+}
+
 static void stranger(void *const *parameters, kb_thread *t)
 {
     (void)parameters;
@@ -379,6 +388,9 @@ static void test_faults(void)
     CHECK(!run(divided_apart, one_block, 0, fault));
     CHECK_HAS(fault, "thread (34, 0, 0): waits in cuda.syncwarp for the lanes 0x0000001d, and "
                      "thread (36, 0, 0) of these stands in cuda.syncthreads: ");
+    CHECK(!run(divided_barriers, one_block, 0, fault));
+    CHECK_TEXT(fault, "block (0, 0, 0), thread (0, 0, 0): threads of the block wait for each "
+                      "other, and none can continue");
     CHECK(!run(stranger, one_block, 0, fault));
     CHECK_HAS(fault, "thread (7, 0, 0): calls a warp shuffle with the mask 0x00000001");
     CHECK(!run(divided_shuffle, one_block, 0, fault));
@@ -563,12 +575,14 @@ static void test_what_is_kept(void)
     b->shared[0] = b->stacks[0] = MARK;
     b->threads[0].result = MARK;
     b->begun = b->n_pauses = MARK;
+    b->checks = (struct kb_checks *)(void *)b; /* of an earlier launch */
+    b->observer = &(const kb_block_observer){0};
     kb_block_give_back(b);
     CHECK_INT(kb_block_kept(), max);
     CHECK_PTR(kb_block_take(&code, whole, 0), b);
     CHECK_INT(kb_block_kept(), 0);
     CHECK_INT(b->capacity, max);
-    CHECK(b->begun == 0 && b->n_pauses == 0);
+    CHECK(b->begun == 0 && b->n_pauses == 0 && !b->checks && !b->observer);
     CHECK(b->shared[0] == MARK && b->stacks[0] == MARK && b->threads[0].result == MARK);
     kb_block *most = kb_block_take(&code, smaller, 0);
     kb_block *last = kb_block_take(&code, one, 0), *other = kb_block_take(&code, one, 0);
