@@ -385,9 +385,10 @@ static void test_faults(void)
     CHECK(!run(divided, one_block, 0, fault));
     CHECK_HAS(fault, "block (0, 0, 0), thread (32, 0, 0): waits in cuda.syncwarp for the lanes "
                      "0xffffffff, and thread (40, 0, 0) of these stands in cuda.syncthreads");
-    CHECK(!run(divided_apart, one_block, 0, fault));
-    CHECK_HAS(fault, "thread (34, 0, 0): waits in cuda.syncwarp for the lanes 0x0000001d, and "
-                     "thread (36, 0, 0) of these stands in cuda.syncthreads: ");
+    const uint32_t cube[6] = {1, 1, 1, 3, 4, 8};
+    CHECK(!run(divided_apart, cube, 0, fault));
+    CHECK_HAS(fault, "thread (1, 3, 2): waits in cuda.syncwarp for the lanes 0x0000001d, and "
+                     "thread (0, 0, 3) of these stands in cuda.syncthreads: ");
     CHECK(!run(divided_barriers, one_block, 0, fault));
     CHECK_TEXT(fault, "block (0, 0, 0), thread (0, 0, 0): threads of the block wait for each "
                       "other, and none can continue");

@@ -307,8 +307,8 @@ static void read_lane(void *const *unused, kb_thread *t)
     if (t->index == 34 || !(shuffle->mask >> t->lane & 1))
         return;
     uint32_t from = t->index == shuffle->thread ? shuffle->from : t->lane;
-    (void)kb_shuffle(t, shuffle->mask, 0, t->index, from, 31, 2);
     (void)kb_shuffle(t, shuffle->mask, 1, t->index, 31, 0, 2); /* most keep their own values */
+    (void)kb_shuffle(t, shuffle->mask, 0, t->index, from, 31, 2);
 }
 
 /* Which lanes a shuffle cannot read, in the second warp of a block, which has 8 lanes. */
