@@ -114,7 +114,7 @@ static void stuck(kb_block *b)
             (t->state != KB_THREAD_IN_WARP || !kb_warp_same(&t->call, &warp->call)))
             other = t;
     }
-    if (warp && other)
+    if (other)
         kb_block_fail(
             warp,
             "waits in %s for the lanes 0x%08x, and thread (%u, %u, %u) of these stands in "
