@@ -26,7 +26,6 @@ from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, without_code
 
 __all__ = [
-    "ClosedJaxpr",
     "Jaxpr",
     "Primitive",
     "ShapedArray",
@@ -52,13 +51,7 @@ _why_without_insides: UnknownVersionError | None = None
 try:
     with versions.explained():
         from jax._src import core as _core
-        from jax._src.core import (
-            ClosedJaxpr,
-            Jaxpr,
-            Primitive,
-            get_cur_mesh_sharding,
-            standard_vma_rule,
-        )
+        from jax._src.core import Jaxpr, Primitive, get_cur_mesh_sharding, standard_vma_rule
         from jax._src.effects import custom_derivatives_allowed_effects, remat_allowed_effects
         from jax._src.ffi import FfiEffect
         from jax.interpreters.partial_eval import DynamicJaxprTracer
@@ -70,7 +63,7 @@ try:
             getattr(_core, "auto_insert_reshard", None) or _core.standard_insert_pvary
         )
 except UnknownVersionError as _error:
-    from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive  # takes 30 ms to import
+    from jax.extend.core import Jaxpr, Primitive  # takes 30 ms to import
 
     _why_without_insides = _error
     warnings.warn(

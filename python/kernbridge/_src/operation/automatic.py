@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import debug
-from kernbridge._src.base.private_jax import ClosedJaxpr, Jaxpr, ad, eval_jaxpr
+from kernbridge._src.base.private_jax import Jaxpr, ad, eval_jaxpr
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.operation import tangents
 from kernbridge._src.operation.batch_axes import NONE
@@ -221,10 +221,10 @@ def _by_enzyme(program: Any) -> Any:
     """A jaxpr in which kernels without a rule have Enzyme's, where their front end has it."""
 
     def inner(value: Any) -> Any:
-        if isinstance(value, ClosedJaxpr):
-            return value.replace(jaxpr=_by_enzyme(value.jaxpr))
         if isinstance(value, Jaxpr):
             return _by_enzyme(value)
+        if isinstance(getattr(value, "jaxpr", None), Jaxpr):  # with constants, before JAX 0.12
+            return value.replace(jaxpr=_by_enzyme(value.jaxpr))
         return tuple(map(inner, value)) if type(value) is tuple else value
 
     equations = []
