@@ -12,6 +12,8 @@ _GROUP = r"\((?:[^()]|\([^()]*\))*\)"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.M), replacement)
     for pattern, replacement in (
+        # llvmlite 0.45 adds an attribute of a function to its result.
+        (r"^(define (?:\w+ )*?)alwaysinline (.*)\{$", r"\1\2alwaysinline {"),
         (rf"\bcaptures{_GROUP}", "nocapture"),
         (r"\bmemory\(none\)", "readnone"),
         (rf"\bmemory{_GROUP} ?", ""),
@@ -36,6 +38,8 @@ def to_oldest(text: str) -> str:
 
     Examples
     --------
+    >>> print(to_oldest("define internal alwaysinline void @f(ptr %x) #0 {"))
+    define internal void @f(ptr %x) #0 alwaysinline {
     >>> print(to_oldest("ptr captures(none) %x"))
     ptr nocapture %x
     >>> print(to_oldest("ptr captures(address, read_provenance) %x"))
