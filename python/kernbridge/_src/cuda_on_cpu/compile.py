@@ -97,7 +97,8 @@ class HostCodeRecipe(Recipe[HostCode]):
                     "kernbridge does not have; lower it again with this version [KB5107]"
                 )
         optimised = str(module)
-        by_threads = "define void @kb_fibre(" in optimised
+        # llvmlite 0.45 prints the attributes of a function before its name.
+        by_threads = re.search(r"^define .*@kb_fibre\(", optimised, re.M) is not None
         form = by_threads + ("@kb_grid_barrier(" in optimised)
         sizes = (_size(optimised, what) for what in ("shared", "stack"))
         body = struct.pack("<QIII", needed, form, *sizes) + code

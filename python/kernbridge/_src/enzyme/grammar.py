@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
+# llvmlite 0.45 adds an attribute of a function to its result.
+_MISPLACED = re.compile(r"^(define (?:\w+ )*?)(alwaysinline|noinline) (.*)\{$", re.M)
 _GROUP = r"\((?:[^()]|\([^()]*\))*\)"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.M), replacement)
     for pattern, replacement in (
-        # llvmlite 0.45 adds an attribute of a function to its result.
-        (r"^(define (?:\w+ )*?)alwaysinline (.*)\{$", r"\1\2alwaysinline {"),
         (rf"\bcaptures{_GROUP}", "nocapture"),
         (r"\bmemory\(none\)", "readnone"),
         (rf"\bmemory{_GROUP} ?", ""),
@@ -31,6 +31,11 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 _SPLAT = re.compile(r"<(\d+) x (\w+)> ((?:%[\w.]+, )?)splat \((\w+ [^()]*)\)")
+
+
+def placed(text: str) -> str:
+    """Return a module in which attributes that say whether a function is inlined are its own."""
+    return _MISPLACED.sub(r"\1\3\2 {", text)
 
 
 def to_oldest(text: str) -> str:
@@ -73,6 +78,7 @@ def to_oldest(text: str) -> str:
     >>> print(to_oldest("icmp eq <2 x i32> %a, splat (i32 1)"))
     icmp eq <2 x i32> %a, <i32 1, i32 1>
     """
+    text = placed(text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
 

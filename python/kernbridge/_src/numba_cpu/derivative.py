@@ -19,6 +19,7 @@ from typing import Any, cast
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
 from kernbridge._src.enzyme import function as ir
+from kernbridge._src.enzyme import grammar
 from kernbridge._src.enzyme.bits import reinterprets
 from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused
 from kernbridge._src.enzyme.kernel import DerivativeJob, Steps
@@ -258,7 +259,8 @@ def _to_inline(text: str) -> Any:
     text = _INACTIVE.sub(inactive, text)
     text = _SAID.sub(lambda call: f"{call[0]}{ir.holds(call[1])} ", text)
     allocator = Path(__file__).with_name("allocator.ll").read_text()
-    return _inlined(binding.parse_assembly(text + allocator, binding.create_context()))
+    text = grammar.placed(text + allocator)
+    return _inlined(binding.parse_assembly(text, binding.create_context()))
 
 
 def _inlined(module: Any, kept: str = "") -> Any:
