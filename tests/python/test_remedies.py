@@ -283,7 +283,10 @@ def test_kb2107():
     cuda = pytest.importorskip("numba.cuda", reason="Numba-CUDA is not installed")
     kernel = cuda.jit(double.py_func)
     with refused("KB2107"):
-        kernbridge.numba_cuda_kernel(kernel, F32, launch_dims=1, vjp="enzyme")
+        op = kernbridge.numba_cuda_kernel(
+            kernel, F32, launch_dims=1, cooperative=True, vjp="enzyme"
+        )
+        jax.grad(lambda x: op(x).sum())(X)
     op = kernbridge.numba_cuda_kernel(kernel, F32, launch_dims=1, vjp=lambda _, __, ct: (2 * ct,))
     equal(jax.grad(lambda x: op(x).sum())(X), [2, 2, 2])
 
@@ -770,6 +773,7 @@ def test_kb8008():
 
 OF_CUDA = "test_remedies_of_cuda.py::test_{}"
 ELSEWHERE = {
+    "KB2108": "enzyme/test_cuda_kernels.py::test_a_loop_that_overwrites_values",
     "KB1101": OF_CUDA,
     "KB1102": OF_CUDA,
     "KB1103": OF_CUDA,
@@ -785,10 +789,10 @@ ELSEWHERE = {
     "KB3010": "plan/test_guards.py",
     "KB3011": "plan/test_guards.py",
     "KB4005": "cuda_on_cpu/test_cuda_on_cpu.py",
-    "KB4006": "build/test_build.py",
+    "KB4006": "toolchain/test_build.py",
     "KB4008": "toolchain/test_toolchain.py",
     "KB4009": "cuda_kernel/test_cuda_source.py::test_an_architecture_that_nvrtc_lacks",
-    "KB4010": "build/test_build.py",
+    "KB4010": "toolchain/test_build.py",
     "KB4014": "../gpu/test_numba_cuda_kernel.py",
     "KB4015": "compat/test_semantics.py",
     "KB4016": "test_package.py",

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from kernbridge import numba_cuda_kernel
+from kernbridge.errors import KernbridgeWarning
 from needs_enzyme import assert_derivatives, needs_enzyme
 
 cuda = pytest.importorskip("numba.cuda")
@@ -46,6 +47,32 @@ def test_the_plan_of_a_derivative(gpu):
     before = gpu.library.fake_cuda_n_launches()
     gradients(jnp.stack([x] * 3)).block_until_ready()
     assert gpu.library.fake_cuda_n_launches() - before == 1
+
+
+@cuda.jit
+def iterated(x, n, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        y = x[i]
+        for _ in range(n[0]):
+            y = y * y + x[i]
+        out[i] = y
+
+
+def test_a_loop_that_overwrites_values():
+    like = jax.ShapeDtypeStruct((8,), jnp.float32)
+    op = numba_cuda_kernel(iterated, like, launch_dims=8, derivatives="enzyme")
+    x, n = jnp.linspace(0, 0.5, 8), jnp.array([3])
+    with pytest.warns(KernbridgeWarning, match="KB2108"):
+        found = jax.grad(lambda x: op(x, n).sum())(x)
+
+    def by_jax(x):
+        y = x
+        for _ in range(3):
+            y = y * y + x
+        return y.sum()
+
+    np.testing.assert_allclose(found, jax.grad(by_jax)(x), rtol=1e-5)
 
 
 SOURCE = """
