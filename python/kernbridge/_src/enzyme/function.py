@@ -21,6 +21,9 @@ from kernbridge._src.enzyme import grammar
 from kernbridge._src.enzyme.tool import Enzyme
 
 Mode = Literal["jvp", "vjp"]
+Steps = Sequence[tuple[Mode, tuple[int, ...]]]
+"""Each differentiation, with the operands that it is with respect to (operation/spec.py: Step)."""
+LABELS: dict[Mode, str] = {"jvp": "tangents", "vjp": "cotangents"}
 Kind = Literal["in", "work", "inout", "out", "scratch", "shared"]
 
 _CALLS = {"jvp": "__enzyme_fwddiff", "vjp": "__enzyme_autodiff"}
@@ -97,6 +100,13 @@ class Function:
 def can_hold(dtype: str) -> bool:
     """Whether derivatives are known for arrays of a dtype, or are not needed."""
     return dtype in _ITEMS
+
+
+def derive_in_steps(function: Function, steps: Steps) -> Function:
+    """Return the derivative after several steps, before Enzyme has run."""
+    for mode, operands in steps:
+        function = derive(function, mode, frozenset(function.operands[k] for k in operands))
+    return function
 
 
 def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:

@@ -7,22 +7,17 @@ into the form of `function.py`, and makes machine code of what Enzyme has derive
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base.packing import HostCode, host_code
 from kernbridge._src.enzyme import function as ir
 from kernbridge._src.enzyme import tool
-from kernbridge._src.enzyme.function import Function, Mode, Refused
+from kernbridge._src.enzyme.function import LABELS, Function, Refused, Steps
 from kernbridge._src.enzyme.tool import Enzyme
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
 from kernbridge._src.keys.fingerprint import key_of
-
-Steps = Sequence[tuple[Mode, tuple[int, ...]]]
-"""Each differentiation, with the operands that it is with respect to (operation/spec.py: Step)."""
-_LABELS = {"jvp": "tangents", "vjp": "cotangents"}
 
 
 class Native(NamedTuple):
@@ -49,7 +44,7 @@ class DerivativeJob(Recipe[Native]):
         self, label: str, name: str, kernel: bytes, described: Any, steps: Steps, lasting: bool
     ) -> None:
         self.label, self._steps, self.lasting = label, steps, lasting
-        self.name = f"{name} ({_LABELS[steps[-1][0]]})"
+        self.name = f"{name} ({LABELS[steps[-1][0]]})"
         made_of = ("enzyme", kernel, described, [tuple(s) for s in steps])
         self.identity = hashlib.sha256(repr(made_of).encode()).digest()
         self.key = key_of(self.identity)
@@ -94,10 +89,7 @@ class DerivativeJob(Recipe[Native]):
 
     def _derive(self, enzyme: Enzyme, debug: bool) -> tuple[Function, str]:
         """The derivative, and its module after Enzyme has run."""
-        function = self.primal(debug)
-        for mode, operands in self._steps:
-            active = frozenset(function.operands[k] for k in operands)
-            function = ir.derive(function, mode, active)
+        function = ir.derive_in_steps(self.primal(debug), self._steps)
         function = ir.entry(function, "kb_derivative")
         return function, ir.run(function, enzyme, self.by_clang)
 

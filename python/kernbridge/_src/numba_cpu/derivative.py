@@ -21,8 +21,8 @@ from kernbridge._src.base.patched import patched
 from kernbridge._src.enzyme import function as ir
 from kernbridge._src.enzyme import grammar
 from kernbridge._src.enzyme.bits import reinterprets
-from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused
-from kernbridge._src.enzyme.kernel import DerivativeJob, Steps
+from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused, Steps
+from kernbridge._src.enzyme.kernel import DerivativeJob
 from kernbridge._src.numba_common.private_llvmlite import binding
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm
 from kernbridge._src.numba_common.private_numba import (

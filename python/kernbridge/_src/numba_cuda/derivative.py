@@ -37,7 +37,7 @@ from kernbridge._src.cuda_on_cpu.to_host import HostModule
 from kernbridge._src.enzyme import function as ir
 from kernbridge._src.enzyme import tool
 from kernbridge._src.enzyme.bits import reinterprets
-from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused
+from kernbridge._src.enzyme.function import LABELS, Buffer, Function, Kind, Refused
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.numba_common import numba_cuda_patches as patches
@@ -58,7 +58,6 @@ from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchRule, LaunchShape, 
 from kernbridge._src.plan.program import DeviceFunction, Fill, Step, Value, Word, leaves
 from kernbridge._src.plan.targets import Emulated, Gpu
 
-_LABELS = {"jvp": "tangents", "vjp": "cotangents"}
 _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
 
 # What has names of NVIDIA's intrinsics while Enzyme reads it, of which it knows what they do.
@@ -135,7 +134,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         dynamic: int,
     ) -> None:
         self.label, self.kernel, self.target = primal.label, primal.kernel, primal.target
-        self.name = f"{primal.name} ({_LABELS[steps[-1].mode]})"
+        self.name = f"{primal.name} ({LABELS[steps[-1].mode]})"
         self._primal, self._words, self._roles = primal, words, roles
         self.steps, self._has_batch = steps, has_batch
         self._has_one_axis, self._dynamic = has_one_axis, dynamic
@@ -157,10 +156,8 @@ class DerivativeJob(Recipe[DerivativeFunction]):
     def make(self) -> Artefact:
         enzyme = tool.find()
         try:
-            function, written, uses_z = self._primal_function()
-            for step in self.steps:
-                active = frozenset(function.operands[k] for k in step.active)
-                function = ir.derive(function, step.mode, active)
+            primal, written, uses_z = self._primal_function()
+            function = ir.derive_in_steps(primal, self.steps)
             wide = self._has_batch and not uses_z
             entry = f"{self._primal.symbol}_{'_'.join(s.mode for s in self.steps)}"
             text, shared_size = _with_entry(function, entry, wide)
@@ -395,7 +392,7 @@ def lowered(
     words = made.words([numbers[i] for i in range(len(function.buffers)) if i in numbers])
     shape = replace(shape, grid=(x, y, z))
     native, _ = plan(
-        f"{job.label} ({_LABELS[job.steps[-1].mode]})",
+        f"{job.label} ({LABELS[job.steps[-1].mode]})",
         beginning_of(job.kernel.py_func),
         operands,
         call,

@@ -89,12 +89,7 @@ def _with_checked_tape(text: str) -> str:
     """A module that ends the launch if a thread gets no memory for what its loops overwrite."""
     if "@malloc(" not in text:
         return text
-    return (
-        text.replace("call noalias ptr @malloc(", "call ptr @malloc(")
-        .replace("call ptr @malloc(", "call ptr @kb_tape(")
-        .replace("call noalias nonnull ptr @malloc(", "call ptr @kb_tape(")
-        + _TAPE
-    )
+    return re.sub(r"\bcall [^\n@]*@malloc\(", "call ptr @kb_tape(", text) + _TAPE
 
 
 def tape(text: str) -> str:

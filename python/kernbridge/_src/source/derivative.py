@@ -17,8 +17,8 @@ from kernbridge._src.base.packing import HostCode
 from kernbridge._src.enzyme import clang, tool
 from kernbridge._src.enzyme import function as ir
 from kernbridge._src.enzyme.bits import reinterprets
-from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused
-from kernbridge._src.enzyme.kernel import DerivativeJob, Steps
+from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused, Steps
+from kernbridge._src.enzyme.kernel import DerivativeJob
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Request
