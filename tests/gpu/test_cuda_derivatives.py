@@ -92,6 +92,43 @@ def test_shared_memory_and_barriers():
 
 
 @cuda.jit
+def adjacent(x, steps, out):
+    s = cuda.shared.array(130, "float64")
+    t, i, n = cuda.threadIdx.x, cuda.grid(1), cuda.blockDim.x
+    s[t + 1] = x[i]
+    if t == 0:
+        s[0] = 1.0
+    if t == n - 1:
+        s[n + 1] = 2.0
+    cuda.syncthreads()
+    total = 0.0
+    for k in range(steps[i]):
+        if t % 5 != k:
+            total += math.sin(s[t] + k) * s[t + 1] + s[t + 2] * s[t + 2]
+    out[i] = total
+
+
+@pytest.mark.parametrize("threads", [32, 48, 128])
+def test_neighbours_in_shared_memory_with_threads_that_diverge(threads):
+    n = 3 * threads
+    steps = np.random.default_rng(1).integers(0, 4, n).astype(np.int32)
+    steps[:40] = 3  # so that one warp stays together for some of its steps
+
+    def by_jax(x, steps):
+        rows = x.reshape(-1, threads)
+        s = jnp.pad(rows, ((0, 0), (1, 0)), constant_values=1.0)
+        s = jnp.pad(s, ((0, 0), (0, 1)), constant_values=2.0)
+        t, total = jnp.arange(threads), 0.0
+        for k in range(3):
+            now = jnp.sin(s[:, :-2] + k) * s[:, 1:-1] + s[:, 2:] ** 2
+            total += jnp.where((t % 5 != k) & (k < steps.reshape(rows.shape)), now, 0.0)
+        return total.reshape(-1)
+
+    op = by_enzyme(adjacent, lambda x, _: S(x.shape, x.dtype), threads_per_block=threads)
+    assert_derivatives(op, by_jax, normal(n), steps, batched=True)
+
+
+@cuda.jit
 def tree_sum(x, out):
     s = cuda.shared.array(64, "float64")
     t, i = cuda.threadIdx.x, cuda.grid(1)

@@ -177,7 +177,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         if isinstance(self.target, Gpu):
             images = {
                 10 * major + minor: gpu_code.cubin(
-                    text, entry, (major, minor), shared_size, self._registers
+                    text, entry, (major, minor), shared_size, self._registers, self._has_one_axis
                 )
                 for major, minor in self.target.architectures
             }

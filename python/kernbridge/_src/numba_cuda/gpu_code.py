@@ -36,9 +36,11 @@ _INTRINSIC = re.compile(
 )
 
 
-def cubin(text: str, entry: str, cc: tuple[int, int], shared_size: int, registers: int) -> bytes:
+def cubin(
+    text: str, entry: str, cc: tuple[int, int], shared_size: int, registers: int, has_one_axis: bool
+) -> bytes:
     """Machine code for GPUs of a compute capability, with so many registers a thread, or any."""
-    text = sums.with_sums_of_warps(_with_checked_tape(text))
+    text = sums.with_sums_of_warps(_with_checked_tape(text), entry, has_one_axis)
     text = text.replace(f"define void @{entry}(", f"define ptx_kernel void @{entry}(")
     text = SHARED.sub(
         r"= getelementptr i8, ptr addrspacecast (ptr addrspace(3) @kb_shared to ptr), i64 \1", text
