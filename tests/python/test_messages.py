@@ -46,7 +46,6 @@ QUOTED = {
     "_src/mlir/compile.py",
     "_src/operation/origin.py",
     "_src/record/record.py",
-    "_src/record/running.py",
     "_src/scan/annotation.py",
     "_src/scan/scanner.py",
     "_src/operation/signature.py",

@@ -129,11 +129,6 @@ def compile_image(image: bytes) -> HostCode:
     return host_code(image)
 
 
-def digest_of(function: Any) -> bytes:
-    """The digest by which the core knows the machine code of a function for the CPU."""
-    return bytes(dict(function.images)[_core.HOST_CC][:DIGITS])
-
-
 def code(image: bytes) -> tuple[str, str, int, str]:
     """The optimised LLVM IR of an image, its assembly, static shared memory and processor.
 

@@ -1,10 +1,9 @@
 """Runs Python functions that launch kernels: while they are recorded, and where XLA calls them.
 
 While a thread records a function, calls of `numba.cuda` that act on a device are added to the
-recording. While XLA calls a function on the CPU, they act on the memory of the process. While XLA
-calls a function on a GPU, calls without a stream use XLA's stream, since Numba's default stream
-would race with it. Other threads are not affected. The same applies to numba-cuda-mlir, if a
-program has imported it.
+recording. While XLA calls a function, calls without a stream use XLA's stream, since Numba's
+default stream would race with it. Other threads are not affected. The same applies to
+numba-cuda-mlir, if a program has imported it.
 
 Functions and kernels that cannot be launched from C are called through Python: the core calls
 `call` on XLA's thread, with the GIL, and passes the addresses of one slice. An exception that the
@@ -15,9 +14,7 @@ program.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
-import math
 import secrets
 import sys
 import threading
@@ -30,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.base.errors import without_code
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import line_of
@@ -338,9 +336,6 @@ _ON_STREAM: dict[str, Callable[..., Any]] = {
 # From operands and a stream to the positional and named arguments of a function.
 Order = Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
 
-# Runs a function on the CPU: the function, the order, and arrays of NumPy and scalars.
-OnHost = Callable[[Callable[..., Any], Order, Sequence[Any]], None]
-
 
 @dataclass(frozen=True, eq=False)
 class Callee:
@@ -349,7 +344,7 @@ class Callee:
     function: Callable[..., Any]
     order: Order
     scalars: range  # buffers whose value the function gets
-    on_host: OnHost | None = None  # runs it on the CPU; None if it is lowered for a GPU
+    around: Callable[[], AbstractContextManager[Any]]  # where the function runs
     handle: int = field(default_factory=lambda: secrets.randbits(63))
 
 
@@ -376,12 +371,12 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         operands: Sequence[ArrayType],
         call: Call,
         target: Target,
-        on_host: OnHost | None = None,
+        around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> Lowered:
         """Lower a call of a Python function, which is made once for each key.
 
-        Inputs that are not aliased are copied, since Numba would let them be written. `on_host`
-        runs the function on the CPU.
+        Inputs that are not aliased are copied, since Numba would let them be written. The function
+        runs in the context that `around` returns.
         """
         names = self.assign(call).names
         for t, name in zip((*operands, *call.outs), names, strict=False):
@@ -392,7 +387,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
                 )
         scalars = range(call.n_inputs, call.n_operands)
         callee = self._own_callees.find_or_make(
-            (key, scalars, target.emulates), lambda: Callee(function, order, scalars, on_host)
+            (key, scalars, target.emulates), lambda: Callee(function, order, scalars, around)
         )
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)
@@ -417,23 +412,20 @@ def call(
             "results are ready"
         )
     try:
-        if callee.on_host is None:
-            _call_on_gpu(callee, buffers, stream, device)
-        else:
-            arrays = [_host_array(*b) for b in buffers]
-            for i in callee.scalars:
-                arrays[i] = arrays[i][()]
-            callee.on_host(callee.function, callee.order, arrays)
+        with callee.around():
+            _call(callee, buffers, stream, device)
     except Exception as e:
-        where = line_of(e)
-        raise RuntimeError(f"{type(e).__name__}: {e} at {where}") from None
+        first, *rest = without_code(str(e)).strip().split("\n")
+        text = "\n".join((f"{type(e).__name__}: {first} at {line_of(e)}", *rest))
+        raise RuntimeError(text) from None
 
 
-def _call_on_gpu(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> None:
+def _call(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> None:
     api = used_by(callee.function)
     with contextlib.ExitStack() as devices:
         for other in loaded():
-            devices.enter_context(other.cuda.gpus[device])
+            n_devices = len(other.cuda.gpus)  # the core numbers the CPU after all GPUs
+            devices.enter_context(other.cuda.gpus[min(device, n_devices - 1)])
         on = api.cuda.external_stream(stream)
         arrays = [_array(api.cuda, *b).bind(on) for b in buffers]
         for i in callee.scalars:  # waits for the value of an array of rank 0
@@ -446,19 +438,12 @@ def _call_on_gpu(callee: Callee, buffers: Sequence[Any], stream: int, device: in
             callee.function(*positional, **named)
 
 
-def _host_array(address: int, shape: tuple[int, ...], code: int) -> Any:
-    dtype = np.dtype(_NAMES[code])
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    size = math.prod(shape) * dtype.itemsize
-    memory: Any = (ctypes.c_char * size).from_address(address)
-    return np.frombuffer(memory, dtype).reshape(shape)
-
-
 def _array(cuda: Any, address: int, shape: tuple[int, ...], code: int) -> Any:
     dtype = np.dtype(_NAMES[code])
     if 0 in shape:
         return cuda.device_array(shape, dtype)
-    interface = {"shape": shape, "typestr": dtype.str, "data": (address, False), "version": 3}
+    typestr = f"<u{dtype.itemsize}" if dtype.name == "bfloat16" else dtype.str
+    interface = {"shape": shape, "typestr": typestr, "data": (address, False), "version": 3}
     memory = SimpleNamespace(__cuda_array_interface__=interface)
-    return cuda.as_cuda_array(memory, sync=False)
+    array = cuda.as_cuda_array(memory, sync=False)
+    return array if typestr == dtype.str else array.view(dtype)

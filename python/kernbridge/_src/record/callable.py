@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
+from kernbridge._src.cuda_device.switch import cuda_on_cpu
 from kernbridge._src.keys.host_state import identity_of
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
@@ -83,7 +85,7 @@ def numba_cuda_callable(
         random numbers, counts, or reads a clock). "auto": it runs as Python code at each call, with
         the GIL, on real Numba arrays, and a warning names the line. "always": a KernelError names
         the line. "never": it always runs as Python code, on copies of the inputs that are not
-        aliased. On the CPU, the arrays are NumPy arrays with the methods of Numba's device arrays.
+        aliased. On the CPU, it runs inside `cuda_on_cpu`.
     vector_math : bool, optional
         As for `numba_cuda_kernel`, for every kernel that the function launches. If the function
         runs as Python code, only the ``fastmath`` option of each kernel counts.
@@ -300,13 +302,9 @@ class NumbaCudaCallable(CallingFrontend):
         outputs = [assignment.names[buffer] for buffer in call.fresh]
         self.parameters.warn_of_unwritten(outputs, unused=True)
         source, order = beginning_of(self.function), _order(assignment)
-        on_host = None
-        if target.emulates:
-            from kernbridge._src.record import running
-
-            on_host = running.run
+        around = cuda_on_cpu if target.emulates else contextlib.nullcontext
         return self.lower_as_python(
-            assignment, source, self.function, order, operands, call, target, on_host
+            assignment, source, self.function, order, operands, call, target, around
         )
 
 

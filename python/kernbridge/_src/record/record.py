@@ -224,23 +224,18 @@ def _keys_of(key: Any) -> tuple[Any, ...]:
     return keys
 
 
-class HostStream:
-    """A stream, or a context, on which there is nothing to wait for."""
+class Stream(_StandIn):
+    """Stands for XLA's stream: the steps of a plan run in its order."""
 
+    _what = "the stream"
     handle = 0
 
     def synchronize(self) -> None:
         pass
 
     @contextmanager
-    def auto_synchronize(self) -> Iterator[HostStream]:
+    def auto_synchronize(self) -> Iterator[Stream]:
         yield self
-
-
-class Stream(HostStream, _StandIn):
-    """Stands for XLA's stream: the steps of a plan run in its order."""
-
-    _what = "the stream"
 
 
 @dataclass
@@ -477,14 +472,11 @@ def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: 
         recording.add(step, {"the value of device_memset": val})
 
 
-LAUNCHES: dict[str, Callable[..., Any]] = {
+_HANDLERS: dict[str, Callable[..., Any]] = {
     "__getitem__": lambda r, kernel, args: configured(r, kernel, *args),
     "configure": configured,
     "forall": forall,
     "launch": launch_configured,
-}
-_HANDLERS: dict[str, Callable[..., Any]] = {
-    **LAUNCHES,
     "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
     "device_array": Recording.temporary,
     "device_array_like": _device_array_like,
