@@ -67,38 +67,18 @@ def opaque_pointers() -> Iterator[None]:
         yield
 
 
-def run_once(manager: Any, code: Any, builder: Any, locked: bool = True) -> None:
+def run_once(manager: Any, code: Any, builder: Any) -> None:
     """Run a pass manager on a module or a function, and free it.
-
-    llvmlite admits one thread to LLVM. Without its lock, the module and the target machine of
-    the builder must belong to this thread alone, and the module to a context of its own.
 
     llvmlite's pass managers inherit the `_dispose` of `ObjectRef`, which does nothing, before their
     own, so that closing one frees nothing: 32 KiB and more for each.
     """
-    if locked:
-        manager.run(code, builder)
-    else:
-        binding.ffi.lib.LLVMPY_RunNewModulePassManager._cfn(manager, code, builder)
+    manager.run(code, builder)
     if type(manager)._dispose is not binding.ffi.ObjectRef._dispose:
         manager.close()
     elif not manager.closed:
         binding.newpassmanagers.NewPassManager._dispose(manager)
         manager.detach()  # if another thread is freeing pass managers, close() would free it twice
-
-
-def emit_object(machine: Any, module: Any) -> bytes:
-    """The machine code of a module, without llvmlite's lock; see `run_once`."""
-    lib = binding.ffi.lib
-    with binding.ffi.OutputString() as error:
-        buffer = lib.LLVMPY_TargetMachineEmitToMemory._cfn(machine, module, 1, error)
-        if not buffer:
-            raise RuntimeError(str(error))
-    try:
-        begin, size = lib.LLVMPY_GetBufferStart._cfn(buffer), lib.LLVMPY_GetBufferSize._cfn(buffer)
-        return ctypes.string_at(begin, size)
-    finally:
-        lib.LLVMPY_DisposeMemoryBuffer._cfn(buffer)
 
 
 # Changes, for `patched`, that free the pass managers which Numba makes and drops meanwhile, about

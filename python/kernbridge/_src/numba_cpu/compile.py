@@ -134,7 +134,7 @@ class Job(Recipe[Native]):
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
         from kernbridge._src.numba_cpu import object_code
 
-        entry, copied, lost = self.build(by_numba=not self.lasting)
+        entry, copied, lost = self.build()
         self._warn(copied, lost)
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
@@ -205,7 +205,7 @@ class Job(Recipe[Native]):
         buffers = [(_DTYPE_CODES[dtype], rank, name) for (dtype, rank), name in named]
         return (*buffers, *(buffers[i] for i in copied))
 
-    def build(self, by_numba: bool) -> tuple[Entry, tuple[int, ...], tuple[str, ...]]:
+    def build(self) -> tuple[Entry, tuple[int, ...], tuple[str, ...]]:
         """Compile the kernel and its entry; with the inputs that it may write to, and sentences
         about floats that become integers."""
         from kernbridge._src.numba_common import stores
@@ -215,7 +215,7 @@ class Job(Recipe[Native]):
         overload, copied = self.compile_kernel()
         by_buffer = self.host_parameters()
         parameters = [None if b is None else by_buffer[b] for b in assignment.given]
-        entry = numba_cpu_entry.build_entry(overload, parameters, self.has_vector_math, by_numba)
+        entry = numba_cpu_entry.build_entry(overload, parameters, self.has_vector_math)
         given = assignment.given[: len(overload.arguments)]
         outputs = {
             i: assignment.names[b] for i, b in enumerate(given) if b is not None and b >= first

@@ -23,7 +23,7 @@ from kernbridge._src.enzyme import grammar
 from kernbridge._src.enzyme.bits import reinterprets
 from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused, Steps
 from kernbridge._src.enzyme.kernel import DerivativeJob
-from kernbridge._src.numba_common.private_llvmlite import binding
+from kernbridge._src.numba_common.private_llvmlite import binding, run_once
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm
 from kernbridge._src.numba_common.private_numba import (
     arraymath,
@@ -232,17 +232,16 @@ def _build_primal(
     code = builder.call(kernel, [result, primal.args[1], *arguments])
     builder.store(code, primal.args[0])
     builder.ret_void()
-    _, unoptimised = entries.link(library, module, has_vector_math=False, by_numba=False)
-    if unoptimised is None:
-        raise Refused("Numba's settings LLVM_PASS_TIMINGS and LLVM_REFPRUNE_PASS exclude it")
+    entries.link(library, module, lambda: None)
     has_lines = overload.kernel._compiler.targetoptions.get("debug")
-    # Inlining early loses lines.
     items = [getattr(b.type, "dtype", b.type) for b in buffers]
     of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
-    # A module must be closed before its context is, which the garbage collector does not know.
-    with unoptimised.simplified(lambda m: None if has_lines else _inlined(m, name)) as simple:
-        attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
-        text = str(simple)
+    simple = binding.parse_bitcode(library._final_module.as_bitcode())
+    if not has_lines:  # which are lost by inlining early
+        _inlined(simple, name)
+    _simplify(simple)
+    attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
+    text = str(simple)
     if reinterprets(text, name, of_reals):
         raise Refused("it uses the bits of real numbers as integers, or has a list of real numbers")
     text = _ALLOCATING.sub("", text)
@@ -251,6 +250,17 @@ def _build_primal(
     written = frozenset(i for i in range(len(buffers)) if b"writeonly" in attributes[2 + i])
     with _to_inline(text) as module:
         return str(module), name, written
+
+
+def _simplify(module: Any) -> None:
+    """Run passes that keep loops as they are."""
+    target = binding.Target.from_triple(binding.get_process_triple())
+    tuning = binding.create_pipeline_tuning_options(speed_level=2)
+    tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
+    builder = binding.create_pass_builder(target.create_target_machine(), tuning)
+    manager = builder.getModulePassManager()
+    manager.add_refprune_pass()
+    run_once(manager, module, builder)
 
 
 def _to_inline(text: str) -> Any:

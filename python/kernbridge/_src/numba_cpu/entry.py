@@ -7,9 +7,6 @@ Numba's own convention. It is compiled in one library with the kernel, in place 
 Numba makes for Python and for C, so that the optimiser sees both at once. Imported only
 when a kernel is compiled, since it imports Numba.
 
-Numba optimises in the one context of LLVM that it has, under its lock. Here, what it has linked is
-optimised in a context of its own, by any thread while others compile. The passes are Numba's.
-
 Numba keeps the code of a function with its dispatcher, and on disk if it has `cache=True`. Code
 from there may be that of an older source, and has no types, which show what it writes to. What
 kernels call is therefore compiled again if Numba may take it from there. Code with checks is kept
@@ -20,28 +17,25 @@ from __future__ import annotations
 
 import copy
 import dis
-import functools
 import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 from kernbridge._src.base.errors import defect
-from kernbridge._src.base.patched import patched, replace
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common import cpu_features, vector_math
 from kernbridge._src.numba_common.defaults import change_of
-from kernbridge._src.numba_common.private_llvmlite import DISPOSE_CHANGES, binding, ir, run_once
+from kernbridge._src.numba_common.private_llvmlite import DISPOSE_CHANGES, binding, ir
 from kernbridge._src.numba_common.private_numba import (
     CPUContext,
     CPUDispatcher,
     NullCache,
     cgutils,
     compiler,
-    config,
     dispatcher,
     errors,
     global_compiler_lock,
@@ -93,18 +87,9 @@ class Entry:
 
     name: str
     keep: tuple[Any, ...]
+    llvm_ir: str  # the text of the library, optimised
     _finished: Any  # the library of a kernel that has machine code already, or None
-    _unoptimised: _Unoptimised | None  # None if Numba has optimised the library
     _emit: Callable[[], None]
-    _text: str = ""
-
-    @property
-    def llvm_ir(self) -> str:
-        """The text of the library, optimised. LLVM does so when it is first asked for."""
-        if not self._text:
-            unoptimised = self._unoptimised
-            self._text = unoptimised.optimised() if unoptimised else self.keep[0].get_llvm_str()
-        return self._text
 
     @property
     def parallel(self) -> bool:
@@ -115,13 +100,8 @@ class Entry:
     @global_compiler_lock
     def address(self) -> int:
         """Return the address of its machine code, which Numba makes now. To be called once."""
-        library = self.keep[0]
-        if self._unoptimised is not None:
-            name = library._final_module.name
-            library._final_module = binding.parse_assembly(self.llvm_ir)
-            library._final_module.name = name
         self._emit()
-        return int(library.get_pointer_to_function(self.name))
+        return int(self.keep[0].get_pointer_to_function(self.name))
 
 
 @global_compiler_lock
@@ -183,15 +163,9 @@ def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
 
 @global_compiler_lock
 def build_entry(
-    overload: Overload,
-    parameters: Sequence[HostParameter | None],
-    has_vector_math: bool,
-    by_numba: bool = False,
+    overload: Overload, parameters: Sequence[HostParameter | None], has_vector_math: bool
 ) -> Entry:
-    """Generate the entry. `parameters` follow the kernel's own; None stands for a default value.
-
-    It is optimised later, where that is possible, unless Numba is to do it.
-    """
+    """Generate the entry. `parameters` follow the kernel's own; None stands for a default value."""
     compiled, context = overload.compiled, overload.kernel.targetctx
     name = f"kb_entry_{next(serial)}"
     library = compiled.library
@@ -219,7 +193,7 @@ def build_entry(
         kernel = ir.Function(module, kernel_type, symbol)
     builder.ret(builder.call(kernel, [entry.args[0], entry.args[1], *arguments]))
 
-    finish, unoptimised = link(library, module, has_vector_math, by_numba)
+    finish = link(library, module, lambda: _optimise(library, has_vector_math))
 
     def emit() -> None:
         finish()
@@ -230,42 +204,34 @@ def build_entry(
     return Entry(
         name=name,
         keep=(library, compiled, overload.loops),
+        llvm_ir=library.get_llvm_str(),
         _finished=compiled.library if overload.finished else None,
-        _unoptimised=unoptimised,
         _emit=emit,
     )
 
 
+@global_compiler_lock
 def optimised(text: str, library: Any, has_vector_math: bool) -> str:
     """Optimise a module as Numba optimises a library; return its text."""
-    given = SimpleNamespace(
-        _final_module=binding.parse_assembly(text, binding.create_context()),
-        _recorded_timings=library._recorded_timings,
-        codegen=library.codegen,
-    )
-    return _Unoptimised(given, has_vector_math, type(library)).optimised()
+    given = copy.copy(library)
+    given._final_module = binding.parse_assembly(text)
+    with patched(*DISPOSE_CHANGES):
+        _optimise(given, has_vector_math)
+    return str(given._final_module)
 
 
-def link(
-    library: Any, module: Any, has_vector_math: bool, by_numba: bool
-) -> tuple[Callable[[], None], _Unoptimised | None]:
-    """Link a library. Return what makes its machine code, and what is still to be optimised.
+def _optimise(library: Any, has_vector_math: bool) -> None:
+    if has_vector_math:
+        library._final_module = _with_vectors(library._final_module, library.codegen)
+    type(library)._optimize_final_module(library)
+
+
+def link(library: Any, module: Any, optimise: Callable[[], None]) -> Callable[[], None]:
+    """Link a library with a module, and optimise it. Return what makes its machine code.
 
     Numba links, optimises and makes machine code in one call.
     """
     finish: Callable[[], None] = library._finalize_final_module
-    optimise_by_numba = library._optimize_final_module
-    later: list[_Unoptimised] = []
-    concerns_all_of_llvm = config.LLVM_PASS_TIMINGS or not config.LLVM_REFPRUNE_PASS
-
-    def optimise() -> None:
-        if not by_numba and not concerns_all_of_llvm:
-            later.append(_Unoptimised(library, has_vector_math))
-            return
-        if has_vector_math:
-            library._final_module = _with_vectors(library._final_module, library.codegen)
-        optimise_by_numba()
-
     with patched(
         *DISPOSE_CHANGES,
         (library, "_finalize_final_module", lambda: None),
@@ -273,7 +239,7 @@ def link(
     ):
         library.add_ir_module(module)
         library.finalize()
-    return finish, next(iter(later), None)
+    return finish
 
 
 def arguments_of(
@@ -387,8 +353,8 @@ def pool_functions() -> tuple[int, int, bool]:
     )
 
 
-def _with_vectors(module: Any, codegen: Any, context: Any = None) -> Any:
-    """Return a module whose loops may call libmvec, in a context of LLVM (None: that of Numba).
+def _with_vectors(module: Any, codegen: Any) -> Any:
+    """Return a module whose loops may call libmvec.
 
     The given module is linked but not yet optimised. It is returned if nothing changes.
     """
@@ -400,67 +366,9 @@ def _with_vectors(module: Any, codegen: Any, context: Any = None) -> Any:
     if changed == text:
         return module
     binding.load_library_permanently(vector_math.LIBRARY)  # for code that stays here
-    changed_module = binding.parse_assembly(changed, context)
+    changed_module = binding.parse_assembly(changed)
     changed_module.name = module.name
     return changed_module
-
-
-class _Unoptimised:
-    """The module of a library that Numba has linked. Made under Numba's lock."""
-
-    def __init__(self, library: Any, has_vector_math: bool, library_type: Any = None) -> None:
-        module = library._final_module
-        self._name, self._bitcode = module.name, module.as_bitcode()
-        self._library_type = library_type or type(library)
-        self._timings = library._recorded_timings
-        self._codegen = library.codegen
-        self._has_vector_math = has_vector_math
-
-    def optimised(self) -> str:
-        """Optimise it; the text of the module."""
-        context = binding.create_context()
-        module = binding.parse_bitcode(self._bitcode, context)
-        if self._has_vector_math:
-            module = _with_vectors(module, self._codegen, context)
-        library = SimpleNamespace(
-            _codegen=self._unlocked_codegen(), _final_module=module, _recorded_timings=self._timings
-        )
-        self._library_type._optimize_final_module(library)
-        module.name = self._name
-        module.verify()
-        self._bitcode = b""  # to be called once
-        return str(module)
-
-    def simplified(self, prepare: Callable[[Any], object]) -> Any:
-        """Return the module, which is prepared first, after passes that keep its loops."""
-        module = binding.parse_bitcode(self._bitcode, binding.create_context())
-        prepare(module)
-        target = binding.Target.from_triple(binding.get_process_triple())
-        tuning = binding.create_pipeline_tuning_options(speed_level=2)
-        tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
-        builder = binding.create_pass_builder(target.create_target_machine(), tuning)
-        manager = builder.getModulePassManager()
-        manager.add_refprune_pass()
-        run_once(manager, module, builder)
-        return module
-
-    def _unlocked_codegen(self) -> Any:
-        """Numba's code generator with a target machine of its own, which one thread may use at a
-        time, and with pass managers that run once, without a lock."""
-        codegen = copy.copy(self._codegen)
-        options: dict[str, Any] = {"opt": config.OPT}
-        codegen._customize_tm_options(options)
-        target = binding.Target.from_triple(binding.get_process_triple())
-        replace(codegen, "_tm", target.create_target_machine(**options))
-        original = codegen._module_pass_manager
-
-        def module_pass_manager(**options: Any) -> tuple[Any, Any]:
-            manager, builder = original(**options)
-            run = functools.partial(run_once, manager, locked=False)
-            return SimpleNamespace(run=run), builder
-
-        replace(codegen, "_module_pass_manager", module_pass_manager)
-        return codegen
 
 
 def is_users(function: Any) -> bool:

@@ -17,8 +17,7 @@ from __future__ import annotations
 import functools
 import pickle
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from kernbridge import _core
@@ -60,7 +59,7 @@ _VALUE = "\x01"  # KB_FAILURES_VALUE
 
 
 def make(entry: numba_cpu_entry.Entry) -> HostCode:
-    """The object of an entry. Needs no lock of Numba.
+    """The object of an entry.
 
     Raises
     ------
@@ -79,8 +78,8 @@ def make(entry: numba_cpu_entry.Entry) -> HostCode:
     _make_private(module, entry.name)
     triple, cpu, given = library.codegen.magic_tuple()
     features, mask = cpu_features.known(given)
-    with _machine(triple, cpu if config.CPU_FEATURES is None else "", features) as machine:
-        code = private_llvmlite.emit_object(machine, module)
+    machine = _machine(triple, cpu if config.CPU_FEATURES is None else "", features)
+    code = machine.emit_object(module)
     missing = [name for name in elf.undefined(code) if not _core.host_code_provides(name)]
     for beginning, meaning in _MEANINGS:
         for name in missing:
@@ -148,21 +147,11 @@ def _pass_builder() -> Any:
     return llvm.create_pass_builder(machine, options)
 
 
-_machines: dict[tuple[str, str, str], list[Any]] = {}  # that no thread uses at present
-
-
-@contextmanager
-def _machine(triple: str, cpu: str, features: str) -> Iterator[Any]:
-    """A target machine, for this thread alone."""
-    free = _machines.setdefault((triple, cpu, features), [])
-    try:
-        machine = free.pop()
-    except IndexError:
-        machine = llvm.Target.from_triple(triple).create_target_machine(
-            cpu=cpu, features=features, opt=int(config.OPT), reloc="pic", codemodel="default"
-        )
-    yield machine
-    free.append(machine)
+@functools.cache
+def _machine(triple: str, cpu: str, features: str) -> Any:
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=int(config.OPT), reloc="pic", codemodel="default"
+    )
 
 
 class NotCarried(Exception):
