@@ -240,6 +240,14 @@ _DECLARED = (
 )
 
 
+# Of an atomic subtraction, Enzyme makes the cotangent of an addition.
+_SUBTRACTED = re.compile(
+    r'^  (%"?([\w.$-]+)"?) = (atomicrmw (?:volatile )?)fsub (ptr[^,]*), (double|float) ([^\s,]+)',
+    re.M,
+)
+_NEGATED = r"  %kb.minus.\2 = fneg \5 \6\n  \1 = \3fadd \4, \5 %kb.minus.\2"
+
+
 _REAL = re.compile(
     r"^ +(?:%\S+ = load (double|float), |store (double|float) )(?![^\n]*!tbaa)[^\n]*", re.M
 )
@@ -286,7 +294,7 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
         text += f"\ndeclare void {_FILL}(ptr, i8, i64, i1)\n"
     if name := _calling_itself(text):
         raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly")
-    old = _without_moves(grammar.to_oldest(text))
+    old = _SUBTRACTED.sub(_NEGATED, _without_moves(grammar.to_oldest(text)))
     given = (old if by_clang else _tagged(old)).encode()  # clang has tagged it
     for passes in (_PASSES + _OPTIMISE, _PASSES)[by_clang:]:
         ended = enzyme.run(f"-passes={passes}", *_OPTIONS, input=given)
