@@ -35,41 +35,56 @@ def assert_same(ours, theirs, what):
         assert worst <= bound, (what, i, worst, a, b)
 
 
-def assert_derivatives(op, reference, *arguments, second=False, batched=False, seed=0):
+def assert_derivatives(op, reference, *arguments, second=False, batched=False, alone=True, seed=0):
     """Values, tangents, cotangents, and those with respect to each argument alone."""
     rng = np.random.default_rng(seed)
     arguments = tuple(map(jnp.asarray, arguments))
     which = [i for i, x in enumerate(arguments) if is_real(x)]
+    tangents = [drawn(rng, arguments[i]) for i in which]
+    shapes = jax.tree.leaves(jax.eval_shape(reference, *arguments))
+    cotangents = [drawn(rng, jnp.zeros(y.shape, y.dtype)) for y in shapes]
 
-    def ours(*given):
-        return jax.tree.leaves(op(*given))
+    def pulled(function, given, about):
+        def of_some(*some):
+            every = list(given)
+            for i, x in zip(about, some, strict=True):
+                every[i] = x
+            return jax.tree.leaves(function(*every))
 
-    def theirs(*given):
-        return jax.tree.leaves(reference(*given))
+        return jax.vjp(of_some, *(given[i] for i in about))[1](cotangents)
 
-    assert_same(ours(*arguments), theirs(*arguments), "value")
-    tangents = tuple(drawn(rng, x) for x in arguments)
-    both = [jax.jvp(f, arguments, tangents)[1] for f in (ours, theirs)]
-    assert_same(*both, "jvp")
-    outs, _ = jax.vjp(theirs, *arguments)
-    cotangents = [drawn(rng, y) for y in outs]
+    def pushed(function, given, tangents):
+        every = [jnp.zeros(()) if is_real(x) else drawn(rng, x) for x in given]
+        for i, tangent in zip(which, tangents, strict=True):
+            every[i] = tangent
+        return jax.jvp(function, tuple(given), tuple(every))[1]
 
-    def gradient(f):
-        return lambda *given: [jax.vjp(f, *given)[1](cotangents)[i] for i in which]
+    def derivatives(function, given, tangents):
+        found = {
+            "value": jax.tree.leaves(function(*given)),
+            "jvp": pushed(function, given, tangents),
+            "vjp": pulled(function, given, which),
+        }
+        for i in which if alone else ():
+            found[f"vjp of argument {i}"] = pulled(function, given, [i])
+        if batched:
+            many = [jnp.stack([x, x * 0.7, x * -0.3]) if is_real(x) else x for x in given]
+            axes = [0 if is_real(x) else None for x in given]
+            of_one = jax.vmap(lambda *given: pulled(function, given, which), axes)
+            found["vmap of vjp"] = of_one(*many)
+        if second:
 
-    assert_same(gradient(ours)(*arguments), gradient(theirs)(*arguments), "vjp")
-    for i in which:
+            def gradient(*given):
+                return pulled(function, given, which)
 
-        def of_one(f, i=i):
-            return lambda x: f(*arguments[:i], x, *arguments[i + 1 :])
+            found["jvp of vjp"] = pushed(gradient, given, tangents)
+        return found
 
-        both = [jax.vjp(of_one(f), arguments[i])[1](cotangents) for f in (ours, theirs)]
-        assert_same(*both, f"vjp of argument {i}")
-    if batched:
-        many = [jnp.stack([x, x * 0.7, x * -0.3]) if is_real(x) else x for x in arguments]
-        axes = [0 if is_real(x) else None for x in arguments]
-        both = [jax.vmap(gradient(f), axes)(*many) for f in (ours, theirs)]
-        assert_same(*both, "vmap of vjp")
-    if second:
-        both = [jax.jvp(gradient(f), arguments, tangents)[1] for f in (ours, theirs)]
-        assert_same(*both, "jvp of vjp")
+    # Fusion computes what many read again and again, which takes minutes to compile.
+    both = jax.jit(
+        lambda *given: [derivatives(f, *given) for f in (op, reference)],
+        compiler_options={"xla_disable_hlo_passes": "fusion"},
+    )
+    ours, theirs = both(arguments, tangents)
+    for what in theirs:
+        assert_same(ours[what], theirs[what], what)
