@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         general_batching_rule as general_batching_rule,
     )
     from kernbridge._src.decorator import kernel
+    from kernbridge._src.inline.function import InlinedFunction as InlinedFunction, inline
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
     from kernbridge._src.record.callable import numba_cuda_callable
     from kernbridge._src.source.load import (
@@ -99,6 +100,7 @@ __all__ = [
     "errors",
     "explain",
     "export_bundle",
+    "inline",
     "kernel",
     "load_binary",
     "load_c_file",
@@ -130,6 +132,7 @@ _LATER = {
     ),
     "_src.custom.rules": ("defjvp", "general_batching_rule"),
     "_src.decorator": ("kernel",),
+    "_src.inline.function": ("InlinedFunction", "inline"),
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
     "_src.record.callable": ("numba_cuda_callable",),
     "_src.source.load_binary": ("CudaBinary", "load_binary"),

@@ -43,6 +43,7 @@ QUOTED = {
     "_src/numba_cuda/callback.py",
     "_src/numba_cuda/compile.py",
     "_src/numba_cuda/entry.py",
+    "_src/inline/function.py",
     "_src/mlir/compile.py",
     "_src/operation/origin.py",
     "_src/record/record.py",

@@ -13,7 +13,7 @@ import importlib
 import math
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -79,6 +79,12 @@ if HAS_INSIDES:
         _allowed.add_type(FfiEffect)  # as JAX does from 0.12 on
     kernel_effect = FfiEffect()  # keeps a call whose outputs are not used
 
+special: Any = None  # implementations of special functions by other primitives
+_source_info: Any = None
+with contextlib.suppress(ImportError):
+    special = importlib.import_module("jax._src.lax.special")
+    _source_info = importlib.import_module("jax._src.source_info_util")
+
 HAS_PARTITIONING = False
 func: Any = None
 hlo: Any = None
@@ -101,6 +107,21 @@ except UnknownVersionError as _error:
         KernbridgeWarning,
         stacklevel=2,
     )
+
+
+@contextlib.contextmanager
+def own_lines() -> Iterator[None]:
+    """Give equations the lines at which they are traced, even while JAX lowers another one."""
+    of_thread: Any = getattr(_source_info, "_source_info_context", None)
+    before = getattr(of_thread, "context", None)
+    if before is None:
+        yield
+        return
+    of_thread.context = _source_info.new_source_info()
+    try:
+        yield
+    finally:
+        of_thread.context = before
 
 
 def is_part_of_program(values: Sequence[Any]) -> bool:

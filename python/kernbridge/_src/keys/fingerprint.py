@@ -41,6 +41,9 @@ class Fingerprint:
     opaque: tuple[str, ...]  # dotted names
     # Where the code stands: SHA-256 of its files and lines, no part of what the dispatcher means.
     lines: bytes = field(default=b"", compare=False)
+    # The JAX functions that the code calls. Of each, the digest contains only that it is called:
+    # what it computes depends on the types of the calls (see inline/asked.py).
+    inlined: tuple[Any, ...] = field(default=(), compare=False)
 
     @property
     def why_not_portable(self) -> str:
@@ -85,10 +88,12 @@ def take(dispatcher: Any) -> Fingerprint:
     for path, inner in walk.dispatchers:
         if inner is dispatcher:
             continue
-        now = _Walk(inner).h.digest()
+        other = _Walk(inner)
+        now = other.h.digest(), tuple(map(_nonce_of, other.inlined))
         if _first_seen.setdefault(inner, now) != now:
             walk.opaque(inner, path)
-    return Fingerprint(walk.h.digest(), tuple(sorted(walk.unnamed)), walk.lines.digest())
+    unnamed, inlined = tuple(sorted(walk.unnamed)), tuple(walk.inlined)
+    return Fingerprint(walk.h.digest(), unnamed, walk.lines.digest(), inlined)
 
 
 def combine(base: Fingerprint, *parts: object) -> bytes:
@@ -112,6 +117,7 @@ class _Walk:
         self.visited: dict[int, tuple[int, object]] = {}
         self.dispatchers: list[tuple[str, Any]] = []
         self.unnamed: set[str] = set()
+        self.inlined: list[Any] = []
         self.names: set[str] = set()  # every name by which code could read an attribute
         self.words: set[str] = set()  # and the names of the functions of libraries that it loads
         self.codes: list[types.CodeType] = []
@@ -179,6 +185,9 @@ class _Walk:
             self.items("dufunc", (value._dispatcher, value.identity, signatures), path)
         elif is_dispatcher(value):
             self.dispatcher(value, path)
+        elif is_inlined(value):
+            self.inlined.append(value)
+            put(self.h, "inlined", b"")
         elif kind is types.FunctionType:
             self.function(value, path)
             found = extensions.of(value)
@@ -367,8 +376,14 @@ class _Walk:
 
     def opaque(self, value: object, path: str) -> None:
         """Add what stands for this object, in this process, while it lives."""
-        put(self.h, "opaque", _nonces.setdefault(value, secrets.token_bytes(32)))
+        put(self.h, "opaque", _nonce_of(value))
         self.unnamed.add(path)
+
+
+def _nonce_of(value: object) -> bytes:
+    """What stands for an object, in this process, while it lives."""
+    nonce: bytes = _nonces.setdefault(value, secrets.token_bytes(32))
+    return nonce
 
 
 def _label_of(holder: Any) -> tuple[str, tuple[str, ...]]:
@@ -472,6 +487,12 @@ def is_dispatcher(value: Any) -> bool:
     return not made_by.isdisjoint(("numba", "numba_cuda", _MLIR)) and (
         hasattr(value, "py_func") and hasattr(value, "targetoptions")
     )
+
+
+def is_inlined(value: Any) -> bool:
+    """Whether `kernbridge.inline` made an object."""
+    kind = type(value)
+    return kind.__module__ == "kernbridge" and kind.__name__ == "InlinedFunction"
 
 
 def is_mlir(dispatcher: Any) -> bool:

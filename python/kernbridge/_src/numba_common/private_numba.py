@@ -22,8 +22,11 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import _nrt_python as runtime
+from numba.core.target_extension import current_target
+from numba.core.typing.templates import AbstractTemplate
 from numba.extending import typeof_impl
 from numba.np import arraymath, arrayobj, linalg
+from numba.np.numpy_support import as_dtype
 from numba.np.ufunc import wrappers
 from numba.np.ufunc.gufunc import GUFunc
 from numba.parfors import parfor_lowering

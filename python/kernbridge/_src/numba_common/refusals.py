@@ -48,8 +48,8 @@ _SHAPE = (
 _REMEDIES = (  # regular expressions
     (_RECURSION, "Convert the arguments, as in f(int32(5)) for f(5), so that every call of the "
      "function has the same types"),
-    (r"of type Module\(<module 'jax", "A kernel can call functions of NumPy, math and Numba, but "
-     "not of JAX"),
+    (r"of type Module\(<module 'jax", "A kernel can call functions of NumPy, math and Numba, and "
+     "those of JAX that kernbridge.inline made callable"),
     ("Cannot unify", "A variable can have only one type in a kernel; use two names"),
     ("Use of unsupported NumPy function", "Write a loop, or compute it with JAX outside of the "
      "kernel"),
@@ -189,6 +189,9 @@ def _remedy_for_untyped(name: str, function: Any, of_cuda: bool) -> str:
     if value is None:  # a name of Numba's own sources, which are for CPUs
         return f"{_ONLY_ON_CPUS}." if of_cuda else ""
     if callable(value):
+        modules = type(value).__module__, getattr(value, "__module__", None) or ""
+        if any(m.startswith("jax") for m in modules):
+            return f"{name!r} is a function of JAX: call kernbridge.inline({name}) instead"
         return f"{name!r} is a Python function: decorate it with @numba.njit"
     return (
         f"{name!r} is of type {type(value).__name__}, which Numba does not support: pass an array"

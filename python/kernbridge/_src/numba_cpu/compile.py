@@ -17,6 +17,7 @@ from kernbridge._src.base.packing import host_code
 from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
+from kernbridge._src.inline import asked
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common import private_llvmlite, refusals, vector_math
 from kernbridge._src.numba_common.private_numba import config, numba, types
@@ -93,8 +94,6 @@ class Job(Recipe[Native]):
         if options.vector_math is not None:
             names.append("vector_math" if options.vector_math else "no vector_math")
         described = repr((s.inputs, s.scalars, s.outputs, s.aliased, *names))
-        self.identity = fingerprint.combine(self.fingerprint, "numba.cpu", described)
-        self.key = fingerprint.key_of(self.identity)
         self.why_not_portable = self.fingerprint.why_not_portable
         self._why_not = self.why_not_portable  # empty, or what keeps the code in this process
         if kernel.targetoptions.get("debug", config.DEBUGINFO_DEFAULT):
@@ -105,6 +104,10 @@ class Job(Recipe[Native]):
         wanted = options.vector_math
         self.has_vector_math = vector_math.is_default(kernel) if wanted is None else wanted
         self._native: Native | None = None  # if this object has compiled it
+        self._compiled: tuple[Overload, tuple[int, ...]] | None = None  # if `libraries` has
+        inlined = asked.digest(self, described)
+        self.identity = fingerprint.combine(self.fingerprint, "numba.cpu", described, *inlined)
+        self.key = fingerprint.key_of(self.identity)
 
     def made_of(self) -> tuple[Any, ...]:
         """Where the kernel stands, since its exceptions name lines, and all that generates code."""
@@ -212,7 +215,8 @@ class Job(Recipe[Native]):
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 
         assignment, first = self._assignment, self.n_operands
-        overload, copied = self.compile_kernel()
+        overload, copied = self._compiled or self.compile_kernel()
+        self._compiled = None  # the library is closed
         by_buffer = self.host_parameters()
         parameters = [None if b is None else by_buffer[b] for b in assignment.given]
         entry = numba_cpu_entry.build_entry(overload, parameters, self.has_vector_math)
@@ -223,6 +227,10 @@ class Job(Recipe[Native]):
         compiled = overload.kernel, overload.arguments, overload.compiled
         lost = stores.lost_fractions(*compiled, outputs, numba_cpu_entry.compile_again)
         return entry, copied, tuple(lost)
+
+    def libraries(self) -> list[Any]:
+        self._compiled = overload, _ = self.compile_kernel()
+        return [c.library for c in (overload.compiled, *overload.loops)]
 
     def host_parameters(self) -> list[HostParameter]:
         """What the kernel's parameters are filled from, for each buffer of a call."""

@@ -19,6 +19,7 @@ from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
+from kernbridge._src.inline import asked
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
@@ -87,11 +88,15 @@ class Job(Recipe[NumbaCudaFunction]):
         # Numba reads globals when it compiles for a signature: each has one fingerprint.
         identities = tuple(parameter.identity() for parameter in self.parameters)
         key = ("fingerprint", identities, batched, target.emulates)
-        fingerprint = attached_to(
+        self.fingerprint = fingerprint = attached_to(
             kernel, key, lambda: keys_fingerprint.take(self.with_numba_cuda().kernel)
         )
         where, *options = target.words(kernel)
-        self.digest = keys_fingerprint.combine(fingerprint, where, identities, batched, *options)
+        described = where, identities, batched, *options
+        self.digest = keys_fingerprint.combine(fingerprint, *described)
+        inlined = asked.digest(self, *described)
+        if inlined:
+            self.digest = keys_fingerprint.combine(fingerprint, *described, *inlined)
         self.identity = self.digest
         if not target.emulates:
             self.identity += repr(target).encode()
@@ -125,15 +130,25 @@ class Job(Recipe[NumbaCudaFunction]):
     def made_of(self) -> tuple[Any, ...]:
         return toolchain_cuda.versions()
 
+    def libraries(self) -> list[Any]:
+        compiled, _ = self.with_numba_cuda().compile()
+        return [compiled._codelibrary]
+
+    def compile(self) -> tuple[Any, tuple[int, ...]]:
+        """Compile to LLVM IR; with the leaves of parameters that had to be opened."""
+        compile_entry, lock = _compiler_of(self.kernel)
+        with lock:
+            return compile_protected(
+                (i for i, p in enumerate(leaves(self.parameters)) if p.read_only),
+                lambda opened: compile_entry(self.with_open(opened)),
+                self.refusal,
+            )
+
     def make(self) -> Artefact:
         job = self.with_numba_cuda()
-        compile_entry, lock = _compiler_of(job.kernel)
+        _, lock = _compiler_of(job.kernel)
         with lock:
-            compiled, opened = compile_protected(
-                (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-                lambda opened: compile_entry(job.with_open(opened)),
-                job.refusal,
-            )
+            compiled, opened = job.compile()
             images, uses_z = job.target.finish(job, compiled, opened)
         meta = {
             "entry": compiled.entry_name,

@@ -1,0 +1,1 @@
+"""JAX functions of scalars inside kernels: `kernbridge.inline`."""

@@ -1,0 +1,220 @@
+"""`kernbridge.inline`: JAX functions of scalars that kernels of Numba and Numba-CUDA call.
+
+An `InlinedFunction` has a type of Numba's own for functions, with a template that translates the
+JAX function for the types of each call. Numba asks it under its lock, in any thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from kernbridge._src.base import private_jax
+from kernbridge._src.inline import translate
+
+NAMED = "kernbridge_inlined_"  # how the names of translations begin
+
+
+class NotInlined(Exception):
+    """Kernels cannot call a function with scalars of certain types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A function for scalars of certain types."""
+
+    name: str  # contains a digest of the text
+    results: tuple[str, ...]  # dtypes
+    jitted: Any  # a function of numba.njit, which Numba-CUDA takes, too
+
+
+class InlinedFunction:
+    """A JAX function of scalars that kernels call; made by `kernbridge.inline`.
+
+    Outside of kernels, it is called as the JAX function itself, which is ``__wrapped__``.
+    """
+
+    __module__ = "kernbridge"
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.__wrapped__ = function
+        self.__name__ = str(getattr(function, "__name__", type(function).__name__))
+        self.__doc__ = getattr(function, "__doc__", None)
+        self.label = f"kernbridge.inline({self.__name__})"
+        self.translations: dict[tuple[str, ...], Translation] = {}
+        self._types: dict[str, Any] = {}  # of each target of Numba
+        self._lock = threading.RLock()
+
+    def __call__(self, *scalars: Any) -> Any:
+        return self.__wrapped__(*scalars)
+
+    def __repr__(self) -> str:
+        return f"<{self.label}>"
+
+    def __reduce__(self) -> Any:
+        return inline, (self.__wrapped__,)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type by which Numba and Numba-CUDA know the object."""
+        from kernbridge._src.numba_common.private_numba import current_target
+
+        target = current_target()
+        if target not in self._types:
+            self._types[target] = _type_of(self)
+        return self._types[target]
+
+    def translation(self, dtypes: tuple[str, ...]) -> Translation:
+        """Return the function for scalars of these dtypes; `NotInlined` says why there is none.
+
+        The JAX function is traced at the first call for the dtypes.
+        """
+        with self._lock:
+            found = self.translations.get(dtypes)
+            if found is None:
+                found = self.translations[dtypes] = self._translated(dtypes)
+            return found
+
+    def _translated(self, dtypes: tuple[str, ...]) -> Translation:
+        from kernbridge._src.numba_common.private_numba import numba
+
+        scalars = [jax.ShapeDtypeStruct((), np.dtype(d)) for d in dtypes]
+        is_wide = jax.config.jax_enable_x64 or any(s.dtype.itemsize == 8 for s in scalars)
+        try:
+            with jax.enable_x64(bool(is_wide)), private_jax.own_lines():
+                closed, shapes = jax.make_jaxpr(self.__wrapped__, return_shape=True)(*scalars)
+        except Exception as e:
+            given = ", ".join(dtypes)
+            raise NotInlined(
+                f"{self.label}: JAX cannot trace the function for ({given}): "
+                f"{type(e).__name__}: {e}"
+            ) from e
+        leaves, _ = jax.tree.flatten(shapes)
+        is_tuple = isinstance(shapes, tuple | list) and list(shapes) == leaves
+        if (
+            any(leaf.shape for leaf in leaves)
+            or not leaves
+            or not (is_tuple or shapes is leaves[0])
+        ):
+            raise NotInlined(
+                f"{self.label}: the function returns {shapes}, expected a scalar or a tuple of "
+                "scalars"
+            )
+        try:
+            text = translate.translate(closed, is_tuple)
+        except translate.NotTranslated as e:
+            raise NotInlined(f"{self.label}: {e}") from None
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        name = f"{NAMED}{self.__name__ if self.__name__.isidentifier() else ''}_{digest[:24]}"
+        space = {"math": math, "np": np, "__name__": "kernbridge.inlined"}
+        exec(compile(text, f"<{self.label}>", "exec"), space)
+        made: Any = space[translate.NAME]
+        made.__name__ = made.__qualname__ = name
+        jitted = numba.njit(error_model="numpy", forceinline=True)(made)
+        return Translation(name, tuple(str(leaf.dtype) for leaf in leaves), jitted)
+
+
+def inline(function: Callable[..., Any]) -> InlinedFunction:
+    """Make a JAX function of scalars into one that kernels call.
+
+    Kernels of ``numba.njit`` and ``numba.cuda.jit`` call it with scalars, also from functions that
+    they call. It becomes part of their machine code on CPUs and on GPUs, and is differentiated with
+    it by Enzyme.
+
+    Parameters
+    ----------
+    function : callable
+        A function of scalars that JAX can trace, such as `jax.nn.gelu`, ``jax.grad(f)`` or a
+        `functools.partial`. It returns a scalar, or a tuple of scalars. It may contain control flow
+        (`jax.lax.cond`, `switch`, `while_loop`, `fori_loop`, `scan`) and arrays of at most 64
+        elements. Scalars that it closes over become constants. It is traced once for each
+        combination of dtypes, when a kernel is compiled.
+
+    Returns
+    -------
+    InlinedFunction
+        What kernels call, by position. Outside of kernels, it calls `function`.
+
+    Raises
+    ------
+    TypeError
+        If `function` is not callable.
+    KernelCompilationError
+        When a kernel that calls the function is compiled: if an argument is not a bool, an integer
+        or a float of 32 or 64 bits, if JAX cannot trace the function, or if it uses a primitive
+        that kernels cannot compute, such as `sort`. The message names the primitive and the line.
+
+    Notes
+    -----
+    The dtypes of the arguments are those of the kernel. A float64 remains one even if
+    ``jax_enable_x64`` is not set, since that option is on while a function of 64-bit arguments is
+    traced. Note that number literals in Numba kernels have 64 bits. Results have the dtypes that
+    JAX gives them.
+
+    Elementary functions are those that Numba calls, of the C library or of libdevice. A primitive
+    is within 2 units in the last place of JAX's value or of the exact one.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numba, kernbridge
+    >>> gelu = kernbridge.inline(jax.nn.gelu)
+    >>> @numba.njit
+    ... def add_gelu(x, bias, out):
+    ...     for i in range(out.size):
+    ...         out[i] = gelu(x[i] + bias[i])
+    >>> op = kernbridge.numba_kernel(add_gelu, lambda x, bias: x)
+    >>> bool(jnp.allclose(op(jnp.ones(3), jnp.ones(3)), jax.nn.gelu(2.0)))
+    True
+    """
+    if isinstance(function, InlinedFunction):
+        return function
+    if not callable(function):
+        raise TypeError(
+            f"kernbridge.inline: `function` is {function!r} of type {type(function).__name__}, "
+            "expected a JAX function of scalars [KB1001]"
+        )
+    return InlinedFunction(function)
+
+
+def _type_of(inlined: InlinedFunction) -> Any:
+    from kernbridge._src.numba_common.private_numba import AbstractTemplate, as_dtype, errors, types
+
+    def dtype_of(place: int, given: Any) -> str:
+        if isinstance(given, types.Boolean | types.Number):
+            name = str(as_dtype(given))
+            if name in translate.DTYPES:
+                return name
+        raise errors.TypingError(
+            f"{inlined.label}: argument {place} is {given}, expected a scalar of a type among "
+            f"{', '.join(sorted(translate.DTYPES))}"
+        )
+
+    class Inlined(AbstractTemplate):
+        key = inlined
+
+        def generic(self, args: Any, kws: Any) -> Any:
+            if kws:
+                raise errors.TypingError(
+                    f"{inlined.label}: the call passes {', '.join(map(repr, kws))} by name; pass "
+                    "scalars by position, and options to functools.partial before inline"
+                )
+            given = tuple(types.unliteral(a) for a in args)
+            dtypes = tuple(dtype_of(i, a) for i, a in enumerate(given))
+            try:
+                translation = inlined.translation(dtypes)
+            except NotInlined as e:
+                raise errors.TypingError(str(e)) from None
+            self._called = self.context.resolve_value_type(translation.jitted)
+            return self._called.get_call_type(self.context, given, {})
+
+        def get_impl_key(self, signature: Any) -> Any:
+            return self._called.get_impl_key(signature)
+
+    return types.Function(Inlined)

@@ -1,0 +1,333 @@
+"""`kernbridge.inline`: JAX functions of scalars in kernels."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import numba
+import numpy as np
+import pytest
+from jax import lax
+from jax.scipy import special
+from kernbridge import numba_cuda_kernel, numba_kernel
+from numba import cuda
+
+POINTS = [-1.7, -0.6, -0.2, 0.1, 0.35, 0.8, 2.3]
+UNITS = 2  # in the last place
+
+
+def on_cpu(function, outs, *inputs):
+    """Apply a function to elements, in a kernel that was made for the number of inputs."""
+    inlined = kernbridge.inline(function)
+
+    @numba.njit
+    def of_one(x, out):
+        for i in range(x.size):
+            out[i] = inlined(x[i])
+
+    @numba.njit
+    def of_two(x, y, out):
+        for i in range(x.size):
+            out[i] = inlined(x[i], y[i])
+
+    return numba_kernel(of_one if len(inputs) == 1 else of_two, outs)(*inputs)
+
+
+def as_on_gpu(function, outs, *inputs):
+    inlined = kernbridge.inline(function)
+
+    @cuda.jit
+    def of_one(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = inlined(x[i])
+
+    @cuda.jit
+    def of_two(x, y, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = inlined(x[i], y[i])
+
+    kernel = of_one if len(inputs) == 1 else of_two
+    return numba_cuda_kernel(kernel, outs, launch_dims=lambda x, *_: x.size)(*inputs)
+
+
+def assert_as_jax(function, run, *inputs):
+    """Compare with JAX, and where JAX itself is not exact, with its values in float64."""
+    mapped = jax.jit(jax.vmap(function))
+    want = mapped(*inputs)
+    got = np.asarray(run(function, jax.ShapeDtypeStruct(want.shape, want.dtype), *inputs))
+    want = np.asarray(want)
+    if want.dtype.kind != "f":
+        np.testing.assert_array_equal(got, want)
+        return
+    wide = [np.asarray(x, np.float64) if x.dtype == np.float32 else x for x in inputs]
+    with jax.enable_x64(True):
+        exact = np.asarray(mapped(*wide), np.float64)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
+    finite = np.isfinite(want)
+    got, want, exact = (a[finite].astype(np.float64) for a in (got, want, exact))
+    unit = np.spacing(np.abs(want).astype(np.float32 if inputs[0].dtype == np.float32 else float))
+    error, of_jax = np.abs(got - exact) / unit, np.abs(want - exact) / unit
+    bound = np.maximum(UNITS, 2 * of_jax)
+    if inputs[0].dtype == np.float64:  # of which nothing more exact is known
+        bound = np.maximum(bound, 2**9)
+    wrong = (np.abs(got - want) > UNITS * unit) & (error > bound)
+    assert not wrong.any(), (got, want, exact, error, of_jax)
+
+
+def derivative(function, order):
+    for _ in range(order):
+        function = jax.grad(lambda *a, f=function: f(*a).astype(a[0].dtype))
+    return function
+
+
+OF_ONE = {
+    jax.nn: "relu relu6 sigmoid softplus soft_sign silu log_sigmoid leaky_relu hard_sigmoid "
+    "hard_silu hard_tanh elu celu selu gelu squareplus mish sparse_plus sparse_sigmoid identity",
+    jnp: "abs exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh "
+    "arcsinh arccosh arctanh sqrt cbrt square reciprocal sign floor ceil rint trunc deg2rad "
+    "isfinite isnan negative sinc i0 nan_to_num signbit",
+    special: "erf erfc erfinv gammaln digamma expit logit entr ndtr ndtri log_ndtr i0e i1 i1e",
+}
+OF_TWO = {
+    jnp: "add subtract multiply divide power maximum minimum arctan2 hypot fmod mod floor_divide "
+    "logaddexp copysign heaviside greater logical_and fmax fmin remainder nextafter",
+    special: "xlogy xlog1py betaln zeta gammainc",
+}
+ALL = [
+    pytest.param(getattr(module, name), n, id=f"{module.__name__}.{name}")
+    for n, table in ((1, OF_ONE), (2, OF_TWO))
+    for module, names in table.items()
+    for name in names.split()
+    if hasattr(module, name)
+]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", range(3))
+@pytest.mark.parametrize(("function", "n"), ALL)
+def test_functions_of_jax(function, n, order, dtype):
+    with jax.enable_x64(dtype == np.float64):
+        inputs = [jnp.array(POINTS, dtype), jnp.full(len(POINTS), 0.7, dtype)][:n]
+        of_order = derivative(function, order)
+        try:
+            jax.eval_shape(of_order, *(x[0] for x in inputs))
+        except Exception as e:
+            pytest.skip(f"JAX has no derivative: {e}")
+        assert_as_jax(of_order, on_cpu, *inputs)
+
+
+def several(*functions):
+    """A function that returns the value of the function whose number is its second argument."""
+
+    def chosen(x, i):
+        return lax.switch(i, [lambda x, f=f: f(x).astype(x.dtype) for f in functions], x)
+
+    return chosen
+
+
+@pytest.mark.parametrize("run", [on_cpu, as_on_gpu])
+def test_a_dozen_functions(run):
+    functions = [
+        *(jax.nn.gelu, jax.grad(jax.nn.softplus), jax.nn.selu, jnp.sinc, jnp.floor, jnp.cbrt),
+        *(special.erfinv, special.digamma, special.log_ndtr, special.i1e, jnp.rint, jnp.sign),
+    ]
+    pairs = list(itertools.product(POINTS, range(len(functions))))
+    x, i = (jnp.array(a) for a in zip(*pairs, strict=True))
+    assert_as_jax(several(*functions), run, x.astype(np.float32), i.astype(np.int32))
+
+
+BITS = [0, 1, 2, 5, 31, 32, -1, -7, 2**31 - 1, -(2**31)]
+
+
+@pytest.mark.parametrize("run", [on_cpu, as_on_gpu])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int8, np.int64, np.uint64])
+def test_integers(run, dtype):
+    operations = [
+        *(lax.div, lax.rem, lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic),
+        *(lax.bitwise_xor, lambda x, y: ~x | y, lax.max, lambda x, y: x // jnp.where(y == 0, 3, y)),
+        *(lambda x, y: lax.population_count(x) + y, lambda x, y: lax.clz(x), lambda x, y: -x * y),
+        *(lambda x, y: jnp.sign(x), lambda x, y: jnp.abs(x), lambda x, y: x**3),
+        lambda x, y: lax.bitcast_convert_type(x, dtype),
+    ]
+    if np.dtype(dtype).kind == "u":
+        operations.pop(4)
+    with jax.enable_x64(np.dtype(dtype).itemsize == 8):
+        pairs = np.array(list(itertools.product(BITS, BITS)), np.int64).astype(dtype)
+
+        def together(x, y):
+            total = jnp.zeros_like(x)
+            for operation in operations:
+                total = total * dtype(31) + operation(x, y).astype(dtype)
+            return total
+
+        assert_as_jax(together, run, *jnp.array(pairs).T)
+
+
+@pytest.mark.parametrize("run", [on_cpu, as_on_gpu])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int64, np.uint64, np.bool_])
+def test_casts_beyond_the_range(run, dtype):
+    with jax.enable_x64(np.dtype(dtype).itemsize == 8):
+        x = jnp.array([0.0, -0.7, 1.9, 300.5, -3e9, 3e9, 1e30, -1e30, np.inf, np.nan], np.float32)
+        assert_as_jax(lambda x: x.astype(dtype), run, x)
+        assert_as_jax(lambda x: lax.bitcast_convert_type(x, np.int32).astype(dtype), run, x)
+
+
+def looped(x, n):
+    """All kinds of control flow, an array of four elements, and a function that is jitted."""
+    total = lax.fori_loop(0, n, lambda i, t: t + x / (i + 1), x)
+    total, powers = lax.scan(lambda c, w: (c * x + w, c), total, jnp.arange(4.0))
+    total = lax.while_loop(lambda t: jnp.abs(t) > 1, lambda t: t / 2, total)
+    total += (
+        lax.cond(n > 2, jnp.sin, lambda v: -v, x) + powers.sum() + jnp.dot(powers, powers[::-1])
+    )
+    total += jnp.max(jnp.stack([x, total, -total]).reshape(3, 1).T) + jnp.select(
+        [n > 3], [x], total
+    )
+    return jax.jit(lambda t: jax.checkpoint(jnp.arctan)(t))(total)
+
+
+@pytest.mark.parametrize("run", [on_cpu, as_on_gpu])
+@pytest.mark.parametrize("function", [looped, jax.jacfwd(looped)])
+def test_control_flow(run, function):
+    x, n = jnp.array(POINTS, np.float32), jnp.arange(len(POINTS), dtype=np.int32)
+    want = jax.vmap(function)(x, n)
+    got = run(function, jax.ShapeDtypeStruct(x.shape, x.dtype), x, n)
+    np.testing.assert_allclose(got, want, rtol=2e-5)
+
+
+def test_dtypes_are_those_of_the_kernel():
+    """A float64 remains one although `jax_enable_x64` is not set."""
+    third = kernbridge.inline(lambda x: (x / 3, x > 1, jnp.int32(x)))
+
+    @numba.njit
+    def kernel(x, out):
+        exact, is_large, whole = third(np.float64(x[()]))
+        out[0] = exact == x[()] / np.float64(3)
+        out[1] = is_large
+        out[2] = whole == 7
+
+    assert not jax.config.jax_enable_x64
+    np.testing.assert_array_equal(
+        numba_kernel(kernel, jax.ShapeDtypeStruct((3,), np.bool_))(np.float32(7)), True
+    )
+
+
+def applied(function):
+    inlined = kernbridge.inline(function)
+
+    @numba.njit
+    def call(v):
+        return inlined(v)
+
+    @numba.njit
+    def apply(x, out):
+        for i in range(x.size):
+            out[i] = call(x[i])
+
+    return apply
+
+
+def test_equal_kernels_of_other_functions():
+    """Kernels whose code differs only in a function that they call share no machine code."""
+    x = jnp.array(POINTS, np.float32)
+    scale = jnp.float32(2.5)
+    functions = [
+        jnp.sin,
+        lambda x: x * scale,
+        functools.partial(jax.nn.leaky_relu, negative_slope=3),
+    ]
+    functions += [lambda x: jnp.where(x.dtype == np.int32, 2, 3) * x]
+    for function in functions:
+        got = numba_kernel(applied(function), lambda x: x)(x)
+        np.testing.assert_allclose(got, function(x), rtol=1e-6)
+    whole = jnp.arange(4)
+    for factor in (2, 3):  # differ for integers alone
+
+        def scaled(x, factor=factor):
+            return x * factor if x.dtype == np.int32 else x
+
+        op = numba_kernel(applied(scaled), lambda x: x)
+        np.testing.assert_array_equal(op(x), x)
+        np.testing.assert_array_equal(op(whole), factor * whole)
+
+
+PROGRAM = """
+import jax, jax.numpy as jnp, kernbridge, numba, numba.core.compiler, numpy as np
+from numba import cuda
+if not COMPILES:
+    numba.core.compiler.compile_extra = numba.cuda.compiler.compile_cuda = None
+    numba.cuda.dispatcher.compile_cuda = None
+x = jnp.ones(4)
+for factor in (2.0, 3.0):
+    silu = kernbridge.inline(lambda x: jax.nn.silu(x) * factor)
+    @numba.njit
+    def kernel(x, out):
+        for i in range(x.size):
+            out[i] = silu(x[i])
+    @cuda.jit
+    def on_gpu(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = silu(x[i])
+    for op in (
+        kernbridge.numba_kernel(kernel, lambda x: x),
+        kernbridge.numba_cuda_kernel(on_gpu, lambda x: x, launch_dims=4),
+    ):
+        np.testing.assert_allclose(op(x), jax.nn.silu(x) * factor, rtol=1e-6)
+"""
+
+
+@pytest.mark.once
+def test_a_second_process_compiles_nothing(root, run_python):
+    for compiles in ("True", "False"):
+        run_python(PROGRAM.replace("COMPILES", compiles))
+
+
+@pytest.mark.parametrize("run", ["vmap", "check", "export"])
+def test_calls_of_other_kinds(run):
+    x = jnp.array(POINTS, np.float32)
+    op = numba_kernel(applied(jax.nn.gelu), lambda x: x, check=run == "check")
+    if run == "vmap":
+        np.testing.assert_allclose(jax.vmap(op)(jnp.stack([x, -x]))[1], jax.nn.gelu(-x), rtol=1e-5)
+    elif run == "check":
+        np.testing.assert_allclose(op(x), jax.nn.gelu(x), rtol=1e-5)
+    else:
+        program = jax.export.export(jax.jit(op))(x).serialize()
+        got = jax.export.deserialize(program).call(x)
+        np.testing.assert_allclose(got, jax.nn.gelu(x), rtol=1e-5)
+
+
+def refused(function, *inputs):
+    with pytest.raises(kernbridge.errors.KernelCompilationError) as e:
+        on_cpu(function, jax.ShapeDtypeStruct((3,), np.float32), *inputs)
+    return str(e.value)
+
+
+def test_what_cannot_be_inlined():
+    x, table = jnp.ones(3), jnp.ones(100)
+    here = f"({__file__}:"
+    text = refused(lambda x: jnp.sort(jnp.stack([x, -x]))[0], x)
+    assert "kernbridge.inline(<lambda>): the primitive 'sort' " + here in text
+    text = refused(lambda x: jnp.float16(x) * x, x)
+    assert "the primitive 'convert_element_type' " + here in text
+    assert "<lambda>) returns float16, which kernels do not compute" in text
+    assert "reads an array of shape (100,)" in refused(lambda x: x * table.sum(), x)
+    assert "expected a scalar or a tuple of scalars" in refused(lambda x: {"a": x}, x)
+    assert "JAX cannot trace the function for (float32, float32)" in refused(lambda x: x, x, x)
+    text = refused(lambda x: x, jnp.ones((3, 2)))
+    assert "argument 0 is array(float32, 1d, C), expected a scalar" in text
+    with pytest.raises(TypeError, match="expected a JAX function of scalars"):
+        kernbridge.inline(3)
+
+
+def test_outside_of_kernels():
+    silu = kernbridge.inline(jax.nn.silu)
+    assert kernbridge.inline(silu) is silu
+    assert repr(silu) == "<kernbridge.inline(silu)>"
+    np.testing.assert_array_equal(silu(jnp.ones(3)), jax.nn.silu(jnp.ones(3)))
