@@ -5,6 +5,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import kernbridge
 import numba
 import numpy as np
 import pytest
@@ -452,3 +453,21 @@ def test_wrong_options():
         numba_kernel(softplus, like, derivatives=True)
     with pytest.raises(TypeError, match="KB1007"):
         numba_kernel(softplus, like, vjp="enzime")
+
+
+softplus_slope = kernbridge.inline(jax.grad(jax.nn.softplus))
+
+
+@numba.njit
+def of_jax(x, w, out):
+    for i in range(x.size):
+        out[i] = softplus_slope(x[i] * w[()]) * x[i]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_functions_of_jax_in_kernels(dtype):
+    def in_jax(x, w):
+        return jax.vmap(jax.grad(jax.nn.softplus))(x * w) * x
+
+    op = by_enzyme(of_jax)
+    assert_derivatives(op, in_jax, normal(7, dtype=dtype), normal(dtype=dtype), second=True)
