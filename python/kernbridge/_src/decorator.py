@@ -56,7 +56,7 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
     ----------
     outs : pytree of jax.ShapeDtypeStruct, or a function
         Shape and dtype of each output; see `numba_kernel`.
-    vmap_method, input_output_aliases, has_side_effect, zero_outputs, check, sharding_rule
+    vmap_method, input_output_aliases, has_side_effect, zero_outputs, static, check, sharding_rule
         See `numba_kernel`.
     jvp, vjp, derivatives
         See `numba_kernel`.
@@ -64,7 +64,7 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
         See both functions.
     vmap_threads, half_as_bits
         For kernels of ``@numba.njit`` only; see `numba_kernel`.
-    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, view, static
+    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, view
         For kernels of ``@numba.cuda.jit`` only; see `numba_cuda_kernel`.
 
     Returns

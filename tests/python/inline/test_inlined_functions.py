@@ -1,5 +1,6 @@
 """`kernbridge.inline`: JAX functions of scalars in kernels."""
 
+import enum
 import functools
 import itertools
 
@@ -12,6 +13,7 @@ import pytest
 from jax import lax
 from jax.scipy import special
 from kernbridge import numba_cuda_kernel, numba_kernel
+from kernbridge._src.forge.obtain import held
 from numba import cuda
 
 POINTS = [-1.7, -0.6, -0.2, 0.1, 0.35, 0.8, 2.3]
@@ -331,3 +333,82 @@ def test_outside_of_kernels():
     assert kernbridge.inline(silu) is silu
     assert repr(silu) == "<kernbridge.inline(silu)>"
     np.testing.assert_array_equal(silu(jnp.ones(3)), jax.nn.silu(jnp.ones(3)))
+
+
+class Mode(enum.Enum):
+    PLAIN = 1
+    NEGATED = 2
+
+
+@numba.njit
+def activated(x, activation, scale, mode, out, name="identity"):
+    for i in range(x.size):
+        value = activation(x[i]) * scale
+        if mode is not None and mode == Mode.NEGATED:
+            value = -value
+        out[i] = value + (1 if name == "one more" else 0)
+
+
+@cuda.jit
+def activated_on_gpu(x, activation, scale, mode, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        value = activation(x[i]) * scale
+        out[i] = -value if mode == Mode.NEGATED else value
+
+
+def like(x, **_):
+    return x
+
+
+def taking_functions(run, **static):
+    if run == "cpu":
+        return numba_kernel(activated, like, static=static)
+    return numba_cuda_kernel(activated_on_gpu, like, launch_dims=7, static=static)
+
+
+@pytest.mark.parametrize("run", ["cpu", "cuda"])
+def test_functions_as_arguments(run):
+    x = jnp.array(POINTS, np.float32)
+    op = taking_functions(run, mode=Mode.PLAIN)
+
+    @numba.njit
+    def cubed(v):
+        return v**3
+
+    for function in (jnp.sin, jax.grad(jnp.sin), lambda v: 3 * v, kernbridge.inline(jnp.cos)):
+        want = 2 * jax.vmap(function)(x)
+        np.testing.assert_allclose(op(x, activation=function, scale=2.0), want, rtol=1e-6)
+        jitted = jax.jit(functools.partial(op, activation=function))
+        np.testing.assert_allclose(jitted(x, scale=2.0), want, rtol=1e-6)
+    np.testing.assert_allclose(op(x, activation=cubed, scale=1.0), x**3, rtol=1e-6)
+    fixed = taking_functions(run, activation=jnp.sin, mode=Mode.NEGATED, scale=2.0)
+    np.testing.assert_allclose(fixed(x), -2 * jnp.sin(x), rtol=1e-6)
+    np.testing.assert_allclose(fixed(x, activation=jnp.cos), -2 * jnp.cos(x), rtol=1e-6)
+    assert taking_functions(run, activation=jnp.sin, mode=Mode.NEGATED, scale=2.0) is fixed
+    assert fixed.__wrapped__ in (activated, activated_on_gpu)
+    with pytest.raises(TypeError, match=r"no parameter 'function', which the call passes"):
+        op(x, function=jnp.sin, scale=2.0)
+
+
+def test_static_arguments_on_cpus():
+    x = jnp.array(POINTS, np.float32)
+    op = taking_functions("cpu", activation=abs, mode=None, scale=np.float32(2), name="one more")
+    np.testing.assert_allclose(op(x), 2 * abs(x) + 1)
+    op = taking_functions("cpu", activation=np.sin, mode=None)
+    np.testing.assert_allclose(op(x, scale=3.0), 3 * np.sin(x), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"static contains 'other'.*\[KB1103\]"):
+        taking_functions("cpu", other=1)
+    for value, words in ((np.ones(3), "ndarray"), ((1, [2]), "list, in a tuple")):
+        with pytest.raises(TypeError, match=f"type {words}; expected None.*Pass arrays as inputs"):
+            taking_functions("cpu", scale=value)
+
+
+def test_equal_functions_are_compiled_once():
+    x = jnp.array(POINTS, np.float32)
+    op, before = taking_functions("cpu", mode=None), len(held("numba_cpu_code"))
+    for _ in range(3):
+        op(x, activation=lambda v: v * 7, scale=1.0)
+    assert len(held("numba_cpu_code")) == before + 1
+    op(x, activation=lambda v: v * 8, scale=1.0)
+    assert len(held("numba_cpu_code")) == before + 2

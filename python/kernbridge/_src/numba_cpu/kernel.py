@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.obtain import deferred, obtain, recall
+from kernbridge._src.inline import static as static_values
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation import origin as operation_origin
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 RANK_MAX = 64  # KB_RANK_MAX of src/core/kb_kernel.h
 WRAPPERS_MAX = 8  # of one kernel
+_OPTIONS = ("debug", "error_model", "fastmath")  # of kernels with static arguments
 
 _wrapped: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # by identity
 
@@ -57,6 +60,7 @@ def numba_kernel(
     has_side_effect: bool = False,
     half_as_bits: bool = False,
     zero_outputs: bool = False,
+    static: Mapping[str, Any] | None = None,
     vector_math: bool | None = None,
     check: bool = False,
     jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
@@ -110,6 +114,10 @@ def numba_kernel(
         they are refused, since Numba has neither type on CPUs.
     zero_outputs : bool, default False
         Fill the outputs (not the aliased ones) with zeros before the kernel runs.
+    static : dict of str to a constant, optional
+        Arguments, by parameter name, that are compiled into the kernel and are not inputs: None,
+        numbers, texts, members of enumerations, functions, and tuples of them. A JAX function of
+        scalars is inlined, see `inline`. Another value is another kernel, which is compiled.
     vector_math : bool, optional
         Compute `exp`, `sin`, `pow` and similar functions in loops for several elements at a time
         with glibc's libmvec, within 4 ulp of the exact value; see docs/numba-kernels.md. This is
@@ -180,7 +188,10 @@ def numba_kernel(
     if vector_math is not None:  # None stands for the default, also where it is given
         vector_math = None if vector_math == libmvec.is_default(kernel) else bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
-    frontend = NumbaCpu.of(kernel, half_as_bits, options)
+    values = dict(static or {})
+    label = f"numba_kernel {kernel.py_func.__name__!r}"
+    static_values.check(label, kernel.py_func, values, static_values.refusal_on_cpus)
+    frontend = NumbaCpu.of(kernel, half_as_bits, options, values)
     spec = OperationSpec(
         frontend.label,
         outs,
@@ -200,25 +211,50 @@ class NumbaCpu(PythonFrontend):
     platforms: tuple[str, ...] = ("cpu",)
     differentiates = True
 
-    def __init__(self, kernel: Any, half_as_bits: bool, options: CompileOptions) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        half_as_bits: bool,
+        options: CompileOptions,
+        original: Any,
+        static: dict[str, Any],
+    ) -> None:
+        """`kernel` is the original one, with the values of static parameters compiled into it."""
         self.kernel = kernel
+        self.original, self.static = original, static
         self.name: str = kernel.py_func.__name__
         self.label = f"numba_kernel {self.name!r}"
         self.half_as_bits = half_as_bits
         self.options = options
-        self.parameters = KernelParameters(self.label, kernel.py_func)
+        self.parameters = KernelParameters(self.label, original.py_func, static)
         self._home = _name_of(kernel)
         _wrapped[id(kernel)] = kernel
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
-        self._seems_to_return = seems_to_return(kernel.py_func.__code__)
+        self._seems_to_return = seems_to_return(original.py_func.__code__)
         self._returning_nothing: set[Signature] = set()
         self._jobs: dict[Signature, Job] = {}
 
     @classmethod
-    def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:
+    def of(
+        cls,
+        kernel: Any,
+        half_as_bits: bool,
+        options: CompileOptions,
+        static: Mapping[str, Any] = MappingProxyType({}),
+    ) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
+        import numba
+
+        given = {n: kernel.targetoptions[n] for n in _OPTIONS if n in kernel.targetoptions}
+        bound = static_values.bound(kernel, static, numba.njit(**given), kernel)
         name = ("numba_kernel", bool(half_as_bits), options)
-        return attached_to(kernel, name, lambda: cls(kernel, half_as_bits, options))
+        made = lambda: cls(bound, half_as_bits, options, kernel, dict(static))  # noqa: E731
+        return attached_to(bound, name, made)
+
+    def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
+        self.parameters.check_keywords(functions.keys() - self.static.keys())
+        values = {**self.static, **functions}
+        return self.of(self.original, self.half_as_bits, self.options, values).make_operation(spec)
 
     def new_job(self, signature: Signature, checked: bool = True) -> Job:
         """Describe the compilation for a signature, of the kernel as it reads now."""
@@ -253,7 +289,7 @@ class NumbaCpu(PythonFrontend):
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         _explain_calls_by_kernels()
-        return wrap(super().make_operation(spec), self.kernel)
+        return wrap(super().make_operation(spec), self.original)
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         signature = Signature.of(operands, call)

@@ -16,6 +16,7 @@ from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeErr
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
+from kernbridge._src.inline import static as static_values
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import Operation, wrap
@@ -35,6 +36,9 @@ from kernbridge._src.plan.targets import Target, is_fast
 from kernbridge._src.toolchain import cuda
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
+# Of kernels into which functions are compiled, and of the device functions that these call.
+DEVICE_OPTIONS = frozenset(("debug", "fastmath", "forceinline", "lineinfo", "opt"))
+OPTIONS = DEVICE_OPTIONS | {"extensions", "launch_bounds", "link", "max_registers"}
 CALLS_KEPT = 256  # lowered calls remembered for one operation
 
 _warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels whose launches were reported as slow
@@ -126,10 +130,11 @@ def numba_cuda_kernel(
         inputs. The last axis of such an array holds the words of one record. For example, states of
         `numba.cuda.random` are passed with ``view={"states": xoroshiro128p_dtype}`` as an input
         ``uint64[n, xoroshiro128p_dtype.itemsize // 8]``.
-    static : dict of str to number, enum member or tuple, optional
+    static : dict of str to number, enum member, tuple or function, optional
         Arguments, by parameter name, that are the same at every call and are not inputs: numbers,
         members of enumerations whose values are numbers, and tuples and named tuples of them.
-        Another value of the same type does not need another compilation.
+        Another value of the same type does not need another compilation. A function is compiled
+        into the kernel, and a JAX function of scalars is inlined (see `inline`).
     vector_math : bool, optional
         On the CPU, compute `exp`, `sin` and similar functions for several threads of a block at a
         time, within 4 ulp, as for `numba_kernel`. This is the default for kernels with
@@ -192,11 +197,12 @@ def numba_cuda_kernel(
     views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
     _check_dispatcher(label, kernel)
-    _check_static(label, kernel.py_func, static or {})
+    values = dict(static or {})
+    static_values.check(label, kernel.py_func, values, _refusal)
     vectors = read_vector_math(label, vector_math, bool(check))
     vectors = None if vectors == is_fast(kernel) else vectors
     frontend = NumbaCuda(
-        kernel, label, rule, bool(zero_outputs), views, dict(static or {}), bool(check), vectors
+        kernel, label, rule, bool(zero_outputs), views, values, bool(check), vectors
     )
     kept: LRUCache[Operation]
     kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache(OPERATIONS_KEPT))
@@ -252,23 +258,30 @@ def read_argument(
     return DeviceParameter("scalar", scalar.dtype, enumeration=enumeration), [words]
 
 
-def _check_static(label: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Check the argument `static` of an operation of this function."""
-    parameters = inspect.signature(function).parameters.values()
-    names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-    for name, value in given.items():
-        if name not in names:
-            raise ValueError(
-                f"{label}: static contains {name!r}, but the kernel ({', '.join(names)}) has no "
-                "such parameter [KB1103]"
-            )
-        try:
-            read_argument(value, lambda _: None)
-        except NotAnArgument as e:
-            raise TypeError(
-                f"{label}: static contains {value!r} for {name!r}: {e}; expected numbers, members "
-                "of enumerations, or tuples of these. Pass arrays as inputs [KB1103]"
-            ) from None
+def _refusal(value: Any) -> str | None:
+    """What is wrong with a value that no kernel takes as an argument."""
+    try:
+        read_argument(value, lambda _: None)
+    except NotAnArgument as e:
+        return f"{e}; expected numbers, members of enumerations, functions, or tuples of numbers"
+    return None
+
+
+def _with_functions(label: str, kernel: Any, functions: Mapping[str, Any]) -> Any:
+    """A kernel into which functions are compiled that it has parameters for."""
+    if not functions:
+        return kernel
+    if mlir.is_mlir(kernel):
+        raise TypeError(
+            f"{label}: static contains functions, which kernels of numba-cuda-mlir cannot take; "
+            "decorate the kernel with numba.cuda.jit of Numba-CUDA [KB1103]"
+        )
+    from kernbridge._src.numba_common.private_numba_cuda import cuda
+
+    options = {n: o for n, o in kernel.targetoptions.items() if o is not None and n in OPTIONS}
+    of_device = {n: o for n, o in options.items() if n in DEVICE_OPTIONS}
+    called = cuda.jit(device=True, **of_device)(kernel.py_func)
+    return static_values.bound(kernel, functions, cuda.jit(**options), called)
 
 
 def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
@@ -331,9 +344,13 @@ class NumbaCuda(CallingFrontend):
     differentiates = True
 
     def __post_init__(self) -> None:
-        self.name = self.kernel.py_func.__name__
+        self.original, given = self.kernel, self.static
         function, zeroed = self.kernel.py_func, self.zero_outputs
-        self.parameters = KernelParameters(self.label, function, self.static, zeroed=zeroed)
+        self.name = function.__name__
+        self.parameters = KernelParameters(self.label, function, given, zeroed=zeroed)
+        functions = {n: v for n, v in given.items() if static_values.is_function(v)}
+        self.kernel = _with_functions(self.label, self.kernel, functions)
+        self._passed = {n: v for n, v in given.items() if n not in functions}
         self._lowered: LRUCache[Lowered] = LRUCache(CALLS_KEPT)
 
     def state(self) -> Hashable | None:
@@ -347,7 +364,12 @@ class NumbaCuda(CallingFrontend):
         return self.rule.functions
 
     def make_operation(self, spec: OperationSpec) -> Operation:
-        return wrap(super().make_operation(spec), self.kernel)
+        return wrap(super().make_operation(spec), self.original)
+
+    def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
+        self.parameters.check_keywords(functions.keys() - self.static.keys())
+        values = {**self.static, **functions}
+        return replace(self, kernel=self.original, static=values).make_operation(spec)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         super().check(operands, call)
@@ -530,8 +552,8 @@ class NumbaCuda(CallingFrontend):
         arguments: list[tuple[Parameter, Sequence[Sequence[Word]], int | None]] = []
         for name in (n for n in names if n != self.parameters.variadic):
             keyword = name if by_name else ""
-            if name in self.static:
-                parameter, words = read_argument(self.static[name], lambda _: None)
+            if name in self._passed:
+                parameter, words = read_argument(self._passed[name], lambda _: None)
                 arguments.append((replace(parameter, keyword=keyword), words, None))
             elif (b := next(given)) is None:
                 by_name = True

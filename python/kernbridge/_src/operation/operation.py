@@ -19,6 +19,7 @@ import numpy as np
 from kernbridge._src.base import private_jax, reports
 from kernbridge._src.base.errors import KernelError, NoDerivativeError
 from kernbridge._src.base.exact import exact_items
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.host_state import HostState, Unread
@@ -36,6 +37,7 @@ from kernbridge._src.operation.spec import (
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
 
+OPERATIONS_KEPT = 64  # of one operation, each for other functions that its kernel calls
 _PASSING = HostState({"": Unread()}, [])  # replaces a state whose traced values are not kept
 
 
@@ -81,7 +83,10 @@ class Operation:
 
     __module__ = "kernbridge"
 
-    __slots__ = ("__dict__", "__weakref__", "_frontend", "_jitted", "_keywords", "_watched", "spec")
+    __slots__ = (
+        *("__dict__", "__weakref__", "_frontend", "_jitted", "_keywords", "_of_functions"),
+        *("_watched", "spec"),
+    )
 
     def __init__(
         self, spec: OperationSpec, frontend: Frontend, attributes: Mapping[str, Any] | None = None
@@ -97,10 +102,15 @@ class Operation:
         self._frontend = frontend
         self._keywords = tuple(sorted((attributes or {}).items()))
         self._jitted: Any = None
+        self._of_functions: LRUCache[Operation | None] = LRUCache(OPERATIONS_KEPT)
         functions = functions_of(spec, frontend.functions())
         self._watched = Watched(lambda: functions) if functions else None
 
     def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
+        if scalars and any(map(callable, scalars.values())):
+            operation, scalars = self._calling(scalars)
+            if operation is not self:
+                return operation(*inputs, **scalars)
         try:
             try:
                 if (
@@ -121,6 +131,24 @@ class Operation:
         except Exception as e:
             reports.hide_frames(e)
             raise
+
+    def _calling(self, scalars: dict[str, Any]) -> tuple[Operation, dict[str, Any]]:
+        """The operation whose kernel calls the functions among keywords, and the other keywords."""
+        functions = {n: f for n, f in scalars.items() if callable(f) and not has_type(f)}
+        if not functions:
+            return self, scalars
+
+        def make() -> Operation | None:
+            made: Operation | None = self._frontend.calling(functions, self.spec)
+            return made
+
+        try:
+            found = self._of_functions.find_or_make(exact_items(functions), make)
+        except TypeError:  # of a function that cannot be hashed
+            found = make()
+        if found is None:
+            return self, scalars
+        return found, {n: x for n, x in scalars.items() if n not in functions}
 
     def _drop(self) -> None:
         self._jitted = None
@@ -154,7 +182,8 @@ class Operation:
         TypeError
             If the operation has no kernel for GPUs.
         """
-        return self._frontend.program(*self._described(inputs, scalars))
+        operation, scalars = self._calling(scalars)
+        return operation._frontend.program(*operation._described(inputs, scalars))
 
     def inspect(self, *inputs: Any, **scalars: Any) -> tuple[Inspection, ...]:
         """Return the code and the resources of the kernels that run for inputs of these shapes.
@@ -172,7 +201,8 @@ class Operation:
             is shown for the CPU if that is JAX's default platform, unless GPUs are chosen by
             `kernbridge.config.set_cuda_architectures` or KERNBRIDGE_CUDA_ARCHS.
         """
-        return self._frontend.inspect(*self._described(inputs, scalars))
+        operation, scalars = self._calling(scalars)
+        return operation._frontend.inspect(*operation._described(inputs, scalars))
 
     def _described(
         self, inputs: Sequence[Any], scalars: Mapping[str, Any]

@@ -128,17 +128,20 @@ class KernelParameters:
 
     def assign(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Assignment:
         """Assign inputs and then outputs to the parameters that no scalar names."""
-        for name in scalars:
-            if name not in self.names:
-                raise TypeError(
-                    f"{self.label}: the kernel {self} has no parameter {name!r}, which the call "
-                    "passes by keyword [KB2001]"
-                )
+        self.check_keywords(scalars)
         self._check_count([name for name in self.names if name not in scalars], n_inputs, n_outputs)
         found = _assign(self.names, self.variadic, n_inputs, tuple(scalars), n_outputs)
         if not self._optional.isdisjoint(found.names):
             self._check_defaults(found, n_inputs, n_outputs)
         return found
+
+    def check_keywords(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.names:
+                raise TypeError(
+                    f"{self.label}: the kernel {self} has no parameter {name!r}, which the call "
+                    "passes by keyword [KB2001]"
+                )
 
     def warn_of_unwritten(self, outputs: Iterable[str], unused: bool) -> None:
         """Warn, once, of outputs whose name is assigned to before it is used.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,6 +90,10 @@ class Frontend(ABC):
     def functions(self) -> Functions:
         """Functions of the user that run as a call is traced or lowered, besides the spec's."""
         return []
+
+    def calling(self, functions: Mapping[str, Any], spec: Any) -> Any:
+        """Return the operation whose kernel has these functions as static arguments, if any."""
+        return None
 
     @abstractmethod
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
