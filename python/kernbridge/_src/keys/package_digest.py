@@ -11,10 +11,12 @@ import functools
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _FOLDER = Path(__file__).parents[1]
+_STARTED = time.time_ns()
 _SUFFIXES = (".py", ".pyc", ".so", ".pyd", ".h", ".hpp", ".ll")
 
 
@@ -49,6 +51,8 @@ def _hash(files: Iterable[tuple[str, str]]) -> str:
         try:
             with open(path, "rb", buffering=0) as file:
                 content = hashlib.sha256(file.read()).digest()
+                if _STARTED < os.fstat(file.fileno()).st_ctime_ns <= time.time_ns():
+                    content += os.urandom(16)
         except OSError:  # a file of an archive, or one that has just been replaced
             content = b""
         h.update(f"\n{name}:".encode() + content)
