@@ -62,7 +62,7 @@ class DerivativeJob(Recipe[Native]):
         raise NotImplementedError
 
     def made_of(self) -> tuple[Any, ...]:
-        return (tool.find().identity,)
+        return tool.find().identity(self.by_clang)
 
     def make(self) -> Artefact:
         enzyme = tool.find()

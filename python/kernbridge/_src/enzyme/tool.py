@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.forge import artefacts
@@ -63,10 +63,10 @@ class Enzyme(NamedTuple):
         """Find the clang of its LLVM, or raise KernelToolchainError with what was tried."""
         return _find_clang(self, os.environ.get("PATH", ""))
 
-    @property
-    def identity(self) -> tuple[str, int]:
-        """What derivatives that it makes depend on."""
-        return self.version, os.stat(self.plugin).st_size
+    def identity(self, with_clang: bool) -> tuple[Any, ...]:
+        """What derivatives that it makes depend on: its version, and when its files were made."""
+        files = [self.opt, self.plugin, *([self.find_clang()] if with_clang else ())]
+        return self.version, *((f, os.stat(f).st_size, os.stat(f).st_mtime_ns) for f in files)
 
 
 @functools.lru_cache(maxsize=4)

@@ -151,7 +151,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
 
     def made_of(self) -> tuple[Any, ...]:
         versions = llvm.llvm_version_info, llvmlite_version
-        return (*self._primal.made_of(), tool.find().identity, *versions)
+        return (*self._primal.made_of(), *tool.find().identity(False), *versions)
 
     def make(self) -> Artefact:
         enzyme = tool.find()
