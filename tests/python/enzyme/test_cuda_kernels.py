@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kernbridge import numba_cuda_kernel
+from kernbridge import numba_cuda_callable, numba_cuda_kernel
 from kernbridge.errors import KernbridgeWarning
 from needs_enzyme import assert_derivatives, needs_enzyme
 
@@ -59,9 +59,18 @@ def iterated(x, n, out):
         out[i] = y
 
 
-def test_a_loop_that_overwrites_values():
+def iterated_by_a_callable(x, n, out, stream):
+    iterated[1, 8, stream](x, n, out)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_loop_that_overwrites_values(recorded):
     like = jax.ShapeDtypeStruct((8,), jnp.float32)
     op = numba_cuda_kernel(iterated, like, launch_dims=8, derivatives="enzyme")
+    if recorded:
+        op = numba_cuda_callable(
+            iterated_by_a_callable, like, record="always", derivatives="enzyme"
+        )
     x, n = jnp.linspace(0, 0.5, 8), jnp.array([3])
     with pytest.warns(KernbridgeWarning, match="KB2108"):
         found = jax.grad(lambda x: op(x, n).sum())(x)

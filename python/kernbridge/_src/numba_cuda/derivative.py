@@ -346,6 +346,19 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         return cuda_on_cpu_compile.image(body, is_fast=False)
 
 
+def obtained(job: DerivativeJob) -> DerivativeFunction:
+    """The machine code of a derivative, which lives as long as the kernel; warn of its tape."""
+    made = obtain(job)
+    attached_to(job.kernel, "derivatives", dict[bytes, Any])[job.identity] = made
+    if made.tape:
+        warn(
+            f"{job.label}: each thread of the derivative allocates {made.tape} of device memory "
+            "for values that a loop of the kernel overwrites, which is slow and limited by the "
+            "device's heap; docs/derivatives.md says how to write kernels that need none [KB2108]"
+        )
+    return made
+
+
 def lowered(
     job: DerivativeJob,
     rule: LaunchRule,
@@ -360,14 +373,7 @@ def lowered(
     `arrays` are the kernel's: its operands, and the outputs that are no operands, whose buffers in
     a call of the kernel are `fresh`.
     """
-    made = obtain(job)
-    attached_to(job.kernel, "derivatives", dict[bytes, Any])[job.identity] = made
-    if made.tape:
-        warn(
-            f"{job.label}: each thread of the derivative allocates {made.tape} of device memory "
-            "for values that a loop of the kernel overwrites, which is slow and limited by the "
-            "device's heap; docs/derivatives.md says how to write kernels that need none [KB2108]"
-        )
+    made = obtained(job)
     function = made.function
     n = len(operands) + len(call.outs)
     numbers = {i: k for k, i in enumerate(function.operands)}

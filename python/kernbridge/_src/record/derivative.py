@@ -21,11 +21,9 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.errors import NoDerivativeError
-from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import beginning_of
-from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda.derivative import DerivativeFunction, DerivativeJob, Roles
+from kernbridge._src.numba_cuda.derivative import DerivativeFunction, DerivativeJob, Roles, obtained
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, is_inexact
 from kernbridge._src.operation.spec import Step as Differentiation
@@ -228,8 +226,7 @@ class _Derivative:
             threads=0 if step.auto_block else int(np.prod(step.block)),
             dynamic=step.shared,
         )
-        made = obtain(job)
-        attached_to(kernel, "derivatives", dict[bytes, Any])[job.identity] = made
+        made = obtained(job)
         writes = {buffers[i] for i in made.written}
         return _Reaches(set(buffers), writes, made, buffers, shadows)
 
