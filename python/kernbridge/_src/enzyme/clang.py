@@ -31,6 +31,7 @@ _SIMPLIFY = (
         "-vectorize-slp=0",
         "-unroll-runtime=0",
         "-jump-threading-threshold=0",
+        "-enable-load-pre=0",  # Enzyme would keep what a loop loads for its next round
         "-inline-threshold=10000",
     ),
     *("-S", "-o", "-", "-"),
@@ -125,7 +126,8 @@ def _system_headers(language: str, host: HostCompiler) -> Iterator[str]:
 
 def simplified(text: str, kept: str, enzyme: Enzyme) -> str:
     """Optimise a module for Enzyme, without vectorising; all but one function become internal."""
-    passes = "internalize,globaldce,default<O2>"
+    # Only at the end is it known which buffers the function reads, and which it writes to.
+    passes = "internalize,globaldce,default<O2>,function-attrs"
     words = (f"-passes={passes}", f"-internalize-public-api-list={kept}", *_SIMPLIFY)
     ended = enzyme.run(*words, input=text.encode())
     _, found, module = ended.text.partition("; ModuleID")
