@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from kernbridge._src.decorator import kernel
     from kernbridge._src.inline.function import InlinedFunction as InlinedFunction, inline
+    from kernbridge._src.numba_cpu.returning import elementwise
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
     from kernbridge._src.record.callable import numba_cuda_callable
     from kernbridge._src.source.load import (
@@ -97,6 +98,7 @@ __all__ = [
     "config",
     "cuda_kernel",
     "cuda_on_cpu",
+    "elementwise",
     "errors",
     "explain",
     "export_bundle",
@@ -133,6 +135,7 @@ _LATER = {
     "_src.custom.rules": ("defjvp", "general_batching_rule"),
     "_src.decorator": ("kernel",),
     "_src.inline.function": ("InlinedFunction", "inline"),
+    "_src.numba_cpu.returning": ("elementwise",),
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
     "_src.record.callable": ("numba_cuda_callable",),
     "_src.source.load_binary": ("CudaBinary", "load_binary"),

@@ -187,7 +187,7 @@ def test_an_unknown_option_is_refused_where_it_is_written():
 
 @pytest.mark.once
 def test_the_decorator_without_outs_is_refused():
-    with pytest.raises(TypeError, match=r"`outs`.*'square'.*\[KB1002\]"):
+    with pytest.raises(TypeError, match=r"'square'.*`outs`.*\[KB1002\]"):
         kernbridge.kernel(square)
 
 

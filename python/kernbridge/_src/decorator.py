@@ -1,4 +1,4 @@
-"""`kernbridge.kernel`: the decorator form of `numba_kernel` and `numba_cuda_kernel`."""
+"""`kernbridge.kernel`: the decorator that finds out which kind of function of Numba it has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.keys.fingerprint import is_mlir
 from kernbridge._src.numba_cpu.kernel import numba_kernel
+from kernbridge._src.numba_cpu.returning import returning
 from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.parameters import seems_to_return
 from kernbridge._src.operation.sharding_rule import ShardingRule
 
 
@@ -45,17 +47,28 @@ class KernelOptions(TypedDict, total=False):
 
 
 @hides_frames
-def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Operation]:
-    """Turn a Numba kernel into a JAX operation (a decorator).
+def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
+    """Turn a function of Numba into a JAX operation (a decorator).
 
-    Above ``@numba.njit``, the decorator calls `numba_kernel`; above ``@numba.cuda.jit`` (of
-    Numba-CUDA or numba-cuda-mlir), it calls `numba_cuda_kernel`. The kernel's name then refers to
-    the operation.
+    What the function is decides what the operation does. The name then refers to the operation.
+
+    - A ``@numba.njit`` function that writes into its last parameters is a kernel of `numba_kernel`,
+      and needs `outs`.
+    - A ``@numba.njit`` function that returns an array, a number or a tuple of them is called with
+      the arrays of the call, and with numbers for 0-d arrays. Numba infers the dtypes and ranks of
+      what it returns. The shapes of returned arrays come from one call on zeros when a call is
+      traced for the first time; if the function returns another shape later, the call fails.
+    - ``@numba.vectorize`` makes what `elementwise` makes.
+    - ``@numba.guvectorize`` functions take the arrays of their layout; further axes in front are
+      broadcast and looped over, as NumPy does. The dtypes are those that it declares.
+    - ``@numba.cuda.jit`` (of Numba-CUDA or numba-cuda-mlir) makes what `numba_cuda_kernel` makes.
 
     Parameters
     ----------
-    outs : pytree of jax.ShapeDtypeStruct, or a function
-        Shape and dtype of each output; see `numba_kernel`.
+    outs : pytree of jax.ShapeDtypeStruct, or a function, optional
+        Shape and dtype of each output; see `numba_kernel`. It is left out for functions that return
+        values, and needed for ``@numba.guvectorize`` only if the layout has an axis that is in no
+        input, or no types are declared; it then describes the arrays of one call.
     vmap_method, input_output_aliases, has_side_effect, zero_outputs, static, check, sharding_rule
         See `numba_kernel`.
     jvp, vjp, derivatives
@@ -63,16 +76,17 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
     vector_math
         See both functions.
     vmap_threads, half_as_bits
-        For kernels of ``@numba.njit`` only; see `numba_kernel`.
+        For kernels on CPUs only; see `numba_kernel`.
     grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, view
         For kernels of ``@numba.cuda.jit`` only; see `numba_cuda_kernel`.
 
     Returns
     -------
-    function
-        A decorator that takes the kernel and returns the `Operation`. The operation has the
-        kernel's name, module and docstring, and is pickled by its name. Its attribute
-        ``__wrapped__`` is the kernel, which other kernels can call and which Numba can launch.
+    function or Operation
+        A decorator that takes the function and returns the `Operation`, or, if the decorator is
+        written without parentheses, the `Operation` itself. The operation has the function's name,
+        module and docstring, and is pickled by its name. Its attribute ``__wrapped__`` is the
+        function, which kernels can call and which Numba can launch.
 
     Raises
     ------
@@ -92,12 +106,13 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
     ...         out[i] = x[i] + y[i]
     >>> add(jnp.arange(3.0), jnp.ones(3))
     Array([1., 2., 3.], dtype=float32)
+    >>> @kernbridge.kernel
+    ... @numba.njit
+    ... def scaled(x):
+    ...     return x / x.sum()
+    >>> scaled(jnp.ones(4))
+    Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
-    if _front_end(outs) is not None:
-        raise TypeError(
-            f"kernel: `outs` is the kernel {_name(outs)!r}, expected the shapes and dtypes of its "
-            "outputs; write @kernbridge.kernel(outs=...) above the kernel [KB1002]"
-        )
     for name in options:
         if name not in KernelOptions.__optional_keys__:
             raise TypeError(unknown("kernel", name, KernelOptions.__optional_keys__, "KB1005"))
@@ -106,23 +121,51 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
         front_end = _front_end(kernel)
         if front_end is None:
             raise TypeError(coded(_why_none(kernel), "KB1001"))
-        function: Callable[..., Operation] = numba_kernel
-        if front_end == "numba_cuda_kernel":
-            from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
-
-            function = numba_cuda_kernel
+        function, kind = _function_of(front_end, kernel, described)
         wrong = [name for name in options if name not in inspect.signature(function).parameters]
         if wrong:
-            (other,) = _REMEDIES.keys() - {front_end}
             are = "is an option" if len(wrong) == 1 else "are options"
-            remedy = _REMEDIES[front_end].format(them="it" if len(wrong) == 1 else "them")
             listed = " and ".join(filter(None, (", ".join(wrong[:-1]), wrong[-1])))
+            other = "numba_cuda_kernel"
+            if set(wrong) <= inspect.signature(numba_kernel).parameters.keys():
+                other = "numba_kernel"
+            remedy = _REMEDIES[front_end].format(them="it" if len(wrong) == 1 else "them")
             raise TypeError(
                 f"kernel {_name(kernel)!r}: {listed} {are} of {other}; {remedy} [KB1005]"
             )
-        return function(kernel, outs, **options)
+        return function(*kind, kernel, described, **options)
 
+    if _front_end(outs) is not None:
+        described = None
+        return decorate(outs)
+    described = outs
     return decorate
+
+
+def _function_of(
+    front_end: str, kernel: Any, outs: Any
+) -> tuple[Callable[..., Operation], tuple[str, ...]]:
+    """The function that makes the operation of a kernel, and its first arguments."""
+    if front_end == "numba_cuda_kernel":
+        from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
+
+        if outs is not None:
+            return numba_cuda_kernel, ()
+    elif front_end == "numba_kernel" and outs is not None:
+        return numba_kernel, ()
+    elif front_end != "numba_kernel" or seems_to_return(kernel.py_func.__code__):
+        if front_end == "elementwise" and outs is not None:
+            raise TypeError(
+                f"kernel {_name(kernel)!r}: a numba.vectorize function returns its values; "
+                "leave `outs` out [KB1002]"
+            )
+        kind = {"numba_kernel": "arrays", "guvectorize": "layout"}.get(front_end, front_end)
+        return returning, (kind,)
+    raise TypeError(
+        f"kernel {_name(kernel)!r}: it returns no value, and `outs` does not describe its outputs; "
+        "write @kernbridge.kernel(outs=...) above the kernel, with the shape and dtype of each "
+        "[KB1002]"
+    )
 
 
 def _front_end(kernel: Any) -> str | None:
@@ -135,14 +178,17 @@ def _front_end(kernel: Any) -> str | None:
         return "numba_kernel"
     if is_mlir(kernel) or names & {"CUDADispatcher", "FakeCUDAKernel"}:
         return "numba_cuda_kernel"
-    return None
+    return {"DUFunc": "elementwise", "GUFunc": "guvectorize"}.get(type(kernel).__name__)
 
 
 def _name(kernel: Any) -> str:
     return getattr(getattr(kernel, "py_func", kernel), "__name__", type(kernel).__name__)
 
 
+_RETURNS = "this does not apply to a function that returns values: remove {them}"
 _REMEDIES = {
+    "elementwise": _RETURNS,
+    "guvectorize": "this does not apply to a numba.guvectorize function: remove {them}",
     "numba_kernel": (
         "a numba.njit function has no launch: remove {them}, or decorate the function with "
         "@numba.cuda.jit"

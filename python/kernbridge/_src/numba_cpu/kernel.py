@@ -218,12 +218,13 @@ class NumbaCpu(PythonFrontend):
         options: CompileOptions,
         original: Any,
         static: dict[str, Any],
+        label: str = "",
     ) -> None:
         """`kernel` is the original one, with the values of static parameters compiled into it."""
         self.kernel = kernel
         self.original, self.static = original, static
         self.name: str = kernel.py_func.__name__
-        self.label = f"numba_kernel {self.name!r}"
+        self.label = label or f"numba_kernel {self.name!r}"
         self.half_as_bits = half_as_bits
         self.options = options
         self.parameters = KernelParameters(self.label, original.py_func, static)
@@ -241,14 +242,15 @@ class NumbaCpu(PythonFrontend):
         half_as_bits: bool,
         options: CompileOptions,
         static: Mapping[str, Any] = MappingProxyType({}),
+        label: str = "",
     ) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
         import numba
 
         given = {n: kernel.targetoptions[n] for n in _OPTIONS if n in kernel.targetoptions}
         bound = static_values.bound(kernel, static, numba.njit(**given), kernel)
-        name = ("numba_kernel", bool(half_as_bits), options)
-        made = lambda: cls(bound, half_as_bits, options, kernel, dict(static))  # noqa: E731
+        name = ("numba_kernel", bool(half_as_bits), options, label)
+        made = lambda: cls(bound, half_as_bits, options, kernel, dict(static), label)  # noqa: E731
         return attached_to(bound, name, made)
 
     def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
@@ -354,13 +356,17 @@ class NumbaCpu(PythonFrontend):
         return (Inspection(self.name, "cpu", *code, architecture=cpu, export=native.export()),)
 
 
-def _check_dispatcher(kernel: Any) -> None:
+def needs_numba(name: str) -> None:
     try:
-        import numba
+        import numba  # noqa: F401
     except ImportError as e:
         raise ImportError(
-            "numba_kernel needs Numba, which cannot be imported: pip install numba [KB4016]"
+            f"{name} needs Numba, which cannot be imported: pip install numba [KB4016]"
         ) from e
+
+
+def _check_dispatcher(kernel: Any) -> None:
+    needs_numba("numba_kernel")
     from kernbridge._src.numba_common import private_numba
 
     if isinstance(kernel, private_numba.CPUDispatcher):
@@ -374,7 +380,7 @@ def _check_dispatcher(kernel: Any) -> None:
         hint = "call the ufunc in a loop of a @numba.njit function"
     elif not callable(kernel):
         hint = "the kernel comes first, then `outs`"
-    elif numba.config.DISABLE_JIT:
+    elif private_numba.config.DISABLE_JIT:
         hint = "NUMBA_DISABLE_JIT is set, which disables numba.njit"
     raise TypeError(
         f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "

@@ -206,14 +206,17 @@ class Operation:
 
     def _described(
         self, inputs: Sequence[Any], scalars: Mapping[str, Any]
-    ) -> tuple[list[ArrayType], Call]:
+    ) -> tuple[Sequence[ArrayType], Call]:
+        inputs, scalars = self._frontend.bound(inputs, scalars)
         names = tuple(sorted(scalars))
-        operands = [
+        given = (*inputs, *(scalars[name] for name in names))
+        operands: Sequence[ArrayType] = [
             ArrayType(tuple(x.shape), np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)))
             if has_type(x)
             else _type_of(self.spec.label, i, jnp.asarray(x))
-            for i, x in enumerate((*inputs, *(scalars[name] for name in names)))
+            for i, x in enumerate(given)
         ]
+        operands = self._frontend.arranged(given, operands)
         return operands, _static_call(self.spec, self._frontend, operands, names)[0]
 
     @property
@@ -278,9 +281,13 @@ def _traceable_call(
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         state = watched.tracing() if watched else None
+        inputs_, scalars = frontend.bound(inputs_, scalars)
         names = tuple(sorted(scalars))
         named = {name: scalars[name] for name in names}
         operands, types = as_operands(spec.label, inputs_, named)
+        arranged = frontend.arranged(operands, types)
+        if arranged is not types:
+            operands, types = list(map(_arranged, operands, arranged)), arranged
         static, outputs = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
             return outputs.unflatten(bind(frontend, static, operands))
@@ -305,6 +312,13 @@ def _traceable_call(
     return call
 
 
+def _arranged(operand: Any, wanted: ArrayType) -> Any:
+    """The operand with more leading axes, of one element each, and with another dtype."""
+    axes = tuple(range(len(wanted.shape) - jnp.ndim(operand)))
+    operand = operand if operand.dtype == wanted.dtype else operand.astype(wanted.dtype)
+    return jnp.expand_dims(operand, axes) if axes else operand
+
+
 def _static_call(
     spec: OperationSpec, frontend: Frontend, operands: Sequence[ArrayType], names: tuple[str, ...]
 ) -> tuple[Call, Outputs]:
@@ -326,7 +340,9 @@ def _static_call(
         aliases=spec.aliases,
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
-        terms=spec.terms(inputs, len(names), outputs.types),
+        terms=spec.terms(inputs, len(names), outputs.types)
+        if spec.sharding_rule
+        else frontend.terms(inputs, len(names), outputs.types),
         vmap_threads=spec.vmap_threads,
     )
     frontend.check(operands, call)

@@ -23,6 +23,7 @@ from kernbridge._src.operation import (
     sharding,
 )
 from kernbridge._src.operation.batch_axes import BatchAxes, Dim, to_front
+from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Call, Functions, Step
 
 if TYPE_CHECKING:
@@ -86,6 +87,22 @@ class Frontend(ABC):
     def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         """The parameter that each output of a call fills; empty where it has no name."""
         return self.parameter_names
+
+    def bound(
+        self, inputs: Sequence[Any], scalars: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """The inputs and the keyword scalars that the arguments of a call stand for."""
+        return inputs, scalars
+
+    def arranged(self, operands: Sequence[Any], types: Sequence[ArrayType]) -> Sequence[ArrayType]:
+        """The types that the kernel takes; they may have more leading axes and other dtypes."""
+        return types
+
+    def terms(
+        self, inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]
+    ) -> Terms:
+        """The dimensions of a call that has no sharding rule."""
+        return Terms.undeclared(inputs, n_scalars, outs)
 
     def functions(self) -> Functions:
         """Functions of the user that run as a call is traced or lowered, besides the spec's."""

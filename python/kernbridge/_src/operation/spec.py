@@ -291,8 +291,6 @@ class OperationSpec:
     def terms(
         self, inputs: Sequence[ArrayType], n_scalars: int, outputs: Sequence[ArrayType]
     ) -> Terms:
-        if self.sharding_rule is None:
-            return Terms.undeclared(inputs, n_scalars, outputs)
         found: Terms = self.sharding_rule.terms(self.label, inputs, n_scalars, outputs)
         return found
 

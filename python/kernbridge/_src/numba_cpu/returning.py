@@ -1,0 +1,645 @@
+"""Functions that return values as operations: `elementwise`, and the front end behind it.
+
+A call is a call of an ordinary kernel of `numba_kernel`, which `loops.py` writes for the dtypes,
+the ranks and the broadcasting of the call. What the function returns is asked of Numba once for
+each combination of argument types, and kept on disk with other artefacts.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.base import debug, settings
+from kernbridge._src.base.errors import KernelCompilationError, quoted
+from kernbridge._src.base.lru import LRUCache, attached_to
+from kernbridge._src.base.reports import hides_frames, instead_of
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe, obtain
+from kernbridge._src.keys import fingerprint
+from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, needs_numba
+from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
+from kernbridge._src.numba_cpu.signature import CompileOptions
+from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.parameters import (
+    NATIVE_DTYPES,
+    KernelParameters,
+    PythonFrontend,
+    check_dtype,
+)
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.sharding_rule import WHOLE, ShardingRule, Terms
+from kernbridge._src.operation.spec import (
+    ArrayType,
+    Call,
+    Functions,
+    OperationSpec,
+    Outputs,
+    Step,
+    call_with_shapes,
+    rules_of,
+)
+
+_log = logging.getLogger("kernbridge")
+
+
+class Results(NamedTuple):
+    """What a function returns: dtypes and shapes, whether it is a tuple, and the tuple's class."""
+
+    items: tuple[tuple[str, tuple[Any, ...] | None], ...]  # a shape of None: a scalar
+    single: bool
+    made_by: Any = tuple
+
+    @property
+    def ranks(self) -> tuple[int | None, ...]:
+        return tuple(None if shape is None else len(shape) for _, shape in self.items)
+
+
+class _Question(Recipe[Results]):
+    """The question to Numba what a function returns for arguments of these types.
+
+    If it returns arrays, their shapes are those of a call on zeros.
+    """
+
+    kind, tool = "numba_cpu_results", "Numba"
+
+    def __init__(self, label: str, dispatcher: Any, arguments: Sequence[ArrayType]) -> None:
+        self.label, self.name = label, dispatcher.py_func.__name__
+        self._dispatcher, self._arguments = dispatcher, arguments
+        found = fingerprint.take(dispatcher)
+        self.identity = fingerprint.combine(found, "returned", repr(arguments))
+        self.lasting = not found.opaque
+        self._made_by: Any = tuple
+
+    def made_of(self) -> tuple[Any, ...]:
+        from kernbridge._src.numba_common.private_numba import numba
+
+        return numba.__version__, np.__version__
+
+    def make(self) -> Artefact:
+        from kernbridge._src.numba_common.private_numba import types
+
+        result = self._type()
+        single = not isinstance(result, types.BaseTuple)
+        if isinstance(result, types.BaseNamedTuple):
+            self._made_by, self.lasting = result.instance_class, False
+        found = [self._described(kind) for kind in ([result] if single else result)]
+        shapes: Sequence[Any] = [None] * len(found)
+        if any(is_array for _, is_array in found):
+            shapes = self._shapes()
+        items = [
+            [dtype, list(shape) if is_array else None]
+            for (dtype, is_array), shape in zip(found, shapes, strict=True)
+        ]
+        return Artefact({"items": items, "single": single}, ())
+
+    def use(self, made: Artefact) -> Results:
+        items = tuple((str(t), None if s is None else tuple(s)) for t, s in made.meta["items"])
+        return Results(items, bool(made.meta["single"]), self._made_by)
+
+    def _type(self) -> Any:
+        """Numba's type of what the function returns."""
+        from kernbridge._src.numba_common import refusals
+        from kernbridge._src.numba_common.private_numba import numba, types
+        from kernbridge._src.numba_cpu import entry
+
+        failure: Exception = TypeError("it is declared for other types")
+        for read_only in (True, False):  # a function may write to its inputs, which are copied
+            given = [numba.from_dtype(t.dtype) for t in self._arguments]
+            for i, t in enumerate(self._arguments):
+                if t.shape:
+                    given[i] = types.Array(given[i], len(t.shape), "C", readonly=read_only)
+            try:
+                with entry.compiling_apart("plain", entry.is_of_disk):
+                    of = types.Dispatcher(self._dispatcher)
+                    signature = of.get_call_type(self._dispatcher.typingctx, tuple(given), {})
+                if signature is not None:
+                    return signature.return_type
+            except Exception as e:  # Numba's typing of read-only arrays raises errors of many kinds
+                failure = e
+        raise instead_of(
+            failure,
+            KernelCompilationError(
+                f"{self.label}: Numba cannot compile the function for {self._listed} [KB4001]\n"
+                + refusals.report(failure, self._dispatcher.py_func)
+            ),
+        )
+
+    @property
+    def _listed(self) -> str:
+        return ", ".join(str(t) if t.shape else t.dtype.name for t in self._arguments)
+
+    def _described(self, kind: Any) -> tuple[str, bool]:
+        """The dtype of a value that Numba types so, and whether it is an array."""
+        from kernbridge._src.numba_common.private_numba import as_dtype, types
+
+        kind = types.unliteral(kind)
+        is_array = isinstance(kind, types.Array)
+        item = kind.dtype if is_array else kind
+        if isinstance(item, (types.Number, types.Boolean)):
+            return as_dtype(item).name, is_array
+        expected = "a number, an array, or a tuple of these, the same in every branch"
+        if kind == types.none:
+            expected += "; a function that writes its results into arrays needs outs="
+        raise TypeError(f"{self.label}: the function returns {kind}, expected {expected} [KB4002]")
+
+    def _shapes(self) -> list[tuple[Any, ...]]:
+        how = f"{self.label}: the shapes that it returns are found by a call on zeros"
+        remedy = "write the results into arrays that outs= describes [KB1002]"
+        if any(not isinstance(d, int) for t in self._arguments for d in t.shape):
+            raise ValueError(f"{how}, but {self._listed} have symbolic extents; {remedy}")
+        zeros = [np.zeros(t.shape, t.dtype) if t.shape else t.dtype.type() for t in self._arguments]
+        try:
+            found = self._dispatcher(*zeros)
+        except Exception as e:
+            raise ValueError(f"{how}, {self._listed}, which failed: {quoted(e)}; {remedy}") from e
+        shapes = [np.shape(item) for item in (found if isinstance(found, tuple) else (found,))]
+        _log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
+        return shapes
+
+
+class _Outs:
+    """The outputs of a call, as a function of its operands."""
+
+    def __init__(self, frontend: Returning) -> None:
+        self._frontend = frontend
+
+    def __call__(self, *operands: Any) -> Any:
+        return self._frontend.outputs([ArrayType.of(x) for x in operands])
+
+    def _kernbridge_runs(self) -> Functions:  # see keys/host_state.py
+        outs = self._frontend.outs
+        return [("outs", outs)] if callable(outs) and not isinstance(outs, Outputs) else []
+
+
+class _Summed:
+    """A vjp rule of the user, whose cotangents are summed over the axes of broadcasting."""
+
+    def __init__(self, rule: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, rule)
+        self._rule = rule
+
+    def __call__(self, inputs: Any, outputs: Any, cotangents: Any) -> Any:
+        found = self._rule(inputs, outputs, cotangents)
+        if len(inputs) == 1 and not isinstance(found, (tuple, list)):
+            found = (found,)
+        if not isinstance(found, (tuple, list)) or len(found) != len(inputs):
+            return found
+        return tuple(map(_summed, found, inputs))
+
+    def _kernbridge_runs(self) -> Functions:  # see keys/host_state.py
+        return [("vjp", self._rule)]
+
+
+def _summed(ct: Any, x: Any) -> Any:
+    if ct is None or np.ndim(ct) != np.ndim(x):
+        return ct
+    pairs = zip(np.shape(ct), np.shape(x), strict=True)
+    axes = tuple(i for i, (have, want) in enumerate(pairs) if want == 1 and have != 1)
+    return jnp.sum(ct, axes, keepdims=True) if axes else ct
+
+
+class Returning(PythonFrontend):
+    """A function that returns values, or of `numba.guvectorize`, as a front end."""
+
+    platforms: tuple[str, ...] = ("cpu",)
+    differentiates = True
+
+    def __init__(self, kind: str, function: Any, options: CompileOptions, outs: Any = None) -> None:
+        self._kind, self.outs, self._options = kind, outs, options
+        ufunc = getattr(function, "gufunc_builder", getattr(function, "_dispatcher", None))
+        self.function = getattr(ufunc or function, "py_func", function)
+        self.name: str = self.function.__name__
+        self.label = f"{'elementwise' if kind == 'elementwise' else 'kernel'} {self.name!r}"
+        self._dispatcher = function
+        if not hasattr(function, "py_func"):  # division by zero as in NumPy
+            of_ufunc = getattr(ufunc, "targetoptions", {})
+            self._dispatcher = dispatcher_of(self.function, of_ufunc, error_model="numpy")
+        self._declared = _declared(function)
+        self.signature = inspect.signature(self.function)
+        self._layout: tuple[Any, Any] | None = None
+        if kind == "layout":
+            ins, filled = self._layout = _layout(self.label, function, outs)
+            inputs = [*self.signature.parameters.values()][: len(ins)]
+            self.signature = self.signature.replace(parameters=inputs)
+            terms = [[f"({','.join(core)})" for core in side] for side in (ins, filled)]
+            self._layout_text = "->".join(map(",".join, terms))
+        self.parameters = KernelParameters(self.label, self.function, zeroed=True)
+        self.described_outs = _Outs(self)
+        self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
+        self._kernels: LRUCache[NumbaCpu] = LRUCache(OPERATIONS_KEPT)
+
+    # What follows is called while a call is traced, in this order.
+
+    def bound(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> tuple[Any, Any]:
+        """All arguments in the order of the function's parameters; defaults may be left out."""
+        try:
+            given = self.signature.bind(*inputs, **scalars)
+        except TypeError as e:
+            text = f"{self.label}: {e}; the function is {self.name}{self.signature} [KB2001]"
+            raise TypeError(text) from None
+        if given.kwargs:
+            given.apply_defaults()
+        return given.args, {}
+
+    def arranged(self, operands: Sequence[Any], types: Sequence[ArrayType]) -> list[ArrayType]:
+        """Let a Python float have the precision of the arrays, and operands have equal ranks."""
+        for name, t in zip(self._names(types), types, strict=True):
+            lacking = "Numba has no type for on CPUs"
+            check_dtype(f"{self.label}: input {name!r}", t.dtype.name, NATIVE_DTYPES, lacking)
+        weak = [bool(getattr(x, "weak_type", isinstance(x, (float, complex)))) for x in operands]
+        reals = [
+            np.empty(0, t.dtype).real.dtype
+            for t, is_weak in zip(types, weak, strict=True)
+            if t.dtype.kind in "fc" and not is_weak
+        ]
+        dtypes = [t.dtype for t in types]
+        for i, dtype in enumerate(dtypes):
+            if weak[i] and reals and dtype.kind in "fc":
+                dtypes[i] = np.result_type(*reals, *["F"] * (dtype.kind == "c"))
+        if self._layout and self._declared:
+            dtypes = [*map(_canonical, self._declared_for(dtypes)[0])]
+        n, cores = self._n_leading(types), self._cores(types)
+        missing = [n + len(c) - len(t.shape) for t, c in zip(types, cores, strict=True)]
+        if self._kind == "arrays":
+            missing = [0] * len(types)
+        for name, t, core in zip(self._names(types), types, cores, strict=True):
+            if len(t.shape) < len(core):
+                raise ValueError(
+                    f"{self.label}: input {name!r} is {t}, expected the axes ({','.join(core)}) of "
+                    f"the layout {self._layout_text}, and any before them [KB2007]"
+                )
+        each = zip(missing, types, dtypes, strict=True)
+        return [ArrayType((1,) * k + t.shape, dtype) for k, t, dtype in each]
+
+    def outputs(self, operands: Sequence[ArrayType]) -> Any:
+        """The outputs of a call, whose operands are arranged."""
+        results = self._results(operands)
+        found = [jax.ShapeDtypeStruct(s or (), _canonical(t)) for t, s in results.items]
+        if results.single:
+            return found[0]
+        return tuple(found) if results.made_by is tuple else results.made_by(*found)
+
+    def output_names(
+        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
+    ) -> tuple[str, ...]:
+        return ("",) * n_outputs
+
+    def terms(
+        self, inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]
+    ) -> Terms:
+        """Without a rule, a call may be split along every axis over which it loops."""
+        if self._kind == "arrays":
+            return Terms.undeclared(inputs, n_scalars, outs)
+        leading = self._leading(inputs)
+        ins, results = (tuple(_term(t, leading) for t in side) for side in (inputs, outs))
+        return Terms(ins, results)
+
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+        """Nothing: `arranged` and `outputs` have checked the operands."""
+
+    # What follows is called when it is lowered.
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        return self._kernel(operands, call).lower(platform, operands, call)
+
+    def lower_derivative(
+        self,
+        platform: str,
+        operands: Sequence[ArrayType],
+        call: Call,
+        steps: tuple[Step, ...],
+        derived: tuple[Sequence[ArrayType], Call],
+    ) -> NativeCall:
+        kernel = self._kernel(operands, call)
+        return kernel.lower_derivative(platform, operands, call, steps, derived)
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        return self._kernel(operands, call).inspect(operands, call)
+
+    def _kernel(self, operands: Sequence[ArrayType], call: Call) -> NumbaCpu:
+        """The kernel of a call: one for all calls whose source is the same."""
+        names, casts = self._names(operands), self._casts(operands)[0]
+        if self._kind == "arrays":
+            results = self._results(operands)
+            ranks = [len(t.shape) for t in operands]
+            source = copy(names, ranks, results.ranks, results.single)
+        else:
+            n = self._n_leading(operands)
+            axes = Axes.of([t.shape[:n] for t in operands], tuple(call.outs[0].shape[:n]))
+            cores: Sequence[int | None] = [None] * len(operands)
+            filled: Sequence[int | None] = [None] * len(call.outs)
+            if self._layout:
+                arrays = self._declared_for([t.dtype for t in operands])[2]
+                pairs = zip(self._layout[0], arrays, strict=True)
+                cores = [len(core) if core or is_array else None for core, is_array in pairs]
+                filled = [*map(len, self._layout[1])]
+            single = bool(self._layout) or self._results(operands).single
+            source = loop(names, cores, filled, axes, single, bool(casts))
+
+        def make() -> NumbaCpu:
+            kernel = made(source, self.function, self._dispatcher, casts)
+            return NumbaCpu.of(kernel, False, self._options, label=self.label)
+
+        return self._kernels.find_or_make((source, casts), make)
+
+    def _names(self, operands: Sequence[Any]) -> list[str]:
+        """The names of the parameters that get the operands."""
+        starred, parameters = inspect.Parameter.VAR_POSITIONAL, self.signature.parameters.values()
+        names = [p.name for p in parameters if p.kind is not starred]
+        return (names + [f"arg{i}" for i in range(len(names), len(operands))])[: len(operands)]
+
+    def _cores(self, operands: Sequence[Any]) -> Sequence[tuple[str, ...]]:
+        """The axes of the operands that one call of the function gets."""
+        return self._layout[0] if self._layout else [()] * len(operands)
+
+    def _n_leading(self, operands: Sequence[ArrayType]) -> int:
+        """The number of axes over which a call loops."""
+        pairs = zip(operands, self._cores(operands), strict=True)
+        return max((len(t.shape) - len(core) for t, core in pairs), default=0)
+
+    def _leading(self, operands: Sequence[ArrayType]) -> tuple[Any, ...]:
+        """The broadcast shape of the axes over which a call loops."""
+        n = self._n_leading(operands)
+        try:
+            return tuple(jnp.broadcast_shapes(*(t.shape[:n] for t in operands)))
+        except ValueError:
+            named = zip(self._names(operands), operands, strict=True)
+            listed = ", ".join(f"{name}: {t}" for name, t in named)
+            layout = f", in front of the axes of {self._layout_text}" if self._layout else ""
+            raise ValueError(
+                f"{self.label}: the shapes of {listed} cannot be broadcast together{layout}; "
+                "insert axes of one element, as in x[:, None] [KB2007]"
+            ) from None
+
+    def _results(self, operands: Sequence[ArrayType]) -> Results:
+        """What a call returns; the shapes are those of the whole call."""
+        if self._kind == "arrays":
+            return obtain(_Question(self.label, self._dispatcher, tuple(operands)))
+        leading = self._leading(operands)
+        if self._layout:
+            return self._of_layout(operands, leading)
+        ins, outs = self._casts(operands)
+        arguments = [ArrayType((), np.dtype(d)) for d in ins or [t.dtype for t in operands]]
+        found = obtain(_Question(self.label, self._dispatcher, tuple(arguments)))
+        if any(rank is not None for rank in found.ranks):
+            raise TypeError(
+                f"{self.label}: the function returns an array, but is called for each element, and "
+                "is expected to return numbers; use kernbridge.kernel for a function of arrays "
+                "[KB4002]"
+            )
+        dtypes = outs or [dtype for dtype, _ in found.items]
+        return found._replace(items=tuple((dtype, leading) for dtype in dtypes))
+
+    def _casts(self, operands: Sequence[ArrayType]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The dtypes to which `numba.vectorize` converts scalars, and of what it returns."""
+        if self._layout or not self._declared:
+            return (), ()
+        return self._declared_for([t.dtype for t in operands])[:2]
+
+    def _declared_for(self, given: Sequence[np.dtype[Any]]) -> Declared:
+        """The first declaration to which operands can be converted, as NumPy chooses it."""
+        if not self._declared:
+            return tuple(d.name for d in given), (), (False,) * len(given)
+        for ins, outs, arrays in self._declared:
+            pairs = zip(given, ins, strict=True)
+            if all(np.can_cast(d, np.dtype(want)) or d == _canonical(want) for d, want in pairs):
+                return ins, outs, arrays
+        listed = "; ".join(", ".join(ins) for ins, _, _ in self._declared)
+        raise TypeError(
+            f"{self.label}: it is declared for ({listed}), to none of which "
+            f"({', '.join(d.name for d in given)}) can be converted without loss; convert the "
+            "arrays, or declare these types as well [KB2003]"
+        )
+
+    def _of_layout(self, operands: Sequence[ArrayType], leading: tuple[Any, ...]) -> Results:
+        assert self._layout
+        ins, outs = self._layout
+        extents: dict[str, tuple[Any, str]] = {}
+        inner = [ArrayType(t.shape[len(leading) :], t.dtype) for t in operands]
+        for name, t, core in zip(self._names(operands), inner, ins, strict=True):
+            for axis, extent in zip(core, t.shape, strict=True):
+                first, where = extents.setdefault(axis, (extent, name))
+                if first != extent:
+                    raise ValueError(
+                        f"{self.label}: the axis {axis!r} of {self._layout_text} has {first} "
+                        f"elements in {where!r} and {extent} in {name!r}; pass arrays of the same "
+                        "extent [KB2007]"
+                    )
+        cores = [tuple(extents[axis][0] for axis in core) for core in outs]
+        dtypes: Sequence[str] = self._declared_for([t.dtype for t in operands])[1]
+        if self.outs is not None:
+            given = self.outs
+            if callable(given):
+                given = call_with_shapes(self.label, "outs", given, inner, {})
+            types = Outputs.of(self.label, given).types
+            if [t.shape for t in types] != cores:
+                raise ValueError(
+                    f"{self.label}: `outs` has {', '.join(map(str, types))}, but by the layout "
+                    f"{self._layout_text} one call fills {', '.join(map(str, cores))} [KB1002]"
+                )
+            dtypes = [t.dtype.name for t in types]
+        items = zip(dtypes, [(*leading, *core) for core in cores], strict=True)
+        return Results(tuple(items), len(cores) == 1)
+
+
+Declared = tuple[tuple[str, ...], tuple[str, ...], tuple[bool, ...]]
+"""The dtypes of inputs and outputs, and whether each input is an array."""
+
+
+def _canonical(dtype: Any) -> np.dtype[Any]:
+    if settings.keeps_64_bits:
+        return np.dtype(dtype)
+    return np.dtype(jax.dtypes.canonicalize_dtype(np.dtype(dtype)))
+
+
+def _term(t: ArrayType, leading: Sequence[Any]) -> tuple[str, ...]:
+    names = [
+        f"axis{d}" if extent == full != 1 else WHOLE
+        for d, (extent, full) in enumerate(zip(t.shape, leading, strict=False))
+    ]
+    return (*names, *[WHOLE] * (len(t.shape) - len(names)))
+
+
+def _declared(function: Any) -> tuple[Declared, ...]:
+    """What a function of Numba is declared for. Empty if types are those of the calls."""
+    from kernbridge._src.numba_common.private_numba import as_dtype
+
+    if getattr(function, "_frozen", False) and hasattr(function, "types"):
+        sides = [
+            [[np.dtype(c).name for c in side] for side in t.split("->")] for t in function.types
+        ]
+        return tuple((tuple(i), tuple(o), (False,) * len(i)) for i, o in sides)
+    builder = getattr(function, "gufunc_builder", None)
+    if builder is None or function.is_dynamic:
+        return ()
+    n, found = len(builder.sin), []
+    for signature in builder._sigs:
+        names = tuple(as_dtype(getattr(t, "dtype", t)).name for t in signature.args)
+        arrays = tuple(hasattr(t, "ndim") for t in signature.args[:n])
+        found.append((names[:n], names[n:], arrays))
+    return tuple(found)
+
+
+def _layout(label: str, function: Any, outs: Any) -> tuple[Any, Any]:
+    """The names of the axes of the inputs and outputs of `numba.guvectorize`."""
+    builder = function.gufunc_builder
+    if builder.writable_args:
+        raise TypeError(
+            f"{label}: it has writable_args, but arrays of JAX do not change; write the result "
+            "into an output of the layout [KB1001]"
+        )
+    if outs is None and function.is_dynamic:
+        raise TypeError(
+            f"{label}: it declares no types, so the dtypes of its outputs are not known; declare "
+            "them, or pass outs= with the shape and dtype of each output of one call, such as "
+            "outs=lambda x: x [KB1002]"
+        )
+    return tuple(map(tuple, builder.sin)), tuple(map(tuple, builder.sout))
+
+
+@hides_frames
+def elementwise(
+    function: Any = None,
+    *,
+    vmap_threads: bool | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    vector_math: bool | None = None,
+    check: bool = False,
+    jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    derivatives: Literal["enzyme"] | None = None,
+    sharding_rule: str | ShardingRule | None = None,
+) -> Any:
+    """Make a JAX operation on arrays from a function of numbers.
+
+    The function is called once for each element of the arrays, which are broadcast as NumPy does,
+    in a loop that Numba compiles with it. Broadcast arrays are not copied, and `jax.vmap` adds an
+    axis to the loop. The operation is the function's decorator, or takes it as an argument.
+
+    Parameters
+    ----------
+    function : numba.njit or numba.vectorize function, or a function of Python
+        It takes numbers and returns a number or a tuple of numbers, whose dtypes are those that
+        Numba infers, or that ``numba.vectorize`` declares. A Python function is compiled by Numba.
+        As with ``numba.vectorize``, division by zero gives infinity or NaN, except in a
+        ``numba.njit`` function, whose ``error_model`` decides.
+    vmap_threads, input_output_aliases, has_side_effect, vector_math, check
+        See `numba_kernel`.
+    jvp, vjp, derivatives
+        See `numba_kernel`. A rule gets all inputs with the rank of the output. Where an input was
+        broadcast, the cotangent that ``vjp`` returns for it may have the shape of the output, and
+        is summed.
+    sharding_rule : str or ShardingRule, optional
+        By default, a call may be split along every axis.
+
+    Returns
+    -------
+    Operation
+        The operation, called as the function is. An argument may be an array or a number, also by
+        name. A Python float has the precision of the arrays, as in JAX. Without `function`, a
+        decorator is returned.
+
+    Raises
+    ------
+    ImportError
+        If Numba is not installed.
+    TypeError
+        If `function` is none; when called, if the arguments do not fit the function's parameters,
+        or if the function returns anything but numbers.
+    ValueError
+        When called, if the shapes cannot be broadcast, or Numba has no type for a dtype.
+    KernelCompilationError
+        When called, if Numba cannot compile the function for the dtypes.
+
+    Examples
+    --------
+    >>> import math, jax.numpy as jnp, kernbridge
+    >>> @kernbridge.elementwise
+    ... def logistic(x, k):
+    ...     return 1 / (1 + math.exp(-k * x))
+    >>> logistic(jnp.array([-1.0, 0.0, 1.0]), k=2.0)
+    Array([0.11920292, 0.5       , 0.880797  ], dtype=float32)
+    """
+    options = {name: value for name, value in locals().items() if name != "function"}
+    if function is None:
+        return lambda function: elementwise(function, **options)
+    needs_numba("elementwise")
+    _check_function(function)
+    return returning("elementwise", function, **options)
+
+
+def returning(
+    kind: str,
+    function: Any,
+    outs: Any = None,
+    *,
+    vmap_method: str | None = None,
+    vector_math: bool | None = None,
+    check: bool = False,
+    zero_outputs: bool = False,
+    jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
+    derivatives: Literal["enzyme"] | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    vmap_threads: bool | None = None,
+    sharding_rule: str | ShardingRule | None = None,
+) -> Operation:
+    """Make an operation of a function that returns values, or of `numba.guvectorize`.
+
+    Its kind is "elementwise", "layout" (of `numba.guvectorize`) or "arrays".
+    """
+    if vector_math is not None:
+        vector_math = bool(vector_math)
+    options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
+    make = functools.partial(Returning, kind, function, options, outs)
+    frontend = make() if outs else attached_to(function, ("returning", kind, options), make)
+    forward, backward = rules_of(frontend.label, jvp, vjp, derivatives)
+    spec = OperationSpec(
+        frontend.label,
+        frontend.described_outs,
+        vmap_method or (None if kind == "arrays" else "expand_dims"),
+        input_output_aliases,
+        has_side_effect,
+        forward,
+        _Summed(backward) if callable(backward) and kind == "elementwise" else backward,
+        sharding_rule=sharding_rule,
+        vmap_threads=vmap_threads,
+    )
+    operation = frontend.operation(spec, frontend._operations)
+    names = ("__module__", "__qualname__", "__doc__")
+    functools.update_wrapper(operation, frontend.function, names, ())
+    vars(operation).update(__wrapped__=function, __signature__=frontend.signature)
+    return operation
+
+
+def _check_function(function: Any) -> None:
+    name = type(function).__name__
+    if hasattr(function, "gufunc_builder"):
+        hint = "use kernbridge.kernel for a numba.guvectorize function"
+    elif "CUDA" in name:
+        hint = "elementwise functions run on CPUs: decorate the function with @numba.njit"
+    elif isinstance(function, Operation):
+        hint = "it is already an operation and need not be wrapped again"
+    elif isinstance(function, np.ufunc):
+        hint = 'only functions of numba.vectorize for target="cpu" have a Python function'
+    elif inspect.isfunction(
+        getattr(getattr(function, "_dispatcher", function), "py_func", function)
+    ):
+        return
+    else:
+        hint = "decorate a function of numbers"
+    raise TypeError(
+        f"elementwise: `function` is {function!r} of type {name}, expected a function of Python, "
+        f"numba.njit or numba.vectorize; {hint} [KB1001]"
+    )

@@ -1,0 +1,320 @@
+"""Functions that return values: `elementwise`, `guvectorize`, and functions that return arrays."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import numba
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+from returning_functions import damped, filtered, mixed, polar, positive, quantile, summary
+
+pytestmark = pytest.mark.once
+FAILURES = (jax.errors.JaxRuntimeError, ValueError)
+DTYPES = (
+    "bool",
+    "int8",
+    "int32",
+    "int64",
+    "uint16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+
+
+def numbers(dtype, *shape, seed=0):
+    drawn = np.random.default_rng(seed).uniform(1, 9, (*shape, 2))
+    if np.dtype(dtype).kind == "c":
+        return (drawn[..., 0] + 1j * drawn[..., 1]).astype(dtype)
+    return (drawn[..., 0] > 5).astype(dtype) if dtype == "bool" else drawn[..., 0].astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_are_those_of_numba(x64, dtype):
+    x, y = numbers(dtype, 3, 1), numbers(dtype, 5, seed=1)
+    expected = numba.vectorize(lambda x, y: x * x + y)(x, y)
+    found = jax.jit(mixed)(x, y)
+    assert (found.dtype, found.shape) == (expected.dtype, (3, 5))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_narrow_dtypes_where_jax_has_no_others(recwarn):
+    found = mixed(jnp.arange(4), jnp.float32(0.5))
+    assert found.dtype == jnp.float32 and not recwarn.list
+    np.testing.assert_array_equal(found, [0.5, 1.5, 4.5, 9.5])
+
+
+SHAPES = [
+    ((), ()),
+    ((4,), ()),
+    ((1, 1), (3,)),
+    ((2, 3), (2, 1)),
+    ((2, 1, 4), (3, 1)),
+    ((5, 1, 3, 2), (5, 4, 1, 1)),
+    ((2, 3, 4), (2, 3, 4)),
+    ((0, 3), (1, 3)),
+    ((3, 1, 2, 1, 5), (2, 1, 5)),
+]
+
+
+@pytest.mark.parametrize("left, right", SHAPES)
+def test_broadcasts_as_numpy(left, right):
+    x, y = numbers("float32", *left), numbers("float32", *right, seed=1)
+    expected = x * x + y
+    found = mixed(x, y)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_vmap_is_nested_and_mixed():
+    x, y = numbers("float32", 4, 3, 2), numbers("float32", 5, 2, seed=1)
+    inner = jax.vmap(mixed, (None, 0), 1)
+    found = jax.jit(jax.vmap(jax.vmap(inner, (0, None)), (1, None)))(x, y)
+    expected = np.moveaxis(x, 1, 0)[..., None] ** 2 + y.T
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    rows = jax.vmap(lambda x, y: mixed(x, y[:, None]), (2, 0), 2)(x, y[:2, :1])
+    np.testing.assert_allclose(rows, x**2 + y[:2, 0], rtol=1e-6)
+
+
+def test_a_batch_is_one_call_of_the_loop():
+    def text(f, *args):
+        return jax.jit(f).lower(*args).as_text()
+
+    x = jnp.ones((64, 8))
+    batch = text(jax.vmap(lambda row: mixed(row, 2.0)), x)
+    assert batch.count("custom_call @kernbridge") == 1
+    assert "(tensor<64x8xf32>, tensor<1x1xf32>) -> tensor<64x8xf32>" in batch
+
+
+def test_numbers_names_and_defaults():
+    x = jnp.array([3.0, 0.0])
+    r, angle = polar(x)
+    np.testing.assert_allclose(r, np.hypot(x, 1), rtol=1e-6)
+    np.testing.assert_allclose(polar(y=2, x=x)[1], np.arctan2(2, x), rtol=1e-6)
+    np.testing.assert_allclose(polar(x, y=x)[0], np.hypot(x, x), rtol=1e-6)
+    assert mixed(jnp.float32(1), 2.0).shape == ()
+
+
+def test_python_floats_have_the_precision_of_arrays(x64):
+    x = jnp.ones(3, jnp.float32)
+    assert mixed(x, 2.5).dtype == jnp.float32
+    assert mixed(x, jnp.float64(2.5)).dtype == jnp.float64
+    assert mixed(jnp.ones(3, jnp.complex64), 2.5).dtype == jnp.complex64
+    assert mixed(jnp.arange(3), 2.5).dtype == jnp.float64
+
+
+def test_declared_types_convert_as_numpy(x64):
+    @numba.vectorize(["f4(f4)", "f8(f8)"])
+    def third(x):
+        return x / 3
+
+    op = kernbridge.kernel(third)
+    for dtype in ("int8", "int32", "float32", "float64"):
+        x = numbers(dtype, 4)
+        assert op(x).dtype == third(x).dtype
+        np.testing.assert_array_equal(op(x), third(x))
+    with pytest.raises(TypeError, match=r"complex64.*\[KB2003\]"):
+        op(jnp.ones(2, jnp.complex64))
+
+
+def test_scan_and_loops():
+    def step(x, _):
+        return mixed(x, -0.75), x[0]
+
+    last, first = jax.lax.scan(step, jnp.full(3, 0.1), length=6)
+    x = np.float32(0.1)
+    for k in range(6):
+        assert first[k] == pytest.approx(x, rel=1e-5)
+        x = x * x - np.float32(0.75)
+    np.testing.assert_allclose(last, np.full(3, x), rtol=1e-5)
+
+
+def of_jax(x, k, w):
+    return jnp.exp(-k * x) * jnp.cos(w * x)
+
+
+def test_derivatives_of_a_broadcast_call():
+    pytest.importorskip("kernbridge")
+    x, k, w = jnp.linspace(0, 1, 12).reshape(3, 4), jnp.ones((3, 1)) / 2, jnp.float32(3)
+
+    def loss(f):
+        return lambda *args: (f(*args) ** 2).sum()
+
+    try:
+        found = jax.grad(loss(damped), (0, 1, 2))(x, k, w)
+    except kernbridge.errors.KernelToolchainError:
+        pytest.skip("Enzyme is not installed")
+    for mine, theirs in zip(found, jax.grad(loss(of_jax), (0, 1, 2))(x, k, w), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    rows = jax.vmap(jax.grad(loss(damped), 1), (0, 0, None))(x, k, w)
+    np.testing.assert_allclose(rows, found[1], rtol=1e-4, atol=1e-5)
+    hessian = jax.jacfwd(jax.grad(lambda w: loss(damped)(x, k, w)))(w)
+    expected = jax.jacfwd(jax.grad(lambda w: loss(of_jax)(x, k, w)))(w)
+    np.testing.assert_allclose(hessian, expected, rtol=1e-3)
+
+
+def test_rules_of_the_user():
+    def backward(inputs, outputs, ct):
+        x, y = inputs
+        return 2 * x * ct, ct
+
+    op = kernbridge.elementwise(lambda x, y: x * x + y, vjp=backward)
+    x, y = jnp.arange(6.0).reshape(2, 3), jnp.arange(3.0)
+    dx, dy = jax.grad(lambda x, y: op(x, y).sum(), (0, 1))(x, y)
+    np.testing.assert_array_equal(dx, 2 * x)
+    np.testing.assert_array_equal(dy, [2, 2, 2])
+    assert jax.grad(lambda y: op(x, y).sum())(1.0) == 6
+    forward = kernbridge.elementwise(
+        lambda x, y: x * x + y, jvp=lambda inputs, outputs, ts: 2 * inputs[0] * ts[0] + ts[1]
+    )
+    assert jax.jvp(lambda x: forward(x, x).sum(), (x,), (jnp.ones_like(x),))[1] == 36
+
+
+def test_shards_every_axis():
+    mesh = jax.make_mesh((2, 2), ("a", "b"))
+    x = jax.device_put(jnp.ones((4, 6)), NamedSharding(mesh, PartitionSpec("a", "b")))
+    y = jax.device_put(jnp.arange(6.0), NamedSharding(mesh, PartitionSpec("b")))
+    compiled = jax.jit(mixed).lower(x, y).compile()
+    assert "all-gather" not in compiled.as_text()
+    found = compiled(x, y)
+    assert found.sharding.is_equivalent_to(x.sharding, 2)
+    np.testing.assert_array_equal(found, 1 + np.broadcast_to(np.arange(6), (4, 6)))
+
+
+def test_guvectorize(x64):
+    op = kernbridge.kernel(filtered)
+    x, w = numbers("float32", 2, 1, 6), numbers("float32", 3, 2, seed=1)
+    found = jax.jit(op)(x, w)
+    expected = filtered(x, w)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    rows = jax.vmap(op, (0, None))(x, w[0])
+    np.testing.assert_allclose(rows, filtered(x, w[0]), rtol=1e-6)
+    many = kernbridge.kernel(quantile)(numbers("float64", 4, 1, 7), np.array([0.1, 0.5, 0.9]))
+    np.testing.assert_array_equal(
+        many, quantile(numbers("float64", 4, 1, 7), np.array([0.1, 0.5, 0.9]))
+    )
+
+
+def test_guvectorize_without_types_and_with_a_new_axis():
+    @numba.guvectorize("(n),(m)->(m)")
+    def thinned(x, like, out):
+        for i in range(out.size):
+            out[i] = x[i * x.size // out.size]
+
+    with pytest.raises(TypeError, match=r"declares no types.*outs=.*\[KB1002\]"):
+        kernbridge.kernel(thinned)
+    op = kernbridge.kernel(lambda x, like: like)(thinned)
+    x, like = jnp.arange(12.0).reshape(2, 6), jnp.zeros(3)
+    np.testing.assert_array_equal(op(x, like), [[0, 2, 4], [6, 8, 10]])
+    with pytest.raises(ValueError, match=r"`outs` has float32\[6\].*\(m\).*\(3,\).*\[KB1002\]"):
+        kernbridge.kernel(lambda x, like: x)(thinned)(x, like)
+
+
+def test_returned_arrays_and_numbers():
+    x = jnp.array([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
+    ordered, mean, n = jax.jit(summary)(x[0], 2.0)
+    np.testing.assert_array_equal(ordered, [2, 4, 6])
+    assert (float(mean), int(n), mean.shape) == (2, 3, ())
+    ordered, mean, n = jax.vmap(summary)(x, jnp.array([1.0, 10.0]))
+    np.testing.assert_array_equal(ordered, [[1, 2, 3], [40, 50, 60]])
+    np.testing.assert_array_equal(n, [3, 3])
+
+
+def test_another_shape_than_that_of_the_trial_is_an_error(caplog):
+    with caplog.at_level("INFO", "kernbridge"):
+        np.testing.assert_array_equal(positive(jnp.arange(4.0)), [0, 1, 2, 3])
+    with pytest.raises(FAILURES, match=r"positive.*shape.*\(3,\), \(4,\)"):
+        positive(jnp.array([1.0, -1.0, 0.0, 2.0])).block_until_ready()
+
+
+def test_a_trial_that_fails_says_so():
+    @kernbridge.kernel
+    @numba.njit
+    def inverse(x):
+        if x[0] == 0:
+            raise ValueError("zero")
+        return 1 / x
+
+    with pytest.raises(ValueError, match=r"kernel 'inverse'.*call on zeros.*zero.*\[KB1002\]"):
+        inverse(jnp.ones(3))
+
+
+def test_mistakes():
+    with pytest.raises(TypeError, match=r"elementwise 'mixed': missing a required argument: 'y'"):
+        mixed(1.0)
+    with pytest.raises(ValueError, match=r"x: float32\[2\], y: float32\[3\].*\[KB2007\]"):
+        mixed(jnp.ones(2), jnp.ones(3))
+    with pytest.raises(ValueError, match=r"input 'x' is bfloat16.*\[KB2003\]"):
+        mixed(jnp.ones(2, jnp.bfloat16), 1.0)
+    whole = kernbridge.elementwise(lambda x: np.array([x, x]))
+    with pytest.raises(TypeError, match=r"returns an? array.*\[KB4002\]"):
+        whole(jnp.ones(2))
+    nothing = kernbridge.elementwise(lambda x: None)
+    with pytest.raises(TypeError, match=r"returns none.*\[KB4002\]"):
+        nothing(jnp.ones(2))
+    with pytest.raises(kernbridge.errors.KernelCompilationError, match=r"float32.*\[KB4001\]"):
+        kernbridge.elementwise(lambda x: x.sort())(jnp.ones(2))
+    with pytest.raises(TypeError, match=r"elementwise: `function` is 3.*\[KB1001\]"):
+        kernbridge.elementwise(3)
+    with pytest.raises(ValueError, match=r"the axis 'n' of .*\[KB2007\]"):
+        kernbridge.kernel(
+            numba.guvectorize(["(f4[:], f4[:], f4[:])"], "(n),(n)->(n)")(lambda x, y, out: None)
+        )(jnp.ones(2), jnp.ones(3))
+    with pytest.raises(TypeError, match=r"grid is an option of numba_cuda_kernel.*\[KB1005\]"):
+        kernbridge.kernel(grid=1)(mixed.__wrapped__)
+
+    @numba.njit
+    def fills(x, out):
+        out[0] = x[0]
+
+    with pytest.raises(TypeError, match=r"'fills'.*outs=.*\[KB1002\]"):
+        kernbridge.kernel(fills)
+
+
+def test_an_error_names_the_function_and_its_line():
+    @kernbridge.elementwise
+    @numba.njit
+    def root(x):
+        if x < 0:
+            raise ValueError("negative", x)
+        return math.sqrt(x)
+
+    with pytest.raises(FAILURES, match=r"elementwise 'root': ValueError.*-1"):
+        root(jnp.array([4.0, -1.0])).block_until_ready()
+
+
+def test_export_carries_the_loop():
+    blob = jax.export.export(jax.jit(mixed))(jnp.ones((2, 3)), jnp.ones(3)).serialize()
+    found = jax.export.deserialize(blob).call(jnp.full((2, 3), 2.0), jnp.arange(3.0))
+    np.testing.assert_array_equal(found, [[4, 5, 6], [4, 5, 6]])
+    n = jax.export.symbolic_shape("n")[0]
+    shape = jax.ShapeDtypeStruct((n, 3), jnp.float32)
+    exported = jax.export.export(jax.jit(mixed))(shape, jax.ShapeDtypeStruct((3,), jnp.float32))
+    np.testing.assert_array_equal(exported.call(jnp.ones((4, 3)), jnp.zeros(3)), np.ones((4, 3)))
+
+
+PROGRAM = """
+import jax, jax.numpy as jnp, numba.core.compiler as compiler
+from returning_functions import damped, summary
+compiled, original = [], compiler.compile_extra
+compiler.compile_extra = lambda *a, **k: compiled.append(1) or original(*a, **k)
+x = jnp.arange(4.0)
+print(damped(x, 1.0, 2.0).sum(), summary(x, 2.0)[1], len(compiled))
+"""
+
+
+def test_another_process_compiles_nothing(run_python, root):
+    first, second = (run_python(PROGRAM, KERNBRIDGE_CACHE_DIR=str(root)).split() for _ in range(2))
+    assert first[:2] == second[:2] and int(first[2]) > 0 and second[2] == "0"
+
+
+def test_attributes_are_those_of_the_function():
+    assert damped.__doc__ == "A damped oscillation." and damped.__name__ == "damped"
+    assert str(damped.__signature__) == "(x, k, w)" and "'damped'" in repr(damped)
+    (code,) = damped.inspect(jnp.ones((2, 3)), 1.0, 2.0)
+    assert code.name == "damped" and "machine code" in code.export
