@@ -107,6 +107,7 @@ static kb_status batch_open(batch *b, const kb_frame *frame, kb_error *err)
 {
     b->slices.frame = frame;
     b->slices.n_levels = frame->n_levels;
+    b->slices.rows = 0;
     b->slices.n_buffers = kb_kernel_n_buffers(frame->kernel);
     b->cursor.allocated = NULL;
     kb_status s = take_memory(b, err);
@@ -187,8 +188,67 @@ static __attribute__((noinline)) kb_status run_batch(const kb_frame *frame, kb_e
     return s;
 }
 
+enum { BYTES_OF_ROWS = 4096 }; /* of the rows of a slice, in the widest result */
+
+/* Reads the rows of every buffer that has them. `*fits` is whether they can be cut. */
+static kb_status read_rows(batch *b, bool *fits, kb_error *err)
+{
+    kb_slices *slices = &b->slices;
+    const kb_frame *frame = slices->frame;
+    uint32_t n_dims = 0;
+    int64_t widest = 1;
+    slices->n_rows = -1;
+    for (uint32_t i = slices->n_buffers; i-- > 0;) {
+        const kb_xla_buffer *raw = kb_frame_raw(frame, i);
+        slices->strides[i] = 0;
+        if (!kb_frame_has_rows(frame, i))
+            continue;
+        int64_t n_rows = 1, bytes = kb_buffer_size(raw);
+        for (uint32_t d = 0; d < frame->n_row_axes && d < raw->rank && bytes > 0; d++)
+            n_rows *= raw->dims[d];
+        if (raw->rank < frame->n_row_axes || (slices->n_rows >= 0 && slices->n_rows != n_rows))
+            return kb_error_set(err, KB_INVALID_ARGUMENT,
+                                "%s: buffer %u (%s) does not have the rows of the others",
+                                frame->kernel->name, i, frame->kernel->buffers[i].name);
+        slices->n_rows = n_rows;
+        slices->strides[i] = bytes > 0 ? bytes / n_rows : 0;
+        n_dims += (uint32_t)raw->rank;
+        *fits &= bytes > 0 && n_dims <= KB_CURSOR_DIMS;
+        if (i >= frame->kernel->n_inputs && slices->strides[i] > widest)
+            widest = slices->strides[i];
+    }
+    slices->rows = widest < BYTES_OF_ROWS ? BYTES_OF_ROWS / widest : 1;
+    return KB_OK;
+}
+
+/* Shares the rows of a kernel among threads where that is worth it. */
+static __attribute__((noinline)) kb_status run_rows(const kb_frame *frame, kb_error *err)
+{
+    const kb_plan *plan = &frame->kernel->plan;
+    batch b;
+    b.slices.frame = frame;
+    b.slices.n_levels = 0;
+    b.slices.n_buffers = kb_kernel_n_buffers(frame->kernel);
+    b.slices.strides = b.inline_strides;
+    bool fits = b.slices.n_buffers <= KB_CURSOR_BUFFERS && plan->n_steps == 1 &&
+                !plan->steps->wide && frame->kernel->n_hidden == 0;
+    kb_status s = fits ? read_rows(&b, &fits, err) : KB_OK;
+    if (s != KB_OK || !fits || b.slices.n_rows <= b.slices.rows ||
+        kb_plan_concurrency(plan->steps, frame) != KB_CONCURRENT)
+        return s == KB_OK ? kb_plan_run(plan, frame, err) : s;
+    b.slices.count = (b.slices.n_rows + b.slices.rows - 1) / b.slices.rows;
+    for (uint32_t i = 0; i < b.slices.n_buffers; i++)
+        b.slices.strides[i] *= b.slices.rows;
+    s = kb_cursor_open(&b.cursor, &b.slices, err);
+    if (s == KB_OK)
+        s = kb_share_run(&b.slices, &b.cursor, plan->steps, err);
+    kb_cursor_close(&b.cursor);
+    return s;
+}
+
 kb_status kb_batch_run(const kb_frame *frame, kb_error *err)
 {
-    return KB_LIKELY(frame->n_levels == 0) ? kb_plan_run(&frame->kernel->plan, frame, err)
-                                           : run_batch(frame, err);
+    if (KB_LIKELY(frame->n_levels == 0 && frame->n_row_axes == 0))
+        return kb_plan_run(&frame->kernel->plan, frame, err);
+    return frame->n_levels ? run_batch(frame, err) : run_rows(frame, err);
 }

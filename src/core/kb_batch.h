@@ -4,7 +4,13 @@
  * to which KB_BATCH_ORDER times a kb_slice_order is added, then for each operand a mask of the
  * levels that it has. Level 0 is the innermost vmap. A buffer's batch axes come before its own, the
  * outermost level first; results have all of them. An operand without a level is the same in every
- * slice of it. Extents are read from the call, so that one program serves every batch size. */
+ * slice of it. Extents are read from the call, so that one program serves every batch size.
+ *
+ * With the order KB_SLICES_OF_ROWS there is no batch. The number is then that of the leading axes
+ * of the kernel's results that form its rows, and a mask is 1 for an operand that has these axes as
+ * well. The kernel computes any range of rows from the same range of these operands and the whole
+ * of the others, and takes the range as the extent of the first of the axes, with 1 for the others.
+ */
 #ifndef KB_BATCH_H
 #define KB_BATCH_H
 

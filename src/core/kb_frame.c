@@ -4,6 +4,8 @@
 
 #include "core/kb_dtype.h"
 
+#include <stdbool.h>
+
 const kb_xla_buffer *kb_frame_raw(const kb_frame *frame, uint32_t i)
 {
     uint32_t n_inputs = frame->kernel->n_inputs;
@@ -27,6 +29,11 @@ uint32_t kb_frame_mask(const kb_frame *frame, uint32_t i)
     if (i < frame->kernel->n_inputs)
         return (uint32_t)frame->masks[i];
     return (1u << frame->n_levels) - 1; /* results have every level */
+}
+
+bool kb_frame_has_rows(const kb_frame *frame, uint32_t i)
+{
+    return i >= frame->kernel->n_inputs || (frame->masks[i] & 1);
 }
 
 int64_t kb_buffer_count(const kb_xla_buffer *buffer)
@@ -166,7 +173,9 @@ static __attribute__((noinline)) kb_status read_batch(kb_frame *frame, const int
             return kb_error_set(err, KB_INVALID_ARGUMENT,
                                 "%s: input %u (%s) names batch levels that do not exist",
                                 kernel->name, i, kernel->buffers[i].name);
-    frame->n_levels = (uint32_t)n_levels;
+    bool has_rows = order == KB_SLICES_OF_ROWS;
+    frame->n_levels = has_rows ? 0 : (uint32_t)n_levels;
+    frame->n_row_axes = has_rows ? (uint32_t)n_levels : 0;
     frame->order = (kb_slice_order)order;
     frame->masks = words + 1;
     return KB_OK;
@@ -211,6 +220,7 @@ kb_status kb_frame_read(kb_frame *frame, const kb_kernel *kernel, const kb_xla_f
     frame->inputs = xla->args.buffers;
     frame->outputs = xla->rets.buffers;
     frame->n_levels = 0;
+    frame->n_row_axes = 0;
     frame->n_slices = 1;
     frame->driver = NULL;
     frame->strides = NULL;

@@ -19,6 +19,7 @@ typedef enum kb_slice_order {
     KB_SLICES_AUTO,     /* they run at once where the kernel is known to allow it */
     KB_SLICES_IN_ORDER, /* one after the other, on one thread */
     KB_SLICES_AT_ONCE,  /* they may run at once */
+    KB_SLICES_OF_ROWS,  /* there is no batch: the kernel's own rows may be computed at once */
     KB_SLICE_ORDERS,
 } kb_slice_order;
 
@@ -29,6 +30,7 @@ typedef struct kb_frame {
     void *const *outputs; /* visible results, then hidden ones */
     const int64_t *masks; /* of the operands; unused without a batch */
     uint32_t n_levels;    /* of the batch; 0 without one */
+    uint32_t n_row_axes;  /* leading axes that are rows of the kernel, see kb_batch.h; or 0 */
     kb_slice_order order; /* of its slices; unused without one */
     const void *driver;   /* GPU: what steps call, a kb_driver; NULL where the target has none */
     void *stream;         /* GPU: where steps are enqueued */
@@ -90,6 +92,9 @@ const kb_xla_buffer *kb_frame_raw(const kb_frame *frame, uint32_t i);
 
 /* Whether input i has the memory of a result, or result i that of an input. */
 bool kb_frame_is_aliased(const kb_frame *frame, uint32_t i);
+
+/* Whether buffer i is cut where the kernel's rows are. */
+bool kb_frame_has_rows(const kb_frame *frame, uint32_t i);
 
 /* Batch levels of buffer i, one bit a level. */
 uint32_t kb_frame_mask(const kb_frame *frame, uint32_t i);

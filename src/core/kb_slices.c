@@ -44,6 +44,16 @@ kb_status kb_cursor_open(kb_cursor *cursor, const kb_slices *slices, kb_error *e
         if (batch_rank)
             buffer->dims += batch_rank;
     }
+    int64_t *dims = cursor->dims;
+    for (uint32_t i = 0; slices->rows && i < slices->n_buffers; i++) {
+        if (!kb_frame_has_rows(slices->frame, i))
+            continue;
+        kb_xla_buffer *buffer = &cursor->buffers[i];
+        for (int64_t d = 0; d < buffer->rank; d++)
+            dims[d] = d < slices->frame->n_row_axes ? 1 : buffer->dims[d];
+        buffer->dims = dims;
+        dims += buffer->rank;
+    }
     cursor->frame = *slices->frame;
     cursor->frame.inputs = cursor->pointers;
     cursor->frame.outputs = cursor->pointers + slices->frame->kernel->n_inputs;
@@ -80,9 +90,29 @@ static void advance(kb_cursor *cursor, const kb_slices *slices)
             cursor->buffers[i].data = (char *)cursor->buffers[i].data + slices->strides[i];
 }
 
+/* Slices that are rows, in one call. */
+static kb_status run_rows(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
+                          int64_t begin, int64_t end, int64_t *failed, kb_error *err)
+{
+    int64_t first = begin * slices->rows, last = end * slices->rows;
+    int64_t *dims = cursor->dims;
+    for (uint32_t i = 0; i < slices->n_buffers; i++) {
+        char *data = kb_frame_raw(slices->frame, i)->data;
+        if (!kb_frame_has_rows(slices->frame, i))
+            continue;
+        cursor->buffers[i].data = data ? data + begin * slices->strides[i] : NULL;
+        dims[0] = (last < slices->n_rows ? last : slices->n_rows) - first;
+        dims += cursor->buffers[i].rank;
+    }
+    *failed = begin;
+    return kb_plan_step(step, &cursor->frame, err);
+}
+
 kb_status kb_slices_run(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
                         int64_t begin, int64_t end, int64_t *failed, kb_error *err)
 {
+    if (slices->rows)
+        return run_rows(slices, cursor, step, begin, end, failed, err);
     static const kb_slice_group none = {0, 0, 1};
     cursor->frame.n_slices = 1;
     cursor->frame.strides = NULL;
@@ -229,7 +259,8 @@ static bool overlap(const kb_xla_buffer *a, const kb_xla_buffer *b)
 
 static bool cut_alike(const kb_slices *slices, uint32_t i, uint32_t j)
 {
-    for (uint32_t level = 0; level < slices->n_levels; level++)
+    uint32_t n_levels = slices->rows ? 1 : slices->n_levels;
+    for (uint32_t level = 0; level < n_levels; level++)
         if (slices->strides[level * slices->n_buffers + i] !=
             slices->strides[level * slices->n_buffers + j])
             return false;

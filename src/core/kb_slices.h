@@ -16,6 +16,8 @@ typedef struct kb_slices {
     int64_t size[KB_BATCH_LEVELS_MAX];
     int64_t count;
     int64_t *strides; /* [level][buffer], bytes */
+    int64_t rows;     /* of a slice, if slices are rows of the kernel; 0 if not */
+    int64_t n_rows;   /* of the call; the last slice may have fewer */
 } kb_slices;
 
 /* Neighbouring levels that every buffer has either all or none of: one axis, to those who can use
@@ -26,7 +28,10 @@ typedef struct kb_slice_group {
     int64_t n_slices;
 } kb_slice_group;
 
-enum { KB_CURSOR_BUFFERS = 16 }; /* beyond these, one allocation */
+enum {
+    KB_CURSOR_BUFFERS = 16, /* beyond these, one allocation */
+    KB_CURSOR_DIMS = 32,    /* of all buffers that are cut into rows */
+};
 
 typedef struct kb_cursor {
     kb_frame frame;         /* what a step is given */
@@ -35,6 +40,7 @@ typedef struct kb_cursor {
     void *allocated;
     kb_xla_buffer inline_buffers[KB_CURSOR_BUFFERS];
     void *inline_pointers[KB_CURSOR_BUFFERS];
+    int64_t dims[KB_CURSOR_DIMS]; /* of the buffers that are cut into rows */
 } kb_cursor;
 
 /* A cursor that points nowhere yet. KB_RESOURCE_EXHAUSTED is the only failure; kb_cursor_close is
@@ -47,7 +53,8 @@ void kb_cursor_seek(kb_cursor *cursor, const kb_slices *slices, const kb_slice_g
                     int64_t index);
 
 /* Runs a step that serves one slice at a time for the slices from `begin` to before `end`, in their
- * order. At the first failure, whose message names the slice, `*failed` is its index. */
+ * order, or, if slices are rows, for all of them in one call. At the first failure, whose message
+ * names the slice of a batch, `*failed` is its index. */
 kb_status kb_slices_run(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
                         int64_t begin, int64_t end, int64_t *failed, kb_error *err);
 

@@ -26,10 +26,13 @@ def dispatcher_of(function: Any, options: dict[str, Any], **more: Any) -> Any:
 
 
 class Axes(NamedTuple):
-    """The leading axes of a call, as loops: neighbouring axes that all operands share are one."""
+    """The leading axes of a call, as loops: neighbouring axes that all operands share are one.
+
+    An axis of one element belongs to the loop before it, or else to the first one.
+    """
 
     n: int  # leading axes of every operand and output
-    loops: tuple[tuple[int, ...], ...]  # the axes of each loop; one of one element is in none
+    loops: tuple[tuple[int, ...], ...]  # the axes of each loop, in order
     members: tuple[tuple[bool, ...], ...]  # of each loop and operand: whether it has these axes
 
     @staticmethod
@@ -39,13 +42,11 @@ class Axes(NamedTuple):
         members: list[tuple[bool, ...]] = []
         for axis, extent in enumerate(result):
             has = tuple(shape[axis] == extent for shape in leading)
-            if extent == 1:
-                continue
-            if members and members[-1] == has:
-                loops[-1] += (axis,)
-            else:
-                loops.append((axis,))
+            if extent != 1 and members[-1:] != [has]:
+                loops.append((axis,) if loops else tuple(range(axis + 1)))
                 members.append(has)
+            elif loops:
+                loops[-1] += (axis,)
         return Axes(len(result), tuple(loops), tuple(members))
 
     def item(self, name: str, core: int | None, loops: Sequence[int]) -> tuple[str, str]:

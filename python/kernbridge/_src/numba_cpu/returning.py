@@ -309,7 +309,11 @@ class Returning(PythonFrontend):
     # What follows is called when it is lowered.
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        return self._kernel(operands, call).lower(platform, operands, call)
+        native = self._kernel(operands, call).lower(platform, operands, call)
+        axes = self._axes(operands, call)
+        if not axes.loops or native.copied:
+            return native
+        return native._replace(row_axes=len(axes.loops[0]), has_rows=axes.members[0])
 
     def lower_derivative(
         self,
@@ -333,8 +337,7 @@ class Returning(PythonFrontend):
             ranks = [len(t.shape) for t in operands]
             source = copy(names, ranks, results.ranks, results.single)
         else:
-            n = self._n_leading(operands)
-            axes = Axes.of([t.shape[:n] for t in operands], tuple(call.outs[0].shape[:n]))
+            axes = self._axes(operands, call)
             cores: Sequence[int | None] = [None] * len(operands)
             filled: Sequence[int | None] = [None] * len(call.outs)
             if self._layout:
@@ -350,6 +353,10 @@ class Returning(PythonFrontend):
             return NumbaCpu.of(kernel, False, self._options, label=self.label)
 
         return self._kernels.find_or_make((source, casts), make)
+
+    def _axes(self, operands: Sequence[ArrayType], call: Call) -> Axes:
+        n = 0 if self._kind == "arrays" else self._n_leading(operands)
+        return Axes.of([t.shape[:n] for t in operands], tuple(call.outs[0].shape[:n]))
 
     def _names(self, operands: Sequence[Any]) -> list[str]:
         """The names of the parameters that get the operands."""

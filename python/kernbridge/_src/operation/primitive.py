@@ -46,6 +46,8 @@ class NativeCall(NamedTuple):
     keep: Any = None  # lives as long as the compiled program
     named: str = ""  # "module:qualname", if another process looks the kernel up by it
     for_extents: bool = False  # the call fits only arrays of these extents, with any batch
+    row_axes: int = 0  # leading axes of the results along which the kernel may be cut
+    has_rows: tuple[bool, ...] = ()  # whether an operand has them
 
     # What follows is of the call in a program, whose results are the outputs, the copies and the
     # temporaries.
@@ -63,6 +65,8 @@ class NativeCall(NamedTuple):
     def attributes(self, call: Call, masks: Sequence[int]) -> dict[str, Any]:
         """What names the kernel and the batch; see src/core/kb_handler.h."""
         batch = [*call.batch_words, *masks] if call.levels else []
+        if self.row_axes and call.row_words(self.row_axes):
+            batch = [*call.row_words(self.row_axes), *self.has_rows]
         return {
             "call": np.array([self.key, *batch], np.int64),
             "digest": np.frombuffer(self.digest, np.uint8),

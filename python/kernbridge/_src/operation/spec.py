@@ -28,7 +28,7 @@ RANK_METHODS = ("expand_dims", "broadcast_all", "legacy_vectorized")
 VMAP_METHODS = (None, "sequential", "sequential_unrolled", *RANK_METHODS)
 
 _BATCH_ORDER = 256  # KB_BATCH_ORDER of the core, and its kb_slice_order
-_SLICES_AUTO, _SLICES_IN_ORDER, _SLICES_AT_ONCE = range(3)
+_SLICES_AUTO, _SLICES_IN_ORDER, _SLICES_AT_ONCE, _SLICES_OF_ROWS = range(4)
 _NARROW = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f2", "f4")))
 
 Functions = list[tuple[str, Callable[..., Any]]]
@@ -432,6 +432,12 @@ class Call:
         elif self.vmap_threads is False or self.has_side_effect:
             order = _SLICES_IN_ORDER
         return [len(self.levels.sizes) + _BATCH_ORDER * order]
+
+    def row_words(self, axes: int) -> list[int]:
+        """The description of these leading axes as rows of the kernel; empty if it is not cut."""
+        if self.levels or self.vmap_threads is False or self.has_side_effect:
+            return []
+        return [axes + _BATCH_ORDER * _SLICES_OF_ROWS]
 
     @property
     def n_operands(self) -> int:
