@@ -281,13 +281,13 @@ def _traceable_call(
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         state = watched.tracing() if watched else None
-        inputs_, scalars = frontend.bound(inputs_, scalars)
-        names = tuple(sorted(scalars))
-        named = {name: scalars[name] for name in names}
-        operands, types = as_operands(spec.label, inputs_, named)
-        arranged = frontend.arranged(operands, types)
-        if arranged is not types:
-            operands, types = list(map(_arranged, operands, arranged)), arranged
+        inputs, keywords_given = frontend.bound(inputs_, scalars)
+        names = tuple(sorted(keywords_given))
+        named = {name: keywords_given[name] for name in names}
+        operands, found = as_operands(spec.label, inputs, named)
+        types = frontend.arranged(operands, found)
+        if types is not found:
+            operands = list(map(_arranged, operands, types))
         static, outputs = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
             return outputs.unflatten(bind(frontend, static, operands))
