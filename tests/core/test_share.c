@@ -440,7 +440,7 @@ static void test_unknown_order(void)
         sample_call(&c->f, &c->s.kernel, 1 + KB_BATCH_ORDER * KB_SLICE_ORDERS, masks);
     kb_frame frame;
     CHECK_INT(kb_frame_read(&frame, &c->s.kernel, &c->f.frame, call, &c->err), KB_INVALID_ARGUMENT);
-    CHECK(strstr(c->err.message, "got a batch of 769 nested levels, expected 0 to 16") != NULL);
+    CHECK(strstr(c->err.message, "got a batch of 1025 nested levels, expected 0 to 16") != NULL);
     fake_frame_free(&c->f);
 }
 

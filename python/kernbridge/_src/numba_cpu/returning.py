@@ -48,6 +48,8 @@ from kernbridge._src.operation.spec import (
     rules_of,
 )
 
+ROW_AXES_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
+
 _log = logging.getLogger("kernbridge")
 
 
@@ -311,7 +313,7 @@ class Returning(PythonFrontend):
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         native = self._kernel(operands, call).lower(platform, operands, call)
         axes = self._axes(operands, call)
-        if not axes.loops or native.copied:
+        if not axes.loops or axes.n > ROW_AXES_MAX or native.copied:
             return native
         return native._replace(row_axes=len(axes.loops[0]), has_rows=axes.members[0])
 

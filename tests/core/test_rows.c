@@ -1,0 +1,156 @@
+/* Proves that a kernel which is called for ranges of its rows gets each row once, with the right
+ * addresses and extents, and that calls whose buffers do not have these rows are refused. */
+#include "core/kb_batch.h"
+#include "core/kb_memory.h"
+#include "kb_test.h"
+#include "sample.h"
+
+#include <pthread.h>
+#include <time.h>
+
+enum { ROW = 4, MOST = 1 << 16 };
+
+static struct {
+    atomic_int n_calls;
+    atomic_int wrong;     /* calls whose extents are not those of a range of rows */
+    atomic_int fail_from; /* the first row that fails; -1: none */
+    int64_t second;       /* the extent of the second axis, in a call for all rows */
+    long pause_ns;        /* that a call takes for each row */
+} seen;
+
+static double x[MOST * ROW], n[ROW], out[MOST * ROW];
+
+/* out[i, j, :] = x[i, j, :] + n[:]; x begins with the number of its row. */
+static int32_t add(void **result, void **exception, void *const *inputs, void *const *outputs)
+{
+    (void)result;
+    const kb_xla_buffer *from = inputs[0], *by = inputs[1], *to = outputs[0];
+    *exception = NULL;
+    atomic_fetch_add(&seen.n_calls, 1);
+    bool is_part = from->dims[1] == 1, is_whole = from->dims[1] == seen.second;
+    if (!(is_part || is_whole) || from->dims[0] != to->dims[0] || from->dims[2] != ROW ||
+        to->dims[2] != ROW || by->dims[0] != ROW || by->data != n)
+        atomic_fetch_add(&seen.wrong, 1);
+    int64_t n_rows = to->dims[0] * to->dims[1];
+    struct timespec pause = {0, seen.pause_ns * n_rows};
+    if (seen.pause_ns)
+        nanosleep(&pause, NULL);
+    const double *a = from->data;
+    for (int64_t i = 0; i < n_rows * ROW; i++) {
+        if (seen.fail_from >= 0 && i % ROW == 0 && a[i] >= seen.fail_from)
+            return KB_NUMBA_USER_EXCEPTION;
+        ((double *)to->data)[i] += a[i] + n[i % ROW];
+    }
+    return KB_NUMBA_OK;
+}
+
+static kb_status run(int64_t first, int64_t second, int64_t axes, const int64_t *masks,
+                     bool concurrent, kb_error *err)
+{
+    static sample s;
+    static fake_frame f;
+    static uint64_t id;
+    const int64_t dims[] = {first, second, ROW}, of_n[] = {ROW};
+    atomic_store(&seen.n_calls, 0);
+    seen.second = second;
+    for (int64_t i = 0; i < first * second * ROW; i++) {
+        x[i] = (double)(i / ROW);
+        out[i] = 0;
+    }
+    sample_init(&s, ++id, add);
+    sample_input(&s, KB_DTYPE_F64, 3, "x");
+    sample_input(&s, KB_DTYPE_F64, 1, "n");
+    sample_output(&s, KB_DTYPE_F64, 3, "out");
+    s.step.host.concurrent = concurrent;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_arg(&f, KB_DTYPE_F64, x, 3, dims);
+    fake_arg(&f, KB_DTYPE_F64, n, 1, of_n);
+    fake_ret(&f, KB_DTYPE_F64, out, 3, dims);
+    kb_xla_array *call =
+        sample_call(&f, &s.kernel, axes + KB_BATCH_ORDER * KB_SLICES_OF_ROWS, masks);
+    kb_frame frame;
+    kb_status status = kb_frame_read(&frame, &s.kernel, &f.frame, call, err);
+    if (status == KB_OK)
+        status = kb_batch_run(&frame, err);
+    fake_frame_free(&f);
+    return status;
+}
+
+static void check_rows(int64_t first, int64_t second, int64_t axes)
+{
+    static const int64_t masks[] = {1, 0};
+    kb_error err;
+    CHECK_INT(run(first, second, axes, masks, true, &err), KB_OK);
+    CHECK_INT(atomic_load(&seen.wrong), 0);
+    for (int64_t i = 0; i < first * second * ROW; i++)
+        if (out[i] != x[i] + n[i % ROW])
+            CHECK_INT(out[i], x[i] + n[i % ROW]);
+}
+
+static void test_each_row_once(void)
+{
+    static const int64_t sizes[] = {0, 1, 127, 128, 129, 256, 1000, 5000};
+    for (int threads = 2; threads <= 4; threads++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (seen.pause_ns = 0; seen.pause_ns < 1000; seen.pause_ns += 500) {
+                fake_pool_set(threads, false);
+                check_rows(sizes[i], 1, 1);
+                check_rows(sizes[i], 1, 2);
+                check_rows(1, sizes[i], 2);
+                check_rows(sizes[i], 3, 2);
+                fake_pool_join();
+            }
+    seen.pause_ns = 500;
+    fake_pool_set(3, false);
+    check_rows(5000, 1, 1);
+    CHECK(atomic_load(&seen.n_calls) > 1);
+    fake_pool_join();
+    seen.pause_ns = 0;
+}
+
+static void test_in_one_call(void)
+{
+    static const int64_t masks[] = {1, 0};
+    kb_error err;
+    seen.pause_ns = 500;
+    CHECK_INT(run(5000, 1, 1, masks, false, &err), KB_OK);
+    CHECK_INT(atomic_load(&seen.n_calls), 1);
+    seen.pause_ns = 0;
+    check_rows(128, 1, 1);
+    CHECK_INT(atomic_load(&seen.n_calls), 1);
+}
+
+static void test_failure(void)
+{
+    static const int64_t masks[] = {1, 0};
+    kb_error err;
+    seen.pause_ns = 500;
+    seen.fail_from = 3000;
+    fake_pool_set(3, false);
+    CHECK(run(5000, 1, 1, masks, true, &err) != KB_OK);
+    fake_pool_join();
+    seen.fail_from = -1;
+    seen.pause_ns = 0;
+}
+
+static void test_refused(void)
+{
+    static const int64_t masks[] = {1, 0}, both[] = {1, 1}, unknown[] = {4, 0};
+    kb_error err;
+    CHECK_INT(run(500, 3, 4, masks, true, &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "does not have the rows of the others");
+    CHECK_INT(run(500, 3, 1, both, true, &err), KB_INVALID_ARGUMENT);
+    CHECK_INT(run(500, 3, 1, unknown, true, &err), KB_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    seen.fail_from = -1;
+    for (int i = 0; i < ROW; i++)
+        n[i] = 0.5 * i;
+    test_each_row_once();
+    test_in_one_call();
+    test_failure();
+    test_refused();
+    return kb_test_end("test_rows");
+}
