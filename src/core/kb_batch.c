@@ -228,7 +228,8 @@ static __attribute__((noinline)) kb_status run_rows(const kb_frame *frame, kb_er
     batch b;
     b.slices.frame = frame;
     b.slices.n_levels = 0;
-    b.slices.n_rows = b.slices.rows = 0;
+    b.slices.n_rows = 0;
+    b.slices.rows = 1;
     b.slices.n_buffers = kb_kernel_n_buffers(frame->kernel);
     b.slices.strides = b.inline_strides;
     bool fits = b.slices.n_buffers <= KB_CURSOR_BUFFERS && plan->n_steps == 1 &&
