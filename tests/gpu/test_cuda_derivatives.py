@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "python/enzyme"))
 from needs_enzyme import assert_derivatives, needs_enzyme
 
 cuda = pytest.importorskip("numba.cuda")
+libdevice = pytest.importorskip("numba.cuda.libdevice")
 
 pytestmark = [needs_enzyme, pytest.mark.filterwarnings("ignore:.*KB(2108|4003|7002)")]
 S = jax.ShapeDtypeStruct
@@ -396,7 +397,21 @@ def test_shared_memory_whose_size_the_launch_decides():
 @cuda.jit
 def gammas(x, out):
     i = cuda.grid(1)
-    out[i] = math.gamma(x[i])
+    out[i] = math.gamma(x[i]) + x[i] * math.lgamma(x[i])
+
+
+def test_the_gamma_function():
+    def by_jax(x):
+        return jax.scipy.special.gamma(x) + x * jax.scipy.special.gammaln(x)
+
+    x = np.concatenate([np.linspace(-4.9, 0.4, 64), np.linspace(0.6, 12, 64)])
+    assert_derivatives(by_enzyme(gammas), by_jax, x)
+
+
+@cuda.jit
+def scaled_complement(x, out):
+    i = cuda.grid(1)
+    out[i] = libdevice.erfcx(x[i])
 
 
 def test_what_enzyme_cannot_differentiate_is_refused_with_the_line():
@@ -405,7 +420,7 @@ def test_what_enzyme_cannot_differentiate_is_refused_with_the_line():
     op = by_enzyme(inactive, like)
     assert_derivatives(lambda x: op(x, n), lambda x: x * x, x)
     for kernel, reason, given in (
-        (gammas, "it calls __nv_tgamma", (x,)),
+        (scaled_complement, "it calls __nv_erfcx", (x,)),
         (compacted, "the value that an atomic operation returns", (x, n)),
         (shifted, "bits of real numbers|passes numbers as bits", (x,)),
         (greatest, "atomic|bits of real numbers", (x,)),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 from kernbridge._src.base.errors import NoDerivativeError
@@ -248,6 +249,40 @@ _SUBTRACTED = re.compile(
 _NEGATED = r"  %kb.minus.\2 = fneg \5 \6\n  \1 = \3fadd \4, \5 %kb.minus.\2"
 
 
+_GAMMA = re.compile(r'^declare [^\n]*@"?((?:__nv_|numba_)?[lt]?gammaf?)"?\([^\n]*\n', re.M)
+_GAMMA_OF_FLOAT = """define internal float @{name}(float %x) alwaysinline {{
+  %y = fpext float %x to double
+  %z = call double @kb.{function}(double %y)
+  %r = fptrunc double %z to float
+  ret float %r
+}}
+"""
+_GAMMA_OF_DOUBLE = """define internal double @{name}(double %x) alwaysinline {{
+  %r = call double @kb.{function}(double %x)
+  ret double %r
+}}
+"""
+
+
+def _with_gamma(text: str) -> str:
+    """Let a module compute the gamma function, and its logarithm, as gamma.ll does."""
+
+    def defined(found: re.Match[str]) -> str:
+        name = found[1]
+        form = _GAMMA_OF_FLOAT if name.endswith("f") else _GAMMA_OF_DOUBLE
+        is_log = "lgamma" in name or name in ("gamma", "gammaf")
+        return form.format(name=name, function="lgamma" if is_log else "tgamma")
+
+    text, n = _GAMMA.subn(defined, text)
+    if not n:
+        return text
+    text += Path(__file__).with_name("gamma.ll").read_text()
+    for name in ("exp", "fabs", "floor", "log", "sin"):
+        if f"double @llvm.{name}.f64(double)" not in text:
+            text += f"declare double @llvm.{name}.f64(double)\n"
+    return text
+
+
 _REAL = re.compile(
     r"^ +(?:%\S+ = load (double|float), |store (double|float) )(?![^\n]*!tbaa)[^\n]*", re.M
 )
@@ -294,7 +329,8 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
         text += f"\ndeclare void {_FILL}(ptr, i8, i64, i1)\n"
     if name := _calling_itself(text):
         raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly")
-    old = _SUBTRACTED.sub(_NEGATED, _without_moves(grammar.to_oldest(text)))
+    old = _with_gamma(_without_moves(grammar.to_oldest(text)))
+    old = _SUBTRACTED.sub(_NEGATED, old)
     given = (old if by_clang else _tagged(old)).encode()  # clang has tagged it
     for passes in (_PASSES + _OPTIMISE, _PASSES)[by_clang:]:
         ended = enzyme.run(f"-passes={passes}", *_OPTIONS, input=given)
@@ -350,8 +386,6 @@ def _reason(output: str) -> str:
     """Why Enzyme refused, in words."""
     if found := re.search(r"Enzyme: No .*? found for (\S+)", output):
         return f"it calls {found[1]}, of which Enzyme knows no derivative"
-    if "unknown subtype" in output:
-        return "it calls a function such as lgamma, of which Enzyme knows no derivative"
     if found := re.search(r"Enzyme: Cannot deduce type of (.*)", output):
         return f"Enzyme cannot tell numbers from other data in {found[1].strip()[:200]}"
     if re.search(r"Enzyme: <analysis>|Illegal updateAnalysis", output):
