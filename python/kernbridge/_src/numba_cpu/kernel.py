@@ -34,9 +34,9 @@ from kernbridge._src.operation.parameters import (
     check_dtype,
     seems_to_return,
 )
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Step, rules_of
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, rules_of
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.compile import Job, Native
@@ -310,17 +310,11 @@ class NumbaCpu(PythonFrontend):
             named=f"{module or '<no module>'}:{qualname}",
         )
 
-    def lower_derivative(
-        self,
-        platform: str,
-        operands: Sequence[ArrayType],
-        call: Call,
-        steps: tuple[Step, ...],
-        derived: tuple[Sequence[ArrayType], Call],
-    ) -> NativeCall:
+    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
         from kernbridge._src.numba_cpu.derivative import NumbaDerivative
         from kernbridge._src.operation import automatic
 
+        operands, call, steps, *_ = wanted
         primal = self.new_job(Signature.of(operands, call), checked=False)  # its own call checks
         return automatic.lowered(NumbaDerivative(primal, call.aliases, steps), operands, call)
 

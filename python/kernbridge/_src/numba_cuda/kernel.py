@@ -26,9 +26,9 @@ from kernbridge._src.operation.parameters import (
     check_dtype,
     warn_of_copies,
 )
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec, Step, rules_of
+from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec, rules_of
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Value, Word
@@ -450,14 +450,7 @@ class NumbaCuda(CallingFrontend):
             target=target,
         )
 
-    def lower_derivative(
-        self,
-        platform: str,
-        operands: Sequence[ArrayType],
-        call: Call,
-        steps: tuple[Step, ...],
-        derived: tuple[Sequence[ArrayType], Call],
-    ) -> NativeCall:
+    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
         from kernbridge._src.numba_cuda.derivative import DerivativeJob, Roles, lowered
 
@@ -470,6 +463,7 @@ class NumbaCuda(CallingFrontend):
                 f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
                 "of this kernel as a function (vjp=, jvp=) [KB2107]"
             )
+        operands, call, steps, own_operands, own_call = wanted
         shape, arrays = rule.resolve(operands, call), (*operands, *call.outs)
         arguments = self._arguments(self.assign(call), arrays, call)
         n, z_is_free = len(operands), shape.grid[2] == Value(constant=1)
@@ -484,7 +478,7 @@ class NumbaCuda(CallingFrontend):
                 zeroed=call.fresh if self.zero_outputs else (),
             ),
             steps,
-            has_batch=bool(derived[1].levels) and z_is_free,
+            has_batch=bool(own_call.levels) and z_is_free,
             has_one_axis=z_is_free
             and shape.grid[1] == Value(constant=1)
             and shape.block[1:] == (1, 1),
@@ -492,7 +486,7 @@ class NumbaCuda(CallingFrontend):
             dynamic=rule.shared_mem,
         )
         own = [arrays[b] for b in (*range(n), *call.fresh)]
-        return lowered(job, rule, shape, own, call.fresh, *derived)
+        return lowered(job, rule, shape, own, call.fresh, own_operands, own_call)
 
     def _lower_through_numba(
         self,

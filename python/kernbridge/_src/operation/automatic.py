@@ -24,7 +24,7 @@ from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.operation import tangents
 from kernbridge._src.operation.batch_axes import NONE
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
+from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall, call_p
 from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Call, Mode, Step, is_inexact
 
@@ -69,8 +69,8 @@ class Derivative(Frontend):
         """Nothing: the kernel's call was checked."""
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        derived = operands, call
-        return self.kernel.lower_derivative(platform, self.types, self.call, self.steps, derived)
+        wanted = Differentiated(self.types, self.call, self.steps, operands, call)
+        return self.kernel.lower_derivative(platform, wanted)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         return self.kernel.inspect(self.types, self.call)

@@ -73,6 +73,16 @@ class NativeCall(NamedTuple):
         }
 
 
+class Differentiated(NamedTuple):
+    """A derivative that a front end is to make: of which call, by which steps, and its own call."""
+
+    operands: Sequence[ArrayType]  # of the kernel
+    call: Call
+    steps: tuple[Step, ...]
+    own_operands: Sequence[ArrayType]
+    own_call: Call
+
+
 class Frontend(ABC):
     """A kernel of some language: how calls of it are checked and lowered. Hashed by identity."""
 
@@ -124,18 +134,8 @@ class Frontend(ABC):
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile and register; `operands` are without batch axes."""
 
-    def lower_derivative(
-        self,
-        platform: str,
-        operands: Sequence[ArrayType],
-        call: Call,
-        steps: tuple[Step, ...],
-        derived: tuple[Sequence[ArrayType], Call],
-    ) -> NativeCall:
-        """Compile and register a derivative of the kernel, whose operands and call are given.
-
-        `derived` are the operands and the call of the derivative.
-        """
+    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
+        """Compile and register a derivative of the kernel."""
         raise NotImplementedError
 
     def compilation(self) -> parallel_compile.Work | None:

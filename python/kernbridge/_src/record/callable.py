@@ -23,9 +23,9 @@ from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
 from kernbridge._src.operation import parameters
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import Assignment
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec, Step, rules_of
+from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec, rules_of
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
 from kernbridge._src.plan.targets import Target
@@ -275,26 +275,20 @@ class NumbaCudaCallable(CallingFrontend):
             target=target,
         )
 
-    def lower_derivative(
-        self,
-        platform: str,
-        operands: Sequence[ArrayType],
-        call: Call,
-        steps: tuple[Step, ...],
-        derived: tuple[Sequence[ArrayType], Call],
-    ) -> NativeCall:
+    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
         from kernbridge._src.record import derivative
 
+        operands, call, steps, *_, own_call = wanted
         target = self._target(platform)
         if len(steps) > 1:
             raise derivative.refused(self.label, "second derivatives of launches are not made")
-        batched = replace(call, levels=derived[1].levels)
+        batched = replace(call, levels=own_call.levels)
         order = _order(self.assign(call))
         try:
             recording = run_recorded(self.label, self.function, operands, batched, order, target)
         except NotRecordable as e:
             raise derivative.refused(self.label, f"it cannot be recorded: {e}") from None
-        return derivative.lowered(recording, self.function, operands, call, steps[0], derived)
+        return derivative.lowered(recording, self.function, wanted)
 
     def _as_python(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target

@@ -14,7 +14,6 @@ Imported only when a derivative is lowered.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +23,8 @@ from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.reports import beginning_of
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.derivative import DerivativeFunction, DerivativeJob, Roles, obtained
-from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import ArrayType, Call, is_inexact
+from kernbridge._src.operation.primitive import Differentiated, NativeCall
+from kernbridge._src.operation.spec import ArrayType, is_inexact
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import join_words
@@ -33,22 +32,17 @@ from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Value, Word, 
 from kernbridge._src.record.record import Recording, array_leaf, host_like
 
 
-def lowered(
-    recording: Recording,
-    function: Any,
-    operands: Sequence[ArrayType],
-    call: Call,
-    step: Differentiation,
-    derived: tuple[Sequence[ArrayType], Call],
-) -> NativeCall:
-    """The plan of a derivative of a recorded function, whose operands and call are given."""
-    made = _Derivative(recording, operands, call, step, derived)
+def lowered(recording: Recording, function: Any, wanted: Differentiated) -> NativeCall:
+    """The plan of a derivative of a recorded function."""
+    made = _Derivative(recording, wanted)
     made.run()
+    operands, call = wanted.own_operands, wanted.own_call
     native, _ = plan(
-        f"{recording.label} ({step.mode})",
+        f"{recording.label} ({wanted.steps[0].mode})",
         beginning_of(function),
-        *derived,
-        [f"array {k}" for k in range(len(derived[0]) + len(derived[1].outs))],
+        operands,
+        call,
+        [f"array {k}" for k in range(len(operands) + len(call.outs))],
         made.steps,
         temporaries=made.temporaries,
         why_not_portable=recording.why_not_portable,
@@ -78,26 +72,20 @@ class _Reaches:
 class _Derivative:
     """The steps of a derivative. Buffers of the recording are numbered as there."""
 
-    def __init__(
-        self,
-        recording: Recording,
-        operands: Sequence[ArrayType],
-        call: Call,
-        step: Differentiation,
-        derived: tuple[Sequence[ArrayType], Call],
-    ) -> None:
+    def __init__(self, recording: Recording, wanted: Differentiated) -> None:
+        operands, call, (step,), own_operands, own_call = wanted
         self._recording, self._differentiation, n = recording, step, len(operands)
         self._arrays = [*operands, *call.outs, *recording.temporaries]
         self._n_operands = n
         self._same = {n + o: i for i, o in call.aliases}  # as which buffer an output is known
-        self._has_batch = bool(derived[1].levels)
+        self._has_batch = bool(own_call.levels)
         self.steps: list[Step] = []
         self.temporaries: list[ArrayType] = []
-        self._n_buffers = len(derived[0]) + len(derived[1].outs)
+        self._n_buffers = len(own_operands) + len(own_call.outs)
         outs = [n + o for o, t in enumerate(call.outs) if is_inexact(t.dtype)]
         sources, results = (step.active, outs) if step.mode == "jvp" else (outs, step.active)
         self._sources = {self._known(b): n + k for k, b in enumerate(sources)}
-        self._results = {self._known(b): len(derived[0]) + k for k, b in enumerate(results)}
+        self._results = {self._known(b): len(own_operands) + k for k, b in enumerate(results)}
         self._primal = [self._renumbered(s) for s in recording.steps]
         self._reaches = [self._reach(s) for s in self._primal]
         self._written = set().union(*(r.writes for r in self._reaches))

@@ -28,10 +28,10 @@ from kernbridge._src.base.struct import Struct
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation import origin, signature
 from kernbridge._src.operation.operation import Operation, spec_key
-from kernbridge._src.operation.primitive import Frontend, NativeCall
+from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.signature import ScannedFunction
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Step, rules_of
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, rules_of
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
@@ -231,17 +231,11 @@ class SourceFrontend(Frontend):
             program=self._program(digest, buffers, n_inputs) if export.library else b"",
         )
 
-    def lower_derivative(
-        self,
-        platform: str,
-        operands: Sequence[ArrayType],
-        call: Call,
-        steps: tuple[Step, ...],
-        derived: tuple[Sequence[ArrayType], Call],
-    ) -> NativeCall:
+    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
         from kernbridge._src.operation import automatic
         from kernbridge._src.source.derivative import SourceDerivative
 
+        operands, call, steps, *_ = wanted
         job = SourceDerivative(self.export, self.values, self.zeroed, operands, call, steps)
         return automatic.lowered(job, operands, call)
 
