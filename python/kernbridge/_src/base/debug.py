@@ -42,7 +42,6 @@ def waits() -> bool:
 
 
 def verifies() -> bool:
-    """Return whether recorded functions run unrecorded as well."""
     return "verify" in _names
 
 
@@ -52,7 +51,6 @@ def is_full() -> bool:
 
 
 def checks() -> bool:
-    """Return whether kernels on the CPU run in checked mode."""
     return "check" in _names
 
 

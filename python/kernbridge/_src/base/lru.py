@@ -54,7 +54,6 @@ class LRUCache(Generic[T]):
             return found
 
     def put(self, key: Hashable, value: T) -> None:
-        """Keep a value, and drop the least recently used one if there are too many."""
         with self._lock:
             self._entries[key] = [value, next(_clock)]
             while len(self._entries) > self._limit:

@@ -32,7 +32,6 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
 def may_import(module: str) -> bool:
-    """Return whether a loaded program may import a module; see `config.allow_imports`."""
     named = (name.strip() for name in os.environ.get(ALLOW_IMPORTS, "").split(","))
     allowed = filter(None, (*allowed_imports, *named))
     return any(name in ("*", module) or module.startswith(f"{name}.") for name in allowed)
@@ -49,7 +48,6 @@ def set_exported_code(what: str, where: str) -> None:
 
 
 def carries_kernels() -> bool:
-    """Return whether compiled programs carry Numba kernels; see `config.set_carry_kernels`."""
     return bool(switch(CARRY_KERNELS)) if carry_kernels is None else carry_kernels
 
 

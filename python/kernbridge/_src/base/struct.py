@@ -37,5 +37,4 @@ class Struct(tuple[Any, ...]):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _replace(self: S, **changes: Any) -> S:
-        """Return a copy with other values for some fields."""
         return type(self)(**{**dict(zip(self._fields, self, strict=True)), **changes})

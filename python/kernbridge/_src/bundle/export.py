@@ -299,7 +299,6 @@ def _read(exported: Any, version: str | None) -> tuple[bytes, list[bool], list[_
 
 
 def _calls(operation: Any) -> Iterator[_Call]:
-    """Yield every custom call in a module."""
     for region in operation.regions:
         for inner in (op for block in region.blocks for op in block.operations):
             if inner.operation.name == "stablehlo.custom_call":
@@ -367,7 +366,6 @@ def _values(args: Any) -> tuple[list[str], bytes]:
 
 
 def _write(path: Path, programs: Sequence[Program], data: bytes | None) -> None:
-    """Write the folder beside its place, and then put it there."""
     made_by = f"kernbridge {metadata.version('kernbridge')}, jax {jax.__version__}"
     path.parent.mkdir(parents=True, exist_ok=True)
     made, before = (path.with_name(f".{path.name}.{uuid.uuid4().hex}") for _ in range(2))
@@ -402,6 +400,5 @@ def _size_and_digest(content: bytes) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return the text without what would end a line or a string of C."""
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return escaped.encode("utf-8", "backslashreplace").decode()

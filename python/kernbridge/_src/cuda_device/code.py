@@ -68,7 +68,6 @@ def compiling(compiled: Any) -> Iterator[None]:
 
 
 def add_image(kernel: Any) -> None:
-    """Make the image of a kernel that Numba has compiled."""
     library, label = kernel._codelibrary, label_of(kernel.py_func)
     names = list(inspect.signature(kernel.py_func).parameters)
     names += [f"parameter {i}" for i in range(len(names), len(kernel.argtypes))]
@@ -153,7 +152,6 @@ def _relate(function: Any, word: int, layout: str, n_dims: int, item_size: int) 
 
 
 def function_of(library: Any) -> HostFunction:
-    """Return the machine code of a library, which is made when it is first asked for."""
     if _IMAGE not in library._cufunc_cache:
         library._cufunc_cache[_IMAGE] = HostFunction(library)
     return library._cufunc_cache[_IMAGE]

@@ -90,7 +90,6 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 def _always(answer: int) -> Any:
-    """A function of the driver that returns a number."""
     return lambda *_, **__: answer
 
 
@@ -473,7 +472,6 @@ def _warn_of_copies() -> None:
 def launch(
     kernel: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
 ) -> None:
-    """`_Kernel.launch` of Numba-CUDA."""
     if kernel.debug:
         _launch_with_exceptions(kernel, args, griddim, blockdim, stream, sharedmem)
         return

@@ -254,7 +254,6 @@ class Checks:
 
 
 def _size_of(kind: Any, result: Any = _I64) -> Any:
-    """The bytes that a value takes, which LLVM computes."""
     null = ir.Constant(kind.as_pointer(), None)
     size = null.gep([ir.Constant(_I32, 1)]).ptrtoint(_I64)
     return size if result is _I64 else size.trunc(result)

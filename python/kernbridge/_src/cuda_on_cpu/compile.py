@@ -48,7 +48,6 @@ def image_of(
 
 
 def image(body: str, is_fast: bool) -> bytes:
-    """The image of a kernel whose LLVM IR is complete."""
     options = _WITH_VECTORS if is_fast else ""
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{options}{body}"
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -57,8 +56,6 @@ def image(body: str, is_fast: bool) -> bytes:
 
 @dataclass(eq=False)
 class HostCode:
-    """Machine code of an image, which this process can run."""
-
     data: bytes  # as src/object/kb_cuda_code.h describes it
     symbols: dict[str, int]  # the addresses of what it defines
     name: str = ""  # the module and the name of the kernel, if they are known
@@ -148,7 +145,6 @@ def _made(text: str) -> tuple[Any, Any, int]:
 
 
 def _size(module: str, what: str) -> int:
-    """The bytes of memory that a function of the module returns."""
     found = re.search(rf"@kb_{what}_size\(\)[^\n]*\{{\n[^}}]*?\bret i64 (\d+)", module)
     assert found is not None, f"kb_{what}_size is no constant"
     return int(found[1])

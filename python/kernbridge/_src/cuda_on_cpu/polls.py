@@ -82,7 +82,6 @@ class _Function:
                 self._blocks[target].preceding.append(name)
 
     def add_polls(self) -> bool:
-        """Add a call to each loop that waits; whether there is one."""
         found = ((h, loop, self._awaited(h, loop)) for h, loop in self._loops().items())
         calls = [self._call(h, loop, read) for h, loop, read in found if read is not None]
         for i, more in itertools.chain.from_iterable(calls):

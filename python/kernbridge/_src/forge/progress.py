@@ -75,7 +75,6 @@ class _Line:
         self._thread: threading.Thread | None = None
 
     def begin(self, text: str) -> None:
-        """A compilation has begun."""
         with self._changed:
             now = time.monotonic()
             if not self._texts and now - self._idle_since > PAUSE:
@@ -87,7 +86,6 @@ class _Line:
             self._changed.notify()
 
     def end(self, text: str) -> None:
-        """It has ended."""
         with self._changed:
             self._texts.remove(text)
             self._idle_since = time.monotonic()
@@ -115,7 +113,6 @@ class _Line:
         self._shown = text
 
     def _finish(self) -> None:
-        """Remove the line from a terminal, or end it elsewhere."""
         seconds = self._idle_since - self._begin
         _write(_ERASE if _is_terminal() else f" {seconds:.1f} s\n")
         self._shown = ""

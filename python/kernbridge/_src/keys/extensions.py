@@ -286,8 +286,6 @@ def loads(function: types.FunctionType) -> list[tuple[tuple[str, ...], Any, tupl
 
 
 class Extension(Struct):
-    """One registration."""
-
     content: tuple[Any, ...]  # its kind, and everything that it consists of
     word: str | None  # the name by which code that depends on it uses it; None if any code may
     owners: tuple[Any, ...] = ()  # functions and classes of the user's that such code leads to
@@ -330,7 +328,6 @@ def is_users(value: Any) -> bool:
 
 
 def _module_of(value: Any) -> str | None:
-    """Where a function was written, or a class made."""
     if isinstance(value, types.FunctionType):
         return value.__globals__.get("__name__")  # a decorator may have changed `__module__`
     module = getattr(value, "__module__", None)
@@ -409,7 +406,6 @@ def _find_lists(contexts: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _contexts() -> list[Any]:
-    """The contexts of typing and lowering that exist."""
     targets = (("numba.core.registry", "cpu_target"), ("numba.cuda.descriptor", "cuda_target"))
     found = [getattr(sys.modules.get(module), target, None) for module, target in targets]
     contexts = [vars(t).get(name) for t in found if t is not None for name in _CONTEXTS]

@@ -218,7 +218,6 @@ class _Walk:
             self.opaque(value, path)
 
     def items(self, tag: str, items: Iterable[Any], path: str) -> None:
-        """Add values in their order."""
         items = tuple(items)
         put_parts(self.h, (tag, len(items)))
         for i, item in enumerate(items):
@@ -287,7 +286,6 @@ class _Walk:
             self.feed(found, where, modules[-1] if modules else None)
 
     def code(self, code: types.CodeType) -> None:
-        """Add a code object and those within it."""
         self.codes.append(code)
         self.names.update(code.co_names)
         # Where each instruction stands.
@@ -319,7 +317,6 @@ class _Walk:
                 self.feed(found, where, None if label else holder)
 
     def attributes(self, holder: Any) -> Iterator[tuple[str, Any]]:
-        """What code might read of a module or a class."""
         if isinstance(holder, type):
             yield from extensions.parts_of(holder, self.names).items()
         else:
@@ -348,7 +345,6 @@ class _Walk:
         return self.escaped.get(id(owner)) is owner
 
     def extension(self, extension: extensions.Extension, path: str) -> None:
-        """Add what was registered with Numba."""
         put_parts(self.h, ("extension", len(extension.content)))
         for part in extension.content:
             self.of_extension(part, path)
@@ -496,13 +492,11 @@ def is_inlined(value: Any) -> bool:
 
 
 def is_mlir(dispatcher: Any) -> bool:
-    """Whether numba-cuda-mlir made a dispatcher."""
     kinds = type(dispatcher).__mro__
     return any(kind.__module__.partition(".")[0] == _MLIR for kind in kinds)
 
 
 def mlir_environment() -> tuple[str, ...]:
-    """The variables that numba-cuda-mlir reads as it compiles."""
     return tuple(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith("NUMBA_CUDA_"))
 
 

@@ -172,7 +172,6 @@ class _Walk:
         self.holders: dict[int, tuple[str, Any]] = {}  # modules and classes, read by name
 
     def feed(self, value: Any, path: str) -> None:
-        """Add a value that was reached by a path."""
         kind = type(value)
         if kind in _PROXIES:  # all else about them is what they stand for
             self.put(path, Unread())
@@ -340,7 +339,6 @@ class _Walk:
             self.instance(value, path)
 
     def function(self, value: types.FunctionType, path: str) -> None:
-        """Add code, defaults, attributes, and what the code loads."""
         read = reads(value.__code__)
         self.names |= read.names
         self.put(path, value.__code__)

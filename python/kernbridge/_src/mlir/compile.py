@@ -118,7 +118,6 @@ def check_strides(
 
 
 def _symbol(job: Any) -> str:
-    """The name of the entry, as PTX takes it."""
     return re.sub(r"\W", "_", job.symbol, flags=re.ASCII)
 
 
@@ -262,7 +261,6 @@ def _functions(module: Any) -> dict[str, Any]:
 
 
 def _kernel_of(module: Any) -> Any:
-    """The one function of a module that is a kernel."""
     (kernel,) = (f for f in _functions(module).values() if "nvvm.kernel" in f.attributes)
     return kernel
 

@@ -169,7 +169,6 @@ def _named_place(function: Any, words: list[str]) -> tuple[str, int]:
 
 
 def _remedy(text: str, cause: str, function: Any, of_cuda: bool) -> str:
-    """What to do, where that is known."""
     if "which is a JAX array" in cause:
         return "Pass it as an input, or convert it to a NumPy array, which becomes a constant."
     untyped = re.search(r"Untyped global name '(\w+)'", cause)
@@ -199,7 +198,6 @@ def _remedy_for_untyped(name: str, function: Any, of_cuda: bool) -> str:
 
 
 def _values(function: Any) -> dict[str, Any]:
-    """What a function reads from outside, by name."""
     try:
         found = inspect.getclosurevars(function)
     except (TypeError, ValueError):

@@ -112,11 +112,9 @@ class TypedCode:
         return self.types.get(variable.name)
 
     def has_loose(self, variables: Iterable[Any]) -> bool:
-        """Whether one of the variables is loose."""
         return not self.loose.isdisjoint([v.name for v in variables])
 
     def function_of(self, call: Any) -> Any:
-        """The type of the function that a call is of."""
         function = self.type_of(call.func)
         if function is None:  # a global name in a parallel loop
             for value in self.values.get(call.func.name, ()):
@@ -353,7 +351,6 @@ def _is_silent(t: Any) -> bool:
 
 
 def _refers(t: Any) -> bool:
-    """Whether a value of this type may refer to memory."""
     if isinstance(t, types.BaseTuple):
         return any(map(_refers, t.types))
     if isinstance(t, types.Pair):
@@ -374,7 +371,6 @@ def _name_of(function: Any) -> str:
 
 
 def _is_atomic(key: Any) -> bool:
-    """Whether a function is one of `cuda.atomic`."""
     module, name = getattr(key, "__module__", ""), getattr(key, "__qualname__", "")
     return module == "numba.cuda.stubs" and name.startswith("atomic")
 
@@ -479,7 +475,6 @@ def _kept(code: TypedCode, statement: Any) -> Any:
 
 
 def _element(t: Any) -> Any:
-    """The type of the numbers in a value."""
     if isinstance(t, types.Optional):
         t = t.type
     if isinstance(t, types.BaseTuple):

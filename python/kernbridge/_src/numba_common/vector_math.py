@@ -197,7 +197,6 @@ def _is_not_negative(made: dict[str, str], value: str, depth: int) -> bool:
 
 
 def _constant(value: str) -> float | None:
-    """A number as LLVM writes it."""
     if value.startswith("%"):
         return None
     if value.startswith("0x"):

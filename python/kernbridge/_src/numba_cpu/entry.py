@@ -68,8 +68,6 @@ class HostParameter:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """A kernel typed and lowered for certain argument types."""
-
     kernel: Any  # the dispatcher
     arguments: tuple[Any, ...]  # types as compiled, in the order of the kernel's parameters
     compiled: Any  # Numba's compile result
@@ -372,7 +370,6 @@ def _with_vectors(module: Any, codegen: Any) -> Any:
 
 
 def is_users(function: Any) -> bool:
-    """Whether a function is not Numba's own."""
     return not function.py_func.__code__.co_filename.startswith(kernel_errors.NUMBA)
 
 

@@ -34,8 +34,6 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """How a kernel is compiled, whatever its signature."""
-
     checked: bool = False  # every index is checked
     zero_outputs: bool = False  # outputs that are not aliased are filled before the kernel runs
     vector_math: bool | None = None  # None: if the kernel's `fastmath` allows it

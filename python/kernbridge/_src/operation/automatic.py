@@ -104,7 +104,6 @@ class InSteps(tangents.Automatic):
         """Call the derivative; `shadows` are tangents or cotangents."""
 
     def tangents(self, inputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-        """The tangents of the outputs that have one, given those of the inputs, or JAX's Zero."""
         active = tuple(
             i
             for i, (x, t) in enumerate(zip(inputs, given, strict=True))
@@ -115,7 +114,6 @@ class InSteps(tangents.Automatic):
     def cotangents(
         self, inputs: Sequence[Any], given: Sequence[Any], which: Sequence[int]
     ) -> list[Any]:
-        """The cotangents of some inputs, and None for the others."""
         cts = [ct for ct in given if ct is not None]
         found = self._bind(Step("vjp", tuple(which)), inputs, cts)
         result: list[Any] = [None] * len(inputs)
@@ -243,8 +241,6 @@ def _by_enzyme(program: Any) -> Any:
 
 
 def _after(function: Callable[..., Any], step: Step, n: int) -> Callable[..., list[Any]]:
-    """The derivative of a function of `n` operands, by JAX."""
-
     def derivative(*operands: Any) -> list[Any]:
         inputs, given = operands[:n], list(operands[n:])
 

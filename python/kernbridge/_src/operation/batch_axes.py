@@ -75,7 +75,6 @@ def to_front(operands: Sequence[Any], dims: Sequence[Any]) -> tuple[Dim, list[bo
 
 
 def vmapped(function: Callable[..., Any], levels: BatchAxes) -> Callable[..., Any]:
-    """The function of one slice as a function of operands with all their levels."""
     for k, size in enumerate(levels.sizes):
         in_axes = tuple(0 if mask >> k & 1 else None for mask in levels.masks)
         function = jax.vmap(function, in_axes=in_axes, axis_size=size)

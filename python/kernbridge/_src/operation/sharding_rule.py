@@ -267,7 +267,6 @@ class Terms:
 
     @property
     def whole(self) -> Terms:
-        """The terms of the same arrays, none of which is split."""
         arrays = self.ins, self.outs, self.hidden
         ins, outs, hidden = (tuple((WHOLE,) * len(term) for term in terms) for terms in arrays)
         return Terms(ins, outs, hidden)

@@ -39,8 +39,6 @@ def short(dtype: str) -> str:
 
 
 class DeclaredType(Struct):
-    """The declared type of an array."""
-
     dtype: str  # NumPy's name; "" for any
     dims: tuple[str | int, ...]  # "..." at most once
 
@@ -127,8 +125,6 @@ def _text(dtype: str, dims: tuple[Any, ...]) -> str:
 
 
 class ScannedParameter(Struct):
-    """One parameter of a function, as the scanner describes it."""
-
     role: str  # "arg", "ret", "attr", "stream"
     name: str = ""
     type: str = ""  # of an attribute: "float32"; "" until the compiler has reported it
@@ -137,15 +133,12 @@ class ScannedParameter(Struct):
 
     @property
     def token(self) -> str:
-        """The token of an annotation that describes it."""
         if self.role != "attr":
             return f"{self.role}:{self.array}" if self.array else self.role
         return f"attr.{self.name}:{self.type}" if self.type else f"attr.{self.name}"
 
 
 class ScannedFunction(Struct):
-    """One annotated function, as the scanner describes it."""
-
     name: str
     qualified: str
     whole_call: bool
@@ -200,12 +193,10 @@ class ScannedFunction(Struct):
         return self.whole_call and not self.parameters
 
     def having(self, role: str) -> tuple[ScannedParameter, ...]:
-        """Return the parameters of a role."""
         return tuple(p for p in self.parameters if p.role == role)
 
     @property
     def declared(self) -> tuple[DeclaredType | None, ...]:
-        """The declared types of its inputs and outputs."""
         return tuple(p.array for p in (*self.having("arg"), *self.having("ret")))
 
     @property
@@ -221,12 +212,10 @@ class ScannedFunction(Struct):
 
     @property
     def attributes(self) -> tuple[ScannedParameter, ...]:
-        """Its attributes, in its order."""
         return self.having("attr")
 
     @property
     def tokens(self) -> str:
-        """The annotation with every type that is known."""
         return ANY if self.takes_any else " ".join(p.token for p in self.parameters)
 
 
@@ -251,7 +240,6 @@ _KINDS: dict[str, Any] = {"b": bool, "i": int, "u": int, "c": (int, float, compl
 
 
 def size_of(type: str) -> int:
-    """Return the number of bytes of an attribute."""
     return _core.dtypes()[type][1] // 8
 
 

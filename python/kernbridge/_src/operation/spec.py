@@ -59,14 +59,11 @@ class Step(NamedTuple):
 
 
 def is_inexact(dtype: Any) -> bool:
-    """Whether arrays of this dtype have tangents."""
     return bool(jax.dtypes.issubdtype(dtype, np.inexact))
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """Shape and dtype of one array, hashable."""
-
     shape: tuple[Dim, ...]
     dtype: np.dtype[Any]
 

@@ -53,8 +53,6 @@ class Automatic(ABC):
 
 @dataclass(frozen=True)
 class Returned:
-    """Checks what a rule of the user returned."""
-
     label: str
     rule: str  # such as "the jvp rule"
     error: type[Exception] = DerivativeRuleError

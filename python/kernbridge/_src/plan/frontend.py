@@ -28,8 +28,6 @@ Lowered = tuple[NativeCall, Program]
 
 
 class PlannedFrontend(Frontend):
-    """A front end whose calls are plans that C runs."""
-
     checked = False
     vector_math: bool | None = None
 

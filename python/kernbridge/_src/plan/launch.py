@@ -64,7 +64,6 @@ class LaunchRule:
     pdl: bool
 
     def __post_init__(self) -> None:
-        """Check all that can be checked without inputs."""
         label, grid, block, threads = self.label, self.grid, self.block, self.threads_per_block
         if block is not None and threads != THREADS_DEFAULT:
             raise ValueError(
@@ -241,7 +240,6 @@ def _is_int(value: object) -> bool:
 
 
 def pad(values: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Return the extents along x, y and z; missing ones are 1."""
     x, y, z = (*values, 1, 1, 1)[:3]
     return x, y, z
 

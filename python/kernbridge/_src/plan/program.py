@@ -249,8 +249,6 @@ def _triple(values: Sequence[object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An operand or result without its batch axes."""
-
     dtype: str
     rank: int
     name: str

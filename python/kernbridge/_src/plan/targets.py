@@ -56,8 +56,6 @@ class Target(ABC):
 
 @dataclass(frozen=True)
 class Gpu(Target):
-    """GPUs of these compute capabilities."""
-
     architectures: tuple[tuple[int, int], ...]
 
     def words(self, kernel: Any) -> tuple[str, ...]:
@@ -175,7 +173,6 @@ def of_platform(platform: str, checked: bool = False, vector_math: bool | None =
 
 
 def gpu_platforms() -> tuple[str, ...]:
-    """Return the platforms for which kernels that need a GPU are lowered."""
     return tuple(_of_gpus)
 
 

@@ -203,7 +203,6 @@ class NumbaCudaCallable(CallingFrontend):
         return Verified(spec, operation, Operation(spec, unrecorded))
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
-        """Refuse what the function cannot take; does not run it."""
         super().check(operands, call)
         names = self.assign(call).names
         for i, (place, array) in enumerate(self.described(operands, call)):

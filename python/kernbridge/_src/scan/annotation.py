@@ -26,12 +26,10 @@ _EXAMPLE = DeclaredType("float32", ("n",))
 
 
 def cut(text: str, limit: int = 120) -> str:
-    """Return the beginning of a text that may be long."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def is_name(name: str) -> bool:
-    """Whether a text is a C identifier of ASCII."""
     return name.isascii() and name.isidentifier()
 
 
@@ -62,8 +60,6 @@ class Source:
 
 
 class Parameter(NamedTuple):
-    """A parameter of a function, as it is spelled."""
-
     at: int = 0
     name: str = ""
     ctype: str = ""  # without the name
@@ -72,8 +68,6 @@ class Parameter(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """A declaration of a function."""
-
     at: int  # of the name; -1 if nobody knows
     qualified: str  # "::a::name"
     parameters: list[Parameter]

@@ -35,7 +35,6 @@ _TENSOR = {
 
 
 def _letters(types: bytes) -> list[tuple[str, bool]]:
-    """Return each letter, and whether its type fits."""
     return [(chr(t if t < 128 else 256 - t), t < 128) for t in types]
 
 

@@ -340,7 +340,6 @@ def _complete(label: str, language: str, given: Mapping[str, Any]) -> dict[str, 
 
 
 def _texts(label: str, name: str, suffix: str, sources: str | Sequence[str]) -> Sources:
-    """Return texts with names for messages."""
     listed = [sources] if isinstance(sources, str) else list(sources)
     for i, source in enumerate(listed):
         if not isinstance(source, str):
@@ -486,7 +485,6 @@ def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledM
 
 
 def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool) -> None:
-    """Register every function of a module as a public target."""
     platform = "CUDA" if cuda else "cpu"
     for function in module.function_names:
         name = f"{prefix}.{function}"
@@ -494,7 +492,6 @@ def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool)
 
 
 def include_paths() -> tuple[str, ...]:
-    """Return the folders of our headers."""
     places = list(sys.modules["kernbridge"].__path__)
     for place in places:
         root = os.path.join(place, "include")

@@ -68,7 +68,6 @@ class Export(Struct):
     request: Request | None = None  # what it was built from, if there is a source
 
     def bind(self, slot: int, target: str) -> None:
-        """Let the handler of a slot call this function."""
         function = self.function
         _core.bind_slot(
             slot,
@@ -176,7 +175,6 @@ class SourceFrontend(Frontend):
                 raise ValueError(f"it zeroes an output of {dtype}")
 
     def identity(self, buffers: Buffers, n_inputs: int) -> bytes:
-        """Return the digest of a call."""
         export, kinds = self.export, tuple((dtype, rank) for dtype, rank, _ in buffers)
         identity = f"{export.digest} {self.name}".encode()
         made_of = ("kernbridge.source", identity, self.values, kinds, n_inputs, export.cuda)
@@ -203,7 +201,6 @@ class SourceFrontend(Frontend):
         return digest
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        """Register the function for these operands."""
         export, arrays, n_inputs = self.export, (*operands, *call.outs), len(operands)
         names = self.function.names_of(n_inputs, len(call.outs))
         buffers = tuple(
@@ -254,7 +251,6 @@ class SourceFrontend(Frontend):
         return sealed(_core.LIBRARY_MAGIC, _core.LIBRARY_VERSION, digest, b"".join(parts))
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """Raise KernelError: another program compiled the function."""
         raise KernelError(
             f"{self.label} was compiled by another program; objdump -d {self.export.path} "
             "disassembles it [KB2106]"

@@ -89,7 +89,6 @@ def _nonsense(what: str, given: object) -> str:
 
 
 def name(architecture: Architecture) -> str:
-    """Return the name that compilers use, such as "sm_90"."""
     major, minor, suffix = architecture
     return f"sm_{major}{minor}{suffix}"
 

@@ -33,8 +33,6 @@ _PREFIXED = ("CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_", "NIX_", "SPACK_", "CRAY
 
 
 class HostCompiler(Struct):
-    """A C or C++ compiler."""
-
     path: str
     command: tuple[str, ...]  # launchers such as ccache, the compiler, arguments of the user
     arguments: tuple[str, ...]  # those of the user
@@ -117,7 +115,6 @@ def _from_command(words: list[str]) -> HostCompiler | None:
 
 
 def which(word: str) -> str | None:
-    """Return the path of the program that a command names."""
     return next(_programs(word), None)
 
 
@@ -129,14 +126,12 @@ def _programs(word: str) -> Iterator[str]:
 
 
 def is_program(path: str) -> bool:
-    """Whether there is a program at a path."""
     return os.access(path, os.X_OK) and os.path.isfile(path)
 
 
 def missing(
     error: type[KernelToolchainError], what: str, probes: list[str], *remedies: str
 ) -> KernelToolchainError:
-    """Return the error of a compiler that was not found."""
     lines = [f"{what}. Looked for, in this order:", *(f"  - {probe}" for probe in probes)]
     lines.append("What to do, one of:")
     lines += [f"  {i}. {remedy}" for i, remedy in enumerate(remedies, 1)]

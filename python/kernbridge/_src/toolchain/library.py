@@ -62,8 +62,6 @@ class Finished(Struct):
 
 
 class Request(Struct):
-    """What to build."""
-
     name: str  # of the module
     language: str  # "c", "c++" or "cuda"
     source: str  # the text that decides what is built; without `finish`, the translation unit
@@ -82,8 +80,6 @@ class Request(Struct):
 
 
 class Built(Struct):
-    """A shared library."""
-
     path: Path
     digest: str  # of all that it was built from, headers and compilers included, in hexadecimal
     sha: str  # of the library itself
@@ -98,7 +94,6 @@ class Job:
     folder: Path  # where the libraries of this key are, and what is noted about them
 
     def __init__(self, request: Request) -> None:
-        """Find the compilers and work out what to run."""
         self.request = request
         self.own = tuple(os.path.join(os.path.abspath(p), "") for p in request.own_include_paths)
         user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
@@ -145,7 +140,6 @@ class Job:
         self.stem = "".join(plain).strip(".-")[:80] or "module"
 
     def library(self, digest: str) -> Path:
-        """Return where the library of a digest is."""
         return self.folder / f"{self.stem}-{digest[:16]}.so"
 
     def pack(self, paths: Iterable[str]) -> list[str]:
@@ -278,7 +272,6 @@ def digest_of_values(value: Any) -> str:
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:
-    """Return the SHA-256 of a file."""
     with open(path, "rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -295,7 +288,6 @@ def describe(files: Iterable[tuple[str, os.stat_result]]) -> list[File]:
 
 
 def _host(request: Request, compiler: HostCompiler) -> tuple[list[str], list[str]]:
-    """Return the words before the user's flags and after them."""
     standard = "-std=c11" if request.language == "c" else "-std=c++17"
     start = [*compiler.command, standard, *_optimize(request), "-fPIC", "-shared"]
     start += ["-fvisibility=hidden", "-MD", "-MF", "@deps", "-o", "@out"]
@@ -348,7 +340,6 @@ def _runtime(nvcc: Nvcc) -> list[str]:
 
 
 def _for_nvcc(flag: str) -> list[str]:
-    """Return a flag of the linker as nvcc takes it."""
     if flag.startswith("-Wl,"):
         return [word for part in flag[4:].split(",") for word in ("-Xlinker", part)]
     if flag.startswith(("-l", "-L", "-Xlinker")) or flag.endswith((".o", ".a", ".so")):
@@ -366,7 +357,6 @@ def _allows_any_compiler() -> bool:
 
 
 def _this_cpu() -> str:
-    """Return what `-march=native` looks at."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first = file.read(1 << 16).split("\n\n", 1)[0]

@@ -137,7 +137,6 @@ def _temporary() -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Put a copy into the user's build directory, unless it is there."""
     with contextlib.suppress(OSError):
         if target.read_bytes() == source.read_bytes():
             return

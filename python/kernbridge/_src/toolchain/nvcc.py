@@ -13,8 +13,6 @@ _VARIABLES = ("KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME", "CUDA
 
 
 class Nvcc(Struct):
-    """A CUDA compiler and the parts of its toolkit."""
-
     path: str
     tools: tuple[str, ...]  # real paths of nvcc and of the programs that it runs
     include_dirs: tuple[str, ...]  # folders of headers that nvcc does not find by itself

@@ -35,15 +35,12 @@ _OUT_OF_MEMORY = re.compile(
 
 
 class Ended(NamedTuple):
-    """How a program ended."""
-
     status: int  # of its exit, or the negative number of the signal that ended it
     output: bytes
     limit: str  # which limit stopped it, and how that is raised; empty if none did
 
     @property
     def text(self) -> str:
-        """What it wrote."""
         return self.output.decode(errors="replace")
 
 

@@ -244,7 +244,6 @@ def _explain(chosen: argparse.Namespace, output: Output) -> int:
 
 
 def _run_on_cpu(chosen: argparse.Namespace, output: Output) -> int:
-    """Run a script, which need not import kernbridge."""
     if output.as_json:
         chosen.parser.error("--json: only the script prints to stdout")
     os.environ[VARIABLE] = "check" if chosen.check else "1"  # for processes that the script starts

@@ -129,13 +129,11 @@ def _why_no_gpu() -> tuple[str, str]:
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of Python and of all packages that matter; None where one is missing."""
     python = f"{platform.python_version()} on {platform.platform()}"
     return {"Python": python, **{name: _version(name) for name in _PACKAGES}}
 
 
 def sections() -> dict[str, dict[str, str]]:
-    """Return what is installed, found and set, by title."""
     variables = [n for n in sorted(os.environ) if n.startswith("KERNBRIDGE_") or n in _VARIABLES]
     count, why = _core.device_count()
     gpus = ", ".join(".".join(map(str, _core.compute_capability(i))) for i in range(count))

@@ -150,8 +150,6 @@ _Body = dict[str, _Instruction]  # in the order in which they run
 
 
 class _Program:
-    """A compiled program, as `jax.stages.Compiled.as_text` prints it."""
-
     def __init__(self, text: str) -> None:
         self.computations: dict[str, _Body] = {}
         self.donated: frozenset[int] = frozenset()

@@ -51,17 +51,14 @@ class Output:
     answer: dict[str, Any] = field(default_factory=dict)
 
     def show(self, *blocks: Block) -> None:
-        """Print blocks, with colours on a terminal, unless the answer is JSON."""
         if not self.as_json:
             coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
             _print("\n".join(lines(blocks, coloured)))
 
     def warn(self, message: str) -> None:
-        """Print a message of the command on stderr."""
         print(f"kernbridge {self.command}: {message}", file=sys.stderr)
 
     def write_answer(self) -> None:
-        """Print the answer as JSON, if that is asked for."""
         if self.as_json:
             document = {"command": self.command, **self.answer}
             _print(json.dumps(document, indent=2, allow_nan=False))
@@ -120,7 +117,6 @@ def lines(blocks: Sequence[Block], coloured: bool = False) -> Iterator[str]:
 
 
 def size(n: int) -> str:
-    """Write a number of bytes in the unit that suits it."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n >= factor:
             return f"{n / factor:.1f} {unit}"
@@ -128,7 +124,6 @@ def size(n: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """Write how long ago something was, in the unit that suits it."""
     for unit, factor in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= factor:
             return f"{seconds / factor:.0f} {unit}"
