@@ -70,7 +70,7 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
 
 
 def _show_versions(chosen: argparse.Namespace, output: Output) -> int:
-    """Print the version of kernbridge; as JSON, also those of the packages that it uses."""
+    """Print the version of kernbridge; as JSON, also the versions of the packages that it uses."""
     found = doctor.versions()
     output.answer |= {"versions": found}
     output.show(f"kernbridge {found['kernbridge']}")

@@ -46,7 +46,7 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
 
 
 class _Summary:
-    """Reports which kernels ran at the end, those of pytest-xdist's workers included."""
+    """Reports at the end which kernels ran, also in pytest-xdist's workers."""
 
     def __init__(self) -> None:
         self._of_workers: list[dict[str, Any]] = []
@@ -86,7 +86,7 @@ def _lines(seen: list[dict[str, Any]]) -> list[str]:
     for name, (n, n_faults) in (kernel for s in seen for kernel in s["launched"].items()):
         launched[name] += n
         faults[name] += n_faults
-    faults = +faults  # those that are not zero
+    faults = +faults  # without zeros
     refused = {name: message for s in seen for name, message in s["refused"].items()}
     how = "checked, " if seen[0]["checked"] else ""
     lines = [

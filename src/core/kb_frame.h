@@ -90,7 +90,7 @@ KB_COLD kb_status kb_frame_refuse_target(const kb_frame *frame, kb_error *err);
 /* Buffer i (inputs, outputs, hidden) as XLA has it, batch axes included. */
 const kb_xla_buffer *kb_frame_raw(const kb_frame *frame, uint32_t i);
 
-/* Whether input i has the memory of a result, or result i that of an input. */
+/* Whether input i has the memory of a result, or result i the memory of an input. */
 bool kb_frame_is_aliased(const kb_frame *frame, uint32_t i);
 
 /* Whether buffer i is cut where the kernel's rows are. */

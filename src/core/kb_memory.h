@@ -14,7 +14,7 @@ void *kb_malloc(size_t size);
 
 void kb_free(void *memory);
 
-/* Copies a text with its NUL to `*at`, which moves behind it; returns the copy. */
+/* Copies a text with its NUL to `*at`, which then points after it; returns the copy. */
 char *kb_put_text(char **at, const char *text);
 
 /* Tests only: the n-th allocation from now on (1 is the next) fails, once; 0 switches it off. */

@@ -25,7 +25,7 @@ enum {
     START_AFTER_NS = 200000,           /* a thread takes about a tenth of this to start */
 };
 
-/* Threads that change one counter do not slow down those that read what lies beside it. */
+/* Threads that change one counter do not slow down threads that read its neighbours in memory. */
 typedef struct counter {
     char apart[KB_CACHE_LINE];
     _Atomic(int64_t) value;
@@ -40,7 +40,7 @@ typedef struct loop {
     pthread_cond_t all_done;
     counter next;
     counter done;
-    counter uninvited; /* tasks that are to be scheduled still */
+    counter uninvited; /* tasks that are still to schedule */
     counter users;     /* the caller, and every scheduled task */
     counter sleeping;  /* 1 if the caller may wait for all_done */
 } loop;

@@ -47,7 +47,7 @@ kb_code *kb_code_hold(const void *bytes, size_t size);
 /* Ends a hold. The last one unloads the library and frees the code. */
 void kb_code_drop(kb_code *code);
 
-/* The copy, aligned as cubins must be, with a NUL behind it. */
+/* The copy, aligned as cubins must be, followed by a NUL. */
 const void *kb_code_bytes(const kb_code *code);
 
 /* How many there are, and their bytes. */

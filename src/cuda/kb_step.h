@@ -25,7 +25,7 @@ typedef struct kb_value {
 /* One word of the parameters of a launch. */
 typedef enum kb_word_kind {
     KB_WORD_CONSTANT, /* `value` */
-    KB_WORD_ADDRESS,  /* of buffer `buffer`, `value` bytes behind its begin */
+    KB_WORD_ADDRESS,  /* of buffer `buffer`, `value` bytes after its start */
     KB_WORD_EXTENT,   /* of axis `axis` of buffer `buffer` */
     KB_WORD_STRIDE,   /* bytes from one slice of a batch to the next, in buffer `buffer` */
     KB_WORD_COUNT,    /* elements of buffer `buffer` */

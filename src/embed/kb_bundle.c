@@ -79,7 +79,7 @@ static kb_status read_stream(FILE *file, const char *path, content *c, kb_error 
     return refuse_file(path, ferror(file) ? errno : EIO, err);
 }
 
-/* The content is to be freed whatever comes back. */
+/* The caller frees the content, whatever is returned. */
 static kb_status read_file(const char *path, content *c, kb_error *err)
 {
     *c = (content){.memory = NULL};

@@ -15,7 +15,7 @@
 
 enum { KB_CHECK_TAG_SHIFT = 48, KB_CHECK_TAG_MAX = 0x7FFF, KB_CHECK_WRONG_MAX = 256 };
 
-/* What is to be known of a kernel. The generated code has it, laid out as C does. */
+/* The description of a kernel. The generated code has it, laid out as C does. */
 typedef struct kb_check_table {
     const char *kernel;
     const kb_check_array *arrays; /* arguments, shared arrays, local arrays */

@@ -1,5 +1,5 @@
-/* Owns the table of libdevice's functions, those that the C library lacks or gives less exactly,
- * and those that have a rounding direction.
+/* Owns the table of libdevice's functions: functions that the C library lacks or computes less
+ * exactly, and functions with a rounding direction.
  *
  * Most of the former are computed as long doubles, of 64 bits or more on Linux, and rounded once.
  * The direction is a state of the processor. What is computed under it goes through volatile

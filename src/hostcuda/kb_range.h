@@ -8,7 +8,7 @@
 
 enum { KB_CHECK_DIMS = 32 };
 
-/* What is to be known of an array. The generated code has these, laid out as C does. */
+/* The description of an array. The generated code has these, laid out as C does. */
 typedef struct kb_check_array {
     const char *name; /* with its type, as messages have it */
     uint32_t item_size;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Memory with `size` bytes behind it, and their address. */
+/* A meminfo that is followed by `size` bytes, and their address. */
 static kb_nrt_memory *with_data(size_t size, kb_nrt_destructor *destructor, void *info)
 {
     if (size > SIZE_MAX - sizeof(kb_nrt_memory))

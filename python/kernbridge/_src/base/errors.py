@@ -102,7 +102,7 @@ class UnknownVersionError(KernbridgeError):
 
 
 class BenchmarkDataFnNotProvidedError(KernbridgeError):
-    """An operation is to be benchmarked that has no function which makes its data."""
+    """An operation without a function that makes its data cannot be benchmarked."""
 
 
 class NoDerivativeError(KernbridgeError, NotImplementedError):

@@ -45,7 +45,7 @@ class HostCode(NamedTuple):
         The text of the line that each status stands for.
     lasting : bool
         Whether all of it follows from the kernel: no text of an exception from a class of the
-        user's, and no function from Numba's cache on disk, which may be that of an older source.
+        user's, and no function from Numba's cache on disk, which may come from an older source.
     """
 
     code: bytes

@@ -206,7 +206,7 @@ def fix_shapes(module: Any) -> tuple[Any, bytes]:
     """Return a module as XLA compiles it, and its bytes in an exported program.
 
     What was exported for several platforms or symbolic shapes, and is called by the module, is
-    fixed to those of the call. JAX does that when it compiles, and not when it exports.
+    fixed to the extents of the call. JAX does that when it compiles, and not when it exports.
     """
     from jax._src.export._export import _module_to_bytecode
     from jax._src.interpreters.mlir import refine_polymorphic_shapes
@@ -239,7 +239,7 @@ def devices_to_split_among(ctx: Any) -> int:
     """Return for how many devices XLA partitions what is lowered.
 
     1 inside `jax.shard_map` if no axis is automatic, or each automatic axis has one device only:
-    XLA then takes the operands for those of one device, and aborts if it is to partition a call.
+    XLA then takes the operands for one device's arrays, and aborts where it must partition a call.
     """
     if not HAS_PARTITIONING:
         return 1
@@ -284,7 +284,7 @@ def shardy_rule(
 def hlo_sharding(counts: Sequence[int], devices: Sequence[int]) -> Any:
     """Return XLA's sharding of an array that is cut into so many parts along its dimensions.
 
-    `devices` are those of the first part, then those of the second, and so on.
+    `devices` lists the devices of the first part, then of the second, and so on.
     """
     n = math.prod(counts)
     if n == 1:

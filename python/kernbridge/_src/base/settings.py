@@ -12,10 +12,10 @@ Architecture = tuple[int, int, str]  # major, minor, suffix
 
 ALLOW_IMPORTS = "KERNBRIDGE_ALLOW_IMPORTS"
 
-architectures: tuple[Architecture, ...] | None = None  # to compile for; None: those of the machine
+architectures: tuple[Architecture, ...] | None = None  # to compile for; None: the machine's
 prefer_system_nvcc: bool | None = None  # None: the choice of the environment
 cuda_on_cpu = "compile"  # or "error"
-include_paths: tuple[str, ...] = ()  # of every source, after those of its own load
+include_paths: tuple[str, ...] = ()  # searched for every source, after the paths of its own load
 compiler_seconds: float | None = None  # None: the choice of the environment
 compiler_memory: int | None = None  # bytes; None: what the machine has room for
 EXPORTED_CODE = "KERNBRIDGE_EXPORTED_CODE"

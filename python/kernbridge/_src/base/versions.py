@@ -42,7 +42,7 @@ _OURS = "kernbridge"
 
 
 def warn_of_untested(package: str) -> None:
-    """Warn if the version of a package is not one of those that kernbridge is tested with."""
+    """Warn if the version of a package is not one that kernbridge is tested with."""
     version = _version(package)
     first, last = TESTED[package]
     if not first <= minor(version) <= last:

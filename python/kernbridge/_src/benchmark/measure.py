@@ -367,7 +367,7 @@ def _difference(got: Any, reference: str, want: Any, rtol: float, atol: float) -
             return f"{name} is {a.dtype}{list(a.shape)}, but {found} for {reference!r}"
         is_exact = not jnp.issubdtype(a.dtype, np.inexact)
         wide: Any = np.complex128 if jnp.iscomplexobj(a) else np.float64
-        if is_exact:  # Python's integers in place of those of 64 bits, whose differences overflow
+        if is_exact:  # Python's integers: differences of 64-bit integers overflow
             wide = object if a.dtype.itemsize == 8 else np.int64
         a, b = a.astype(wide), b.astype(wide)
         with np.errstate(invalid="ignore", over="ignore"):

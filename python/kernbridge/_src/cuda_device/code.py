@@ -35,7 +35,7 @@ from kernbridge._src.numba_common.private_numba_cuda import (
 
 MAX_THREADS = 1024
 COUNTERPART_OF = "_kernbridge_original"  # in a dispatcher: label, kernel of numba-cuda-mlir
-_IMAGE = "kernbridge"  # the key among cubins, and of the loaded kernel among those of GPUs
+_IMAGE = "kernbridge"  # the key of images among cubins, and of loaded kernels among GPUs'
 _MODULES = itertools.count(0x100000, 16)
 
 

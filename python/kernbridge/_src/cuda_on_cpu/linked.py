@@ -1,6 +1,6 @@
 """Compiles CUDA C++ that a kernel links for the CPU, with clang.
 
-Its device functions become LLVM IR like that of the kernel, and are inlined into it. If clang is
+Its device functions become LLVM IR, as the kernel does, and are inlined into it. If clang is
 not found, the kernel is refused. Only sources are compiled: linked PTX and machine code run only on
 GPUs.
 """

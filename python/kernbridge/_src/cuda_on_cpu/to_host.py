@@ -137,7 +137,7 @@ class HostModule:
     def _function(self, function: Any) -> Any:
         made = _without_metadata(function)
         made.parent, made.calling_convention = self._made, ""
-        # Names of new values begin with "kb." or are those of what they replace.
+        # Names of new values begin with "kb.", or are the names of the values that they replace.
         made.scope = type(function.scope)()
         made.attributes = copy.copy(function.attributes)
         made.attributes.discard("noinline")

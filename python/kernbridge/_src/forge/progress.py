@@ -2,7 +2,7 @@
 
 Compilations that follow each other are timed together, so that a program with many kernels is
 reported as well. Any thread may enter. A separate thread writes the line, since compilers do not
-call back. If nothing is to be written, no thread is started.
+call back. If nothing can be written, no thread is started.
 """
 
 from __future__ import annotations

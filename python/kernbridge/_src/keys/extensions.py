@@ -56,7 +56,7 @@ _PURE = frozenset(
     )
 )
 _NUMPY_READERS = frozenset(("fromfile", "genfromtxt", "load", "loadtxt", "memmap", "default_rng"))
-_PACKAGES = ("numba.", "numba_cuda.", "numba_cuda_mlir.")  # those that have registries
+_PACKAGES = ("numba.", "numba_cuda.", "numba_cuda_mlir.")  # packages that have registries
 _REGISTRIES = ("builtin_registry", "registry", "typing_registry", "impl_registry")
 _CONTEXTS = ("_toplevel_typing_context", "_toplevel_target_context", "_typingctx", "_targetctx")
 _GIVEN = ("_overload_func", "_definition_func", "generic")  # functions of a template
@@ -297,7 +297,7 @@ class Extension(Struct):
 
 _lock = threading.Lock()
 _extensions: list[Extension] = []
-_by_function: dict[int, list[Extension]] = {}  # those that are for one function of the user's
+_by_function: dict[int, list[Extension]] = {}  # registrations for one function of the user's
 _lists: dict[int, tuple[str, list[Any], int]] = {}  # by identity: kind, and how much was read
 _size: tuple[int, ...] = ()  # how many modules and registries there were at the last look
 _templates: set[int] = set()
@@ -335,7 +335,7 @@ def _module_of(value: Any) -> str | None:
 
 
 def parts_of(kind: type, names: set[str] | None = None) -> dict[str, Any]:
-    """The attributes of a class, without those that it has from libraries.
+    """The attributes of a class, without the attributes of libraries' base classes.
 
     With names, only those that code with these names may read; all of a class of Numba's kind,
     whose methods Numba calls.
@@ -392,7 +392,7 @@ def _keep(extension: Extension) -> None:
 
 
 def _find_lists(contexts: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The lists of Numba's registries, and of those that were installed in its contexts."""
+    """The lists of Numba's registries, and of registries that were installed in its contexts."""
     registries = [registry for context in contexts for registry in list(context._registries)]
     for name, module in list(sys.modules.items()):
         if name.startswith(_PACKAGES):

@@ -11,7 +11,7 @@ _BASELINE = {  # of every x86-64 processor, and what only steers LLVM
 
 
 def known(given: str) -> tuple[str, int]:
-    """LLVM's text of the features to compile for, and those that the processor must then have.
+    """LLVM's text of the features to compile for, and the bits that the processor must then have.
 
     What the core does not know is switched off: no check could find it missing elsewhere.
     """

@@ -1,7 +1,7 @@
 """The names of numba-cuda-mlir's host API that kernbridge replaces.
 
 Imported only where a program has imported numba-cuda-mlir. The package's driver, devices and arrays
-are those of Numba-CUDA, under names of its own.
+are copies of Numba-CUDA's, under names of its own.
 """
 
 import numba_cuda_mlir.cuda as cuda

@@ -341,7 +341,7 @@ def _gives_away(code: TypedCode, statement: Any) -> bool:
 
 
 def _holds_read_only(t: Any) -> bool:
-    """Whether a value of this type is a read-only array, or has one in it or behind it."""
+    """Whether a value of this type is a read-only array, or holds or points to one."""
     return _READ_ONLY.search(str(t)) is not None
 
 

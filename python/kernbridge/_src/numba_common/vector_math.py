@@ -91,7 +91,7 @@ def with_vectors(text: str, features: str) -> str:
     """A module whose loops LLVM can vectorise with what libmvec has for a processor's features.
 
     `features` are LLVM's, "+avx2,-avx512f"; what is not in them is taken for absent. The module
-    is to be optimised afterwards. It is the same text if nothing can be gained.
+    must be optimised afterwards. It is the same text if nothing can be gained.
     """
     present = {part[1:] for part in features.split(",") if part.startswith("+")}
     letters = {letter for letter, _, needed in _WIDTHS if present.issuperset(needed)}

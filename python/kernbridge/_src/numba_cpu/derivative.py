@@ -70,7 +70,7 @@ _internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictio
 
 
 class NumbaDerivative(DerivativeJob):
-    """The compilation of a derivative, given that of the kernel and the steps that lead to it."""
+    """The compilation of a derivative, given the kernel's compilation and the steps."""
 
     kind = "numba_cpu_derivative"
 
@@ -143,7 +143,7 @@ def _compiling(kernel: Any, debug: bool) -> Iterator[None]:
     """Compile a kernel and all that it calls without vectorising loops or running them in parallel.
 
     This code is kept apart from other code. With `debug`, instructions have the lines of the user's
-    functions; those of Numba's have the lines that call them.
+    functions; instructions of Numba's functions have the lines that call them.
     """
     context, front = kernel.targetctx, kernel._compiler
     internal = _internal_functions.setdefault(context, {})
@@ -264,7 +264,7 @@ def _simplify(module: Any) -> None:
 
 
 def _to_inline(text: str) -> Any:
-    """A module whose functions are to be inlined into one, with an allocator in LLVM IR."""
+    """A module whose functions LLVM will inline into one, with an allocator in LLVM IR."""
     inactive = r'\1 nofree "enzyme_inactive" "enzyme_no_escaping_allocation"\2'
     text = _INACTIVE.sub(inactive, text)
     text = _SAID.sub(lambda call: f"{call[0]}{ir.holds(call[1])} ", text)
@@ -274,7 +274,7 @@ def _to_inline(text: str) -> Any:
 
 
 def _inlined(module: Any, kept: str = "") -> Any:
-    """Let all functions of a module be inlined, except those that Numba keeps and one other."""
+    """Let all functions of a module be inlined, except Numba's `noinline` ones and `kept`."""
     for function in module.functions:
         if not function.is_declaration and function.name != kept:
             function.linkage = "internal"

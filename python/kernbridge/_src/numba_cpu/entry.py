@@ -8,7 +8,7 @@ Numba makes for Python and for C, so that the optimiser sees both at once. Impor
 when a kernel is compiled, since it imports Numba.
 
 Numba keeps the code of a function with its dispatcher, and on disk if it has `cache=True`. Code
-from there may be that of an older source, and has no types, which show what it writes to. What
+from there may come from an older source, and has no types, which show what it writes to. What
 kernels call is therefore compiled again if Numba may take it from there. Code with checks is kept
 apart, since a kernel without them would find it.
 """

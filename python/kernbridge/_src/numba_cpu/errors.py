@@ -3,7 +3,7 @@
 The core calls `describe` after a kernel failed, on the thread that ran it, with the GIL held.
 
 Numba gives a line to a `raise` of the user's alone. Its own exceptions (an index out of bounds, a
-division by zero) have none, and those of its library have a line in Numba's files. A compiled
+division by zero) have none, and exceptions of its library have a line in Numba's files. A compiled
 function returns a status, and every positive one means an exception: while kernels are compiled, a
 function of the user's returns the number of its line instead of Numba's 1. What it calls keeps its
 own number. Nothing is added to code that does not fail, and nothing that Numba would not store in

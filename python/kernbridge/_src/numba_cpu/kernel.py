@@ -283,7 +283,7 @@ class NumbaCpu(PythonFrontend):
     def _check_result(self, signature: Signature) -> None:
         """Refuse a kernel that returns a value; compiles it, once, unless its code is on disk."""
         if signature not in self._returning_nothing:
-            job = self.new_job(signature)  # not that of the lowering: globals may change until then
+            job = self.new_job(signature)  # the lowering has its own: globals may change until then
             if recall(job) is None:
                 with deferred():
                     job.compile_kernel()
@@ -478,7 +478,7 @@ def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
             value = _attribute(value, part)
     except AttributeError:
         return found, f"module {module!r} has no attribute {qualname!r}"
-    # The name of a decorated kernel is that of its operation, or of what jax.jit made of that.
+    # The name of a decorated kernel refers to its operation, or to what jax.jit made of it.
     with suppress(AttributeError):
         for _ in range(WRAPPERS_MAX):
             if _has_function(value):

@@ -84,7 +84,7 @@ class HostApi:
 
 
 def loaded() -> list[HostApi]:
-    """The API of Numba-CUDA, and that of numba-cuda-mlir if the program has imported it."""
+    """The APIs of Numba-CUDA and, if the program has imported it, of numba-cuda-mlir."""
     from kernbridge._src.numba_common import private_numba_cuda as numba_cuda
 
     dispatcher, array = numba_cuda.dispatcher, numba_cuda.DeviceNDArrayBase
@@ -203,7 +203,7 @@ def replace_aliases(function: Any) -> None:
 
 
 def _places(callee: Any, seen: set[int]) -> Iterator[tuple[Any, Any]]:
-    """The mappings and keys of all that a function, and those that it calls, read from outside."""
+    """The mappings and keys of what a function and its callees read from outside."""
     function = python_function(callee)
     if function is None or id(function) in seen:
         return
@@ -256,7 +256,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _on(api: HostApi, stream: Any) -> Any:
-    """The stream that a call names, or that of this thread, as one of the package."""
+    """The stream that a call names, or else this thread's, as an object of the package."""
     stream = stream or _thread.stream
     if isinstance(stream, (int, api.driver.Stream)) or not hasattr(stream, "handle"):
         return stream

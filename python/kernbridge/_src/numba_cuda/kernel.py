@@ -380,7 +380,7 @@ class NumbaCuda(CallingFrontend):
         self.rule.resolve(operands, call)
 
     def _views(self, names: Sequence[str], arrays: Sequence[ArrayType]) -> dict[int, np.dtype[Any]]:
-        """The record dtypes of a call's buffers; `names` are those of their parameters."""
+        """The record dtypes of a call's buffers; `names` are the parameters' names."""
         found = {}
         for place, dtype in self.views:
             if isinstance(place, str) and place not in names:

@@ -37,7 +37,7 @@ _SMALL_ON_GPU = 64 * 1024
 def embed(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> dict[str, Any]:
     """Return the attributes of a call of `target` whose kernel is made from a program.
 
-    `attributes` are those that name the kernel.
+    The given `attributes` name the kernel.
     """
     main, small = None, _SMALL_ON_GPU
     if target in ON_CPU:

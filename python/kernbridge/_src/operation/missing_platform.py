@@ -16,7 +16,7 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError, KernelNotAvailableError
 
 TARGET = "kernbridge.absent"
-PLATFORMS = ("cpu", "cuda", "gpu", "rocm")  # those that have the target
+PLATFORMS = ("cpu", "cuda", "gpu", "rocm")  # on which the target is registered
 
 
 def no_kernel(label: str, platforms: Sequence[str], lowered_for: Sequence[str]) -> KernelError:

@@ -36,7 +36,7 @@ def note(frontend: Any) -> None:
 
 
 def wait(frontend: Any, platform: str) -> None:
-    """Begin to compile all kernels that this thread has traced; wait for that of `frontend`."""
+    """Begin to compile all kernels that this thread has traced; wait for `frontend`'s kernel."""
     if _thread.traced:
         found = [reference() for reference in _thread.traced]
         _thread.traced.clear()

@@ -96,7 +96,7 @@ class Frontend(ABC):
     @property
     @abstractmethod
     def parameter_names(self) -> Sequence[str]:
-        """Names that outputs may have: those of the kernel's parameters that are known."""
+        """The known names of the kernel's parameters, which outputs may have."""
 
     def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         """The parameter that each output of a call fills; empty where it has no name."""

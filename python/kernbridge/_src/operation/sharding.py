@@ -203,7 +203,7 @@ def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
 
 
 def _numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]]:
-    """Names for Shardy: of operands, of results, and those that are not split."""
+    """Names for Shardy: of operands, of results, and of dimensions that are not split."""
     names: dict[str, str] = {}
 
     def name_of(given: str) -> str:
@@ -314,7 +314,7 @@ def _packed(result: Any, choice: Choice) -> Any:
 
 
 def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
-    """Lower a call that depends on the extents of its arrays again, for those of one device."""
+    """Lower a call that depends on extents again, for the extents of one device's arrays."""
     lowered = lowered_calls[description.token]
     native = lowered.again(call.operands, call.outs)
     batch = call.outs[0].shape[: len(lowered.call.levels.sizes)]

@@ -77,7 +77,7 @@ def plan(
     in_order: bool = False,
     target: Target,
 ) -> Lowered:
-    """Make a program of steps and register it; `names` are those of operands and outputs.
+    """Make a program of steps and register it; `names` are of operands and outputs.
 
     `copied` inputs and `temporaries` are buffers after the outputs. A program whose steps must run
     `in_order` of the stream enters no graph.

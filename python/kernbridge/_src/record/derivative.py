@@ -65,7 +65,7 @@ class _Reaches:
     reads: set[int]
     writes: set[int]
     made: DerivativeFunction | None = None  # of a launch
-    buffers: tuple[int, ...] = ()  # whose addresses that takes, and then those of
+    buffers: tuple[int, ...] = ()  # whose addresses it takes, before the ones of `shadows`
     shadows: tuple[int, ...] = ()
 
 
@@ -227,7 +227,7 @@ class _Derivative:
         self.steps.append(replace(step, function=made, words=words, shared=0, wide=made.wide))
 
     def _add_back(self, step: Copy) -> None:
-        """The cotangent of what was copied gets that of the copy, which becomes zero."""
+        """Add the copy's cotangent to its source's cotangent, and set the copy's to zero."""
         dtypes = {self._arrays[b].dtype for b in (step.to_buffer, step.from_buffer)}
         (dtype,) = dtypes if len(dtypes) == 1 else (None,)
         if dtype is None or step.from_buffer not in self._shadows:

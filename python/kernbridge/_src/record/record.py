@@ -375,7 +375,7 @@ class Recording:
 
 
 def array_leaf(array: Any, address: Word, read_only: bool = False) -> Leaf:
-    """The parameter and the words of an array whose shape and strides are those of `array`."""
+    """The parameter and the words of an array with the shape and the strides of `array`."""
     layout = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else "A"
     parameter = DeviceParameter("array", array.dtype, array.ndim, layout, read_only)
     numbers = array.shape if layout == "C" else (*array.shape, *array.strides)

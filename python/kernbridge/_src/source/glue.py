@@ -205,7 +205,7 @@ def _defines(cflags: Sequence[str]) -> list[str]:
 
 
 def _numbered(function: ScannedFunction) -> list[tuple[ScannedParameter, int]]:
-    """Return each parameter with its index among those of its role."""
+    """Return each parameter with its index among the parameters of its role."""
     counts: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
     return [(p, next(counts[p.role])) for p in function.parameters]
 

@@ -580,8 +580,8 @@ def _find(handle: int, path: Path, name: str) -> int:
 def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     """Register what a program from another process calls, if its module is loaded here.
 
-    ValueError is raised if the program describes no call of the function, or another one than that
-    of the digest, under which it would be found from then on.
+    ValueError is raised if the program describes no call of the function, or a call
+    with another digest than the given one, under which it would be found from then on.
     """
     module = _modules.get(str(origin["digest"]))
     name, function = origin["module"], str(origin["function"])
@@ -599,7 +599,7 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     frontend.check_described(arrays, n_inputs)
     buffers = tuple((_DTYPES[dtype][0], rank, "") for dtype, rank in arrays)
     if frontend.identity(buffers, n_inputs) != digest:
-        raise ValueError("its digest is that of another call")
+        raise ValueError("its digest belongs to another call")
     frontend.register(buffers, n_inputs)
 
 

@@ -35,7 +35,7 @@ _PREFIXED = ("CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_", "NIX_", "SPACK_", "CRAY
 class HostCompiler(Struct):
     path: str
     command: tuple[str, ...]  # launchers such as ccache, the compiler, arguments of the user
-    arguments: tuple[str, ...]  # those of the user
+    arguments: tuple[str, ...]  # of the user
     tools: tuple[str, ...]  # real paths of the programs that decide what comes out
 
 
@@ -143,7 +143,7 @@ class Inputs(Struct):
 
     files: tuple[str, ...] = ()  # that no compiler reports: libraries, objects, option files
     absent: tuple[str, ...] = ()  # libraries that would be linked in place of others
-    folders: tuple[str, ...] = ()  # where headers are looked for, beside those of the system
+    folders: tuple[str, ...] = ()  # where headers are searched for before the system's folders
     relative: bool = False  # whether the working folder decides what they mean
     native: bool = False  # whether the processor decides what they mean
     unknown: tuple[str, ...] = ()  # what reads files that cannot be known: nothing may be kept

@@ -5,7 +5,7 @@ for and did not find. Nothing reports what an assembler or an unknown option rea
 would be read if they existed are therefore recorded as absent, and files that flags name are
 recorded with their contents. If neither is possible, the library is not cached.
 
-The lists are those of `gcc -v --help`, `clang --help-hidden`, `nvcc --help` and `ld --help`. An
+The lists come from `gcc -v --help`, `clang --help-hidden`, `nvcc --help` and `ld --help`. An
 option that is in none of them may read any file.
 """
 
@@ -46,7 +46,7 @@ PASS_ON = (
 """Options whose value is an option of another program."""
 
 _FAMILIES = ("-D", "-U", "-O", "-g", "-W", "--W", "-z", "-x", "-m", "-std=", "--std=")
-"""Options of a family are harmless, but for those that follow."""
+"""Options of a family are harmless, except the following."""
 _NOT_OF_FAMILY = ("-gcc-", "-mllvm", "-module", "-main-file", "-migrate")
 _WITH_FILES = ("plugin", "profile", "modul", "pch", "probabilit", "prebuilt")
 """Parts of the names of options with -f that read a file of a name that they need not say."""

@@ -46,7 +46,7 @@ HASHED = 256 << 20
 File = tuple[str, int, int, str]
 """Path, size, time of the inode's last change (ns), and SHA-256, "" for a large one."""
 Known = dict[str, Any]
-"""One library and what it was built from, as the manifest has it. `digest` is that of all inputs,
+"""One library and what it was built from, as the manifest has it. `digest` covers all inputs,
 `size` and `sha` are the library's, `notes` the caller's. The lists `paths`, `sizes`, `times` and
 `shas` describe the files that were read, the programs that were run, and `RULES`. A time is when
 the inode changed, in ns, which no program can set back. A large program has no SHA-256, but "".
@@ -164,7 +164,7 @@ class Job:
 
 
 def find_in_cache(request: Request) -> Built | None:
-    """Return the library of a request if it is in the cache, and is to be taken from there."""
+    """Return the library of a request if it is in the cache and may be used."""
     try:
         cache = None if request.force_rebuild or request.build_directory else artefacts.usable()
         return find(Job(request), cache) if cache else None

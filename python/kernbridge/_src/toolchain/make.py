@@ -321,8 +321,8 @@ def _of_user(job: Job, headers: list[File]) -> list[str]:
 def _absent(
     job: Job, headers: list[File], user: list[str], texts: list[str], begin: int
 ) -> tuple[list[tuple[list[str], list[str]]], list[File], bool]:
-    """Return files that would be read if they were there, those that are and were only asked for,
-    and whether one of them came while the compiler ran."""
+    """Return absent files that would be read if they existed, existing files that the texts only
+    ask for, and whether one of them appeared while the compiler ran."""
     known = dict.fromkeys(path for path, *_ in headers)
     folders = dict.fromkeys((*job.inputs.folders, *map(os.path.dirname, user)))
     searched = (*folders, LOCAL)

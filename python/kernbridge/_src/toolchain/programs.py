@@ -143,9 +143,9 @@ def run(
     errors : bool
         Whether the output contains what it writes to stderr, which is dropped otherwise.
     environment, folder
-        Its environment and working folder; those of this process if None.
+        Its environment and working folder; this process's if None.
     limits : CompilerLimits, optional
-        Other limits than those that the user chose.
+        Limits in place of the user's.
     written : int
         Bytes of output after which the program is stopped.
     meanwhile : callable, optional

@@ -1,7 +1,7 @@
 """Tests the rules of an operation: derivatives against finite differences, vmap against a loop.
 
-The tests of derivatives are those of Griewank and Walther, Evaluating Derivatives (2008), chapter
-3: along a random direction v, and weighted by a random u, central differences give J v, and
+Griewank and Walther describe the tests of derivatives in Evaluating Derivatives (2008), chapter 3:
+along a random direction v, and weighted by a random u, central differences give J v, and
 u . (J v) equals (J' u) . v.
 """
 
@@ -24,7 +24,7 @@ from kernbridge._src.operation.spec import is_inexact
 class RuleCheck(NamedTuple):
     """One comparison, of the two quantities that `check` names.
 
-    `backend` is that of an `XLACustomKernel`, else empty, and `status` "passed", "failed" or
+    `backend` is set for an `XLACustomKernel`, else empty, and `status` "passed", "failed" or
     "skipped". `error` is the largest difference in units of the tolerance, at most 1 if passed, and
     `detail` the position of a failure, or the reason why the check was skipped.
     """
@@ -47,7 +47,7 @@ RuleCheck.__module__ = "kernbridge"
 class RuleCheckError(KernelError, AssertionError):
     """The rules of an operation contradict each other or its results.
 
-    `checks` has all comparisons, also those that passed.
+    `checks` has all comparisons, also the passed ones.
     """
 
     __module__ = "kernbridge"

@@ -10,7 +10,7 @@ USAGE = "usage: python -m kernbridge.compat.brainevent (script.py | -m module) [
 
 
 def main() -> None:
-    """Install the bridge, then run what the arguments name; it gets the arguments behind it."""
+    """Install the bridge, then run what the first argument names, with the other arguments."""
     arguments = sys.argv[1:]
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE)

@@ -44,7 +44,7 @@ def normalize_tokens(tokens: Sequence[str]) -> list[str]:
 def dtype_suffix(dtype: Any) -> str:
     """Return the suffix of BrainEvent's CUDA functions for a dtype of weights.
 
-    A dtype that is not floating-point has that of float32.
+    A dtype that is not floating-point has float32's value.
 
     Examples
     --------
