@@ -118,7 +118,7 @@ static bool is_named(const elf *file, const Elf64_Shdr *s, const char *name, siz
            memcmp(file->bytes + names->sh_offset + s->sh_name, name, size) == 0;
 }
 
-/* Whether a section must be in memory. Tables for unwinding need not be: no exception passes through
+/* Whether a section must be in memory. Tables for unwinding need not: no exception passes through
  * a kernel. */
 static bool is_placed(const elf *file, const Elf64_Shdr *s)
 {
