@@ -238,6 +238,15 @@ static void divided_apart(void *const *parameters, kb_thread *t)
         kb_barrier(t, 2);
 }
 
+static void first_apart(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    if (t->index == 0)
+        kb_barrier(t, 1);
+    else
+        kb_warp_barrier(t, FULL, 1);
+}
+
 static void divided_barriers(void *const *parameters, kb_thread *t)
 {
     (void)parameters;
@@ -300,17 +309,44 @@ static void hear(int number)
     n_heard++;
 }
 
-/* Runs until the block watches for interrupts, and for a while after. */
+static struct timespec clock_now; /* in place of the system's, for blocks */
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    CHECK_INT(clock, CLOCK_MONOTONIC_COARSE);
+    *now = clock_now;
+    return 0;
+}
+
+/* Polls until the clock is read: at each eighth pause. */
+static void poll_until_look(kb_thread *t)
+{
+    enum { LOOK_EACH = 8 };
+    for (int i = 0; i < LOOK_EACH; i++)
+        kb_poll(t, 1, 1);
+}
+
+/* The clock is read from the eighth pause on; 100 ms later, the block watches for interrupts. */
 static void last_long(void *const *parameters, kb_thread *t)
 {
-    enum { A_WHILE = 100 };
+    enum { SECOND = 5, BEGIN = 999000000, LATER = 99999999 - 1000000, EIGHTH = 8 };
     (void)parameters;
-    while (!t->block->watches)
+    clock_now = (struct timespec){SECOND, BEGIN};
+    for (int i = 1; i < EIGHTH; i++)
         kb_poll(t, 1, 1);
-    out[0][0] = (uint32_t)(t->block->n_pauses > A_WHILE);
+    CHECK_INT(t->block->begun, 0);
+    kb_poll(t, 1, 1);
+    CHECK_INT(t->block->begun, SECOND * 1000 + 999);
+    clock_now = (struct timespec){SECOND + 1, LATER};
+    poll_until_look(t);
+    CHECK(!t->block->watches); /* after 99 ms */
+    clock_now.tv_nsec++;
+    poll_until_look(t);
+    CHECK(t->block->watches);
+    CHECK_INT(t->block->begun, SECOND * 1000 + 999);
+    out[0][0] = 1;
     (void)raise(SIGINT);
-    for (int i = 0; i < A_WHILE; i++)
-        kb_poll(t, 1, 1);
+    kb_poll(t, 1, 1);
 }
 
 /* A block that takes long is interrupted by SIGINT itself; one that does not leaves it alone. */
@@ -389,6 +425,8 @@ static void test_faults(void)
     CHECK(!run(divided_apart, cube, 0, fault));
     CHECK_HAS(fault, "thread (1, 3, 2): waits in cuda.syncwarp for the lanes 0x0000001d, and "
                      "thread (0, 0, 3) of these stands in cuda.syncthreads: ");
+    CHECK(!run(first_apart, one_block, 0, fault));
+    CHECK_HAS(fault, "and thread (0, 0, 0) of these stands in cuda.syncthreads: ");
     CHECK(!run(divided_barriers, one_block, 0, fault));
     CHECK_TEXT(fault, "block (0, 0, 0), thread (0, 0, 0): threads of the block wait for each "
                       "other, and none can continue");
