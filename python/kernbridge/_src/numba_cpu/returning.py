@@ -35,7 +35,7 @@ from kernbridge._src.operation.parameters import (
     PythonFrontend,
     check_dtype,
 )
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.sharding_rule import WHOLE, ShardingRule, Terms
 from kernbridge._src.operation.spec import (
     ArrayType,
@@ -43,7 +43,6 @@ from kernbridge._src.operation.spec import (
     Functions,
     OperationSpec,
     Outputs,
-    Step,
     call_with_shapes,
     rules_of,
 )
@@ -317,16 +316,8 @@ class Returning(PythonFrontend):
             return native
         return native._replace(row_axes=len(axes.loops[0]), has_rows=axes.members[0])
 
-    def lower_derivative(
-        self,
-        platform: str,
-        operands: Sequence[ArrayType],
-        call: Call,
-        steps: tuple[Step, ...],
-        derived: tuple[Sequence[ArrayType], Call],
-    ) -> NativeCall:
-        kernel = self._kernel(operands, call)
-        return kernel.lower_derivative(platform, operands, call, steps, derived)
+    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
+        return self._kernel(wanted.operands, wanted.call).lower_derivative(platform, wanted)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         return self._kernel(operands, call).inspect(operands, call)
