@@ -39,6 +39,7 @@ QUOTED = {
     "_src/numba_cpu/compile.py",
     "_src/numba_cpu/entry.py",
     "_src/numba_cpu/object_code.py",
+    "_src/numba_cpu/returning.py",
     "_src/numba_cpu/kernel.py",
     "_src/numba_cuda/callback.py",
     "_src/numba_cuda/compile.py",
@@ -49,6 +50,7 @@ QUOTED = {
     "_src/record/record.py",
     "_src/scan/annotation.py",
     "_src/scan/scanner.py",
+    "_src/operation/call_signature.py",
     "_src/operation/signature.py",
     "_src/source/module.py",
 }

@@ -17,11 +17,14 @@ from kernbridge._src.numba_cpu.returning import returning
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import seems_to_return
 from kernbridge._src.operation.sharding_rule import ShardingRule
+from kernbridge._src.operation.spec import FROM_SIGNATURE
 
 
 class KernelOptions(TypedDict, total=False):
     """The options of `numba_kernel` and of `numba_cuda_kernel`."""
 
+    signature: str | None
+    inplace: str | None
     grid: Any
     block: Any
     launch_dims: Any
@@ -43,7 +46,7 @@ class KernelOptions(TypedDict, total=False):
     jvp: Callable[..., Any] | Literal["enzyme"] | None
     vjp: Callable[..., Any] | Literal["enzyme"] | None
     derivatives: Literal["enzyme"] | None
-    sharding_rule: str | ShardingRule | None
+    sharding_rule: str | ShardingRule | bool | None
 
 
 @hides_frames
@@ -65,10 +68,13 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
 
     Parameters
     ----------
-    outs : pytree of jax.ShapeDtypeStruct, or a function, optional
-        Shape and dtype of each output; see `numba_kernel`. It is left out for functions that return
-        values, and needed for ``@numba.guvectorize`` only if the layout has an axis that is in no
-        input, or no types are declared; it then describes the arrays of one call.
+    outs : str, pytree of jax.ShapeDtypeStruct, or a function, optional
+        The signature, or shape and dtype of each output; see `numba_kernel`. It is left out for
+        functions that return values, and needed for ``@numba.guvectorize`` only if the layout has
+        an axis that is in no input, or no types are declared; it then describes the arrays of one
+        call.
+    signature, inplace
+        See `numba_kernel`.
     vmap_method, input_output_aliases, has_side_effect, zero_outputs, static, check, sharding_rule
         See `numba_kernel`.
     jvp, vjp, derivatives
@@ -99,7 +105,7 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
     Examples
     --------
     >>> import jax.numpy as jnp, numba, kernbridge
-    >>> @kernbridge.kernel(outs=lambda x, y: x)
+    >>> @kernbridge.kernel("x: f32[n], y: f32[n] -> f32[n]")
     ... @numba.njit
     ... def add(x, y, out):
     ...     for i in range(out.size):
@@ -113,6 +119,10 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
     >>> scaled(jnp.ones(4))
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
+    if isinstance(outs, str) and "signature" not in options:
+        outs, options = FROM_SIGNATURE, {"signature": outs, **options}
+    elif outs is None and options.keys() & {"signature", "inplace"}:
+        outs = FROM_SIGNATURE
     for name in options:
         if name not in KernelOptions.__optional_keys__:
             raise TypeError(unknown("kernel", name, KernelOptions.__optional_keys__, "KB1005"))

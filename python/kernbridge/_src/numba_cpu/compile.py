@@ -94,6 +94,8 @@ class Job(Recipe[Native]):
         if options.vector_math is not None:
             names.append("vector_math" if options.vector_math else "no vector_math")
         described = repr((s.inputs, s.scalars, s.outputs, s.aliased, *names))
+        if parameters.bound is not None:
+            described += repr(self._assignment.given)
         self.why_not_portable = self.fingerprint.why_not_portable
         self._why_not = self.why_not_portable  # empty, or what keeps the code in this process
         if kernel.targetoptions.get("debug", config.DEBUGINFO_DEFAULT):
@@ -236,13 +238,13 @@ class Job(Recipe[Native]):
         """What the kernel's parameters are filled from, for each buffer of a call."""
         from kernbridge._src.numba_cpu.entry import HostParameter
 
-        first = self.n_operands
+        first, names = self.n_operands, self._assignment.names
         return [
             HostParameter(
                 is_output=i >= first,
                 index=i - first if i >= first else i,
                 type=kind,
-                zeroed=self.options.zero_outputs,
+                zeroed=self.options.zero_outputs and names[i] not in names[:first],
             )
             for i, kind in enumerate(self._types(frozenset(self.signature.aliased)))
         ]

@@ -29,14 +29,16 @@ from kernbridge._src.operation.parameters import (
     CONVERT,
     HALF_DTYPES,
     NATIVE_DTYPES,
+    Bound,
     KernelParameters,
     PythonFrontend,
     check_dtype,
+    read_signature,
     seems_to_return,
 )
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, rules_of
+from kernbridge._src.operation.spec import FROM_SIGNATURE, ArrayType, Call, OperationSpec, rules_of
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.compile import Job, Native
@@ -52,8 +54,10 @@ _wrapped: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary() 
 @hides_frames
 def numba_kernel(
     kernel: Any,
-    outs: Any,
+    outs: Any = FROM_SIGNATURE,
     *,
+    signature: str | None = None,
+    inplace: str | None = None,
     vmap_method: str | None = None,
     vmap_threads: bool | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
@@ -66,7 +70,7 @@ def numba_kernel(
     jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
     vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
     derivatives: Literal["enzyme"] | None = None,
-    sharding_rule: str | ShardingRule | None = None,
+    sharding_rule: str | ShardingRule | bool | None = None,
 ) -> Operation:
     """Make a JAX operation from a Numba kernel for the CPU.
 
@@ -88,6 +92,20 @@ def numba_kernel(
         by name, one for each keyword scalar, and returns this pytree, so that one operation serves
         every shape. A dict whose keys are the names of the kernel's output parameters is matched by
         name. Everything else is matched by order, and a dict that JAX would reorder is refused.
+    signature : str, optional
+        What the kernel takes and returns, such as
+        ``"v: f32[n], spiked: bool[n], leak: f32 -> f32[n]"``. It replaces `outs`, and every call is
+        checked against it when it is traced. A type is a dtype (``f32``, ``i64``, ``bool``,
+        ``any``, or a name such as ``T``, which means the same dtype everywhere) and, in brackets,
+        the extents: names, numbers, sums and products of them, and ``...`` for further dimensions,
+        the same everywhere. A type without brackets is a number, which the kernel gets as a scalar.
+        The name in front of a type is the kernel's parameter, and may be any of them; an item
+        without a name is the next parameter. An output with the name of an input is that array,
+        changed in place. Arguments of a call may be given by name.
+    inplace : str, optional
+        Names of inputs that the kernel changes, such as ``"v, w"``. The operation returns them as
+        they are afterwards, after the outputs of `signature`. Without a signature, every parameter
+        is an input.
     vmap_method : str, optional
         How `jax.vmap` treats the call. By default, the kernel is called once for each slice, in a
         loop in C, and always gets arrays of its declared ranks, however deeply vmaps are nested.
@@ -137,9 +155,10 @@ def numba_kernel(
         kernel, when a derivative is first lowered; see docs/derivatives.md.
     derivatives : "enzyme", optional
         Stands for "enzyme" as `jvp` and as `vjp`, where these are not given.
-    sharding_rule : str or ShardingRule, optional
+    sharding_rule : str, ShardingRule or True, optional
         The dimensions along which a call may be split among the devices of a mesh, such as
-        ``"i j, j -> i"`` for the product of a matrix and a vector; see `ShardingRule`. Batch axes
+        ``"i j, j -> i"`` for the product of a matrix and a vector; see `ShardingRule`. True stands
+        for the names in `signature` that are extents by themselves. Batch axes
         of `jax.vmap` are always split. Along all other dimensions, an input is gathered on every
         device before the call, and a warning is issued once.
 
@@ -191,7 +210,9 @@ def numba_kernel(
     values = dict(static or {})
     label = f"numba_kernel {kernel.py_func.__name__!r}"
     static_values.check(label, kernel.py_func, values, static_values.refusal_on_cpus)
-    frontend = NumbaCpu.of(kernel, half_as_bits, options, values)
+    declared = read_signature(label, kernel.py_func, signature, inplace, values)
+    order = declared.bound if declared else None
+    frontend = NumbaCpu.of(kernel, half_as_bits, options, values, order)
     spec = OperationSpec(
         frontend.label,
         outs,
@@ -201,6 +222,7 @@ def numba_kernel(
         *rules_of(frontend.label, jvp, vjp, derivatives),
         sharding_rule=sharding_rule,
         vmap_threads=vmap_threads,
+        signature=declared,
     )
     return frontend.operation(spec, frontend._operations)
 
@@ -218,6 +240,7 @@ class NumbaCpu(PythonFrontend):
         options: CompileOptions,
         original: Any,
         static: dict[str, Any],
+        order: Bound | None,
         label: str = "",
     ) -> None:
         """`kernel` is the original one, with the values of static parameters compiled into it."""
@@ -227,7 +250,7 @@ class NumbaCpu(PythonFrontend):
         self.label = label or f"numba_kernel {self.name!r}"
         self.half_as_bits = half_as_bits
         self.options = options
-        self.parameters = KernelParameters(self.label, original.py_func, static)
+        self.parameters = KernelParameters(self.label, original.py_func, static, bound=order)
         self._home = _name_of(kernel)
         _wrapped[id(kernel)] = kernel
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
@@ -242,6 +265,7 @@ class NumbaCpu(PythonFrontend):
         half_as_bits: bool,
         options: CompileOptions,
         static: Mapping[str, Any] = MappingProxyType({}),
+        order: Bound | None = None,
         label: str = "",
     ) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
@@ -249,14 +273,16 @@ class NumbaCpu(PythonFrontend):
 
         given = {n: kernel.targetoptions[n] for n in _OPTIONS if n in kernel.targetoptions}
         bound = static_values.bound(kernel, static, numba.njit(**given), kernel)
-        name = ("numba_kernel", bool(half_as_bits), options, label)
-        made = lambda: cls(bound, half_as_bits, options, kernel, dict(static), label)  # noqa: E731
+        name = ("numba_kernel", bool(half_as_bits), options, order, label)
+        made = lambda: cls(bound, half_as_bits, options, kernel, dict(static), order, label)  # noqa: E731
         return attached_to(bound, name, made)
 
     def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
         self.parameters.check_keywords(functions.keys() - self.static.keys())
         values = {**self.static, **functions}
-        return self.of(self.original, self.half_as_bits, self.options, values).make_operation(spec)
+        order = self.parameters.bound
+        frontend = self.of(self.original, self.half_as_bits, self.options, values, order)
+        return frontend.make_operation(spec)
 
     def new_job(self, signature: Signature, checked: bool = True) -> Job:
         """Describe the compilation for a signature, of the kernel as it reads now."""
@@ -322,6 +348,7 @@ class NumbaCpu(PythonFrontend):
         """The text that a call carries; `why_by_name`: why it has no machine code, or empty."""
         module, qualname = self._home
         options = {k: v for k, v in dataclasses.asdict(self.options).items() if v is not None}
+        bound = self.parameters.bound
         return operation_origin.write(
             "numba",
             module=module,
@@ -329,6 +356,7 @@ class NumbaCpu(PythonFrontend):
             half_as_bits=self.half_as_bits,
             options=options,
             **dataclasses.asdict(signature),
+            **({"bound": bound} if bound else {}),
             **({"why_by_name": why_by_name} if why_by_name else {}),
         )
 
@@ -414,10 +442,12 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
         outputs=_arrays(origin["outputs"]),
         aliased=tuple(int(i) for i in origin["aliased"]),
     )
+    sides = origin.get("bound")
+    order = sides and (tuple(map(str, sides[0])), tuple(map(str, sides[1])))
     found, failure = _candidates(name)
     for kernel in found:
         _check_dispatcher(kernel)
-        frontend = NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options))
+        frontend = NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options), order=order)
         job = frontend.new_job(signature)
         if job.identity == digest:
             obtain(job)

@@ -273,6 +273,9 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             ranks[b] = max(ranks.get(b, 0), sum(word.kind == "extent" for word in own))
             if i in opened:
                 written.add(b)
+        for o, i in of_output.items():
+            if i not in dtypes and o in dtypes:  # one parameter of the kernel stands for both
+                dtypes[i], ranks[i] = dtypes[o], ranks[o]
         buffers: list[Buffer] = []
         places: dict[int, int] = {}  # in the function, by buffer of the call
         n_extents = 0

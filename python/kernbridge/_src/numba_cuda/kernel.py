@@ -22,13 +22,22 @@ from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, Calling
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     Assignment,
+    Bound,
     KernelParameters,
     check_dtype,
+    read_signature,
     warn_of_copies,
 )
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec, rules_of
+from kernbridge._src.operation.spec import (
+    FROM_SIGNATURE,
+    ArrayType,
+    Call,
+    Functions,
+    OperationSpec,
+    rules_of,
+)
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Value, Word
@@ -47,8 +56,10 @@ _warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels whose launches were
 @hides_frames
 def numba_cuda_kernel(
     kernel: Any,
-    outs: Any,
+    outs: Any = FROM_SIGNATURE,
     *,
+    signature: str | None = None,
+    inplace: str | None = None,
     grid: Any = None,
     block: Any = None,
     launch_dims: Any = None,
@@ -68,7 +79,7 @@ def numba_cuda_kernel(
     jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
     vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
     derivatives: Literal["enzyme"] | None = None,
-    sharding_rule: str | ShardingRule | None = None,
+    sharding_rule: str | ShardingRule | bool | None = None,
 ) -> Operation:
     """Make a JAX operation from a Numba-CUDA kernel.
 
@@ -87,6 +98,9 @@ def numba_cuda_kernel(
         to an input, for example by `cuda.atomic`, gets a copy of it, and a warning is issued once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         The shape and dtype of each output; see `numba_kernel`.
+    signature, inplace : str, optional
+        See `numba_kernel`. With a signature, `grid`, `block` and `launch_dims` may name its
+        dimensions, as in ``launch_dims="n"`` or ``grid=("rows", 4)``.
     input_output_aliases, has_side_effect, zero_outputs, jvp, vjp, derivatives, sharding_rule
         See `numba_kernel`.
     grid, block : int, tuple of 1 to 3 int, or a function, optional
@@ -185,6 +199,12 @@ def numba_cuda_kernel(
     """
     name = getattr(getattr(kernel, "py_func", kernel), "__name__", type(kernel).__name__)
     label = f"numba_cuda_kernel {name!r}"
+    cuda.require("numba_cuda_kernel")
+    _check_dispatcher(label, kernel)
+    declared = read_signature(label, kernel.py_func, signature, inplace, static or ())
+    if declared is not None:
+        grid, block = declared.numbers("grid", grid), declared.numbers("block", block)
+        launch_dims = declared.numbers("launch_dims", launch_dims)
     rule = LaunchRule(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
@@ -193,16 +213,16 @@ def numba_cuda_kernel(
         *(label, outs, method, input_output_aliases, has_side_effect),
         *rules_of(label, jvp, vjp, derivatives),
         sharding_rule=sharding_rule,
+        signature=declared,
     )
     views = _read_views(label, view or {})
-    cuda.require("numba_cuda_kernel")
-    _check_dispatcher(label, kernel)
     values = dict(static or {})
     static_values.check(label, kernel.py_func, values, _refusal)
     vectors = read_vector_math(label, vector_math, bool(check))
     vectors = None if vectors == is_fast(kernel) else vectors
     frontend = NumbaCuda(
-        kernel, label, rule, bool(zero_outputs), views, values, bool(check), vectors
+        *(kernel, label, rule, bool(zero_outputs), views, values, bool(check), vectors),
+        order=declared.bound if declared else None,
     )
     kept: LRUCache[Operation]
     kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache(OPERATIONS_KEPT))
@@ -339,6 +359,7 @@ class NumbaCuda(CallingFrontend):
     static: dict[str, Any]
     checked: bool
     vector_math: bool | None
+    order: Bound | None = None
 
     platforms = ("cuda", "cpu")
     differentiates = True
@@ -347,7 +368,9 @@ class NumbaCuda(CallingFrontend):
         self.original, given = self.kernel, self.static
         function, zeroed = self.kernel.py_func, self.zero_outputs
         self.name = function.__name__
-        self.parameters = KernelParameters(self.label, function, given, zeroed=zeroed)
+        self.parameters = KernelParameters(
+            self.label, function, given, zeroed=zeroed, bound=self.order
+        )
         functions = {n: v for n, v in given.items() if static_values.is_function(v)}
         self.kernel = _with_functions(self.label, self.kernel, functions)
         self._passed = {n: v for n, v in given.items() if n not in functions}
@@ -357,7 +380,7 @@ class NumbaCuda(CallingFrontend):
         """Return the options; None if a function of the launch cannot be hashed."""
         if not all(isinstance(function, Hashable) for _, function in self.rule.functions):
             return None
-        options = self.zero_outputs, self.checked, self.vector_math
+        options = self.zero_outputs, self.checked, self.vector_math, self.order
         return self.rule, self.views, exact_items(self.static), options
 
     def functions(self) -> Functions:

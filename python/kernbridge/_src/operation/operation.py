@@ -160,7 +160,8 @@ class Operation:
         return functions_of(self.spec, self._frontend.functions())
 
     def __repr__(self) -> str:
-        return f"<{self.spec.label}>"
+        signature = self.spec.signature
+        return f"<{self.spec.label}{f': {signature}' if signature else ''}>"
 
     def plan(self, *inputs: Any, **scalars: Any) -> Plan:
         """Return the steps that C executes on a GPU for inputs of these shapes.
@@ -207,6 +208,8 @@ class Operation:
     def _described(
         self, inputs: Sequence[Any], scalars: Mapping[str, Any]
     ) -> tuple[Sequence[ArrayType], Call]:
+        if self.spec.signature is not None:
+            inputs, scalars = self.spec.signature.bind(inputs, scalars)
         inputs, scalars = self._frontend.bound(inputs, scalars)
         names = tuple(sorted(scalars))
         given = (*inputs, *(scalars[name] for name in names))
@@ -251,7 +254,10 @@ def wrap(operation: Operation, kernel: Any) -> Operation:
     """
     names = ("__module__", "__qualname__", "__doc__")
     functools.update_wrapper(operation, kernel.py_func, names, ())
-    vars(operation).update(__wrapped__=kernel, __signature__=_SIGNATURE)
+    signature = operation.spec.signature
+    vars(operation).update(
+        __wrapped__=kernel, __signature__=signature.python if signature else _SIGNATURE
+    )
     return operation
 
 
@@ -281,6 +287,8 @@ def _traceable_call(
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         state = watched.tracing() if watched else None
+        if spec.signature is not None:
+            inputs_, scalars = spec.signature.bind(inputs_, scalars)
         inputs, keywords_given = frontend.bound(inputs_, scalars)
         names = tuple(sorted(keywords_given))
         named = {name: keywords_given[name] for name in names}
@@ -325,7 +333,7 @@ def _static_call(
     n_inputs = len(operands) - len(names)
     inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))
     for name, t in scalars.items():
-        if t.shape:
+        if t.shape and spec.signature is None:
             raise ValueError(
                 f"{spec.label}: keyword {name!r} is an array, {t}, expected a scalar; "
                 "pass arrays as positional inputs [KB2005]"
@@ -337,7 +345,7 @@ def _static_call(
         n_inputs=n_inputs,
         scalars=names,
         outs=outputs.types,
-        aliases=spec.aliases,
+        aliases=spec.aliases_of(names),
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
         terms=spec.terms(inputs, len(names), outputs.types)

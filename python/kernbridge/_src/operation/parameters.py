@@ -17,6 +17,7 @@ from typing import Any
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
+from kernbridge._src.operation.call_signature import CallSignature
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
@@ -29,6 +30,24 @@ HALF_DTYPES = frozenset(("bfloat16", "float16"))
 CONVERT = "convert it before the call, or pass its bits as an integer array"
 
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL
+Bound = tuple[tuple[str, ...], tuple[str, ...]]
+"""The names of a kernel's parameters for inputs and for outputs."""
+
+
+def read_signature(
+    label: str,
+    function: Callable[..., Any],
+    signature: Any,
+    inplace: Any,
+    static: Collection[str] = (),
+) -> CallSignature | None:
+    """The arguments `signature` and `inplace` of an operation of this function."""
+    if signature is None and inplace is None:
+        return None
+    parameters = inspect.signature(function).parameters.values()
+    named = [p for p in parameters if p.kind is not _VARIADIC and p.name not in static]
+    optional = {p.name for p in named if p.default is not p.empty}
+    return CallSignature.read(label, signature, inplace, [p.name for p in named], optional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +76,18 @@ def _assign(
     n_inputs: int,
     scalars: tuple[str, ...],
     n_outputs: int,
+    bound: Bound | None,
 ) -> Assignment:
     free = [name for name in parameters if name not in scalars]
+    if bound is not None:  # an output may have the parameter of the input that it replaces
+        before, after = ([name for name in side if name not in scalars] for side in bound)
+        free = [*before, *after, *(name for name in free if name not in (*before, *after))]
     n_buffers = n_inputs + len(scalars) + n_outputs
     buffers = [*range(n_inputs), *range(n_inputs + len(scalars), n_buffers)]
     buffer_of = dict(zip(free, buffers, strict=False))
     buffer_of.update({name: n_inputs + i for i, name in enumerate(scalars)})
     names = {buffer: name for name, buffer in buffer_of.items()}
+    names.update(zip(buffers, free, strict=False))
     for i, buffer in enumerate(buffers[len(free) :]):
         names[buffer] = f"{variadic}[{i}]"
 
@@ -89,8 +113,14 @@ class KernelParameters:
         static: Collection[str] = (),
         has_stream: bool = False,
         zeroed: bool = False,
+        bound: Bound | None = None,
     ) -> None:
-        """If `has_stream`, a stream follows the outputs. Outputs that are `zeroed` may stay so."""
+        """If `has_stream`, a stream follows the outputs. Outputs that are `zeroed` may stay so.
+
+        `bound` are the names of the parameters for inputs and for outputs, if a signature says
+        which they are.
+        """
+        self.bound = bound
         self._has_stream = has_stream
         self._what = "function" if has_stream else "kernel"
         self.label = label
@@ -113,6 +143,8 @@ class KernelParameters:
 
         The outputs `aliased` have the memory of inputs; `n_appended` parameters follow the outputs.
         """
+        if self.bound is not None:
+            return
         first = len(self.names) - n_appended - n_outputs
         fresh = [first + o for o in range(max(-first, 0), n_outputs) if o not in aliased]
         names = [self.names[i] for i in fresh]
@@ -129,9 +161,11 @@ class KernelParameters:
     def assign(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Assignment:
         """Assign inputs and then outputs to the parameters that no scalar names."""
         self.check_keywords(scalars)
-        self._check_count([name for name in self.names if name not in scalars], n_inputs, n_outputs)
-        found = _assign(self.names, self.variadic, n_inputs, tuple(scalars), n_outputs)
-        if not self._optional.isdisjoint(found.names):
+        if self.bound is None:
+            free = [name for name in self.names if name not in scalars]
+            self._check_count(free, n_inputs, n_outputs)
+        found = _assign(self.names, self.variadic, n_inputs, tuple(scalars), n_outputs, self.bound)
+        if self.bound is None and not self._optional.isdisjoint(found.names):
             self._check_defaults(found, n_inputs, n_outputs)
         return found
 

@@ -1,15 +1,20 @@
 """What a function takes, as its annotation and its declaration say it.
 
 Declared types of arrays, such as `f32[n, 3]`, have the notation of jaxprs, in which the extent of a
-dimension may be a name: it means the same extent in all arrays of a call. `...` stands for any
-number of dimensions, and `any` for any dtype. An attribute is a number that is fixed while a call
-is traced, and that C reads as bytes.
+dimension may be a name: it means the same extent in all arrays of a call. Sums and products of
+names and numbers, such as `rows + 1`, are extents, too. `...` stands for any number of dimensions,
+`any` for any dtype, and a name that begins with a capital letter, such as `T`, for the same dtype
+in all arrays of a call. An attribute is a number that is fixed while a call is traced, and that C
+reads as bytes.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -39,8 +44,8 @@ def short(dtype: str) -> str:
 
 
 class DeclaredType(Struct):
-    dtype: str  # NumPy's name; "" for any
-    dims: tuple[str | int, ...]  # "..." at most once
+    dtype: str  # NumPy's name, the name of a variable, or "" for any
+    dims: tuple[str | int, ...]  # names, expressions and numbers; "..." at most once
 
     @staticmethod
     def parse(text: str) -> DeclaredType:
@@ -49,13 +54,7 @@ class DeclaredType(Struct):
         if found is None:
             raise ValueError(f"'{text}' is no type of an array; write for example f32[n]")
         dtype, dims = found.groups()
-        known = [name for name in _core.dtypes() if name != "token"]
-        # What each name stands for: NumPy's names, and the names in jaxprs.
-        names = {short(name): name for name in known} | {name: name for name in known} | {ANY: ""}
-        if dtype not in names:
-            raise ValueError(
-                f"'{dtype}' is no dtype; write any, or one of {', '.join(map(short, known))}"
-            )
+        name = dtype if is_variable(dtype) else named_dtype(dtype)
         if dims is None and dtype != ANY:
             raise ValueError(
                 f"'{text}' declares no shape; write {dtype}[n] for one dimension, {dtype}[] for a "
@@ -63,15 +62,10 @@ class DeclaredType(Struct):
             )
         listed = [d.strip() for d in (LEADING if dims is None else dims).split(",")]
         listed = [] if listed == [""] else listed
-        for d in listed:
-            if not re.fullmatch(r"\d+|[A-Za-z_]\w*|\.\.\.", d, re.ASCII):
-                raise ValueError(
-                    f"'{d}' in '{text}' is no dimension; write a name, a number, or ... for any "
-                    "number of dimensions"
-                )
-        if listed.count(LEADING) > 1:
+        read = tuple(LEADING if d == LEADING else _read_dim(d, text) for d in listed)
+        if read.count(LEADING) > 1:
             raise ValueError(f"'{text}' has ... twice; write it once")
-        return DeclaredType(names[dtype], tuple(int(d) if d.isdigit() else d for d in listed))
+        return DeclaredType(name, read)
 
     def __str__(self) -> str:
         if not self.dtype and self.dims == (LEADING,):
@@ -82,46 +76,228 @@ class DeclaredType(Struct):
         """Whether an array of this dtype and rank can be of this type, perhaps with batch axes."""
         more = rank - len(self.dims) + (LEADING in self.dims)
         may_be_more = batched or LEADING in self.dims
-        return self.dtype in ("", dtype) and (more >= 0 if may_be_more else more == 0)
+        is_dtype = self.dtype in ("", dtype) or is_variable(self.dtype)
+        return is_dtype and (more >= 0 if may_be_more else more == 0)
 
-    def difference(
-        self, what: str, shape: tuple[Any, ...], dtype: str, extents: dict[str, tuple[Any, str]]
-    ) -> str | None:
-        """Return how an array differs, "input 0 'x'" in messages, and what to do.
 
-        `extents` are what names mean in this call: the extent, and which dimension has it.
+def is_variable(dtype: str) -> bool:
+    """Whether a name stands for a dtype that a call determines."""
+    return dtype[:1].isupper()
+
+
+def named_dtype(name: str) -> str:
+    """NumPy's name of a dtype that has this name in NumPy or in jaxprs; "" for any."""
+    known = [name for name in _core.dtypes() if name != "token"]
+    names = {short(name): name for name in known} | {name: name for name in known} | {ANY: ""}
+    if name not in names:
+        raise ValueError(
+            f"'{name}' is no dtype; write any, or one of {', '.join(map(short, known))}"
+        )
+    return names[name]
+
+
+_OPERATORS: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+}
+
+
+def _read_dim(text: str, where: str) -> str | int:
+    try:
+        tree = ast.parse(text, mode="eval").body
+        for node in ast.walk(tree):
+            is_extent = isinstance(node, ast.Constant) and type(node.value) is int
+            if not (
+                is_extent
+                or (isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS)
+                or isinstance(node, (ast.Name, ast.expr_context, *_OPERATORS))
+            ):
+                raise SyntaxError
+    except SyntaxError:
+        raise ValueError(
+            f"'{text}' in '{where}' is no dimension; write a name, a number, a sum or a product of "
+            "these, or ... for any number of dimensions"
+        ) from None
+    return tree.value if isinstance(tree, ast.Constant) else ast.unparse(tree)  # type: ignore
+
+
+@functools.lru_cache(maxsize=256)
+def names_in(dim: str) -> tuple[str, ...]:
+    """The names in the expression of an extent."""
+    tree = ast.parse(dim, mode="eval")
+    return tuple(dict.fromkeys(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)))
+
+
+def evaluate(dim: str, extents: Mapping[str, Any]) -> Any:
+    """The value of an extent; KeyError is raised for a name without a value."""
+
+    def value(node: Any) -> Any:
+        if isinstance(node, ast.Name):
+            return extents[node.id]
+        if isinstance(node, ast.Constant):
+            return node.value
+        return _OPERATORS[type(node.op)][1](value(node.left), value(node.right))
+
+    return value(ast.parse(dim, mode="eval").body)
+
+
+class Mismatch(Exception):
+    """An array is not of its declared type: which one, and why, as messages continue."""
+
+    def __init__(self, index: int, why: str) -> None:
+        super().__init__(index, why)
+        self.index, self.why = index, why
+
+
+class Extents:
+    """What the names of dimensions and of dtypes mean in one call."""
+
+    def __init__(self, ties_leading: bool = False) -> None:
+        """If it `ties_leading`, `...` means the same dimensions in all arrays."""
+        self._ties_leading = ties_leading
+        self._found: dict[str, tuple[Any, str]] = {}  # the value, and where it was found
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {name: value for name, (value, _) in self._found.items()}
+
+    def match(self, arrays: Iterable[tuple[str, DeclaredType | None, str, Sequence[Any]]]) -> None:
+        """Match arrays with their declared types; Mismatch is raised for the first that differs.
+
+        Each array is what messages call it, its declared type, dtype and shape. Names that are
+        dimensions of their own are found first, then those of which one is missing in a sum or a
+        product.
         """
-        if self.dtype not in ("", dtype):
-            remedy = f"convert it to {self.dtype}"
-            if what.startswith("output"):
-                remedy = f"change it in `outs` to {self.dtype}"
-            if self.dtype in _WIDE and not jax.config.jax_enable_x64:
-                remedy = f"enable 64-bit types with JAX_ENABLE_X64=1, and {remedy}"
-            return f": its dtype differs; {remedy}"
-        if not self.fits(dtype, len(shape)):
-            return (
-                ": its number of dimensions differs; reshape it, or declare ... for any number of "
-                "them"
-            )
-        dims: tuple[Any, ...] = self.dims
-        if LEADING in dims:
-            at = dims.index(LEADING)
-            dims = (*dims[:at], *[LEADING] * (len(shape) - len(dims) + 1), *dims[at + 1 :])
-        for i, (dim, extent) in enumerate(zip(dims, shape, strict=True)):
-            wanted, why = dim, ""
-            if isinstance(dim, str) and dim != LEADING:
-                wanted, where = extents.setdefault(dim, (extent, f"dimension {i} of {what}"))
-                why = f", in which {dim} is {wanted}, as {where} is"
-            if dim != LEADING and extent != wanted:
-                return (
-                    f"{why}: its dimension {i} is {extent}; pass arrays in which it is {wanted}, "
-                    "or correct the declaration"
+        expressions: list[tuple[int, str, str, int, Any]] = []
+        for i, (what, declared, dtype, shape) in enumerate(arrays):
+            if declared is None:
+                continue
+            self._match_dtype(i, what, declared, dtype)
+            if not declared.fits(dtype, len(shape)):
+                raise Mismatch(
+                    i,
+                    ": its number of dimensions differs; reshape it, or declare ... for any number "
+                    "of them",
                 )
-        return None
+            dims: tuple[Any, ...] = declared.dims
+            if LEADING in dims:
+                at, n = dims.index(LEADING), len(shape) - len(dims) + 1
+                self._match_leading(i, what, tuple(shape[at : at + n]))
+                dims = (*dims[:at], *[LEADING] * n, *dims[at + 1 :])
+            for d, (dim, extent) in enumerate(zip(dims, shape, strict=True)):
+                if dim == LEADING:
+                    continue
+                if isinstance(dim, int) or dim.isidentifier():
+                    self._match_dim(i, what, d, dim, extent)
+                else:
+                    expressions.append((i, what, dim, d, extent))
+        while expressions:
+            left = [e for e in expressions if not self._match_expression(*e)]
+            if len(left) == len(expressions):
+                i, what, dim, d, _ = left[0]
+                unknown = ", ".join(n for n in names_in(dim) if n not in self._found)
+                raise Mismatch(
+                    i,
+                    f": its dimension {d} does not determine {unknown}; declare an array with "
+                    "each of these names as a dimension",
+                )
+            expressions = left
+
+    def _match_dtype(self, i: int, what: str, declared: DeclaredType, dtype: str) -> None:
+        wanted, why = declared.dtype, ""
+        if is_variable(wanted):
+            wanted, where = self._found.setdefault(declared.dtype, (dtype, f"that of {what}"))
+            why = f", in which {declared.dtype} is {wanted}, as {where}"
+        if wanted in ("", dtype):
+            return
+        remedy = f"convert it to {wanted}"
+        if what.startswith("output"):
+            remedy = f"change it in `outs` to {wanted}"
+        if wanted in _WIDE and not jax.config.jax_enable_x64:
+            remedy = f"enable 64-bit types with JAX_ENABLE_X64=1, and {remedy}"
+        raise Mismatch(i, f"{why}: its dtype differs; {remedy}")
+
+    def _match_leading(self, i: int, what: str, extents: tuple[Any, ...]) -> None:
+        if not self._ties_leading:
+            return
+        first, where = self._found.setdefault(LEADING, (extents, what))
+        if first != extents:
+            raise Mismatch(
+                i,
+                f", in which ... is {list(first)}, as in {where}: it is {list(extents)}; pass "
+                "arrays in which they are equal, or declare `any`",
+            )
+
+    def _match_dim(self, i: int, what: str, d: int, dim: str | int, extent: Any) -> None:
+        wanted, why = dim, ""
+        if isinstance(dim, str):
+            wanted, where = self._found.setdefault(dim, (extent, f"dimension {d} of {what}"))
+            why = f", in which {dim} is {wanted}, as {where} is"
+        if extent != wanted:
+            raise Mismatch(
+                i,
+                f"{why}: its dimension {d} is {extent}; pass arrays in which it is {wanted}, "
+                "or correct the declaration",
+            )
+
+    def _match_expression(self, i: int, what: str, dim: str, d: int, extent: Any) -> bool:
+        """Match an extent with an expression, of which one name may be unknown."""
+        known = self.values
+        unknown = [name for name in names_in(dim) if name not in known]
+        if any(isinstance(n, str) for n in (extent, *map(known.get, names_in(dim)))):
+            raise Mismatch(
+                i,
+                f": it has parts along its dimension {d}, {dim}; name only dimensions in the "
+                "sharding rule whose parts have extents of this form",
+            )
+        if len(unknown) > 1:
+            return False
+        if unknown:
+            (name,) = unknown
+            at = [evaluate(dim, {**known, name: x}) for x in range(3)]
+            slope = at[1] - at[0]
+            if at[2] - at[1] != slope or slope == 0:
+                return False
+            found = (extent - at[0]) // slope
+            self._found[name] = found, f"by dimension {d} of {what}, {dim},"
+        wanted = evaluate(dim, self.values)
+        if wanted != extent or (unknown and found < 0):
+            parts = ", ".join(
+                f"{n} is {v}, as {where} is"
+                for n in names_in(dim)
+                for v, where in [self._found[n]]
+                if n not in unknown
+            )
+            why = f", in which {parts}" if parts else ""
+            raise Mismatch(
+                i,
+                f"{why}: its dimension {d} is {extent}, which "
+                + (f"{dim} cannot be" if unknown else f"is not {dim} = {wanted}")
+                + "; pass arrays that agree, or correct the declaration",
+            )
+        return True
 
 
 def _text(dtype: str, dims: tuple[Any, ...]) -> str:
     return f"{short(dtype) or ANY}[{','.join(map(str, dims))}]"
+
+
+def place_of(index: int, n_inputs: int, name: str) -> str:
+    """What messages call an input, or an output after so many inputs."""
+    what = f"input {index}" if index < n_inputs else f"output {index - n_inputs}"
+    return f"{what} {name!r}" if name else what
+
+
+def check_types(about: str, extents: Extents, arrays: Sequence[Any]) -> None:
+    """Match arrays with their declared types, see `Extents.match`; or raise TypeError."""
+    try:
+        extents.match(arrays)
+    except Mismatch as e:
+        what, declared, dtype, shape = arrays[e.index]
+        raise TypeError(
+            f"{about}{what} is {_text(dtype, shape)}, but is declared as {declared}{e.why} [KB2007]"
+        ) from None
 
 
 class ScannedParameter(Struct):
@@ -174,18 +350,15 @@ class ScannedFunction(Struct):
             self._check_shapes(about, len(inputs), arrays, parts)
 
     def _check_shapes(self, about: str, n_inputs: int, arrays: Any, shapes: Any) -> None:
-        extents: dict[str, tuple[Any, str]] = {}
         parameters = (*self.having("arg"), *self.having("ret"))
-        for i, (p, array, shape) in enumerate(zip(parameters, arrays, shapes, strict=True)):
-            what = f"input {i}" if i < n_inputs else f"output {i - n_inputs}"
-            what += f" {p.name!r}" if p.name else ""
-            dtype = array.dtype.name
-            why = p.array.difference(what, shape, dtype, extents) if p.array else None
-            if why is not None:
-                raise TypeError(
-                    f"{about}{what} is {_text(dtype, shape)}, but is declared as {p.array}{why} "
-                    "[KB2007]"
-                )
+        check_types(
+            about,
+            Extents(),
+            [
+                (place_of(i, n_inputs, p.name), p.array, array.dtype.name, shape)
+                for i, (p, array, shape) in enumerate(zip(parameters, arrays, shapes, strict=True))
+            ],
+        )
 
     @property
     def takes_any(self) -> bool:

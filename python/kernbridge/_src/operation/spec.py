@@ -35,6 +35,8 @@ Functions = list[tuple[str, Callable[..., Any]]]
 """Functions of the user that run while a call is traced or lowered, by the names of arguments."""
 
 
+FROM_SIGNATURE: Any = ...
+"""The outputs of an operation whose signature describes them."""
 ENZYME = "enzyme"
 """The rule, in the place of a function, for derivatives that Enzyme makes."""
 Rule = Callable[..., Any] | str | None
@@ -216,7 +218,7 @@ class OperationSpec:
     """The arguments of `numba_kernel` and its siblings except the kernel; hashable if `outs` is."""
 
     label: str
-    outs: Any  # `Outputs`, or a function that returns what they are read from
+    outs: Any  # `Outputs`, a function that returns what they are read from, or FROM_SIGNATURE
     vmap_method: str | None
     aliases: Any  # given as a dict; pairs of an input and an output
     has_side_effect: bool
@@ -225,6 +227,7 @@ class OperationSpec:
     attributes: InitVar[Sequence[str]] = ()  # which derivative rules get as keywords
     sharding_rule: Any = None  # given as a `ShardingRule` or its text
     vmap_threads: bool | None = None
+    signature: Any = None  # a `CallSignature`
 
     def __post_init__(self, attributes: Sequence[str]) -> None:
         """Check everything that does not depend on inputs."""
@@ -243,7 +246,15 @@ class OperationSpec:
                 f"{label}: `outs` is {outs!r}, expected the shape and dtype of each output; use "
                 f"jax.ShapeDtypeStruct(shape, {getattr(outs, '__name__', 'dtype')}) [KB1002]"
             )
-        outs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
+        if outs is FROM_SIGNATURE:
+            if self.signature is None:
+                raise TypeError(
+                    f"{label}: neither `outs` nor a signature describes the outputs; pass "
+                    'signature="x: f32[n] -> f32[n]", or outs= with their shapes and dtypes '
+                    "[KB1002]"
+                )
+        elif not callable(outs) or has_type(outs):
+            outs = Outputs.of(label, outs)
         aliases = _read_aliases(label, self.aliases) if self.aliases else ()
         if isinstance(outs, Outputs):
             _check_output_indices(label, aliases, len(outs.types))
@@ -254,7 +265,15 @@ class OperationSpec:
                 keywords = "".join(f", {a}=..." for a in attributes)
                 expected = f"(inputs, outputs, {'co' * (name == 'vjp')}tangents{keywords})"
                 check_rule(label, name, rule, expected, 3, attributes)
-        sharding = ShardingRule.of(label, self.sharding_rule, aliases)
+        sharding = self.sharding_rule
+        if sharding is True:
+            if self.signature is None:
+                raise ValueError(
+                    f"{label}: sharding_rule=True stands for the dimensions of the signature, and "
+                    "there is none; pass signature=, or a rule [KB6001]"
+                )
+            sharding = self.signature.sharding_rule
+        sharding = ShardingRule.of(label, sharding, aliases)
         vars(self).update(
             outs=outs,
             aliases=aliases,
@@ -278,12 +297,24 @@ class OperationSpec:
 
         If `outs` is a function, it is called. Messages show the kernel's `parameters`.
         """
-        if isinstance(self.outs, Outputs):
-            return self.outs.canonical(self.label)
-        outs = call_with_shapes(self.label, "outs", self.outs, inputs, scalars, parameters)
-        outputs = Outputs.of(self.label, outs).canonical(self.label)
+        outs = self.outs
+        if outs is FROM_SIGNATURE:
+            outs = self.signature.outs(inputs, scalars)
+            outs = Outputs.of(self.label, outs[0] if len(outs) == 1 else outs)
+        elif not isinstance(outs, Outputs):
+            outs = call_with_shapes(self.label, "outs", outs, inputs, scalars, parameters)
+            outs = Outputs.of(self.label, outs)
+        outputs: Outputs = outs.canonical(self.label)
         _check_output_indices(self.label, self.aliases, len(outputs.types))
+        if self.signature is not None and self.outs is not FROM_SIGNATURE:
+            self.signature.check_outs(inputs, scalars, outputs.types)
         return outputs
+
+    def aliases_of(self, scalars: Sequence[str]) -> tuple[tuple[int, int], ...]:
+        """The aliases of a call, including the inputs that the kernel changes in place."""
+        if self.signature is None:
+            return self.aliases
+        return tuple(sorted({*self.aliases, *self.signature.aliases(scalars)}))
 
     def terms(
         self, inputs: Sequence[ArrayType], n_scalars: int, outputs: Sequence[ArrayType]

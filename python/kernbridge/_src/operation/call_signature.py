@@ -1,0 +1,375 @@
+"""`signature=`: what a call takes and returns, written once, such as "x: f32[n], k: f32 -> f32[n]".
+
+The types of arrays are those of `operation/signature.py`. From a signature follow the checks of a
+call, its outputs, the parameters of the kernel that they fill, and numbers of a launch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.base.errors import counted
+from kernbridge._src.operation.signature import (
+    ANY,
+    LEADING,
+    DeclaredType,
+    Extents,
+    check_types,
+    evaluate,
+    is_variable,
+    named_dtype,
+    names_in,
+    place_of,
+    short,
+)
+from kernbridge._src.operation.spec import ArrayType
+
+_EXAMPLE = 'such as "x: f32[n], k: f32 -> f32[n]"'
+_ITEM = re.compile(r"(?:\s*([A-Za-z_]\w*)\s*:)?\s*(.*?)\s*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One input or output: the kernel's parameter for it, and its type.
+
+    A number has no brackets in its type, and is passed to the kernel as a number instead of an
+    array. An input without a type may be either, and an output without one is an input that the
+    kernel changes.
+    """
+
+    name: str
+    type: DeclaredType | None
+    is_number: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.annotation}" if self.annotation else self.name
+
+    @property
+    def annotation(self) -> str:
+        if self.type is None:
+            return ""
+        return short(self.type.dtype) if self.is_number else str(self.type)
+
+
+@dataclass(frozen=True)
+class CallSignature:
+    """The inputs and outputs of an operation. An output with the name of an input replaces it."""
+
+    label: str
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+
+    @staticmethod
+    def read(
+        label: str, text: Any, inplace: Any, names: Sequence[str], optional: Collection[str]
+    ) -> CallSignature | None:
+        """The signature of a kernel with these parameters, of which some have defaults.
+
+        `text` and `inplace` are the arguments of the user, each of which may be None.
+        """
+        for what, given in (("signature", text), ("inplace", inplace)):
+            if given is not None and not isinstance(given, str):
+                raise TypeError(
+                    f"{label}: {what} is {given!r} of type {type(given).__name__}, expected a "
+                    f"text {_EXAMPLE if given is text else 'with names of parameters'} [KB1010]"
+                )
+        changed = [name.strip() for name in inplace.split(",")] if inplace else []
+        for name in changed:
+            if name not in names:
+                raise ValueError(
+                    f"{label}: inplace names {name!r}, but the kernel's parameters are "
+                    f"{', '.join(names)} [KB1010]"
+                )
+        if text is None and not changed:
+            return None
+        if text is None:
+            inputs = tuple(Parameter(name, None) for name in names)
+            return CallSignature(label, inputs, tuple(Parameter(n, None) for n in changed))
+        try:
+            sides = text.split("->")
+            if len(sides) != 2:
+                raise ValueError(f'write "->" once, between inputs and outputs, {_EXAMPLE}')
+            inputs, outputs = _named(_items(sides[0]), _items(sides[1]), names, optional)
+            have = [p.name for p in outputs]
+            outputs += tuple(Parameter(name, None) for name in changed if name not in have)
+            result = CallSignature(label, inputs, outputs)
+            result._check()
+        except ValueError as e:
+            raise ValueError(f"{label}: the signature {text!r}: {e} [KB1010]") from None
+        return result
+
+    def _check(self) -> None:
+        by_name = {p.name: p for p in self.inputs}
+        known = {name for p in self.inputs for name in _names_of(p)}
+        for p in self.outputs:
+            same = by_name.get(p.name)
+            if same is not None and same.is_number:
+                raise ValueError(f"{p.name!r} is a number, which a kernel cannot change")
+            if same is not None and p.type not in (None, same.type):
+                raise ValueError(
+                    f"{p.name!r} is {same.type} before and {p.type} after the call; an array that "
+                    "the kernel changes keeps its type"
+                )
+            if p.is_number:
+                raise ValueError(f"the output {p.annotation} has no shape; write {p.annotation}[]")
+            if same is None and p.type is not None and not p.type.dtype:
+                raise ValueError("the output any has no dtype; write one, or a name such as T")
+            unknown = [name for name in _names_of(p) if name not in known]
+            if same is None and unknown:
+                raise ValueError(
+                    f"no input has the dimension or dtype {unknown[0]!r} of the output "
+                    f"{p.annotation!r}; name a dimension of an input, or write a number"
+                )
+
+    def __str__(self) -> str:
+        left, right = (", ".join(map(str, side)) for side in (self.inputs, self.outputs))
+        return f"{left} -> {right}"
+
+    @property
+    def python(self) -> inspect.Signature:
+        """The signature of the operation as a function of Python."""
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [
+            inspect.Parameter(p.name, kind, annotation=p.annotation or inspect.Parameter.empty)
+            for p in self.inputs
+        ]
+        returned = ", ".join(p.annotation or p.name for p in self.outputs)
+        return inspect.Signature(parameters, return_annotation=returned)
+
+    @property
+    def bound(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The kernel's parameters for inputs and for outputs, in the order of a call."""
+        inputs = tuple(p.name for p in self.inputs if not p.is_number)
+        return inputs, tuple(p.name for p in self.outputs)
+
+    def aliases(self, scalars: Collection[str] = ()) -> tuple[tuple[int, int], ...]:
+        """The inputs that outputs replace, of a call with these scalars."""
+        inputs, outputs = self.bound
+        arrays = [name for name in inputs if name not in scalars]
+        return tuple((arrays.index(name), o) for o, name in enumerate(outputs) if name in arrays)
+
+    @property
+    def sharding_rule(self) -> str:
+        """The dimensions of its arrays as a rule.
+
+        A name that occurs in a sum or a product, or twice in one array, does not split it.
+        """
+        arrays = [p for p in (*self.inputs, *self.outputs) if not p.is_number]
+        types = {p.name: p.type for p in arrays if p.type is not None}
+        every = [types.get(p.name) for p in arrays]
+        unsplit = {
+            name
+            for t in every
+            for d in (t.dims if t else ())
+            if isinstance(d, str) and d != LEADING
+            for name in names_in(d)
+            if not d.isidentifier() or (t and t.dims.count(d) > 1)
+        }
+        n = 0
+        terms = []
+        for t in every:
+            names = []
+            for d in t.dims if t else ():
+                if not (d == LEADING or (str(d).isidentifier() and d not in unsplit)):
+                    n, d = n + 1, f"whole{n}"
+                names.append(str(d))
+            terms.append(" ".join(names))
+        n_inputs = len(self.bound[0])
+        return f"{', '.join(terms[:n_inputs])} -> {', '.join(terms[n_inputs:])}"
+
+    def bind(
+        self, args: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arrays and the keyword scalars of a call, whose arguments may be given by name."""
+        try:
+            given = self.python.bind(*args, **keywords).arguments
+        except TypeError as e:
+            raise TypeError(
+                f"{self.label}: {e}; the call has {counted(len(args), 'argument')}"
+                + "".join(f", {name}=" for name in keywords)
+                + f", expected ({', '.join(map(str, self.inputs))}) [KB2001]"
+            ) from None
+        arrays, scalars = [], {}
+        changed = self.bound[1]
+        for p in self.inputs:
+            value = _converted(given[p.name], p.type)
+            may_be_number = p.type is None and p.name not in changed and not np.ndim(value)
+            if p.is_number or may_be_number:
+                scalars[p.name] = value
+            else:
+                arrays.append(value)
+        return arrays, scalars
+
+    def match(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Extents:
+        """What names mean in a call; TypeError if its arguments are not of their types."""
+        extents = Extents(ties_leading=True)
+        check_types(f"{self.label}: ", extents, self._described(inputs, scalars, ()))
+        return extents
+
+    def outs(
+        self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]
+    ) -> tuple[ArrayType, ...]:
+        """The outputs of a call, whose arguments are checked."""
+        values = self.match(inputs, scalars).values
+        replaced = {o: inputs[i] for i, o in self.aliases(scalars)}
+        return tuple(
+            replaced.get(o) or _type_of(p.type, values) for o, p in enumerate(self.outputs)
+        )
+
+    def check_outs(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> None:
+        """Check the arguments of a call, and outputs that the user describes in another way."""
+        if len(outs) != len(self.outputs):
+            raise ValueError(
+                f"{self.label}: `outs` has {counted(len(outs), 'output')}, but the signature "
+                f"'{self}' has {len(self.outputs)}; leave out one of the two [KB1010]"
+            )
+        extents = Extents(ties_leading=True)
+        check_types(f"{self.label}: ", extents, self._described(inputs, scalars, outs))
+
+    def _described(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> list[tuple[str, DeclaredType | None, str, Sequence[Any]]]:
+        arrays, n = iter(inputs), len(self.inputs)
+        given = [scalars.get(p.name) or next(arrays) for p in self.inputs]
+        every = zip((*self.inputs, *self.outputs), (*given, *outs), strict=False)
+        return [
+            (place_of(i, n, p.name), p.type, t.dtype.name, t.shape)
+            for i, (p, t) in enumerate(every)
+        ]
+
+    def numbers(self, what: str, given: Any) -> Any:
+        """A number, or a tuple of them, that names dimensions, as a function of the inputs."""
+        parts = given if isinstance(given, (tuple, list)) else (given,)
+        if not any(isinstance(part, str) for part in parts):
+            return given
+        known = {name for p in self.inputs for name in _names_of(p)}
+        texts = []
+        for part in parts:
+            try:
+                dim = DeclaredType.parse(f"any[{part}]").dims
+                if len(dim) != 1 or any(n not in known for n in names_in(str(*dim))):
+                    raise ValueError
+            except ValueError:
+                listed = ", ".join(sorted(n for n in known if not is_variable(n)))
+                raise ValueError(
+                    f"{self.label}: {what} is {given!r}, expected numbers, or sums and products of "
+                    f"dimensions of the signature, which are {listed} [KB1102]"
+                ) from None
+            texts.append(str(*dim))
+        return DimensionsOf(self, tuple(texts))
+
+
+@dataclass(frozen=True)
+class DimensionsOf:
+    """A function of a call's arrays and scalars that returns some of its dimensions."""
+
+    signature: CallSignature
+    dims: tuple[str, ...]
+
+    def __call__(self, /, *inputs: Any, **scalars: Any) -> tuple[Any, ...]:
+        named = {n: ArrayType.of(t) for n, t in scalars.items()}
+        values = self.signature.match([ArrayType.of(t) for t in inputs], named).values
+        return tuple(evaluate(dim, values) for dim in self.dims)
+
+
+def _items(side: str) -> list[tuple[str, DeclaredType | None, bool]]:
+    """The name, the type, and whether it is a number, of each item of one side."""
+    result: list[tuple[str, DeclaredType | None, bool]] = []
+    for item in re.split(r",(?![^\[]*\])", side) if side.strip() else ():
+        found = _ITEM.fullmatch(item)
+        assert found is not None
+        name, text = found[1] or "", found[2]
+        if re.fullmatch(r"\w+", text) and text != ANY:  # a number, or the name of an input
+            try:
+                dtype = text if is_variable(text) else named_dtype(text)
+            except ValueError:
+                if name or not text.isidentifier():
+                    raise
+                result.append((text, None, False))
+                continue
+            result.append((name, DeclaredType(dtype, ()), True))
+        else:
+            result.append((name, DeclaredType.parse(text), False))
+    return result
+
+
+def _named(
+    left: Sequence[tuple[str, DeclaredType | None, bool]],
+    right: Sequence[tuple[str, DeclaredType | None, bool]],
+    names: Sequence[str],
+    optional: Collection[str],
+) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]]:
+    """Both sides, with the names of the kernel's parameters; ValueError if they do not fit."""
+    written = {name for name, *_ in left} | {name for name, declared, _ in right if declared}
+    parameters = f"the kernel's parameters are {', '.join(names) or 'none'}"
+    for name, *_ in (*left, *right):
+        if name and name not in names:
+            raise ValueError(f"{parameters}, and none is {name!r}; use their names, or leave out")
+    for side in (left, right):
+        twice = [name for name, *_ in side if name and [n for n, *_ in side].count(name) > 1]
+        if twice:
+            raise ValueError(f"{twice[0]!r} stands twice on one side; write it once")
+    free = [name for name in names if name not in written]
+    sides = []
+    for side in (left, right):
+        read = []
+        for name, declared, is_number in side:
+            if not name and not free:
+                raise ValueError(f"it has more inputs and outputs than parameters; {parameters}")
+            read.append(Parameter(name or free.pop(0), declared, is_number))
+        sides.append(tuple(read))
+    if missing := [name for name in free if name not in optional]:
+        raise ValueError(f"it does not describe the parameter {missing[0]!r}; {parameters}")
+    inputs, outputs = sides
+    for p in (*inputs, *(p for p in outputs if p.name not in {q.name for q in inputs})):
+        if p.type is None:
+            raise ValueError(f"{p.name!r} has no type; write {p.name}: and its type")
+    return inputs, outputs
+
+
+def _names_of(p: Parameter) -> list[str]:
+    """The names of dimensions and of dtypes that occur in a type."""
+    if p.type is None:
+        return []
+    dims = [d for d in p.type.dims if isinstance(d, str)]
+    names = [n for d in dims for n in ([d] if d == LEADING else names_in(d))]
+    return [*names, *([p.type.dtype] if is_variable(p.type.dtype) else [])]
+
+
+def _type_of(declared: DeclaredType | None, values: Mapping[str, Any]) -> ArrayType:
+    assert declared is not None
+    shape: list[Any] = []
+    for dim in declared.dims:
+        if dim == LEADING:
+            shape += values[LEADING]
+        else:
+            shape.append(evaluate(dim, values) if isinstance(dim, str) else dim)
+    return ArrayType(tuple(shape), np.dtype(values.get(declared.dtype, declared.dtype)))
+
+
+def _converted(value: Any, declared: DeclaredType | None) -> Any:
+    """A number of Python, or one that JAX has made of it, in the dtype that is declared for it."""
+    if declared is None or not declared.dtype or is_variable(declared.dtype):
+        return value
+    if not isinstance(value, (bool, int, float, complex)) and not getattr(
+        jax.typeof(value) if isinstance(value, jax.Array) else None, "weak_type", False
+    ):
+        return value
+    dtype = jnp.dtype(declared.dtype)
+    return jnp.asarray(value, dtype) if jnp.result_type(value, dtype) == dtype else value
