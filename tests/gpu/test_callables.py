@@ -16,7 +16,6 @@ from callables import CASES, F32, S, add  # noqa: E402
 from gil import Gate  # noqa: E402
 from kernbridge._src.record import record as record_record  # noqa: E402
 
-by_numba = pytest.mark.gpu_only("no array on the CPU has what is asked for")
 NAMED = {"argnames": "case", "argvalues": CASES, "ids": [c.name for c in CASES]}
 
 
@@ -183,7 +182,7 @@ def unknown_attribute(x, out, stream):
         from_host,
         with_event,
         interface,
-        pytest.param(unknown_attribute, marks=by_numba),
+        unknown_attribute,
     ],
     ids=lambda f: f.__name__,
 )
