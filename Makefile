@@ -105,7 +105,7 @@ mutate: $(VENV)/test.stamp
 test-newest: $(VENV)/test.stamp $(VENV)/plugin.stamp $(VENV)/enzyme.stamp
 	$(if $(BRIEF),XLA_FLAGS="$${XLA_FLAGS:-} --xla_backend_optimization_level=0") $(VENV)/bin/python $(PYTEST) -m "$(BRIEF)" $(PYTEST_ARGS)
 
-test-oldest: $(OLDEST)/test.stamp
+test-oldest: $(OLDEST)/test.stamp $(OLDEST)/enzyme.stamp
 	$(OLDEST)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
 
 ifeq ($(NEXT_PYTHON),)
@@ -201,8 +201,9 @@ $(VENV)/plugin.stamp: | $(VENV)/python.stamp
 	  || echo "skipped: $(PJRT_PLUGIN), which cannot be installed here"
 
 # Enzyme, for derivatives of kernels. The wheel pins versions of Numba and glibc that are not needed.
-$(VENV)/enzyme.stamp $(DEV)/enzyme.stamp: %/enzyme.stamp: | %/python.stamp
-	@$*/bin/uv pip install --quiet --python $*/bin/python --no-deps --python-platform x86_64-manylinux_2_39 \
+$(OLDEST)/enzyme.stamp: private UV_OF := $(VENV)
+$(VENV)/enzyme.stamp $(DEV)/enzyme.stamp $(OLDEST)/enzyme.stamp: %/enzyme.stamp: | %/python.stamp
+	@$(or $(UV_OF),$*)/bin/uv pip install --quiet --python $*/bin/python --no-deps --python-platform x86_64-manylinux_2_39 \
 	  $(ENZYME) && touch $@ || echo "skipped: $(ENZYME), which cannot be installed here"
 
 # Packages whose kernels tests differentiate, without what these depend on.

@@ -12,7 +12,7 @@ from kernbridge.errors import KernbridgeWarning
 from needs_enzyme import assert_derivatives, needs_enzyme
 
 cuda = pytest.importorskip("numba.cuda")
-pytestmark = [pytest.mark.once, needs_enzyme]
+pytestmark = needs_enzyme  # also with the oldest JAX and Numba
 
 
 @cuda.jit

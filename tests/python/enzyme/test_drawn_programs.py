@@ -4,7 +4,7 @@ import programs
 import pytest
 from needs_enzyme import needs_enzyme
 
-pytestmark = [pytest.mark.once, needs_enzyme]
+pytestmark = needs_enzyme  # also with the oldest JAX and Numba
 
 
 @pytest.mark.parametrize("seed", range(4))
