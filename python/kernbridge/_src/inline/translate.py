@@ -257,7 +257,7 @@ class _Translation:
     def _folded(self, name: str, value: Value, axes: Sequence[int], aval: Any) -> Value:
         rule = _text(name, aval.dtype)
         moved = np.moveaxis(value, axes, range(len(axes))).reshape(-1, *aval.shape)
-        result = moved[0]
+        result = np.asarray(moved[0], object)  # also where no axis is left
         for other in moved[1:]:
             result = self._each(lambda *xs: self._assigned(aval.dtype, rule(*xs)), result, other)
         return result
