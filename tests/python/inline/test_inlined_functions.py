@@ -117,6 +117,8 @@ def test_functions_of_jax(function, n, order, dtype):
     with jax.enable_x64(dtype == np.float64):
         inputs = [jnp.array(POINTS, dtype), jnp.full(len(POINTS), 0.7, dtype)][:n]
         of_order = derivative(function, order)
+        if function is special.zeta and order > (dtype == np.float32):
+            pytest.skip("the series of the derivative cancel, in JAX too")
         try:
             jax.eval_shape(of_order, *(x[0] for x in inputs))
         except Exception as e:
