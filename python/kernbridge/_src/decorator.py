@@ -59,8 +59,8 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
       and needs `outs`.
     - A ``@numba.njit`` function that returns an array, a number or a tuple of them is called with
       the arrays of the call, and with numbers for 0-d arrays. Numba infers the dtypes and ranks of
-      what it returns. The shapes of returned arrays come from one call on zeros when a call is
-      traced for the first time; if the function returns another shape later, the call fails.
+      what it returns. The shapes of returned arrays come from one call on zeros (on ones, if that
+      fails) when a call is traced for the first time; another shape later is an error of the call.
     - ``@numba.vectorize`` makes what `elementwise` makes.
     - ``@numba.guvectorize`` functions take the arrays of their layout; further axes in front are
       broadcast and looped over, as NumPy does. The dtypes are those that it declares.
@@ -70,9 +70,9 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
     ----------
     outs : str, pytree of jax.ShapeDtypeStruct, or a function, optional
         The signature, or shape and dtype of each output; see `numba_kernel`. It is left out for
-        functions that return values, and needed for ``@numba.guvectorize`` only if the layout has
-        an axis that is in no input, or no types are declared; it then describes the arrays of one
-        call.
+        functions that return values, or else is a function of all their parameters, which replaces
+        the call on zeros. For ``@numba.guvectorize`` it describes the arrays of one call, and is
+        needed only if no types are declared.
     signature, inplace
         See `numba_kernel`.
     vmap_method, input_output_aliases, has_side_effect, zero_outputs, static, check, sharding_rule
@@ -161,7 +161,7 @@ def _function_of(
 
         if outs is not None:
             return numba_cuda_kernel, ()
-    elif front_end == "numba_kernel" and outs is not None:
+    elif front_end == "numba_kernel" and outs is not None and not _describes_all(outs, kernel):
         return numba_kernel, ()
     elif front_end != "numba_kernel" or seems_to_return(kernel.py_func.__code__):
         if front_end == "elementwise" and outs is not None:
@@ -176,6 +176,14 @@ def _function_of(
         "write @kernbridge.kernel(outs=...) above the kernel, with the shape and dtype of each "
         "[KB1002]"
     )
+
+
+def _describes_all(outs: Any, kernel: Any) -> bool:
+    """Whether `outs` is a function of all parameters of a function that returns its results."""
+    if not (inspect.isfunction(outs) and seems_to_return(kernel.py_func.__code__)):
+        return False
+    counts = [f.__code__.co_argcount for f in (outs, kernel.py_func)]
+    return counts[0] == counts[1] and not outs.__code__.co_flags & inspect.CO_VARARGS
 
 
 def _front_end(kernel: Any) -> str | None:

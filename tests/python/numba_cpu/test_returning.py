@@ -234,12 +234,18 @@ def test_a_trial_that_fails_says_so():
     @kernbridge.kernel
     @numba.njit
     def inverse(x):
-        if x[0] == 0:
-            raise ValueError("zero")
+        if x[0] <= 1:
+            raise ValueError("too small")
         return 1 / x
 
-    with pytest.raises(ValueError, match=r"kernel 'inverse'.*call on zeros.*zero.*\[KB1002\]"):
-        inverse(jnp.ones(3))
+    x = jnp.full(3, 2.0)
+    with pytest.raises(ValueError, match=r"kernel 'inverse'.*zeros or ones.*small.*\[KB1002\]"):
+        inverse(x)
+    np.testing.assert_array_equal(kernbridge.kernel(lambda x: x)(inverse.__wrapped__)(x), 1 / x)
+    with pytest.raises(ValueError, match=r"`outs` has int32\[3\].*float32.*\[KB1002\]"):
+        kernbridge.kernel(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.int32))(inverse.__wrapped__)(
+            x
+        )
 
 
 def test_mistakes():

@@ -13,10 +13,10 @@ from kernbridge._src.base.reports import instead_of
 class ReturnsValue(TypeError):
     """A kernel returns something; users see a TypeError."""
 
-    def __init__(self, label: str, result: Any) -> None:
+    def __init__(self, label: str, result: Any, remedy: str = "") -> None:
         super().__init__(
             f"{label}: the kernel returns {result}, expected nothing; write results into the "
-            "output arrays, which come after the inputs [KB4002]"
+            f"output arrays, which come after the inputs{remedy} [KB4002]"
         )
 
 

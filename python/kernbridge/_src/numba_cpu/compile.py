@@ -284,7 +284,8 @@ class Job(Recipe[Native]):
             if search.may_write(overload.kernel, overload.arguments, overload.compiled):
                 raise TypeError("the kernel may write to a read-only input")
         if overload.result != types.none:
-            raise ReturnsValue(self.label, overload.result)
+            remedy = ", or pass a function that returns them to kernbridge.kernel without `outs`"
+            raise ReturnsValue(self.label, overload.result, remedy)
         return overload
 
     def _types(self, writable: frozenset[int]) -> list[Any]:

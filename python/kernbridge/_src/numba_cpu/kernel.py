@@ -399,7 +399,9 @@ def _check_dispatcher(kernel: Any) -> None:
     elif type(kernel).__module__ == "kernbridge":
         hint = "it is already an operation and need not be wrapped again"
     elif isinstance(kernel, np.ufunc) or type(kernel).__name__ == "DUFunc":
-        hint = "call the ufunc in a loop of a @numba.njit function"
+        hint = "pass it to kernbridge.elementwise"
+    elif type(kernel).__name__ == "GUFunc":
+        hint = "pass it to kernbridge.kernel"
     elif not callable(kernel):
         hint = "the kernel comes first, then `outs`"
     elif private_numba.config.DISABLE_JIT:

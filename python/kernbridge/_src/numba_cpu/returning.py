@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base import debug, settings
-from kernbridge._src.base.errors import KernelCompilationError, quoted
+from kernbridge._src.base import debug
 from kernbridge._src.base.lru import LRUCache, attached_to
-from kernbridge._src.base.reports import hides_frames, instead_of
-from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.forge.obtain import Recipe, obtain
-from kernbridge._src.keys import fingerprint
+from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.forge.obtain import obtain
+from kernbridge._src.inline import static as static_values
 from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, needs_numba
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
+from kernbridge._src.numba_cpu.results import Question, Results, canonical
 from kernbridge._src.numba_cpu.signature import CompileOptions
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation
@@ -48,123 +47,6 @@ from kernbridge._src.operation.spec import (
 )
 
 ROW_AXES_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
-
-_log = logging.getLogger("kernbridge")
-
-
-class Results(NamedTuple):
-    """What a function returns: dtypes and shapes, whether it is a tuple, and the tuple's class."""
-
-    items: tuple[tuple[str, tuple[Any, ...] | None], ...]  # a shape of None: a scalar
-    single: bool
-    made_by: Any = tuple
-
-    @property
-    def ranks(self) -> tuple[int | None, ...]:
-        return tuple(None if shape is None else len(shape) for _, shape in self.items)
-
-
-class _Question(Recipe[Results]):
-    """The question to Numba what a function returns for arguments of these types.
-
-    If it returns arrays, their shapes are those of a call on zeros.
-    """
-
-    kind, tool = "numba_cpu_results", "Numba"
-
-    def __init__(self, label: str, dispatcher: Any, arguments: Sequence[ArrayType]) -> None:
-        self.label, self.name = label, dispatcher.py_func.__name__
-        self._dispatcher, self._arguments = dispatcher, arguments
-        found = fingerprint.take(dispatcher)
-        self.identity = fingerprint.combine(found, "returned", repr(arguments))
-        self.lasting = not found.opaque
-        self._made_by: Any = tuple
-
-    def made_of(self) -> tuple[Any, ...]:
-        from kernbridge._src.numba_common.private_numba import numba
-
-        return numba.__version__, np.__version__
-
-    def make(self) -> Artefact:
-        from kernbridge._src.numba_common.private_numba import types
-
-        result = self._type()
-        single = not isinstance(result, types.BaseTuple)
-        if isinstance(result, types.BaseNamedTuple):
-            self._made_by, self.lasting = result.instance_class, False
-        found = [self._described(kind) for kind in ([result] if single else result)]
-        shapes: Sequence[Any] = [None] * len(found)
-        if any(is_array for _, is_array in found):
-            shapes = self._shapes()
-        items = [
-            [dtype, list(shape) if is_array else None]
-            for (dtype, is_array), shape in zip(found, shapes, strict=True)
-        ]
-        return Artefact({"items": items, "single": single}, ())
-
-    def use(self, made: Artefact) -> Results:
-        items = tuple((str(t), None if s is None else tuple(s)) for t, s in made.meta["items"])
-        return Results(items, bool(made.meta["single"]), self._made_by)
-
-    def _type(self) -> Any:
-        """Numba's type of what the function returns."""
-        from kernbridge._src.numba_common import refusals
-        from kernbridge._src.numba_common.private_numba import numba, types
-        from kernbridge._src.numba_cpu import entry
-
-        failure: Exception = TypeError("it is declared for other types")
-        for read_only in (True, False):  # a function may write to its inputs, which are copied
-            given = [numba.from_dtype(t.dtype) for t in self._arguments]
-            for i, t in enumerate(self._arguments):
-                if t.shape:
-                    given[i] = types.Array(given[i], len(t.shape), "C", readonly=read_only)
-            try:
-                with entry.compiling_apart("plain", entry.is_of_disk):
-                    of = types.Dispatcher(self._dispatcher)
-                    signature = of.get_call_type(self._dispatcher.typingctx, tuple(given), {})
-                if signature is not None:
-                    return signature.return_type
-            except Exception as e:  # Numba's typing of read-only arrays raises errors of many kinds
-                failure = e
-        raise instead_of(
-            failure,
-            KernelCompilationError(
-                f"{self.label}: Numba cannot compile the function for {self._listed} [KB4001]\n"
-                + refusals.report(failure, self._dispatcher.py_func)
-            ),
-        )
-
-    @property
-    def _listed(self) -> str:
-        return ", ".join(str(t) if t.shape else t.dtype.name for t in self._arguments)
-
-    def _described(self, kind: Any) -> tuple[str, bool]:
-        """The dtype of a value that Numba types so, and whether it is an array."""
-        from kernbridge._src.numba_common.private_numba import as_dtype, types
-
-        kind = types.unliteral(kind)
-        is_array = isinstance(kind, types.Array)
-        item = kind.dtype if is_array else kind
-        if isinstance(item, (types.Number, types.Boolean)):
-            return as_dtype(item).name, is_array
-        expected = "a number, an array, or a tuple of these, the same in every branch"
-        if kind == types.none:
-            expected += "; a function that writes its results into arrays needs outs="
-        raise TypeError(f"{self.label}: the function returns {kind}, expected {expected} [KB4002]")
-
-    def _shapes(self) -> list[tuple[Any, ...]]:
-        how = f"{self.label}: the shapes that it returns are found by a call on zeros"
-        remedy = "write the results into arrays that outs= describes [KB1002]"
-        if any(not isinstance(d, int) for t in self._arguments for d in t.shape):
-            raise ValueError(f"{how}, but {self._listed} have symbolic extents; {remedy}")
-        zeros = [np.zeros(t.shape, t.dtype) if t.shape else t.dtype.type() for t in self._arguments]
-        try:
-            found = self._dispatcher(*zeros)
-        except Exception as e:
-            raise ValueError(f"{how}, {self._listed}, which failed: {quoted(e)}; {remedy}") from e
-        shapes = [np.shape(item) for item in (found if isinstance(found, tuple) else (found,))]
-        _log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
-        return shapes
 
 
 class _Outs:
@@ -214,8 +96,16 @@ class Returning(PythonFrontend):
     platforms: tuple[str, ...] = ("cpu",)
     differentiates = True
 
-    def __init__(self, kind: str, function: Any, options: CompileOptions, outs: Any = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        function: Any,
+        options: CompileOptions,
+        outs: Any,
+        static: Mapping[str, Any],
+    ) -> None:
         self._kind, self.outs, self._options = kind, outs, options
+        self._original, self._static = function, static
         ufunc = getattr(function, "gufunc_builder", getattr(function, "_dispatcher", None))
         self.function = getattr(ufunc or function, "py_func", function)
         self.name: str = self.function.__name__
@@ -224,6 +114,13 @@ class Returning(PythonFrontend):
         if not hasattr(function, "py_func"):  # division by zero as in NumPy
             of_ufunc = getattr(ufunc, "targetoptions", {})
             self._dispatcher = dispatcher_of(self.function, of_ufunc, error_model="numpy")
+        static_values.check(self.label, self.function, static, static_values.refusal_on_cpus)
+        if static:
+            of_code = functools.partial(dispatcher_of, options=self._dispatcher.targetoptions)
+            self._dispatcher = static_values.bound(
+                self._dispatcher, static, of_code, self._dispatcher
+            )
+            self.function = self._dispatcher.py_func
         self._declared = _declared(function)
         self.signature = inspect.signature(self.function)
         self._layout: tuple[Any, Any] | None = None
@@ -237,6 +134,12 @@ class Returning(PythonFrontend):
         self.described_outs = _Outs(self)
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
         self._kernels: LRUCache[NumbaCpu] = LRUCache(OPERATIONS_KEPT)
+
+    def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
+        static = {**self._static, **functions}
+        made = Returning(self._kind, self._original, self._options, self.outs, static)
+        spec = replace(spec, outs=made.described_outs, aliases=dict(spec.aliases))
+        return made.make_operation(spec)
 
     # What follows is called while a call is traced, in this order.
 
@@ -256,7 +159,9 @@ class Returning(PythonFrontend):
         for name, t in zip(self._names(types), types, strict=True):
             lacking = "Numba has no type for on CPUs"
             check_dtype(f"{self.label}: input {name!r}", t.dtype.name, NATIVE_DTYPES, lacking)
-        weak = [bool(getattr(x, "weak_type", isinstance(x, (float, complex)))) for x in operands]
+        weak = [
+            bool(getattr(x, "weak_type", isinstance(x, (int, float, complex)))) for x in operands
+        ]
         reals = [
             np.empty(0, t.dtype).real.dtype
             for t, is_weak in zip(types, weak, strict=True)
@@ -267,7 +172,13 @@ class Returning(PythonFrontend):
             if weak[i] and reals and dtype.kind in "fc":
                 dtypes[i] = np.result_type(*reals, *["F"] * (dtype.kind == "c"))
         if self._layout and self._declared:
-            dtypes = [*map(_canonical, self._declared_for(dtypes)[0])]
+            kinds = [d.kind if is_weak else "" for d, is_weak in zip(dtypes, weak, strict=True)]
+            least: dict[str, np.dtype[Any]] = {
+                "i": np.dtype("u1"),
+                "f": np.dtype("f2"),
+            }  # of numbers, which fit into any
+            given = [least.get(k, d) for k, d in zip(kinds, dtypes, strict=True)]
+            dtypes = [*map(canonical, self._declared_for(given)[0])]
         n, cores = self._n_leading(types), self._cores(types)
         missing = [n + len(c) - len(t.shape) for t, c in zip(types, cores, strict=True)]
         if self._kind == "arrays":
@@ -284,7 +195,7 @@ class Returning(PythonFrontend):
     def outputs(self, operands: Sequence[ArrayType]) -> Any:
         """The outputs of a call, whose operands are arranged."""
         results = self._results(operands)
-        found = [jax.ShapeDtypeStruct(s or (), _canonical(t)) for t, s in results.items]
+        found = [jax.ShapeDtypeStruct(s or (), canonical(t)) for t, s in results.items]
         if results.single:
             return found[0]
         return tuple(found) if results.made_by is tuple else results.made_by(*found)
@@ -383,20 +294,21 @@ class Returning(PythonFrontend):
     def _results(self, operands: Sequence[ArrayType]) -> Results:
         """What a call returns; the shapes are those of the whole call."""
         if self._kind == "arrays":
-            return obtain(_Question(self.label, self._dispatcher, tuple(operands)))
+            outs = self._given_outs(operands)
+            return obtain(Question(self.label, self._dispatcher, tuple(operands), outs))
         leading = self._leading(operands)
         if self._layout:
             return self._of_layout(operands, leading)
-        ins, outs = self._casts(operands)
+        ins, declared = self._casts(operands)
         arguments = [ArrayType((), np.dtype(d)) for d in ins or [t.dtype for t in operands]]
-        found = obtain(_Question(self.label, self._dispatcher, tuple(arguments)))
+        found = obtain(Question(self.label, self._dispatcher, tuple(arguments)))
         if any(rank is not None for rank in found.ranks):
             raise TypeError(
                 f"{self.label}: the function returns an array, but is called for each element, and "
                 "is expected to return numbers; use kernbridge.kernel for a function of arrays "
                 "[KB4002]"
             )
-        dtypes = outs or [dtype for dtype, _ in found.items]
+        dtypes = declared or [dtype for dtype, _ in found.items]
         return found._replace(items=tuple((dtype, leading) for dtype in dtypes))
 
     def _casts(self, operands: Sequence[ArrayType]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -411,7 +323,7 @@ class Returning(PythonFrontend):
             return tuple(d.name for d in given), (), (False,) * len(given)
         for ins, outs, arrays in self._declared:
             pairs = zip(given, ins, strict=True)
-            if all(np.can_cast(d, np.dtype(want)) or d == _canonical(want) for d, want in pairs):
+            if all(np.can_cast(d, np.dtype(want)) or d == canonical(want) for d, want in pairs):
                 return ins, outs, arrays
         listed = "; ".join(", ".join(ins) for ins, _, _ in self._declared)
         raise TypeError(
@@ -419,6 +331,15 @@ class Returning(PythonFrontend):
             f"({', '.join(d.name for d in given)}) can be converted without loss; convert the "
             "arrays, or declare these types as well [KB2003]"
         )
+
+    def _given_outs(self, operands: Sequence[ArrayType]) -> tuple[ArrayType, ...] | None:
+        """The outputs that the user describes, of one call of the function."""
+        if self.outs is None:
+            return None
+        given = self.outs
+        if callable(given):
+            given = call_with_shapes(self.label, "outs", given, operands, {})
+        return Outputs.of(self.label, given).canonical(self.label).types
 
     def _of_layout(self, operands: Sequence[ArrayType], leading: tuple[Any, ...]) -> Results:
         assert self._layout
@@ -436,29 +357,20 @@ class Returning(PythonFrontend):
                     )
         cores = [tuple(extents[axis][0] for axis in core) for core in outs]
         dtypes: Sequence[str] = self._declared_for([t.dtype for t in operands])[1]
-        if self.outs is not None:
-            given = self.outs
-            if callable(given):
-                given = call_with_shapes(self.label, "outs", given, inner, {})
-            types = Outputs.of(self.label, given).types
-            if [t.shape for t in types] != cores:
+        given = self._given_outs(inner)
+        if given is not None:
+            if [t.shape for t in given] != cores:
                 raise ValueError(
-                    f"{self.label}: `outs` has {', '.join(map(str, types))}, but by the layout "
+                    f"{self.label}: `outs` has {', '.join(map(str, given))}, but by the layout "
                     f"{self._layout_text} one call fills {', '.join(map(str, cores))} [KB1002]"
                 )
-            dtypes = [t.dtype.name for t in types]
+            dtypes = [t.dtype.name for t in given]
         items = zip(dtypes, [(*leading, *core) for core in cores], strict=True)
         return Results(tuple(items), len(cores) == 1)
 
 
 Declared = tuple[tuple[str, ...], tuple[str, ...], tuple[bool, ...]]
 """The dtypes of inputs and outputs, and whether each input is an array."""
-
-
-def _canonical(dtype: Any) -> np.dtype[Any]:
-    if settings.keeps_64_bits:
-        return np.dtype(dtype)
-    return np.dtype(jax.dtypes.canonicalize_dtype(np.dtype(dtype)))
 
 
 def _term(t: ArrayType, leading: Sequence[Any]) -> tuple[str, ...]:
@@ -519,6 +431,7 @@ def elementwise(
     vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
     derivatives: Literal["enzyme"] | None = None,
     sharding_rule: str | ShardingRule | None = None,
+    static: Mapping[str, Any] | None = None,
 ) -> Any:
     """Make a JAX operation on arrays from a function of numbers.
 
@@ -533,7 +446,7 @@ def elementwise(
         Numba infers, or that ``numba.vectorize`` declares. A Python function is compiled by Numba.
         As with ``numba.vectorize``, division by zero gives infinity or NaN, except in a
         ``numba.njit`` function, whose ``error_model`` decides.
-    vmap_threads, input_output_aliases, has_side_effect, vector_math, check
+    vmap_threads, input_output_aliases, has_side_effect, vector_math, check, static
         See `numba_kernel`.
     jvp, vjp, derivatives
         See `numba_kernel`. A rule gets all inputs with the rank of the output. Where an input was
@@ -594,6 +507,7 @@ def returning(
     has_side_effect: bool = False,
     vmap_threads: bool | None = None,
     sharding_rule: str | ShardingRule | None = None,
+    static: Mapping[str, Any] | None = None,
 ) -> Operation:
     """Make an operation of a function that returns values, or of `numba.guvectorize`.
 
@@ -602,8 +516,9 @@ def returning(
     if vector_math is not None:
         vector_math = bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
-    make = functools.partial(Returning, kind, function, options, outs)
-    frontend = make() if outs else attached_to(function, ("returning", kind, options), make)
+    make = functools.partial(Returning, kind, function, options, outs, dict(static or {}))
+    name = ("returning", kind, options)
+    frontend = make() if outs or static else attached_to(function, name, make)
     forward, backward = rules_of(frontend.label, jvp, vjp, derivatives)
     spec = OperationSpec(
         frontend.label,

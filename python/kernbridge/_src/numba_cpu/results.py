@@ -1,0 +1,167 @@
+"""What a function returns, as Numba infers it: dtypes, and shapes from a call on zeros."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from kernbridge._src.base import settings
+from kernbridge._src.base.errors import KernelCompilationError, quoted
+from kernbridge._src.base.reports import instead_of
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe
+from kernbridge._src.keys import fingerprint
+from kernbridge._src.operation.spec import ArrayType
+
+_log = logging.getLogger("kernbridge")
+
+
+class Results(NamedTuple):
+    """What a function returns: dtypes and shapes, whether it is a tuple, and the tuple's class."""
+
+    items: tuple[tuple[str, tuple[Any, ...] | None], ...]  # a shape of None: a scalar
+    single: bool
+    made_by: Any = tuple
+
+    @property
+    def ranks(self) -> tuple[int | None, ...]:
+        return tuple(None if shape is None else len(shape) for _, shape in self.items)
+
+
+class Question(Recipe[Results]):
+    """The question to Numba what a function returns for arguments of these types.
+
+    If it returns arrays, their shapes are given, or those of a call on zeros or on ones.
+    """
+
+    kind, tool = "numba_cpu_results", "Numba"
+
+    def __init__(
+        self,
+        label: str,
+        dispatcher: Any,
+        arguments: Sequence[ArrayType],
+        outs: tuple[ArrayType, ...] | None = None,
+    ) -> None:
+        self.label, self.name = label, dispatcher.py_func.__name__
+        self._dispatcher, self._arguments, self._outs = dispatcher, arguments, outs
+        found = fingerprint.take(dispatcher)
+        self.identity = fingerprint.combine(found, "returned", repr((arguments, outs)))
+        self.lasting = not found.opaque
+        self._made_by: Any = tuple
+
+    def made_of(self) -> tuple[Any, ...]:
+        from kernbridge._src.numba_common.private_numba import numba
+
+        return numba.__version__, np.__version__
+
+    def make(self) -> Artefact:
+        from kernbridge._src.numba_common.private_numba import types
+
+        result = self._type()
+        single = not isinstance(result, types.BaseTuple)
+        if isinstance(result, types.BaseNamedTuple):
+            self._made_by, self.lasting = result.instance_class, False
+        found = [self._described(kind) for kind in ([result] if single else result)]
+        shapes: Sequence[Any] = [None] * len(found)
+        if self._outs is not None:
+            self._check_outs([dtype for dtype, _ in found])
+            shapes = [t.shape for t in self._outs]
+        elif any(is_array for _, is_array in found):
+            shapes = self._shapes()
+        items = [
+            [dtype, list(shape) if is_array else None]
+            for (dtype, is_array), shape in zip(found, shapes, strict=True)
+        ]
+        return Artefact({"items": items, "single": single}, ())
+
+    def use(self, made: Artefact) -> Results:
+        items = tuple((str(t), None if s is None else tuple(s)) for t, s in made.meta["items"])
+        return Results(items, bool(made.meta["single"]), self._made_by)
+
+    def _type(self) -> Any:
+        """Numba's type of what the function returns."""
+        from kernbridge._src.numba_common import refusals
+        from kernbridge._src.numba_common.private_numba import numba, types
+        from kernbridge._src.numba_cpu import entry
+
+        failure: Exception = TypeError("it is declared for other types")
+        for read_only in (True, False):  # a function may write to its inputs, which are copied
+            given = [numba.from_dtype(t.dtype) for t in self._arguments]
+            for i, t in enumerate(self._arguments):
+                if t.shape:
+                    given[i] = types.Array(given[i], len(t.shape), "C", readonly=read_only)
+            try:
+                with entry.compiling_apart("plain", entry.is_of_disk):
+                    of = types.Dispatcher(self._dispatcher)
+                    signature = of.get_call_type(self._dispatcher.typingctx, tuple(given), {})
+                if signature is not None:
+                    return signature.return_type
+            except Exception as e:  # Numba's typing of read-only arrays raises errors of many kinds
+                failure = e
+        hint = ""
+        if any(t.shape for t in self._arguments):
+            hint = "; if it is a function of numbers, use kernbridge.elementwise"
+        raise instead_of(
+            failure,
+            KernelCompilationError(
+                f"{self.label}: Numba cannot compile the function for {self._listed}"
+                + f"{hint} [KB4001]\n"
+                + refusals.report(failure, self._dispatcher.py_func)
+            ),
+        )
+
+    @property
+    def _listed(self) -> str:
+        return ", ".join(str(t) if t.shape else t.dtype.name for t in self._arguments)
+
+    def _described(self, kind: Any) -> tuple[str, bool]:
+        """The dtype of a value that Numba types so, and whether it is an array."""
+        from kernbridge._src.numba_common.private_numba import as_dtype, types
+
+        kind = types.unliteral(kind)
+        is_array = isinstance(kind, types.Array)
+        item = kind.dtype if is_array else kind
+        if isinstance(item, (types.Number, types.Boolean)):
+            return as_dtype(item).name, is_array
+        expected = "a number, an array, or a tuple of these, the same in every branch"
+        if kind == types.none:
+            expected += "; a function that writes its results into arrays needs outs="
+        raise TypeError(f"{self.label}: the function returns {kind}, expected {expected} [KB4002]")
+
+    def _check_outs(self, dtypes: Sequence[str]) -> None:
+        assert self._outs is not None
+        if [t.dtype for t in self._outs] != [*map(canonical, dtypes)]:
+            raise ValueError(
+                f"{self.label}: `outs` has {', '.join(map(str, self._outs))}, but the function "
+                f"returns {', '.join(dtypes)}; convert the values or correct `outs` [KB1002]"
+            )
+
+    def _shapes(self) -> list[tuple[Any, ...]]:
+        how = f"{self.label}: the shapes that it returns are found by a call on zeros or ones"
+        remedy = "pass outs= with a function of all parameters that returns the shapes [KB1002]"
+        if any(not isinstance(d, int) for t in self._arguments for d in t.shape):
+            raise ValueError(f"{how}, but {self._listed} have symbolic extents; {remedy}")
+        failure = None
+        for number in (0, 1):
+            given = [np.full(t.shape, number, t.dtype) for t in self._arguments]
+            try:
+                found = self._dispatcher(*[a if a.shape else a[()] for a in given])
+            except Exception as e:
+                failure = e
+                continue
+            shapes = [np.shape(item) for item in (found if isinstance(found, tuple) else (found,))]
+            _log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
+            return shapes
+        assert failure is not None
+        raise ValueError(f"{how}, {self._listed}, which failed: {quoted(failure)}; {remedy}")
+
+
+def canonical(dtype: Any) -> np.dtype[Any]:
+    if settings.keeps_64_bits:
+        return np.dtype(dtype)
+    return np.dtype(jax.dtypes.canonicalize_dtype(np.dtype(dtype)))
