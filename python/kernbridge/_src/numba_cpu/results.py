@@ -143,9 +143,9 @@ class Question(Recipe[Results]):
 
     def _shapes(self) -> list[tuple[Any, ...]]:
         how = f"{self.label}: the shapes that it returns are found by a call on zeros or ones"
-        remedy = "pass outs= with a function of all parameters that returns the shapes [KB1002]"
+        remedy = "pass outs= with a function of all parameters that returns the shapes"
         if any(not isinstance(d, int) for t in self._arguments for d in t.shape):
-            raise ValueError(f"{how}, but {self._listed} have symbolic extents; {remedy}")
+            raise ValueError(f"{how}, but {self._listed} have symbolic extents; {remedy} [KB1002]")
         failure = None
         for number in (0, 1):
             given = [np.full(t.shape, number, t.dtype) for t in self._arguments]
@@ -158,7 +158,9 @@ class Question(Recipe[Results]):
             _log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
             return shapes
         assert failure is not None
-        raise ValueError(f"{how}, {self._listed}, which failed: {quoted(failure)}; {remedy}")
+        raise ValueError(
+            f"{how}, {self._listed}, which failed: {quoted(failure)}; {remedy} [KB1002]"
+        )
 
 
 def canonical(dtype: Any) -> np.dtype[Any]:
