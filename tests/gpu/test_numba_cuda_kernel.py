@@ -356,3 +356,35 @@ def test_declared_signatures_are_checked():
     np.testing.assert_array_equal(elementwise(declared)(x), np.arange(10) + 1)
     with pytest.raises(TypeError, match=r"'declared': the kernel was declared for"):
         elementwise(declared)(x.astype(jnp.int32))
+
+
+def test_jax_functions_in_a_kernel_with_a_signature():
+    gelu, slope = kernbridge.inline(jax.nn.gelu), kernbridge.inline(jax.grad(jax.nn.silu))
+
+    @kernbridge.kernel("dt: f32, v: f32[n], i: i32[n + 1] -> v, f32[n]", launch_dims="n")
+    @cuda.jit
+    def step(v, i, dt, out):
+        k = cuda.grid(1)
+        if k < v.size:
+            v[k] += dt * gelu(v[k])
+            out[k] = slope(v[k]) * (i[k + 1] - i[k])
+
+    v, i = jnp.linspace(-3, 3, 1001, dtype=F32), jnp.arange(1002, dtype=jnp.int32)
+    new = v + 0.5 * jax.nn.gelu(v)
+    for got, want in zip(step(0.5, v, i), (new, jax.vmap(jax.grad(jax.nn.silu))(new)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
+    many = jax.vmap(step, (0, None, None))(jnp.array([0.5, 0.5]), v, i)
+    np.testing.assert_allclose(many[0][1], new, rtol=2e-5, atol=1e-6)
+
+
+def test_a_jax_function_as_an_argument():
+    @cuda.jit
+    def apply(x, f, out):
+        k = cuda.grid(1)
+        if k < x.size:
+            out[k] = f(x[k])
+
+    op = kernbridge.numba_cuda_kernel(apply, lambda x: x, launch_dims=lambda x: x.size)
+    x = jnp.linspace(-3, 3, 1001, dtype=F32)
+    for f in jnp.tanh, jax.nn.sigmoid:
+        np.testing.assert_allclose(op(x, f=f), f(x), rtol=2e-5, atol=1e-6)

@@ -14,6 +14,7 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.keys.fingerprint import is_mlir
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.numba_cpu.returning import returning
+from kernbridge._src.operation.call_signature import ResultsOf
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import seems_to_return
 from kernbridge._src.operation.sharding_rule import ShardingRule
@@ -131,8 +132,13 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         front_end = _front_end(kernel)
         if front_end is None:
             raise TypeError(coded(_why_none(kernel), "KB1001"))
-        function, kind = _function_of(front_end, kernel, described)
-        wrong = [name for name in options if name not in inspect.signature(function).parameters]
+        outs, given = described, dict(options)
+        is_function = front_end == "numba_kernel" and seems_to_return(kernel.py_func.__code__)
+        if is_function and "signature" in given:
+            names = list(inspect.signature(kernel.py_func).parameters)
+            outs = ResultsOf.read(f"kernel {_name(kernel)!r}", given.pop("signature"), names)
+        function, kind = _function_of(front_end, kernel, outs)
+        wrong = [name for name in given if name not in inspect.signature(function).parameters]
         if wrong:
             are = "is an option" if len(wrong) == 1 else "are options"
             listed = " and ".join(filter(None, (", ".join(wrong[:-1]), wrong[-1])))
@@ -143,7 +149,7 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
             raise TypeError(
                 f"kernel {_name(kernel)!r}: {listed} {are} of {other}; {remedy} [KB1005]"
             )
-        return function(*kind, kernel, described, **options)
+        return function(*kind, kernel, outs, **given)
 
     if _front_end(outs) is not None:
         described = None
@@ -180,7 +186,11 @@ def _function_of(
 
 def _describes_all(outs: Any, kernel: Any) -> bool:
     """Whether `outs` is a function of all parameters of a function that returns its results."""
-    if not (inspect.isfunction(outs) and seems_to_return(kernel.py_func.__code__)):
+    if not seems_to_return(kernel.py_func.__code__):
+        return False
+    if isinstance(outs, ResultsOf):
+        return True
+    if not inspect.isfunction(outs):
         return False
     counts = [f.__code__.co_argcount for f in (outs, kernel.py_func)]
     return counts[0] == counts[1] and not outs.__code__.co_flags & inspect.CO_VARARGS

@@ -287,3 +287,20 @@ def test_drawn_signatures(seeds):
             else:
                 with pytest.raises(TypeError, match=r"is declared as .*dimension \d.*\[KB2007\]"):
                     jax.eval_shape(op, *arrays)
+
+
+def test_a_function_that_returns_arrays():
+    @kernbridge.kernel("x: f32[n], y: f32[m], k: f32 -> f32[n + m], f32, f32[n]")
+    @numba.njit
+    def joined(x, y, k):
+        return np.concatenate((x, y)), x.sum() * k, x * k
+
+    x, y = np.arange(3, dtype=np.float32), np.ones(2, np.float32)
+    want = np.concatenate((x, y)), 6, 2 * x
+    for got, expected in zip(jax.jit(joined)(x, y, 2.0), want, strict=True):
+        np.testing.assert_array_equal(got, expected)
+    with pytest.raises(TypeError, match=r"'x' is i32.3., but is declared as f32.n.*\[KB2007\]"):
+        joined(x.astype(int), y, 2.0)
+    for wrong in "x: f32[n] -> f32[n]", "f32[n], f32[m], f32 -> f32[q]":
+        with pytest.raises(ValueError, match="KB1010"):
+            kernbridge.kernel(wrong)(joined.__wrapped__)

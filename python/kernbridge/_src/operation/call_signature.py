@@ -276,6 +276,35 @@ class CallSignature:
 
 
 @dataclass(frozen=True)
+class ResultsOf:
+    """The types of what a function returns, as a function of the arrays of a call."""
+
+    signature: CallSignature
+    names: tuple[str, ...]  # of the function's parameters
+
+    @staticmethod
+    def read(label: str, text: Any, names: Sequence[str]) -> ResultsOf:
+        results = []
+        if isinstance(text, str) and text.count("->") == 1:
+            left, right = text.split("->")
+            for i, item in enumerate(re.split(r",(?![^\[]*\])", right) if right.strip() else ()):
+                item = item.strip() + ("" if "[" in item else "[]")  # numbers are 0-d arrays
+                results.append(f"result{i}: {item}")
+            text = f"{left.strip()} -> {', '.join(results)}"
+        results = [item.partition(":")[0] for item in results]
+        declared = CallSignature.read(label, text, None, [*names, *results], ())
+        assert declared is not None
+        return ResultsOf(declared, tuple(names))
+
+    def __call__(self, /, *arrays: Any) -> Any:
+        given = {name: ArrayType.of(t) for name, t in zip(self.names, arrays, strict=True)}
+        inputs = [given[p.name] for p in self.signature.inputs if not p.is_number]
+        scalars = {p.name: given[p.name] for p in self.signature.inputs if p.is_number}
+        outs = self.signature.outs(inputs, scalars)
+        return outs[0] if len(outs) == 1 else outs
+
+
+@dataclass(frozen=True)
 class DimensionsOf:
     """A function of a call's arrays and scalars that returns some of its dimensions."""
 
