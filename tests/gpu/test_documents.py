@@ -41,7 +41,7 @@ SOURCE = "cuda_kernel", "load_cuda_inline"
     ("functions", "tries"),
     [
         (NUMBA, 8),
-        pytest.param(SOURCE, 7, marks=pytest.mark.gpu_only("CUDA C++ has no code for CPUs")),
+        pytest.param(SOURCE, 3, marks=pytest.mark.gpu_only("CUDA C++ has no code for CPUs")),
     ],
     ids=["numba", "source"],
 )

@@ -27,6 +27,7 @@ from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, 
 
 __all__ = [
     "Jaxpr",
+    "Literal",
     "Primitive",
     "ShapedArray",
     "Tracer",
@@ -51,7 +52,13 @@ _why_without_insides: UnknownVersionError | None = None
 try:
     with versions.explained():
         from jax._src import core as _core
-        from jax._src.core import Jaxpr, Primitive, get_cur_mesh_sharding, standard_vma_rule
+        from jax._src.core import (
+            Jaxpr,
+            Literal,
+            Primitive,
+            get_cur_mesh_sharding,
+            standard_vma_rule,
+        )
         from jax._src.effects import custom_derivatives_allowed_effects, remat_allowed_effects
         from jax._src.ffi import FfiEffect
         from jax.interpreters.partial_eval import DynamicJaxprTracer
@@ -63,7 +70,7 @@ try:
             getattr(_core, "auto_insert_reshard", None) or _core.standard_insert_pvary
         )
 except UnknownVersionError as _error:
-    from jax.extend.core import Jaxpr, Primitive  # takes 30 ms to import
+    from jax.extend.core import Jaxpr, Literal, Primitive  # takes 30 ms to import
 
     _why_without_insides = _error
     warnings.warn(

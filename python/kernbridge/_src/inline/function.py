@@ -17,7 +17,6 @@ import jax
 import numpy as np
 
 from kernbridge._src.base import private_jax
-from kernbridge._src.inline import translate
 
 NAMED = "kernbridge_inlined_"  # how the names of translations begin
 
@@ -107,6 +106,8 @@ class InlinedFunction:
                 f"{self.label}: the function returns {shapes}, expected a scalar or a tuple of "
                 "scalars"
             )
+        from kernbridge._src.inline import translate  # which few programs need
+
         try:
             text = translate.translate(closed, is_tuple)
         except translate.NotTranslated as e:
@@ -185,16 +186,17 @@ def inline(function: Callable[..., Any]) -> InlinedFunction:
 
 
 def _type_of(inlined: InlinedFunction) -> Any:
+    from kernbridge._src.inline.translate import DTYPES
     from kernbridge._src.numba_common.private_numba import AbstractTemplate, as_dtype, errors, types
 
     def dtype_of(place: int, given: Any) -> str:
         if isinstance(given, types.Boolean | types.Number):
             name = str(as_dtype(given))
-            if name in translate.DTYPES:
+            if name in DTYPES:
                 return name
         raise errors.TypingError(
             f"{inlined.label}: argument {place} is {given}, expected a scalar of a type among "
-            f"{', '.join(sorted(translate.DTYPES))}"
+            f"{', '.join(sorted(DTYPES))}"
         )
 
     class Inlined(AbstractTemplate):

@@ -15,8 +15,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import Literal
 
+from kernbridge._src.base.private_jax import Literal
 from kernbridge._src.inline import special
 
 ELEMENTS_MAX = 64
@@ -55,6 +55,7 @@ _EXTREME = "({0} if {0} %s {1} or {0} != {0} else {1})"  # NaN if one of the two
 _OF_ALL = {
     **{name: f"{{0}} {symbol} {{1}}" for name, symbol in _SYMBOLS},
     **dict.fromkeys(("copy", "copy_p", "optimization_barrier", "pvary", "real"), "{0}"),
+    "stop_gradient": "{0}",
     "abs": "abs({0})",
     "neg": "-{0}",
     "square": "{0} * {0}",
@@ -376,7 +377,11 @@ class _Translation:
 
     def _scan(self, eqn: Any, *operands: Value) -> list[Value]:
         p = eqn.params
-        n, n_carry, length = p["num_consts"], p["num_carry"], p["length"]
+        if "ft_in" in p:  # from JAX 0.12 on
+            n, n_carry = map(len, p["ft_in"].unpack()[:2])
+        else:
+            n, n_carry = p["num_consts"], p["num_carry"]
+        length = p["length"]
         body, constants = _opened(p["jaxpr"])
         shared, arrays = operands[:n], operands[n + n_carry :]
         carry = list(operands[n : n + n_carry])

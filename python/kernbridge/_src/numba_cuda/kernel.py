@@ -296,12 +296,12 @@ def _with_functions(label: str, kernel: Any, functions: Mapping[str, Any]) -> An
             f"{label}: static contains functions, which kernels of numba-cuda-mlir cannot take; "
             "decorate the kernel with numba.cuda.jit of Numba-CUDA [KB1103]"
         )
-    from kernbridge._src.numba_common.private_numba_cuda import cuda
+    from kernbridge._src.numba_common.private_numba_cuda import cuda as numba_cuda
 
     options = {n: o for n, o in kernel.targetoptions.items() if o is not None and n in OPTIONS}
     of_device = {n: o for n, o in options.items() if n in DEVICE_OPTIONS}
-    called = cuda.jit(device=True, **of_device)(kernel.py_func)
-    return static_values.bound(kernel, functions, cuda.jit(**options), called)
+    called = numba_cuda.jit(device=True, **of_device)(kernel.py_func)
+    return static_values.bound(kernel, functions, numba_cuda.jit(**options), called)
 
 
 def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
