@@ -201,7 +201,7 @@ static void set_batch(scene *c, int64_t word)
 
 static void test_batch(void)
 {
-    for (int order = 0; order < KB_SLICE_ORDERS; order++) {
+    for (int order = 0; order < KB_SLICES_OF_ROWS; order++) {
         scene c;
         set_batch(&c, 2 + KB_BATCH_ORDER * order);
         if (CHECK_INT(open_frame(&c), KB_OK)) {
@@ -256,8 +256,8 @@ static void test_damaged_batch(void)
         {4, {0, 17, 0, 0}, "op6: got a batch of 17 nested levels, expected 0 to 16"},
         {4, {0, 255, 0, 0}, "op6: got a batch of 255 nested levels, expected 0 to 16"},
         {4, {0, 256 + 17, 0, 0}, "op6: got a batch of 273 nested levels, expected 0 to 16"},
-        {4, {0, 768, 0, 0}, "op6: got a batch of 768 nested levels, expected 0 to 16"},
-        {4, {0, 769, 1, 1}, "op6: got a batch of 769 nested levels, expected 0 to 16"},
+        {4, {0, 1024, 0, 0}, "op6: got a batch of 1024 nested levels, expected 0 to 16"},
+        {4, {0, 1025, 1, 1}, "op6: got a batch of 1025 nested levels, expected 0 to 16"},
         {4,
          {0, INT64_MAX, 0, 0},
          "op6: got a batch of 9223372036854775807 nested levels, expected 0 to 16"},
