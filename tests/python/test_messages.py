@@ -39,7 +39,6 @@ QUOTED = {
     "_src/numba_cpu/compile.py",
     "_src/numba_cpu/entry.py",
     "_src/numba_cpu/object_code.py",
-    "_src/numba_cpu/returning.py",
     "_src/numba_cpu/kernel.py",
     "_src/numba_cuda/callback.py",
     "_src/numba_cuda/compile.py",

@@ -1,7 +1,7 @@
 """Pass managers are freed, which llvmlite does not do."""
 
 import pytest
-from kernbridge._src.numba_cpu import entry
+from kernbridge._src.cuda_on_cpu.compile import private_llvmlite
 from llvmlite import binding as llvm
 
 pytestmark = pytest.mark.once
@@ -13,7 +13,7 @@ def run_one():
     machine = llvm.Target.from_default_triple().create_target_machine()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
     manager = builder.getModulePassManager()
-    entry.run_once(manager, module, builder)
+    private_llvmlite.run_once(manager, module, builder)
     assert manager.closed
 
 
