@@ -14,7 +14,6 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.keys.fingerprint import is_mlir
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.numba_cpu.returning import returning
-from kernbridge._src.operation.call_signature import ResultsOf
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import seems_to_return
 from kernbridge._src.operation.sharding_rule import ShardingRule
@@ -64,7 +63,7 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
       fails) when a call is traced for the first time; another shape later is an error of the call.
     - ``@numba.vectorize`` makes what `elementwise` makes.
     - ``@numba.guvectorize`` functions take the arrays of their layout; further axes in front are
-      broadcast and looped over, as NumPy does. The dtypes are those that it declares.
+      broadcast and looped over, as NumPy does. It declares the dtypes.
     - ``@numba.cuda.jit`` (of Numba-CUDA or numba-cuda-mlir) makes what `numba_cuda_kernel` makes.
 
     Parameters
@@ -132,12 +131,19 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         front_end = _front_end(kernel)
         if front_end is None:
             raise TypeError(coded(_why_none(kernel), "KB1001"))
-        outs, given = described, dict(options)
+        outs = described
+        given: dict[str, Any] = {**options}
+        made: tuple[Callable[..., Operation], tuple[str, ...]]
         is_function = front_end == "numba_kernel" and seems_to_return(kernel.py_func.__code__)
         if is_function and "signature" in given:
+            from kernbridge._src.operation.call_signature import ResultsOf
+
             names = list(inspect.signature(kernel.py_func).parameters)
             outs = ResultsOf.read(f"kernel {_name(kernel)!r}", given.pop("signature"), names)
-        function, kind = _function_of(front_end, kernel, outs)
+            made = returning, ("arrays",)
+        else:
+            made = _function_of(front_end, kernel, outs)
+        function, kind = made
         wrong = [name for name in given if name not in inspect.signature(function).parameters]
         if wrong:
             are = "is an option" if len(wrong) == 1 else "are options"
@@ -186,11 +192,7 @@ def _function_of(
 
 def _describes_all(outs: Any, kernel: Any) -> bool:
     """Whether `outs` is a function of all parameters of a function that returns its results."""
-    if not seems_to_return(kernel.py_func.__code__):
-        return False
-    if isinstance(outs, ResultsOf):
-        return True
-    if not inspect.isfunction(outs):
+    if not (inspect.isfunction(outs) and seems_to_return(kernel.py_func.__code__)):
         return False
     counts = [f.__code__.co_argcount for f in (outs, kernel.py_func)]
     return counts[0] == counts[1] and not outs.__code__.co_flags & inspect.CO_VARARGS

@@ -154,12 +154,12 @@ def inline(function: Callable[..., Any]) -> InlinedFunction:
 
     Notes
     -----
-    The dtypes of the arguments are those of the kernel. A float64 remains one even if
+    The arguments keep the dtypes that they have in the kernel. A float64 remains one even if
     ``jax_enable_x64`` is not set, since that option is on while a function of 64-bit arguments is
     traced. Note that number literals in Numba kernels have 64 bits. Results have the dtypes that
     JAX gives them.
 
-    Elementary functions are those that Numba calls, of the C library or of libdevice. Most
+    Elementary functions come from the C library or from libdevice, as in other Numba code. Most
     primitives are within 2 units in the last place of JAX's value or of the exact one; gamma and
     Bessel functions of float64 differ by up to some ten units.
 

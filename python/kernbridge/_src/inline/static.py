@@ -30,6 +30,8 @@ def check(
     label: str, function: Any, given: Mapping[str, Any], refusal: Callable[[Any], str | None]
 ) -> None:
     """Check the argument `static` of an operation; `refusal` says what is wrong with a value."""
+    if not given:
+        return
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
     for name, value in given.items():

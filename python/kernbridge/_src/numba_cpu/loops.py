@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# What decides the machine code of a loop as much as that of the function that it calls.
+# Numba's options that change the machine code of a loop and of the function that it calls.
 _OPTIONS = ("fastmath", "boundscheck", "nogil", "debug", "error_model", "parallel")
 _ANOTHER_SHAPE = "it returned an array of a shape other than when the call was traced; both are"
 

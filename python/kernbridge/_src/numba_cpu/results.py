@@ -35,7 +35,7 @@ class Results(NamedTuple):
 class Question(Recipe[Results]):
     """The question to Numba what a function returns for arguments of these types.
 
-    If it returns arrays, their shapes are given, or those of a call on zeros or on ones.
+    If it returns arrays, their shapes are given, or are found by a call on zeros or on ones.
     """
 
     kind, tool = "numba_cpu_results", "Numba"

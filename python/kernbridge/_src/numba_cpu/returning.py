@@ -292,7 +292,7 @@ class Returning(PythonFrontend):
             ) from None
 
     def _results(self, operands: Sequence[ArrayType]) -> Results:
-        """What a call returns; the shapes are those of the whole call."""
+        """What a call returns, with the shapes of the whole call."""
         if self._kind == "arrays":
             outs = self._given_outs(operands)
             return obtain(Question(self.label, self._dispatcher, tuple(operands), outs))

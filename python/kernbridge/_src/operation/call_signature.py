@@ -208,10 +208,22 @@ class CallSignature:
                 arrays.append(value)
         return arrays, scalars
 
-    def match(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Extents:
-        """What names mean in a call; TypeError if its arguments are not of their types."""
+    def match(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType] = (),
+    ) -> Extents:
+        """What names mean in a call; TypeError if an array is not of its type."""
+        arrays, n = iter(inputs), len(self.inputs)
+        given = [scalars.get(p.name) or next(arrays) for p in self.inputs]
+        every = zip((*self.inputs, *self.outputs), (*given, *outs), strict=False)
+        described = [
+            (place_of(i, n, p.name), p.type, t.dtype.name, t.shape)
+            for i, (p, t) in enumerate(every)
+        ]
         extents = Extents(ties_leading=True)
-        check_types(f"{self.label}: ", extents, self._described(inputs, scalars, ()))
+        check_types(f"{self.label}: ", extents, described)
         return extents
 
     def outs(
@@ -236,22 +248,7 @@ class CallSignature:
                 f"{self.label}: `outs` has {counted(len(outs), 'output')}, but the signature "
                 f"'{self}' has {len(self.outputs)}; leave out one of the two [KB1010]"
             )
-        extents = Extents(ties_leading=True)
-        check_types(f"{self.label}: ", extents, self._described(inputs, scalars, outs))
-
-    def _described(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> list[tuple[str, DeclaredType | None, str, Sequence[Any]]]:
-        arrays, n = iter(inputs), len(self.inputs)
-        given = [scalars.get(p.name) or next(arrays) for p in self.inputs]
-        every = zip((*self.inputs, *self.outputs), (*given, *outs), strict=False)
-        return [
-            (place_of(i, n, p.name), p.type, t.dtype.name, t.shape)
-            for i, (p, t) in enumerate(every)
-        ]
+        self.match(inputs, scalars, outs)
 
     def numbers(self, what: str, given: Any) -> Any:
         """A number, or a tuple of them, that names dimensions, as a function of the inputs."""
@@ -287,7 +284,7 @@ class ResultsOf:
         results = []
         if isinstance(text, str) and text.count("->") == 1:
             left, right = text.split("->")
-            for i, item in enumerate(re.split(r",(?![^\[]*\])", right) if right.strip() else ()):
+            for i, item in enumerate(_split(right)):
                 item = item.strip() + ("" if "[" in item else "[]")  # numbers are 0-d arrays
                 results.append(f"result{i}: {item}")
             text = f"{left.strip()} -> {', '.join(results)}"
@@ -317,10 +314,15 @@ class DimensionsOf:
         return tuple(evaluate(dim, values) for dim in self.dims)
 
 
+def _split(side: str) -> list[str]:
+    """The items of one side, which commas separate, except in brackets."""
+    return re.split(r",(?![^\[]*\])", side) if side.strip() else []
+
+
 def _items(side: str) -> list[tuple[str, DeclaredType | None, bool]]:
     """The name, the type, and whether it is a number, of each item of one side."""
     result: list[tuple[str, DeclaredType | None, bool]] = []
-    for item in re.split(r",(?![^\[]*\])", side) if side.strip() else ():
+    for item in _split(side):
         found = _ITEM.fullmatch(item)
         assert found is not None
         name, text = found[1] or "", found[2]

@@ -208,9 +208,7 @@ class Operation:
     def _described(
         self, inputs: Sequence[Any], scalars: Mapping[str, Any]
     ) -> tuple[Sequence[ArrayType], Call]:
-        if self.spec.signature is not None:
-            inputs, scalars = self.spec.signature.bind(inputs, scalars)
-        inputs, scalars = self._frontend.bound(inputs, scalars)
+        inputs, scalars = _bound(self.spec, self._frontend, inputs, scalars)
         names = tuple(sorted(scalars))
         given = (*inputs, *(scalars[name] for name in names))
         operands: Sequence[ArrayType] = [
@@ -287,9 +285,7 @@ def _traceable_call(
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         state = watched.tracing() if watched else None
-        if spec.signature is not None:
-            inputs_, scalars = spec.signature.bind(inputs_, scalars)
-        inputs, keywords_given = frontend.bound(inputs_, scalars)
+        inputs, keywords_given = _bound(spec, frontend, inputs_, scalars)
         names = tuple(sorted(keywords_given))
         named = {name: keywords_given[name] for name in names}
         operands, found = as_operands(spec.label, inputs, named)
@@ -325,6 +321,16 @@ def _arranged(operand: Any, wanted: ArrayType) -> Any:
     axes = tuple(range(len(wanted.shape) - jnp.ndim(operand)))
     operand = operand if operand.dtype == wanted.dtype else operand.astype(wanted.dtype)
     return jnp.expand_dims(operand, axes) if axes else operand
+
+
+def _bound(
+    spec: OperationSpec, frontend: Frontend, inputs: Sequence[Any], scalars: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The arrays and the keyword scalars of a call with these arguments."""
+    if spec.signature is None:
+        return frontend.bound(inputs, scalars)
+    found: tuple[Sequence[Any], Mapping[str, Any]] = spec.signature.bind(inputs, scalars)
+    return found
 
 
 def _static_call(

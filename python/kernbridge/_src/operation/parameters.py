@@ -12,15 +12,17 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
-from kernbridge._src.operation.call_signature import CallSignature
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+
+if TYPE_CHECKING:
+    from kernbridge._src.operation.call_signature import CallSignature
 
 NATIVE_DTYPES = frozenset(
     ["bool", "float32", "float64", "complex64", "complex128"]
@@ -44,6 +46,8 @@ def read_signature(
     """The arguments `signature` and `inplace` of an operation of this function."""
     if signature is None and inplace is None:
         return None
+    from kernbridge._src.operation.call_signature import CallSignature
+
     parameters = inspect.signature(function).parameters.values()
     named = [p for p in parameters if p.kind is not _VARIADIC and p.name not in static]
     optional = {p.name for p in named if p.default is not p.empty}

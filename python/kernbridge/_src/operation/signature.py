@@ -96,10 +96,10 @@ def named_dtype(name: str) -> str:
     return names[name]
 
 
-_OPERATORS: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("+", operator.add),
-    ast.Sub: ("-", operator.sub),
-    ast.Mult: ("*", operator.mul),
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
 }
 
 
@@ -137,7 +137,7 @@ def evaluate(dim: str, extents: Mapping[str, Any]) -> Any:
             return extents[node.id]
         if isinstance(node, ast.Constant):
             return node.value
-        return _OPERATORS[type(node.op)][1](value(node.left), value(node.right))
+        return _OPERATORS[type(node.op)](value(node.left), value(node.right))
 
     return value(ast.parse(dim, mode="eval").body)
 
