@@ -70,6 +70,31 @@ def weighted_by_jax(u, w):
     return jnp.zeros_like(u).at[1:-1].set(inner)
 
 
+@cuda.jit
+def scaled_squares(x, w, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = w[0] * x[i] * x[i]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_of_half_precision_are_differentiated_as_float32(dtype):
+    op = by_enzyme(scaled_squares)
+    x, w = jnp.linspace(-1, 2, 500, dtype=dtype), jnp.full(1, 0.75, dtype)
+    y, pull = jax.vjp(op, x, w)
+    by_x, by_w = pull(jnp.ones_like(y))
+    moved = jax.jvp(op, (x, w), (jnp.ones_like(x), jnp.zeros_like(w)))[1]
+    assert by_x.dtype == by_w.dtype == moved.dtype == y.dtype == dtype
+    wide = np.asarray(x, np.float32)
+    np.testing.assert_allclose(np.asarray(by_x, np.float32), 1.5 * wide, rtol=2**-8)
+    np.testing.assert_allclose(np.asarray(moved, np.float32), 1.5 * wide, rtol=2**-8)
+    np.testing.assert_allclose(np.asarray(by_w, np.float32), np.sum(wide**2), rtol=2**-8)
+    second = jax.grad(
+        lambda x: jax.grad(lambda x: op(x, w).astype(float).sum())(x).astype(float).sum()
+    )
+    assert np.all(np.asarray(second(x), np.float32) == 1.5)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_stencil_with_weights_that_all_threads_read(dtype):
     op = by_enzyme(weighted)

@@ -108,3 +108,20 @@ print(program.call(jnp.linspace(-1, 1, 64))[:3].tolist())
 def test_an_exported_gradient_needs_neither_numba_nor_enzyme(request, run_python):
     printed = run_python(SOURCE.format(folder=str(request.path.parent)), KERNBRIDGE_TEST_CUDA="")
     assert printed.splitlines()[-1] == run_python(SAVED, KERNBRIDGE_ENZYME="/nowhere").strip()
+
+
+@cuda.jit
+def scaled_squares(x, w, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = w[0] * x[i] * x[i]
+
+
+def test_half_precision_is_differentiated_as_float32():
+    op = numba_cuda_kernel(scaled_squares, lambda x, _: x, launch_dims=9, derivatives="enzyme")
+    x, w = jnp.linspace(-1, 2, 9, dtype=jnp.bfloat16), jnp.full(1, 0.75, jnp.float16)
+    by_x, by_w = jax.grad(lambda x, w: op(x, w).astype(float).sum(), (0, 1))(x, w)
+    assert (by_x.dtype, by_w.dtype) == (x.dtype, w.dtype)
+    wide = np.asarray(x, np.float32)
+    np.testing.assert_allclose(np.asarray(by_x, np.float32), 1.5 * wide, rtol=2**-8)
+    np.testing.assert_allclose(float(by_w[0]), np.sum(wide**2), rtol=2**-8)

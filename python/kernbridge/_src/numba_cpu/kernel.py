@@ -27,7 +27,6 @@ from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     CONVERT,
-    HALF_DTYPES,
     NATIVE_DTYPES,
     Bound,
     KernelParameters,
@@ -38,7 +37,14 @@ from kernbridge._src.operation.parameters import (
 )
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import FROM_SIGNATURE, ArrayType, Call, OperationSpec, rules_of
+from kernbridge._src.operation.spec import (
+    FROM_SIGNATURE,
+    HALF_DTYPES,
+    ArrayType,
+    Call,
+    OperationSpec,
+    rules_of,
+)
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.compile import Job, Native

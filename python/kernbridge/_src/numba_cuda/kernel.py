@@ -363,6 +363,7 @@ class NumbaCuda(CallingFrontend):
 
     platforms = ("cuda", "cpu")
     differentiates = True
+    halves_can_be_wide = True
 
     def __post_init__(self) -> None:
         self.original, given = self.kernel, self.static

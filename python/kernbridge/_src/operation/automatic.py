@@ -26,7 +26,9 @@ from kernbridge._src.operation.batch_axes import NONE
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall, call_p
 from kernbridge._src.operation.sharding_rule import Terms
-from kernbridge._src.operation.spec import ArrayType, Call, Mode, Step, is_inexact
+from kernbridge._src.operation.spec import HALF_DTYPES, ArrayType, Call, Mode, Step, is_inexact
+
+_SINGLE = np.dtype("float32")
 
 if TYPE_CHECKING:
     from kernbridge._src.enzyme.kernel import DerivativeJob
@@ -132,6 +134,12 @@ class ByEnzyme(InSteps):
     def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
         call, types = self.call, tuple(map(ArrayType.of, inputs))
         inexact = tuple(j for j, t in enumerate(call.outs) if is_inexact(t.dtype))
+        if self.frontend.halves_can_be_wide and any(map(_is_half, (*types, *call.outs))):
+            outs = tuple(replace(t, dtype=_SINGLE) if _is_half(t) else t for t in call.outs)
+            wide = replace(self, call=replace(call, outs=outs))
+            found = wide._bind(step, list(map(_widened, inputs)), list(map(_widened, shadows)))
+            arrays, of = (call.outs, inexact) if step.mode == "jvp" else (types, step.active)
+            return [y.astype(arrays[i].dtype) for y, i in zip(found, of, strict=True)]
         if step.mode == "jvp":
             sources, made = step.active, inexact
             outs = tuple(call.outs[j] for j in made)
@@ -163,6 +171,15 @@ class ByEnzyme(InSteps):
         operands = [*inputs, *(map(_conjugate, shadows) if step.mode == "vjp" else shadows)]
         found = tangents.bind(frontend, derived, _rules(frontend, derived), operands)
         return list(map(_conjugate, found)) if step.mode == "vjp" else found
+
+
+def _is_half(t: ArrayType) -> bool:
+    return t.dtype.name in HALF_DTYPES
+
+
+def _widened(x: Any) -> Any:
+    """Enzyme knows no float16 and bfloat16: a kernel is differentiated as one of float32."""
+    return x.astype(_SINGLE) if _is_half(ArrayType.of(x)) else x
 
 
 def _rules(frontend: Frontend, call: Call) -> tangents.Rules:

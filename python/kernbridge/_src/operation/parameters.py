@@ -28,7 +28,6 @@ NATIVE_DTYPES = frozenset(
     ["bool", "float32", "float64", "complex64", "complex128"]
     + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 )
-HALF_DTYPES = frozenset(("bfloat16", "float16"))
 CONVERT = "convert it before the call, or pass its bits as an integer array"
 
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL

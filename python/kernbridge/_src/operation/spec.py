@@ -60,6 +60,9 @@ class Step(NamedTuple):
     active: tuple[int, ...]
 
 
+HALF_DTYPES = frozenset(("bfloat16", "float16"))
+
+
 def is_inexact(dtype: Any) -> bool:
     return bool(jax.dtypes.issubdtype(dtype, np.inexact))
 

@@ -182,6 +182,7 @@ class NumbaCudaCallable(CallingFrontend):
 
     platforms = ("cuda", "cpu")
     differentiates = True
+    halves_can_be_wide = True
     n_appended = 1  # the stream
     warns_of_unused = False  # a function that is recorded is refused
 
