@@ -39,16 +39,11 @@ kb_arena *kb_arena_new(void)
     return kb_calloc(1, sizeof(kb_arena));
 }
 
-static size_t next_room(const kb_arena *arena)
-{
-    if (!arena->newest)
-        return FIRST_CHUNK;
-    return arena->newest->size < LAST_CHUNK / 2 ? 2 * arena->newest->size : LAST_CHUNK;
-}
-
 static chunk *add_chunk(kb_arena *arena, size_t size)
 {
-    size_t room = next_room(arena);
+    size_t room = FIRST_CHUNK;
+    if (arena->newest)
+        room = arena->newest->size < LAST_CHUNK / 2 ? 2 * arena->newest->size : LAST_CHUNK;
     if (room < size)
         room = size;
     if (room > SIZE_MAX - sizeof(chunk))
@@ -68,7 +63,8 @@ void *kb_arena_take(kb_arena *arena, size_t count, size_t size)
 {
     enum { ALIGN = alignof(max_align_t) };
     size_t taken;
-    if (__builtin_mul_overflow(count, size, &taken) || taken > SIZE_MAX - RED_ZONE - ALIGN)
+    if (!arena || __builtin_mul_overflow(count, size, &taken) ||
+        taken > SIZE_MAX - RED_ZONE - ALIGN)
         return NULL;
     size_t bytes = (taken + RED_ZONE + ALIGN - 1) / ALIGN * ALIGN;
     chunk *c = arena->newest;
@@ -89,7 +85,7 @@ size_t kb_arena_bytes(const kb_arena *arena)
 
 void kb_arena_free(kb_arena *arena)
 {
-    for (chunk *c = arena->newest; c;) {
+    for (chunk *c = arena ? arena->newest : NULL; c;) {
         chunk *before = c->before;
         kb_free(c);
         c = before;

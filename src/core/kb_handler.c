@@ -61,11 +61,6 @@ void kb_handler_set_carried_code(kb_carried_code what)
     atomic_store(&carried_code, what);
 }
 
-static int lesser(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* XLA asks for metadata at registration, through an extension, and takes API versions from 0.1 up
  * to its own. Before 0.2 the query has no API table. Where the answer would not fit, none is given,
  * and XLA refuses the handler for its version. */
@@ -81,7 +76,7 @@ KB_COLD bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits)
             return true;
         int theirs = frame->api ? frame->api->api_version.minor_version : 1;
         metadata->api_version.major_version = KB_XLA_API_MAJOR;
-        metadata->api_version.minor_version = lesser(theirs, KB_XLA_API_MINOR);
+        metadata->api_version.minor_version = theirs < KB_XLA_API_MINOR ? theirs : KB_XLA_API_MINOR;
         metadata->traits = traits;
         return true;
     }
@@ -92,23 +87,13 @@ KB_COLD bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits)
  * or of the driver. */
 static KB_COLD void add_code(kb_error *err)
 {
-    if (strstr(err->message, "[KB"))
-        return;
-    switch (err->status) {
-    case KB_RESOURCE_EXHAUSTED:
-        (void)kb_error_code(err, "KB3009");
-        return;
-    case KB_INTERNAL:
-        (void)kb_error_code(err, "KB3004");
-        return;
-    case KB_INVALID_ARGUMENT:
-    case KB_NOT_FOUND:
-    case KB_FAILED_PRECONDITION:
-        (void)kb_error_code(err, "KB5107");
-        return;
-    default:
-        return;
-    }
+    kb_status s = err->status;
+    bool damaged = s == KB_INVALID_ARGUMENT || s == KB_NOT_FOUND || s == KB_FAILED_PRECONDITION;
+    const char *code = damaged ? "KB5107" : NULL;
+    if (s == KB_RESOURCE_EXHAUSTED || s == KB_INTERNAL)
+        code = s == KB_INTERNAL ? "KB3004" : "KB3009";
+    if (code && !strstr(err->message, "[KB"))
+        (void)kb_error_code(err, code);
 }
 
 KB_COLD kb_xla_error *kb_handler_fail(const kb_xla_frame *frame, kb_error *err)
@@ -152,11 +137,6 @@ static inline const kb_xla_array *find_call(const kb_xla_frame *frame, kb_error 
         return refuse_call(err);
     const kb_xla_array *call = attrs->values[0];
     return call->dtype == KB_DTYPE_S64 && call->size > 0 ? call : refuse_call(err);
-}
-
-static int64_t key_of(const kb_xla_array *call)
-{
-    return *(const int64_t *)call->data;
 }
 
 static KB_COLD kb_status refuse_unregistered(kb_error *err)
@@ -230,18 +210,8 @@ static kb_status load_carried(const kb_xla_frame *frame, const uint8_t *digest,
     return load ? load(frame, digest, err) : KB_NOT_FOUND;
 }
 
-/* Asks the resolver for a kernel whose code in the program cannot run; the message has both
- * reasons. */
-static kb_status replace_carried(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
-{
-    kb_error other;
-    if (resolve(frame, digest, &other) == KB_OK)
-        return KB_OK;
-    kb_error_append(err, ". Nor can the kernel be compiled again: %s", other.message);
-    return err->status;
-}
-
-/* Registers a kernel that is new to this process. */
+/* Registers a kernel that is new to this process. If its code in the program cannot run, and the
+ * resolver does not find it either, the message has both reasons. */
 static kb_status provide(const kb_xla_frame *frame, const uint8_t *digest, kb_handler_loader *load,
                          kb_error *err)
 {
@@ -252,8 +222,13 @@ static kb_status provide(const kb_xla_frame *frame, const uint8_t *digest, kb_ha
         s = load_carried(frame, digest, load, err);
     if (s == KB_NOT_FOUND)
         return resolve(frame, digest, err);
-    return s == KB_FAILED_PRECONDITION && find_origin(frame) ? replace_carried(frame, digest, err)
-                                                             : s;
+    kb_error other;
+    if (s != KB_FAILED_PRECONDITION || !find_origin(frame))
+        return s;
+    if (resolve(frame, digest, &other) == KB_OK)
+        return KB_OK;
+    kb_error_append(err, ". Nor can the kernel be compiled again: %s", other.message);
+    return s;
 }
 
 kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err)
@@ -273,7 +248,7 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *l
         return err->status;
     if (!here)
         return KB_OK;
-    if (key_of(call) != kb_digest_key(digest))
+    if (*(const int64_t *)call->data != kb_digest_key(digest))
         return kb_error_set(
             err, KB_INVALID_ARGUMENT,
             "the key of a kernbridge call does not belong to its digest: the program "
@@ -304,25 +279,18 @@ kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
     if (!*call)
         return err->status;
     const kb_registry *kernels = atomic_load_explicit(&registry, memory_order_acquire);
-    *kernel = kernels ? kb_registry_find(kernels, key_of(*call)) : NULL;
+    *kernel = kernels ? kb_registry_find(kernels, *(const int64_t *)(*call)->data) : NULL;
     return KB_LIKELY(*kernel != NULL) ? KB_OK : refuse_unregistered(err);
-}
-
-static KB_COLD kb_status find_late(const kb_xla_frame *frame, kb_handler_stage *first,
-                                   const kb_kernel **kernel, const kb_xla_array **call,
-                                   kb_error *err)
-{
-    if (err->status != KB_NOT_FOUND)
-        return err->status;
-    kb_status s = first(frame, err);
-    return s == KB_OK ? kb_handler_find(frame, kernel, call, err) : s;
 }
 
 kb_status kb_handler_find_or(const kb_xla_frame *frame, kb_handler_stage *first,
                              const kb_kernel **kernel, const kb_xla_array **call, kb_error *err)
 {
     kb_status s = kb_handler_find(frame, kernel, call, err);
-    return KB_LIKELY(s == KB_OK) ? KB_OK : find_late(frame, first, kernel, call, err);
+    if (KB_LIKELY(s != KB_NOT_FOUND))
+        return s;
+    s = first(frame, err);
+    return s == KB_OK ? kb_handler_find(frame, kernel, call, err) : s;
 }
 
 /* Nothing would be written to a result. */
@@ -383,9 +351,11 @@ KB_COLD kb_status kb_together_keep(const kb_xla_frame *frame, const kb_error *er
 }
 
 /* The first error that was kept for this run and call. */
-static KB_COLD kb_status take_kept(const kb_xla_frame *frame, kb_error *err)
+static kb_status fail_together(const kb_xla_frame *frame, kb_error *err)
 {
     place here;
+    if (KB_LIKELY(!atomic_load_explicit(&has_failed, memory_order_acquire)))
+        return KB_OK;
     if (!kb_frame_is_whole(frame))
         return kb_frame_refuse(frame, "a kernbridge call of several devices", err);
     kb_status s = KB_OK;
@@ -402,13 +372,6 @@ static KB_COLD kb_status take_kept(const kb_xla_frame *frame, kb_error *err)
     }
     pthread_mutex_unlock(&kept_lock);
     return s;
-}
-
-static kb_status fail_together(const kb_xla_frame *frame, kb_error *err)
-{
-    return KB_LIKELY(!atomic_load_explicit(&has_failed, memory_order_acquire))
-               ? KB_OK
-               : take_kept(frame, err);
 }
 
 kb_xla_error *kb_together_execute(kb_xla_frame *frame)

@@ -40,40 +40,25 @@ int kb_host_num_threads(void)
     return atomic_load(&num_threads);
 }
 
-static int32_t call_with_threads(const kb_host_step *step, void **result, void **exception,
-                                 const kb_frame *frame)
+static KB_COLD int32_t call_parallel(const kb_host_step *step, void **result, void **exception,
+                                     const kb_frame *frame)
 {
     int chosen = atomic_load_explicit(&num_threads, memory_order_relaxed);
     int wanted = chosen > 0 ? chosen : step->num_threads;
     int (*get)(void) = atomic_load(&get_pool_threads);
     void (*set)(int) = atomic_load(&set_pool_threads);
-    if (wanted <= 0 || !get || !set)
-        return step->entry(result, exception, frame->inputs, frame->outputs);
-
-    int before = get();
-    set(wanted);
+    bool alone = atomic_load(&pool_is_exclusive), sets = wanted > 0 && get && set;
+    if (alone)
+        pthread_mutex_lock(&exclusive_lock);
+    int before = sets ? get() : 0;
+    if (sets)
+        set(wanted);
     int32_t status = step->entry(result, exception, frame->inputs, frame->outputs);
-    set(before);
+    if (sets)
+        set(before);
+    if (alone)
+        pthread_mutex_unlock(&exclusive_lock);
     return status;
-}
-
-static KB_COLD int32_t call_parallel(const kb_host_step *step, void **result, void **exception,
-                                     const kb_frame *frame)
-{
-    if (!atomic_load(&pool_is_exclusive))
-        return call_with_threads(step, result, exception, frame);
-    pthread_mutex_lock(&exclusive_lock);
-    int32_t status = call_with_threads(step, result, exception, frame);
-    pthread_mutex_unlock(&exclusive_lock);
-    return status;
-}
-
-static const char *place_of(const kb_failures *failures, int32_t status)
-{
-    for (uint32_t i = 0; i < failures->n_places; i++)
-        if (failures->places[i].status == status)
-            return failures->places[i].text;
-    return NULL;
 }
 
 void kb_failures_set_writer(kb_failures_writer *fn)
@@ -121,9 +106,10 @@ KB_COLD void kb_failures_describe(const kb_failures *failures, int32_t status,
         kb_error_append(err, "the kernel failed with status %d", (int)status);
         return;
     }
-    const char *place = place_of(failures, status);
-    if (!place)
-        place = record->pickle + strlen(record->pickle) + 1;
+    const char *place = record->pickle + strlen(record->pickle) + 1;
+    for (uint32_t i = failures->n_places; i-- > 0;)
+        if (failures->places[i].status == status)
+            place = failures->places[i].text;
     append_message(record, err);
     if (*place)
         kb_error_append(err, " (%s)", place);
@@ -133,28 +119,19 @@ KB_COLD void kb_failures_describe(const kb_failures *failures, int32_t status,
         kb_free(record);
 }
 
-static void write_failure(const kb_host_step *step, const kb_frame *frame, int32_t status,
-                          void *exception, kb_error *err)
-{
-    kb_host_decoder *decode = atomic_load(&decoder);
-    kb_error_set(err, KB_INTERNAL, "%s: ", frame->kernel->name);
-    if (step->failures) {
-        kb_failures_describe(step->failures, status, exception, frame->kernel->source, err);
-        return;
-    }
-    if (!decode) {
-        kb_error_append(err, "the kernel failed with status %d", (int)status);
-        return;
-    }
-    size_t length = strlen(err->message);
-    decode(status, exception, frame->kernel->source, err->message + length,
-           KB_ERROR_CAPACITY - length);
-}
-
 static KB_COLD kb_status describe_failure(const kb_host_step *step, const kb_frame *frame,
                                           int32_t status, void *exception, kb_error *err)
 {
-    write_failure(step, frame, status, exception, err);
+    const char *source = frame->kernel->source;
+    kb_host_decoder *decode = atomic_load(&decoder);
+    kb_error_set(err, KB_INTERNAL, "%s: ", frame->kernel->name);
+    size_t length = strlen(err->message);
+    if (step->failures)
+        kb_failures_describe(step->failures, status, exception, source, err);
+    else if (decode)
+        decode(status, exception, source, err->message + length, KB_ERROR_CAPACITY - length);
+    else
+        kb_error_append(err, "the kernel failed with status %d", (int)status);
     return kb_error_code(err, "KB3001");
 }
 

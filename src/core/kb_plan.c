@@ -18,17 +18,12 @@ void kb_plan_set_concurrency(kb_step_kind kind, kb_step_concurrency *concurrency
     atomic_store(&concurrencies[kind], concurrency);
 }
 
-static kb_concurrency concurrency_of_host(const kb_host_step *step)
-{
-    if (step->parallel)
-        return KB_CONCURRENT_NEVER;
-    return step->concurrent ? KB_CONCURRENT : KB_CONCURRENT_IF_TOLD;
-}
-
 kb_concurrency kb_plan_concurrency(const kb_step *step, const kb_frame *frame)
 {
+    if (step->kind == KB_STEP_HOST && step->host.parallel)
+        return KB_CONCURRENT_NEVER;
     if (step->kind == KB_STEP_HOST)
-        return concurrency_of_host(&step->host);
+        return step->host.concurrent ? KB_CONCURRENT : KB_CONCURRENT_IF_TOLD;
     kb_step_concurrency *of_kind =
         step->kind < KB_STEP_KINDS
             ? atomic_load_explicit(&concurrencies[step->kind], memory_order_acquire)

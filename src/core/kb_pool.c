@@ -90,12 +90,6 @@ int64_t kb_pool_num_threads(const kb_xla_frame *xla)
     return kb_xla_succeeded(xla->api, xla->api->thread_pool_num_threads(&args)) && n > 1 ? n : 1;
 }
 
-static int64_t num_processors(void)
-{
-    cpu_set_t allowed;
-    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-}
-
 static kb_xla_task run_task;
 
 static void *run_started(void *data)
@@ -104,20 +98,16 @@ static void *run_started(void *data)
     return NULL;
 }
 
-static bool start(loop *l)
-{
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, run_started, l) != 0)
-        return false;
-    (void)pthread_detach(thread);
-    return true;
-}
-
 /* Without XLA, a thread is started. A thread that has come to wait for a loop is there at once. */
 static bool schedule(loop *l)
 {
-    if (!l->xla)
-        return start(l);
+    pthread_t thread;
+    if (!l->xla) {
+        bool started = pthread_create(&thread, NULL, run_started, l) == 0;
+        if (started)
+            (void)pthread_detach(thread);
+        return started;
+    }
     if (kb_parked_hand(l, 1) == 1)
         return true;
     kb_xla_schedule args = {
@@ -187,21 +177,16 @@ static loop *loop_new(const kb_xla_frame *xla, const kb_pool_loop *of)
     return l;
 }
 
-static bool is_done(loop *l)
-{
-    return atomic_load(&l->done.value) == l->of.count;
-}
-
 /* Whoever does the last part after `sleeping` is set takes the lock, and so does not miss that this
  * thread waits; the lock is left alone otherwise. */
 static void wait_for_others(loop *l)
 {
     for (uint64_t begun = kb_ticks(); kb_ticks() - begun < SPIN_TICKS; kb_ticks_pause())
-        if (is_done(l))
+        if (atomic_load(&l->done.value) == l->of.count)
             return;
     pthread_mutex_lock(&l->lock);
     atomic_store(&l->sleeping.value, 1);
-    while (!is_done(l))
+    while (atomic_load(&l->done.value) != l->of.count)
         pthread_cond_wait(&l->all_done, &l->lock);
     pthread_mutex_unlock(&l->lock);
 }
@@ -278,6 +263,9 @@ void kb_pool_for_started(int64_t count, kb_pool_function *function, void *data)
         if ((begin = take_part(l)) < count)
             run_part(l, begin);
     int64_t next = atomic_load(&l->next.value), left = next < count ? (count - next) / of.part : 0;
-    int64_t n_threads = left > 1 ? num_processors() : 1;
+    int64_t n_threads = 1;
+    cpu_set_t allowed;
+    if (left > 1 && sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+        n_threads = CPU_COUNT(&allowed);
     share(l, (n_threads < left ? n_threads : left) - 1);
 }

@@ -191,13 +191,6 @@ static KB_COLD void note_failure(sharing *s, int64_t slice, const kb_error *err)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void note_cost(sharing *s, int64_t cost)
-{
-    int64_t least = atomic_load_explicit(&s->cost, memory_order_relaxed);
-    while (cost < least && !atomic_compare_exchange_weak(&s->cost, &least, cost))
-        continue;
-}
-
 /* Parts are taken in their order, so every slice before one that failed has a thread, and runs: the
  * first failure is found whichever comes first. */
 static void run_part(void *data, int64_t begin, int64_t end)
@@ -215,10 +208,14 @@ static void run_part(void *data, int64_t begin, int64_t end)
     if (status == KB_OK)
         status = kb_slices_run(s->slices, &cursor, s->step, begin, end, &failed, &err);
     kb_cursor_close(&cursor);
-    if (status == KB_OK)
-        note_cost(s, (int64_t)(kb_ticks() - begun) / (end - begin));
-    else
+    if (status != KB_OK) {
         note_failure(s, failed, &err);
+        return;
+    }
+    int64_t cost = (int64_t)(kb_ticks() - begun) / (end - begin);
+    int64_t least = atomic_load_explicit(&s->cost, memory_order_relaxed);
+    while (cost < least && !atomic_compare_exchange_weak(&s->cost, &least, cost))
+        continue;
 }
 
 /* Shares the slices from `first` on, of which one takes `cost` ticks. */
@@ -290,18 +287,6 @@ static int64_t count_threads(const kb_slices *slices, int64_t count)
     return count > 1 && are_apart(slices) ? kb_pool_num_threads(slices->frame->xla) : 1;
 }
 
-static bool is_worth_it(int64_t cost, int64_t count)
-{
-    return cost > SHARED_FROM || cost * count > SHARED_FROM;
-}
-
-/* Whether `count` slices are worth it, of which `done` others took so many ticks. */
-static bool is_seen_worth_it(uint64_t ticks, int64_t done, int64_t count)
-{
-    int64_t taken = ticks < UINT32_MAX ? (int64_t)ticks : UINT32_MAX;
-    return taken * count > SHARED_FROM * done;
-}
-
 /* Runs 1, 8, 64... slices here, until what they took says that the rest is to be shared. What is
  * done when the batch is over helps the next one. */
 static kb_status run_probing(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
@@ -316,7 +301,8 @@ static kb_status run_probing(const kb_slices *slices, kb_cursor *cursor, const k
             return s;
         done = end;
         uint64_t ticks = kb_ticks() - begun;
-        if (!is_seen_worth_it(ticks, done, done < count ? count - done : count))
+        int64_t taken = ticks < UINT32_MAX ? (int64_t)ticks : UINT32_MAX;
+        if (taken * (done < count ? count - done : count) <= SHARED_FROM * done)
             continue;
         int64_t cost = 1 + (int64_t)ticks / done;
         remember(site, cost);
@@ -344,7 +330,7 @@ kb_status kb_share_run(const kb_slices *slices, kb_cursor *cursor, const kb_step
         return kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
     uint64_t site = hash_site(slices, step);
     int64_t cost = recall(site);
-    if (!is_worth_it(cost, slices->count))
+    if (cost <= SHARED_FROM && cost * slices->count <= SHARED_FROM)
         return run_probing(slices, cursor, step, site, err);
     int64_t n_threads = count_threads(slices, slices->count);
     return n_threads > 1 ? share(slices, step, 0, cost, n_threads, site, err)

@@ -132,11 +132,6 @@ static bool runs_on_threads(const kb_kernel *kernel)
     return !has_step(kernel, KB_STEP_HOST) && !has_step(kernel, KB_STEP_SOURCE);
 }
 
-static const char *who_writes(const kb_kernel *kernel)
-{
-    return runs_on_threads(kernel) ? "no thread" : "nothing";
-}
-
 static const char *remedy(const kb_frame *frame)
 {
     if (has_step(frame->kernel, KB_STEP_SOURCE) && frame->device != KB_DEVICE_HOST)
@@ -149,6 +144,7 @@ static const char *remedy(const kb_frame *frame)
 static kb_status compare(const poison *p, kb_error *err)
 {
     const kb_kernel *kernel = p->frame->kernel;
+    const char *who = runs_on_threads(kernel) ? "no thread" : "nothing";
     for (uint32_t i = 0; i < kernel->n_outputs; i++) {
         size_t at = 0, n = p->shared[i] ? 0 : count_unwritten(p, i, &at);
         if (n)
@@ -156,7 +152,7 @@ static kb_status compare(const poison *p, kb_error *err)
                 err, KB_INTERNAL,
                 "%s: %s wrote %zu of the %lld elements of output %u (%s), the first of them "
                 "element %zu; %s [KB3002]",
-                kernel->name, who_writes(kernel), n, (long long)kb_buffer_count(result(p, i)), i,
+                kernel->name, who, n, (long long)kb_buffer_count(result(p, i)), i,
                 kernel->buffers[kernel->n_inputs + i].name, at, remedy(p->frame));
     }
     kb_status s = KB_OK;
@@ -185,8 +181,6 @@ static kb_status run(poison *p, kb_error *err)
 kb_status kb_poison_run(const kb_driver *cu, const kb_frame *frame, kb_error *err)
 {
     poison p = {.cu = cu, .frame = frame, .arena = kb_arena_new()};
-    if (!p.arena)
-        return no_memory(&p, err);
     kb_status s = run(&p, err);
     kb_arena_free(p.arena);
     return s;

@@ -298,16 +298,6 @@ static kb_status read_all(program *p, kb_error *err)
     return kb_fields_check(&p->fields, NAME, WHOLE, err);
 }
 
-static kb_status read_into(program *p, kb_error *err)
-{
-    p->contents = p->fields.arena ? kb_arena_take(p->fields.arena, 1, sizeof *p->contents) : NULL;
-    if (!p->contents)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's program");
-    p->contents->arena = p->fields.arena;
-    p->kernel->owner = p->contents;
-    return read_all(p, err);
-}
-
 kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
                           bool callbacks, kb_kernel *kernel, kb_error *err)
 {
@@ -319,12 +309,16 @@ kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[K
         .kernel = kernel,
         .callbacks = callbacks,
     };
-    kb_status s = read_into(&p, err);
+    kernel->owner = p.contents = kb_arena_take(arena, 1, sizeof *p.contents);
+    if (!p.contents) {
+        kb_arena_free(arena);
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's program");
+    }
+    p.contents->arena = arena;
+    kb_status s = read_all(&p, err);
     if (s == KB_OK)
         kernel->bytes = kb_arena_bytes(arena);
-    else if (p.contents)
+    else
         free_contents(p.contents);
-    else if (arena)
-        kb_arena_free(arena);
     return s;
 }

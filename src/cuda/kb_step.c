@@ -49,9 +49,13 @@ kb_status kb_value_read(const kb_value *value, const kb_frame *frame, int64_t *r
     return KB_OK;
 }
 
-static KB_COLD kb_status refuse_reach(const kb_frame *frame, const kb_word *word, int64_t bytes,
-                                      kb_error *err)
+/* Views into a buffer were recorded for one shape. */
+static kb_status check_reach(const kb_frame *frame, const kb_word *word, kb_error *err)
 {
+    const kb_xla_buffer *buffer = kb_frame_buffer(frame, word->buffer);
+    int64_t bytes = kb_buffer_size(buffer);
+    if (KB_LIKELY(word->value <= bytes && word->reach <= bytes - word->value))
+        return KB_OK;
     return kb_error_set(
         err, KB_INVALID_ARGUMENT,
         "%s: the plan reaches bytes %lld to %lld of buffer %u (%s), which has %lld: "
@@ -59,16 +63,6 @@ static KB_COLD kb_status refuse_reach(const kb_frame *frame, const kb_word *word
         frame->kernel->name, (long long)word->value,
         (long long)word->value + (long long)word->reach, word->buffer,
         frame->kernel->buffers[word->buffer].name, (long long)bytes);
-}
-
-/* Views into a buffer were recorded for one shape. */
-static kb_status check_reach(const kb_frame *frame, const kb_word *word, kb_error *err)
-{
-    const kb_xla_buffer *buffer = kb_frame_buffer(frame, word->buffer);
-    int64_t bytes = kb_buffer_size(buffer);
-    if (word->value > bytes || word->reach > bytes - word->value)
-        return refuse_reach(frame, word, bytes, err);
-    return KB_OK;
 }
 
 static kb_status read_word(const kb_word *word, const kb_frame *frame, uint64_t *result,
@@ -286,12 +280,17 @@ static kb_status zero(const launch *l, kb_error *err)
     return KB_OK;
 }
 
-static kb_status run(launch *l, kb_error *err)
+kb_status kb_launch_run(const void *step, const kb_frame *frame, kb_error *err)
 {
-    kb_cu_kernel kernel = kb_function_ready(l->step->function, l->frame->device, l->step->shared);
+    launch of;
+    launch *l = &of;
+    l->step = step;
+    l->frame = frame;
+    l->cu = frame->driver;
+    kb_cu_kernel kernel = kb_function_ready(l->step->function, frame->device, l->step->shared);
     kb_status s = KB_OK;
     if (!KB_LIKELY(kernel != NULL))
-        s = kb_launch_prepare(l->step, l->frame, &kernel, err);
+        s = kb_launch_prepare(step, frame, &kernel, err);
     if (s == KB_OK)
         s = read_grid(l, err);
     if (s != KB_OK)
@@ -302,22 +301,13 @@ static kb_status run(launch *l, kb_error *err)
     if (s == KB_OK)
         s = read_words(l, err);
     if (s == KB_OK) {
-        l->how.stream = l->frame->stream;
+        l->how.stream = frame->stream;
         l->how.shared = l->step->shared;
         set_attributes(l);
-        s = l->frame->strides ? enqueue_slices(l, kernel, err) : enqueue(l, kernel, err);
+        s = frame->strides ? enqueue_slices(l, kernel, err) : enqueue(l, kernel, err);
     }
     kb_free(l->allocated);
     return s;
-}
-
-kb_status kb_launch_run(const void *step, const kb_frame *frame, kb_error *err)
-{
-    launch l;
-    l.step = step;
-    l.frame = frame;
-    l.cu = frame->driver;
-    return run(&l, err);
 }
 
 kb_status kb_launch_prepare(const kb_launch_step *step, const kb_frame *frame, kb_cu_kernel *kernel,
@@ -340,17 +330,6 @@ kb_status kb_launch_prepare(const kb_launch_step *step, const kb_frame *frame, k
     return s;
 }
 
-static KB_COLD kb_status refuse_range(const kb_frame *frame, uint32_t buffer, int64_t offset,
-                                      int64_t size, int64_t bytes, kb_error *err)
-{
-    return kb_error_set(
-        err, KB_INVALID_ARGUMENT,
-        "%s: the plan touches %lld bytes from byte %lld of buffer %u (%s), which has "
-        "%lld: the program is damaged, or was recorded for other shapes",
-        frame->kernel->name, (long long)size, (long long)offset, buffer,
-        frame->kernel->buffers[buffer].name, (long long)bytes);
-}
-
 /* `size` bytes from `offset` of a buffer, or KB_INVALID_ARGUMENT. */
 static kb_status take_range(const kb_frame *frame, uint32_t buffer, int64_t offset, int64_t size,
                             kb_cu_address *address, kb_error *err)
@@ -358,7 +337,12 @@ static kb_status take_range(const kb_frame *frame, uint32_t buffer, int64_t offs
     const kb_xla_buffer *b = kb_frame_buffer(frame, buffer);
     int64_t bytes = kb_buffer_size(b);
     if (size < 0 || offset > bytes || size > bytes - offset)
-        return refuse_range(frame, buffer, offset, size, bytes, err);
+        return kb_error_set(
+            err, KB_INVALID_ARGUMENT,
+            "%s: the plan touches %lld bytes from byte %lld of buffer %u (%s), which has "
+            "%lld: the program is damaged, or was recorded for other shapes",
+            frame->kernel->name, (long long)size, (long long)offset, buffer,
+            frame->kernel->buffers[buffer].name, (long long)bytes);
     *address = (kb_cu_address)(uintptr_t)b->data + (kb_cu_address)offset;
     return KB_OK;
 }

@@ -12,25 +12,18 @@
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(long) captured_calls;
 static _Atomic(long) captured_nodes;
-
-static void set_runners(void)
-{
-    kb_plan_set_runner(KB_STEP_LAUNCH, kb_launch_run);
-    kb_plan_set_runner(KB_STEP_FILL, kb_fill_run);
-    kb_plan_set_runner(KB_STEP_COPY, kb_copy_run);
-}
 
 kb_status kb_target_register(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
                              bool callbacks, bool *inserted, kb_error *err)
 {
     *inserted = false;
-    pthread_once(&once, set_runners);
+    kb_plan_set_runner(KB_STEP_LAUNCH, kb_launch_run);
+    kb_plan_set_runner(KB_STEP_FILL, kb_fill_run);
+    kb_plan_set_runner(KB_STEP_COPY, kb_copy_run);
     kb_kernel kernel;
     kb_status s = kb_program_read(program, size, digest, callbacks, &kernel, err);
     return s == KB_OK ? kb_handler_register(&kernel, inserted, err) : s;

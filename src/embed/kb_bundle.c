@@ -154,23 +154,19 @@ static kb_status add_program(kb_bundle *b, const kb_manifest_program *from, kb_e
     return add_arrays(b, from, &added->about, err);
 }
 
-static kb_status parse_manifest(kb_bundle *b, const char *path, const content *text,
-                                kb_manifest *manifest, kb_error *err)
-{
-    kb_error why;
-    kb_status s = kb_manifest_read(text->bytes, text->size, b->arena, manifest, &why);
-    if (s == KB_INVALID_ARGUMENT)
-        return refuse_damaged(path, why.message, err);
-    return s == KB_OK ? KB_OK : kb_error_set(err, s, "%s: %s", path, why.message);
-}
-
 static kb_status read_manifest(kb_bundle *b, kb_manifest *manifest, kb_error *err)
 {
     const char *path = join(b, manifest_name);
     content text;
+    kb_error why;
     kb_status s = read_file(path, &text, err);
-    if (s == KB_OK)
-        s = parse_manifest(b, path, &text, manifest, err);
+    if (s == KB_OK) {
+        s = kb_manifest_read(text.bytes, text.size, b->arena, manifest, &why);
+        if (s == KB_INVALID_ARGUMENT)
+            (void)refuse_damaged(path, why.message, err);
+        else if (s != KB_OK)
+            (void)kb_error_set(err, s, "%s: %s", path, why.message);
+    }
     kb_free(text.memory);
     return s;
 }
@@ -201,10 +197,9 @@ kb_status kb_bundle_open(const char *folder, kb_bundle **bundle, kb_host_error *
     kb_error err;
     *bundle = NULL;
     kb_arena *arena = kb_arena_new();
-    kb_bundle *b = arena ? kb_arena_take(arena, 1, sizeof *b) : NULL;
+    kb_bundle *b = kb_arena_take(arena, 1, sizeof *b);
     if (!b) {
-        if (arena)
-            kb_arena_free(arena);
+        kb_arena_free(arena);
         return kb_failure_tell(refuse_memory(&err), &err, error);
     }
     *b = (kb_bundle){.arena = arena, .folder = folder};

@@ -78,13 +78,6 @@ static const char *read_word(reading *r, line *l)
     return keep(r, l, word, size);
 }
 
-static const char *read_rest(reading *r, line *l)
-{
-    const char *rest = l->at;
-    l->at = l->end;
-    return keep(r, l, rest, (size_t)(l->end - rest));
-}
-
 /* A number that fits into an int64_t. */
 static size_t read_number(line *l)
 {
@@ -184,7 +177,8 @@ static void read_array(reading *r, line *l, bool is_output)
         read_offset(r->manifest, l, array);
     }
     read_dims(r, l, &array->about);
-    array->about.name = read_rest(r, l);
+    array->about.name = keep(r, l, l->at, (size_t)(l->end - l->at));
+    l->at = l->end;
     l->failed |= array->has_data && array->about.size > r->manifest->data.size - array->offset;
     if (l->failed)
         return;

@@ -197,8 +197,6 @@ kb_status kb_library_register(const void *bytes, size_t size, const uint8_t dige
     if (s != KB_OK)
         return s;
     c.fields.arena = kb_arena_new();
-    if (!c.fields.arena)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read %s", NAME);
     s = read_and_register(&c, inserted, err);
     kb_arena_free(c.fields.arena); /* the registry has copies */
     return s;

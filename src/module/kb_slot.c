@@ -30,11 +30,6 @@ typedef struct bound {
     const int32_t *dtypes;             /* as in kb_slot_target */
 } bound;
 
-static bool holds_bits(int32_t given, int32_t wanted)
-{
-    return given == KB_DTYPE_U16 && (wanted == KB_DTYPE_F16 || wanted == KB_DTYPE_BF16);
-}
-
 /* A complex number comes as its two parts: XLA has no complex attributes. */
 static const void *read_parts(const kb_xla_array *array, int32_t wanted)
 {
@@ -51,7 +46,9 @@ static const void *read_value(int32_t type, const void *value, int32_t wanted)
     const kb_xla_scalar *scalar = value;
     if (type != KB_XLA_ATTR_SCALAR)
         return NULL;
-    return scalar->dtype == wanted || holds_bits(scalar->dtype, wanted) ? scalar->value : NULL;
+    bool holds_bits =
+        scalar->dtype == KB_DTYPE_U16 && (wanted == KB_DTYPE_F16 || wanted == KB_DTYPE_BF16);
+    return scalar->dtype == wanted || holds_bits ? scalar->value : NULL;
 }
 
 static KB_COLD kb_status refuse_value(const bound *b, const bound_attribute *a, int32_t type,
@@ -78,15 +75,6 @@ static KB_COLD kb_status refuse_value(const bound *b, const bound_attribute *a, 
                         a->dtype == KB_DTYPE_PRED ? "bool_" : wanted);
 }
 
-static void list_attributes(const bound *b, kb_error *err)
-{
-    for (uint32_t i = 0; i < b->step.n_attributes; i++)
-        kb_error_append(err, "%s%s:%s", i ? ", " : "", b->attributes[i].name,
-                        kb_dtype_name(b->attributes[i].dtype));
-    if (b->step.n_attributes == 0)
-        kb_error_append(err, "none");
-}
-
 static KB_COLD kb_status refuse_attributes(const bound *b, const kb_xla_attrs *attrs, kb_error *err)
 {
     kb_error_set(err, KB_INVALID_ARGUMENT, "%s: attributes ", b->kernel.name);
@@ -94,7 +82,11 @@ static KB_COLD kb_status refuse_attributes(const bound *b, const kb_xla_attrs *a
         kb_error_append(err, "%s%.*s", i ? ", " : "", (int)attrs->names[i]->size,
                         attrs->names[i]->data);
     kb_error_append(err, attrs->size ? " were passed, expected " : "were left out, expected ");
-    list_attributes(b, err);
+    for (uint32_t i = 0; i < b->step.n_attributes; i++)
+        kb_error_append(err, "%s%s:%s", i ? ", " : "", b->attributes[i].name,
+                        kb_dtype_name(b->attributes[i].dtype));
+    if (b->step.n_attributes == 0)
+        kb_error_append(err, "none");
     return kb_error_code(err, "KB3006");
 }
 
@@ -152,20 +144,17 @@ static bool count_fits(int32_t expected, int64_t n)
     return n <= KB_BUFFERS_MAX && (expected == KB_ANY_COUNT || n == expected);
 }
 
-static kb_status run_on_cpu(const kb_source_step *step, const kb_frame *frame, kb_error *err)
-{
-    uint64_t mode = kb_float_mode_exact();
-    kb_status s = kb_source_run(step, frame, err);
-    kb_float_mode_restore(mode);
-    return s;
-}
-
 static kb_status run(const kb_source_step *step, kb_frame *frame, kb_error *err)
 {
-    if (!step->cuda)
-        return run_on_cpu(step, frame, err);
+    kb_status s;
+    if (!step->cuda) {
+        uint64_t mode = kb_float_mode_exact();
+        s = kb_source_run(step, frame, err);
+        kb_float_mode_restore(mode);
+        return s;
+    }
     kb_stream_scope scope;
-    kb_status s = kb_stream_enter(&scope, frame, err);
+    s = kb_stream_enter(&scope, frame, err);
     if (s != KB_OK)
         return s;
     s = kb_source_run(step, frame, err);
@@ -217,21 +206,16 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const bound_attribute *)a)->name, ((const bound_attribute *)b)->name);
 }
 
-static size_t text_size(const kb_slot_target *target)
-{
-    size_t size = strlen(target->name) + 1;
-    for (uint32_t i = 0; i < target->step.n_attributes; i++)
-        size += strlen(target->attributes[i].name) + 1;
-    return size;
-}
-
 /* One block, never freed. */
 static bound *bound_new(const kb_slot_target *target)
 {
     uint32_t n = target->step.n_attributes;
     size_t n_dtypes = target->dtypes ? (size_t)(target->n_inputs + target->n_outputs) : 0;
-    bound *b = kb_calloc(1, sizeof *b + n * sizeof(bound_attribute) + n_dtypes * sizeof(int32_t) +
-                                text_size(target));
+    size_t size = sizeof(bound) + n * sizeof(bound_attribute) + n_dtypes * sizeof(int32_t);
+    size += strlen(target->name) + 1;
+    for (uint32_t i = 0; i < n; i++)
+        size += strlen(target->attributes[i].name) + 1;
+    bound *b = kb_calloc(1, size);
     if (!b)
         return NULL;
     bound_attribute *attributes = (bound_attribute *)(b + 1);

@@ -33,11 +33,6 @@ typedef struct running {
     _Atomic(scratch *) memory;
 } running;
 
-static running *running_of(const kb_call *call)
-{
-    return call->context;
-}
-
 static bool is_failure(int code)
 {
     switch (code) {
@@ -54,7 +49,7 @@ static bool is_failure(int code)
 static KB_COLD __attribute__((format(printf, 3, 4))) int fail(const kb_call *call, int code,
                                                               const char *format, ...)
 {
-    running *r = running_of(call);
+    running *r = call->context;
     kb_status status = is_failure(code) ? (kb_status)code : KB_INTERNAL;
     if (atomic_exchange(&r->failed, true))
         return (int)status;
@@ -75,7 +70,7 @@ static KB_COLD __attribute__((format(printf, 3, 4))) int fail(const kb_call *cal
 /* Blocks begin with their link, in a line of their own. Clearing them would cost 42 us a MiB. */
 static void *take_scratch(const kb_call *call, size_t bytes)
 {
-    running *r = running_of(call);
+    running *r = call->context;
     if (r->cuda || bytes == 0 || bytes > SIZE_MAX - SCRATCH_ALIGNMENT)
         return NULL;
     size_t size = bytes + SCRATCH_ALIGNMENT;
@@ -101,7 +96,7 @@ static void free_scratch(running *r)
 static void parallel_for(const kb_call *call, int64_t count, kb_range_function *function,
                          void *data)
 {
-    const running *r = running_of(call);
+    const running *r = call->context;
     if (!r->cuda)
         kb_pool_for(r->frame->xla, count, function, data);
     else if (count > 0)
@@ -159,17 +154,12 @@ static KB_COLD void zero_outputs(const kb_call *call)
     }
 }
 
-/* A function of CUDA needs a stream; one for the CPU, memory of the host. */
-static bool fits_target(const kb_source_step *step, const kb_frame *frame)
-{
-    bool on_gpu = frame->driver && frame->device != KB_DEVICE_HOST;
-    return on_gpu == step->cuda;
-}
-
 kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
 {
     const kb_source_step *step = given;
-    if (!KB_LIKELY(fits_target(step, frame)))
+    bool on_gpu = frame->driver && frame->device != KB_DEVICE_HOST;
+    if (!KB_LIKELY(on_gpu ==
+                   step->cuda)) /* a function of CUDA needs a stream, others host memory */
         return kb_frame_refuse_target(frame, err);
     kb_tensors tensors;
     kb_status s = kb_tensors_open(&tensors, frame, step->cuda, err);

@@ -44,18 +44,8 @@ static void read_places(host_code *c)
     c->contents->failures = (kb_failures){.n_places = n, .places = places};
 }
 
-static kb_status refuse_memory(kb_error *err)
-{
-    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's machine code");
-}
-
 static const char NAME[] = "a kernel's machine code";
 static const char WHOLE[] = "belongs to another kernel";
-
-static kb_status refuse_damaged(const char *what, kb_error *err)
-{
-    return kb_fields_refuse(NAME, WHOLE, what, err);
-}
 
 /* Reads to the end, and leaves the code itself for later. */
 static kb_status read_fields(host_code *c, kb_error *err)
@@ -82,7 +72,7 @@ static kb_status place_code(host_code *c, kb_error *err)
         return s;
     void *entry = kb_object_find(own->object, KB_HOST_CODE_ENTRY);
     if (!entry)
-        return refuse_damaged("its entry", err);
+        return kb_fields_refuse(NAME, WHOLE, "its entry", err);
     own->step = (kb_step){
         .kind = KB_STEP_HOST,
         .host = {.entry = (kb_numba_entry *)(uintptr_t)entry,
@@ -112,11 +102,10 @@ kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest
     if (s != KB_OK)
         return s;
     kb_arena *arena = kb_arena_new();
-    c.contents = arena ? kb_arena_take(arena, 1, sizeof *c.contents) : NULL;
+    c.contents = kb_arena_take(arena, 1, sizeof *c.contents);
     if (!c.contents) {
-        if (arena)
-            kb_arena_free(arena);
-        return refuse_memory(err);
+        kb_arena_free(arena);
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read %s", NAME);
     }
     c.contents->arena = c.fields.arena = arena;
     kernel->owner = c.contents;

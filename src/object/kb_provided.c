@@ -144,19 +144,15 @@ void *kb_provided_of_c(const char *name, void *context)
     return is_vector_math(name) ? find_in("libmvec.so.1", name) : NULL;
 }
 
-static void *find_of_python(const char *name)
-{
-    void *found = kb_failures_get_writer() ? dlsym(RTLD_DEFAULT, name) : NULL;
-    return found ? found : (void *)(uintptr_t)make_nothing;
-}
-
 void *kb_provided_find(const char *name, void *context)
 {
     for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
         if (strcmp(name, OWN[i].name) == 0)
             return (void *)(uintptr_t)OWN[i].address; // NOLINT(performance-no-int-to-ptr)
     if (strncmp(name, "kb_Py", 5) == 0 &&
-        is_among(name + 5, PYTHON, sizeof PYTHON / sizeof *PYTHON))
-        return find_of_python(name + 3);
+        is_among(name + 5, PYTHON, sizeof PYTHON / sizeof *PYTHON)) {
+        void *found = kb_failures_get_writer() ? dlsym(RTLD_DEFAULT, name + 3) : NULL;
+        return found ? found : (void *)(uintptr_t)make_nothing;
+    }
     return kb_provided_of_c(name, context);
 }

@@ -250,9 +250,8 @@ static int keep(PyObject **slot, PyObject *callable)
 
 /* describe(source, exception, address, pickle, hash, arguments, status) -> str puts a failed kernel
  * into words; numba_free is the address of Numba's own free. */
-static PyObject *set_decoder(PyObject *self, PyObject *args)
+static PyObject *set_decoder(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     PyObject *callable;
     unsigned long long address;
     if (!PyArg_ParseTuple(args, "OK:set_decoder", &callable, &address) ||
@@ -264,9 +263,8 @@ static PyObject *set_decoder(PyObject *self, PyObject *args)
 }
 
 /* resolve(digest, origin) must register the kernel of that digest, or raise what is missing. */
-static PyObject *set_resolver(PyObject *self, PyObject *callable)
+static PyObject *set_resolver(PyObject *Py_UNUSED(self), PyObject *callable)
 {
-    (void)self;
     if (keep(&resolve_kernel, callable) != 0)
         return NULL;
     kb_handler_set_resolver(resolve);
@@ -275,9 +273,8 @@ static PyObject *set_resolver(PyObject *self, PyObject *callable)
 
 /* call(handle, buffers, stream, device) runs the Python function of that handle on buffers, each
  * (address, shape, dtype code): inputs, then outputs. */
-static PyObject *set_caller(PyObject *self, PyObject *callable)
+static PyObject *set_caller(PyObject *Py_UNUSED(self), PyObject *callable)
 {
-    (void)self;
     if (keep(&call_function, callable) != 0)
         return NULL;
     kb_plan_set_runner(KB_STEP_CALLBACK, run_callback);
@@ -286,9 +283,8 @@ static PyObject *set_caller(PyObject *self, PyObject *callable)
 
 /* compile(image) makes machine code of a CUDA kernel's image for the CPU, and calls add_host_code.
  * */
-static PyObject *set_host_compiler(PyObject *self, PyObject *callable)
+static PyObject *set_host_compiler(PyObject *Py_UNUSED(self), PyObject *callable)
 {
-    (void)self;
     if (keep(&compile_image, callable) != 0)
         return NULL;
     kb_hostcuda_set_compiler(compile_for_host);

@@ -24,9 +24,8 @@ static bool parse(PyObject *args, const char *format, const uint8_t **digest, co
 
 /* Register a kernel that comes as machine code (src/object/kb_host_code.h); True if it is new.
  * ValueError is raised if it is damaged, or cannot run here. */
-static PyObject *register_host_code(PyObject *self, PyObject *args)
+static PyObject *register_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const uint8_t *digest;
     const char *code;
     Py_ssize_t size;
@@ -40,9 +39,8 @@ static PyObject *register_host_code(PyObject *self, PyObject *args)
 
 /* Whether the code has no variables. ValueError is raised if register_host_code would raise it;
  * nothing is registered. */
-static PyObject *check_host_code(PyObject *self, PyObject *args)
+static PyObject *check_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const uint8_t *digest;
     const char *code;
     Py_ssize_t size;
@@ -64,17 +62,15 @@ static PyObject *provides(PyObject *args, const char *format, kb_object_resolver
 }
 
 /* Whether machine code without a compiler may call the function of this name. */
-static PyObject *host_code_provides(PyObject *self, PyObject *args)
+static PyObject *host_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     return provides(args, "s:host_code_provides", kb_provided_find);
 }
 
 /* Make known the machine code of a CUDA kernel for the CPU (src/object/kb_cuda_code.h); {name:
  * address} of what it defines. ValueError is raised if it is damaged, or cannot run here. */
-static PyObject *add_host_code(PyObject *self, PyObject *args)
+static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const char *digest, *code, *name;
     Py_ssize_t digest_size, size;
     if (!PyArg_ParseTuple(args, "y#y#:add_host_code", &digest, &digest_size, &code, &size) ||
@@ -96,16 +92,14 @@ static PyObject *add_host_code(PyObject *self, PyObject *args)
 }
 
 /* Whether machine code of CUDA kernels may call the function of this name. */
-static PyObject *cuda_code_provides(PyObject *self, PyObject *args)
+static PyObject *cuda_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     return provides(args, "s:cuda_code_provides", kb_cuda_code_find);
 }
 
 /* {name: (bit, present)} of the features that machine code for this kind of processor may need. */
-static PyObject *cpu_features(PyObject *self, PyObject *unused)
+static PyObject *cpu_features(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     uint64_t present = kb_cpu_features();
     PyObject *features = PyDict_New();
     const char *name;
@@ -120,9 +114,8 @@ static PyObject *cpu_features(PyObject *self, PyObject *unused)
 
 /* Whether code that a program carries is run (0), replaced by what is compiled from its module (1)
  * or refused (2). */
-static PyObject *set_carried_code(PyObject *self, PyObject *args)
+static PyObject *set_carried_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     int what;
     if (!PyArg_ParseTuple(args, "i:set_carried_code", &what))
         return NULL;

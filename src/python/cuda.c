@@ -14,9 +14,8 @@
 
 /* Read and register a GPU program (see src/cuda/kb_program.h); True if it is new. Only with
  * `callbacks` may it call Python. */
-static PyObject *register_program(PyObject *self, PyObject *args)
+static PyObject *register_program(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const char *digest, *program;
     Py_ssize_t digest_size, program_size;
     int callbacks;
@@ -65,9 +64,8 @@ static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned 
 
 /* Run a launch of known code; `words` is a buffer of 64-bit words, one for each of the kernel's
  * parameters. RuntimeError says what the kernel did wrong. */
-static PyObject *launch_host_code(PyObject *self, PyObject *args)
+static PyObject *launch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const char *digest;
     Py_ssize_t size;
     uint32_t n[6];
@@ -84,9 +82,8 @@ static PyObject *launch_host_code(PyObject *self, PyObject *args)
 }
 
 /* (launches, those with a fault) of known code, which was added while set_debug had bit 64. */
-static PyObject *launches_of(PyObject *self, PyObject *args)
+static PyObject *launches_of(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const char *digest;
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "y#:launches_of", &digest, &size) ||
@@ -112,9 +109,8 @@ static int add_symbols(PyObject *symbols, const kb_hostcuda_symbol *table)
 }
 
 /* {name: address} of functions that kernels on the CPU call. */
-static PyObject *host_symbols(PyObject *self, PyObject *unused)
+static PyObject *host_symbols(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     PyObject *symbols = PyDict_New();
     if (symbols && (add_symbols(symbols, kb_hostcuda_symbols) != 0 ||
                     add_symbols(symbols, kb_libdevice_symbols) != 0))
@@ -123,9 +119,8 @@ static PyObject *host_symbols(PyObject *self, PyObject *unused)
 }
 
 /* (number of GPUs that the driver shows, why there are none). */
-static PyObject *device_count(PyObject *self, PyObject *unused)
+static PyObject *device_count(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     kb_error err;
     int n = kb_driver_device_count(&err);
     return Py_BuildValue("is", n, n ? "" : kb_error_text(&err));
@@ -139,9 +134,8 @@ static int attribute_of(const kb_driver *cu, int attribute, kb_cu_device device)
 }
 
 /* (major, minor) of a GPU. */
-static PyObject *compute_capability(PyObject *self, PyObject *args)
+static PyObject *compute_capability(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     int device;
     if (!PyArg_ParseTuple(args, "i:compute_capability", &device))
         return NULL;
@@ -158,9 +152,8 @@ static PyObject *compute_capability(PyObject *self, PyObject *args)
 }
 
 /* Share of a multiprocessor's threads that such blocks fill; threads 0: the best size. */
-static PyObject *occupancy(PyObject *self, PyObject *args)
+static PyObject *occupancy(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const char *image, *entry;
     Py_ssize_t size;
     int threads;
@@ -178,9 +171,8 @@ static PyObject *occupancy(PyObject *self, PyObject *args)
 /* Bits: 1 wait for every launch, 2 look for outputs that nobody writes, 4 count graph nodes, 8 use
  * the default stream where XLA gives none, 16 compare inputs on the CPU before and after, 64 count
  * launches. */
-static PyObject *set_debug(PyObject *self, PyObject *args)
+static PyObject *set_debug(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     unsigned int flags;
     if (!PyArg_ParseTuple(args, "I:set_debug", &flags))
         return NULL;
@@ -189,27 +181,24 @@ static PyObject *set_debug(PyObject *self, PyObject *args)
 }
 
 /* (calls, kernel nodes) recorded into graphs while set_debug had bit 4. */
-static PyObject *captures(PyObject *self, PyObject *unused)
+static PyObject *captures(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     long calls, nodes;
     kb_target_captures(&calls, &nodes);
     return Py_BuildValue("ll", calls, nodes);
 }
 
 /* (functions, loads, bytes, images of different content) of GPU code in this process. */
-static PyObject *function_stats(PyObject *self, PyObject *unused)
+static PyObject *function_stats(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     kb_function_stats stats = kb_function_count();
     return Py_BuildValue("nnnn", (Py_ssize_t)stats.functions, (Py_ssize_t)stats.loads,
                          (Py_ssize_t)stats.bytes, (Py_ssize_t)stats.images);
 }
 
 /* Threads of CUDA on the CPU whose stacks wait for use. */
-static PyObject *host_threads_kept(PyObject *self, PyObject *unused)
+static PyObject *host_threads_kept(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     return PyLong_FromUnsignedLong(kb_block_kept());
 }
 
@@ -270,9 +259,8 @@ static PyObject *compile(kb_nvrtc_request *request)
  * names of the two name expressions; the second may be None. `headers` is a tuple of (name,
  * content). ValueError with (message, log) if the compiler refuses it, OSError without the library.
  * */
-static PyObject *nvrtc_compile(PyObject *self, PyObject *args)
+static PyObject *nvrtc_compile(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     kb_nvrtc_request request;
     PyObject *options, *headers;
     if (!PyArg_ParseTuple(args, "sssO!O!sz:nvrtc_compile", &request.library, &request.source,
@@ -295,9 +283,8 @@ static PyObject *nvrtc_compile(PyObject *self, PyObject *args)
 }
 
 /* Keep every libnvrtc that is loaded from handling the signals of the process. */
-static PyObject *nvrtc_keep_signals(PyObject *self, PyObject *args)
+static PyObject *nvrtc_keep_signals(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(args))
 {
-    (void)self, (void)args;
     kb_nvrtc_keep_signals(NULL);
     Py_RETURN_NONE;
 }

@@ -81,9 +81,8 @@ static void interrupt_entries(bool all)
 /* Wait until all threads of XLA have left Python, as the process ends. Compilations are
  * interrupted. Functions of the user are interrupted by `interrupt` or by Ctrl-C, and waited for
  * otherwise. Ctrl-C after that ends the waiting. */
-PyObject *kb_python_end_entries(PyObject *self, PyObject *interrupt)
+PyObject *kb_python_end_entries(PyObject *Py_UNUSED(self), PyObject *interrupt)
 {
-    (void)self;
     int given = PyObject_IsTrue(interrupt);
     if (given < 0)
         return NULL;

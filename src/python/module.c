@@ -28,9 +28,8 @@ static kb_registry *get_registry(void)
 
 /* Register native code; True if it is new, False if this digest was there already. `buffers` is a
  * tuple of (dtype code, rank, name): inputs, outputs, hidden results. */
-static PyObject *register_host(PyObject *self, PyObject *args)
+static PyObject *register_host(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const char *digest, *name, *source;
     Py_ssize_t digest_size;
     unsigned int n_inputs, n_outputs;
@@ -96,9 +95,8 @@ static bool find_kernel(const char *function, const char *digest, Py_ssize_t siz
 }
 
 /* What messages call the registered kernel of this digest; None where there is none. */
-static PyObject *kernel_name(PyObject *self, PyObject *args)
+static PyObject *kernel_name(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const char *digest;
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "y#:kernel_name", &digest, &size))
@@ -112,9 +110,8 @@ static PyObject *kernel_name(PyObject *self, PyObject *args)
 }
 
 /* (kernels, bytes) of the process's registry. */
-static PyObject *registry_stats(PyObject *self, PyObject *unused)
+static PyObject *registry_stats(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     kb_registry *registry = get_registry();
     if (!registry)
         return NULL;
@@ -147,9 +144,8 @@ static int add_target(PyObject *targets, const kb_target *target)
 }
 
 /* {target name: {stage: capsule}} of CPUs or of GPUs. */
-static PyObject *get_targets(PyObject *self, PyObject *args)
+static PyObject *get_targets(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     int on_gpu;
     if (!PyArg_ParseTuple(args, "p:targets", &on_gpu))
         return NULL;
@@ -162,9 +158,8 @@ static PyObject *get_targets(PyObject *self, PyObject *args)
 }
 
 /* {name: (code, bits)} of every element type that XLA can hand over. */
-static PyObject *dtypes(PyObject *self, PyObject *unused)
+static PyObject *dtypes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     return Py_BuildValue("{"
 #define KB_DTYPE_FORMAT(NAME, code, bits, name) "s(ii)"
                          KB_DTYPE_LIST(KB_DTYPE_FORMAT)
@@ -177,9 +172,8 @@ static PyObject *dtypes(PyObject *self, PyObject *unused)
 }
 
 /* Addresses of Numba's thread-count functions; whether parallel kernels run one at a time. */
-static PyObject *set_threading(PyObject *self, PyObject *args)
+static PyObject *set_threading(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     unsigned long long get, set;
     int exclusive;
     if (!PyArg_ParseTuple(args, "KKp:set_threading", &get, &set, &exclusive))
@@ -194,9 +188,8 @@ static PyObject *set_threading(PyObject *self, PyObject *args)
 }
 
 /* Threads of parallel kernels from the next call on; 0: their own. */
-static PyObject *set_num_threads(PyObject *self, PyObject *args)
+static PyObject *set_num_threads(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     int n;
     if (!PyArg_ParseTuple(args, "i:set_num_threads", &n))
         return NULL;
@@ -205,16 +198,14 @@ static PyObject *set_num_threads(PyObject *self, PyObject *args)
 }
 
 /* What set_num_threads was given last, or 0. */
-static PyObject *get_num_threads(PyObject *self, PyObject *unused)
+static PyObject *get_num_threads(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     return PyLong_FromLong(kb_host_num_threads());
 }
 
 /* How often the core entered Python so far. */
-static PyObject *python_entries(PyObject *self, PyObject *unused)
+static PyObject *python_entries(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     return PyLong_FromLong(kb_python_entries());
 }
 
@@ -245,9 +236,8 @@ static bool append_index(PyObject *list, Py_ssize_t i)
 
 /* Indices of the files whose size or time of change (ns, of the inode) is another; three lists of
  * one length. OSError if a file is missing. */
-static PyObject *changed_files(PyObject *self, PyObject *args)
+static PyObject *changed_files(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     PyObject *paths, *sizes, *times;
     if (!PyArg_ParseTuple(args, "O!O!O!:changed_files", &PyList_Type, &paths, &PyList_Type, &sizes,
                           &PyList_Type, &times))
@@ -269,9 +259,8 @@ static PyObject *changed_files(PyObject *self, PyObject *args)
 
 /* Whether one of these folders, which need not exist, has a file of one of these names, if only a
  * link that leads nowhere; two lists. OSError if a folder cannot be opened now. */
-static PyObject *has_any(PyObject *self, PyObject *args)
+static PyObject *has_any(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     PyObject *folders, *names;
     if (!PyArg_ParseTuple(args, "O!O!:has_any", &PyList_Type, &folders, &PyList_Type, &names))
         return NULL;

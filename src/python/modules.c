@@ -35,9 +35,8 @@ static PyObject *describe_exports(const kb_module *module)
 
 /* Open a shared library: (library, last_error, ((name, tokens, run, handler, slot, types), ...)),
  * all addresses; without a generated tail last_error and the tuple are 0 and empty. */
-static PyObject *open_library(PyObject *self, PyObject *args)
+static PyObject *open_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const char *path;
     if (!PyArg_ParseTuple(args, "s:open_library", &path))
         return NULL;
@@ -60,9 +59,8 @@ static PyObject *open_library(PyObject *self, PyObject *args)
 }
 
 /* Address of an exported function; LookupError without it. */
-static PyObject *find_symbol(PyObject *self, PyObject *args)
+static PyObject *find_symbol(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     unsigned long long library;
     const char *name;
     if (!PyArg_ParseTuple(args, "Ks:find_symbol", &library, &name))
@@ -112,9 +110,8 @@ static kb_slot_attribute *read_attributes(PyObject *tuple)
 
 /* Make a public target call a function. Counts may be -1 for any; `attributes` is a tuple of (name,
  * dtype code), `dtypes` one of the codes of all arrays, 0 for any. */
-static PyObject *bind_slot(PyObject *self, PyObject *args)
+static PyObject *bind_slot(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     unsigned long long slot, run, last_error;
     kb_slot_target target;
     PyObject *tuple, *codes;
@@ -153,9 +150,8 @@ static PyObject *bind_slot(PyObject *self, PyObject *args)
 }
 
 /* The capsule that jax.ffi.register_ffi_target takes. */
-static PyObject *handler_capsule(PyObject *self, PyObject *args)
+static PyObject *handler_capsule(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     unsigned long long handler;
     if (!PyArg_ParseTuple(args, "K:handler_capsule", &handler))
         return NULL;
@@ -180,9 +176,8 @@ static bool read_values(PyObject *tuple, const void **values, size_t *sizes)
 /* Register a function of a module as an operation; True if it is new. `buffers` as in
  * register_host; `values` is a tuple of bytes, one for each attribute; with `zeroed` the outputs
  * are filled with zeros first. */
-static PyObject *register_source(PyObject *self, PyObject *args)
+static PyObject *register_source(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     const char *digest;
     Py_ssize_t digest_size;
     kb_kernel kernel = {0};
