@@ -85,7 +85,13 @@ class CudaKernelFrontend(PlannedFrontend):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        return self.function.output_names
+        return self.function.parameter_names
+
+    def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
+        function = self.function
+        inputs = [p.name for p in function.having("arg")][:n_inputs]
+        missing = [""] * (n_inputs + len(scalars) - len(inputs))
+        return (*inputs, *missing, *function.output_names)
 
     def compilation(self) -> Work | None:
         code = self.description.code
@@ -355,7 +361,8 @@ class CudaKernel:
     def __init__(
         self, spec: OperationSpec, description: Description, attrs: Mapping[str, Any]
     ) -> None:
-        spec.check_names(description.function.output_names)
+        function = description.function
+        spec.check_names(function.parameter_names, names_for_rules(function, attrs))
         self.spec = spec
         self._description = description
         self._attrs = dict(attrs)

@@ -155,7 +155,8 @@ def numba_kernel(
         The derivative for forward and for reverse mode. ``jvp(inputs, outputs, tangents)`` returns
         the tangents of the outputs, with the structure of `outs`.
         ``vjp(inputs, outputs, cotangents)`` returns a tuple with the cotangent of each input.
-        `inputs` and `tangents` are tuples that end with the keyword scalars, sorted by name. Use
+        `inputs` and `tangents` are tuples that end with the keyword scalars, sorted by name. A rule
+        may also take inputs by name, as ``vjp=lambda ct, *, x, w: {"x": ct * w, "w": ct * x}``. Use
         None for zero, and for integer arrays, which have no tangents. Either rule serves both modes
         if JAX can transpose it. With "enzyme", the Enzyme compiler plugin derives the rule from the
         kernel, when a derivative is first lowered; see docs/derivatives.md.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
@@ -63,23 +63,19 @@ class _Outs:
         return [("outs", outs)] if callable(outs) and not isinstance(outs, Outputs) else []
 
 
+@dataclass(frozen=True)
 class _Summed:
     """A vjp rule of the user, whose cotangents are summed over the axes of broadcasting."""
 
-    def __init__(self, rule: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, rule)
-        self._rule = rule
+    rule: Callable[..., Any]
 
     def __call__(self, inputs: Any, outputs: Any, cotangents: Any) -> Any:
-        found = self._rule(inputs, outputs, cotangents)
+        found = self.rule(inputs, outputs, cotangents)
         if len(inputs) == 1 and not isinstance(found, (tuple, list)):
             found = (found,)
         if not isinstance(found, (tuple, list)) or len(found) != len(inputs):
             return found
         return tuple(map(_summed, found, inputs))
-
-    def _kernbridge_runs(self) -> Functions:  # see keys/host_state.py
-        return [("vjp", self._rule)]
 
 
 def _summed(ct: Any, x: Any) -> Any:
@@ -200,10 +196,13 @@ class Returning(PythonFrontend):
             return found[0]
         return tuple(found) if results.made_by is tuple else results.made_by(*found)
 
-    def output_names(
+    def buffer_names(
         self, n_inputs: int, scalars: Sequence[str], n_outputs: int
     ) -> tuple[str, ...]:
-        return ("",) * n_outputs
+        return (*self._names(range(n_inputs)), *[""] * n_outputs)
+
+    def vjp_of_call(self, rule: Any) -> Any:
+        return _Summed(rule) if self._kind == "elementwise" and callable(rule) else rule
 
     def terms(
         self, inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]
@@ -519,15 +518,13 @@ def returning(
     make = functools.partial(Returning, kind, function, options, outs, dict(static or {}))
     name = ("returning", kind, options)
     frontend = make() if outs or static else attached_to(function, name, make)
-    forward, backward = rules_of(frontend.label, jvp, vjp, derivatives)
     spec = OperationSpec(
         frontend.label,
         frontend.described_outs,
         vmap_method or (None if kind == "arrays" else "expand_dims"),
         input_output_aliases,
         has_side_effect,
-        forward,
-        _Summed(backward) if callable(backward) and kind == "elementwise" else backward,
+        *rules_of(frontend.label, jvp, vjp, derivatives),
         sharding_rule=sharding_rule,
         vmap_threads=vmap_threads,
     )

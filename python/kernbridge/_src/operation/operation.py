@@ -92,7 +92,7 @@ class Operation:
         self, spec: OperationSpec, frontend: Frontend, attributes: Mapping[str, Any] | None = None
     ) -> None:
         """Derivative rules get `attributes` as keywords."""
-        spec.check_names(frontend.parameter_names)
+        spec.check_names(frontend.parameter_names, list(attributes or ()))
         if ENZYME in (spec.jvp, spec.vjp) and not frontend.differentiates:
             raise NoDerivativeError(
                 f"{spec.label}: {frontend.why_not_differentiated}; pass a function as the rule "
@@ -298,10 +298,12 @@ def _traceable_call(
         from kernbridge._src.operation import automatic, tangents
 
         exact = (exact_items(dict(keywords)), state)
+        by_name = functools.partial(tangents.in_order, frontend, static, outputs)
         jvp, vjp = (
-            automatic.ByEnzyme(frontend, static) if isinstance(rule, str) else rule
-            for rule in (spec.jvp, spec.vjp)
+            automatic.ByEnzyme(frontend, static) if isinstance(rule, str) else by_name(mode, rule)
+            for mode, rule in (("jvp", spec.jvp), ("vjp", spec.vjp))
         )
+        vjp = frontend.vjp_of_call(vjp)
         rules = tangents.Rules(
             *(spec.label, outputs, jvp, vjp, keywords),
             symbolic_zeros=spec.jvp == ENZYME,
@@ -345,8 +347,8 @@ def _static_call(
                 "pass arrays as positional inputs [KB2005]"
             )
     outputs = spec.outputs_for(inputs, scalars, frontend.parameters)
-    parameters = frontend.output_names(n_inputs, names, len(outputs.types))
-    outputs = outputs.in_order(spec.label, parameters)
+    parameters = frontend.buffer_names(n_inputs, names, len(outputs.types))
+    outputs = outputs.in_order(spec.label, parameters[len(operands) :])
     call = Call(
         n_inputs=n_inputs,
         scalars=names,

@@ -248,12 +248,11 @@ class PythonFrontend(Frontend):
     def parameter_names(self) -> tuple[str, ...]:
         return self.parameters.names
 
-    def output_names(
+    def buffer_names(
         self, n_inputs: int, scalars: Sequence[str], n_outputs: int
     ) -> tuple[str, ...]:
         assignment = self.parameters.assign(n_inputs, scalars, n_outputs + self.n_appended)
-        first = n_inputs + len(scalars)
-        return assignment.names[first : first + n_outputs]
+        return assignment.names[: n_inputs + len(scalars) + n_outputs]
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         names = self.assign(call).names

@@ -97,11 +97,15 @@ class Frontend(ABC):
     @property
     @abstractmethod
     def parameter_names(self) -> Sequence[str]:
-        """The known names of the kernel's parameters, which outputs may have."""
+        """The known names of the kernel's parameters."""
 
-    def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
-        """The parameter that each output of a call fills; empty where it has no name."""
-        return self.parameter_names
+    @abstractmethod
+    def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
+        """The parameter for each input, scalar and output of a call; "" where it has no name."""
+
+    def vjp_of_call(self, rule: Any) -> Any:
+        """The vjp rule of a call, given what the user passed."""
+        return rule
 
     def bound(
         self, inputs: Sequence[Any], scalars: Mapping[str, Any]

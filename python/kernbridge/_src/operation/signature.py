@@ -377,6 +377,11 @@ class ScannedFunction(Struct):
         """The names of its parameters for outputs, as far as it has any and they are named."""
         return tuple(p.name for p in self.having("ret"))
 
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names of its parameters for arrays."""
+        return tuple(p.name for p in (*self.having("arg"), *self.having("ret")))
+
     def names_of(self, n_inputs: int, n_outputs: int) -> list[str]:
         """Return what messages call the inputs and outputs of a call."""
         if self.takes_any:

@@ -39,6 +39,8 @@ FROM_SIGNATURE: Any = ...
 """The outputs of an operation whose signature describes them."""
 ENZYME = "enzyme"
 """The rule, in the place of a function, for derivatives that Enzyme makes."""
+OUTPUTS = "outputs"
+"""What rules that take inputs by name call all results, in the form of `outs`."""
 Rule = Callable[..., Any] | str | None
 Mode = Literal["jvp", "vjp"]
 
@@ -264,7 +266,7 @@ class OperationSpec:
         if effect:
             private_jax.require_insides(f"{label} has has_side_effect=True")
         for name, rule in (("jvp", self.jvp), ("vjp", self.vjp)):
-            if rule is not None and rule != ENZYME:
+            if rule is not None and rule != ENZYME and not names_taken(rule):
                 keywords = "".join(f", {a}=..." for a in attributes)
                 expected = f"(inputs, outputs, {'co' * (name == 'vjp')}tangents{keywords})"
                 check_rule(label, name, rule, expected, 3, attributes)
@@ -289,9 +291,19 @@ class OperationSpec:
     def is_differentiable(self) -> bool:
         return self.jvp is not None or self.vjp is not None
 
-    def check_names(self, parameters: Sequence[str]) -> None:
+    def check_names(self, parameters: Sequence[str], attributes: Sequence[str] = ()) -> None:
+        """Check the keys of `outs` and what rules take by name."""
         if isinstance(self.outs, Outputs):
             self.outs.check(self.label, parameters)
+        known = {name: None for name in (*parameters, *attributes, OUTPUTS) if name}
+        for mode, rule in (("jvp", self.jvp), ("vjp", self.vjp)):
+            unknown = [name for name in names_taken(rule) if name not in {*known, "**"}]
+            if unknown:
+                raise TypeError(
+                    f"{self.label}: {mode} takes {unknown[0]!r} by name, but the names are "
+                    f"{', '.join(known)}; use these, or write "
+                    f"{mode}(inputs, outputs, {'co' * (mode == 'vjp')}tangents) [KB1007]"
+                )
 
     def outputs_for(
         self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType], parameters: Any = None
@@ -370,6 +382,20 @@ def _signature(function: Any) -> inspect.Signature | None:
         return inspect.signature(function)
     except (TypeError, ValueError):
         return None
+
+
+def names_taken(rule: Any) -> tuple[str, ...]:
+    """What a rule takes by name, after the (co)tangents; "**" if it takes everything.
+
+    It is empty for rules that take inputs, outputs and (co)tangents in order.
+    """
+    signature = _signature(rule) if callable(rule) else None
+    first, rest = list[inspect.Parameter](), list[inspect.Parameter]()
+    for p in signature.parameters.values() if signature else ():
+        (rest if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) else first).append(p)
+    if len(first) != 1 or first[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        return ()
+    return tuple("**" if p.kind is p.VAR_KEYWORD else p.name for p in rest)
 
 
 def check_rule(

@@ -13,7 +13,7 @@ that it reads become operands of the call, which every transformation of JAX fol
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -34,7 +34,14 @@ from kernbridge._src.operation.primitive import (
     match_varying,
     new_primitive,
 )
-from kernbridge._src.operation.spec import ArrayType, Call, has_type, is_inexact
+from kernbridge._src.operation.spec import (
+    OUTPUTS,
+    ArrayType,
+    Call,
+    has_type,
+    is_inexact,
+    names_taken,
+)
 
 
 class Automatic(ABC):
@@ -162,6 +169,54 @@ class Rules:
             else None
             for i, (leaf, t) in enumerate(zip(result, types, strict=True))
         ]
+
+
+@dataclass(frozen=True)
+class _InOrder:
+    """A rule of the user that takes inputs by name, as one that takes them in order."""
+
+    label: str
+    mode: str
+    rule: Callable[..., Any]
+    inputs: tuple[str, ...]
+    results: tuple[str, ...]  # in the kernel's order, as `tree` has them
+    tree: Any
+
+    def __call__(self, inputs: Any, outputs: Any, given: Any, **attributes: Any) -> Any:
+        by_name = dict(zip(self.inputs, inputs, strict=True))
+        results = zip(self.results, self.tree.flatten_up_to(outputs), strict=True)
+        known = {OUTPUTS: outputs, **dict(results), **by_name, **attributes}
+        known.pop("", None)
+        if self.mode == "jvp":
+            given = dict(zip(self.inputs, given, strict=True))
+        taken = names_taken(self.rule)
+        lacking = [name for name in taken if name not in known and name != "**"]
+        if lacking:
+            raise DerivativeRuleError(
+                f"{self.label}: the {self.mode} rule takes {lacking[0]!r} by name, but this call "
+                f"has {', '.join(known)}; take these [KB2103]"
+            )
+        names = known if "**" in taken else taken
+        found = self.rule(given, **{name: known[name] for name in names})
+        if self.mode == "jvp" or found is None:
+            return found
+        returned = Returned(self.label, "the vjp rule")
+        expected = f"a dict of cotangents by the names of inputs, which are {', '.join(by_name)}"
+        if not isinstance(found, Mapping):
+            raise returned.refusal(f"{found!r}, expected {expected}")
+        unknown = [name for name in found if name not in by_name]
+        if unknown:
+            raise returned.refusal(f"a cotangent for {unknown[0]!r}, expected {expected}")
+        return tuple(map(found.get, by_name))
+
+
+def in_order(frontend: Frontend, call: Call, tree: Any, mode: str, rule: Any) -> Any:
+    """The rule of a call as a function of inputs, outputs and (co)tangents in order."""
+    if not names_taken(rule):
+        return rule
+    names = frontend.buffer_names(call.n_inputs, call.scalars, len(call.outs))
+    n = call.n_operands
+    return _InOrder(frontend.label, mode, rule, tuple(names[:n]), tuple(names[n:]), tree)
 
 
 def _nothing(expected: str, zeros_of: str) -> str:
