@@ -4,6 +4,7 @@
 # make mutate  200 small changes of the C core, and those of them that no C test notices (MUTATE_ARGS="-j 16")
 # make check   format, lint, types, documentation
 # make docs    builds the documentation as a site with a search, in build/docs
+# make test-site  opens the site in a browser: widths, contrast, searches
 # make bench   per-call cost and threads, against a floor and against peers; batches on all cores; math functions
 # make c-host  runs the network of the demo in a C program without Python (examples/c_host)
 # make dev     an editable install for work on kernbridge, in build/venv-dev
@@ -56,7 +57,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo test test-all test-aarch64 test-core mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
+.PHONY: demo test test-all test-site test-aarch64 test-core mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -79,6 +80,7 @@ test-all: $(VENV)/packages.stamp
 	$(MAKE) test-mlir
 	$(MAKE) test-aarch64
 	$(MAKE) test-dist
+	$(MAKE) test-site
 
 # The successor of Numba-CUDA has 71 MB, and few files of tests need it. It lies in a folder of its own.
 test-mlir: $(VENV)/test.stamp $(MLIR)/mlir.stamp
@@ -126,6 +128,9 @@ check: $(VENV)/check.stamp $(VENV)/lines.stamp docs
 
 docs: $(VENV)/docs.stamp
 	$(VENV)/bin/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs $(BUILD)/docs
+
+test-site: docs
+	$(VENV)/bin/python tests/site/check.py $(BUILD)/docs
 
 bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python benchmarks/per_call.py

@@ -7,30 +7,98 @@ is on no page, so that the reference stays complete.
 from __future__ import annotations
 
 import importlib
+import os
+import re
+import tempfile
+import tomllib
+import zlib
 from pathlib import Path
 from typing import Any
 
+import kernbridge
+from docutils import nodes
+from docutils.parsers.rst.states import Inliner
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.roles import XRefRole
 from sphinx.util import logging
 
-ROOT = Path(__file__).resolve().parents[1]
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
 MODULES = ("", ".config", ".cache", ".benchmark", ".errors", ".registry", ".compat.brainevent")
 
 project = "kernbridge"
 author = "the authors of kernbridge"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+version = release = kernbridge.__version__
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinxext.opengraph",
+]
 html_theme = "furo"
-html_title = "kernbridge"
+html_title = f"kernbridge {version}"
+html_static_path = ["_static"]
+html_css_files = ["kernbridge.css"]
+html_favicon = "_static/icon.svg"
+html_theme_options = {"navigation_with_keys": True}
+if repository := os.environ.get("KERNBRIDGE_REPOSITORY"):  # for the links "edit this page"
+    html_theme_options |= {
+        "source_repository": repository,
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
+html_search_scorer = str(DOCS / "_static" / "scorer.js")
+ogp_site_name = "kernbridge"
+ogp_site_url = os.environ.get("KERNBRIDGE_SITE", "/")  # the address of the site
+ogp_image = "_images/coba_raster.png"
+ogp_social_cards = {"enable": False}
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 highlight_language = "none"  # of indented blocks, which are commands and output
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
-default_role = "code"
-autodoc_typehints = "none"  # the docstrings name the types
+default_role = "name"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 88
 autodoc_default_options = {"show-inheritance": False}
 autodoc_member_order = "bysource"
+
+
+# Names of JAX and Numba that docstrings and signatures refer to. The build needs no network, so
+# their pages are listed here, instead of being read from the sites.
+_JAX, _NUMBA = "https://docs.jax.dev/en/latest/", "https://numba.readthedocs.io/en/stable/"
+_OF_JAX = ["Array", "ShapeDtypeStruct", "grad", "jit", "jvp", "shard_map", "vjp", "vmap"]
+_OF_JAX += ["lax.cond", "lax.scan", "nn.gelu"]
+INVENTORIES = {
+    _JAX: {f"jax.{name}": f"_autosummary/jax.{name}.html#jax.{name}" for name in _OF_JAX},
+    _NUMBA: {
+        "numba.njit": "user/jit.html",
+        "numba.vectorize": "user/vectorize.html",
+        "numba.guvectorize": "user/vectorize.html#the-guvectorize-decorator",
+    },
+}
+
+
+def _inventory(names: dict[str, str], path: Path) -> str:
+    """Write the file in which Sphinx looks up the pages of names."""
+    head = "# Sphinx inventory version 2\n# Project: other\n# Version: 0\n# zlib\n"
+    lines = "".join(f"{name} py:function 1 {page} -\n" for name, page in names.items())
+    path.write_bytes(head.encode() + zlib.compress(lines.encode()))
+    return str(path)
+
+
+_WRITTEN = Path(tempfile.mkdtemp())
+intersphinx_mapping = {
+    name: (site, _inventory(INVENTORIES[site], _WRITTEN / name))
+    for name, site in (("jax", _JAX), ("numba", _NUMBA))
+}
 
 
 def _find(name: str) -> Any:
@@ -74,5 +142,47 @@ def check_that_the_reference_is_complete(app: Sphinx, environment: BuildEnvironm
             log.warning("%s is on no page of the reference", header.relative_to(ROOT))
 
 
+def name_role(
+    name: str, source: str, text: str, line: int, inliner: Inliner, *options: Any
+) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+    """Text between single backquotes in a docstring: a link if it is a public or a known name."""
+    known = any(text in names for names in INVENTORIES.values())
+    if known or (text not in PARAMETERS and _PUBLIC_NAME.fullmatch(text)):
+        return XRefRole()("py:obj", source, text, line, inliner)
+    return [nodes.literal(source, text)], []
+
+
+_PUBLIC_NAME = re.compile(rf"(?:kernbridge\.)?(?:{'|'.join(kernbridge.__all__)})(?:\.\w+)?")
+PARAMETERS = (
+    "kernel",
+    "cache",
+    "config",
+    "errors",
+)  # that are names of parameters and modules, too
+
+
+def link_pages(app: Sphinx, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
+    """Make links of the pages that a docstring names, such as `docs/checks.md`."""
+    lines[:] = [re.sub(r"`*docs/([\w-]+)\.md`*", r":doc:`/\1`", line) for line in lines]
+
+
+def write_addresses(app: Sphinx, error: Exception | None) -> None:
+    """Write a page for each code of a message, errors/KB2001.html, that leads to its text."""
+    if error or app.builder.name != "html":
+        return
+    folder = Path(app.outdir) / "errors"
+    folder.mkdir(exist_ok=True)
+    codes = tomllib.loads((ROOT / "python/kernbridge/_src/base/codes.toml").read_text())
+    for code in codes:
+        to = f"../errors.html#{code.lower()}"
+        (folder / f"{code}.html").write_text(
+            f'<!doctype html><title>{code}</title><meta http-equiv="refresh" content="0; url={to}">'
+            f'<meta name="robots" content="noindex"><a href="{to}">{code}</a>\n'
+        )
+
+
 def setup(app: Sphinx) -> None:
+    app.add_role("name", name_role)
+    app.connect("autodoc-process-docstring", link_pages)
+    app.connect("build-finished", write_addresses)
     app.connect("env-check-consistency", check_that_the_reference_is_complete)
