@@ -372,9 +372,10 @@ batching.primitive_batchers[call_p] = _batch
 
 
 def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
+    enzyme = 'derivatives="enzyme" or ' if frontend.differentiates else ""
     raise NoDerivativeError(
-        f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
-        "vjp= (reverse mode) or jvp= (both modes) where it is wrapped. To treat its result as a "
+        f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Where it is wrapped, "
+        f"pass {enzyme}a rule, vjp= (reverse mode) or jvp= (both modes). To treat its result as a "
         "constant, pass its inputs through jax.lax.stop_gradient. [KB2101]"
     )
 
