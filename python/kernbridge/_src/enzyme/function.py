@@ -12,7 +12,7 @@ Enzyme replaces the calls of `__enzyme_autodiff` and `__enzyme_fwddiff` (https:/
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -212,6 +212,15 @@ def holds(dtype: str) -> str:
     return f'"enzyme_type"="{{[-1]:Pointer, [-1,-1]:{_ITEMS[dtype][0]}}}"'
 
 
+def with_declared(text: str, declarations: Iterable[str]) -> str:
+    """Declare those functions that a module neither declares nor defines."""
+    for declaration in declarations:
+        name = re.escape(declaration[declaration.index("@") : declaration.index("(") + 1])
+        if not re.search(rf"^(?:declare|define) [^\n]*{name}", text, re.M):
+            text += f"declare {declaration}\n"
+    return text
+
+
 def _fill(i: int, buffer: Buffer) -> list[str]:
     """Instructions of an entry that fill a buffer with zeros."""
     lines, size = [], str(buffer.item_size)
@@ -277,10 +286,8 @@ def _with_gamma(text: str) -> str:
     if not n:
         return text
     text += Path(__file__).with_name("gamma.ll").read_text()
-    for name in ("exp", "fabs", "floor", "log", "sin"):
-        if f"double @llvm.{name}.f64(double)" not in text:
-            text += f"declare double @llvm.{name}.f64(double)\n"
-    return text
+    names = ("exp", "fabs", "floor", "log", "sin")
+    return with_declared(text, (f"double @llvm.{name}.f64(double)" for name in names))
 
 
 _REAL = re.compile(
@@ -324,9 +331,7 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     Enzyme refuses, for example, a function that calls one whose derivative it does not know. Its
     LLVM optimises the module, unless that is of C or C++ (`by_clang`), where clang does.
     """
-    text = function.text
-    if f"declare void {_FILL}(" not in text:
-        text += f"\ndeclare void {_FILL}(ptr, i8, i64, i1)\n"
+    text = with_declared(f"{function.text}\n", (f"void {_FILL}(ptr, i8, i64, i1)",))
     if name := _calling_itself(text):
         raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly")
     old = _with_gamma(_without_moves(grammar.to_oldest(text)))
@@ -375,11 +380,7 @@ def _without_moves(text: str) -> str:
         return text
     text = _MOVE.sub(r"call void @kb.move.\1(\2)", text)
     text += "".join(_MOVED.format(size=size, as_i64=_AS_I64[size]) for size in sizes)
-    for declaration in _DECLARED:
-        name = re.escape(declaration[declaration.index("@") : declaration.index("(") + 1])
-        if not re.search(rf"^(?:declare|define) [^\n]*{name}", text, re.M):
-            text += f"declare {declaration}\n"
-    return text
+    return with_declared(text, _DECLARED)
 
 
 def _reason(output: str) -> str:

@@ -90,7 +90,9 @@ class _Line:
             self._texts.remove(text)
             self._idle_since = time.monotonic()
             if self._shown and self._shown == text:
-                self._finish()
+                seconds = self._idle_since - self._begin
+                _write(_ERASE if _is_terminal() else f" {seconds:.1f} s\n")
+                self._shown = ""
 
     def _watch(self) -> None:
         with self._changed:
@@ -112,11 +114,6 @@ class _Line:
             _write(f"{text} ...")
         self._shown = text
 
-    def _finish(self) -> None:
-        seconds = self._idle_since - self._begin
-        _write(_ERASE if _is_terminal() else f" {seconds:.1f} s\n")
-        self._shown = ""
-
 
 def _write(text: str) -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):  # no stderr, or a closed one
@@ -125,12 +122,5 @@ def _write(text: str) -> None:
 
 
 _line = _Line()
-
-
-def _of_child() -> None:
-    """A process that was forked has no such thread."""
-    global _line
-    _line = _Line()
-
-
-os.register_at_fork(after_in_child=_of_child)
+# A process that was forked does not have the thread that writes the line.
+os.register_at_fork(after_in_child=lambda: _line.__init__())  # type: ignore[misc]

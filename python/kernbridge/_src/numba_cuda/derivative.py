@@ -583,14 +583,10 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
     text = "\n".join([function.text, head, *before, *lines, call, "  ret void", "}\n"])
     if filled:
         text += _ZERO
-    declared = [f"declare i32 @kb.{r}.{a}()" for r in _REGISTERS for a in "xyz"]
-    declared += ["declare void @kb.barrier0() convergent", "declare ptr @kb.shared(i64)"]
-    for line in declared:
-        own = _OWN.sub(_nvidia_name, line)
-        found = _OWN.sub(_nvidia_name, re.findall(r"@[\w.]+\(", line)[0])
-        if not re.search(rf"^declare [^\n]*{re.escape(found)}", text, re.M):
-            text += own + "\n"
-    return _OWN.sub(_nvidia_name, text), offset
+    declared = [f"i32 @kb.{r}.{a}()" for r in _REGISTERS for a in "xyz"]
+    declared += ["void @kb.barrier0() convergent", "ptr @kb.shared(i64)"]
+    text = _OWN.sub(_nvidia_name, text)
+    return ir.with_declared(text, (_OWN.sub(_nvidia_name, line) for line in declared)), offset
 
 
 _ZERO = """

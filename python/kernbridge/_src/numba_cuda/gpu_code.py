@@ -40,7 +40,9 @@ def cubin(
     text: str, entry: str, cc: tuple[int, int], shared_size: int, registers: int, has_one_axis: bool
 ) -> bytes:
     """Machine code for GPUs of a compute capability, with so many registers a thread, or any."""
-    text = sums.with_sums_of_warps(_with_checked_tape(text), entry, has_one_axis)
+    if "@malloc(" in text:  # end the launch if a thread gets no memory for what its loops overwrite
+        text = re.sub(r"\bcall [^\n@]*@malloc\(", "call ptr @kb_tape(", text) + _TAPE
+    text = sums.with_sums_of_warps(text, entry, has_one_axis)
     text = text.replace(f"define void @{entry}(", f"define ptx_kernel void @{entry}(")
     text = SHARED.sub(
         r"= getelementptr i8, ptr addrspacecast (ptr addrspace(3) @kb_shared to ptr), i64 \1", text
@@ -85,13 +87,6 @@ def with_libdevice(text: str) -> str:
             declared.add(found[1])
         lines.append(line)
     return "\n".join(lines) + "\n"
-
-
-def _with_checked_tape(text: str) -> str:
-    """A module that ends the launch if a thread gets no memory for what its loops overwrite."""
-    if "@malloc(" not in text:
-        return text
-    return re.sub(r"\bcall [^\n@]*@malloc\(", "call ptr @kb_tape(", text) + _TAPE
 
 
 def tape(text: str) -> str:

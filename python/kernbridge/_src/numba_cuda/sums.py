@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kernbridge._src.enzyme.function import Buffer
+from kernbridge._src.enzyme.function import Buffer, with_declared
 
 _NAME = r'(?:"[^"]+"|[-\w.$]+)'
 _VALUE = rf"(%{_NAME})"
@@ -260,17 +260,14 @@ def with_sums_of_warps(text: str, entry: str, has_one_axis: bool) -> str:
     )
     if "@kb_add" not in added_once:
         return text
-    declared = [
-        line for line in _DECLARED if line[line.index("@") : line.index("(") + 1] not in added_once
-    ]
-    return added_once + "\n".join(declared) + "\n" + _sums()
+    return with_declared(added_once, _DECLARED) + _sums()
 
 
 _DECLARED = (
-    "declare i32 @llvm.nvvm.shfl.sync.down.i32(i32, i32, i32, i32)",
-    "declare i32 @llvm.nvvm.read.ptx.sreg.laneid()",
-    "declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
-    "declare void @llvm.nvvm.bar.warp.sync(i32)",
+    "i32 @llvm.nvvm.shfl.sync.down.i32(i32, i32, i32, i32)",
+    "i32 @llvm.nvvm.read.ptx.sreg.laneid()",
+    "i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
+    "void @llvm.nvvm.bar.warp.sync(i32)",
 )
 _SUM = """
 define internal void @kb_add.KIND(ptr %at, KIND %x) convergent {

@@ -444,11 +444,6 @@ def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> Devic
     return recording.temporary(ary.shape, ary.dtype, order=order)
 
 
-def launch_configured(target: Any, configuration: Any, *arguments: Any) -> None:
-    """Launch a `kernel[grid, block]` that was made before the recording."""
-    target.launch(read_configured(configuration), arguments)
-
-
 def _check_bytes(name: str, array: Any, size: Any) -> None:
     if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
         refuse(f"{name} of arrays other than contiguous device arrays")
@@ -476,7 +471,8 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "__getitem__": lambda r, kernel, args: configured(r, kernel, *args),
     "configure": configured,
     "forall": forall,
-    "launch": launch_configured,
+    # of a `kernel[grid, block]` that was made before the recording
+    "launch": lambda r, made, *arguments: r.launch(read_configured(made), arguments),
     "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
     "device_array": Recording.temporary,
     "device_array_like": _device_array_like,
