@@ -223,6 +223,21 @@ def test_returned_arrays_and_numbers():
     np.testing.assert_array_equal(n, [3, 3])
 
 
+def test_a_signature_shards_what_a_function_returns():
+    @kernbridge.kernel("x: T[rows, n], k: T -> T[rows]", sharding_rule=True)
+    @numba.njit
+    def row_sums(x, k):
+        return k * x.sum(axis=1)
+
+    rows = NamedSharding(jax.make_mesh((4,), ("a",)), PartitionSpec("a"))
+    compiled = jax.jit(row_sums).lower(jax.device_put(jnp.ones((4, 6)), rows), 2.0).compile()
+    assert "all-gather" not in compiled.as_text()
+    found = compiled(jax.device_put(jnp.arange(24.0).reshape(4, 6), rows), 2.0)
+    assert found.sharding.is_equivalent_to(rows, 1)
+    np.testing.assert_array_equal(found, [30, 102, 174, 246])
+    assert "rows" in str(row_sums.__signature__)
+
+
 def test_another_shape_than_that_of_the_trial_is_an_error(caplog):
     with caplog.at_level("INFO", "kernbridge"):
         np.testing.assert_array_equal(positive(jnp.arange(4.0)), [0, 1, 2, 3])

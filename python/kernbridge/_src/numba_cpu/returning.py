@@ -26,6 +26,7 @@ from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, needs_nu
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
 from kernbridge._src.numba_cpu.signature import CompileOptions
+from kernbridge._src.operation.call_signature import ResultsOf
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
@@ -505,7 +506,7 @@ def returning(
     input_output_aliases: Mapping[int, int] | None = None,
     has_side_effect: bool = False,
     vmap_threads: bool | None = None,
-    sharding_rule: str | ShardingRule | None = None,
+    sharding_rule: str | bool | ShardingRule | None = None,
     static: Mapping[str, Any] | None = None,
 ) -> Operation:
     """Make an operation of a function that returns values, or of `numba.guvectorize`.
@@ -515,6 +516,8 @@ def returning(
     if vector_math is not None:
         vector_math = bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
+    if sharding_rule is True and isinstance(outs, ResultsOf):
+        sharding_rule = outs.sharding_rule
     make = functools.partial(Returning, kind, function, options, outs, dict(static or {}))
     name = ("returning", kind, options)
     frontend = make() if outs or static else attached_to(function, name, make)
@@ -531,7 +534,8 @@ def returning(
     operation = frontend.operation(spec, frontend._operations)
     names = ("__module__", "__qualname__", "__doc__")
     functools.update_wrapper(operation, frontend.function, names, ())
-    vars(operation).update(__wrapped__=function, __signature__=frontend.signature)
+    signature = outs.signature.python if isinstance(outs, ResultsOf) else frontend.signature
+    vars(operation).update(__wrapped__=function, __signature__=signature)
     return operation
 
 

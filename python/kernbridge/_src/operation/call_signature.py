@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -292,6 +292,12 @@ class ResultsOf:
         declared = CallSignature.read(label, text, None, [*names, *results], ())
         assert declared is not None
         return ResultsOf(declared, tuple(names))
+
+    @property
+    def sharding_rule(self) -> str:
+        """The rule of the signature for a function whose numbers are arrays without dimensions."""
+        inputs = tuple(replace(p, is_number=False) for p in self.signature.inputs)
+        return replace(self.signature, inputs=inputs).sharding_rule
 
     def __call__(self, /, *arrays: Any) -> Any:
         given = {name: ArrayType.of(t) for name, t in zip(self.names, arrays, strict=True)}

@@ -374,9 +374,9 @@ batching.primitive_batchers[call_p] = _batch
 def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
     enzyme = 'derivatives="enzyme" or ' if frontend.differentiates else ""
     raise NoDerivativeError(
-        f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Where it is wrapped, "
-        f"pass {enzyme}a rule, vjp= (reverse mode) or jvp= (both modes). To treat its result as a "
-        "constant, pass its inputs through jax.lax.stop_gradient. [KB2101]"
+        f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Where it is "
+        f"wrapped, pass {enzyme}a rule, vjp= (reverse mode) or jvp= (both modes). To treat its "
+        "result as a constant, pass its inputs through jax.lax.stop_gradient. [KB2101]"
     )
 
 
