@@ -68,7 +68,7 @@ static kb_status read_strides(kb_slices *b, kb_error *err)
         const kb_buffer_spec *spec = &kernel->buffers[i];
         uint32_t mask = kb_frame_mask(b->frame, i);
         const kb_xla_buffer *raw = kb_frame_raw(b->frame, i);
-        const int64_t *dims = raw->dims + (raw->rank - spec->rank); /* behind the batch's */
+        const int64_t *dims = raw->dims + (raw->rank - spec->rank); /* after the batch's */
         int64_t stride = kb_dtype_size(spec->dtype);
         bool overflow = stride == 0; /* packed: a slice need not begin at a byte */
         for (int32_t d = 0; d < spec->rank; d++)

@@ -1,6 +1,6 @@
 /* A batch: the same plan over every slice of operands that vmap gave more axes.
  *
- * Behind its key, the attribute `call` holds nothing, or 1 + n_inputs words: the number of levels,
+ * After its key, the attribute `call` holds nothing, or 1 + n_inputs words: the number of levels,
  * to which KB_BATCH_ORDER times a kb_slice_order is added, then for each operand a mask of the
  * levels that it has. Level 0 is the innermost vmap. A buffer's batch axes come before its own, the
  * outermost level first; results have all of them. An operand without a level is the same in every

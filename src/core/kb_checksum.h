@@ -1,6 +1,6 @@
 /* SHA-256, as FIPS 180-4 defines it, and the head of machine code that comes from a file or from a
- * program, which nobody vouches for: four bytes that name the format, u32 version, and the SHA-256
- * of what the code belongs to and of all that follows. Any thread may enter. */
+ * program, which may be damaged or hostile: four bytes that name the format, u32 version, and the
+ * SHA-256 of what the code belongs to and of all that follows. Any thread may enter. */
 #ifndef KB_CHECKSUM_H
 #define KB_CHECKSUM_H
 

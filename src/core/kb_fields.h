@@ -1,4 +1,4 @@
-/* The fields of a kernel's description that comes as bytes, which nobody vouches for. Texts
+/* The fields of a kernel's description that comes as bytes, which may be damaged. Texts
  * and tables are copied into an arena; after the first field that does not hold, all are zero or
  * empty, and kb_fields_check describes it. Lives on one stack. */
 #ifndef KB_FIELDS_H

@@ -58,7 +58,7 @@ static inline bool kb_frame_is_whole(const kb_xla_frame *xla)
 }
 
 /* Refuses a frame that is not whole, or whose table of functions ends before those that we call:
- * KB_FAILED_PRECONDITION, naming the first structure that is too short. `what`: who is called. */
+ * KB_FAILED_PRECONDITION, naming the first structure that is too short. `what` names the call. */
 KB_COLD kb_status kb_frame_refuse(const kb_xla_frame *xla, const char *what, kb_error *err);
 
 /* Elements of a buffer; -1 if an extent is negative or the product overflows. */

@@ -168,8 +168,8 @@ bool kb_handler_is_elsewhere(const kb_xla_frame *frame)
     return KB_ATTRS_FIND(&frame->attrs, "elsewhere", KB_XLA_ATTR_SCALAR) != NULL;
 }
 
-/* Whether the code of the call may be loaded. KB_NOT_FOUND if there is none, or the kernel is to be
- * found by its origin. */
+/* Whether the code of the call may be loaded. KB_NOT_FOUND if there is none, or if the kernel
+ * must be found by its origin. */
 static kb_status check_carried(const kb_xla_frame *frame, kb_error *err)
 {
     if (!KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY))

@@ -98,8 +98,8 @@ static inline kb_xla_error *kb_handler_handle(kb_xla_frame *frame, uint32_t trai
 /* Whether another call of the program brings the kernel, and prepares it for its device. */
 bool kb_handler_is_elsewhere(const kb_xla_frame *frame);
 
-/* Executes a call that carries a kernel for others: it has no operands and no results. Its
- * instantiation is that of a call of the kernel. */
+/* Executes a call that carries a kernel for other calls: it has no operands and no results. It is
+ * instantiated like a call of the kernel. */
 kb_xla_error *kb_handler_idle(kb_xla_frame *frame);
 
 /* Target `kernbridge.host`. Instantiate finds the kernel or fails while XLA compiles. */

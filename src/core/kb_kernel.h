@@ -64,7 +64,7 @@ typedef struct kb_kernel {
     const char *source; /* where the kernel is defined, e.g. "relu.py:12" */
     uint32_t n_inputs;
     uint32_t n_outputs;            /* results of the kernel */
-    uint32_t n_hidden;             /* results behind those, which only hold copies of operands */
+    uint32_t n_hidden;             /* results after those, which only hold copies of operands */
     const kb_buffer_spec *buffers; /* inputs, outputs, hidden */
     kb_plan plan;
     void *owner; /* of what its steps point to, or NULL */

@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 /* Call this when a loop begins. Returns whether its threads should wait for the next loop when they
- * are done: the loop before ended a moment ago, and threads have not waited in vain of late. */
+ * are done: the loop before ended a moment ago, and threads have not waited without success
+ * recently. */
 bool kb_parked_begin(void);
 
 /* Call this when a loop is done. */

@@ -133,8 +133,9 @@ static void invite(loop *l)
     }
 }
 
-/* One that comes late touches nothing but the loop. One that has taken a part keeps the caller, and
- * with it XLA's frame. Returns whether this thread should wait for another loop. */
+/* A thread that comes late accesses nothing but the loop. While a thread runs a part, the caller
+ * waits, so that XLA's frame stays valid. Returns whether this thread should wait for another loop.
+ */
 static bool help(loop *l)
 {
     bool parks = l->parks;
@@ -177,8 +178,8 @@ static loop *loop_new(const kb_xla_frame *xla, const kb_pool_loop *of)
     return l;
 }
 
-/* Whoever does the last part after `sleeping` is set takes the lock, and so does not miss that this
- * thread waits; the lock is left alone otherwise. */
+/* The thread that does the last part after `sleeping` is set takes the lock, and so does not miss
+ * that this thread waits. Otherwise, no thread takes the lock. */
 static void wait_for_others(loop *l)
 {
     for (uint64_t begun = kb_ticks(); kb_ticks() - begun < SPIN_TICKS; kb_ticks_pause())

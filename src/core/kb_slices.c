@@ -287,8 +287,8 @@ static int64_t count_threads(const kb_slices *slices, int64_t count)
     return count > 1 && are_apart(slices) ? kb_pool_num_threads(slices->frame->xla) : 1;
 }
 
-/* Runs 1, 8, 64... slices here, until what they took says that the rest is to be shared. What is
- * done when the batch is over helps the next one. */
+/* Runs 1, 8, 64... slices here, until their time shows that the rest should be shared. The
+ * measurement at the end of a batch helps the next one. */
 static kb_status run_probing(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
                              uint64_t site, kb_error *err)
 {

@@ -20,8 +20,8 @@ typedef struct kb_slices {
     int64_t n_rows;   /* of the call; the last slice may have fewer */
 } kb_slices;
 
-/* Neighbouring levels that every buffer has either all or none of: one axis, to those who can use
- * it. */
+/* Neighbouring levels of which every buffer has either all or none: steps can treat them as one
+ * axis. */
 typedef struct kb_slice_group {
     uint32_t first;
     uint32_t end;

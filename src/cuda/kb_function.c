@@ -1,6 +1,6 @@
-/* Owns the code of GPU functions, one copy for each content; the table of functions, by digest: who
- * holds them, and their release; and their loading into the driver, for each device; and the
- * question for the occupancy of an image that may not be loaded. */
+/* Owns the code of GPU functions, one copy for each content; the table of functions by digest, with
+ * the number of their holders, and their release; their loading into the driver, for each device;
+ * and the question for the occupancy of an image that may not be loaded. */
 #include "cuda/kb_function.h"
 
 #include "core/kb_memory.h"
@@ -89,8 +89,8 @@ const void *kb_code_bytes(const kb_code *code)
     return code->bytes;
 }
 
-/* Loads the code once, whoever asks first; others wait for that one alone. No other lock is
- * held meanwhile. After a failure the next call tries again.
+/* Loads the code once, in the first thread that asks; other threads that ask for it wait. No other
+ * lock is held meanwhile. After a failure the next call tries again.
  * `what` names the operation. */
 static kb_status load_code(kb_code *code, const kb_driver *cu, const char *what,
                            kb_cu_library *library, kb_error *err)
@@ -302,7 +302,7 @@ static kb_status choose(const kb_function *f, const kb_driver *cu, kb_cu_device 
                         what, there, device, major, minor);
 }
 
-/* Parameters must be what launches hand over. Words lie one behind the other. A parameter that the
+/* Parameters must be what launches hand over. Words lie one after the other. A parameter that the
  * kernel does not have is an invalid value to the driver. */
 static kb_status check_layout(const kb_function *f, const kb_driver *cu, kb_cu_kernel kernel,
                               const char *what, kb_error *err)

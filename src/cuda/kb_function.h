@@ -6,7 +6,7 @@
  *
  * A program that could not be read, that was refused, or that was registered already releases its
  * functions at once. A registered program is kept as long as the process, and its functions with
- * it: a lowered module names it by its digest alone, so whoever has the module or a copy of its
+ * it: a lowered module names it by its digest alone, so a program with the module or a copy of its
  * text may compile it later; and XLA does not report when the last executable or graph that calls
  * it is gone. What stays is counted (kb_function_count).
  *

@@ -1,7 +1,7 @@
 /* A GPU program as bytes: what a call carries, so that it runs in a process that has neither Numba
  * nor the kernel's source. Written by kernbridge/_src/plan/program.py, read here; input, not trust.
- * The head is that of kb_checksum.h: what follows is compared with its SHA-256 before it is read,
- * and so is the digest of the kernel that it belongs to, since most bits of a launch may have
+ * The head is described in kb_checksum.h: what follows is compared with its SHA-256 before it is
+ * read, and so is the digest of the kernel that it belongs to, since most bits of a launch may have
  * either value.
  *
  * Little-endian, without padding. u8, u32, i32, i64: numbers. text: u32 size, bytes (UTF-8, without

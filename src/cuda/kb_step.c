@@ -1,6 +1,6 @@
 /* Owns the steps of GPU plans. Launches: grid, parameter words, attributes, and the words of their
  * failures. Fills and copies: a step that serves several slices does them one by one, unless they
- * lie behind each other without a gap. */
+ * lie one after the other without a gap. */
 #include "cuda/kb_step.h"
 
 #include "core/kb_dtype.h"

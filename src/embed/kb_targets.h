@@ -8,7 +8,7 @@
 enum { KB_PLATFORM_CPU = 1u << 0, KB_PLATFORM_GPU = 1u << 1 };
 
 typedef struct kb_target {
-    const char *name; /* NULL behind the last */
+    const char *name; /* NULL after the last */
     uint32_t platforms;
     kb_xla_handler *instantiate; /* or NULL */
     kb_xla_handler *prepare;     /* or NULL */

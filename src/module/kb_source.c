@@ -62,7 +62,7 @@ static KB_COLD __attribute__((format(printf, 3, 4))) int fail(const kb_call *cal
     va_end(args);
     size_t size = n < 0 ? 0 : (size_t)n; /* of which any byte may be 0 */
     if (size > sizeof text - 1)
-        size = sizeof text - 1; /* more than there is room for behind the name */
+        size = sizeof text - 1; /* more than there is room for after the name */
     (void)kb_utf8_escape(r->err->message + length, KB_ERROR_CAPACITY - length, text, size);
     return (int)status;
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The name that LLVM has for the feature of bit `bit` in a set; NULL behind the last one. A bit
+/* The name that LLVM has for the feature of bit `bit` in a set; NULL after the last one. A bit
  * keeps its meaning in all versions of kernbridge, since programs hold such sets. */
 const char *kb_cpu_feature(unsigned bit);
 

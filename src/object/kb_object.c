@@ -166,7 +166,7 @@ static part part_of(const elf *file, const Elf64_Shdr *s)
 }
 
 /* Reserves `size` bytes that begin at a multiple of `alignment`, a power of two or 0; `*at` moves
- * behind them. It is at most OBJECT_SIZE_MAX, a multiple of the page, and so is what is aligned. */
+ * past them. It is at most OBJECT_SIZE_MAX, a multiple of the page, and so is what is aligned. */
 static kb_status reserve(const placing *p, size_t *at, uint64_t size, uint64_t alignment,
                          size_t *begin, kb_error *err)
 {

@@ -39,7 +39,7 @@ kb_status kb_object_place(uint64_t features, const void *bytes, size_t size, con
 void *kb_object_find(const kb_object *object, const char *name);
 
 /* Walks over the global symbols that the object defines: `*at` is 0 before the first, and false is
- * returned behind the last. */
+ * returned after the last. */
 bool kb_object_next(const kb_object *object, size_t *at, const char **name, void **address);
 
 /* Whether it has memory that its code may change, so that calls of it are not independent. */

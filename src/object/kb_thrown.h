@@ -14,8 +14,8 @@
 void kb_landing(void *place);
 void kb_landed(void);
 
-/* What the entry reports of a failure: the text of the last one, or that of a function that only
- * returned a code. */
+/* What the entry reports of a failure: the text of the last one, or, if the function only returned
+ * a code, a text with the code. */
 kb_numba_exception *kb_failure(int32_t code);
 
 /* Fails with a text of two parts as in kb_failures_describe. Does not return. */

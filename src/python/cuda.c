@@ -168,9 +168,9 @@ static PyObject *occupancy(PyObject *Py_UNUSED(self), PyObject *args)
     return NULL;
 }
 
-/* Bits: 1 wait for every launch, 2 look for outputs that nobody writes, 4 count graph nodes, 8 use
- * the default stream where XLA gives none, 16 compare inputs on the CPU before and after, 64 count
- * launches. */
+/* Bits: 1 wait for every launch, 2 look for outputs that are not written, 4 count graph nodes, 8
+ * use the default stream where XLA gives none, 16 compare inputs on the CPU before and after, 64
+ * count launches. */
 static PyObject *set_debug(PyObject *Py_UNUSED(self), PyObject *args)
 {
     unsigned int flags;

@@ -261,4 +261,6 @@ class KernbridgeWarning(UserWarning):
 for _class in [c for c in vars().values() if isinstance(c, type)]:  # as users import them
     _class.__module__ = "kernbridge"
 
-__test__ = {"CompilationError": CompilationError}  # doctest takes classes for those of `kernbridge`
+__test__ = {
+    "CompilationError": CompilationError
+}  # doctest takes these classes for classes of `kernbridge`

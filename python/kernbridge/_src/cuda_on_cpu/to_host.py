@@ -2,8 +2,8 @@
 
 An instruction that a CPU does not have, or that LLVM leaves undefined where a GPU defines it,
 becomes a call of a function that the `.ll` files of this package define. The modules themselves
-stay unchanged, since Numba-CUDA links those of device functions into several kernels. Only what
-changes is copied, which suffices because printed values refer to each other by name.
+stay unchanged, since Numba-CUDA links the modules of device functions into several kernels. Only
+what changes is copied, which suffices because printed values refer to each other by name.
 """
 
 from __future__ import annotations

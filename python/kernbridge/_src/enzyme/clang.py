@@ -139,7 +139,7 @@ def simplified(text: str, kept: str, enzyme: Enzyme) -> str:
 
 
 def _check(module: str, kept: str) -> None:
-    """Refuse code whose derivative would be another one than that of what the module runs."""
+    """Refuse code that, with Enzyme, would give the derivative of another function."""
     bodies = {}
     for found in _DEFINED.finditer(module):
         bodies[_SYMBOL.findall(found[1])[0]] = found[2]
@@ -275,7 +275,7 @@ def _without_failing_code(module: str) -> str:
 
 
 class _Failing:
-    """The parts of a module that always fail: of some attributes, and what leads there alone."""
+    """The parts of a module that always fail: some calls, and the blocks that only lead there."""
 
     def __init__(self, module: str, attributes: set[str]) -> None:
         self.functions: dict[str, str] = {}  # what each throws, or calls

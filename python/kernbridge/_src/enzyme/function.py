@@ -159,8 +159,9 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
     )
 
 
-# The kind of a shadow, by the kind of its buffer; of inactive and of active operands. A 0 before it
-# says that it begins as zeros, as does the tangent of what begins as zeros.
+# The kind of a shadow, by the kind of its buffer; a pair has the kinds for inactive and for active
+# operands. A 0 before the kind means that the shadow begins as zeros. The tangent of a buffer that
+# begins as zeros does so, too.
 _SHADOWS: dict[Mode, dict[Kind, str | tuple[str, str]]] = {
     "jvp": {
         "in": ("", "in"),
@@ -250,7 +251,7 @@ _DECLARED = (
 )
 
 
-# Of an atomic subtraction, Enzyme makes the cotangent of an addition.
+# Enzyme differentiates an atomic subtraction as if it were an addition.
 _SUBTRACTED = re.compile(
     r'^  (%"?([\w.$-]+)"?) = (atomicrmw (?:volatile )?)fsub (ptr[^,]*), (double|float) ([^\s,]+)',
     re.M,
@@ -303,7 +304,7 @@ _TAGS = """
 
 
 def _tagged(text: str) -> str:
-    """Say of each access to a real number that it is one, beyond LLVM's type."""
+    """Mark each access to a real number by a `tbaa` tag, which Enzyme's analysis of types reads."""
     n = 1 + max(map(int, re.findall(r"^!(\d+) = ", text, re.M)), default=-1)
     tags = {"double": n + 3, "float": n + 4}
     text = _REAL.sub(lambda found: f"{found[0]}, !tbaa !{tags[found[1] or found[2]]}", text)
@@ -344,7 +345,7 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     _, found, module = ended.text.partition("; ModuleID")
     if "didn't implement memmove" in ended.text:
         raise Refused("it moves data within an array as bytes")
-    # Of the memory that a first derivative allocates by itself, that is no matter.
+    # It does not matter for the memory that a first derivative allocates itself.
     where = "" if text.count("declare void @__enzyme_") == 1 else ".*@_Zd[la]Pv"
     if by_clang and re.search(f"freeing without malloc{where}", ended.text):
         raise Refused(
@@ -374,7 +375,7 @@ def _calling_itself(text: str) -> str:
 
 
 def _without_moves(text: str) -> str:
-    """Let a module copy what it moves by way of memory of its own."""
+    """Replace moves of memory in a module by copies through a temporary buffer."""
     sizes = sorted({found[1] for found in _MOVE.finditer(text)})
     if not sizes:
         return text

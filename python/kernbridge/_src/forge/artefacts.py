@@ -2,7 +2,7 @@
 
 Owns the folder, the format of a file in it, and who may have written it: code is loaded from these
 files. Any thread and any process may enter at any time, without locks: a file appears whole or not
-at all, and its name is the digest of its meaning, so it does not matter who wrote it last.
+at all, and its name is the digest of its meaning, so the last writer does not matter.
 
 `set_cache_dir` or else KERNBRIDGE_CACHE_DIR names the folder; empty or 0, nothing is kept. A cache
 that cannot be read or written never fails a caller.
@@ -11,8 +11,8 @@ A file's time of modification says when it was last used, to `STAMP` seconds.
 
 A file that only this user can write is not enough. Whoever owns a folder above it can move that
 folder away and put another one in its place, between a check and a use. So every folder from the
-root down must belong to this user or to root, and nobody else may write to it. Then nobody else can
-change what a path leads to, and what was checked is what is loaded.
+root down must belong to this user or to root, and no other user may write to it. Then no other user
+can change what a path leads to, and the file that was checked is the file that is loaded.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def load(kind: str, key: bytes) -> Artefact | None:
 def store(kind: str, key: bytes, artefact: Artefact, name: str = "") -> None:
     """Keep an artefact; replaces what is there under the same key.
 
-    The name, of a kernel, is for those who list the cache; it distinguishes nothing.
+    The name of the kernel is shown by listings of the cache; it is not part of the key.
     TypeError is raised if `artefact.meta` would not come back from JSON as it is.
     """
     folder = usable()
@@ -203,7 +203,7 @@ def note_use(file: int | str, about: os.stat_result) -> None:
 
 
 def is_ours(about: os.stat_result) -> bool:
-    """Whether nobody but this user can have written it."""
+    """Whether only this user can have written it."""
     return about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
@@ -243,7 +243,7 @@ def warn(folder: str, reason: object) -> None:
 
 
 def why_not(folder: Path) -> str | None:
-    """Say who else could replace the contents of an absolute folder; None if nobody can.
+    """Say which other user could replace the contents of an absolute folder; None if no one can.
 
     What does not exist yet is no objection. What cannot be examined is one: the system may refuse
     to open a folder now, and allow it when code is loaded from there.

@@ -18,7 +18,7 @@ from kernbridge._src.forge import artefacts
 VARIABLE = "KERNBRIDGE_CACHE_SIZE"
 DEFAULT = "2GB"
 PROTECTED = 2 * artefacts.STAMP
-"""Seconds since its last use for which nothing is removed: somebody may be about to load it."""
+"""Seconds since the last use of a file for which it is kept: a process may be about to load it."""
 
 _KEPT = re.compile(
     r"modules/(?P<module>.+)_[0-9a-f]{16}/"

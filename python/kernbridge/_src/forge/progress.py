@@ -28,7 +28,7 @@ _ERASE = "\r\x1b[K"
 
 
 def compiling(what: str, tool: str, verb: str = "compiling") -> AbstractContextManager[None]:
-    """Write that a tool compiles something, if it takes long and somebody may look."""
+    """Write that a tool compiles something, if it takes long and the output may be watched."""
     return _shown(f"{verb} {what} with {tool}")
 
 

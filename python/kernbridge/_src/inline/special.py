@@ -1,8 +1,8 @@
 """Primitives that Numba has no function for, as functions of JAX's other primitives.
 
-All but those of bits compute in float64, whatever the type of their arguments. The series are from
-Abramowitz and Stegun, "Handbook of Mathematical Functions"; where another source is used, it is
-named.
+All except the functions of bits compute in float64, whatever the type of their arguments. The
+series are from Abramowitz and Stegun, "Handbook of Mathematical Functions"; where another source is
+used, it is named.
 """
 
 from __future__ import annotations

@@ -496,7 +496,7 @@ def _check(aval: Any) -> None:
 
 
 def _text(name: str, dtype: Any) -> Callable[..., str]:
-    """The function that makes an element's expression of those of the operands."""
+    """The function that makes the expression of an element from the expressions of the operands."""
     text = _BY_KIND[np.dtype(dtype).kind].get(name) or _OF_ALL.get(name)
     if text is None:
         raise NotTranslated("cannot be translated; compute it with JAX, outside of the kernel")

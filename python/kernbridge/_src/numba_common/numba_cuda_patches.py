@@ -23,7 +23,7 @@ from kernbridge._src.numba_common.private_numba_cuda import (
     nvvm,
 )
 
-# What CUDA promises about thread and block indices: the first, and the one behind the last. Numba
+# What CUDA promises about thread and block indices: the first, and the one after the last. Numba
 # reads them as signed numbers of any value, and wraps negative indices as Python does: four
 # instructions for each array that an index enters. With the ranges known these go away, and a
 # kernel of Numba has the code of one of nvcc. (CUDA programming guide, compute capabilities.)

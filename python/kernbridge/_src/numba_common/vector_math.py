@@ -124,7 +124,7 @@ def with_vectors(text: str, features: str) -> str:
             marked_text += f"\ndeclare {kind} @{name}({kind})\n"
     pure = "nounwind willreturn speculatable memory(none)"  # may be called where it need not be
 
-    def declared(found: re.Match[str]) -> str:  # nobody reads the `errno` of a function of libm
+    def declared(found: re.Match[str]) -> str:  # the `errno` of a function of libm is not read
         kind, callee, given = found.group("type", "callee", "given")
         known = _variants(callee, _TYPES[kind])
         return f"declare {kind} @{callee}({given}) {pure}" if known else found[0]

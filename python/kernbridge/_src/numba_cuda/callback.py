@@ -193,8 +193,8 @@ def replace_aliases(function: Any) -> None:
     """Replace functions of `numba.cuda` that Python functions hold under names of their own.
 
     `from numba.cuda import device_array` binds the function itself, which `install` cannot reach.
-    The globals, closures and defaults of `function` are searched, and those of the functions that
-    it names. A replacement acts as before where nothing is recorded.
+    The globals, closures and defaults of `function` are searched, and then the same of the
+    functions that it names. A replacement acts as before where nothing is recorded.
     """
     for where, key in _places(function, set()):
         original, dispatch = _replaced.get(id(where[key]), (None, None))

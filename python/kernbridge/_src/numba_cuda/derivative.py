@@ -2,12 +2,13 @@
 
 The IR of a kernel is brought into the form that `cuda_on_cpu.to_host` gives it, in which all that
 only GPUs have is a call of a function `kb.*`. Enzyme differentiates this form for NVIDIA's target,
-for which it adds to cotangents atomically, since many threads may read one number. The result
-becomes machine code for the CPU as that of any other kernel, or PTX by LLVM's own back end.
+for which it adds to cotangents atomically, since many threads may read one number. The result is
+compiled to machine code for the CPU like any other kernel, or to PTX by LLVM's own back end.
 
-A derivative is launched as the kernel is. What it changes of the kernel's memory are copies, and
-the plan fills with zeros what it adds to. Shared arrays are parameters of the function that Enzyme
-sees, and each of real numbers has a shadow in shared memory.
+A derivative is launched with the grid and the block of the kernel. It works on copies of the arrays
+that the kernel changes, and the plan fills the arrays that it adds to with zeros. Shared arrays are
+parameters of the function that Enzyme sees, and each shared array of real numbers has a shadow in
+shared memory.
 
 Imported only when a derivative is lowered.
 """
@@ -60,7 +61,8 @@ from kernbridge._src.plan.targets import Emulated, Gpu
 
 _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
 
-# What has names of NVIDIA's intrinsics while Enzyme reads it, of which it knows what they do.
+# These functions have the names of NVIDIA's intrinsics while Enzyme reads the IR, because Enzyme
+# knows what the intrinsics do.
 _REGISTERS = ["tid", "ntid", "ctaid", "nctaid"]
 _OWN = re.compile(rf'@"?kb\.((?:{"|".join(_REGISTERS)})\.[xyz]|laneid|warpsize|barrier0)"?\(')
 _NVIDIA = re.compile(r"@llvm\.nvvm\.(?:read\.ptx\.sreg\.)?([\w.]+)\(")
@@ -72,7 +74,7 @@ _ITEMS |= {"{float, float}": "complex64"} | {f"i{n}": f"int{n}" for n in (8, 16,
 
 
 class Roles(NamedTuple):
-    """What the buffers of a call are to a kernel."""
+    """What a kernel does with the buffers of a call."""
 
     operands: tuple[int, ...]
     outputs: tuple[int, ...] = ()
@@ -83,7 +85,7 @@ class Roles(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class DerivativeFunction(DeviceFunction):
-    """Machine code of a derivative, and the function that it is of, without its text."""
+    """Machine code of a derivative, and the function that was compiled, without its text."""
 
     function: Function
     wide: bool  # one launch serves a batch
@@ -96,7 +98,7 @@ class DerivativeFunction(DeviceFunction):
         return (1 + self.wide) * len(buffers) + self.function.n_extents
 
     def words(self, numbers: Sequence[int]) -> list[Word]:
-        """The words of a launch; `numbers` are the plan's, of each buffer that is not shared."""
+        """The words of a launch; `numbers` are the plan's, of the buffers that are not shared."""
         words = []
         for b in numbers:
             words.append(Word("address", buffer=b))
@@ -111,12 +113,12 @@ class DerivativeFunction(DeviceFunction):
 
 
 class DerivativeJob(Recipe[DerivativeFunction]):
-    """The compilation of a derivative, given that of the kernel and the steps that lead to it.
+    """The compilation of a derivative, given the compilation of the kernel and the steps to it.
 
-    `words` are those of each leaf of the kernel's parameters. If the launch `has_one_axis`, blocks
-    and threads are numbered along x alone. The machine code has room for blocks of `threads`, if
-    these are known. What the launch has of `dynamic` shared memory, in bytes, is an array like any
-    other to the derivative.
+    `words` has the words of each leaf of the kernel's parameters. If the launch `has_one_axis`,
+    blocks and threads are numbered along x alone. `threads` is the number of threads of a block, or
+    0 if it is not known; it limits the registers of a thread. `dynamic` is the size of the launch's
+    dynamic shared memory in bytes, which the derivative treats as an array.
     """
 
     kind = "numba_cuda_derivative"
@@ -162,7 +164,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             entry = f"{self._primal.symbol}_{'_'.join(s.mode for s in self.steps)}"
             text, shared_size = _with_entry(function, entry, wide)
             text = ir.run(replace(function, text=text), enzyme)
-            if self._roles.in_place:  # what it leaves in its buffers matters
+            if self._roles.in_place:  # the contents of its buffers are used afterwards
                 own = [
                     b if b.kind == "shared" else b._replace(kind="inout") for b in function.buffers
                 ]
@@ -221,7 +223,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         return job, found, opened
 
     def _place(self, refused: Refused) -> str:
-        """The line with the call that is the reason, for which the kernel is compiled again."""
+        """The line of the call that was refused; the kernel is compiled again to find it."""
         called = re.match(r"it calls (\S+),", str(refused))
         what = _OF_THREADS
         if called:
@@ -238,7 +240,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         return ""
 
     def _primal_function(self) -> tuple[Function, list[int], bool]:
-        """The kernel as a function of its operands, of outputs that are none, and shared arrays.
+        """The kernel as a function of its operands, its other outputs, and its shared arrays.
 
         Also returns the buffers that the kernel writes to, and whether it reads z indices.
         """
@@ -371,10 +373,10 @@ def lowered(
     operands: Sequence[ArrayType],
     call: Call,
 ) -> NativeCall:
-    """The plan of a derivative, whose operands and call are given.
+    """The plan of a derivative with these operands and this call.
 
-    `arrays` are the kernel's: its operands, and the outputs that are no operands, whose buffers in
-    a call of the kernel are `fresh`.
+    `arrays` are the operands of the kernel, and then the outputs that do not share the memory of an
+    operand. `fresh` are the buffers of these outputs in a call of the kernel.
     """
     made = obtained(job)
     function = made.function
@@ -415,7 +417,7 @@ def lowered(
     return native
 
 
-# What threads do to each other, as Numba-CUDA writes it.
+# Operations between threads, as Numba-CUDA writes them.
 _OF_THREADS = (
     r'call [^\n]*@"?(?:llvm\.nvvm\.(?!read|barrier0)|___numba_atomic|cudaCG)'
     r"|atomicrmw |cmpxchg |fence "
@@ -478,13 +480,13 @@ def _simplified(
         lambda found: f"= getelementptr i8, ptr %b{shared[int(found[1])]}, i64 0", str(module)
     )
     text = _DYNAMIC.sub(f"= add i32 {dynamic}, 0", text)
-    # Without this, LLVM might let some threads of a warp pass a barrier in another place.
+    # Without the attribute, LLVM might move a barrier to where some threads of a warp do not come.
     text = _REGISTER.sub(_described, _BARRIER.sub(r"\1 convergent", text))
     module = llvm.parse_assembly(text)
     machine = llvm.Target.from_default_triple().create_target_machine()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = tuning.slp_vectorization = False
-    tuning.loop_unrolling = True  # of a loop that is gone, no thread needs to keep values
+    tuning.loop_unrolling = True  # threads need not keep the values of a loop that is unrolled
     builder = llvm.create_pass_builder(machine, tuning)
     run_once(builder.getModulePassManager(), module, builder)
     if reinterprets(str(module), "kb_primal", of_reals):
@@ -498,7 +500,7 @@ def _simplified(
 
 
 def _described(found: re.Match[str]) -> str:
-    """The declaration of a register, with what LLVM should know of it."""
+    """The declaration of a register, with its range and its attributes for LLVM."""
     if found[2] not in patches.RANGES:
         return found[0]
     begin, end = patches.RANGES[found[2]]
@@ -507,7 +509,7 @@ def _described(found: re.Match[str]) -> str:
 
 
 def _accessed(function: Any) -> tuple[set[int], set[int]]:
-    """The buffers with which a function does more than write or add, and more than read."""
+    """The buffers that a function reads, and those that it writes; an addition is a write."""
 
     def name(value: Any) -> int:
         return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
@@ -530,7 +532,7 @@ def _accessed(function: Any) -> tuple[set[int], set[int]]:
 
 
 def _check(text: str) -> None:
-    """Refuse what makes the work of one thread depend on when others do theirs."""
+    """Refuse operations by which the result of a thread depends on the timing of other threads."""
     for found in re.finditer(r"^  (%[\w.]+) = atomicrmw (?:volatile )?(\w+)", text, re.M):
         if len(re.findall(re.escape(found[1]) + r"(?![\w.])", text)) > 1:
             raise Refused("it uses the value that an atomic operation returns")

@@ -1,11 +1,11 @@
-"""Adds to cotangents of a GPU's threads without atomic operations, or with fewer of them.
+"""Replaces atomic additions to cotangents on GPUs by plain ones, or by fewer atomic ones.
 
 Enzyme adds atomically wherever several threads might add to one number. This module reads the LLVM
 IR of a derivative's entry, into which everything is inlined, and finds
 
-- arrays of which each thread accesses no element but its own, that of its number in a launch along
-  one axis. No other thread adds to it, and a cotangent that is read once need not be set to zero
-  afterwards, so that the launch needs no copy of it;
+- arrays of which each thread accesses only one element, whose index is the number of the thread in
+  a launch along one axis. No other thread adds to this element. If its cotangent is read once, it
+  need not be set to zero afterwards, so the launch needs no copy of the array;
 - elements of constant index, to which all threads add. The threads of a warp add their numbers
   first, and one of them adds the sum to the element;
 - arrays in shared memory to which each thread adds at fixed distances from its own element. Only
@@ -45,24 +45,24 @@ _SIZES = {"i8": 1, "float": 4, "double": 8}
 
 @dataclass
 class _Accesses:
-    """What an entry does with one array: lines with an access, by kind, and its elements.
+    """The accesses of an entry to one array: the lines of each kind, and the element of each line.
 
-    An element is an index, as a function of registers, and a distance from it in bytes.
+    An element is an index, as an expression of registers, and a distance from it in bytes.
     """
 
     adds: list[int] = field(default_factory=list)
     loads: list[int] = field(default_factory=list)
     stores: list[int] = field(default_factory=list)
     elements: dict[int, tuple[str, int]] = field(default_factory=dict)  # by line
-    is_known: bool = True  # nothing else is done with its address
+    is_known: bool = True  # its address has no other uses
 
 
 def with_fewer_atomics(
     text: str, entry: str, buffers: Sequence[Buffer], has_one_axis: bool
 ) -> tuple[str, tuple[Buffer, ...]]:
-    """Replace what need not be atomic in an entry, and leave out what has no effect.
+    """Make accesses of an entry plain that need not be atomic, and remove those without effect.
 
-    Also returns the arrays, of which fewer have to be copied or filled. A launch `has_one_axis` if
+    Also returns the arrays; fewer of them have to be copied or filled. A launch `has_one_axis` if
     blocks and threads are numbered along x alone, except for a batch.
     """
     head, lines, tail = _body(text, entry)
@@ -223,12 +223,12 @@ class _Blocks:
 
 
 def with_sums_of_warps(text: str, entry: str, has_one_axis: bool) -> str:
-    """A module in which warps add where Enzyme adds with every thread atomically.
+    """Let a warp add where Enzyme lets each of its threads add atomically.
 
-    A warp adds once to a number whose place is the same for all threads, which is an element of a
-    constant index. Where each thread adds to elements of shared memory at fixed distances from its
-    own, a warp adds one after the other, without atomic operations, to those elements to which no
-    other warp adds.
+    If all threads add to the same element, which has a constant index, the warp adds the sum of its
+    numbers once. If each thread adds to elements of shared memory at fixed distances from its own
+    element, the threads of a warp add without atomic operations to the elements to which no other
+    warp adds, one distance after the other.
     """
     if has_one_axis:
         head, lines, tail = _body(text, entry)

@@ -241,7 +241,7 @@ def _check(known: Known, job: Job) -> Known | None:
 
 
 def _is_whole(path: Path, known: Known) -> bool:
-    """Whether a library is the one that was built, and nobody else can have written it."""
+    """Whether a library is the one that was built, and no other user can have written it."""
     try:
         about = os.stat(path, follow_symlinks=False)
         if not stat.S_ISREG(about.st_mode) or not artefacts.is_ours(about):

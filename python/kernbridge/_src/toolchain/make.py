@@ -123,7 +123,7 @@ def _private(pid: int) -> Path:
 
 
 def _temporary() -> str:
-    """Return a folder for temporary files in which nobody else can replace them."""
+    """Return a folder for temporary files in which no other user can replace them."""
     objections = []
     for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")):
         why = artefacts.why_not(Path(place).absolute())
