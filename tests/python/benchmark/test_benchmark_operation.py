@@ -191,8 +191,8 @@ def test_keys_are_compared():
 @pytest.mark.parametrize(
     ("want", "got", "text"),
     [
-        (np.ones(3), np.ones(4), r"is float32\[4\], but float32\[3\] for 'first'"),
-        (np.ones(3), np.ones(3, np.int32), r"is int32\[3\], but float32\[3\] for 'first'"),
+        (np.ones(3), np.ones(4), r"is f32\[4\], but f32\[3\] for 'first'"),
+        (np.ones(3), np.ones(3, np.int32), r"is i32\[3\], but f32\[3\] for 'first'"),
         ((np.ones(3),), [np.ones(3)], r"returned PyTreeDef\(\[\*\]\), 'first' returned .*\(\*,\)"),
         (
             {"a": np.ones(3), "b": (np.ones(2), np.ones(2))},

@@ -126,8 +126,8 @@ def test_a_batch_axis_that_brainevent_names_wrongly_is_refused(run_python):
         pytest.skip("BrainEvent 0.2 is not installed")
     assert run_python(WRONG_AXIS.format(install=False)) == "(5, 3)\n"  # of what is (3, 5)
     assert run_python(WRONG_AXIS.format(install=True)) == (
-        "'ell_binary_matvec': the batching rule returned float32[3,5] as output 0 with axis 1, "
-        "expected float32[5,3] [KB2103]\n"
+        "'ell_binary_matvec': the batching rule returned f32[3,5] as output 0 with axis 1, "
+        "expected f32[5,3] [KB2103]\n"
     )
 
 

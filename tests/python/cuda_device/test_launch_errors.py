@@ -49,7 +49,7 @@ def test_a_write_out_of_bounds_is_an_error_that_names_the_kernel_and_the_array(o
         shifted[1, 128](x, np.zeros_like(x))
     said = str(caught.value)
     assert said.startswith("kernel 'shifted': launch with grid (1, 1, 1), block (128, 1, 1): ")
-    assert "a thread writes to 'out' (float32[1d]) out of bounds" in said
+    assert "a thread writes to 'out' (f32[1d]) out of bounds" in said
     assert "check=True" in said
     add_one[1, 128](x, x)  # the process goes on
 
@@ -62,7 +62,7 @@ def test_the_checked_mode_names_thread_index_and_line(x):
         shifted[1, 128](x, np.zeros_like(x))
     said = str(caught.value)
     assert "kernel 'shifted'" in said
-    assert "block (0, 0, 0), thread (99, 0, 0): writes 'out' (float32[1d]) out of bounds" in said
+    assert "block (0, 0, 0), thread (99, 0, 0): writes 'out' (f32[1d]) out of bounds" in said
     assert (
         "index 100 of axis 0, whose extent is 100 (of shape (100,)) (at test_launch_errors.py:"
         in said
@@ -124,7 +124,7 @@ def test_what_is_written_to_an_array_of_jax_is_not_lost_silently(on_cpu):
     double[1, 3](given, found)
     np.testing.assert_array_equal(found, [0, 2, 4])
     with pytest.raises(
-        kernbridge.errors.KernelFaultError, match=r"ArrayImpl, float32\[3\], which is.*\[KB3003\]"
+        kernbridge.errors.KernelFaultError, match=r"ArrayImpl, f32\[3\], which is.*\[KB3003\]"
     ):
         double[1, 3](given, into)
     np.testing.assert_array_equal(into, [0, 0, 0])

@@ -96,7 +96,7 @@ def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
     assert "3 failed, 1 passed" in said
     assert (
         "kernel 'behind': launch with grid (1, 1, 1), block (8, 1, 1): "
-        "block (0, 0, 0), thread (7, 0, 0): reads 'x' (float32[1d]) out of bounds: "
+        "block (0, 0, 0), thread (7, 0, 0): reads 'x' (f32[1d]) out of bounds: "
         "index 8 of axis 0, whose extent is 8 (of shape (8,)) (at test_suite.py:24)" in said
     )
     assert "numba_cuda_kernel 'behind': launch of behind, grid (1, 1, 1), block (8, 1, 1)" in said

@@ -121,7 +121,7 @@ def make(**how):
     return numba_cuda_kernel(shifted, I32(5), grid=1, block=5, **how)
 
 words = (
-    "thread (4, 0, 0): reads 'x' (int32[2d])",
+    "thread (4, 0, 0): reads 'x' (i32[2d])",
     "index 5 of axis 1, whose extent is 5 (of shape (2, 5)) (at program.py:25)",
     "    program.py:25: return x[i, j]",
 )
@@ -180,7 +180,7 @@ want = np.take_along_axis(np.array(table), np.array(index), 1)
 np.testing.assert_array_equal(jax.vmap(op)(table, index), want)
 np.testing.assert_array_equal(jax.vmap(op, (None, 0))(table[0], index), np.array(index))
 bad = index.at[2, 3].set(10)
-words = "block (0, 0, 2), thread (3, 0, 0): reads 'table' (int32[1d])", "index 10 of axis 0"
+words = "block (0, 0, 2), thread (3, 0, 0): reads 'table' (i32[1d])", "index 10 of axis 0"
 refused(lambda: jax.vmap(op)(table, bad), *words)
 refused(lambda: jax.vmap(op, (None, 0))(table[0], bad), *words)
 nested = jax.vmap(jax.vmap(op))
@@ -326,7 +326,7 @@ def counts(i, j, out):
 
 op = numba_cuda_kernel(counts, I32(3, 4), grid=1, block=2, zero_outputs=True, check=True)
 assert op(np.int32([0, -1]), np.int32([-4, 3])).tolist()[2] == [0, 0, 0, 1]
-refused(lambda: op(np.int32([0, 1]), np.int32([1, 4])), "updates 'out' (int32[2d])",
+refused(lambda: op(np.int32([0, 1]), np.int32([1, 4])), "updates 'out' (i32[2d])",
         "index 4 of axis 1, whose extent is 4")
 refused(lambda: op(np.int32([0, -4]), np.int32([1, 1])), "index -4 of axis 0")
 """)

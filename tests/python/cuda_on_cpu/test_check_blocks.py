@@ -255,7 +255,7 @@ def test_what_is_reported_and_what_is_not(outcomes):
             "counted_plainly",
             "launch of counted_plainly, grid (4, 1, 1)",
             "block (1, 0, 0), thread (0, 0, 0): a data race between blocks: it reads element [0] "
-            "of 'out' (int32[1d]) (at test_check_blocks.py:",
+            "of 'out' (i32[1d]) (at test_check_blocks.py:",
             "which thread (0, 0, 0) of block (0, 0, 0) writes (at test_check_blocks.py:",
             "with no barrier of the grid between [KB3004]\n    test_check_blocks.py:",
             ": out[0] += x[cuda.grid(1)]",
@@ -273,9 +273,9 @@ def test_what_is_reported_and_what_is_not(outcomes):
         ("shuffled_from_outside", "reads lane 8 in a warp shuffle", "lane is not in its mask"),
         ("shuffled_from_the_dead", "reads lane 3 in a warp shuffle", "this lane has ended"),
         ("shuffled_both_ways", "stands in a warp shuffle with another mask or mode: neither"),
-        ("added", "reads element [0] of 'out' (int32[1d]), which nothing has written (at test_"),
-        ("batched", "reads element [0] of 'out' (int32[1d]), which nothing has written (at test_"),
-        ("unwritten", "launch of moved", "reads element [32] of 'x' (int32[1d]), which nothing"),
+        ("added", "reads element [0] of 'out' (i32[1d]), which nothing has written (at test_"),
+        ("batched", "reads element [0] of 'out' (i32[1d]), which nothing has written (at test_"),
+        ("unwritten", "launch of moved", "reads element [32] of 'x' (i32[1d]), which nothing"),
     ):
         said = outcomes[name]
         assert isinstance(said, str), (name, said)

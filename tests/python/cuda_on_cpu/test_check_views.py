@@ -126,7 +126,7 @@ def test_wrong_indices_are_reported_where_their_views_are_read(run_python, tmp_p
     np.testing.assert_array_equal(unused, expected)
     x[:-1] += x[1:].copy()
     np.testing.assert_array_equal(formed, x)
-    words = "reads 'a' (float32[2d]) out of bounds: index 4 of axis 0, whose extent is 4"
+    words = "reads 'a' (f32[2d]) out of bounds: index 4 of axis 0, whose extent is 4"
     assert words in unguarded
     assert "launch of rows_below_unguarded, grid (" in unguarded
     assert "test_check_views.py:" in unguarded

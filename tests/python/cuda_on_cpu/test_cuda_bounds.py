@@ -50,7 +50,7 @@ def kernel(by, first, second):
 op = numba_cuda_kernel(kernel, (F(24), F(24)), launch_dims=24)
 with jax.enable_x64(True):
     for by in (1, 24, 1000, 10**6, 2**40, -25, -(10**6), -(2**40)):
-        refused(op, jnp.asarray([by]), words=("_kernel 'kernel': launch", "'first' (float32[1d])"))
+        refused(op, jnp.asarray([by]), words=("_kernel 'kernel': launch", "'first' (f32[1d])"))
 first, second = op(jnp.asarray([0]))
 np.testing.assert_array_equal(first, 7)
 np.testing.assert_array_equal(second, 2)
@@ -96,7 +96,7 @@ def check(kernel, out, inside, outside, *words, **how):
 
 def matrix(at, out):
     out[at[0], at[1]] = 1
-check(matrix, F(3, 4), (2, 3), ((3, 0), (2, 4), (-4, 0), (0, 12)), "'out' (float32[2d])")
+check(matrix, F(3, 4), (2, 3), ((3, 0), (2, 4), (-4, 0), (0, 12)), "'out' (f32[2d])")
 for at in ((2, -5), (0, 11), (1, 5)):  # leaves its axis, not the array: as on a GPU
     flat = np.ravel(launched(cuda.jit(matrix), F(3, 4), at, zero_outputs=True))
     assert flat[at[0] * 4 + at[1] + 4 * (at[1] < 0)] == 1, at
@@ -104,12 +104,12 @@ for at in ((2, -5), (0, 11), (1, 5)):  # leaves its axis, not the array: as on a
 def row(at, out):
     view = out[at[0]]
     view[at[1]] = 1
-check(row, F(3, 4), (2, 3), ((3, 0), (2, 4), (2, -5)), "'view' (float32[1d])")
+check(row, F(3, 4), (2, 3), ((3, 0), (2, 4), (2, -5)), "'view' (f32[1d])")
 
 def column(at, out):
     view = out[:, at[0]]
     view[at[1]] = 1
-check(column, F(3, 4), (3, 2), ((0, 3), (4, 0)), "'view' (float32[1d])")
+check(column, F(3, 4), (3, 2), ((0, 3), (4, 0)), "'view' (f32[1d])")
 
 def part(at, out):
     view = out[at[0] :]
@@ -128,19 +128,19 @@ check(flat, F(3, 4), (11,), ((12,), (-1,)))
 
 def added(at, out):
     cuda.atomic.add(out, at[0], 1)
-check(added, F(8), (7,), ((8,), (-9,), (2**31 - 1,)), "'out' (float32[1d])")
+check(added, F(8), (7,), ((8,), (-9,), (2**31 - 1,)), "'out' (f32[1d])")
 
 def swapped(at, out):
     cuda.atomic.cas(out, at[0], 0, 1)
-check(swapped, S((8,), jnp.int32), (7,), ((8,), (2**31 - 1,)), "'out' (int32[1d])")
+check(swapped, S((8,), jnp.int32), (7,), ((8,), (2**31 - 1,)), "'out' (i32[1d])")
 
 def largest(at, out):
     cuda.atomic.max(out, (at[0], at[1]), 1)
-check(largest, F(3, 4), (2, 3), ((3, 0),), "'out' (float32[2d])")
+check(largest, F(3, 4), (2, 3), ((3, 0),), "'out' (f32[2d])")
 
 def hinted(at, out):
     cuda.stcs(out, at[0], np.float32(1))
-check(hinted, F(8), (7,), ((8,), (2**31 - 1,)), "an array (float32[1d])")
+check(hinted, F(8), (7,), ((8,), (2**31 - 1,)), "an array (f32[1d])")
 
 def shared(at, out):
     memory = cuda.shared.array(4, numba.float32)
@@ -174,7 +174,7 @@ def put(where, at):
 
 def inner(at, out):
     put(out, at[0])
-check(inner, F(8), (7,), ((8,),), "'where' (float32[1d])")
+check(inner, F(8), (7,), ((8,),), "'where' (f32[1d])")
 assert not put.overloads, "what is compiled for the CPU is found by kernels for GPUs"
 """)
 
@@ -189,7 +189,7 @@ def aliased(x, at, y):
 op = numba_cuda_kernel(aliased, F(8), launch_dims=8, input_output_aliases={0: 0})
 np.testing.assert_array_equal(jax.jit(op)(jnp.arange(8.0), jnp.asarray([0])), 2 * np.arange(8.0))
 x = jnp.arange(8.0)
-refused(jax.jit(op), x, jnp.asarray([1]), words=("'y' (float32[1d])",))
+refused(jax.jit(op), x, jnp.asarray([1]), words=("'y' (f32[1d])",))
 np.testing.assert_array_equal(x, np.arange(8.0))
 
 @cuda.jit
@@ -240,7 +240,7 @@ try:
 except (jax.errors.JaxRuntimeError, ValueError) as e:
     print(e)
 """
-    assert "a thread writes to 'out' (float32[1d]) out" in run(program, KERNBRIDGE_DEBUG="poison")
+    assert "a thread writes to 'out' (f32[1d]) out" in run(program, KERNBRIDGE_DEBUG="poison")
     checked = run(program, KERNBRIDGE_DEBUG="check")
     assert "index 255 of axis 0" in checked
     assert "left out" not in checked

@@ -77,7 +77,7 @@ check(nested)
 check(nested_by_name)
 check(in_a_tuple, tuples=True)
 check(recursive)
-check(made, "'new' (float64[1d])")
+check(made, "'new' (f64[1d])")
 print("held")
 """
 

@@ -131,7 +131,7 @@ def launches(kernel, block, dtype=jnp.float32):
     return never(function, S((4,), dtype))
 
 fails(launches(beyond, 32), "kernel 'beyond': launch with grid (1, 1, 1), block (32, 1, 1)",
-      "a thread writes to 'out' (float32[1d]) out of bounds", "pass check=True")
+      "a thread writes to 'out' (f32[1d]) out of bounds", "pass check=True")
 fails(launches(divided, 1), "ZeroDivisionError: ")
 fails(launches(beyond, 2000), "block")
 np.testing.assert_array_equal(launches(beyond, 4)(x), 16)

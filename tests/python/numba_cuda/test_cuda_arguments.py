@@ -123,8 +123,8 @@ def test_a_kernel_that_does_not_compile_names_itself_and_its_types():
     op = kernbridge.numba_cuda_kernel(wrong, OUT, launch_dims=8)
     with pytest.raises(
         kernbridge.KernelCompilationError,
-        match=r"(?s)'wrong': Numba-CUDA cannot compile the kernel for \(float32\[1d\], "
-        r"float32\[1d\]\).*no_such_attribute",
+        match=r"(?s)'wrong': Numba-CUDA cannot compile the kernel for \(f32\[1d\], "
+        r"f32\[1d\]\).*no_such_attribute",
     ):
         op(X)
 

@@ -406,18 +406,18 @@ def test_rules_that_do_not_fit_are_refused():
     bad(
         {"vjp": lambda i, o, ct: (ct["out"][:2], None)},
         TypeError,
-        r"float32\[2\] as the cotangent of input 0, expected float32\[4\]",
+        r"f32\[2\] as the cotangent of input 0, expected f32\[4\]",
     )
     bad(
         {"vjp": lambda i, o, ct: (ct["out"].astype(jnp.bfloat16), None)},
         TypeError,
-        r"bfloat16\[4\] as the cotangent of input 0, expected float32\[4\]",
+        r"bf16\[4\] as the cotangent of input 0, expected f32\[4\]",
     )
     bad({"jvp": lambda i, o, t: t[0]}, TypeError, "expected a tangent for each output")
     bad(
         {"jvp": lambda i, o, t: {"out": t[0][None], "positives": None}},
         TypeError,
-        r"float32\[1,4\] as the tangent of output 0, expected float32\[4\]",
+        r"f32\[1,4\] as the tangent of output 0, expected f32\[4\]",
     )
 
 

@@ -85,8 +85,8 @@ X = jnp.ones(4)
     [
         ("i -> i", "has 1 input term, but the call has 2 inputs"),
         ("i, i -> i, i", "has 2 output terms, but the call has 1 output"),
-        ("i, i -> i j", r"describes output 0 as 'i j', but it is float32\[4\] of rank 1"),
-        ("i j, i -> i", r"describes input 0 as 'i j', but it is float32\[4\] of rank 1"),
+        ("i, i -> i j", r"describes output 0 as 'i j', but it is f32\[4\] of rank 1"),
+        ("i j, i -> i", r"describes input 0 as 'i j', but it is f32\[4\] of rank 1"),
         ("..., ... i -> i", r"input 1 as '... i', where ... stood for 1 before"),
     ],
 )

@@ -91,7 +91,7 @@ def test_what_such_a_rule_returns_is_checked_as_ever():
     def f(x, p):
         return kb.numba_kernel(double, same, jvp=lambda i, o, t: (t[0] * p, t[0]))(x)
 
-    with pytest.raises(kb.DerivativeRuleError, match=r"float32\[3\].*\[KB2103\]"):
+    with pytest.raises(kb.DerivativeRuleError, match=r"f32\[3\].*\[KB2103\]"):
         jax.jit(lambda x, p: jvp(f, x, p))(x, p)
 
 
@@ -126,6 +126,6 @@ def test_a_rule_of_a_custom_kernel_is_traced_where_jax_differentiates():
         np.testing.assert_array_equal(got, np.full(3, 5))
     with pytest.raises(
         kb.DerivativeRuleError,
-        match=r"'test_traced_rules': its derivative rule reads .*float32\[\].*as an input.*KB2103",
+        match=r"'test_traced_rules': its derivative rule reads .*f32\[\].*as an input.*KB2103",
     ):
         grad(jax.jit(f), x, p)

@@ -54,7 +54,7 @@ def test_two_kernels_and_a_temporary(gpu):
     np.testing.assert_array_equal(jax.jit(op)(x, x), 4 * np.arange(40))
     assert kernbridge._core.python_entries() == before
     assert [tuple(launch.grid) for launch in gpu.launches] == [(2, 1, 1), (2, 1, 1)]
-    assert "hidden temporary 0, float32[1d]" in str(op.plan(x, x))
+    assert "hidden temporary 0, f32[1d]" in str(op.plan(x, x))
 
 
 def test_vmap_runs_step_by_step(gpu):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import sys
 
 import forks
 import kernbridge
@@ -135,7 +137,6 @@ def test_a_module_that_fails(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "the following arguments are required: --platform"),
         (["--platform", "abacus"], "invalid choice: 'abacus'"),
         (["--platform", "cpu", "--n-warmup", "few"], "--n-warmup: invalid int value: 'few'"),
         (["--platform", "cpu", "no_such_module"], "there is no module 'no_such_module'"),
@@ -178,3 +179,33 @@ def test_the_default_is_the_backend_that_is_the_fastest_most_often(capsys):
         operation.benchmark = lambda result=result, **_: result
         cli.main(["benchmark", "--platform", "cpu", "--data", "votes", "--json"])
         assert json.loads(capsys.readouterr().out)["optimal_defaults"] == chosen
+
+
+ONE = """
+import kernbridge, numba
+@kernbridge.kernel("x: f32[n], at: i32[m], k: f32 -> f32[n]")
+@numba.njit
+def scaled(x, at, k, out):
+    for i in range(x.size):
+        out[i] = x[i] * k + at[0]
+"""
+
+
+def test_one_operation(tmp_path, monkeypatch, capsys):
+    (tmp_path / "one_op.py").write_text(ONE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    named = ["one_op.py:scaled", "data=f32[10], i32[5],0.5"]
+    assert cli.main(["benchmark", *QUICK, "--output", "found.json", *named]) == 0
+    assert re.match(r"scaled\(.*\) on cpu: \d.* [mun]?s \+- \d", capsys.readouterr().out)
+    (result,) = json.loads((tmp_path / "found.json").read_text())["results"]
+    assert result["primitive_name"] == "scaled"
+    for wrong, said in (
+        (["one_op.py:scaled"], "write data= and the types"),
+        (["one_op.py:other", "data="], "has no 'other'"),
+        (["one_op.py:scaled", "data=f32[n],i32[5],0.5"], "a dimension that is no number"),
+        (["one_op.py:scaled", "data=f33[1]"], "'f33' is no dtype"),
+    ):
+        with pytest.raises(SystemExit):
+            cli.main(["benchmark", *wrong])
+        assert said in capsys.readouterr().err

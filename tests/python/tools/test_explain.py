@@ -113,7 +113,7 @@ def test_donations_without_effect_are_findings_and_no_warnings():
         found = kernbridge.explain(jitted, {"x": SHAPE}, jax.ShapeDtypeStruct((4,), jnp.float32))
     (finding,) = found.findings
     assert finding.kind == "donation"
-    assert "The donated argument args[1], float32[4], is not reused" in finding.text
+    assert "The donated argument args[1], f32[4], is not reused" in finding.text
 
 
 def test_donations_of_unused_arguments_are_found():
@@ -123,7 +123,7 @@ def test_donations_of_unused_arguments_are_found():
     jitted = jax.jit(first, donate_argnums=(0, 1))
     found = kernbridge.explain(jitted, SHAPE, jax.ShapeDtypeStruct((7,), jnp.int32), SHAPE)
     (finding,) = found.findings
-    assert "args[1], int32[7]" in finding.text
+    assert "args[1], i32[7]" in finding.text
 
 
 def test_gathers_are_findings_and_no_warnings():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from kernbridge._src.base import debug
@@ -54,6 +55,22 @@ def without_code(text: str) -> str:
 def counted(n: int, name: str) -> str:
     """Return "1 input" or "2 inputs" for the name "input"."""
     return f"{n} {name}" if n == 1 else f"{n} {name}s"
+
+
+_SHORT = {"bfloat": "bf", "float": "f", "uint": "u", "int": "i", "complex": "c"}
+
+
+def short(dtype: str) -> str:
+    """A dtype's name as jaxprs print it, such as "f32" for "float32"."""
+    for name, letters in _SHORT.items():
+        if dtype.startswith(name):
+            return letters + dtype[len(name) :]
+    return dtype
+
+
+def typed(dtype: Any, dims: Iterable[Any]) -> str:
+    """The type of an array as jaxprs print it, such as "f32[3]"."""
+    return f"{short(getattr(dtype, 'name', str(dtype)))}[{','.join(map(str, dims))}]"
 
 
 def quoted(error: BaseException) -> str:

@@ -23,9 +23,9 @@ import numpy as np
 from jax import lax
 
 from kernbridge._src.base import private_jax
-from kernbridge._src.base.errors import BenchmarkDataFnNotProvidedError
+from kernbridge._src.base.errors import BenchmarkDataFnNotProvidedError, typed
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.benchmark.result import KWARGS, BenchmarkRecord, BenchmarkResult, duration
+from kernbridge._src.benchmark.result import KWARGS, BenchmarkRecord, BenchmarkResult, centre
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 
@@ -34,6 +34,7 @@ PLATFORMS = ("cpu", "gpu", "tpu")
 class Measurement:
     """The times that `measure` found, in seconds per call.
 
+    It prints as the median and half the distance of the quartiles, such as "73 us +- 2".
     `samples` has the time of each timed run, of `n_batch_per_run` calls. `std` is the standard
     deviation over the runs (over n - 1; 0 for one run), and `iqr` the distance of the `quartiles`.
     `output` is what the last call returned.
@@ -49,6 +50,20 @@ class Measurement:
     median: float
     quartiles: tuple[float, float]
     iqr: float
+
+    def __str__(self) -> str:
+        return centre(1e3 * self.median, 1e3 * self.iqr / 2)
+
+    __repr__ = __str__
+
+    def record(self, **known: Any) -> BenchmarkRecord:
+        """The same as a record of a `BenchmarkResult`, with what else is known of it."""
+        names = ("mean", "std", "min", "median", "iqr", "max")
+        found: dict[str, Any] = {f"{name}_ms": 1e3 * getattr(self, name) for name in names}
+        found["q1_ms"], found["q3_ms"] = (1e3 * seconds for seconds in self.quartiles)
+        found["throughput"] = 1 / self.median if self.median else math.nan
+        found |= {"n_runs": len(self.samples), "n_batch_per_run": self.n_batch_per_run}
+        return BenchmarkRecord(**(found | known))
 
 
 Measurement.__module__ = "kernbridge.benchmark"
@@ -286,34 +301,28 @@ def benchmark_operation(
     for config in configs:
         placed = reference = None
         for backend in chosen:
-            found: dict[str, Any] = {}
-            error = None
+            known: dict[str, Any] = {name: dict(getattr(config, name)) for name in KWARGS}
+            known |= {"platform": platform, "backend": backend, "label": config.name}
+            record, error = BenchmarkRecord(**known), None
             try:
                 with jax.default_device(device):
                     placed = placed or config.put_args(device)
                     call = functools.partial(op.call, backend=backend, **config.kernel_kwargs)
                     timed = measure(call, **counts, data=placed.args)
+                record = timed.record(**known)
                 if compare_results:
                     output = jax.tree.map(_on_host, timed.output)
                     reference = reference or (backend, output)
                     text = _difference(output, *reference, rtol, atol)
                     error = text and f"Mismatch: backend {backend!r}: {text}"
-                names = ("mean", "std", "min", "median", "iqr", "max")
-                found = {f"{name}_ms": 1e3 * getattr(timed, name) for name in names}
-                found["q1_ms"], found["q3_ms"] = (1e3 * seconds for seconds in timed.quartiles)
-                found["throughput"] = 1 / timed.median if timed.median else math.nan
-                found |= {"n_runs": n_runs, "n_batch_per_run": n_batch_per_run}
             except Exception as e:
                 if not catch_errors:
                     raise
                 error = f"{type(e).__name__}: {e}"
-            found |= {name: dict(getattr(config, name)) for name in KWARGS}
-            found |= {"success": error is None, "error": error}
-            record = BenchmarkRecord(platform, backend, config.name, **found)
+            record = dataclasses.replace(record, success=error is None, error=error)
             records.append(record)
             if verbose:
-                outcome = error or duration(record.median_ms)
-                print(f"{op.name}, {config.name}, {backend}: {outcome}", flush=True)
+                print(f"{op.name}, {record}", flush=True)
     return BenchmarkResult(records, op.name)
 
 
@@ -363,8 +372,8 @@ def _difference(got: Any, reference: str, want: Any, rtol: float, atol: float) -
     for (path, a), b in zip(named, wanted, strict=True):
         name = f"output {jax.tree_util.keystr(path)}" if path else "the output"
         if (a.shape, a.dtype) != (b.shape, b.dtype):
-            found = f"{b.dtype}{list(b.shape)}"
-            return f"{name} is {a.dtype}{list(a.shape)}, but {found} for {reference!r}"
+            found, other = (typed(x.dtype, x.shape) for x in (a, b))
+            return f"{name} is {found}, but {other} for {reference!r}"
         is_exact = not jnp.issubdtype(a.dtype, np.inexact)
         wide: Any = np.complex128 if jnp.iscomplexobj(a) else np.float64
         if is_exact:  # Python's integers: differences of 64-bit integers overflow

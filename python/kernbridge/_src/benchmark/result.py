@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.base.html import table
 from kernbridge._src.base.reports import hides_frames
 
 _Names = str | Sequence[str] | None
@@ -51,11 +52,18 @@ class BenchmarkRecord:
     q1_ms: float = math.nan
     q3_ms: float = math.nan
 
+    def __str__(self) -> str:
+        what = self.error or centre(self.median_ms, self.iqr_ms / 2)
+        return f"{self.label}, {f'{self.backend} on ' * bool(self.backend)}{self.platform}: {what}"
+
+    __repr__ = __str__
+
 
 _FIELDS = tuple(f.name for f in dataclasses.fields(BenchmarkRecord))
 KWARGS = ("kernel_kwargs", "data_kwargs")
 _NAME = "primitive_name"
 _TEXTS = (_NAME, "platform", "backend", "label", "error")
+UNITS = (("s", 1e3), ("ms", 1.0), ("us", 1e-3), ("ns", 1e-6))
 _KIND = {"format": "kernbridge benchmark", "version": 1}
 
 
@@ -115,6 +123,13 @@ class BenchmarkResult:
         return self._table(None, "label", "backend", True, None, None, None)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (r.label, r.backend, r.error or centre(r.median_ms, r.iqr_ms / 2), f"{r.min_ms:.4g}")
+            for r in self._records
+        ]
+        return table(self.primitive_name, ("label", "backend", "median", "least ms"), rows)
 
     def _table(self, *options: Any) -> str:
         sort_by, group_by, compare_by, highlight_best, order_by, speedup_vs, vary_by = options
@@ -357,9 +372,19 @@ def _fastest(rows: list[_Row], case: list[str]) -> dict[Any, _Row]:
 
 def duration(ms: float) -> str:
     """Write milliseconds in the unit that suits them."""
-    units = (("s", 1e3), ("ms", 1.0), ("us", 1e-3), ("ns", 1e-6))
-    unit, size = next((u for u in units if abs(ms) >= u[1]), units[-1])
+    unit, size = next((u for u in UNITS if abs(ms) >= u[1]), UNITS[-1])
     return f"{ms / size:.4g} {unit}" if math.isfinite(ms) else "-"
+
+
+def centre(ms: float, around: float) -> str:
+    """Write a time in milliseconds and its spread, such as "73 us +- 2"."""
+    unit, size = next((u for u in UNITS if abs(ms) >= u[1]), UNITS[-1])
+    if not math.isfinite(ms):
+        return "-"
+    value, spread = ms / size, around / size
+    last = spread if spread > 0 else value / 100
+    digits = min(2, max(0, -math.floor(math.log10(last)))) if last > 0 else 0
+    return f"{value:.{digits}f} {unit} +- {spread:.{digits}f}"
 
 
 def _pandas_for(file: Path, format: str | None) -> Any:

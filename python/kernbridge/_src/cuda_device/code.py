@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.base.errors import KernelNotAvailableError, typed
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import mode
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
@@ -106,7 +106,7 @@ def _add_arguments(found: _Found, name: str, kind: Any, word: int) -> int:
         return word + 1
     if not isinstance(kind, types.Array):
         return word + _leaves(context.data_model_manager[kind].get_argument_type())
-    described = f"{name!r} ({kind.dtype}[{kind.ndim}d])"
+    described = f"{name!r} ({typed(kind.dtype, [f'{kind.ndim}d'])})"
     size = int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
     at = word + 4  # after meminfo, parent, the number of elements, and their size
     cell = _cell(kind.dtype) or size

@@ -26,7 +26,7 @@ from typing import Any
 import numpy
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernelFaultError, KernelNotAvailableError, coded
+from kernbridge._src.base.errors import KernelFaultError, KernelNotAvailableError, coded, typed
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import mode
 from kernbridge._src.cuda_device.mode import choose
@@ -340,8 +340,8 @@ def _copied_back(copy: Any, value: Any) -> None:
         array[...] = copy
     elif array.tobytes() != copy.tobytes():  # the compiler allows it for arrays of JAX
         raise KernelFaultError(
-            f"a kernel wrote to an argument of type {type(value).__name__}, {array.dtype.name}"
-            f"[{','.join(map(str, array.shape))}], which is read-only, so that the result would "
+            f"a kernel wrote to an argument of type {type(value).__name__}, "
+            f"{typed(array.dtype, array.shape)}, which is read-only, so that the result would "
             "be lost; pass a NumPy array that can be written to, such as numpy.array(x), or "
             "memory of cuda.to_device(x) [KB3003]"
         )

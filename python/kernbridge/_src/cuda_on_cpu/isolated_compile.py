@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from kernbridge._src.base.errors import typed
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.library import called
 from kernbridge._src.cuda_on_cpu.to_host import OUTSIDE
@@ -357,7 +358,7 @@ def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> An
         after = builder.icmp_unsigned(">=", element.address, end)
         bad = builder.and_(bad, builder.or_(before, after))
     described = f"{name!r} " if name else "an array "
-    described += f"({array_type.dtype}[{array_type.ndim}d])"
+    described += f"({typed(array_type.dtype, [f'{array_type.ndim}d'])})"
     called(builder, OUTSIDE + described.encode().hex(), [bad])
     return bad
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import logging
 import os
 import signal
 import threading
@@ -26,6 +27,8 @@ from kernbridge._src.forge.progress import compiling, waiting
 from kernbridge._src.keys import package_digest
 
 T = TypeVar("T")
+
+log = logging.getLogger("kernbridge")
 
 PATIENCE = 600.0
 """Seconds to wait for another process that makes the same; then both make it."""
@@ -117,7 +120,9 @@ def _load(recipe: Recipe[T], key: bytes | None) -> T | None:
     made = artefacts.load(recipe.kind, key) if key else None
     if made is not None:
         with contextlib.suppress(ValueError), deferred():
-            return recipe.use(made)
+            found = recipe.use(made)
+            log.info("loaded %s (%s) from the cache", recipe.label, recipe.kind)
+            return found
     return None
 
 
@@ -133,10 +138,14 @@ def _make(recipe: Recipe[T], key: bytes | None) -> T:
             if found is not None:  # another process has just made it
                 return found
         with deferred():
+            begin = time.perf_counter()
             with compiling(recipe.label, recipe.tool):
                 made = recipe.make()
+            seconds = time.perf_counter() - begin
+            log.info("compiled %s with %s in %.3f s", recipe.label, recipe.tool, seconds)
             if key is not None and recipe.lasting:
                 artefacts.store(recipe.kind, key, made, recipe.name)
+                log.debug("kept %s (%s, %s)", recipe.label, recipe.kind, key.hex())
     with deferred():
         found = recipe.use(made)
     if key is not None and key[0] < _ENFORCED and (folder := artefacts.usable()) is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.base.errors import KernelCompilationError, typed
 from kernbridge._src.base.packing import host_code
 from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.forge.artefacts import Artefact
@@ -255,7 +255,9 @@ class Job(Recipe[Native]):
 
         def refusal(error: Exception) -> Exception:
             named = zip(names, self._buffer_types, strict=True)
-            buffers = ", ".join(f"{name}: {dtype}[{rank}d]" for name, (dtype, rank) in named)
+            buffers = ", ".join(
+                f"{name}: {typed(dtype, [f'{rank}d'])}" for name, (dtype, rank) in named
+            )
             return KernelCompilationError(
                 f"{self.label}: Numba cannot compile the kernel for {buffers} "
                 "[KB4001]\n" + refusals.report(error, self.kernel.py_func)

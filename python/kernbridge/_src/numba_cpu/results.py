@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,11 +12,9 @@ from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernelCompilationError, quoted
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.forge.obtain import Recipe
+from kernbridge._src.forge.obtain import Recipe, log
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.operation.spec import ArrayType
-
-_log = logging.getLogger("kernbridge")
 
 
 class Results(NamedTuple):
@@ -155,7 +152,7 @@ class Question(Recipe[Results]):
                 failure = e
                 continue
             shapes = [np.shape(item) for item in (found if isinstance(found, tuple) else (found,))]
-            _log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
+            log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
             return shapes
         assert failure is not None
         raise ValueError(

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base.errors import counted
+from kernbridge._src.base.errors import counted, short
 from kernbridge._src.operation.signature import (
     ANY,
     LEADING,
@@ -28,7 +28,6 @@ from kernbridge._src.operation.signature import (
     named_dtype,
     names_in,
     place_of,
-    short,
 )
 from kernbridge._src.operation.spec import ArrayType
 
@@ -284,7 +283,7 @@ class ResultsOf:
         results = []
         if isinstance(text, str) and text.count("->") == 1:
             left, right = text.split("->")
-            for i, item in enumerate(_split(right)):
+            for i, item in enumerate(split_items(right)):
                 item = item.strip() + ("" if "[" in item else "[]")  # numbers are 0-d arrays
                 results.append(f"result{i}: {item}")
             text = f"{left.strip()} -> {', '.join(results)}"
@@ -320,7 +319,7 @@ class DimensionsOf:
         return tuple(evaluate(dim, values) for dim in self.dims)
 
 
-def _split(side: str) -> list[str]:
+def split_items(side: str) -> list[str]:
     """The items of one side, which commas separate, except in brackets."""
     return re.split(r",(?![^\[]*\])", side) if side.strip() else []
 
@@ -328,7 +327,7 @@ def _split(side: str) -> list[str]:
 def _items(side: str) -> list[tuple[str, DeclaredType | None, bool]]:
     """The name, the type, and whether it is a number, of each item of one side."""
     result: list[tuple[str, DeclaredType | None, bool]] = []
-    for item in _split(side):
+    for item in split_items(side):
         found = _ITEM.fullmatch(item)
         assert found is not None
         name, text = found[1] or "", found[2]

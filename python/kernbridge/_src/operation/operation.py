@@ -19,6 +19,7 @@ import numpy as np
 from kernbridge._src.base import private_jax, reports
 from kernbridge._src.base.errors import KernelError, NoDerivativeError
 from kernbridge._src.base.exact import exact_items
+from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.keys import host_state
@@ -162,6 +163,15 @@ class Operation:
     def __repr__(self) -> str:
         signature = self.spec.signature
         return f"<{self.spec.label}{f': {signature}' if signature else ''}>"
+
+    def _repr_html_(self) -> str:
+        signature = self.spec.signature
+        rows = [
+            (kind, p.name, p.annotation)
+            for kind, side in (("input", "inputs"), ("output", "outputs"))
+            for p in getattr(signature, side, ())
+        ]
+        return table(self.spec.label, ("", "name", "type"), rows)
 
     def plan(self, *inputs: Any, **scalars: Any) -> Plan:
         """Return the steps that C executes on a GPU for inputs of these shapes.

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from kernbridge import _core
+from kernbridge._src.base.errors import short, typed
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.struct import Struct
 
@@ -31,16 +32,7 @@ Named = tuple[tuple[str, str | None], ...] | None
 WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
 ANY = "any"
 LEADING = "..."
-_SHORT = {"bfloat": "bf", "float": "f", "uint": "u", "int": "i", "complex": "c"}
 _WIDE = ("int64", "uint64", "float64", "complex128")
-
-
-def short(dtype: str) -> str:
-    """Return a dtype's name as jaxprs print it, such as "f32" for "float32"."""
-    for name, letters in _SHORT.items():
-        if dtype.startswith(name):
-            return letters + dtype[len(name) :]
-    return dtype
 
 
 class DeclaredType(Struct):
@@ -70,7 +62,7 @@ class DeclaredType(Struct):
     def __str__(self) -> str:
         if not self.dtype and self.dims == (LEADING,):
             return ANY
-        return _text(self.dtype, self.dims)
+        return typed(self.dtype or ANY, self.dims)
 
     def fits(self, dtype: str, rank: int, batched: bool = False) -> bool:
         """Whether an array of this dtype and rank can be of this type, perhaps with batch axes."""
@@ -279,10 +271,6 @@ class Extents:
         return True
 
 
-def _text(dtype: str, dims: tuple[Any, ...]) -> str:
-    return f"{short(dtype) or ANY}[{','.join(map(str, dims))}]"
-
-
 def place_of(index: int, n_inputs: int, name: str) -> str:
     """What messages call an input, or an output after so many inputs."""
     what = f"input {index}" if index < n_inputs else f"output {index - n_inputs}"
@@ -296,7 +284,7 @@ def check_types(about: str, extents: Extents, arrays: Sequence[Any]) -> None:
     except Mismatch as e:
         what, declared, dtype, shape = arrays[e.index]
         raise TypeError(
-            f"{about}{what} is {_text(dtype, shape)}, but is declared as {declared}{e.why} [KB2007]"
+            f"{about}{what} is {typed(dtype, shape)}, but is declared as {declared}{e.why} [KB2007]"
         ) from None
 
 

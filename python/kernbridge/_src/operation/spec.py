@@ -17,7 +17,7 @@ import numpy as np
 from jax.tree_util import DictKey, GetAttrKey
 
 from kernbridge._src.base import private_jax, settings
-from kernbridge._src.base.errors import counted
+from kernbridge._src.base.errors import counted, typed
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.batch_axes import NONE, BatchAxes, Dim
@@ -79,7 +79,7 @@ class ArrayType:
         return ArrayType(np.shape(value), np.dtype(value.dtype))  # of Python's numbers, too
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return typed(self.dtype, self.shape)
 
 
 @dataclass(frozen=True, slots=True)

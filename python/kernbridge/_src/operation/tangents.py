@@ -486,6 +486,6 @@ def refuse(label: str, values: Sequence[Any]) -> NoReturn:
     """Raise the error of a rule that runs when the values that it reads no longer exist."""
     raise DerivativeRuleError(
         f"{label}: its derivative rule reads a traced value of an outer function, "
-        f"{values[0].aval.str_short()}, and runs where that value exists no longer; pass it to the "
+        f"{ArrayType.of(values[0])}, and runs where that value exists no longer; pass it to the "
         "operation as an input, and take it from the inputs in the rule [KB2103]"
     )

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from kernbridge import _core
+from kernbridge._src.base.errors import typed
+from kernbridge._src.base.html import table
 from kernbridge._src.base.packing import fields, sealed
 
 VERSION = _core.PROGRAM_VERSION
@@ -77,7 +79,7 @@ class DeviceParameter:
         if self.enumeration is not None:
             return str(self.enumeration.__name__)
         name = str(self.dtype) if self.dtype.names else self.dtype.name
-        return f"{name}[{self.ndim}d]" if self.kind == "array" else name
+        return typed(name, [f"{self.ndim}d"]) if self.kind == "array" else name
 
     def identity(self) -> tuple[Any, ...]:
         """All that the machine code depends on, as plain values."""
@@ -265,15 +267,22 @@ class Program:
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
 
-    def __str__(self) -> str:
+    def _lines(self) -> list[str]:
         kinds = ["input"] * self.n_inputs + ["output"] * self.n_outputs
         kinds += ["hidden"] * (len(self.buffers) - len(kinds))
-        lines = [self.name]
-        for i, (kind, b) in enumerate(zip(kinds, self.buffers, strict=True)):
-            lines.append(f"  b{i}: {kind} {b.name}, {b.dtype}[{b.rank}d]")
-        return "\n".join([*lines, *(f"  {step}" for step in self.steps)])
+        lines = [
+            f"b{i}: {kind} {b.name}, {typed(b.dtype, [f'{b.rank}d'])}"
+            for i, (kind, b) in enumerate(zip(kinds, self.buffers, strict=True))
+        ]
+        return [*lines, *map(str, self.steps)]
+
+    def __str__(self) -> str:
+        return "\n  ".join([self.name, *self._lines()])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return table(self.name, ("buffer or step", ""), [s.split(" ", 1) for s in self._lines()])
 
     @property
     def functions(self) -> tuple[DeviceFunction, ...]:

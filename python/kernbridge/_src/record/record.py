@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from kernbridge._src.base.errors import typed
 from kernbridge._src.base.reports import beginning_of, current_line, line_of
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.extensions import is_foreign_name
@@ -118,7 +119,7 @@ class DeviceArray(_StandIn):
     alloc_size = property(lambda self: int(self.host.nbytes))
 
     def describe(self) -> str:
-        return f"{self.dtype.name}{list(self.shape)}"
+        return typed(self.dtype, self.shape)
 
     def __len__(self) -> int:
         return len(self.host)

@@ -21,6 +21,7 @@ from kernbridge._src.base.errors import (
     counted,
 )
 from kernbridge._src.base.exact import exact_items
+from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
@@ -558,7 +559,12 @@ class CompiledModule:
         return [*super().__dir__(), *self._functions]
 
     def __repr__(self) -> str:
-        return f"CompiledModule({self.path!r}, {self.function_names})"
+        listed = (f"  {name}({f.tokens})" for name, f in self._functions.items())
+        return "\n".join([f"<module {self.name!r}: {self.path}>", *listed])
+
+    def _repr_html_(self) -> str:
+        rows = [(name, function.tokens) for name, function in self._functions.items()]
+        return table(f"module {self.name!r}: {self.path}", ("function", "parameters"), rows)
 
 
 def _fits(function: ScannedFunction, types: bytes) -> bool:

@@ -29,7 +29,7 @@ from kernbridge._src.base.errors import (
     UnsupportedArchError,
 )
 from kernbridge._src.forge import artefacts, limit, progress
-from kernbridge._src.forge.obtain import NAME_LENGTH, locked
+from kernbridge._src.forge.obtain import NAME_LENGTH, locked, log
 from kernbridge._src.toolchain import library, programs
 from kernbridge._src.toolchain.flags import asks
 from kernbridge._src.toolchain.library import Built, File, Finished, Job, Known, Request
@@ -77,6 +77,8 @@ def build(request: Request) -> Built:
             request.finish()  # an error in the source is reported first
         raise
     built = _in_cache(job) or _in_private(job)
+    how = f"compiled %s with {job.label}" if built.built else "loaded %s from the cache"
+    log.info(f"{how}: %s", request.name, built.path)
     if request.build_directory is not None:
         _copy(built.path, Path(request.build_directory) / f"{job.stem}.so")
     return built
@@ -232,8 +234,7 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     source.write_text(finished.source, encoding="utf-8", errors="surrogateescape", newline="")
     command = job.command(workspace, finished.flags)
     shown = shlex.join(command).replace(inside, "")
-    if request.verbose:
-        print(f"kernbridge: {shown}", file=sys.stderr, flush=True)
+    _say(request, f"kernbridge: {shown}")
     environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
     tools: list[File] = []
@@ -252,11 +253,18 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
             f"{request.name}: {job.tool} cannot be started: {e} [KB4008]"
         ) from e
     output = ended.text.replace(inside, "")
-    if request.verbose and output.strip():
-        print(output.rstrip("\n"), file=sys.stderr, flush=True)
+    _say(request, output.rstrip())
     if ended.status != 0 or not (workspace / f"{job.stem}.so").is_file():
         fail(request.name, os.path.basename(job.tool), ended, output, shown, finished.source)
     return tools
+
+
+def _say(request: Request, text: str) -> None:
+    """Log what a compiler is told and says; `verbose` asks for it on stderr."""
+    if text:
+        log.debug("%s", text)
+    if text and request.verbose:
+        print(text, file=sys.stderr, flush=True)
 
 
 def _text(path: str) -> str:

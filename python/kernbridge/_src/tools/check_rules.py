@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.errors import KernelError, typed
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.operation.spec import is_inexact
 
@@ -218,7 +218,10 @@ class _Checker:
         worst, where = 0.0, ""
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
             if (a.shape, a.dtype) != (b.shape, b.dtype):
-                detail = f"{a.dtype}{a.shape} where {b.dtype}{b.shape} is expected, in leaf {k}"
+                detail = (
+                    f"{typed(a.dtype, a.shape)} where {typed(b.dtype, b.shape)} is expected, "
+                    f"in leaf {k}"
+                )
                 return RuleCheck(self.backend, check, "failed", np.inf, detail)
             a, b = (np.asarray(x, complex if x.dtype.kind == "c" else float) for x in (a, b))
             scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))

@@ -21,12 +21,18 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from kernbridge._src.base.errors import HeaderNotFoundError
-from kernbridge._src.benchmark.measure import PLATFORMS
-from kernbridge._src.benchmark.result import encoded
+from kernbridge._src.benchmark.measure import PLATFORMS, measure
+from kernbridge._src.benchmark.result import BenchmarkResult, encoded
 from kernbridge._src.cuda_device.switch import VARIABLE, cuda_on_cpu
 from kernbridge._src.custom.kernel import get_primitives_by_tags
 from kernbridge._src.forge import artefacts, limit
+from kernbridge._src.operation.call_signature import split_items
+from kernbridge._src.operation.signature import DeclaredType
 from kernbridge._src.tools import doctor
 from kernbridge._src.tools.printing import CommandError, Output, Table, age, size
 
@@ -65,8 +71,13 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "define. Fails if nothing matches, or a record failed."
     )
     parser = command("benchmark", _benchmark, help=what, description=more)
-    parser.add_argument("module", nargs="*", help="a module, or the path of a .py file")
-    parser.add_argument("--platform", required=True, choices=PLATFORMS)
+    parser.add_argument(
+        "module",
+        nargs="*",
+        help="a module, or the path of a .py file; or module:operation data=f32[1000],i32[5],0.5 "
+        "for one call of any operation, with random numbers, integers that are 0, and numbers",
+    )
+    parser.add_argument("--platform", choices=PLATFORMS, help="by default, JAX's")
     parser.add_argument("--data", metavar="TAGS", default="", help="only those with all of: a,b")
     parser.add_argument("--n-warmup", type=int, default=5, metavar="N")
     parser.add_argument("--n-runs", type=int, default=20, metavar="N")
@@ -148,6 +159,9 @@ def _clear(chosen: argparse.Namespace, output: Output) -> int:
 def _benchmark(chosen: argparse.Namespace, output: Output) -> int:
     if chosen.output is not None and chosen.output.suffix.lower() != ".json":
         chosen.parser.error(f"--output: {str(chosen.output)!r} is not the name of a .json file")
+    chosen.platform = chosen.platform or jax.default_backend()
+    if any(":" in name for name in chosen.module):
+        return _benchmark_one(chosen, output)
     for name in chosen.module:
         _load(name, chosen.parser)
     tags = {tag.strip() for tag in chosen.data.split(",")} - {""}
@@ -178,6 +192,50 @@ def _benchmark(chosen: argparse.Namespace, output: Output) -> int:
             defaults[operation.name] = backend
         failures = (record for record in result.records if not record.success)
         failed += [f"{operation.name}, {r.label}, {r.backend}: {r.error}" for r in failures]
+    return _report(chosen, output, results, defaults, failed)
+
+
+def _benchmark_one(chosen: argparse.Namespace, output: Output) -> int:
+    """Time one call of an operation, whose arguments are given by their types."""
+    if len(chosen.module) != 2 or not chosen.module[1].startswith("data="):
+        chosen.parser.error("after module:operation, write data= and the types of the arguments")
+    (name, _, path), data = chosen.module[0].partition(":"), chosen.module[1][len("data=") :]
+    operation = _load(name, chosen.parser)
+    for part in path.split("."):
+        if not hasattr(operation, part):
+            chosen.parser.error(f"{name!r} has no {path!r}")
+        operation = getattr(operation, part)
+    key, arguments = jax.random.key(0), list[Any]()
+    for item in filter(None, split_items(data)):
+        with contextlib.suppress(ValueError):
+            arguments.append(json.loads(item))
+            continue
+        try:
+            declared = DeclaredType.parse(item)
+            if any(isinstance(d, str) for d in declared.dims):
+                raise ValueError(f"'{item}' has a dimension that is no number")
+        except ValueError as e:
+            chosen.parser.error(f"data=: {e}")
+        shape, dtype = declared.dims, jax.dtypes.canonicalize_dtype(declared.dtype)
+        is_inexact = jax.dtypes.issubdtype(dtype, np.inexact)
+        key, own = jax.random.split(key)
+        made: Any = jax.random.uniform(own, shape) if is_inexact else jnp.zeros(shape)
+        arguments.append(made.astype(dtype))
+    counts = {"n_warmup": chosen.n_warmup, "n_runs": chosen.n_runs}
+    with jax.default_device(jax.devices(chosen.platform)[0]):
+        timed = measure(operation, **counts, n_batch_per_run=chosen.n_batch, data=arguments)
+    output.show(f"{path}({data}) on {chosen.platform}: {timed}")
+    record = timed.record(platform=chosen.platform, backend="", label=data)
+    return _report(chosen, output, [encoded(BenchmarkResult([record], path))], {}, [])
+
+
+def _report(
+    chosen: argparse.Namespace,
+    output: Output,
+    results: list[Any],
+    defaults: dict[str, str],
+    failed: list[str],
+) -> int:
     document = {"platform": chosen.platform, "results": results, "optimal_defaults": defaults}
     if chosen.output is not None:
         chosen.output.parent.mkdir(parents=True, exist_ok=True)
@@ -188,8 +246,8 @@ def _benchmark(chosen: argparse.Namespace, output: Output) -> int:
     return 1 if failed else 0
 
 
-def _load(name: str, parser: argparse.ArgumentParser) -> None:
-    """Import a module, or the file of a path that ends in .py, or exit if there is none.
+def _load(name: str, parser: argparse.ArgumentParser) -> Any:
+    """Import and return a module, or the file of a path that ends in .py, or exit if there is none.
 
     What the module itself raises is raised.
     """
@@ -197,14 +255,13 @@ def _load(name: str, parser: argparse.ArgumentParser) -> None:
     if path.suffix != ".py":
         sys.path.insert(0, "")
         try:
-            importlib.import_module(name)
+            return importlib.import_module(name)
         except ModuleNotFoundError as e:
             if e.name is None or not f"{name}.".startswith(f"{e.name}."):
                 raise
             parser.error(f"there is no module {name!r} (a file's name ends in .py)")
         finally:
             sys.path.remove("")
-        return
     if not path.is_file():
         parser.error(f"there is no file {name!r}")
     sys.path.insert(0, str(path.resolve().parent))
@@ -212,6 +269,7 @@ def _load(name: str, parser: argparse.ArgumentParser) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
     spec.loader.exec_module(module)
+    return module
 
 
 def pages() -> dict[str, dict[str, str]]:

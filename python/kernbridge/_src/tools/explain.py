@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import jax
 
 from kernbridge import _core
+from kernbridge._src.base.errors import typed
+from kernbridge._src.base.html import table
 from kernbridge._src.source.module import list_registered_targets
 
 _OWN = f"{Path(_core.__file__).parent}/"
@@ -74,6 +76,11 @@ class Explanation:
         return "\n".join([f"{self.name}:", *(f"- {finding}" for finding in found)])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [(f.where, f.kind, f.executions, f.text, f.remedy) for f in self.findings]
+        headers = ("where", "kind", "times", "what", "remedy")
+        return table(self.name if rows else str(self), headers, rows)
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
@@ -287,7 +294,7 @@ def _donations(program: _Program, args_info: Any) -> Iterator[Finding]:
         if not info.donated or (i in program.donated if whole else taken[n_bytes] >= 0):
             continue
         name = ("kwargs" if path[0].idx else "args") + jax.tree_util.keystr(path[1:])
-        array = f"{info.dtype}{list(info.shape)}"
+        array = typed(info.dtype, info.shape)
         text = f"The donated argument {name}, {array}, is not reused: no further output is like it."
         remedy = "Remove it from donate_argnums, or return an array of its shape and dtype."
         yield Finding("donation", "arguments", text, remedy)

@@ -1,0 +1,97 @@
+"""What operations, modules, plans, explanations and measurements look like, and what is logged."""
+
+import logging
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import numba
+import numpy as np
+import pytest
+from kernbridge.benchmark import Measurement, measure
+from numba import cuda
+
+pytestmark = pytest.mark.once
+X = jnp.arange(4.0)
+
+
+@numba.njit
+def shift(x, by, out):
+    for i in range(x.size):
+        out[i] = x[i] + by
+
+
+def test_operations_in_notebooks():
+    op = kernbridge.numba_kernel(shift, signature="x: f32[n], by: f32 -> f32[n]")
+    shown = op._repr_html_()
+    assert "numba_kernel &#x27;shift&#x27;" in shown
+    assert "<td>output</td><td>out</td><td>f32[n]</td>" in shown
+    explanation = kernbridge.explain(jax.jit(op), X, 1.0)
+    assert "nothing is copied" in explanation._repr_html_()
+
+
+def test_modules_and_plans():
+    module = kernbridge.load_cpp_inline(
+        "shown",
+        """#include "kernbridge/kernbridge.hpp"
+        // @BE twice arg:f32[n] ret:f32[n]
+        void twice(kernbridge::Tensor x, kernbridge::Tensor out) {
+            for (size_t i = 0; i < x.numel(); i++)
+                out.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
+        }""",
+    )
+    assert repr(module) == f"<module 'shown': {module.path}>\n  twice(arg:f32[n] ret:f32[n])"
+    assert "<td>twice</td><td>arg:f32[n] ret:f32[n]</td>" in module._repr_html_()
+
+    @kernbridge.kernel("x: f32[n] -> f32[n]", launch_dims="n")
+    @cuda.jit
+    def copied(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = x[i]
+
+    plan = copied.plan(X)
+    assert "b0: input x, f32[1d]" in repr(plan)
+    assert "<td>b0:</td><td>input x, f32[1d]</td>" in plan._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("median", "iqr", "text"),
+    [
+        (73.2e-6, 4.4e-6, "73 us +- 2"),
+        (73.2e-6, 0.1e-6, "73.20 us +- 0.05"),
+        (1.5, 0.0, "1.50 s +- 0.00"),
+        (2.5e-3, 9e-3, "2 ms +- 4"),
+        (412e-9, 60e-9, "412 ns +- 30"),
+    ],
+)
+def test_measurements(median, iqr, text):
+    figures = {"mean": 0, "std": 0, "min": 0, "max": 0, "quartiles": (0, 0)}
+    assert repr(Measurement((median,), 1, None, median=median, iqr=iqr, **figures)) == text
+
+
+def test_records():
+    record = measure(jnp.sin, data=(X,), n_runs=3).record(platform="cpu", backend="", label="sin")
+    assert (record.n_runs, record.n_batch_per_run, record.success) == (3, 1, True)
+    assert repr(record).startswith("sin, cpu: ")
+    shown = kernbridge.BenchmarkResult([record], "sin")._repr_html_()
+    assert "<caption>sin</caption>" in shown
+
+
+def test_the_log(caplog):
+    caplog.set_level(logging.DEBUG, logger="kernbridge")
+
+    def make(factor):
+        @numba.njit
+        def scaled(x, out):
+            for i in range(x.size):
+                out[i] = x[i] * factor
+
+        return kernbridge.numba_kernel(scaled, signature="x: f32[n] -> f32[n]")
+
+    factor = float(np.random.default_rng().random())
+    make(factor)(X)
+    said = caplog.text
+    assert "compiled numba_kernel 'scaled' with Numba in " in said
+    assert "kept numba_kernel 'scaled'" in said
+    assert not [r for r in caplog.records if r.levelno > logging.INFO]
