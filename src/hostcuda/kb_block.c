@@ -1,20 +1,15 @@
-/* Owns blocks: the turns of their threads, their barriers, the places where a launch may be
- * interrupted, and their memory: stacks, shared memory, and the blocks that wait for use. */
+/* Owns blocks: the turns of their threads, their barriers, and the places where a launch may be
+ * interrupted. Their memory is kb_block_memory.c's. */
 #ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#define _DEFAULT_SOURCE /* clock_gettime */
 #endif
 #include "hostcuda/kb_block.h"
 
-#include "core/kb_memory.h"
-
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #ifndef CLOCK_MONOTONIC_COARSE
 #define CLOCK_MONOTONIC_COARSE CLOCK_MONOTONIC
@@ -77,17 +72,19 @@ static bool converge(kb_block *b)
     return false;
 }
 
+/* What a thread waits for, in the words of Numba-CUDA or of CUDA C++. */
 static const char *what_of(const kb_thread *t)
 {
     static const char *const of_warps[] = {"cuda.syncwarp", "a warp shuffle", "a warp vote",
                                            "a warp match"};
+    bool in_cpp = t->block->code->loop != NULL;
     switch (t->state) {
     case KB_THREAD_AT_BARRIER:
-        return "cuda.syncthreads";
+        return in_cpp ? "__syncthreads" : "cuda.syncthreads";
     case KB_THREAD_IN_WARP:
-        return of_warps[t->call.kind];
+        return in_cpp && t->call.kind == KB_WARP_BARRIER ? "__syncwarp" : of_warps[t->call.kind];
     case KB_THREAD_CONVERGES:
-        return "cuda.activemask";
+        return in_cpp ? "__activemask" : "cuda.activemask";
     case KB_THREAD_AT_GRID:
         return "the synchronisation of the grid";
     case KB_THREAD_POLLS:
@@ -149,7 +146,7 @@ static inline kb_thread *find_next(kb_block *b, uint32_t after)
  * the beginning of the next stack, which is in use. */
 static unsigned char *end_of_stack(const kb_block *b, const kb_thread *t)
 {
-    return b->stacks + (size_t)t->index * b->stack - (t->index ? sizeof canary : 0);
+    return b->stacks + (size_t)t->stack * b->stack - (t->stack ? sizeof canary : 0);
 }
 
 /* A stack that has grown into its end has damaged what lies below: the block ends. */
@@ -166,18 +163,85 @@ static void check_stack(kb_thread *t)
                       b->stack, b->code->stack);
 }
 
+static void set_up_fibre(kb_block *b, kb_thread *t, kb_fibre_entry *entry, void *data)
+{
+    size_t top = b->stack - (size_t)KB_LINE * (1 + t->stack % KB_COLOURS);
+    kb_fibre_init(&t->fibre, b->stacks + (size_t)t->stack * b->stack, top, entry, data);
+    memcpy(end_of_stack(b, t), &canary, sizeof canary);
+}
+
+static void check_warp(kb_block *b, uint32_t warp);
+static void run_rest(void *data);
+
+static void begin(kb_block *b, const uint32_t index[3])
+{
+    b->n_live = b->n_threads;
+    b->n_arrived = b->n_true = b->n_at_grid = 0;
+    memset(b->warps, 0, (b->n_threads + KB_WARP - 1) / KB_WARP * sizeof *b->warps);
+    for (uint32_t i = 0; i < b->n_threads; i++) {
+        kb_thread *t = &b->threads[i];
+        memcpy(t->ctaid, index, sizeof t->ctaid);
+        t->state = KB_THREAD_RUNS;
+        t->place = NULL;
+        b->warps[i / KB_WARP].live |= UINT32_C(1) << t->lane;
+    }
+}
+
+/* A thread of a loop waits or fails, or was the last one to end: those before it, on the same
+ * stack, have ended without having waited, and the stack is its own from now on. */
+static KB_COLD void note_begun(kb_thread *t)
+{
+    kb_block *b = t->block;
+    if (!b->has_waited)
+        begin(b, b->at);
+    b->has_waited = true;
+    for (uint32_t i = b->n_begun; i < t->index; i++) {
+        b->threads[i].state = KB_THREAD_ENDED;
+        b->n_live--;
+        b->warps[i / KB_WARP].live &= ~(UINT32_C(1) << b->threads[i].lane);
+    }
+    kb_thread *host = &b->threads[b->host];
+    if (host != t) {
+        t->fibre = host->fibre;
+        t->stack = host->stack;
+        host->stack = KB_NO_STACK;
+    }
+    uint32_t first = b->n_begun / KB_WARP;
+    b->n_begun = t->index + 1;
+    for (uint32_t warp = first; warp <= t->index / KB_WARP; warp++)
+        if (b->warps[warp].waiting)
+            check_warp(b, warp);
+}
+
+static inline void note(kb_thread *t)
+{
+    if (!KB_LIKELY(t->index < t->block->n_begun))
+        note_begun(t);
+}
+
+/* The fibre of a thread that can continue, or begin. */
+static inline kb_fibre *fibre_of(kb_block *b, kb_thread *t)
+{
+    if (!KB_LIKELY(t->index < b->n_begun)) {
+        t->stack = b->host = t->index;
+        set_up_fibre(b, t, run_rest, t);
+    }
+    return &t->fibre;
+}
+
 static void wait_for_turn(kb_thread *t)
 {
     check_stack(t);
     kb_thread *next = find_next(t->block, t->index);
     if (next != t)
-        kb_fibre_switch(&t->fibre, &next->fibre);
+        kb_fibre_switch(&t->fibre, fibre_of(t->block, next));
     t->state = KB_THREAD_RUNS;
 }
 
 void kb_block_fail(kb_thread *t, const char *format, ...)
 {
     kb_block *b = t->block;
+    note(t);
     int n = snprintf(b->fault, sizeof b->fault,
                      "block (%u, %u, %u), thread (%u, %u, %u): ", t->ctaid[0], t->ctaid[1],
                      t->ctaid[2], t->tid[0], t->tid[1], t->tid[2]);
@@ -238,6 +302,7 @@ static void open_barrier(kb_block *b)
 static void arrive(kb_thread *t, uint32_t site)
 {
     kb_block *b = t->block;
+    note(t);
     t->site = site;
     if (b->checks)
         b->observer->arrive(t);
@@ -260,6 +325,7 @@ void kb_barrier(kb_thread *t, uint32_t site)
 uint32_t kb_barrier_reduce(kb_thread *t, uint32_t reduction, uint32_t predicate, uint32_t site)
 {
     bool holds = reduction == KB_REDUCE_AND ? predicate == 0 : predicate != 0;
+    note(t);
     t->block->n_true += holds;
     arrive(t, site);
     uint32_t n = t->block->reduced;
@@ -268,6 +334,7 @@ uint32_t kb_barrier_reduce(kb_thread *t, uint32_t reduction, uint32_t predicate,
 
 uint32_t kb_active_mask(kb_thread *t, uint32_t site)
 {
+    note(t);
     t->site = site;
     t->state = KB_THREAD_CONVERGES;
     wait_for_turn(t);
@@ -277,6 +344,7 @@ uint32_t kb_active_mask(kb_thread *t, uint32_t site)
 void kb_grid_barrier(kb_thread *t, uint32_t site)
 {
     kb_block *b = t->block;
+    note(t);
     t->site = site;
     t->generation = b->grid_generation;
     t->state = KB_THREAD_AT_GRID;
@@ -334,6 +402,7 @@ static uint64_t call_warp(kb_thread *t, kb_warp_call call, uint32_t site)
 {
     kb_block *b = t->block;
     uint32_t warp = t->index / KB_WARP, bit = UINT32_C(1) << t->lane;
+    note(t);
     t->call = call;
     t->site = site;
     t->state = KB_THREAD_IN_WARP;
@@ -383,16 +452,16 @@ void kb_poll(kb_thread *t, uint32_t again, uint32_t site)
         t->block->observer->poll(t, again);
     if (!again)
         return;
+    note(t);
     t->state = KB_THREAD_POLLS;
     wait_for_turn(t);
 }
 
-static void run_thread(void *data)
+/* The thread has ended; returns one that can go on. Where none is left, or all others wait for the
+ * grid, the caller of the block goes on, and this does not return. */
+static kb_thread *end_thread(kb_thread *t)
 {
-    kb_thread *t = data;
     kb_block *b = t->block;
-    kb_fibre_begun(&t->fibre);
-    b->code->run(b->parameters, t);
     check_stack(t);
     if (b->checks)
         b->observer->end(t);
@@ -406,23 +475,50 @@ static void run_thread(void *data)
         open_barrier(b);
     if (b->warps[warp].waiting)
         check_warp(b, warp);
-    kb_fibre_switch(&t->fibre, &find_next(b, t->index)->fibre);
+    return find_next(b, t->index);
 }
 
-static void set_up_fibre(kb_block *b, kb_thread *t, kb_fibre_entry *entry, void *data)
+static void run_thread(void *data)
 {
-    size_t top = b->stack - (size_t)KB_LINE * (1 + t->index % KB_COLOURS);
-    kb_fibre_init(&t->fibre, b->stacks + (size_t)t->index * b->stack, top, entry, data);
-    memcpy(end_of_stack(b, t), &canary, sizeof canary);
+    kb_thread *t = data;
+    kb_block *b = t->block;
+    kb_fibre_begun(&t->fibre);
+    b->code->run(b->parameters, t);
+    kb_fibre_switch(&t->fibre, &end_thread(t)->fibre);
 }
 
-static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
+static uint32_t run_loop(kb_block *b, uint32_t first)
 {
-    memcpy(t->ctaid, index, sizeof t->ctaid);
-    t->state = KB_THREAD_RUNS;
-    t->place = NULL;
-    b->warps[t->index / KB_WARP].live |= UINT32_C(1) << t->lane;
-    set_up_fibre(b, t, run_thread, t);
+    return b->code->loop(b->parameters, b->threads, b->at, first);
+}
+
+/* A loop has returned in a block whose threads wait: what has not begun may begin on this stack. */
+static _Noreturn void go_on_after(kb_block *b, uint32_t last)
+{
+    for (;;) {
+        kb_thread *t = &b->threads[last];
+        note(t);
+        kb_thread *next = end_thread(t);
+        if (next->index < b->n_begun) {
+            kb_fibre_switch(&t->fibre, &next->fibre);
+            __builtin_unreachable();
+        }
+        b->host = last;
+        last = run_loop(b, next->index);
+    }
+}
+
+static void run_rest(void *data)
+{
+    kb_thread *t = data;
+    kb_fibre_begun(&t->fibre);
+    go_on_after(t->block, run_loop(t->block, t->index));
+}
+
+static void set_up_thread(kb_thread *t)
+{
+    t->stack = t->index;
+    set_up_fibre(t->block, t, run_thread, t);
 }
 
 void kb_write_outside(kb_thread *t, const char *what)
@@ -451,8 +547,8 @@ void kb_recurse(kb_thread *t, uint64_t size)
 {
     const kb_block *b = t->block;
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t begin = (uintptr_t)(b->stacks + (size_t)t->index * b->stack);
-    if (size > b->stack || here - begin < KB_STACK_LEFT + size)
+    uintptr_t begins = (uintptr_t)(b->stacks + (size_t)t->stack * b->stack);
+    if (size > b->stack || here - begins < KB_STACK_LEFT + size)
         kb_block_fail(t,
                       "a device function calls itself too often: the stack of a thread has %zu "
                       "bytes here",
@@ -462,12 +558,16 @@ void kb_recurse(kb_thread *t, uint64_t size)
 void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])
 {
     b->parameters = parameters;
-    b->n_live = b->n_threads;
-    b->n_arrived = b->n_true = b->n_at_grid = 0;
     b->faulted = false;
-    memset(b->warps, 0, (b->n_threads + KB_WARP - 1) / KB_WARP * sizeof *b->warps);
+    begin(b, index);
+    if (b->code->loop) {
+        memcpy(b->at, index, sizeof b->at);
+        b->has_waited = true;
+        b->n_begun = 0;
+        return;
+    }
     for (uint32_t i = 0; i < b->n_threads; i++)
-        set_up_thread(b, &b->threads[i], index);
+        set_up_thread(&b->threads[i]);
 }
 
 bool kb_block_go_on(kb_block *b)
@@ -477,14 +577,17 @@ bool kb_block_go_on(kb_block *b)
     if (b->checks)
         b->observer->enter(b->checks, b);
     kb_fibre_adopt(&b->caller);
-    kb_fibre_switch(&b->caller, &next_that(is_ready, b, b->n_threads - 1)->fibre);
+    kb_fibre_switch(&b->caller, fibre_of(b, next_that(is_ready, b, b->n_threads - 1)));
     return !b->faulted;
 }
 
 void kb_block_end(kb_block *b)
 {
-    for (uint32_t i = 0; i < b->n_threads; i++)
-        kb_fibre_drop(&b->threads[i].fibre);
+    for (uint32_t i = 0; i < b->n_threads; i++) {
+        if (b->threads[i].stack != KB_NO_STACK)
+            kb_fibre_drop(&b->threads[i].fibre);
+        b->threads[i].stack = KB_NO_STACK;
+    }
 }
 
 bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
@@ -495,6 +598,42 @@ bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
         well = kb_block_go_on(b);
     kb_block_end(b);
     return well;
+}
+
+static void run_range(void *data)
+{
+    kb_block *b = data;
+    kb_fibre_begun(&b->threads[0].fibre);
+    while (b->left < b->end) {
+        int64_t row = b->left / b->grid[0];
+        b->at[0] = (uint32_t)(b->left++ % b->grid[0]);
+        b->at[1] = (uint32_t)(row % b->grid[1]);
+        b->at[2] = (uint32_t)(row / b->grid[1]);
+        uint32_t last = run_loop(b, 0);
+        if (b->has_waited)
+            go_on_after(b, last);
+    }
+    check_stack(&b->threads[0]);
+    kb_fibre_switch(&b->threads[0].fibre, &b->caller);
+}
+
+bool kb_block_run_range(kb_block *b, void *const *parameters, const uint32_t grid[3], int64_t first,
+                        int64_t end)
+{
+    b->parameters = parameters;
+    b->faulted = false;
+    b->grid = grid;
+    b->left = first;
+    b->end = end;
+    while (b->left < b->end && !b->faulted) {
+        b->has_waited = false;
+        b->n_begun = b->host = b->threads[0].stack = 0;
+        set_up_fibre(b, &b->threads[0], run_range, b);
+        kb_fibre_adopt(&b->caller);
+        kb_fibre_switch(&b->caller, &b->threads[0].fibre);
+        kb_block_end(b);
+    }
+    return !b->faulted;
 }
 
 typedef struct alone {
@@ -532,164 +671,10 @@ bool kb_block_run_alone(kb_block *b, void *const *parameters, const uint32_t gri
     b->parameters = parameters;
     b->faulted = false;
     b->n_arrived = 0;
+    b->threads[0].stack = 0;
     set_up_fibre(b, &b->threads[0], run_grid, &a);
     kb_fibre_adopt(&b->caller);
     kb_fibre_switch(&b->caller, &b->threads[0].fibre);
-    kb_fibre_drop(&b->threads[0].fibre);
+    kb_block_end(b);
     return !b->faulted;
-}
-
-enum {
-    STACK_MIN = 32 * 1024, /* beside a kernel's own variables: what it spills, the C library */
-    PAGE = 4096,
-    KEPT_THREADS = 1024,
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_block *unused; /* under the lock, and */
-static uint32_t n_kept;  /* threads that unused blocks have room for */
-
-static void *map(size_t size)
-{
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-#ifdef MAP_NORESERVE
-    flags |= MAP_NORESERVE;
-#endif
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
-/* Memory of at least `size` bytes in place of what was there. */
-static bool grow(unsigned char **memory, size_t *there, size_t size)
-{
-    if (size <= *there)
-        return true;
-    if (*memory)
-        (void)munmap(*memory, *there);
-    *memory = map(size);
-    *there = *memory ? size : 0;
-    return *memory != NULL;
-}
-
-static void *align_up(void *memory)
-{
-    return (char *)memory + (KB_LINE - (uintptr_t)memory % KB_LINE) % KB_LINE;
-}
-
-static bool make_room(kb_block *b, uint32_t n_threads)
-{
-    if (n_threads <= b->capacity)
-        return true;
-    kb_free(b->threads_memory);
-    kb_free(b->warps);
-    b->threads_memory = kb_calloc((size_t)n_threads + 1, sizeof *b->threads);
-    b->threads = align_up(b->threads_memory);
-    b->warps = kb_calloc((n_threads + KB_WARP - 1) / KB_WARP, sizeof *b->warps);
-    b->capacity = b->threads_memory && b->warps ? n_threads : 0;
-    return b->capacity != 0;
-}
-
-static size_t round_up(size_t size, size_t unit)
-{
-    return (size + unit - 1) / unit * unit;
-}
-
-static void free_block(kb_block *b)
-{
-    if (b->stacks)
-        (void)munmap(b->stacks, b->stacks_size);
-    if (b->shared)
-        (void)munmap(b->shared, b->shared_size);
-    kb_free(b->threads_memory);
-    kb_free(b->warps);
-    kb_free(b);
-}
-
-static void number_threads(kb_block *b, const uint32_t sizes[6], uint32_t dynamic_shared)
-{
-    const uint32_t *extents = sizes + 3;
-    for (uint32_t i = 0; i < b->n_threads; i++) {
-        kb_thread *t = &b->threads[i];
-        t->tid[0] = i % extents[0];
-        t->tid[1] = i / extents[0] % extents[1];
-        t->tid[2] = i / extents[0] / extents[1];
-        memcpy(t->ntid, extents, sizeof t->ntid);
-        memcpy(t->nctaid, sizes, sizeof t->nctaid);
-        t->shared = b->shared;
-        t->dynamic_shared = dynamic_shared;
-        t->lane = i % KB_WARP;
-        t->index = i;
-        t->block = b;
-    }
-}
-
-kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint32_t dynamic_shared)
-{
-    pthread_mutex_lock(&lock);
-    kb_block *b = unused;
-    if (b) {
-        unused = b->next;
-        n_kept -= b->capacity;
-    }
-    pthread_mutex_unlock(&lock);
-    if (!b)
-        b = kb_calloc(1, sizeof *b);
-    if (!b)
-        return NULL;
-    b->code = code;
-    b->checks = NULL;
-    b->observer = NULL;
-    b->n_pauses = 0;
-    b->begun = 0;
-    b->interrupts = atomic_load(&kb_interrupts);
-    b->n_threads = sizes[3] * sizes[4] * sizes[5];
-    b->stack = round_up(STACK_MIN + (size_t)code->stack + (size_t)KB_LINE * KB_COLOURS, PAGE);
-    size_t shared = round_up((size_t)code->shared + dynamic_shared + KB_LINE, PAGE);
-    if (!make_room(b, b->n_threads) ||
-        !grow(&b->stacks, &b->stacks_size, b->stack * b->n_threads) ||
-        !grow(&b->shared, &b->shared_size, shared)) {
-        free_block(b);
-        return NULL;
-    }
-    number_threads(b, sizes, dynamic_shared);
-    return b;
-}
-
-/* Threads whose stacks are kept: a full block for each processor. The number of these is read from
- * a file, which takes as long as a small launch. */
-static uint32_t kept_max(void)
-{
-    static _Atomic(uint32_t) known;
-    uint32_t max = atomic_load_explicit(&known, memory_order_relaxed);
-    if (max == 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN);
-        max = KEPT_THREADS * (n > 1 ? (uint32_t)n : 1);
-        atomic_store_explicit(&known, max, memory_order_relaxed);
-    }
-    return max;
-}
-
-void kb_block_give_back(kb_block *b)
-{
-    if (b->watches)
-        kb_interrupt_unwatch();
-    b->watches = false;
-    pthread_mutex_lock(&lock);
-    bool keeps = b->capacity <= kept_max() && n_kept <= kept_max() - b->capacity;
-    if (keeps) {
-        b->next = unused;
-        unused = b;
-        n_kept += b->capacity;
-    }
-    pthread_mutex_unlock(&lock);
-    if (!keeps)
-        free_block(b);
-}
-
-uint32_t kb_block_kept(void)
-{
-    pthread_mutex_lock(&lock);
-    uint32_t n = n_kept;
-    pthread_mutex_unlock(&lock);
-    return n;
 }

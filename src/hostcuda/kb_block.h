@@ -14,9 +14,16 @@
 /* One thread of a kernel. `parameters` are what cuLaunchKernel takes. */
 typedef void kb_block_entry(void *const *parameters, kb_thread *thread);
 
-/* What a block runs. */
+/* Threads of the block with these indices, from the thread `first` on, one after the other on this
+ * stack, until one ends that has waited, or none is left. Returns the number of the last one that
+ * ended. */
+typedef uint32_t kb_block_loop(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                               uint32_t first);
+
+/* What a block runs: one of two forms. */
 typedef struct kb_block_code {
-    kb_block_entry *run;
+    kb_block_entry *run;                  /* each thread on a stack of its own; or NULL, and */
+    kb_block_loop *loop;                  /* a thread gets a stack of its own when it waits */
     uint32_t shared;                      /* static shared memory, bytes */
     uint32_t stack;                       /* of a thread, bytes */
     const struct kb_check_table *checked; /* of code that asks about every access; or NULL */
@@ -55,6 +62,13 @@ struct kb_block {
     kb_thread *threads;   /* each at a line of the cache */
     void *threads_memory; /* in which they are */
     uint32_t n_threads, n_live;
+    /* Of code with a loop: the block's indices, whether one of its threads has waited, how many
+     * of its threads are known to have begun, and one that has the stack on which others begin. */
+    uint32_t at[3];
+    bool has_waited;
+    uint32_t n_begun, host;
+    const uint32_t *grid; /* of kb_block_run_range: its extents, and */
+    int64_t left, end;    /* the blocks that are left */
     uint32_t n_arrived, generation; /* of the block's barrier */
     uint32_t n_at_grid, grid_generation;
     uint32_t n_true, reduced; /* predicates so far; the count of the last generation */
@@ -89,6 +103,11 @@ bool kb_block_run(kb_block *block, void *const *parameters, const uint32_t index
 /* Runs the blocks of a grid of these extents, one after the other, whose threads do not wait: one
  * thread begins when another has ended. False with block->fault after a fault. */
 bool kb_block_run_alone(kb_block *block, void *const *parameters, const uint32_t grid[3]);
+
+/* Runs blocks `begin` to `end` of a grid of these extents, of code with a loop. A block whose
+ * threads do not wait costs a call of the loop. False with block->fault after a fault. */
+bool kb_block_run_range(kb_block *block, void *const *parameters, const uint32_t grid[3],
+                        int64_t begin, int64_t end);
 
 /* The same in parts, for cooperative grids: until all of its threads wait for the grid. */
 void kb_block_begin(kb_block *block, void *const *parameters, const uint32_t index[3]);

@@ -210,7 +210,10 @@ static void run_fibres(launch *l, int64_t begin, int64_t end)
     kb_block *block = take_block(l);
     if (!block)
         return;
-    for (int64_t i = begin; i < end && !atomic_load(&l->faulted); i++) {
+    if (l->code->threads.loop && !atomic_load(&l->faulted) &&
+        !kb_block_run_range(block, l->parameters, l->sizes, begin, end))
+        fail(l, block->fault);
+    for (int64_t i = begin; l->code->threads.run && i < end && !atomic_load(&l->faulted); i++) {
         uint32_t index[3];
         index_of(l, i, index);
         if (!kb_block_run(block, l->parameters, index))
@@ -358,7 +361,7 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     if (!fits(&l, &n_blocks, &n_threads))
         return KB_CU_INVALID_VALUE;
     uint64_t mode = kb_float_mode_exact();
-    int64_t alone_max = code->blocks ? ALONE_MAX : ALONE_FIBRES_MAX;
+    int64_t alone_max = code->blocks || code->threads.loop ? ALONE_MAX : ALONE_FIBRES_MAX;
     if (code->cooperative)
         run_cooperative(&l, n_blocks, n_threads);
     else if (code->threads.checked)

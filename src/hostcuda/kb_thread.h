@@ -11,6 +11,8 @@
 
 enum { KB_WARP = 32 };
 
+#define KB_NO_STACK UINT32_MAX
+
 typedef enum kb_thread_state {
     KB_THREAD_RUNS,
     KB_THREAD_AT_BARRIER, /* until the block's generation is another */
@@ -48,6 +50,7 @@ typedef struct kb_thread {
     uint32_t index;                                /* of the block */
     uint32_t generation; /* of the block or the grid, when it came to a barrier */
     uint32_t site;       /* where in the code it waits */
+    uint32_t stack;      /* the number of its stack, or KB_NO_STACK */
     kb_block *block;
     kb_fibre fibre;
     uint64_t result; /* of what it waited for */

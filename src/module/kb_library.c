@@ -150,7 +150,7 @@ static kb_status open_once(const kb_xla_bytes *bytes, void **library, kb_error *
     return s;
 }
 
-static kb_status find_function(const carried *c, kb_source_function **run, kb_error *err)
+static kb_status find_function(const carried *c, kb_source_step *step, kb_error *err)
 {
     void *library = NULL;
     const kb_module *module = NULL;
@@ -161,7 +161,8 @@ static kb_status find_function(const carried *c, kb_source_function **run, kb_er
         return refuse_damaged("what it defines", err);
     for (int32_t i = 0; s == KB_OK && i < module->n_exports; i++)
         if (strcmp(module->exports[i].name, c->function) == 0) {
-            *run = module->exports[i].run;
+            step->run = module->exports[i].run;
+            step->last_error = module->last_error;
             return KB_OK;
         }
     if (s == KB_OK)
@@ -176,7 +177,7 @@ static kb_status read_and_register(carried *c, bool *inserted, kb_error *err)
     kb_step plan_step;
     kb_status s = read_fields(c, err);
     if (s == KB_OK)
-        s = find_function(c, &step.run, err);
+        s = find_function(c, &step, err);
     if (s != KB_OK)
         return s;
     step.zeroed = c->zeroed;

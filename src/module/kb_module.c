@@ -1,6 +1,8 @@
 /* Owns the opening of shared libraries of kernels. */
 #include "module/kb_module.h"
 
+#include "module/kb_cuda_host.h"
+
 #include <dlfcn.h>
 #include <fenv.h>
 #include <stdbool.h>
@@ -40,5 +42,5 @@ kb_status kb_module_describe(void *library, const kb_module **module, kb_error *
     const char *failure = (*module)->start_failure;
     if (failure && *failure)
         return kb_error_set(err, KB_FAILED_PRECONDITION, "a static constructor threw: %s", failure);
-    return KB_OK;
+    return kb_cuda_host_connect(library, err);
 }

@@ -33,6 +33,12 @@ typedef struct running {
     _Atomic(scratch *) memory;
 } running;
 
+const kb_xla_frame *kb_source_frame(const kb_call *call)
+{
+    const running *r = call->context;
+    return r->frame->xla;
+}
+
 static bool is_failure(int code)
 {
     switch (code) {
@@ -128,7 +134,7 @@ static kb_status check_launches(const kb_source_step *step, const kb_frame *fram
         return kb_error_set(err, KB_INTERNAL,
                             "%s: a launch failed with CUDA runtime error %d, %s [KB3004]",
                             frame->kernel->name, code, what ? what : "unknown");
-    if (KB_LIKELY(!kb_stream_synchronizes()))
+    if (KB_LIKELY(!step->cuda || !kb_stream_synchronizes()))
         return KB_OK;
     const kb_driver *cu = kb_driver_get(err);
     kb_cu_result result = cu ? kb_stream_wait(cu, frame->stream) : KB_CU_SUCCESS;

@@ -25,7 +25,7 @@ LAYERS = {
     "core": ("abi",),
     "cuda": ("abi", "core"),
     "hostcuda": ("abi", "core", "cuda"),
-    "module": ("abi", "core", "cuda"),
+    "module": ("abi", "core", "cuda", "hostcuda"),
     "object": ("abi", "core", "hostcuda"),
     "embed": ("abi", "core", "cuda", "hostcuda", "module", "object"),
     "python": ("abi", "core", "cuda", "hostcuda", "module", "object", "embed"),

@@ -116,6 +116,86 @@ static void test_blocks_alone(void)
     kb_block_give_back(b);
 }
 
+/* A loop as modules have it: `waited` says whether the running thread has waited. */
+static bool waited;
+static uint32_t n_stacks; /* that threads of the last block began to wait on */
+
+static void wait_in(kb_thread *t, uint32_t site)
+{
+    kb_barrier(t, site);
+    waited = true;
+}
+
+static uint32_t looped(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                       uint32_t first)
+{
+    uint32_t(*to)[1024] = parameters[0];
+    waited = false;
+    for (uint32_t i = first;; i++) {
+        kb_thread *t = &threads[i];
+        uint32_t block = index[0] + 3 * index[1];
+        if (block % 2 == 1 && i % 3 == 1) { /* in every second block, a third of the threads */
+            n_stacks++;
+            wait_in(t, 1);
+            wait_in(t, 2);
+            to[1][block] += kb_barrier_reduce(t, KB_REDUCE_COUNT, i == 4, 3);
+            waited = true;
+        }
+        to[0][block] += 1 + 1000 * i;
+        if (waited || i + 1 == t->ntid[0])
+            return i;
+    }
+}
+
+/* A loop over threads: those that wait get stacks, those that have ended are not waited for. */
+static void test_loops(void)
+{
+    const uint32_t sizes[6] = {3, 2, 1, 40, 1, 1};
+    const kb_block_code code = {.loop = looped, .stack = 256};
+    void *parameters[] = {out};
+    kb_block *b = kb_block_take(&code, sizes, 0);
+    if (!CHECK(b != NULL))
+        return;
+    memset(out, 0, sizeof out);
+    CHECK(kb_block_run_range(b, parameters, sizes, 0, 6));
+    for (uint32_t i = 0; i < 6; i++) {
+        CHECK_INT(out[0][i], 40 + 1000 * 39 * 20);
+        CHECK_INT(out[1][i], i % 2 ? 13 : 0); /* each of 13 threads counts one */
+    }
+    CHECK_INT(n_stacks, 3 * 13);
+    const uint32_t index[3] = {1, 0, 0};
+    kb_block_begin(b, parameters, index);
+    while (b->n_live)
+        CHECK(kb_block_go_on(b));
+    kb_block_end(b);
+    CHECK_INT(out[1][1], 26);
+    kb_block_give_back(b);
+}
+
+static uint32_t stuck_loop(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                           uint32_t first)
+{
+    (void)parameters, (void)index;
+    for (uint32_t i = first; i < threads->ntid[0]; i++)
+        if (i % 32 == 0)
+            kb_warp_barrier(&threads[i], 3, 1); /* lane 1 has none */
+        else
+            kb_barrier(&threads[i], 2);
+    return first;
+}
+
+static void test_faults_of_loops(void)
+{
+    const uint32_t sizes[6] = {4, 1, 1, 40, 1, 1};
+    const kb_block_code code = {.loop = stuck_loop, .stack = 256};
+    kb_block *b = kb_block_take(&code, sizes, 0);
+    if (!CHECK(b != NULL))
+        return;
+    CHECK(!kb_block_run_range(b, NULL, sizes, 2, 4));
+    CHECK_HAS(b->fault, "block (2, 0, 0), thread (0, 0, 0): waits in __syncwarp");
+    kb_block_give_back(b);
+}
+
 static uint32_t low(uint64_t word)
 {
     return (uint32_t)word;
@@ -652,6 +732,8 @@ int main(void)
     test_reductions();
     test_places();
     test_blocks_alone();
+    test_loops();
+    test_faults_of_loops();
     test_warps();
     test_interrupts();
     test_long_block();

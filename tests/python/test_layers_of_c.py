@@ -61,7 +61,8 @@ def test_an_include_of_a_neighbour_is_refused(tree: Path):
     assert layers(tree) == (
         1,
         f"src/module/kb_slot.h:{number}: "
-        'src/module includes "object/kb_object.h", but may include only abi and core and cuda; '
+        'src/module includes "object/kb_object.h", but may include only abi and core and cuda '
+        "and hostcuda; "
         "move what needs it to a higher folder, or let that folder pass a function down\n",
     )
 
