@@ -6,6 +6,7 @@ which a library in the cache does not need.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import os
@@ -15,6 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
+from kernbridge import _core
 from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError, KernelError
 from kernbridge._src.base.options import Options, unknown
@@ -228,8 +232,9 @@ def load_cuda_inline(
     optimization_level: int = 3,
     use_fast_math: bool = False,
     allow_cuda_graph: bool = True,
+    carry: bool = False,
 ) -> CompiledModule:
-    """Build CUDA source with nvcc, and make JAX operations from its annotated functions.
+    """Build CUDA source, and make JAX operations from its annotated functions.
 
     A function may take the stream that its kernels are launched on::
 
@@ -242,6 +247,11 @@ def load_cuda_inline(
 
     Errors of launches become JAX errors, whether or not the function checks for them.
 
+    The source is compiled by nvcc for the GPUs of this machine. If there is none, or if
+    `kernbridge.cuda_on_cpu` or JAX_PLATFORMS=cpu asks for it, the host's C++ compiler compiles it
+    for the CPU, without nvcc and CUDA; docs/cuda-source.md lists what differs. If JAX lowers a call
+    for the other of the two, the source is compiled for it then.
+
     Parameters
     ----------
     cuda_sources : str or list of str
@@ -250,13 +260,15 @@ def load_cuda_inline(
         Options for nvcc.
     compute_capability : str, float or list, optional
         The GPUs to compile for, as in "9.0" or ["sm_80", "sm_90"]; by default those of this
-        machine.
+        machine. The source is then compiled by nvcc even if there is no GPU.
     use_fast_math : bool, default False
         Compile with ``--use_fast_math``, which is faster and less accurate.
     allow_cuda_graph : bool, default True
         Let XLA record calls into CUDA graphs. Set this to False for a function that waits for the
         GPU, allocates memory, chooses its launches depending on data, or copies from memory on its
         own stack (which a graph would read only when it runs).
+    carry : bool, default False
+        See `load_cpp_inline`; only programs for CPUs contain the library.
     name, functions, extra_ldflags, extra_include_paths, build_directory, verbose, force_rebuild, \
 replace, auto_register, target_prefix, optimization_level
         See `load_cpp_inline`, which also describes the result and the errors.
@@ -404,11 +416,6 @@ def _build(
     text = "".join(
         f"#line 1 {json.dumps(file, ensure_ascii=False)}\n{source}\n\n" for file, source in sources
     )
-    architectures: tuple[tuple[int, int, str], ...] = ()
-    if cuda:
-        from kernbridge._src.toolchain.architectures import cuda_architectures
-
-        architectures = cuda_architectures(options["compute_capability"])
     finished = Finished(source="")
 
     def finish() -> Finished:
@@ -418,32 +425,66 @@ def _build(
         finished = glue.finish(about, language, text, sources, named, flags, paths)
         return finished
 
-    request = Request(
-        name=name,
-        language=language,
-        source=text,
-        spec=repr(named),
-        cflags=(*_CHECK_FLAGS * checked, *flags),
-        ldflags=ldflags,
-        include_paths=paths,
-        own_include_paths=include_paths(),
-        architectures=architectures,
-        optimization_level=options["optimization_level"],
-        fast_math=cuda and options["use_fast_math"],
-        build_directory=options["build_directory"],
-        verbose=options["verbose"],
-        force_rebuild=options["force_rebuild"],
-        finish=finish,
-    )
-    try:
-        module = _load(label, request, options)
-    except CompilationError as e:
-        from kernbridge._src.source import compiled_types
+    def load(language: str) -> CompiledModule:
+        architectures: tuple[tuple[int, int, str], ...] = ()
+        if language == "cuda":
+            from kernbridge._src.toolchain.architectures import cuda_architectures
 
-        raise compiled_types.explain(about, finished.notes or (), finished.source, e) from None
+            architectures = cuda_architectures(options["compute_capability"])
+        own = include_paths()
+        if language == "cuda_on_cpu":
+            own = (os.path.join(own[0], "cuda_on_cpu"), *own)
+        request = Request(
+            name=name,
+            language=language,
+            source=text,
+            spec=repr(named),
+            cflags=(*_CHECK_FLAGS * checked, *flags),
+            ldflags=ldflags,
+            include_paths=paths,
+            own_include_paths=own,
+            architectures=architectures,
+            optimization_level=options["optimization_level"],
+            fast_math=language == "cuda" and options["use_fast_math"],
+            build_directory=options["build_directory"],
+            verbose=options["verbose"],
+            force_rebuild=options["force_rebuild"],
+            finish=finish,
+        )
+        try:
+            return _load(label, request, options)
+        except CompilationError as e:
+            from kernbridge._src.source import compiled_types
+
+            raise compiled_types.explain(about, finished.notes or (), finished.source, e) from None
+
+    on_cpu = cuda and _runs_on_cpu(options["compute_capability"])
+    module = load("cuda_on_cpu" if on_cpu else language)
+    if cuda:
+        module.load_other = functools.cache(lambda: load("cuda" if on_cpu else "cuda_on_cpu"))
     if options["auto_register"]:
-        register_all(module, options["target_prefix"] or name, cuda, options["replace"])
+        register_all(
+            module, options["target_prefix"] or name, cuda and not on_cpu, options["replace"]
+        )
     return module
+
+
+def _runs_on_cpu(compute_capability: Any) -> bool:
+    """Whether CUDA source is compiled for the CPU when it is loaded.
+
+    That is so where launches of Numba-CUDA run on the CPU, too: there, GPUs are not asked for.
+    """
+    from kernbridge._src.cuda_device import mode
+    from kernbridge._src.plan.targets import gpu_platforms
+    from kernbridge._src.toolchain import architectures
+
+    if mode.current() is not None:
+        return True
+    if compute_capability is not None or architectures.chosen() or settings.cuda_on_cpu == "error":
+        return False
+    if "cpu" in gpu_platforms():  # in tests, where a fake driver makes the CPU a GPU
+        return False
+    return jax.config.jax_platforms == "cpu" or _core.device_count()[0] == 0
 
 
 def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledModule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
 import threading
@@ -58,7 +59,7 @@ class Export(Struct):
     module: str
     digest: str  # of all that the module was built from
     function: ScannedFunction
-    cuda: bool
+    language: str
     graph: bool
     run: int
     handler: int
@@ -67,6 +68,18 @@ class Export(Struct):
     path: str  # of the library
     library: bytes = b""  # if exported programs hold it
     request: Request | None = None  # what it was built from, if there is a source
+    # Of CUDA source: loads the function as it is compiled for the other of GPUs and the CPU.
+    load_other: Callable[[], Export] | None = None
+
+    @property
+    def cuda(self) -> bool:
+        """Whether the function runs on GPUs."""
+        return self.language == "cuda"
+
+    @property
+    def of_cuda(self) -> bool:
+        """Whether its source is CUDA C++."""
+        return self.language in ("cuda", "cuda_on_cpu")
 
     def bind(self, slot: int, target: str) -> None:
         function = self.function
@@ -92,18 +105,20 @@ class SourceFrontend(Frontend):
         self.name = export.function.name
         self.function = export.function
         self.platforms: tuple[str, ...] = ("cpu",)
-        if export.cuda:
+        if export.of_cuda:
             from kernbridge._src.plan.targets import gpu_platforms
 
-            self.platforms = gpu_platforms()
+            self.of_gpus = gpu_platforms()
+            on_cpu = ("cpu",) if export.load_other else ()
+            self.platforms = tuple(dict.fromkeys((*self.of_gpus, *on_cpu)))
         self.export = export
         self.values = values
         self.zeroed = zeroed
-        self.differentiates = export.request is not None and not export.cuda
+        self.differentiates = export.request is not None and not export.of_cuda
         if not self.differentiates:
             self.why_not_differentiated = (
                 "Enzyme does not differentiate CUDA C++"
-                if export.cuda
+                if export.of_cuda
                 else "there is no source to differentiate"
             )
 
@@ -209,6 +224,13 @@ class SourceFrontend(Frontend):
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         export, arrays, n_inputs = self.export, (*operands, *call.outs), len(operands)
+        if export.of_cuda and platform not in self.of_gpus:
+            from kernbridge._src.toolchain import cuda
+
+            cuda.tell_of_cpu(self.label)
+        if export.load_other and export.cuda != (platform in self.of_gpus):
+            other = SourceFrontend(export.load_other(), self.values, self.zeroed)
+            return other.lower(platform, operands, call)
         names = self.function.names_of(n_inputs, len(call.outs))
         buffers = tuple(
             (_DTYPES[t.dtype.name][0], len(t.shape), name)
@@ -411,7 +433,7 @@ sharding_rule
                 f"{export.label} ({self.tokens}) needs outs=, the shape and the dtype of each "
                 "output; pass outs=jax.ShapeDtypeStruct(shape, dtype), or a list of them [KB1002]"
             )
-        if zeroed and export.cuda:
+        if zeroed and export.of_cuda:
             raise TypeError(
                 f"{export.label}: zero_outputs=True is for C and C++; fill the outputs in the "
                 "function, with cudaMemsetAsync on its stream"
@@ -461,6 +483,7 @@ class CompiledModule:
 
     __module__ = "kernbridge"
     name = ""
+    load_other: Callable[[], CompiledModule] | None = None
     _functions: dict[str, SourceFunction] = {}  # noqa: RUF012 - before a module is complete
 
     def __init__(
@@ -482,7 +505,7 @@ class CompiledModule:
         self.content_hash = f"sha256:{digest[:16]}"
         handle, last_error, exports = open_library(path)
         try:
-            carried = path.read_bytes() if carry else b""
+            carried = path.read_bytes() if carry and language != "cuda" else b""
         except OSError as e:
             why = f"{e}.{_hint(str(e), path)}"
             raise KernelLoadError(f"{path} cannot be read: {why} [KB5102]") from e
@@ -502,7 +525,7 @@ class CompiledModule:
                 module=name,
                 digest=digest,
                 function=function,
-                cuda=language == "cuda",
+                language=language,
                 graph=graph,
                 run=found.run,
                 handler=found.handler,
@@ -511,9 +534,17 @@ class CompiledModule:
                 path=self.path,
                 library=carried,
                 request=request,
+                load_other=functools.partial(self._other, function.name)
+                if request is not None and language in ("cuda", "cuda_on_cpu")
+                else None,
             )
             self._functions[function.name] = SourceFunction(export)
         _modules[digest] = self
+
+    def _other(self, name: str) -> Export:
+        """The function as it is compiled for the other of GPUs and the CPU."""
+        assert self.load_other is not None
+        return self.load_other()[name]._export
 
     @property
     def function_names(self) -> list[str]:

@@ -27,7 +27,7 @@ from kernbridge._src.toolchain.compilers import HostCompiler, Inputs
 if TYPE_CHECKING:
     from kernbridge._src.toolchain.nvcc import Nvcc
 
-SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
+SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu", "cuda_on_cpu": ".cu"}
 MANIFEST = "manifest.json"
 HASHED_LIBRARY = 256 << 10
 """A library of up to so many bytes is read before it is loaded; larger ones reached the disk."""
@@ -36,11 +36,14 @@ RULES = tuple(
     f"{_OURS}{name}.py"
     for name in (
         *(f"toolchain/{name}" for name in ("library", "make", "flags", "compilers", "nvcc")),
+        "toolchain/cuda_source",
         *("scan/scanner", "scan/annotation", "operation/signature", "source/glue", "source/load"),
     )
 )
 """What decides how a request is built: each library was built from these files, too."""
 
+FRAME_MAX = 96 << 10
+"""Bytes that a function of CUDA C++ on the CPU may take of a thread's stack."""
 HASHED = 256 << 20
 """Another file of up to so many bytes is known by its content, a larger one by size and time."""
 File = tuple[str, int, int, str]
@@ -63,7 +66,7 @@ class Finished(Struct):
 
 class Request(Struct):
     name: str  # of the module
-    language: str  # "c", "c++" or "cuda"
+    language: str  # "c", "c++", "cuda", or "cuda_on_cpu": CUDA C++ for the CPU
     source: str  # the text that decides what is built; without `finish`, the translation unit
     spec: str  # whatever else the library stands for: another text is another library
     cflags: tuple[str, ...] = ()  # the user's, which come last
@@ -92,6 +95,8 @@ class Job:
 
     root: Path  # the cache that has the library, or gets it
     folder: Path  # where the libraries of this key are, and what is noted about them
+    # Of CUDA C++ for the CPU, which is translated after the preprocessor: what compiles the result.
+    translated: tuple[str, ...] = ()
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -106,13 +111,23 @@ class Job:
             self.tool, self.tools = nvcc.path, (*nvcc.tools, *host.tools)
             archs = ", ".join(map(architectures.name, request.architectures)) or "all GPUs"
             self.label = f"nvcc for {archs}"
+        elif request.language == "cuda_on_cpu":
+            host = compilers.find_cxx()
+            self.start, self.rest, self.translated = _cuda_on_cpu(request, host)
+            self.tool, self.tools = host.path, host.tools
+            self.label = f"{os.path.basename(host.path)} for the CPU"
         else:
             host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
             self.start, self.rest = _host(request, host)
             self.tool, self.tools = host.path, host.tools
             self.label = os.path.basename(host.path)
         self.start += [f"-I{p[:-1]}" for p in self.own] + [f"-I{p}" for p in user]
-        words = (*host.arguments, *request.cflags, *request.ldflags)
+        self.cflags = request.cflags
+        if self.translated:
+            from kernbridge._src.toolchain import cuda_source
+
+            self.cflags = tuple(cuda_source.flags_of(request.cflags))
+        words = (*host.arguments, *self.cflags, *request.ldflags)
         variables = compilers.environment(self.tools)
         libraries = filter(None, variables.get("LIBRARY_PATH", "").split(os.pathsep))
         self.inputs = Inputs(
@@ -127,7 +142,8 @@ class Job:
         # What decides the library, but for the source and the contents of files.
         self.options = [
             *(request.language, request.name),
-            [places.get(word, word) for word in (*self.start, *request.cflags, *self.rest)],
+            [places.get(word, word) for word in (*self.start, *self.cflags, *self.rest)],
+            *([self.translated] if self.translated else ()),
             self.tools,
             os.uname().machine,
             variables,
@@ -154,13 +170,21 @@ class Job:
         own = (*self.own, _OURS)
         return [own[int(p[1])] + p[3:] if p[0] == "@" else p for p in paths]
 
-    def command(self, workspace: Path, flags: Iterable[str]) -> list[str]:
-        """Return the command line that works in a folder; `flags` come before the user's."""
+    def commands(self, workspace: Path, flags: Iterable[str]) -> list[list[str]]:
+        """Return the command lines that work in a folder; `flags` come before the user's.
+
+        The first of two preprocesses, and its output is translated before the second.
+        """
         base = str(workspace / self.stem)
         source = base + SUFFIXES[self.request.language]
         places = {"@source": source, "@out": f"{base}.so", "@deps": f"{base}.d"}
-        words = (*self.start, *flags, *self.request.cflags, *self.rest)
-        return [places.get(word, word) for word in words]
+        places |= {"@preprocessed": f"{base}.i", "@translated": f"{base}.ii"}
+        lines = [(*self.start, *flags, *self.cflags, *self.rest)]
+        if self.translated:
+            kept = [f for f in self.cflags if f.startswith(("-O", "-g", "-std=", "-f", "-m"))]
+            own = self.translated
+            lines.append((own[0], *own[1:-1], *kept, own[-1], *self.request.ldflags))
+        return [[places.get(word, word) for word in words] for words in lines]
 
 
 def find_in_cache(request: Request) -> Built | None:
@@ -316,6 +340,23 @@ def _cuda(request: Request, nvcc: Nvcc, host: HostCompiler) -> tuple[list[str], 
         rest += [flag] if after == "-Xlinker" else _for_nvcc(flag)
         after = "" if after == "-Xlinker" else flag
     return start, rest
+
+
+def _cuda_on_cpu(
+    request: Request, compiler: HostCompiler
+) -> tuple[list[str], list[str], tuple[str, ...]]:
+    from kernbridge._src.toolchain import cuda_source
+
+    start = [*compiler.command, "-x", "c++", "-std=c++17", "-E", "-MD", "-MF", "@deps"]
+    start += ["-o", "@preprocessed", "-D__CUDACC__", "-D__NVCC__", "-DKB_SHARED_RUNTIME"]
+    start += ["-include", "cuda_runtime.h"]
+    rest = [word for folder in cuda_source.headers() for word in ("-idirafter", folder)]
+    # Device code reads memory as other types than it was written, and its stacks are small.
+    translated = [*compiler.command, "-std=c++17", *_optimize(request), "-fPIC", "-shared"]
+    translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off"]
+    translated += ["-fno-math-errno", "-fno-trapping-math"]
+    translated += [f"-Werror=frame-larger-than={FRAME_MAX}", "-o", "@out", "@translated"]
+    return start, [*rest, "@source"], tuple(translated)
 
 
 def _optimize(request: Request) -> list[str]:

@@ -232,8 +232,8 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     request, inside = job.request, str(workspace) + os.sep
     source = workspace / f"{job.stem}{library.SUFFIXES[request.language]}"
     source.write_text(finished.source, encoding="utf-8", errors="surrogateescape", newline="")
-    command = job.command(workspace, finished.flags)
-    shown = shlex.join(command).replace(inside, "")
+    commands = job.commands(workspace, finished.flags)
+    shown = " && ".join(map(shlex.join, commands)).replace(inside, "")
     _say(request, f"kernbridge: {shown}")
     environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
@@ -243,11 +243,14 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
         before = [(path, os.stat(path)) for path in (*job.tools, *rules)]
         with progress.compiling(request.name, job.label, "building"):
             ended = programs.run(
-                command,
+                commands[0],
                 errors=True,
                 environment=environment,
                 meanwhile=lambda: tools.extend(library.describe(before)),
             )
+            if ended.status == 0 and not ended.limit and len(commands) > 1:
+                _translate(job, workspace)
+                ended = programs.run(commands[1], errors=True, environment=environment)
     except OSError as e:
         raise KernelToolchainError(
             f"{request.name}: {job.tool} cannot be started: {e} [KB4008]"
@@ -265,6 +268,15 @@ def _say(request: Request, text: str) -> None:
         log.debug("%s", text)
     if text and request.verbose:
         print(text, file=sys.stderr, flush=True)
+
+
+def _translate(job: Job, workspace: Path) -> None:
+    from kernbridge._src.toolchain import cuda_source
+
+    text = _text(str(workspace / f"{job.stem}.i"))
+    made = cuda_source.translate(job.request.name, text, lambda name: name.startswith(job.own))
+    made_path = workspace / f"{job.stem}.ii"
+    made_path.write_text(made, encoding="utf-8", errors="surrogateescape", newline="")
 
 
 def _text(path: str) -> str:

@@ -1,0 +1,76 @@
+/* CUDA's vector types, for CUDA C++ that is compiled for the CPU. */
+#ifndef KERNBRIDGE_CUDA_ON_CPU_VECTOR_TYPES_H
+#define KERNBRIDGE_CUDA_ON_CPU_VECTOR_TYPES_H
+/* CUDA's own headers, such as cuda_fp16.h, include those beside them, and look for these names. */
+#define __VECTOR_TYPES_H__
+#define __VECTOR_FUNCTIONS_H__
+#define __VECTOR_FUNCTIONS_HPP__
+#define __BUILTIN_TYPES_H__
+#define __DEVICE_TYPES_H__
+#define __DRIVER_TYPES_H__
+#define __SURFACE_TYPES_H__
+#define __TEXTURE_TYPES_H__
+#define __CUDA_RUNTIME_API_H__
+#define __DEVICE_LAUNCH_PARAMETERS_H__
+
+#include "host_defines.h"
+
+/* The alignment of vectors of two and of four is that of CUDA. */
+#define KB_VECTORS(T, name, align2, align4)                                                        \
+    struct name##1 {                                                                               \
+        T x;                                                                                       \
+    };                                                                                             \
+    struct __attribute__((aligned(align2))) name##2 {                                              \
+        T x, y;                                                                                    \
+    };                                                                                             \
+    struct name##3 {                                                                               \
+        T x, y, z;                                                                                 \
+    };                                                                                             \
+    struct __attribute__((aligned(align4))) name##4 {                                              \
+        T x, y, z, w;                                                                              \
+    };                                                                                             \
+    static inline name##1 make_##name##1(T x)                                                      \
+    {                                                                                              \
+        return name##1{x};                                                                         \
+    }                                                                                              \
+    static inline name##2 make_##name##2(T x, T y)                                                 \
+    {                                                                                              \
+        return name##2{x, y};                                                                      \
+    }                                                                                              \
+    static inline name##3 make_##name##3(T x, T y, T z)                                            \
+    {                                                                                              \
+        return name##3{x, y, z};                                                                   \
+    }                                                                                              \
+    static inline name##4 make_##name##4(T x, T y, T z, T w)                                       \
+    {                                                                                              \
+        return name##4{x, y, z, w};                                                                \
+    }
+KB_VECTORS(signed char, char, 2, 4)
+KB_VECTORS(unsigned char, uchar, 2, 4)
+KB_VECTORS(short, short, 4, 8)
+KB_VECTORS(unsigned short, ushort, 4, 8)
+KB_VECTORS(int, int, 8, 16)
+KB_VECTORS(unsigned, uint, 8, 16)
+KB_VECTORS(long, long, 16, 16)
+KB_VECTORS(unsigned long, ulong, 16, 16)
+KB_VECTORS(long long, longlong, 16, 16)
+KB_VECTORS(unsigned long long, ulonglong, 16, 16)
+KB_VECTORS(float, float, 8, 16)
+KB_VECTORS(double, double, 16, 16)
+#undef KB_VECTORS
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z)
+    {
+    }
+    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z)
+    {
+    }
+    constexpr operator uint3() const
+    {
+        return uint3{x, y, z};
+    }
+};
+
+#endif

@@ -1,0 +1,162 @@
+/* Launches of CUDA C++ on the CPU. */
+#ifndef KERNBRIDGE_CUDA_ON_CPU_LAUNCH_HPP
+#define KERNBRIDGE_CUDA_ON_CPU_LAUNCH_HPP
+
+#include "kernbridge/check.hpp"
+#include "kernbridge/cuda_on_cpu/host.hpp"
+#include "kernbridge/cuda_on_cpu/threads.hpp"
+
+namespace kernbridge
+{
+namespace cuda_on_cpu
+{
+
+/* Runs threads of a block, from `first` on: see kb_cuda_loop. A round of the innermost loop is a
+ * thread; where the kernel never waits, compilers see a plain loop. */
+template <typename F>
+static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, const uint32_t index[3],
+                            uint32_t first)
+{
+    const F kernel = *static_cast<const F *>(parameters[0]); /* whose members nobody else changes */
+    const dim3 block(given->ntid[0], given->ntid[1], given->ntid[2]);
+    char thrown[512];
+    threads = given;
+    dynamic_shared = given->shared;
+    blockDim = block;
+    gridDim = dim3(given->nctaid[0], given->nctaid[1], given->nctaid[2]);
+    blockIdx = uint3{index[0], index[1], index[2]};
+    waited = false;
+    try {
+        unsigned x = first % block.x, row = first / block.x;
+        for (unsigned z = row / block.y, y = row % block.y; z < block.z; z++, y = 0)
+            for (; y < block.y; y++, x = 0)
+                for (; x < block.x; x++) {
+                    threadIdx = uint3{x, y, z};
+                    kernel();
+                    if (waited) {
+                        threads = nullptr;
+                        return x + block.x * (y + block.y * z);
+                    }
+                }
+        threads = nullptr;
+        return block.x * block.y * block.z - 1;
+    } catch (const std::exception &e) {
+        snprintf(thrown, sizeof thrown, "%s", e.what());
+    } catch (...) {
+        snprintf(thrown, sizeof thrown, "the kernel threw an exception");
+    }
+    fail(thrown);
+}
+
+static inline cudaError_t launch(const kb_cuda_launch &how)
+{
+    char fault[KB_CUDA_FAULT_SIZE];
+    if (threads)
+        fail("launches a kernel: dynamic parallelism does not exist on the CPU");
+    if (last_error() == cudaErrorLaunchFailure)
+        return cudaErrorLaunchFailure; /* as a context that has had a fault */
+    const kb_call *call = this_call();
+    int code = host().launch(call, &how, fault);
+    if (code == 0)
+        return cudaSuccess;
+    if (code == 2 && call)
+        kb_fail(call, KB_INTERNAL, "%s", fault);
+    else if (code == 2)
+        fprintf(stderr, "%s\n", fault);
+    return set_error(code == 2 ? cudaErrorLaunchFailure : cudaErrorInvalidConfiguration);
+}
+
+struct Configuration {
+    kb_cuda_launch how;
+
+    Configuration(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t = nullptr)
+        : how{{grid.x, grid.y, grid.z, block.x, block.y, block.z},
+              shared > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(shared),
+              0,
+              nullptr,
+              nullptr}
+    {
+    }
+
+    template <typename F> cudaError_t run(const F &kernel)
+    {
+        void *parameters[] = {const_cast<void *>(static_cast<const void *>(&kernel))};
+        how.loop = run_threads<F>;
+        how.parameters = parameters;
+        return launch(how);
+    }
+};
+
+/* `f<<<grid, block, ...>>>(a, b)` becomes
+ * `Launch{[&](auto... p) { f(p...); }, Configuration(grid, block, ...)}(a, b)`:
+ * each argument is evaluated once, and copied for each thread, as a parameter is. */
+template <typename F> struct Launch {
+    const F &kernel;
+    Configuration configuration;
+
+    template <typename... A> void operator()(A... arguments)
+    {
+        auto call = [kernel = kernel, arguments...]() __attribute__((always_inline)) {
+            kernel(arguments...);
+        };
+        (void)configuration.run(call);
+    }
+};
+template <typename F> Launch(const F &, Configuration) -> Launch<F>;
+
+template <typename... P, size_t... i>
+static inline cudaError_t launch_with(void (*kernel)(P...), void **given, Configuration &how,
+                                      std::index_sequence<i...>)
+{
+    auto call = [kernel, given] { kernel(*static_cast<P *>(given[i])...); };
+    return how.run(call);
+}
+
+} // namespace cuda_on_cpu
+} // namespace kernbridge
+
+template <typename... P>
+static inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block,
+                                           void **arguments, size_t shared = 0,
+                                           cudaStream_t = nullptr)
+{
+    kernbridge::cuda_on_cpu::Configuration how(grid, block, shared);
+    return kernbridge::cuda_on_cpu::launch_with(kernel, arguments, how,
+                                                std::index_sequence_for<P...>());
+}
+/* A kernel must be passed with its type, not as a `void *`. */
+static inline cudaError_t cudaLaunchKernel(const void *, dim3, dim3, void **, size_t = 0,
+                                           cudaStream_t = nullptr) = delete;
+
+template <typename... P>
+static inline cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 block,
+                                                      void **arguments, size_t shared = 0,
+                                                      cudaStream_t = nullptr)
+{
+    kernbridge::cuda_on_cpu::Configuration how(grid, block, shared);
+    how.how.cooperative = 1;
+    return kernbridge::cuda_on_cpu::launch_with(kernel, arguments, how,
+                                                std::index_sequence_for<P...>());
+}
+static inline cudaError_t cudaLaunchCooperativeKernel(const void *, dim3, dim3, void **, size_t = 0,
+                                                      cudaStream_t = nullptr) = delete;
+
+template <typename... P, typename... A>
+static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...),
+                                             A &&...arguments)
+{
+    kernbridge::cuda_on_cpu::Configuration how(config->gridDim, config->blockDim,
+                                               config->dynamicSmemBytes);
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const cudaLaunchAttribute &attribute = config->attrs[i];
+        if (attribute.id == cudaLaunchAttributeCooperative)
+            how.how.cooperative = attribute.val.cooperative != 0;
+        else if (attribute.id == cudaLaunchAttributeClusterDimension)
+            return kernbridge::cuda_on_cpu::set_error(cudaErrorNotSupported);
+    }
+    std::tuple<P...> given(static_cast<P>(arguments)...);
+    auto call = [&] { std::apply(kernel, given); };
+    return how.run(call);
+}
+
+#endif

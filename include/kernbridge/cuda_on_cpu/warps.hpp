@@ -1,0 +1,159 @@
+/* Operations of warps in CUDA C++ on the CPU. */
+#ifndef KERNBRIDGE_CUDA_ON_CPU_WARPS_HPP
+#define KERNBRIDGE_CUDA_ON_CPU_WARPS_HPP
+
+#include "kernbridge/cuda_on_cpu/threads.hpp"
+
+#include <cstring>
+
+namespace kernbridge
+{
+namespace cuda_on_cpu
+{
+
+enum { SHUFFLE_INDEX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR }; /* PTX: shfl.sync */
+enum { VOTE_ALL, VOTE_ANY, VOTE_EQUAL, VOTE_BALLOT };
+
+/* A value in words of 32 bits, each of which is shuffled. */
+template <typename T>
+static inline T shuffled(unsigned mask, T value, unsigned mode, unsigned b, unsigned c,
+                         uint32_t site)
+{
+    static_assert(std::is_trivially_copyable<T>::value, "a shuffled value is a number");
+    uint32_t words[(sizeof value + 3) / 4] = {};
+    memcpy(words, &value, sizeof value);
+    {
+        Away away("a warp shuffle");
+        for (uint32_t &word : words)
+            word = static_cast<uint32_t>(
+                host().shuffle(away.self(), mask, mode, word, b, c, site));
+    }
+    memcpy(static_cast<void *>(&value), words, sizeof value);
+    return value;
+}
+
+static inline unsigned segments(int width)
+{
+    return static_cast<unsigned>(32 - width) << 8;
+}
+
+static inline uint64_t voted(unsigned mask, unsigned mode, int predicate, uint32_t site)
+{
+    Away away("a warp vote");
+    return host().vote(away.self(), mask, mode, predicate != 0, site);
+}
+
+} // namespace cuda_on_cpu
+} // namespace kernbridge
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu, KB_SITE)
+{
+    kernbridge::cuda_on_cpu::Away away("__syncwarp");
+    kernbridge::cuda_on_cpu::host().warp_barrier(away.self(), mask, site);
+}
+static inline unsigned __activemask(KB_SITE)
+{
+    kernbridge::cuda_on_cpu::Away away("__activemask");
+    return kernbridge::cuda_on_cpu::host().active_mask(away.self(), site);
+}
+
+template <typename T>
+static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, KB_SITE)
+{
+    using namespace kernbridge::cuda_on_cpu;
+    return shuffled(mask, value, SHUFFLE_INDEX, static_cast<unsigned>(lane), segments(width) | 31,
+                    site);
+}
+template <typename T>
+static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, KB_SITE)
+{
+    using namespace kernbridge::cuda_on_cpu;
+    return shuffled(mask, value, SHUFFLE_UP, delta, segments(width), site);
+}
+template <typename T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, KB_SITE)
+{
+    using namespace kernbridge::cuda_on_cpu;
+    return shuffled(mask, value, SHUFFLE_DOWN, delta, segments(width) | 31, site);
+}
+template <typename T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, KB_SITE)
+{
+    using namespace kernbridge::cuda_on_cpu;
+    return shuffled(mask, value, SHUFFLE_XOR, static_cast<unsigned>(lanes), segments(width) | 31,
+                    site);
+}
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate, KB_SITE)
+{
+    return static_cast<unsigned>(kernbridge::cuda_on_cpu::voted(
+        mask, kernbridge::cuda_on_cpu::VOTE_BALLOT, predicate, site));
+}
+static inline int __all_sync(unsigned mask, int predicate, KB_SITE)
+{
+    return kernbridge::cuda_on_cpu::voted(mask, kernbridge::cuda_on_cpu::VOTE_ALL, predicate,
+                                          site) >> 32 & 1;
+}
+static inline int __any_sync(unsigned mask, int predicate, KB_SITE)
+{
+    return kernbridge::cuda_on_cpu::voted(mask, kernbridge::cuda_on_cpu::VOTE_ANY, predicate,
+                                          site) >> 32 & 1;
+}
+static inline int __uni_sync(unsigned mask, int predicate, KB_SITE)
+{
+    return kernbridge::cuda_on_cpu::voted(mask, kernbridge::cuda_on_cpu::VOTE_EQUAL, predicate,
+                                          site) >> 32 & 1;
+}
+
+template <typename T> static inline unsigned __match_any_sync(unsigned mask, T value, KB_SITE)
+{
+    static_assert(sizeof value <= 8, "a word of 32 or 64 bits is compared");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    kernbridge::cuda_on_cpu::Away away("__match_any_sync");
+    return static_cast<unsigned>(
+        kernbridge::cuda_on_cpu::host().match(away.self(), mask, 0, bits, site));
+}
+template <typename T>
+static inline unsigned __match_all_sync(unsigned mask, T value, int *is_same, KB_SITE)
+{
+    static_assert(sizeof value <= 8, "a word of 32 or 64 bits is compared");
+    uint64_t bits = 0, found;
+    memcpy(&bits, &value, sizeof value);
+    {
+        kernbridge::cuda_on_cpu::Away away("__match_all_sync");
+        found = kernbridge::cuda_on_cpu::host().match(away.self(), mask, 1, bits, site);
+    }
+    *is_same = found >> 32 & 1;
+    return static_cast<unsigned>(found);
+}
+
+/* Reductions: each lane reads all of the mask, in the same order. */
+#define KB_REDUCE(name, T, expression)                                                             \
+    static inline T name(unsigned mask, T value, KB_SITE)                                          \
+    {                                                                                              \
+        unsigned left = mask & (mask - 1);                                                         \
+        T a = __shfl_sync(mask, value, __builtin_ctz(mask), 32, site);                             \
+        for (; left; left &= left - 1) {                                                           \
+            T b = __shfl_sync(mask, value, __builtin_ctz(left), 32, site);                         \
+            a = expression;                                                                        \
+        }                                                                                          \
+        return a;                                                                                  \
+    }
+KB_REDUCE(__reduce_add_sync, unsigned, a + b)
+KB_REDUCE(__reduce_min_sync, unsigned, b < a ? b : a)
+KB_REDUCE(__reduce_max_sync, unsigned, a < b ? b : a)
+KB_REDUCE(__reduce_and_sync, unsigned, a &b)
+KB_REDUCE(__reduce_or_sync, unsigned, a | b)
+KB_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
+KB_REDUCE(__reduce_add_sync, int, static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b)))
+KB_REDUCE(__reduce_min_sync, int, b < a ? b : a)
+KB_REDUCE(__reduce_max_sync, int, a < b ? b : a)
+#undef KB_REDUCE
+
+static inline unsigned __lanemask_lt()
+{
+    return (1u << (kernbridge::cuda_on_cpu::index_of_thread() & 31)) - 1;
+}
+
+#endif

@@ -1,0 +1,286 @@
+"""Translates CUDA C++ to C++, after the preprocessor, for the CPU.
+
+A launch, shared memory and inline PTX have no form that a C++ compiler takes; everything else is
+defined by headers (include/cuda_on_cpu). What has no meaning on CPUs is refused, with its line.
+Only the user's own text is read: lines of system headers stay as they are.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+
+from kernbridge._src.base.errors import KernelCompilationError
+
+_NAMESPACE = "::kernbridge::cuda_on_cpu::"
+_MARKER = re.compile(r'^# (\d+) "((?:[^"\\\n]|\\.)*)"([ \d]*)$', re.MULTILINE)
+_LITERAL = (
+    r'R"(?P<raw>[^()\\\s]{0,16})\((?:.|\n)*?\)(?P=raw)"|"(?:[^"\\\n]|\\.)*"'
+    r"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)+'"
+)
+_REFUSED = (
+    (
+        r"cudaTextureObject_t|cudaSurfaceObject_t|tex[123]D\w*|surf[123]D\w*|cudaArray\w*",
+        "textures",
+    ),
+    (r"__cluster_dims__|this_cluster|cluster_group|__cluster\w+", "clusters"),
+    (r"(?:cublas|cusparse|cusolver|cufft|cudnn|nccl)[A-Z]\w*", "a library of CUDA"),
+    (r"cudaGraph[A-Z]\w*|cudaStream\w*Capture\w*ToGraph", "CUDA graphs"),
+    (r"nvcuda|wmma|__pipeline_\w+|__nv_fp[468]\w*", "what only GPUs have"),
+)
+_TOKEN = re.compile(
+    rf"(?P<literal>{_LITERAL})|(?P<launch><<<)"
+    r"|(?P<shared>(?:\b(?:extern|static|volatile)\s+)*\b__shared__\b)"
+    r"|(?P<noinline>(?<!\()\b__noinline__\b)"
+    r"|(?P<asm>\b(?:asm|__asm__|__asm)\b)"
+    rf"|(?P<refused>\b(?:{'|'.join(names for names, _ in _REFUSED)})\b)"
+)
+_FORWARD = re.compile(rf"{_LITERAL}|[()\[\]{{}}]|>>>")
+_UNSIZED = re.compile(r"([^;\[\]=]*?)([A-Za-z_]\w*)\s*\[\s*\]((?:\s*\[[^\[\]]*\])*)([^;,]*);")
+_ATTRIBUTES = re.compile(
+    r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)"
+)
+_KEYWORDS = frozenset(
+    ("return", "else", "do", "case", "throw", "and", "or", "not", "if", "while", "for", "switch")
+)
+# What PTX instructions mean, by their text without blanks and types of registers.
+_PTX = {
+    "mov.u32%0,%%laneid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() & 31",
+    "mov.u32%0,%laneid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() & 31",
+    "mov.u32%0,%%warpid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() >> 5",
+    "mov.u32%0,%%lanemask_lt;": "({0}) = ::__lanemask_lt()",
+    "mov.u32%0,%%smid;": "({0}) = 0",
+    "mov.u64%0,%%globaltimer;": "({0}) = ::clock64()",
+    "mov.u64%0,%%clock64;": "({0}) = ::clock64()",
+    "ex2.approx.ftz.f32%0,%1;": "({0}) = ::exp2f({1})",
+    "ex2.approx.f32%0,%1;": "({0}) = ::exp2f({1})",
+    "lg2.approx.f32%0,%1;": "({0}) = ::log2f({1})",
+    "lg2.approx.ftz.f32%0,%1;": "({0}) = ::log2f({1})",
+    "rcp.approx.ftz.f32%0,%1;": "({0}) = 1.0f / ({1})",
+    "rcp.approx.f32%0,%1;": "({0}) = 1.0f / ({1})",
+    "rsqrt.approx.f32%0,%1;": "({0}) = ::rsqrtf({1})",
+    "rsqrt.approx.ftz.f32%0,%1;": "({0}) = ::rsqrtf({1})",
+    "sqrt.approx.f32%0,%1;": "({0}) = ::sqrtf({1})",
+    "tanh.approx.f32%0,%1;": "({0}) = ::tanhf({1})",
+    "membar.gl;": "::__threadfence()",
+    "membar.cta;": "::__threadfence_block()",
+    "trap;": "::__trap()",
+    "bar.sync0;": "::__syncthreads()",
+    "": "(void)0",
+}
+_OPERAND = re.compile(r'\s*"[^"]*"\s*\(')
+
+
+def translate(label: str, text: str, is_ours: Callable[[str], bool]) -> str:
+    """Return what the C++ compiler gets; KernelCompilationError is raised for what has no meaning.
+
+    `is_ours` tells, of the name of a file, whether its lines stay as they are.
+    """
+    return _Translation(label, text, is_ours).result()
+
+
+class _Translation:
+    def __init__(self, label: str, text: str, is_ours: Callable[[str], bool]) -> None:
+        self.label, self.text = label, text
+        self.markers = list(_MARKER.finditer(text))
+        self.starts = [m.start() for m in self.markers]
+        self.is_ours = is_ours
+
+    def result(self) -> str:
+        """Each change replaces a span; changes inside of a change are made by a second call."""
+        changes: list[tuple[int, int, str]] = []
+        for begin, end in self._segments():
+            position = begin
+            while found := _TOKEN.search(self.text, position, end):
+                kind, position = found.lastgroup, found.end()
+                if kind == "raw" or found["literal"] is not None:
+                    continue
+                if found["refused"] is not None:
+                    self._refuse_name(found)
+                elif found["noinline"] is not None:
+                    changes.append((*found.span(), "__attribute__((noinline))"))
+                elif found["shared"] is not None:
+                    changes.append(self._shared(found))
+                elif found["asm"] is not None:
+                    change = self._assembly(found)
+                    changes += [change] if change else []
+                else:
+                    changes += self._launch(found)
+        parts, at = [], 0
+        for begin, end, new in sorted(changes):
+            parts += [self.text[at:begin], new]
+            at = end
+        return "".join([*parts, self.text[at:]])
+
+    def _segments(self) -> list[tuple[int, int]]:
+        ends = [*self.starts[1:], len(self.text)]
+        return [
+            (m.end(), end)
+            for m, end in zip(self.markers, ends, strict=True)
+            if "3" not in m[3].split() and not self.is_ours(m[2]) and m[2][:1] != "<"
+        ]
+
+    def _refuse(self, position: int, what: str) -> KernelCompilationError:
+        i = bisect.bisect_right(self.starts, position) - 1
+        marker = self.markers[i]
+        line = int(marker[1]) + self.text.count("\n", marker.end() + 1, position)
+        return KernelCompilationError(
+            f"{self.label}: {marker[2]}:{line}: the source uses {what}, which CUDA C++ does not "
+            "have on CPUs; run it on a GPU, or write this part differently [KB4005]"
+        )
+
+    def _refuse_name(self, found: re.Match[str]) -> None:
+        for names, what in _REFUSED:
+            if re.fullmatch(names, found["refused"]):
+                raise self._refuse(found.start(), f"{found['refused']} ({what})")
+
+    def _shared(self, found: re.Match[str]) -> tuple[int, int, str]:
+        words = found["shared"].split()
+        volatile = "volatile " if "volatile" in words else ""
+        if "extern" not in words:
+            return (*found.span(), f"static thread_local {volatile}")
+        declared = _UNSIZED.match(self.text, found.end())
+        if declared is None:
+            raise self._refuse(
+                found.start(), "extern __shared__ memory that is not one array without a size"
+            )
+        kind = volatile + " ".join(_ATTRIBUTES.sub(" ", declared[1]).split())
+        name, dims = declared[2], declared[3].strip()
+        pointer = f"{kind} (*{name}){dims}" if dims else f"{kind} *{name}"
+        cast = f"{kind} (*){dims}" if dims else f"{kind} *"
+        lines = "\n" * self.text.count("\n", found.start(), declared.end())
+        # Outside of functions this does not compile.
+        value = f"({{ ({cast}){_NAMESPACE}shared_of_launch<{kind}>(); }})"
+        return found.start(), declared.end(), f"{pointer} = {value};{lines}"
+
+    def _close(self, position: int, closing: str) -> int:
+        """Return the position of what closes a group that begins before `position`."""
+        depth = 0
+        for found in _FORWARD.finditer(self.text, position):
+            word = found[0]
+            if word == closing and depth == 0:
+                return found.start()
+            depth += (word in "([{") - (word in ")]}") if len(word) == 1 else 0
+            if depth < 0:
+                break
+        raise self._refuse(position, f"something without the {closing!r} that closes it")
+
+    def _launch(self, found: re.Match[str]) -> list[tuple[int, int, str]]:
+        begin = self._callee(found.start())
+        end = self._close(found.end(), ">>>")
+        after = re.compile(r"\s*\(").match(self.text, end + 3)
+        callee = self.text[begin : found.start()]
+        if not callee.strip() or after is None:
+            raise self._refuse(found.start(), "<<< that launches no kernel")
+        head = (
+            f"{_NAMESPACE}Launch{{[&](auto... kb_p) __attribute__((always_inline)) "
+            f"{{ {callee.rstrip()}(kb_p...); }}, {_NAMESPACE}Configuration("
+        )
+        lines = "\n" * callee[len(callee.rstrip()) :].count("\n")
+        return [(begin, found.end(), head + lines), (end, end + 3, ")}")]
+
+    def _callee(self, position: int) -> int:
+        """Return where the expression begins that names the kernel."""
+        text, at = self.text, position
+        while True:
+            at = self._without_blanks(at)
+            while text[at - 1 : at] in (")", "]", ">") and text[at - 2 : at] != "->":
+                closing = text[at - 1]
+                at = self._open(at, {")": "(", "]": "[", ">": "<"}[closing], closing)
+                at = self._without_blanks(at) if closing == ">" else at
+            before = text[max(0, at - 512) : at]
+            word = re.search(r"\w+$", before)
+            if word is None or word[0] in _KEYWORDS:
+                return at
+            at -= len(word[0])
+            joint = re.search(r"(::|\.|->)\s*(?:template\s+)?$", before[: word.start()])
+            if joint is None:
+                return at
+            at -= len(joint[0])
+            left = re.search(r"(\w+|[>)\]])\s*$", before[: joint.start()])
+            if left is None or left[1] in _KEYWORDS:
+                return at  # begins with ::
+
+    def _without_blanks(self, position: int) -> int:
+        while position > 0 and self.text[position - 1].isspace():
+            position -= 1
+        return position
+
+    def _open(self, position: int, opening: str, closing: str) -> int:
+        """Return the position of what opens the group that ends before `position`."""
+        depth, at = 0, position
+        while at > 0:
+            at -= 1
+            letter = self.text[at]
+            if letter == ")" and closing == ">":
+                at = self._open(at + 1, "(", ")")
+            elif letter == closing and self.text[at - 1 : at + 1] != "->":
+                depth += 1
+            elif letter == opening:
+                depth -= 1
+                if depth == 0:
+                    return at
+            elif letter in ";{}" and closing == ">":
+                break
+        raise self._refuse(position, f"something without the {opening!r} that opens it")
+
+    def _assembly(self, found: re.Match[str]) -> tuple[int, int, str] | None:
+        """Return what an instruction of PTX becomes; None if the compiler takes it as it is."""
+        start = re.compile(r"(?:\s*\b(?:volatile|__volatile__|goto|inline)\b)*\s*\(").match(
+            self.text, found.end()
+        )
+        if start is None:
+            return None
+        end = self._close(start.end(), ")")
+        inside = self.text[start.end() : end]
+        texts = re.match(r'\s*((?:"(?:[^"\\\n]|\\.)*"\s*)+)', inside)
+        code = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', texts[1])) if texts else "?"
+        plain = re.sub(r"\s|\\[nt]", "", code)
+        meaning = _PTX.get(plain)
+        if texts is None or meaning is None:
+            raise self._refuse(found.start(), f"inline PTX ({' '.join(code.split())[:60]!r})")
+        operands: list[str] = []
+        position = start.end() + texts.end()
+        while "{" in meaning and (operand := re.search(r'"[^"]*"\s*\(', self.text[position:end])):
+            begin = position + operand.end()
+            position = self._close(begin, ")")
+            operands.append(self.text[begin:position])
+        lines = "\n" * (self.text.count("\n", found.start(), end + 1))
+        new = meaning.format(*operands, "", "") if operands else meaning
+        return found.start(), end + 1, f"({new}){lines}"
+
+
+def flags_of(flags: Sequence[str]) -> list[str]:
+    """Return the flags of the C++ compiler that flags of nvcc stand for; others have no meaning."""
+    found: list[str] = []
+    left = iter(flags)
+    for flag in left:
+        if flag in ("-Xcompiler", "--compiler-options"):
+            found += next(left, "").split(",")
+        elif flag.startswith(("-Xcompiler=", "--compiler-options=")):
+            found += flag.partition("=")[2].split(",")
+        elif flag in ("-D", "-U", "-I", "-include", "-isystem", "-std"):
+            found += [flag, next(left, "")]
+        elif flag.startswith(("-D", "-U", "-I", "-O", "-g", "-std=", "-isystem", "-f", "-m")):
+            found.append(flag)
+        elif flag.startswith("--std="):
+            found.append(flag[1:])
+        elif flag in ("-Xptxas", "-Xnvlink", "-arch", "-code", "-gencode", "-maxrregcount"):
+            next(left, "")
+    return found
+
+
+def headers() -> list[str]:
+    """Return the folders of CUDA's own headers, which sources may include, where there are some."""
+    places = [os.path.join(place or ".", "nvidia") for place in sys.path]
+    wheels = [os.path.join(p, n) for p in places for n in ("cu13", "cuda_runtime", "cuda_cccl")]
+    wheels += [os.path.join(p, n) for p in places for n in ("curand",)]
+    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
+    roots = [*wheels, *filter(None, homes), "/usr/local/cuda"]
+    found = [os.path.join(root, "include") for root in roots]
+    found = [f for f in found if os.path.isdir(f)]
+    with_parts = [p for f in found for p in (f, os.path.join(f, "cccl")) if os.path.isdir(p)]
+    return list(dict.fromkeys(map(os.path.realpath, with_parts)))

@@ -1,0 +1,270 @@
+"""CUDA C++ modules on the CPU: values, faults, refusals, and what programs carry."""
+
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import numpy as np
+import pytest
+from kernbridge._src.plan import targets
+
+pytestmark = pytest.mark.once
+
+F32, I32 = jnp.float32, jnp.int32
+S = jax.ShapeDtypeStruct
+
+SOURCE = r"""
+#include "kernbridge/kernbridge.hpp"
+#include <cassert>
+using kernbridge::Tensor;
+
+__constant__ float weights[4];
+static const char *text = "a<<<1, 1>>>(b); __shared__ \" asm(1)"; // f<<<1, 1>>>(x)
+
+__global__ void saxpy(const float *x, const float *y, float *out, float a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a * x[i] + y[i];
+}
+// @BE axpy arg:f32[n] arg:f32[n] ret:f32[n] attr.a stream
+void axpy(const Tensor x, const Tensor y, Tensor out, float a, int64_t stream) {
+    int n = x.numel_checked_int();
+    saxpy<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
+        x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(), a, n);
+}
+
+template <typename T, int B> __global__ void sums(const T *x, T *out, int n) {
+    __shared__ T fixed[B];
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    T *moving = reinterpret_cast<T *>(dynamic);
+    int i = blockIdx.x * B + threadIdx.x;
+    T v = i < n ? x[i] : T(0);
+    fixed[threadIdx.x] = moving[B - 1 - threadIdx.x] = v;
+    __syncthreads();
+    for (int d = B / 2; d; d >>= 1) {
+        if (threadIdx.x < d) fixed[threadIdx.x] += fixed[threadIdx.x + d];
+        __syncthreads();
+    }
+    T w = moving[threadIdx.x];
+    for (int d = 16; d; d >>= 1) w += __shfl_down_sync(0xffffffff, w, d);
+    if (threadIdx.x % 32 == 0) atomicAdd(out + 1, w);
+    if (threadIdx.x == 0) atomicAdd(out, fixed[0]);
+}
+// @BE total arg:i32[n] ret:i32[2] stream
+void total(const Tensor x, Tensor out, cudaStream_t stream) {
+    int n = x.numel_checked_int();
+    cudaMemsetAsync(out.data_ptr(), 0, out.nbytes(), stream);
+    sums<int, 128><<<dim3((n + 127) / 128), dim3(128), 128 * sizeof(int), stream>>>(
+        x.data_ptr<int>(), out.data_ptr<int>(), n);
+    KB_CHECK_KERNEL_LAUNCH();
+}
+
+__global__ void warps(const int *x, int *out, int n) {
+    int i = threadIdx.x, v = x[i];
+    int *row = out + i;
+    row[0] = __ballot_sync(~0u, v & 1);
+    row[n] = __any_sync(~0u, v == 5) + 10 * __all_sync(~0u, v >= 0);
+    row[2 * n] = __match_any_sync(~0u, v % 3);
+    row[3 * n] = __reduce_max_sync(~0u, v) - __reduce_add_sync(~0u, 1);
+    row[4 * n] = __syncthreads_count(v % 4 == 0);
+    row[5 * n] = __shfl_xor_sync(~0u, v, 3, 8);
+    row[6 * n] = __shfl_up_sync(~0u, v, 2);
+    if (i % 2) row[7 * n] = __activemask(); else row[7 * n] = -1;
+    long long wide = __shfl_sync(~0u, (long long)v << 33 | i, 7);
+    row[8 * n] = (int)(wide >> 33) + (int)(wide & 0xffff);
+    atomicMax(out + 9 * n, v); atomicCAS(out + 9 * n + 1, 0, 7);
+    atomicInc((unsigned *)out + 9 * n + 2, 5); atomicXor(out + 9 * n + 3, v);
+}
+// @BE of_warps arg:i32[n] ret:i32[10, n] stream
+void of_warps(const Tensor x, Tensor out, int64_t stream) {
+    cudaMemset(out.data_ptr(), 0, out.nbytes());
+    warps<<<1, x.numel()>>>(x.data_ptr<int>(), out.data_ptr<int>(), (int)x.numel());
+}
+
+template <typename F> __global__ void map(const float *x, float *out, int n, F f) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        out[i] = f(x[i]);
+}
+// @BE mapped arg:f32[n] ret:f32[n] stream
+void mapped(const Tensor x, Tensor out, int64_t stream) {
+    float given[4] = {1, 2, 3, 4};
+    cudaMemcpyToSymbol(weights, given, sizeof given);
+    int n = x.numel(), evaluated = 0;
+    auto f = [] __device__ (float v) { return v * weights[2] + rsqrtf(4.0f); };
+    if (n) map
+        <<<2, 64>>>(x.data_ptr<float>(), out.data_ptr<float>(), (evaluated++, n), f);
+    KB_CHECK(evaluated == 1) << "evaluated " << evaluated << " times";
+}
+// @BE by_pointer arg:f32[n] ret:f32[n] stream
+void by_pointer(const Tensor x, Tensor out, int64_t stream) {
+    const float *from = x.data_ptr<float>();
+    float *to = out.data_ptr<float>(), a = 3;
+    int n = x.numel();
+    void *given[] = {&from, &from, &to, &a, &n};
+    cudaLaunchKernel(saxpy, dim3(n), dim3(1), given, 0, nullptr);
+}
+
+__global__ void mark(int *out, int i) {
+    out[i] = i;
+}
+namespace inner {
+template <typename T, bool b> __global__ void mark_too(T *out, int i) { out[i] = b ? i : -1; }
+}
+struct Table {
+    void (*of[2])(int *, int) = {mark, mark};
+    Table *at(int) { return this; }
+    template <int n> static __global__ void shifted(int *out, int i) { out[i] = n + i - 1; }
+};
+#define LAUNCH(name, i) name<<<1, dim3(1, 1)>>>(o, i)
+// @BE forms ret:i32[8] stream
+void forms(Tensor out, int64_t stream) {
+    int *o = out.data_ptr<int>(), n = 1;
+    const char *quoted = R"x(mark<<<1, 1>>>("))x";
+    Table table, *p = &table;
+    if (quoted[0] == 'm') inner::mark_too<int, (2 > 1)><<<1, 1>>>(o, 0); else mark<<<1, 1>>>(o, 7);
+    while (n--) (mark)<<<1, 1>>>(o, 1);
+    table.at(1)->of[1]<<<1, 1>>>(o, 2);
+    p->shifted<1>
+        <<<1,
+           1>>>(o, 3);
+    LAUNCH(mark, 4); // mark<<<1, 1>>>(o, 6)
+    inner::mark_too<int, true> <<<1, 1, 0, (cudaStream_t)stream>>>(o, 5);
+    ::mark<<<1, 1>>>(o, 6);
+    return ::mark<<<1, 1>>>(o, 7);
+}
+
+__global__ void faulty(int which, int *out) {
+    int i = threadIdx.x;
+    if (which == 0) assert(i < 3);
+    if (which == 1 && i == 5) __trap();
+    if (which == 2 && i < 2) { if (i) __syncthreads(); else __syncwarp(3); }
+    if (which == 3) KB_CHECK(i != 2) << "i is " << i;
+    out[i] = i;
+}
+// @BE fails ret:i32[n] attr.which stream
+void fails(Tensor out, int which, int64_t stream) {
+    if (which == 9) {
+        faulty<<<1, 2000>>>(which, out.data_ptr<int>());
+        return;
+    }
+    faulty<<<1, out.numel()>>>(which, out.data_ptr<int>());
+}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_fake_gpu():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(targets, "_of_gpus", ["cuda"])
+        yield
+
+
+@pytest.fixture(scope="module")
+def module():
+    return kernbridge.load_cuda_inline("on_cpu", SOURCE, carry=True)
+
+
+def test_a_kernel_without_barriers_and_under_vmap(module):
+    x, y = jnp.arange(3000, dtype=F32), jnp.ones(3000, F32)
+
+    def f(x, y):
+        return module.axpy(x, y, outs=S(x.shape, F32), a=2.0)
+
+    np.testing.assert_array_equal(f(x, y), 2 * np.arange(3000.0) + 1)
+    np.testing.assert_array_equal(
+        jax.jit(jax.vmap(f))(x.reshape(3, 1000), y.reshape(3, 1000)),
+        2 * np.arange(3000.0).reshape(3, 1000) + 1,
+    )
+    np.testing.assert_array_equal(module.by_pointer(x, outs=S(x.shape, F32)), 4 * np.arange(3000.0))
+    np.testing.assert_array_equal(module.mapped(x, outs=S(x.shape, F32)), 3 * np.arange(3000) + 0.5)
+
+
+@pytest.mark.parametrize("n", [1, 127, 100003])
+def test_barriers_shared_memory_and_shuffles(module, n):
+    x = jnp.arange(n, dtype=I32) % 1000
+    assert module.total(x, outs=S((2,), I32)).tolist() == [int(x.sum())] * 2
+
+
+def test_operations_of_warps(module):
+    v = np.random.default_rng(0).integers(0, 9, 32).astype(np.int32)
+    lanes = np.arange(32)
+    found = np.asarray(module.of_warps(jnp.asarray(v), outs=S((10, 32), I32)))
+
+    def bits(which):
+        return np.int64((which << lanes).sum()).astype(np.uint32).astype(np.int32)
+
+    assert (found[0] == bits(v & 1)).all()
+    assert (found[1] == (5 in v) + 10).all()
+    assert (found[2] == [bits(v % 3 == w % 3) for w in v]).all()
+    assert (found[3] == v.max() - 32).all()
+    assert (found[4] == (v % 4 == 0).sum()).all()
+    assert (found[5] == v[lanes ^ 3]).all()
+    assert (found[6] == np.where(lanes < 2, v, np.roll(v, 2))).all()
+    assert (found[7] == np.where(lanes % 2, np.int32(-0x55555556), -1)).all()
+    assert (found[8] == v[7] + 7).all()
+    assert found[9, :4].tolist() == [v.max(), 7, 32 % 6, np.bitwise_xor.reduce(v)]
+
+
+@pytest.mark.parametrize(
+    ("which", "text"),
+    [
+        (0, r"thread \(3, 0, 0\): the assertion \(i < 3\) at on_cpu\.cu:\d+ failed"),
+        (1, r"thread \(5, 0, 0\): __trap was called"),
+        (2, r"__syncwarp for the lanes 0x00000003, and thread \(1, .* in __syncthreads: neither"),
+        (3, r"thread \(2, 0, 0\): on_cpu\.cu:\d+: check failed: \(i != 2\) i is 2"),
+        (9, r"CUDA runtime error 9, invalid configuration argument \[KB3004\]"),
+    ],
+)
+def test_faults(module, which, text):
+    with pytest.raises(Exception, match=rf"on_cpu\.fails'.*{text}"):
+        module.fails(outs=S((64,), I32), which=which).block_until_ready()
+    assert module.fails(outs=S((4,), I32), which=7).tolist() == [0, 1, 2, 3]
+
+
+def test_a_program_carries_the_library(module, tmp_path):
+    f = jax.jit(lambda x: module.total(x, outs=S((2,), I32)))
+    exported = jax.export.export(f)(S((1000,), I32))
+    path = tmp_path / "program"
+    path.write_bytes(exported.serialize())
+    run = f"""
+        import jax, jax.numpy as jnp, kernbridge
+        f = jax.export.deserialize(bytearray(open({str(path)!r}, "rb").read()))
+        print(f.call(jnp.arange(1000, dtype=jnp.int32)).tolist())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(run)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[499500, 499500]\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('asm volatile("mul.wide.u16 %0, %1, %1;" : "=r"(v) : "r"(v));', r"inline PTX \('mul"),
+        ("cudaTextureObject_t t;", r"cudaTextureObject_t \(textures\)"),
+        ("cublasHandle_t t;", r"cublasHandle_t \(a library of CUDA\)"),
+    ],
+)
+def test_what_only_gpus_have_is_refused(line, what):
+    source = f'#include "kernbridge/kernbridge.hpp"\n__global__ void k(int v) {{\n  {line}\n}}\n'
+    source += "// @BE f ret stream\nvoid f(kernbridge::Tensor o, int64_t stream) {}\n"
+    with pytest.raises(
+        kernbridge.KernelCompilationError, match=rf"refused\.cu:3: the source uses {what}"
+    ):
+        kernbridge.load_cuda_inline("refused", source)
+
+
+def test_every_form_of_a_launch(module):
+    assert module.forms(outs=S((8,), I32)).tolist() == list(range(8))
+
+
+@pytest.mark.exhaustive
+def test_the_corpus():
+    import corpus
+
+    with jax.enable_x64(True):
+        for case in corpus.all_cases():
+            if case.language == "cuda" and case.name != "cub_reduce":
+                assert case.wrong(case.load(auto_register=False), 0) == "", case.name
