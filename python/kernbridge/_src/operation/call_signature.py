@@ -93,16 +93,27 @@ class CallSignature:
             inputs = tuple(Parameter(name, None) for name in names)
             return CallSignature(label, inputs, tuple(Parameter(n, None) for n in changed))
         try:
-            sides = text.split("->")
-            if len(sides) != 2:
-                raise ValueError(f'write "->" once, between inputs and outputs, {_EXAMPLE}')
-            inputs, outputs = _named(_items(sides[0]), _items(sides[1]), names, optional)
-            have = [p.name for p in outputs]
-            outputs += tuple(Parameter(name, None) for name in changed if name not in have)
-            result = CallSignature(label, inputs, outputs)
-            result._check()
+            return CallSignature.parse(label, text, changed, names, optional)
         except ValueError as e:
             raise ValueError(f"{label}: the signature {text!r}: {e} [KB1010]") from None
+
+    @staticmethod
+    def parse(
+        label: str,
+        text: str,
+        changed: Sequence[str],
+        names: Sequence[str],
+        optional: Collection[str],
+    ) -> CallSignature:
+        """As `read`; ValueError says only what is wrong with the text."""
+        sides = text.split("->")
+        if len(sides) != 2:
+            raise ValueError(f'write "->" once, between inputs and outputs, {_EXAMPLE}')
+        inputs, outputs = _named(_items(sides[0]), _items(sides[1], names), names, optional)
+        have = [p.name for p in outputs]
+        outputs += tuple(Parameter(name, None) for name in changed if name not in have)
+        result = CallSignature(label, inputs, outputs)
+        result._check()
         return result
 
     def _check(self) -> None:
@@ -324,14 +335,19 @@ def split_items(side: str) -> list[str]:
     return re.split(r",(?![^\[]*\])", side) if side.strip() else []
 
 
-def _items(side: str) -> list[tuple[str, DeclaredType | None, bool]]:
-    """The name, the type, and whether it is a number, of each item of one side."""
+def _items(side: str, inputs: Sequence[str] = ()) -> list[tuple[str, DeclaredType | None, bool]]:
+    """The name, the type, and whether it is a number, of each item of one side.
+
+    The names of `inputs` are no dtypes.
+    """
     result: list[tuple[str, DeclaredType | None, bool]] = []
     for item in split_items(side):
         found = _ITEM.fullmatch(item)
         assert found is not None
         name, text = found[1] or "", found[2]
-        if re.fullmatch(r"\w+", text) and text != ANY:  # a number, or the name of an input
+        if text in inputs:
+            result.append((text, None, False))
+        elif re.fullmatch(r"\w+", text) and text != ANY:  # a number, or the name of an input
             try:
                 dtype = text if is_variable(text) else named_dtype(text)
             except ValueError:

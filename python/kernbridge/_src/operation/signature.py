@@ -308,18 +308,20 @@ class ScannedFunction(Struct):
     whole_call: bool
     parameters: tuple[ScannedParameter, ...]
     place: str  # of the function or of its annotation in a source, "file:line" in messages
+    signature: str = ""  # its arrays and numbers, if the annotation is a signature
+    passed: tuple[Any, ...] = ()  # what each parameter of C receives: see scan/plain.py
 
     @staticmethod
     def of(parts: Any) -> ScannedFunction:
         """Return a function of its parts, as JSON has them."""
-        name, qualified, whole_call, parameters, place = parts
+        name, qualified, whole_call, parameters, *others = parts
         read = [
             ScannedParameter(*known)._replace(
                 array=array and DeclaredType(array[0], tuple(array[1]))
             )
             for *known, array in parameters
         ]
-        return ScannedFunction(name, qualified, whole_call, tuple(read), place)
+        return ScannedFunction(name, qualified, whole_call, tuple(read), *others)
 
     def check_arrays(self, label: str, inputs: Sequence[Any], call: Any) -> None:
         """Raise TypeError unless the arrays of a call are of the types that are declared.
@@ -382,7 +384,8 @@ class ScannedFunction(Struct):
 
     @property
     def tokens(self) -> str:
-        return ANY if self.takes_any else " ".join(p.token for p in self.parameters)
+        declared = self.signature or " ".join(p.token for p in self.parameters)
+        return ANY if self.takes_any else declared
 
 
 def join_tokens(tokens: str | Sequence[str] | None) -> str | None:

@@ -15,6 +15,7 @@ from kernbridge._src.operation.signature import (
     ScannedParameter,
     Sources,
 )
+from kernbridge._src.scan import plain
 
 _LINE = 160  # characters of a line that a message shows
 # A word of an annotation. Brackets hold their blanks. A backslash at the end of a line is a blank.
@@ -72,6 +73,7 @@ class Declaration(NamedTuple):
     qualified: str  # "::a::name"
     parameters: list[Parameter]
     listed: str  # what is between the parentheses
+    returns_nothing: bool = False  # whether `void` is before the name
 
 
 class Annotation:
@@ -94,7 +96,11 @@ class Annotation:
             )
         self.infer = words is None
         self.words = words or []
+        text = " ".join(m[0] for m in self.words)
+        self.signature = text if "->" in text else ""
         self.tokens: list[ScannedParameter] = []  # as far as the annotation describes them
+        if self.signature:
+            return
         for m in self.words:
             self.tokens.append(self._read(len(self.tokens), *m[0].partition(":")))
 
@@ -112,7 +118,7 @@ class Annotation:
         if i is not None:
             p = self.found.parameters[i]
             at, message = p.at, f"parameter {i + 1}{f' {p.name!r}' if p.name else ''} {message}"
-        more = "\n" + self.source.place(at, "declared here")
+        more = "\n" + self.source.place(at, "declared here") if at >= 0 else ""
         self.refuse(f"{self.name}: {message}", None if self.infer else i, more)
 
     def _read(self, i: int, word: str, colon: str, rest: str) -> ScannedParameter:
@@ -158,6 +164,8 @@ class Annotation:
                 f"parameters out, for example\n    // @BE {self.name} arg:f32[n] ret:f32[n] "
                 f"attr.n:int32\n({WRITTEN_OUT}, there or here)"
             )
+        if self.signature:
+            return self._describe_signature(found, kernel)
         # Where a macro makes the function, nothing but the annotation is known.
         self.found = found or Declaration(self.at, self.name, [Parameter()] * len(self.tokens), "")
         parameters = self.found.parameters
@@ -190,6 +198,34 @@ class Annotation:
             )
         place = self.source.line(self.found.at)
         return ScannedFunction(self.name, self.found.qualified, whole_call, taken, place)
+
+    def _describe_signature(self, found: Declaration | None, kernel: bool) -> ScannedFunction:
+        if kernel:
+            self.refuse(f"{self.name}: a kernel is described by tokens, such as arg:f32[n]")
+        if found is None:
+            self.refuse(
+                f"the declaration of {self.name}, to which the signature belongs, was not found in "
+                f"this source or in what it includes; {WRITTEN_OUT}"
+            )
+        self.found = found
+        whole_call = [p.look for p in found.parameters] == ["call"]
+        try:
+            parameters = found.parameters
+            if whole_call:
+                parameters = [Parameter(name=name) for name in plain.names_of(self.signature)]
+            signature, passed = plain.read(self.signature, parameters)
+            if whole_call and any(p.role == "extent" for p in passed):
+                raise ValueError("a function of the whole call finds extents in its arrays")
+        except ValueError as e:
+            self._disagree(f"the signature '{cut(self.signature)}': {e}")
+        if found.returns_nothing:
+            passed = (*passed, plain.Passed("nothing", 0, ""))
+        return ScannedFunction(
+            *(self.name, found.qualified, whole_call, plain.parameters_of(signature)),
+            self.source.line(self.at),
+            str(signature),
+            () if whole_call else passed,
+        )
 
     def _infer(self, kernel: bool, tensor: str) -> list[ScannedParameter]:
         """Read the roles off the declaration."""

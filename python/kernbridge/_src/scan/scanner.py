@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kernbridge._src.operation.signature import Named, ScannedFunction
 from kernbridge._src.scan.annotation import (
@@ -58,9 +58,14 @@ _LOOKS |= dict.fromkeys(
 
 
 def scan_functions(
-    source: Source, functions: Named, bytes_only: bool = False
+    source: Source,
+    functions: Named,
+    bytes_only: bool = False,
+    included: Callable[[], str] | None = None,
 ) -> list[ScannedFunction]:
     """Return the functions that a source annotates, or `functions`.
+
+    Functions with signatures may be declared in what it includes, whose text `included` returns.
 
     ValueError is raised with the place in the source if it does not say what a function takes, or
     says it twice. `bytes_only`: arrays must be declared, as in C and in machine code.
@@ -76,7 +81,7 @@ def scan_functions(
         annotations = [
             _given(source, name, tokens, f"functions['{cut(name)}']") for name, tokens in functions
         ]
-    return code.describe(annotations, None, bytes_only)
+    return code.describe(annotations, None, bytes_only, included)
 
 
 def scan_kernel(
@@ -129,7 +134,11 @@ class _Code:
         return found
 
     def describe(
-        self, annotations: Sequence[Annotation], kernel: str | None, bytes_only: bool
+        self,
+        annotations: Sequence[Annotation],
+        kernel: str | None,
+        bytes_only: bool,
+        included: Callable[[], str] | None = None,
     ) -> list[ScannedFunction]:
         """Find the declaration of each function and compare; `kernel` is the path of a kernel."""
         named: dict[str, Annotation] = {}
@@ -139,6 +148,10 @@ class _Code:
                 more = "" if a.given else "\n" + self.source.place(first.at, "the first is here")
                 a.refuse(f"{a.name} is annotated twice; remove one", more=more)
         found = self._find(named, kernel)
+        absent = {n: a for n, a in named.items() if a.signature and n not in found}
+        if absent and included:
+            elsewhere = _Code(Source([("", included())]))._find(absent, None)
+            found |= {name: d._replace(at=-1) for name, d in elsewhere.items()}
         return [a.describe(found.get(a.name), kernel is not None, bytes_only) for a in annotations]
 
     def _find(self, wanted: Mapping[str, Annotation], kernel: str | None) -> dict[str, Declaration]:
@@ -165,7 +178,9 @@ class _Code:
             if name not in best or rank < best[name][0]:
                 begin, end = tokens[listed.start].end(), tokens[listed.stop - 1].start()
                 found = self._parameters(tokens[listed.start + 1 : listed.stop - 1])
-                best[name] = rank, Declaration(place, qualified, found, self.source.text[begin:end])
+                listed_text = self.source.text[begin:end]
+                is_void = words[at - 1 : at] == ["void"]
+                best[name] = rank, Declaration(place, qualified, found, listed_text, is_void)
         return {name: declaration for name, (_, declaration) in best.items()}
 
     def _statements(self) -> Iterator[tuple[list[list[str]], Sequence[re.Match[str]], bool]]:

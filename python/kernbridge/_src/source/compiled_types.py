@@ -159,6 +159,7 @@ def ambiguous(source: str, name: str) -> str | None:
     return None
 
 
+_UNFIT = r'\[signature of (\w+)\] ([^\n"]*)'  # of an assertion in the glue
 _ERROR = r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)"
 
 
@@ -166,6 +167,11 @@ def explain(
     label: str, functions: Sequence[ScannedFunction], source: str, error: CompilationError
 ) -> CompilationError:
     """Return the compiler's refusal of a module, in our words if it refuses the glue first."""
+    places = {f.name: f.place for f in functions if f.passed}
+    if (unfit := re.search(_UNFIT, error.compiler_output)) and unfit[1] in places:
+        return CompilationError(
+            f"{label}: {places[unfit[1]]}: {unfit[1]}: {unfit[2]} [KB4007]", stage=error.stage
+        )
     found = re.search(_ERROR, error.compiler_output, re.MULTILINE)
     function = next((f for f in functions if found and found[1] == f"{GLUE}:{f.name}"), None)
     if found is None or function is None:

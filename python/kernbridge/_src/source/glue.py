@@ -14,7 +14,7 @@ import re
 import shlex
 import string
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
@@ -28,7 +28,7 @@ from kernbridge._src.operation.signature import (
 )
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
-from kernbridge._src.source import compiled_types
+from kernbridge._src.source import compiled_types, plain_glue
 from kernbridge._src.source.compiled_types import GLUE
 from kernbridge._src.toolchain import compilers, programs
 from kernbridge._src.toolchain.library import Finished
@@ -104,22 +104,35 @@ def finish(
     named: Named,
     cflags: Sequence[str],
     folders: Sequence[str],
+    own_folders: Sequence[str],
+    errors: Mapping[int, str] | str | None,
 ) -> Finished:
     """Return the translation unit of sources, whose joined text is given, and their functions."""
     source, bytes_only = Source(sources), language == "c"
+
+    def included() -> str:
+        include = [f"-I{folder}" for folder in (*own_folders, *folders)]
+        return _expand(label, language, source.text, cflags, include) or ""
+
     try:
-        found = scanner.scan_functions(source, named, bytes_only)
+        found = scanner.scan_functions(source, named, bytes_only, included)
     except ValueError as e:
         expanded = _expand(label, language, source.text, cflags) if WRITTEN_OUT in str(e) else None
         try:
             again = Source([("", expanded)]) if expanded else source
-            found = scanner.scan_functions(again, named, bytes_only)
+            found = scanner.scan_functions(again, named, bytes_only, included)
         except ValueError:
             raise _refused(label, source.text, str(e)) from None
         annotated = re.finditer(r"//\s*@BE\s+(\w+)", source.text)
         places = {m[1]: source.line(m.start()) for m in annotated}
         found = [f._replace(place=places.get(f.name, source.line(-1))) for f in found]
     for function in found:
+        if language == "cuda" and function.signature:
+            raise KernelError(
+                f"{label}: {function.place}: {function.name} has a signature, which is for "
+                "functions of C and C++; describe it by tokens, such as arg:f32[n] ret:f32[n] "
+                "[KB4007]"
+            )
         if language != "cuda" and function.having("stream"):
             raise KernelError(
                 f"{label}: function {function.name!r} takes a stream, which does not exist on the "
@@ -135,7 +148,7 @@ def finish(
             )
     # C sources may choose what the system's headers declare, before they include one.
     head = "" if language == "c" else '#include "kernbridge/module.h"\n'
-    unit = f"{head}{text}{generate(language, found)}"
+    unit = f"{head}{text}{generate(language, found, errors)}"
     return Finished(source=unit, flags=_flags_for(language, text, folders), notes=found)
 
 
@@ -168,18 +181,29 @@ def _flags_for(language: str, text: str, folders: Sequence[str]) -> tuple[str, .
     return tuple(flag for flag in wanted if flag not in left)
 
 
-def _expand(label: str, language: str, source: str, cflags: Sequence[str]) -> str | None:
+def _expand(
+    label: str,
+    language: str,
+    source: str,
+    cflags: Sequence[str],
+    include: Sequence[str] | None = None,
+) -> str | None:
     """Return a source with its own macros expanded, or None where the preprocessor fails.
 
-    Comments stay, since annotations are comments. What the source includes is left out: that takes
-    milliseconds, and what headers define seldom makes a function.
+    Comments stay, since annotations are comments. What the source includes is left out without
+    `include`: that takes milliseconds, and what headers define seldom makes a function.
     """
     try:
         host = compilers.find_c() if language == "c" else compilers.find_cxx()
-        command = [*host.command, "-E", "-P", "-C", "-w", *_LANGUAGES[language]]
-        command += [*_defines(cflags), "-"]
-        alone = re.sub(_INCLUDED, lambda m: "\n" * m[0].count("\n"), source, flags=re.MULTILINE)
-        done = programs.run(command, input=alone.encode(errors="surrogatepass"))
+        command = [*host.command, "-E", "-P", "-w", *_LANGUAGES[language]]
+        if include is None:
+            command += ["-C", *_defines(cflags), "-"]
+            source = re.sub(
+                _INCLUDED, lambda m: "\n" * m[0].count("\n"), source, flags=re.MULTILINE
+            )
+        else:
+            command += [*host.arguments, *include, *cflags, "-"]
+        done = programs.run(command, input=source.encode(errors="surrogatepass"))
     except (KernelToolchainError, OSError):
         return None
     if done.limit:
@@ -188,6 +212,12 @@ def _expand(label: str, language: str, source: str, cflags: Sequence[str]) -> st
             "source expand to too much [KB4006]",
             command=shlex.join(command),
             stage="timeout",
+        )
+    if done.status and include is not None:
+        raise CompilationError(
+            f"{label}: compilation failed: the preprocessor refuses the source [KB4006]",
+            compiler_output=done.text,
+            command=shlex.join(command),
         )
     return None if done.status else done.text
 
@@ -297,15 +327,23 @@ def _in_cpp(function: ScannedFunction) -> dict[str, str]:
     }
 
 
-def generate(language: str, functions: Sequence[ScannedFunction]) -> str:
+def generate(
+    language: str,
+    functions: Sequence[ScannedFunction],
+    errors: Mapping[int, str] | str | None = None,
+) -> str:
     """Return the end of a translation unit in `language` ("c", "c++", "cuda")."""
     runner, describe = (_RUNNER_IN_C, _in_c) if language == "c" else (_RUNNER_IN_CPP, _in_cpp)
     template = string.Template(runner)
     # The compiler's messages about a function's glue name it: see `compiled_types.explain`.
-    runners = [
-        template.substitute(describe(f), glue=GLUE, i=i, name=f.name)
-        for i, f in enumerate(functions)
-    ]
+    runners = []
+    if any(f.passed for f in functions):
+        runners = [plain_glue.HEADER, plain_glue.text_of(errors)]
+    for i, f in enumerate(functions):
+        if f.passed:
+            runners.append(plain_glue.runner(language, i, f, GLUE))
+        else:
+            runners.append(template.substitute(describe(f), glue=GLUE, i=i, name=f.name))
     exports = [
         f'{{"{f.name}", "{f.tokens}", kb_run_{i}, kb_handler_{i}, &kb_slot_{i}}}'
         for i, f in enumerate(functions)

@@ -53,6 +53,7 @@ def load_cpp_inline(
     optimization_level: int = 3,
     check: bool = False,
     carry: bool = False,
+    errors: Mapping[int, str] | str | None = None,
 ) -> CompiledModule:
     """Build C++ source, and make JAX operations on the CPU from its annotated functions.
 
@@ -64,7 +65,13 @@ def load_cpp_inline(
 
     The dtype and shape of each array may be left out: ``arg`` and ``ret`` take any array. Such a
     function becomes the operation ``module.scale(x, outs=..., factor=2.0)``, and the target
-    ``"name.scale"`` for `jax.ffi.ffi_call`. A library that was built from the same sources and
+    ``"name.scale"`` for `jax.ffi.ffi_call`. A function of pointers and numbers is described by a
+    signature instead, and may be declared in a header; see docs/libraries.md::
+
+        // @BE scale x: f64[n], n, factor: f64 -> out: f64[n]
+        int scale(const double *x, long n, double factor, double *out);
+
+    A library that was built from the same sources and
     headers with the same options and compiler is loaded from the disk cache.
 
     Parameters
@@ -74,8 +81,8 @@ def load_cpp_inline(
     cpp_sources : str or list of str
         The source in C++17; several sources are concatenated.
     functions : dict or list, optional
-        Used instead of annotations: a dict from function names to tokens, or a list of function
-        names, for which the tokens are derived from the source.
+        Used instead of annotations: a dict from function names to tokens or signatures, or a list
+        of function names, for which the tokens are derived from the source.
     extra_cflags, extra_ldflags, extra_include_paths : list of str, optional
         Options for the compiler (such as ``-march=native`` or ``-std=c++20``), options for the
         linker, and folders for ``#include``.
@@ -102,6 +109,10 @@ def load_cpp_inline(
         Include the library in exported programs, so that they run without the source and without a
         compiler; docs/source-kernels.md lists the conditions. By default, exported programs contain
         only the module's name, and the module must be loaded before they are called.
+    errors : dict of int to str, or str, optional
+        What the codes mean that functions with signatures return, such as
+        ``{1: "the matrix is singular"}``, or the name of a C function that returns the text of a
+        code, ``const char *name(int)``. Without it, the error has the code.
 
     Returns
     -------
@@ -200,9 +211,7 @@ def load_c_inline(
     >>> module.total(jnp.arange(4.0), outs=jax.ShapeDtypeStruct((), jnp.float32))
     Array(6., dtype=float32)
     """
-    known = _complete("load_c_inline", "c", options)
-    sources = _texts("load_c_inline", name, ".c", c_sources)
-    return _build("load_c_inline", "c", name, sources, functions, known)
+    return build_c("load_c_inline", name, c_sources, functions, options)
 
 
 @hides_frames
@@ -338,6 +347,17 @@ def load_cuda_dir(
 # Building
 
 
+def build_c(
+    label: str,
+    name: str,
+    sources: str | Sequence[str],
+    functions: Functions,
+    options: Mapping[str, Any],
+) -> CompiledModule:
+    known = _complete(label, "c", options)
+    return _build(label, "c", name, _texts(label, name, ".c", sources), functions, known)
+
+
 def _complete(label: str, language: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all options of a language; TypeError is raised if one of those given is unknown."""
     inline = inspect.unwrap(load_cuda_inline if language == "cuda" else load_cpp_inline)
@@ -412,6 +432,7 @@ def _build(
     )
     paths += settings.include_paths
     named = named_functions(about, functions)
+    errors = _read_errors(about, options.get("errors"))
     # JSON quotes the name of a file as C does.
     text = "".join(
         f"#line 1 {json.dumps(file, ensure_ascii=False)}\n{source}\n\n" for file, source in sources
@@ -422,7 +443,9 @@ def _build(
         from kernbridge._src.source import glue  # a library that is found needs nothing of it
 
         nonlocal finished
-        finished = glue.finish(about, language, text, sources, named, flags, paths)
+        finished = glue.finish(
+            *(about, language, text, sources, named, flags, paths, include_paths(), errors)
+        )
         return finished
 
     def load(language: str) -> CompiledModule:
@@ -438,7 +461,7 @@ def _build(
             name=name,
             language=language,
             source=text,
-            spec=repr(named),
+            spec=repr((named, errors) if errors else named),
             cflags=(*_CHECK_FLAGS * checked, *flags),
             ldflags=ldflags,
             include_paths=paths,
@@ -559,6 +582,20 @@ def _warn_of_plain_pointers(label: str, sources: Sources) -> None:
             f"{label}: check=True does not check plain pointers, which {', '.join(places[:8])} "
             "take from data_ptr; write `auto` instead of the pointer's type"
         )
+
+
+def _read_errors(label: str, errors: Any) -> Mapping[int, str] | str | None:
+    if errors is None or (isinstance(errors, str) and errors.isidentifier()):
+        return errors
+    if isinstance(errors, Mapping) and all(
+        isinstance(code, int) and code and isinstance(text, str) for code, text in errors.items()
+    ):
+        return {int(code): text for code, text in errors.items()}
+    raise TypeError(
+        f"{label}: errors is {errors!r}, expected a dict from codes other than 0 to texts, such as "
+        "{1: 'the matrix is singular'}, or the name of a C function that returns the text of a "
+        "code [KB5105]"
+    )
 
 
 def named_functions(label: str, functions: Functions) -> Named:

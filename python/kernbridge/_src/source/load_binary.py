@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import inspect
 import os
 import shutil
 import struct
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.errors import KernelError, KernelLoadError, coded
+from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.cuda_kernel.kernel import CudaKernel, Description, names_for_rules, scan
 from kernbridge._src.cuda_kernel.nvrtc import NvrtcFunction
@@ -23,7 +25,7 @@ from kernbridge._src.plan import cubin
 from kernbridge._src.plan.launch import LaunchRule
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
-from kernbridge._src.source import compiled_types
+from kernbridge._src.source import compiled_types, load
 from kernbridge._src.source.load import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, Described, open_library
 from kernbridge._src.toolchain import cuda
@@ -51,12 +53,15 @@ def load_binary(
     auto_register: bool = True,
     target_prefix: str | None = None,
     allow_cuda_graph: bool = True,
+    header: str | Path | None = None,
+    **options: Any,
 ) -> CompiledModule | CudaBinary:
     """Load a ``.so``, ``.cubin`` or ``.fatbin`` that was built elsewhere.
 
-    A library that kernbridge built (`CompiledModule.path`) describes its own functions. Other
-    libraries export functions ``int name(const kb_call *call)`` (see ``kernbridge/kernbridge.h``),
-    which are listed in `functions`.
+    A library that kernbridge built (`CompiledModule.path`) describes its own functions. Functions
+    of other libraries are listed in `functions`. With `header`, these are C functions of pointers
+    and numbers, for which the C compiler builds a small library that calls them. Without it, they
+    are functions ``int name(const kb_call *call)`` (see ``kernbridge/kernbridge.h``).
 
     Parameters
     ----------
@@ -64,7 +69,8 @@ def load_binary(
         The file.
     functions : dict, optional
         For other libraries: the name of each function and its tokens, as in
-        ``{"scale": "arg:f32[n] ret:f32[n] attr.factor:float32"}``. For a library that
+        ``{"scale": "arg:f32[n] ret:f32[n] attr.factor:float32"}``, or its signature, as in
+        ``{"scale": "x: f64[n], n -> out: f64[n]"}``, if there is a `header`. For a library that
         kernbridge built, these must be the tokens that it was built with.
     name : str, optional
         The module's name; by default the file's, without its suffix.
@@ -73,6 +79,11 @@ def load_binary(
         "cpu" for other libraries.
     replace, auto_register, target_prefix, allow_cuda_graph
         See `load_cuda_inline`. Only libraries that kernbridge built have targets.
+    header : str or Path, optional
+        The path of a C header that declares the functions, or the declarations themselves, such as
+        ``"int scale(const double *x, long n, double *out);"``.
+    **options
+        With `header`, the options of `load_c_inline`, such as `errors` and `carry`.
 
     Returns
     -------
@@ -111,6 +122,9 @@ def load_binary(
         )
     data = file.read_bytes()
     module_name = name or file.name.split(".")[0]
+    if options and header is None:
+        known = inspect.unwrap(load_binary).__kwdefaults__
+        raise TypeError(unknown("load_binary", next(iter(options)), known, "KB5105"))
     if data[:4] == _FATBIN or (data[:4] == b"\x7fELF" and data[18:19] == _CUDA_MACHINE):
         return CudaBinary(module_name, str(file), data)
     if data[:4] != b"\x7fELF":
@@ -127,6 +141,10 @@ def load_binary(
         raise ValueError(
             f"load_binary: platform is {platform!r}, expected 'cpu' or 'cuda' [KB5106]"
         )
+    if header is not None:
+        options |= {"replace": replace, "auto_register": auto_register}
+        options["target_prefix"] = target_prefix
+        return _with_header(module_name, file, functions, header, options)
     digest = hashlib.sha256(data).hexdigest()
     place = _place_of(file, digest)
     _, last_error, exports = open_library(place)
@@ -144,6 +162,31 @@ def load_binary(
     if auto_register and exports:
         register_all(module, target_prefix or module_name, on_gpu, replace)
     return module
+
+
+def _with_header(
+    name: str, file: Path, functions: Functions, header: str | Path, options: dict[str, Any]
+) -> CompiledModule:
+    """Build a library that calls functions of a library with the types that a header declares."""
+    label = f"load_binary {name!r}"
+    for function, signature in named_functions(label, functions) or (("", None),):
+        if "->" not in (signature or ""):
+            raise KernelError(
+                f"{label}: with header, functions has a signature for each function, and "
+                f"{function!r} has {signature!r}; write functions={{'f': 'x: f64[n], n -> "
+                "f64[n]'} [KB5106]"
+            )
+    text = str(header)
+    if isinstance(header, Path) or not any(mark in text for mark in "(#\n"):
+        path = Path(header)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{label}: there is no header {path.absolute()}; correct the path [KB5103]"
+            )
+        text = f'#include "{path.resolve()}"\n'
+    place = file.resolve()
+    link = [str(place), f"-Wl,-rpath,{place.parent}", *(options.get("extra_ldflags") or ())]
+    return load.build_c("load_binary", name, text, functions, {**options, "extra_ldflags": link})
 
 
 def _why_not(data: bytes) -> str | None:
@@ -199,8 +242,14 @@ def _functions_of(
             f"{label}: {file} does not describe its functions, since kernbridge did not build "
             "it; describe them with functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5106]"
         )
+    for n, tokens in named:
+        if n not in exports and "->" in (tokens or ""):
+            raise KernelError(
+                f"{label}: {n!r} has a signature, and {file} has no types of C to compare it with; "
+                "pass header=, the path of a header or the declaration of the function [KB5106]"
+            )
     # Functions of the whole call see bytes; kernbridge knows what it built, and the glue of those.
-    known = {n for n, e in exports.items() if e.tokens != ANY}
+    known = {n for n, e in exports.items() if e.tokens != ANY and "->" not in e.tokens}
     text = "".join(f"int {n}(const kb_call *call);\n" for n, _ in named if n not in known)
     try:
         found = scanner.scan_functions(Source([(str(file), text)]), named)
@@ -215,6 +264,8 @@ def _as_built(label: str, name: str, tokens: str | None, built: Described | None
         return tokens
     if built.tokens == ANY:
         return tokens or ANY
+    if "->" in built.tokens:
+        return built.tokens
     known = compiled_types.fill(built.tokens, built.types)
     given = known if tokens is None else compiled_types.fill(tokens, built.types)
     if given != known:

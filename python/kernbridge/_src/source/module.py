@@ -29,6 +29,7 @@ from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation import origin, signature
+from kernbridge._src.operation.call_signature import CallSignature
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
@@ -135,7 +136,7 @@ class SourceFrontend(Frontend):
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse a wrong number of inputs or outputs, and dtypes that no kernel has."""
         inputs, outs = operands, call.outs
-        if call.scalars:
+        if call.scalars and not self.function.signature:
             raise TypeError(
                 f"{self.label} has no keyword {call.scalars[0]!r}; pass the values of attributes "
                 "where the operation is made, as attrs= [KB2006]"
@@ -334,8 +335,9 @@ class SourceFunction:
     """A function of a module, to be called as an operation.
 
     It is called as ``module.function(*inputs, outs=..., attribute=...)``. Inputs are arrays, and
-    attributes are numbers that are known at trace time. It works under `jax.jit`, `jax.vmap` and
-    the other transformations, like an operation of `numba_kernel`.
+    attributes are numbers that are known at trace time. A function with a signature is called with
+    the inputs of the signature, by position or by name, and needs no `outs`. It works under
+    `jax.jit`, `jax.vmap` and the other transformations, like an operation of `numba_kernel`.
     """
 
     __module__ = "kernbridge"
@@ -343,7 +345,13 @@ class SourceFunction:
     def __init__(self, export: Export) -> None:
         self._export = export
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
+        self._signature: CallSignature | None = None
         self.__name__ = export.function.name
+        if text := export.function.signature:
+            names = list(dict.fromkeys(p.name for p in export.function.parameters))
+            self._signature = CallSignature.read(export.label, text, None, names, ())
+            assert self._signature is not None
+            self.__signature__ = self._signature.python
 
     def __repr__(self) -> str:
         return f"<{self._export.label} ({self._export.function.tokens})>"
@@ -366,9 +374,12 @@ class SourceFunction:
         jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
         vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
         derivatives: Literal["enzyme"] | None = None,
-        sharding_rule: str | ShardingRule | None = None,
+        sharding_rule: str | ShardingRule | bool | None = None,
         **attributes: Any,
     ) -> Any:
+        named: dict[str, Any] = {}
+        if self._signature is not None:
+            named, attributes = attributes, {}
         try:
             operation = self.operation(
                 outs,
@@ -383,7 +394,7 @@ class SourceFunction:
                 derivatives=derivatives,
                 sharding_rule=sharding_rule,
             )
-            return operation(*inputs)
+            return operation(*inputs, **named)
         except Exception as e:
             hide_frames(e)
             raise
@@ -401,7 +412,7 @@ class SourceFunction:
         jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
         vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
         derivatives: Literal["enzyme"] | None = None,
-        sharding_rule: str | ShardingRule | None = None,
+        sharding_rule: str | ShardingRule | bool | None = None,
     ) -> Operation:
         """Return the operation for these outputs and attributes; call it with the inputs only.
 
@@ -428,7 +439,7 @@ sharding_rule
         """
         export, attrs = self._export, attrs or {}
         zeroed = read_flag(export.label, "zero_outputs", zero_outputs)
-        if outs is ...:
+        if outs is ... and self._signature is None:
             raise TypeError(
                 f"{export.label} ({self.tokens}) needs outs=, the shape and the dtype of each "
                 "output; pass outs=jax.ShapeDtypeStruct(shape, dtype), or a list of them [KB1002]"
@@ -450,13 +461,17 @@ sharding_rule
             [a.name for a in known],
             sharding_rule,
             vmap_threads,
+            self._signature,
         )
         signature.check_names(export.label, known, attrs)
         encoded = tuple(signature.encode(export.label, a, attrs[a.name]) for a in known)
         plain, key = signature.plain(attrs), spec_key(spec, [])
 
         def make() -> Operation:
-            return Operation(spec, SourceFrontend(export, encoded, zeroed), plain)
+            made = Operation(spec, SourceFrontend(export, encoded, zeroed), plain)
+            if self._signature is not None:
+                vars(made).update(__signature__=self.__signature__)
+            return made
 
         if key is None:
             return make()
@@ -514,7 +529,7 @@ class CompiledModule:
             found = exports.get(function.name)
             if found is None:
                 found = Described("", _find(handle, path, function.name), 0, 0, b"")
-            elif function.place and not _fits(function, found.types):  # built from its source
+            elif function.place and not (function.passed or _fits(function, found.types)):
                 from kernbridge._src.source import compiled_types
 
                 function = compiled_types.check(

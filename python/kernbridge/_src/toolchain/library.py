@@ -37,7 +37,8 @@ RULES = tuple(
     for name in (
         *(f"toolchain/{name}" for name in ("library", "make", "flags", "compilers", "nvcc")),
         "toolchain/cuda_source",
-        *("scan/scanner", "scan/annotation", "operation/signature", "source/glue", "source/load"),
+        *("scan/scanner", "scan/annotation", "scan/plain", "operation/signature"),
+        *("operation/call_signature", "source/glue", "source/plain_glue", "source/load"),
     )
 )
 """What decides how a request is built: each library was built from these files, too."""

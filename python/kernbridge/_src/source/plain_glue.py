@@ -1,0 +1,285 @@
+"""The glue of functions of pointers and numbers, which signatures describe.
+
+The compiler compares the type of each parameter with the signature. Each call finds the extents in
+its arrays, checks that all arrays agree with them, and passes pointers and numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Mapping, Sequence
+
+from kernbridge._src.operation.signature import (
+    LEADING,
+    TYPES,
+    DeclaredType,
+    ScannedFunction,
+    names_in,
+)
+from kernbridge._src.scan.plain import Passed
+
+HEADER = '#include "kernbridge/plain.h"\n'
+_RUNNER = """\
+#line 1 "$glue:$name"
+KB_HANDLER($i)
+$types
+static const signed char kb_types_$i[] = {'v', 0};
+static int kb_call_$i(const kb_call *call)
+{
+    const kb_tensor *const in = call->inputs, *const out = call->outputs;
+    (void)in, (void)out;
+$body
+}
+"""
+_IN_C = """\
+static int kb_run_$i(const kb_call *call)
+{
+    return kb_call_$i(call);
+}
+"""
+_IN_CPP = """\
+static int kb_run_$i(const kb_call *call)
+{
+    return kernbridge::detail::guard(call, [&]() -> int { return kb_call_$i(call); });
+}
+"""
+_DETAIL = "kernbridge::detail"
+_SPELLED = {**TYPES, "float16": "uint16_t", "complex64": "float _Complex"}
+
+
+def text_of(errors: Mapping[int, str] | str | None) -> str:
+    """A function of C that returns the text of a code, or NULL."""
+    cases, default = "", "0"
+    if isinstance(errors, str):
+        default = f"{errors}(code)"
+    elif errors:
+        cases = "".join(f"    case {code}: return {_quoted(t)};\n" for code, t in errors.items())
+    return (
+        f"static const char *kb_text_of(int code)\n{{\n    switch (code) {{\n{cases}"
+        f"    default: return {default};\n    }}\n}}\n"
+    )
+
+
+def runner(language: str, i: int, function: ScannedFunction, glue: str) -> str:
+    made = _Runner(language, i, function)
+    template = _RUNNER + (_IN_C if language == "c" else _IN_CPP)
+    return string.Template(template).substitute(
+        glue=glue, i=i, name=function.name, types=made.types(), body=made.body()
+    )
+
+
+class _Runner:
+    def __init__(self, language: str, i: int, function: ScannedFunction) -> None:
+        self.in_c, self.i, self.function = language == "c", i, function
+        self.name = function.name if self.in_c else function.qualified
+        self.taken: list[Passed] = [
+            Passed(*p) for p in function.passed if p[0] not in ("return", "nothing")
+        ]
+        results = [Passed(*p) for p in function.passed if p[0] in ("return", "nothing")]
+        self.result = results[0] if results else None
+        self.signature_of = f"decltype({_DETAIL}::signature_of(&{self.name}))"
+
+    def _type(self, k: int) -> str:
+        return f"kb_{self.i}_{k}"
+
+    def types(self) -> str:
+        """The types of the parameters and of what is returned, which are compared."""
+        lines = []
+        if not self.in_c:
+            returned = f"{_DETAIL}::returned<{self.signature_of}>"
+            what = f"the compiler finds another number of parameters than {len(self.taken)}"
+            lines.append(self._assert(f"int({returned}::n_parameters) == {len(self.taken)}", what))
+        for k, p in enumerate(self.taken):
+            spelled = f"__typeof__({_as_pointer(p.ctype)})"
+            if not self.in_c:
+                spelled = f"{_DETAIL}::parameter<{k}, {self.signature_of}>::type"
+            lines.append(f"typedef {spelled} {self._type(k)};")
+            lines += self._checks(k, p)
+        spelled = f"{_DETAIL}::returned<{self.signature_of}>::type"
+        if self.in_c:
+            given = ", ".join(f"({self._type(k)})0" for k in range(len(self.taken)))
+            spelled = f"__typeof__({self.name}({given}))"
+        kind = f"kb_{self.i}_returned"
+        lines.append(f"typedef {spelled} {kind};")
+        if self.result is None:
+            what = (
+                "it returns neither void, nor an int or an enumeration (0 for success), nor a text "
+                "(NULL for success); name it as an output, such as -> return: f64"
+            )
+            lines.append(self._assert(f"KB_IS_STATUS({kind})", what))
+        elif self.result.role == "return":
+            what = f"it does not return {_spelled(self.result.dtype)}, which {self.result.what} is"
+            number = f"KB_TYPE_{self.result.dtype.upper()}"
+            lines.append(self._assert(f"KB_FITS_NUMBER_OF({kind}, {number})", what))
+        return "\n".join(lines)
+
+    def _checks(self, k: int, p: Passed) -> list[str]:
+        kind, where = self._type(k), f"parameter {k + 1}, {_declared(p)}, "
+        number = f"KB_TYPE_{p.dtype.upper()}" if p.dtype else "-1"
+        if p.role in ("call", "stream"):
+            return []
+        if p.role == "extent":
+            what = f"{where}receives the extent {p.what}; it must be an integer"
+            return [self._assert(f"KB_FITS_EXTENT({kind})", what)]
+        spelled = _spelled(p.dtype)
+        if p.role == "number":
+            what = f"{where}cannot be {p.what}; that is {spelled} or a pointer to it"
+            return [self._assert(f"KB_FITS_NUMBER_OF({kind}, {number})", what)]
+        what = f"{where}cannot be {p.what}; that is a pointer to {spelled}"
+        checked = kind
+        if self.in_c and p.ctype.count("[") > 1:  # elements of arrays of arrays
+            element = re.sub(r"\[[^\]]*\]", "", p.ctype)
+            checked = f"__typeof__({element} *)"
+        checks = [self._assert(f"KB_FITS_ARRAY({checked}, {number})", what)]
+        if p.role == "out":
+            what = f"{where}is the output {p.what}, and must not be const"
+            checks.append(self._assert(self._may_write(k, p, tensors=True), what))
+        return checks
+
+    def _assert(self, condition: str, what: str) -> str:
+        """What refuses a type when the glue is compiled; see `compiled_types.explain`."""
+        return f"KB_ASSERT({condition}, {_quoted(f'[signature of {self.function.name}] {what}')});"
+
+    def _may_write(self, k: int, p: Passed, tensors: bool = False) -> str:
+        """Whether a function can write to the elements of an array."""
+        if self.in_c:
+            is_tensor = p.look == "bytes"
+            return str(int(not p.constant and (tensors or not is_tensor)))
+        tensor = f" || KB_POINTER_LETTER({self._type(k)}) == 't'" if tensors else ""
+        return f"({_DETAIL}::may_write<{self._type(k)}>::value{tensor})"
+
+    def body(self) -> str:
+        lines = self._extents()
+        given = [self._given(k, p, lines) for k, p in enumerate(self.taken)]
+        called = f"{self.name}({', '.join(given)})"
+        kind = f"kb_{self.i}_returned"
+        if self.result is None:
+            lines.append(f"return KB_STATUS({kind}, call, {called});")
+        elif self.result.role == "nothing":
+            lines += [f"{called};", "return 0;"]
+        else:
+            lines += [f"*({kind} *)out[{self.result.at}].data = {called};", "return 0;"]
+        return "\n".join(f"    {line}" for line in lines)
+
+    def _given(self, k: int, p: Passed, lines: list[str]) -> str:
+        """The argument for a parameter; what is needed before the call is added to lines."""
+        kind, given = self._type(k), f"{_DETAIL}::Given<{self._type(k)}>"
+        if p.role == "call":
+            return "call"
+        if p.role == "stream":
+            return f"({kind})call->stream"
+        if p.role == "extent":
+            integer = f"{given}::integer"
+            if self.in_c:
+                integer = f"__typeof__(*({kind})0)" if p.look == "pointer" else kind
+            value = _in_c(p.what)
+            lines.append(f"typedef {integer} kb_integer_{k};")
+            lines.append(f"kb_integer_{k} kb_e{k} = (kb_integer_{k})({value});")
+            said = f'"%lld, which is {p.what}, is out of range for the parameter {p.name}"'
+            lines.append(
+                f"if (!KB_HOLDS(kb_integer_{k}, (int64_t)({value}))) return kb_fail(call, "
+                f"KB_INVALID_ARGUMENT, {said}, (long long)({value}));"
+            )
+            if not self.in_c:
+                return f"{given}::extent(kb_e{k})"
+            return f"&kb_e{k}" if p.look == "pointer" else f"kb_e{k}"
+        tensor = f"{'out' if p.role == 'out' else 'in'}[{p.at}]"
+        if p.role == "number" and self.in_c and p.look != "pointer":
+            return f"*({kind} *){tensor}.data"
+        data = f"{tensor}.data"
+        if p.role != "out":
+            copied = f"{self._may_write(k, p)} ? kb_copy(call, &{tensor}) : {data}"
+            lines.append(f"void *kb_a{k} = {copied};")
+            lines.append(
+                f"if (!kb_a{k} && {tensor}.size) return kb_fail(call, KB_RESOURCE_EXHAUSTED, "
+                f'"no memory for a copy of {p.name}");'
+            )
+            data = f"kb_a{k}"
+        if self.in_c:
+            return f"(kb_tensor *)&{tensor}" if p.look == "bytes" else data
+        return f'{given}::array(&{tensor}, {data}, "{p.name}")'
+
+    def _extents(self) -> list[str]:
+        """What finds the extents of a call in its arrays, and checks that they agree."""
+        function = self.function
+        arrays: list[tuple[str, DeclaredType]] = []
+        for role, text in (("arg", "in"), ("ret", "out")):
+            for i, p in enumerate(function.having(role)):
+                assert p.array is not None
+                arrays.append((f"{text}[{i}]", p.array))
+        ranks, found, checks = [], [], []
+        dims: list[tuple[str, str | int]] = []
+        for array, declared in arrays:
+            n = len(declared.dims)
+            is_open = LEADING in declared.dims
+            ranks.append(f"{array}.ndim {'>=' if is_open else '=='} {n - is_open}")
+            for d, dim in enumerate(declared.dims):
+                after = is_open and d > declared.dims.index(LEADING)
+                place = f"{array}.ndim - {n - d}" if after else str(d)
+                if dim != LEADING:
+                    dims.append((f"{array}.shape[{place}]", dim))
+        known: set[str] = set()
+        for extent, dim in dims:
+            if isinstance(dim, str) and dim.isidentifier() and dim not in known:
+                known.add(dim)
+                found.append(f"const int64_t kb_d_{dim} = {extent};")
+        left = dims
+        while left:
+            later = []
+            for extent, dim in left:
+                names = names_in(dim) if isinstance(dim, str) else ()
+                unknown = [n for n in names if n not in known]
+                if len(unknown) > 1:
+                    later.append((extent, dim))
+                    continue
+                if unknown:  # an expression of one unknown, of which it is a multiple and a sum
+                    (name,) = unknown
+                    at = [_in_c(re.sub(rf"\b{name}\b", str(x), str(dim))) for x in (0, 1)]
+                    slope = f"(({at[1]}) - ({at[0]}))"
+                    value = f"{slope} ? ({extent} - ({at[0]})) / {slope} : -1"
+                    found.append(f"const int64_t kb_d_{name} = {value};")
+                    checks.append(f"kb_d_{name} >= 0")
+                    known.add(name)
+                checks.append(f"{extent} == {_in_c(dim)}")
+            if len(later) == len(left):
+                break  # refused when the call is traced
+            left = later
+        said = f'"the arrays do not fit the signature %s", {_quoted(function.signature)}'
+        refuse = f"return kb_fail(call, KB_INVALID_ARGUMENT, {said});"
+        own = [c for c in dict.fromkeys(checks) if not _is_definition(c, found)]
+        return [
+            f"if (!({' && '.join(ranks)})) {refuse}",
+            *found,
+            *([f"if (!({' && '.join(own)})) {refuse}"] if own else []),
+        ]
+
+
+def _is_definition(check: str, found: Sequence[str]) -> bool:
+    extent, _, name = check.partition(" == ")
+    return f"const int64_t {name} = {extent};" in found
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _in_c(dim: str | int) -> str:
+    return re.sub(r"([A-Za-z_]\w*)", r"kb_d_\1", str(dim))
+
+
+def _as_pointer(ctype: str) -> str:
+    """The type of a parameter that is declared as an array, such as `double[2]`, as a pointer."""
+    found = re.fullmatch(r"([^\[]*)\[[^\]]*\](.*)", ctype, re.DOTALL)
+    return f"{found[1]}(*){found[2]}" if found else ctype
+
+
+def _spelled(dtype: str) -> str:
+    return _SPELLED.get(dtype, "void")
+
+
+def _declared(p: Passed) -> str:
+    base, bracket, rest = p.ctype.partition("[")
+    spelled = f"{base.rstrip()} {p.name}{bracket}{rest}".replace("* ", "*")
+    return f"`{spelled}`" if p.ctype else repr(p.name)
