@@ -98,6 +98,8 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
     what = "print the compiler's options for a program that includes kernbridge/host.h"
     command("c-flags", _c_flags, help=what)
+    what = "print the folder with kernbridgeConfig.cmake and kernbridge.pc"
+    command("cmake-dir", _cmake_dir, help=what)
 
 
 def _held(output: Output) -> tuple[str, limit.Stats]:
@@ -316,6 +318,13 @@ def _c_flags(chosen: argparse.Namespace, output: Output) -> int:
     flags = c_flags()
     output.answer["flags"] = shlex.split(flags)
     output.show(flags)
+    return 0
+
+
+def _cmake_dir(chosen: argparse.Namespace, output: Output) -> int:
+    folder = str(_folder_with("lib/cmake/kernbridge", "kernbridgeConfig.cmake"))
+    output.answer["folder"] = folder
+    output.show(folder)
     return 0
 
 
