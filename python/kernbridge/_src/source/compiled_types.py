@@ -126,7 +126,8 @@ def _needed(p: ScannedParameter, letter: str, language: str) -> str:
             return needed
         const = "const " if p.role == "arg" else ""
         tensor, pointer = (t.format(name=p.name or "x") for t in _TENSOR[language == "c"])
-        return f"{needed}; write `{const}{tensor}`, and read the pointer from `{pointer}`"
+        needed += f"; write `{const}{tensor}`, and read the pointer from `{pointer}`"
+        return f"{needed}, or write a signature, such as x: f32[n], n -> f32[n]"
     if p.type:
         remedy = f"; write attr.{p.name}:{_NUMBERS[letter]}" if letter in _NUMBERS else ""
         return f", and `{p.token}` takes {p.type}{remedy}"

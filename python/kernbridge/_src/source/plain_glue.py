@@ -51,13 +51,15 @@ _SPELLED = {**TYPES, "float16": "uint16_t", "complex64": "float _Complex"}
 
 def text_of(errors: Mapping[int, str] | str | None) -> str:
     """A function of C that returns the text of a code, or NULL."""
-    cases, default = "", "0"
+    cases, default, check = "", "0", ""
     if isinstance(errors, str):
-        default = f"{errors}(code)"
+        default = f"(&{errors})(code)"  # C takes a name without & for a function of ints
+        check = f"typedef __typeof__(&{errors}) kb_text_function;\n"
+        check += "KB_ASSERT_TEXT_OF(kb_text_function);\n"
     elif errors:
         cases = "".join(f"    case {code}: return {_quoted(t)};\n" for code, t in errors.items())
     return (
-        f"static const char *kb_text_of(int code)\n{{\n    switch (code) {{\n{cases}"
+        f"{check}static const char *kb_text_of(int code)\n{{\n    switch (code) {{\n{cases}"
         f"    default: return {default};\n    }}\n}}\n"
     )
 
@@ -79,6 +81,8 @@ class _Runner:
         ]
         results = [Passed(*p) for p in function.passed if p[0] in ("return", "nothing")]
         self.result = results[0] if results else None
+        replaced = {p.name: i for i, p in enumerate(function.having("arg"))}
+        self.replaced = [replaced.get(p.name, -1) for p in function.having("ret")]
         self.signature_of = f"decltype({_DETAIL}::signature_of(&{self.name}))"
 
     def _type(self, k: int) -> str:
@@ -100,9 +104,14 @@ class _Runner:
         spelled = f"{_DETAIL}::returned<{self.signature_of}>::type"
         if self.in_c:
             given = ", ".join(f"({self._type(k)})0" for k in range(len(self.taken)))
-            spelled = f"__typeof__({self.name}({given}))"
+            spelled = f"__typeof__((&{self.name})({given}))"
         kind = f"kb_{self.i}_returned"
         lines.append(f"typedef {spelled} {kind};")
+        if self.in_c:
+            taken = ", ".join(self._type(k) for k in range(len(self.taken))) or "void"
+            what = "the compiler finds another declaration than this one, which may be behind #if"
+            same = f"__builtin_types_compatible_p(__typeof__(&{self.name}), {kind} (*)({taken}))"
+            lines.append(self._assert(same, what))
         if self.result is None:
             what = (
                 "it returns neither void, nor an int or an enumeration (0 for success), nor a text "
@@ -153,7 +162,7 @@ class _Runner:
     def body(self) -> str:
         lines = self._extents()
         given = [self._given(k, p, lines) for k, p in enumerate(self.taken)]
-        called = f"{self.name}({', '.join(given)})"
+        called = f"(&{self.name})({', '.join(given)})"
         kind = f"kb_{self.i}_returned"
         if self.result is None:
             lines.append(f"return KB_STATUS({kind}, call, {called});")
@@ -197,6 +206,10 @@ class _Runner:
                 f'"no memory for a copy of {p.name}");'
             )
             data = f"kb_a{k}"
+        elif (i := self.replaced[p.at]) >= 0:  # a call by jax.ffi may not say so
+            lines.append(
+                f"if (in[{i}].data != {data}) memcpy({data}, in[{i}].data, kb_bytes(&{tensor}));"
+            )
         if self.in_c:
             return f"(kb_tensor *)&{tensor}" if p.look == "bytes" else data
         return f'{given}::array(&{tensor}, {data}, "{p.name}")'
