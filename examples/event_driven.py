@@ -13,22 +13,17 @@ import kernbridge
 import numpy as np
 
 SOURCE = r"""
-#include "kernbridge/kernbridge.hpp"
 #include <algorithm>
-using kernbridge::Tensor;
 
 // Row r of the matrix holds the synapses of neuron r: targets indices[indptr[r]..indptr[r + 1]].
-// @BE currents arg:bool[n] arg:i32[ends] arg:i32[synapses] ret:f32[m] attr.weight
-void currents(const Tensor spikes, const Tensor indptr, const Tensor indices, Tensor out,
-              float weight) {
-    const bool *spiked = spikes.data_ptr<bool>();
-    const int32_t *begin = indptr.data_ptr<int32_t>(), *target = indices.data_ptr<int32_t>();
-    float *current = out.data_ptr<float>();
-    std::fill(current, current + out.numel(), 0.0f);
-    for (int64_t r = 0; r < spikes.numel(); r++)
-        if (spiked[r])
-            for (int32_t k = begin[r]; k < begin[r + 1]; k++)
-                current[target[k]] += weight;
+// @BE currents spikes: bool[n], n, indptr: i32[n + 1], indices: i32[m], weight: f32 -> out: f32[n]
+void currents(const bool *spikes, int n, const int *indptr, const int *indices, float weight,
+              float *out) {
+    std::fill(out, out + n, 0.0f);
+    for (int r = 0; r < n; r++)
+        if (spikes[r])
+            for (int k = indptr[r]; k < indptr[r + 1]; k++)
+                out[indices[k]] += weight;
 }
 """
 N, SYNAPSES, STEPS, WEIGHT = 2000, 200, 200, -0.004
@@ -43,11 +38,10 @@ def main() -> None:
     drive = jnp.asarray(rng.uniform(0.1, 0.16, N), jnp.float32)
 
     module = kernbridge.load_cpp_inline("event_driven", SOURCE)
-    shape = jax.ShapeDtypeStruct((N,), jnp.float32)
     flat = jnp.asarray(indices.reshape(-1))
 
     def event_driven(spikes):
-        return module.currents(spikes, indptr, flat, outs=shape, weight=WEIGHT)
+        return module.currents(spikes, indptr, flat, WEIGHT)
 
     def whole_product(spikes):
         return spikes.astype(jnp.float32) @ dense

@@ -177,14 +177,15 @@ def load_c_inline(
 ) -> CompiledModule:
     """Build C source, and make JAX operations on the CPU from its annotated functions.
 
-    A function has a parameter ``const kb_tensor *`` for each tensor and a scalar parameter for each
-    attribute, and returns nothing, or 0 for success. Alternatively, it takes the whole call, as in
-    ``int name(const kb_call *call)``. See ``kernbridge/kernbridge.h``.
+    A function of pointers and numbers is described by a signature, see docs/libraries.md. Others
+    have a parameter ``const kb_tensor *`` for each tensor and a scalar parameter for each
+    attribute, and return nothing, or 0 for success. Alternatively, a function takes the whole call,
+    as in ``int name(const kb_call *call)``. See ``kernbridge/kernbridge.h``.
 
-    Such a function sees the bytes of its arrays and not what they are, so its annotation declares
-    the dtype and the shape of each: ``arg:f32[n]`` or ``ret:int32[n, 3]``; ``[...]`` is any shape,
-    and ``any`` is for a function that looks at the dtype itself. A call that differs is refused
-    when it is traced.
+    A function without a signature sees the bytes of its arrays and not what they are, so its
+    annotation declares the dtype and the shape of each: ``arg:f32[n]`` or ``ret:int32[n, 3]``;
+    ``[...]`` is any shape, and ``any`` is for a function that looks at the dtype itself. A call
+    that differs is refused when it is traced.
 
     Parameters
     ----------
@@ -199,16 +200,14 @@ def load_c_inline(
     --------
     >>> import jax, jax.numpy as jnp, kernbridge
     >>> module = kernbridge.load_c_inline("sums", r'''
-    ... #include "kernbridge/kernbridge.h"
-    ... // @BE total arg:f32[n] ret:f32[]
-    ... void total(const kb_tensor *x, kb_tensor *out) {
-    ...     const float *in = x->data;
+    ... // @BE total x: f32[n], n -> f32
+    ... float total(const float *x, int n) {
     ...     float sum = 0;
-    ...     for (int64_t i = 0; i < x->size; i++) sum += in[i];
-    ...     *(float *)out->data = sum;
+    ...     for (int i = 0; i < n; i++) sum += x[i];
+    ...     return sum;
     ... }
     ... ''')
-    >>> module.total(jnp.arange(4.0), outs=jax.ShapeDtypeStruct((), jnp.float32))
+    >>> module.total(jnp.arange(4.0))
     Array(6., dtype=float32)
     """
     return build_c("load_c_inline", name, c_sources, functions, options)
