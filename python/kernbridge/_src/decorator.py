@@ -14,6 +14,7 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.keys.fingerprint import is_mlir
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.numba_cpu.returning import returning
+from kernbridge._src.operation.annotations import annotated
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import seems_to_return
 from kernbridge._src.operation.sharding_rule import ShardingRule
@@ -61,6 +62,8 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
       the arrays of the call, and with numbers for 0-d arrays. Numba infers the dtypes and ranks of
       what it returns. The shapes of returned arrays come from one call on zeros (on ones, if that
       fails) when a call is traced for the first time; another shape later is an error of the call.
+    - Annotations of jaxtyping are the signature of either, if there is no other; parameters
+      without one are then the outputs, which the annotation after ``->`` describes.
     - ``@numba.vectorize`` makes what `elementwise` makes.
     - ``@numba.guvectorize`` functions take the arrays of their layout; further axes in front are
       broadcast and looped over, as NumPy does. It declares the dtypes.
@@ -135,6 +138,12 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         given: dict[str, Any] = {**options}
         made: tuple[Callable[..., Operation], tuple[str, ...]]
         is_function = front_end == "numba_kernel" and seems_to_return(kernel.py_func.__code__)
+        if described is None and "signature" not in given and "py_func" in dir(kernel):
+            text = annotated(
+                f"kernel {_name(kernel)!r}", kernel.py_func, is_function, given.get("static") or ()
+            )
+            if text is not None:
+                given["signature"], outs = text, FROM_SIGNATURE
         if is_function and "signature" in given:
             from kernbridge._src.operation.call_signature import ResultsOf
 

@@ -4,8 +4,8 @@ Declared types of arrays, such as `f32[n, 3]`, have the notation of jaxprs, in w
 dimension may be a name: it means the same extent in all arrays of a call. Sums and products of
 names and numbers, such as `rows + 1`, are extents, too. `...` stands for any number of dimensions,
 `any` for any dtype, and a name that begins with a capital letter, such as `T`, for the same dtype
-in all arrays of a call. An attribute is a number that is fixed while a call is traced, and that C
-reads as bytes.
+in all arrays of a call, one of real numbers for `Float`. An attribute is a number that is fixed
+while a call is traced, and that C reads as bytes.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ Named = tuple[tuple[str, str | None], ...] | None
 WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
 ANY = "any"
 LEADING = "..."
+_KINDS_OF_DTYPES = {  # what a name for a dtype may stand for, if it is one of jaxtyping's
+    "Float": jax.numpy.floating,
+    "Int": jax.numpy.signedinteger,
+    "UInt": jax.numpy.unsignedinteger,
+    "Integer": jax.numpy.integer,
+    "Complex": jax.numpy.complexfloating,
+    "Inexact": jax.numpy.inexact,
+    "Num": jax.numpy.number,
+}
 _WIDE = ("int64", "uint64", "float64", "complex128")
 
 
@@ -199,6 +208,9 @@ class Extents:
     def _match_dtype(self, i: int, what: str, declared: DeclaredType, dtype: str) -> None:
         wanted, why = declared.dtype, ""
         if is_variable(wanted):
+            kind = _KINDS_OF_DTYPES.get(wanted)
+            if kind is not None and not jax.numpy.issubdtype(dtype, kind):
+                raise Mismatch(i, f": its dtype is none of {wanted}; convert it")
             wanted, where = self._found.setdefault(declared.dtype, (dtype, f"that of {what}"))
             why = f", in which {declared.dtype} is {wanted}, as {where}"
         if wanted in ("", dtype):

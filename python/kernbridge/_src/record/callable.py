@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,14 @@ from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import Assignment
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec, rules_of
+from kernbridge._src.operation.spec import (
+    FROM_SIGNATURE,
+    ArrayType,
+    Call,
+    Functions,
+    OperationSpec,
+    rules_of,
+)
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
 from kernbridge._src.plan.targets import Target
@@ -39,8 +47,10 @@ RECORD = ("auto", "always", "never")
 @hides_frames
 def numba_cuda_callable(
     func: Callable[..., Any],
-    outs: Any,
+    outs: Any = FROM_SIGNATURE,
     *,
+    signature: str | None = None,
+    inplace: str | None = None,
     vmap_method: str | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
     record: str = "auto",
@@ -69,8 +79,8 @@ def numba_cuda_callable(
         copy device arrays (``a[:] = 0``, ``a.copy_to_device(b)``); loop and branch on shapes; and
         call helper functions. It runs twice at each lowering, and must write every element of the
         outputs.
-    outs : pytree of jax.ShapeDtypeStruct, or a function
-        As for `numba_cuda_kernel`.
+    outs, signature, inplace
+        As for `numba_cuda_kernel`. A signature does not mention the stream.
     vmap_method : str, optional
         By default, the function always gets arrays of the declared ranks, and each step of the plan
         is executed for all slices of `jax.vmap`: as one launch with the batch in the z axis of the
@@ -155,16 +165,22 @@ def numba_cuda_callable(
     label = f"numba_cuda_callable {name!r}"
     if record not in RECORD:
         raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD} [KB1005]")
+    declared = None
+    if signature is not None or inplace is not None:
+        stream = list(inspect.signature(func).parameters)[-1:]
+        declared = parameters.read_signature(label, func, signature, inplace, stream)
     spec = OperationSpec(
         *(label, outs, vmap_method, input_output_aliases, has_side_effect),
         *rules_of(label, jvp, vjp, derivatives),
         sharding_rule=sharding_rule,
+        signature=declared,
     )
     kept = _of_objects
     if type(func) is types.FunctionType:
         kept = attached_to(func, "numba_cuda_callable", lambda: LRUCache(OPERATIONS_KEPT))
     vectors = read_vector_math(label, vector_math, is_checked=False)
-    return NumbaCudaCallable(func, name, label, record, vectors).operation(spec, kept)
+    order = declared.bound if declared else None
+    return NumbaCudaCallable(func, name, label, record, vectors, order).operation(spec, kept)
 
 
 _of_objects: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
@@ -179,6 +195,7 @@ class NumbaCudaCallable(CallingFrontend):
     label: str
     record: str
     vector_math: bool | None = None  # of the kernels
+    order: parameters.Bound | None = None  # of the parameters, if there is a signature
 
     platforms = ("cuda", "cpu")
     differentiates = True
@@ -187,7 +204,9 @@ class NumbaCudaCallable(CallingFrontend):
     warns_of_unused = False  # a function that is recorded is refused
 
     def __post_init__(self) -> None:
-        self.parameters = parameters.KernelParameters(self.label, self.function, has_stream=True)
+        self.parameters = parameters.KernelParameters(
+            self.label, self.function, has_stream=True, bound=self.order
+        )
         self._warned = False
 
     def functions(self) -> Functions:
@@ -200,7 +219,9 @@ class NumbaCudaCallable(CallingFrontend):
         operation = Operation(spec, self)
         if not debug.verifies() or self.record == "never":
             return operation
-        unrecorded = NumbaCudaCallable(self.function, self.name, self.label, "never")
+        unrecorded = NumbaCudaCallable(
+            self.function, self.name, self.label, "never", order=self.order
+        )
         return Verified(spec, operation, Operation(spec, unrecorded))
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
