@@ -56,17 +56,18 @@ class Measurement:
 
     __repr__ = __str__
 
-    def record(self, **known: Any) -> BenchmarkRecord:
-        """The same as a record of a `BenchmarkResult`, with what else is known of it."""
-        names = ("mean", "std", "min", "median", "iqr", "max")
-        found: dict[str, Any] = {f"{name}_ms": 1e3 * getattr(self, name) for name in names}
-        found["q1_ms"], found["q3_ms"] = (1e3 * seconds for seconds in self.quartiles)
-        found["throughput"] = 1 / self.median if self.median else math.nan
-        found |= {"n_runs": len(self.samples), "n_batch_per_run": self.n_batch_per_run}
-        return BenchmarkRecord(**(found | known))
-
 
 Measurement.__module__ = "kernbridge.benchmark"
+
+
+def record_of(timed: Measurement, **known: Any) -> BenchmarkRecord:
+    """A measurement as a record of a `BenchmarkResult`, with what else is known of it."""
+    names = ("mean", "std", "min", "median", "iqr", "max")
+    found: dict[str, Any] = {f"{name}_ms": 1e3 * getattr(timed, name) for name in names}
+    found["q1_ms"], found["q3_ms"] = (1e3 * seconds for seconds in timed.quartiles)
+    found["throughput"] = 1 / timed.median if timed.median else math.nan
+    found |= {"n_runs": len(timed.samples), "n_batch_per_run": timed.n_batch_per_run}
+    return BenchmarkRecord(**(found | known))
 
 
 def _is_array(value: Any) -> bool:
@@ -309,7 +310,7 @@ def benchmark_operation(
                     placed = placed or config.put_args(device)
                     call = functools.partial(op.call, backend=backend, **config.kernel_kwargs)
                     timed = measure(call, **counts, data=placed.args)
-                record = timed.record(**known)
+                record = record_of(timed, **known)
                 if compare_results:
                     output = jax.tree.map(_on_host, timed.output)
                     reference = reference or (backend, output)

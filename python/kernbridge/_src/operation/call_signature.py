@@ -32,6 +32,7 @@ from kernbridge._src.operation.signature import (
 from kernbridge._src.operation.spec import ArrayType
 
 _EXAMPLE = 'such as "x: f32[n], k: f32 -> f32[n]"'
+_LONGER = re.compile(r"([A-Za-z]\w*) \+ \d+")  # an array that has a few elements more
 _ITEM = re.compile(r"(?:\s*([A-Za-z_]\w*)\s*:)?\s*(.*?)\s*", re.DOTALL)
 
 
@@ -170,7 +171,8 @@ class CallSignature:
     def sharding_rule(self) -> str:
         """The dimensions of its arrays as a rule.
 
-        A name that occurs in a sum or a product, or twice in one array, does not split it.
+        A name that occurs in a product or a sum, except in those such as `rows + 1` of an input, or
+        twice in one array, does not split it.
         """
         arrays = [p for p in (*self.inputs, *self.outputs) if not p.is_number]
         types = {p.name: p.type for p in arrays if p.type is not None}
@@ -181,14 +183,22 @@ class CallSignature:
             for d in (t.dims if t else ())
             if isinstance(d, str) and d != LEADING
             for name in names_in(d)
-            if not d.isidentifier() or (t and t.dims.count(d) > 1)
+            if not (d.isidentifier() or _LONGER.fullmatch(d)) or (t and t.dims.count(d) > 1)
+        } | {
+            name
+            for p in self.outputs
+            for d in (p.type.dims if p.type else ())
+            if not str(d).isidentifier()
+            for name in (names_in(str(d)) if d != LEADING else ())
         }
         n = 0
         terms = []
         for t in every:
             names = []
             for d in t.dims if t else ():
-                if not (d == LEADING or (str(d).isidentifier() and d not in unsplit)):
+                longer = _LONGER.fullmatch(str(d))
+                name = longer[1] if longer else str(d)
+                if not (d == LEADING or (name.isidentifier() and name not in unsplit)):
                     n, d = n + 1, f"whole{n}"
                 names.append(str(d))
             terms.append(" ".join(names))

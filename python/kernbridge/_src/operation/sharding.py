@@ -272,11 +272,12 @@ def parts_of(
         for i, array in enumerate([] if description.once else ins):
             _warn_if_gathered(description, choice, i, array, [*outs, *ins])
         here, made, more = map(choice.local, (ins, outs, hidden))
+        own = [choice.cut(t, term) for t, term in zip(here, terms.ins, strict=True)]
         aliases, once = description.aliases, description.once
-        call = DeviceCall(target, plain, here, made, more, aliases, bool(once))
+        call = DeviceCall(target, plain, own, made, more, aliases, bool(once))
         if any(not name.startswith("*") for name in choice.factors) and description.token:
             call = _lowered_again(call, description)
-        module = _program(call, choice, once, [array.type for array in hidden])
+        module = _program(call, choice, once, [array.type for array in hidden], here)
         return module, [choice.sharding(term) for term in terms.ins], _packed(result, choice)
 
 
@@ -330,8 +331,14 @@ def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
     )
 
 
-def _program(call: DeviceCall, choice: Choice, once: int, unseen: Sequence[ArrayType]) -> bytes:
-    """Return the module of one device.
+def _program(
+    call: DeviceCall,
+    choice: Choice,
+    once: int,
+    unseen: Sequence[ArrayType],
+    given: Sequence[ArrayType],
+) -> bytes:
+    """Return the module of one device, to which such operands are `given`.
 
     If `once`, the first of so many devices makes the call. Hidden results may have other extents
     than in the whole call; constants, `unseen`, replace them.
@@ -344,6 +351,8 @@ def _program(call: DeviceCall, choice: Choice, once: int, unseen: Sequence[Array
         call = replace(call, attributes={**call.attributes, **number})
 
     def body(operands: list[Any]) -> list[Any]:
+        cut = zip(operands, given, call.operands, choice.terms.ins, strict=True)
+        operands = [x if t == own else choice.slice(x, own, term) for x, t, own, term in cut]
         if once:
             outs = call.outputs_of_first(operands, once)
         else:
@@ -356,7 +365,7 @@ def _program(call: DeviceCall, choice: Choice, once: int, unseen: Sequence[Array
             )
         return [*outs, *_zeros(unseen)]
 
-    return _module(call.operands, [*call.outs, *unseen], body)
+    return _module(given, [*call.outs, *unseen], body)
 
 
 def _warn_if_gathered(
@@ -364,7 +373,7 @@ def _warn_if_gathered(
 ) -> None:
     terms = description.possible
     for d, (name, (count, _)) in enumerate(zip(array.term, array.parts(), strict=True)):
-        if count == 1 or name in choice.factors:
+        if count == 1 or name in choice.factors or "+" in name:
             continue
         if name == WHOLE and not terms.declared:
             why = "kernel may read every element of its inputs for each of its outputs"
@@ -477,6 +486,28 @@ class Choice:
         sizes = [zip(a.type.shape, self._counts(a.term), strict=True) for a in arrays]
         shapes = [tuple(size // count for size, count in each) for each in sizes]
         return [ArrayType(s, a.type.dtype) for s, a in zip(shapes, arrays, strict=True)]
+
+    def cut(self, array: ArrayType, term: Term) -> ArrayType:
+        """The type of the part of an array whose dimensions, such as "i+1", are longer than "i"."""
+        shape = list(array.shape)
+        for d, (base, _, more) in enumerate(name.partition("+") for name in term):
+            if more and base in self.factors:
+                shape[d] = (shape[d] - int(more)) // self.factors[base][0] + int(more)
+        return ArrayType(tuple(shape), array.dtype)
+
+    def slice(self, value: Any, part: ArrayType, term: Term) -> Any:
+        """The part of this device, in the program that all devices run."""
+        starts = []
+        for (base, _, more), size in zip(
+            (name.partition("+") for name in term), part.shape, strict=True
+        ):
+            _, of_device = self.factors.get(base, (1, np.zeros(self.n_devices, int)))
+            table = of_device * (size - int(more)) if more else np.zeros(self.n_devices, int)
+            index = hlo.ConvertOp(_tensor(_INDEX), hlo.PartitionIdOp().result).result
+            every = mlir.ir_constant(table.astype(np.int32))
+            one = hlo.dynamic_slice(every, [index], [1])
+            starts.append(hlo.ReshapeOp(_tensor(_INDEX), one).result)
+        return hlo.dynamic_slice(value, starts, list(part.shape))
 
     def _counts(self, term: Term) -> list[int]:
         return [self.factors[name][0] if name in self.factors else 1 for name in term]

@@ -18,7 +18,7 @@ Term = tuple[str, ...]  # a name for each dimension of an array
 
 WHOLE = "_"  # a dimension that no device has only a part of
 LEADING = "..."
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\+[0-9]+)?")
 _EXPECTED = (
     'expected the names of dimensions as in "i j, j -> i": one term for each input, then "->" and '
     "one for each output"
@@ -44,7 +44,10 @@ class ShardingRule:
         The rule promises the following: if the kernel is called with one part of each array along a
         name, the same part for all arrays, it computes this part of the outputs. A name that an
         output lacks is contracted, and a name that every input lacks is computed as a whole.
-        Neither is split.
+        Neither is split. A dimension ``i+1`` of an input has one element more than ``i``. It is
+        whole on every device, which passes the part that begins where its part along ``i`` begins,
+        and has one element more: the rows of a CSR matrix are those between two elements of
+        ``indptr``.
     reduce : "sum" or dict of str to "sum", optional
         Promises that an output that lacks a contracted name is the sum of the results for the parts
         along that name. Contracted dimensions are then split as well, and the partial results are
@@ -84,9 +87,15 @@ class ShardingRule:
             raise TypeError(f"the sharding rule is {self.rule!r}, {_EXPECTED} [KB6001]")
         if self.rule.count("->") != 1:
             raise ValueError(f"the sharding rule is {self.rule!r}, {_EXPECTED} [KB6001]")
+        object.__setattr__(self, "rule", re.sub(r"\s*\+\s*", "+", self.rule))
         for side in self.inputs, self.outputs:
             for term in side:
                 self._check_term(term)
+        if any("+" in name for term in self.outputs for name in term):
+            raise ValueError(
+                f"the sharding rule {self.rule!r} has a sum in an output; only inputs may have a "
+                "dimension that is longer than a name [KB6001]"
+            )
         object.__setattr__(self, "reduce", self._read_reduce())
 
     def _check_term(self, term: Term) -> None:
@@ -142,8 +151,9 @@ class ShardingRule:
 
     @property
     def contracted(self) -> tuple[str, ...]:
-        names = sorted({name for term in self.inputs for name in term if name != LEADING})
-        return tuple(n for n in names if any(n not in term for term in self.outputs))
+        names = sorted({name for term in self.inputs for name in term if _NAME.fullmatch(name)})
+        lacking = (n for n in names if any(n not in term for term in self.outputs))
+        return tuple(n for n in lacking if "+" not in n)
 
     @staticmethod
     def of(label: str, given: Any, aliases: Sequence[tuple[int, int]]) -> ShardingRule | None:
@@ -204,6 +214,14 @@ class ShardingRule:
                         "in the second; dimensions with the same name must have the same size "
                         "[KB6001]"
                     )
+        for name, (size, place) in sizes.items():
+            base, _, more = name.partition("+")
+            if more and base in sizes and size != sizes[base][0] + int(more):
+                raise ValueError(
+                    f"{label}: the sharding rule {self.rule!r} names a dimension {name!r} in "
+                    f"{place}, which has {size} elements, and {base!r} has {sizes[base][0]}; pass "
+                    f"{sizes[base][0] + int(more)} [KB6001]"
+                )
         result = Terms(
             (*expanded[: len(inputs)], *[()] * n_scalars),
             tuple(expanded[len(inputs) :]),
@@ -277,7 +295,7 @@ class Terms:
             return False
         if name.startswith(("*", "@")):
             return True
-        known = any(name in term for term in self.ins)
+        known = any(name == n.partition("+")[0] for term in self.ins for n in term)
         return known and (name in self.sums or all(name in term for term in self.outs))
 
 

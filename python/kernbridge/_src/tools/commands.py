@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base.errors import HeaderNotFoundError
-from kernbridge._src.benchmark.measure import PLATFORMS, measure
+from kernbridge._src.benchmark.measure import PLATFORMS, measure, record_of
 from kernbridge._src.benchmark.result import BenchmarkResult, encoded
 from kernbridge._src.cuda_device.switch import VARIABLE, cuda_on_cpu
 from kernbridge._src.custom.kernel import get_primitives_by_tags
@@ -227,7 +227,7 @@ def _benchmark_one(chosen: argparse.Namespace, output: Output) -> int:
     with jax.default_device(jax.devices(chosen.platform)[0]):
         timed = measure(operation, **counts, n_batch_per_run=chosen.n_batch, data=arguments)
     output.show(f"{path}({data}) on {chosen.platform}: {timed}")
-    record = timed.record(platform=chosen.platform, backend="", label=data)
+    record = record_of(timed, platform=chosen.platform, backend="", label=data)
     return _report(chosen, output, [encoded(BenchmarkResult([record], path))], {}, [])
 
 
