@@ -25,6 +25,7 @@ typedef struct kb_cuda_launch {
     uint32_t sizes[6]; /* of the grid, of a block */
     uint32_t shared;   /* dynamic shared memory, bytes */
     uint32_t cooperative;
+    uint32_t fixed_shared; /* room of a block before that, bytes */
     kb_cuda_loop *loop;
     void *const *parameters;
 } kb_cuda_launch;
@@ -63,5 +64,17 @@ typedef struct kb_cuda_host_slot {
     uint32_t version;
     const kb_cuda_host *functions;
 } kb_cuda_host_slot_type;
+
+/* A kernel alone, which kernbridge launches: exported as `kb_cuda_kernel_description`. The loops'
+ * `parameters` point to the values, of these sizes; `codes` describe their types as
+ * cuda_kernel/include/kernbridge_signature.h does. */
+typedef struct kb_cuda_kernel {
+    uint32_t version;
+    uint32_t n_parameters;
+    const int32_t *codes;
+    const uint32_t *sizes;
+    kb_cuda_loop *loop, *cooperative_loop;
+    uint32_t (*fixed_shared)(void); /* room of a block of a cooperative grid, bytes */
+} kb_cuda_kernel;
 
 #endif

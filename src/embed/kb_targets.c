@@ -5,6 +5,7 @@
 #include "core/kb_plan.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_hostcuda.h"
+#include "module/kb_cuda_host.h"
 #include "module/kb_library.h"
 #include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"
@@ -28,6 +29,15 @@ const kb_target kb_targets[] = {
     {0},
 };
 
+/* A kb_hostcuda_loader. */
+static kb_status load_code(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+                           const char *what, kb_error *err)
+{
+    if (kb_cuda_host_is_library(bytes, size))
+        return kb_cuda_host_load(digest, bytes, size, what, NULL, err);
+    return kb_cuda_code_load(digest, bytes, size, what, err);
+}
+
 void kb_targets_begin(void)
 {
     static const kb_handler_format formats[] = {
@@ -36,6 +46,6 @@ void kb_targets_begin(void)
         {NULL, NULL},
     };
     kb_handler_set_formats(formats);
-    kb_hostcuda_set_loader(kb_cuda_code_load);
+    kb_hostcuda_set_loader(load_code);
     kb_plan_set_concurrency(KB_STEP_LAUNCH, kb_hostcuda_concurrency);
 }

@@ -124,7 +124,7 @@ static kb_status open_new(const kb_xla_bytes *bytes, opened *o, kb_error *err)
     return s;
 }
 
-static kb_status open_once(const kb_xla_bytes *bytes, void **library, kb_error *err)
+kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *err)
 {
     opened *o = kb_calloc(1, sizeof *o);
     if (!o)
@@ -154,7 +154,7 @@ static kb_status find_function(const carried *c, kb_source_step *step, kb_error 
 {
     void *library = NULL;
     const kb_module *module = NULL;
-    kb_status s = open_once(&c->library, &library, err);
+    kb_status s = kb_library_open(&c->library, &library, err);
     if (s == KB_OK)
         s = kb_module_describe(library, &module, err);
     if (s == KB_OK && !module)

@@ -29,6 +29,9 @@ enum { KB_LIBRARY_VERSION = 2 };
 
 #define KB_LIBRARY_MAGIC "KBSO"
 
+/* Opens a library from memory, once for each content. */
+kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *err);
+
 /* Opens the library and registers the function; `*inserted`: whether it is new.
  * KB_INVALID_ARGUMENT if the bytes are damaged or belong to another kernel; KB_FAILED_PRECONDITION,
  * with the reason, if they are whole and cannot run here; KB_RESOURCE_EXHAUSTED. */

@@ -3,6 +3,7 @@
 
 #include "core/kb_handler.h"
 #include "embed/kb_targets.h"
+#include "module/kb_cuda_host.h"
 #include "object/kb_cpu.h"
 #include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"
@@ -91,6 +92,28 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     return defined;
 }
 
+/* Make known a library of a CUDA kernel for the CPU (src/module/kb_cuda_host.h); the codes of its
+ * parameters' types, and their sizes. */
+static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const char *digest, *code;
+    Py_ssize_t digest_size, size;
+    if (!PyArg_ParseTuple(args, "y#y#:add_host_library", &digest, &digest_size, &code, &size) ||
+        !kb_python_check_size("add_host_library", digest_size, KB_HOSTCUDA_DIGEST))
+        return NULL;
+    kb_error err;
+    const kb_cuda_kernel *kernel = NULL;
+    if (kb_cuda_host_load(digest, code, (size_t)size, "a CUDA kernel", &kernel, &err) != KB_OK)
+        return kb_python_raise(&err);
+    Py_ssize_t n = (Py_ssize_t)kernel->n_parameters;
+    PyObject *codes = PyTuple_New(n), *sizes = PyTuple_New(n);
+    bool whole = codes && sizes;
+    for (Py_ssize_t i = 0; whole && i < n; i++)
+        whole = PyTuple_SetItem(codes, i, PyLong_FromLong(kernel->codes[i])) == 0 &&
+                PyTuple_SetItem(sizes, i, PyLong_FromUnsignedLong(kernel->sizes[i])) == 0;
+    return Py_BuildValue("NN", codes, sizes);
+}
+
 /* Whether machine code of CUDA kernels may call the function of this name. */
 static PyObject *cuda_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
 {
@@ -132,6 +155,7 @@ static PyMethodDef methods[] = {
     {"check_host_code", check_host_code, METH_VARARGS, NULL},
     {"host_code_provides", host_code_provides, METH_VARARGS, NULL},
     {"add_host_code", add_host_code, METH_VARARGS, NULL},
+    {"add_host_library", add_host_library, METH_VARARGS, NULL},
     {"cuda_code_provides", cuda_code_provides, METH_VARARGS, NULL},
     {"cpu_features", cpu_features, METH_NOARGS, NULL},
     {"set_carried_code", set_carried_code, METH_VARARGS, NULL},
@@ -144,7 +168,8 @@ int kb_python_add_code(PyObject *module)
     if (PyModule_AddIntConstant(module, "HOST_CODE_VERSION", KB_HOST_CODE_VERSION) != 0 ||
         PyModule_AddStringConstant(module, "HOST_CODE_MAGIC", KB_HOST_CODE_MAGIC) != 0 ||
         PyModule_AddStringConstant(module, "HOST_CODE_ENTRY", KB_HOST_CODE_ENTRY) != 0 ||
-        PyModule_AddStringConstant(module, "CUDA_CODE_MAGIC", KB_CUDA_CODE_MAGIC) != 0)
+        PyModule_AddStringConstant(module, "CUDA_CODE_MAGIC", KB_CUDA_CODE_MAGIC) != 0 ||
+        PyModule_AddStringConstant(module, "CUDA_LIBRARY_MAGIC", KB_CUDA_LIBRARY_MAGIC) != 0)
         return -1;
     return PyModule_AddFunctions(module, methods);
 }

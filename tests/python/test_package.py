@@ -33,7 +33,7 @@ WITHOUT_CODE = {
     "testing.md",
     "versioning.md",
 }
-ON_THE_CPU = {"find-a-fault.md"}  # the checked mode; elsewhere the fake driver plays a GPU
+ON_THE_CPU = {"find-a-fault.md", "cuda-source.md"}  # elsewhere the fake driver plays a GPU
 EXAMPLES = [*sorted((ROOT / "examples").glob("*.py")), ROOT / "studies" / "microcircuit.py"]
 ARGUMENTS = {
     "backends.py": ["--size", "10000"],
@@ -76,8 +76,6 @@ def test_code_in_documents_runs(document, run_python, request):
     assert bool(blocks) != (document.name in WITHOUT_CODE)
     if not blocks:
         return
-    if document.name == "cuda-source.md":
-        pytest.skip("needs a GPU, where tests/gpu/test_documents.py runs it")
     if document.name == "brainevent.md" and not importlib.util.find_spec("brainevent"):
         pytest.skip("BrainEvent is not installed")
     source, environment = documents.program(blocks), {}

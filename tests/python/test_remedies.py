@@ -804,7 +804,6 @@ ELSEWHERE = {
     "KB5108": "bundle/test_c_host.py",
     "KB6102": "operation/test_export.py",
     "KB7002": "cuda_on_cpu/test_cuda_on_cpu.py",
-    "KB7004": "cuda_kernel/test_cuda_source.py::test_an_architecture_that_nvrtc_lacks",
     "KB7005": "cuda_device/test_launch_errors.py",
     "KB7008": "interplay/test_forks.py",
     "KB7009": "interplay/test_subinterpreters.py",

@@ -82,7 +82,7 @@ def exported(op, **options):
 
 @pytest.fixture
 def for_sm_90():
-    """Kernels are compiled for one architecture, as the page of KB7004 says."""
+    """Kernels are compiled for one architecture."""
     config.set_cuda_architectures("9.0")
     yield
     config.set_cuda_architectures(None)

@@ -3,6 +3,7 @@
 #define KERNBRIDGE_CUDA_ON_CPU_LAUNCH_HPP
 
 #include "kernbridge/check.hpp"
+#include "kernbridge/cuda_on_cpu/cooperative.hpp"
 #include "kernbridge/cuda_on_cpu/host.hpp"
 #include "kernbridge/cuda_on_cpu/threads.hpp"
 
@@ -13,15 +14,22 @@ namespace cuda_on_cpu
 
 /* Runs threads of a block, from `first` on: see kb_cuda_loop. A round of the innermost loop is a
  * thread; where the kernel never waits, compilers see a plain loop. */
-template <typename F>
+template <typename F, bool cooperative>
 static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, const uint32_t index[3],
                             uint32_t first)
 {
     const F kernel = *static_cast<const F *>(parameters[0]); /* whose members nobody else changes */
     const dim3 block(given->ntid[0], given->ntid[1], given->ntid[2]);
     char thrown[512];
+    exchanged = cooperative ? memory_of_thread().size : 0;
+    if (cooperative) {
+        bool begins = first == 0;
+        if (begins && !index[0] && !index[1] && !index[2])
+            resident = nullptr; /* of an earlier launch */
+        enter_block(given->shared, begins);
+    }
     threads = given;
-    dynamic_shared = given->shared;
+    dynamic_shared = given->shared + exchanged;
     blockDim = block;
     gridDim = dim3(given->nctaid[0], given->nctaid[1], given->nctaid[2]);
     blockIdx = uint3{index[0], index[1], index[2]};
@@ -73,6 +81,7 @@ struct Configuration {
         : how{{grid.x, grid.y, grid.z, block.x, block.y, block.z},
               shared > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(shared),
               0,
+              0,
               nullptr,
               nullptr}
     {
@@ -81,8 +90,10 @@ struct Configuration {
     template <typename F> cudaError_t run(const F &kernel)
     {
         void *parameters[] = {const_cast<void *>(static_cast<const void *>(&kernel))};
-        how.loop = run_threads<F>;
+        how.loop = how.cooperative ? run_threads<F, true> : run_threads<F, false>;
         how.parameters = parameters;
+        how.fixed_shared =
+            how.cooperative ? static_cast<uint32_t>(memory_of_thread().size) : 0;
         return launch(how);
     }
 };

@@ -28,6 +28,11 @@ namespace cuda_on_cpu
 static thread_local kb_cuda_thread *threads; /* of the running block; or NULL: on the host */
 static thread_local unsigned char *dynamic_shared;
 static thread_local bool waited; /* since the running thread, in its loop, has begun */
+/* Of a cooperative grid: the bytes of shared memory that is not dynamic, and the block whose is
+ * where the code finds it; see cooperative.hpp. */
+static thread_local size_t exchanged;
+static thread_local unsigned char *resident;
+static void enter_block(unsigned char *mine, bool begins);
 
 static inline const kb_cuda_host &host()
 {
@@ -52,8 +57,10 @@ class Away
     }
     ~Away()
     {
+        if (__builtin_expect(exchanged != 0, 0))
+            enter_block(threads_->shared, false);
         threads = threads_;
-        dynamic_shared = threads_->shared;
+        dynamic_shared = threads_->shared + exchanged;
         threadIdx = thread_;
         blockIdx = block_;
         waited = true;

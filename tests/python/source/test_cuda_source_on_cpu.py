@@ -158,6 +158,7 @@ void fails(Tensor out, int which, int64_t stream) {
 def without_fake_gpu():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(targets, "_of_gpus", ["cuda"])
+        patch.setitem(targets._makers, "cpu", targets.Emulated)
         yield
 
 
@@ -223,20 +224,28 @@ def test_faults(module, which, text):
     assert module.fails(outs=S((4,), I32), which=7).tolist() == [0, 1, 2, 3]
 
 
-def test_a_program_carries_the_library(module, tmp_path):
-    f = jax.jit(lambda x: module.total(x, outs=S((2,), I32)))
-    exported = jax.export.export(f)(S((1000,), I32))
-    path = tmp_path / "program"
-    path.write_bytes(exported.serialize())
+def run_exported(folder, f, shapes, call):
+    """Exports a function, and evaluates `f(` and the rest of a call in another process."""
+    path = folder / "program"
+    path.write_bytes(jax.export.export(jax.jit(f))(*shapes).serialize())
     run = f"""
-        import jax, jax.numpy as jnp, kernbridge
-        f = jax.export.deserialize(bytearray(open({str(path)!r}, "rb").read()))
-        print(f.call(jnp.arange(1000, dtype=jnp.int32)).tolist())
+        import jax, numpy, kernbridge
+        f = jax.export.deserialize(bytearray(open({str(path)!r}, "rb").read())).call
+        assert f({call}
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(run)], capture_output=True, text=True, check=False
     )
-    assert done.stdout == "[499500, 499500]\n", done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_program_carries_the_library(module, tmp_path):
+    def f(x):
+        return module.total(x, outs=S((2,), I32))
+
+    run_exported(
+        tmp_path, f, [S((9,), I32)], "numpy.arange(9, dtype='int32')).tolist() == [36, 36]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,6 +267,68 @@ def test_what_only_gpus_have_is_refused(line, what):
 
 def test_every_form_of_a_launch(module):
     assert module.forms(outs=S((8,), I32)).tolist() == list(range(8))
+
+
+KERNEL = r"""
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+template <typename T, int N>
+__global__ void scaled(const T *x, T *parts, T *out, int n, T factor, double2 z) {
+    __shared__ T s[64];
+    extern __shared__ T moved[];
+    auto grid = cg::this_grid();
+    auto tile = cg::tiled_partition<16>(cg::this_thread_block());
+    int i = grid.thread_rank();
+    T v = i < n ? N * factor * x[i] + T(z.y) : 0;
+    s[threadIdx.x] = v;
+    moved[threadIdx.x] = blockIdx.x;
+    v = cg::reduce(tile, v, cg::plus<T>());
+    grid.sync();
+    if (tile.thread_rank() == 0) atomicAdd(parts + blockIdx.x, v + moved[63] - blockIdx.x);
+    grid.sync();
+    T sum = 0;
+    for (int b = 0; b < gridDim.x; b++) sum += parts[b];
+    if (i < n) out[i] = sum + s[threadIdx.x];
+}
+"""
+
+
+def test_a_cooperative_kernel_alone(tmp_path):
+    op = kernbridge.cuda_kernel(
+        KERNEL,
+        "scaled<float, 3>",
+        lambda x: (S((4,), F32), S(x.shape, F32)),
+        grid=4,
+        block=64,
+        shared_mem=256,
+        cooperative=True,
+        zero_outputs=True,
+        attrs={"n": lambda x: x.size, "factor": np.float32(2), "z": 1 + 2j},
+    )
+    x = np.arange(200, dtype=np.float32)
+    parts, out = op(jnp.asarray(x))
+    y = np.r_[6 * x + 2, np.zeros(56, np.float32)].reshape(4, 64)
+    np.testing.assert_array_equal(parts, y.sum(axis=1))
+    np.testing.assert_array_equal(out, y.ravel()[:200] + y.sum())
+    np.testing.assert_array_equal(jax.vmap(op)(jnp.stack([x, x]))[1][1], out)
+    run_exported(
+        tmp_path, op, [S((200,), F32)], f"numpy.arange(200, dtype='float32'))[1][0] == {out[0]}"
+    )
+    assert op.inspect(x)[0].platform == "cpu"
+    with pytest.raises(kernbridge.CompilationError, match=r"(?s)wrong.*nowhere"):
+        kernbridge.cuda_kernel(
+            "__global__ void wrong(const float *x, float *out) { nowhere(); }",
+            *("wrong", lambda x: S(x.shape, F32)),
+            launch_dims=1,
+        )(x)
+    with pytest.raises(kernbridge.KernelCompilationError, match=r"cluster.*\[KB4005\]"):
+        kernbridge.cuda_kernel(
+            "__global__ void f(const float *x, float *out) {}",
+            *("f", lambda x: S(x.shape, F32)),
+            grid=2,
+            block=1,
+            cluster=2,
+        )(x)
 
 
 @pytest.mark.exhaustive

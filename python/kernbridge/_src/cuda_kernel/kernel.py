@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from kernbridge._src.base import settings
-from kernbridge._src.base.errors import KernelError, coded
+from kernbridge._src.base.errors import KernelCompilationError, KernelError, coded
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.reports import hide_frames, hides_frames
-from kernbridge._src.cuda_kernel import nvrtc, signature
+from kernbridge._src.cuda_kernel import host, nvrtc, signature
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation import signature as scan_attributes
 from kernbridge._src.operation.operation import Operation
@@ -31,11 +31,10 @@ from kernbridge._src.operation.spec import (
 )
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, find_dim
-from kernbridge._src.plan.program import Value, Word
+from kernbridge._src.plan.program import Program, Value, Word
 from kernbridge._src.plan.targets import Target, gpu_platforms
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
-from kernbridge._src.toolchain import cuda
 
 _KEPT = 256  # operations of one kernel, by the values of attributes; lowered calls of each
 
@@ -78,7 +77,9 @@ def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> l
 class CudaKernelFrontend(PlannedFrontend):
     def __init__(self, description: Description, values: Mapping[str, Any]) -> None:
         self.label, self.function = description.label, description.function
-        self.name, self.platforms = self.function.name, gpu_platforms()
+        self.name, self.of_gpus = self.function.name, gpu_platforms()
+        on_cpu = ("cpu",) if isinstance(description.code, nvrtc.Compilation) else ()
+        self.platforms = tuple(dict.fromkeys((*self.of_gpus, *on_cpu)))
         self.description, self.values = description, values
         self._lowered: LRUCache[Lowered] = LRUCache(_KEPT)
         self._is_compiled = False
@@ -93,10 +94,16 @@ class CudaKernelFrontend(PlannedFrontend):
         missing = [""] * (n_inputs + len(scalars) - len(inputs))
         return (*inputs, *missing, *function.output_names)
 
-    def compilation(self) -> Work | None:
+    def compilation(self, platform: str) -> Work | None:
         code = self.description.code
-        is_source = isinstance(code, nvrtc.Compilation) and not self._is_compiled
-        return (nvrtc.compile_kernel, code) if is_source else None
+        if not isinstance(code, nvrtc.Compilation) or self._is_compiled:
+            return None
+        if platform in self.of_gpus or not platform:
+            return nvrtc.compile_kernel, code
+        return host.compile_kernel, (code, self.description.rule.cooperative)
+
+    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
+        return self._lower(tuple(operands), call, self._target_here())[1]
 
     def functions(self) -> Functions:
         attributes = [(name, value) for name, value in self.values.items() if callable(value)]
@@ -154,7 +161,17 @@ class CudaKernelFrontend(PlannedFrontend):
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
         description, rule, code = self.description, self.description.rule, self.description.code
-        compiled = nvrtc.compile_kernel(code) if isinstance(code, nvrtc.Compilation) else code
+        if not isinstance(code, nvrtc.Compilation):
+            compiled = code
+        elif not target.emulates:
+            compiled = nvrtc.compile_kernel(code)
+        elif rule.cluster is not None:
+            raise KernelCompilationError(
+                f"{self.label}: the launch has a cluster, which kernbridge does not run on CPUs; "
+                "run it on a GPU [KB4005]"
+            )
+        else:
+            compiled = host.compile_kernel((code, rule.cooperative))
         self._is_compiled = True
         # Functions of shapes are called at every lowering: what they read may have changed.
         shape = rule.resolve(operands, call)
@@ -242,7 +259,8 @@ def cuda_kernel(
 
     The source contains only device code. The kernel is launched from C on XLA's stream, and XLA may
     include the launch in a CUDA graph. Neither nvcc nor a host compiler is needed. The kernel is
-    compiled when the operation is first lowered. Compiled code is cached by content.
+    compiled when the operation is first lowered. Compiled code is cached by content. If JAX lowers
+    a call for the CPU, the host's C++ compiler compiles the kernel, which then runs there.
 
     Parameters
     ----------
@@ -293,9 +311,6 @@ def cuda_kernel(
     ------
     KernelError
         If the source has no such kernel, or `params` disagrees with it.
-    ImportError
-        If there is neither a GPU nor an architecture to compile for (see
-        `kernbridge.config.set_cuda_architectures`).
     TypeError, ValueError
         When traced, if inputs, outputs or attributes do not match the kernel: if their number is
         wrong, if the dtype of an array differs from the pointer's type, or if a number is out of
@@ -348,7 +363,6 @@ def cuda_kernel(
         *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp, names),
         sharding_rule,
     )
-    cuda.require_device("cuda_kernel")
     description = Description(label, file, function, rule, bool(zero_outputs), request)
     return CudaKernel(spec, description, attrs or {})
 

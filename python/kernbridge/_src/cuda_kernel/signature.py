@@ -9,7 +9,7 @@ for C functions and for templates, and no mangled types have to be parsed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,7 +56,11 @@ def read(lowered: str) -> tuple[Type, ...]:
     (Type(dtype='float32', pointer=True, constant=True, strange=False), Type(dtype='int32', \
 pointer=False, constant=False, strange=False))
     """
-    codes = map(int, re.findall(r"Li(\d+)E", lowered.partition("codes_of")[2]))
+    return types_of(map(int, re.findall(r"Li(\d+)E", lowered.partition("codes_of")[2])))
+
+
+def types_of(codes: Iterable[int]) -> tuple[Type, ...]:
+    """Return the parameters that numbers of kernbridge_signature.h describe."""
     return tuple(
         Type(_DTYPES[c & (_POINTER - 1)], bool(c & _POINTER), bool(c & _CONST), c >= _STRANGE)
         for c in codes

@@ -20,6 +20,7 @@ from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, vector_math
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.toolchain.cuda_source import CPP_ON_CPU
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
@@ -122,6 +123,11 @@ def compile_image(image: bytes) -> HostCode:
     if hashlib.sha256(text).hexdigest().encode() != digest:
         raise KernelNotAvailableError(
             "the program's code for the CPU is damaged; export it again [KB5107]"
+        )
+    if CPP_ON_CPU.encode() in text:
+        raise KernelNotAvailableError(
+            "the program has a kernel in CUDA C++ whose library for the CPU cannot be loaded here; "
+            "export it again on such a machine [KB5107]"
         )
     return host_code(image)
 

@@ -31,7 +31,7 @@ _thread = _Thread()
 
 
 def note(frontend: Any) -> None:
-    if frontend.compilation() is not None:
+    if frontend.compilation("") is not None:
         _thread.traced.append(weakref.ref(frontend))
 
 
@@ -40,7 +40,9 @@ def wait(frontend: Any, platform: str) -> None:
     if _thread.traced:
         found = [reference() for reference in _thread.traced]
         _thread.traced.clear()
-        works = [f.compilation() for f in found if f is not None and platform in f.platforms]
+        works = [
+            f.compilation(platform) for f in found if f is not None and platform in f.platforms
+        ]
         distinct = [work for work in dict.fromkeys(works) if work is not None]
         if len(distinct) > 1:
             n_threads = min(len(distinct), len(os.sched_getaffinity(0)), THREADS_MAX)
@@ -48,6 +50,6 @@ def wait(frontend: Any, platform: str) -> None:
             _thread.running = {work: pool.submit(*work) for work in distinct}
             pool.shutdown(wait=False)
     if _thread.running:
-        running = _thread.running.pop(frontend.compilation(), None)
+        running = _thread.running.pop(frontend.compilation(platform), None)
         if running is not None:
             running.exception()  # waits; the call compiles again, and raises it

@@ -143,7 +143,7 @@ class Frontend(ABC):
         """Compile and register a derivative of the kernel."""
         raise NotImplementedError
 
-    def compilation(self) -> parallel_compile.Work | None:
+    def compilation(self, platform: str) -> parallel_compile.Work | None:
         """Work that a thread may do before `lower` is called, or None if there is none.
 
         It compiles the kernel, calls no functions of the user and writes no warnings.

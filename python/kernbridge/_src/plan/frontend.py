@@ -23,6 +23,7 @@ from kernbridge._src.plan import cubin, launch, targets
 from kernbridge._src.plan.program import Buffer, Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.plan.targets import Target
 from kernbridge._src.toolchain import architectures, cuda, programs
+from kernbridge._src.toolchain.cuda_source import CPP_ON_CPU
 
 Lowered = tuple[NativeCall, Program]
 
@@ -46,10 +47,12 @@ class PlannedFrontend(Frontend):
 
         A choice of GPUs to compile for takes precedence.
         """
-        on_cpu = "cpu" in self.platforms and jax.default_backend() == "cpu"
-        target = self._target("cpu" if on_cpu and not architectures.chosen() else "cuda")
-        _, program = self._lower(tuple(operands), call, target)
+        _, program = self._lower(tuple(operands), call, self._target_here())
         return tuple(_inspect(step) for step in program.steps if isinstance(step, Launch))
+
+    def _target_here(self) -> Target:
+        on_cpu = "cpu" in self.platforms and jax.default_backend() == "cpu"
+        return self._target("cpu" if on_cpu and not architectures.chosen() else "cuda")
 
     def _target(self, platform: str) -> Target:
         return targets.of_platform(platform, self.checked, self.vector_math)
@@ -122,6 +125,16 @@ def _inspect(step: Launch) -> Inspection:
     function = step.function
     block = None if step.auto_block else step.block
     cc, image = function.images[0]
+    if cc == _core.HOST_CC and CPP_ON_CPU.encode() in image:
+        return Inspection(
+            name=function.name,
+            platform="cpu",
+            llvm_ir="",
+            assembly="",
+            architecture=os.uname().machine,
+            shared_memory=step.shared,
+            block=block,
+        )
     if cc == _core.HOST_CC:
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 

@@ -11,7 +11,6 @@ import inspect
 import json
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import jax
 
 from kernbridge import _core
 from kernbridge._src.base import debug, settings
-from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError, KernelError
+from kernbridge._src.base.errors import CompilationError, KernelError
 from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.operation.signature import Named, ScannedFunction, Sources, join_tokens
@@ -443,7 +442,7 @@ def _build(
 
         nonlocal finished
         finished = glue.finish(
-            *(about, language, text, sources, named, flags, paths, include_paths(), errors)
+            *(about, language, text, sources, named, flags, paths, library.include_paths(), errors)
         )
         return finished
 
@@ -453,9 +452,6 @@ def _build(
             from kernbridge._src.toolchain.architectures import cuda_architectures
 
             architectures = cuda_architectures(options["compute_capability"])
-        own = include_paths()
-        if language == "cuda_on_cpu":
-            own = (os.path.join(own[0], "cuda_on_cpu"), *own)
         request = Request(
             name=name,
             language=language,
@@ -464,7 +460,7 @@ def _build(
             cflags=(*_CHECK_FLAGS * checked, *flags),
             ldflags=ldflags,
             include_paths=paths,
-            own_include_paths=own,
+            own_include_paths=library.include_paths(language == "cuda_on_cpu"),
             architectures=architectures,
             optimization_level=options["optimization_level"],
             fast_math=language == "cuda" and options["use_fast_math"],
@@ -552,18 +548,6 @@ def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool)
     for function in module.function_names:
         name = f"{prefix}.{function}"
         register_ffi_target(name, module, function, platform=platform, replace=replace)
-
-
-def include_paths() -> tuple[str, ...]:
-    places = list(sys.modules["kernbridge"].__path__)
-    for place in places:
-        root = os.path.join(place, "include")
-        if os.path.isfile(os.path.join(root, "kernbridge", "kernbridge.h")):
-            return root, os.path.join(root, "compat")
-    raise HeaderNotFoundError(
-        f"kernbridge's own headers are missing from {', '.join(places)}; install "
-        "kernbridge again [KB4011]"
-    )
 
 
 _PLAIN_POINTER = r"\*\s*(?:(?:const|__restrict(?:__)?)\s+)*\w+\s*=[^;=]*?data_ptr\s*<"

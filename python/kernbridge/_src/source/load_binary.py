@@ -28,7 +28,6 @@ from kernbridge._src.scan.annotation import Source
 from kernbridge._src.source import compiled_types, load
 from kernbridge._src.source.load import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, Described, open_library
-from kernbridge._src.toolchain import cuda
 
 _FATBIN = (0xBA55ED50).to_bytes(4, "little")
 _CUDA_MACHINE = b"\xbe"  # of ELF
@@ -386,7 +385,6 @@ sharding_rule
             sharding_rule,
         )
         code = self._code(label, function)
-        cuda.require_device("load_binary")
         description = Description(label, self.path, function, rule, bool(zero_outputs), code)
         return CudaKernel(spec, description, attrs or {})
 

@@ -8,7 +8,6 @@ import importlib.util
 import os
 import sys
 
-from kernbridge import _core
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.reports import warn
@@ -25,18 +24,6 @@ def require(label: str) -> None:
         raise ImportError(
             f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]' (or [cuda12]); "
             "'kernbridge[cuda]' is enough to run kernels on the CPU [KB4016]"
-        )
-
-
-def require_device(label: str) -> None:
-    """Raise ImportError where there is neither a GPU nor an architecture to compile for."""
-    count, why = _core.device_count()
-    if count == 0 and not toolchain_architectures.chosen():
-        raise ImportError(
-            f"{label} needs a GPU: {why}. To compile and export on a machine without a GPU, set "
-            "the compute capability of the GPU that will run the kernel: "
-            "kernbridge.config.set_cuda_architectures('9.0') or KERNBRIDGE_CUDA_ARCHS=9.0 "
-            "[KB7004]"
         )
 
 

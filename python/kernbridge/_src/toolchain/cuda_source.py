@@ -15,6 +15,9 @@ from collections.abc import Callable, Sequence
 
 from kernbridge._src.base.errors import KernelCompilationError
 
+CPP_ON_CPU = "; CUDA C++ "
+"""Begins the text of an image for CPUs whose code is a library, made from CUDA C++."""
+
 _NAMESPACE = "::kernbridge::cuda_on_cpu::"
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\\n]|\\.)*)"([ \d]*)$', re.MULTILINE)
 _LITERAL = (

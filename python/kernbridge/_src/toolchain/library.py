@@ -12,13 +12,14 @@ import hashlib
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.base import settings
-from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.base.errors import HeaderNotFoundError, KernelToolchainError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import compilers
@@ -310,6 +311,20 @@ def describe(files: Iterable[tuple[str, os.stat_result]]) -> list[File]:
 
 
 # Command lines
+
+
+def include_paths(on_cpu: bool = False) -> tuple[str, ...]:
+    """Return the folders of kernbridge's headers; `on_cpu`: with those of CUDA for CPUs."""
+    places = list(sys.modules["kernbridge"].__path__)
+    for place in places:
+        root = os.path.join(place, "include")
+        if os.path.isfile(os.path.join(root, "kernbridge", "kernbridge.h")):
+            of_cuda = (os.path.join(root, "cuda_on_cpu"),) if on_cpu else ()
+            return *of_cuda, root, os.path.join(root, "compat")
+    raise HeaderNotFoundError(
+        f"kernbridge's own headers are missing from {', '.join(places)}; install "
+        "kernbridge again [KB4011]"
+    )
 
 
 def _host(request: Request, compiler: HostCompiler) -> tuple[list[str], list[str]]:

@@ -1,0 +1,1 @@
+#include "../cooperative_groups.h" // what CUDA has in cooperative_groups/reduce.h

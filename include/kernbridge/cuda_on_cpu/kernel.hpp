@@ -1,0 +1,64 @@
+/* One kernel of CUDA C++ on the CPU, which kernbridge launches: see kb_cuda_kernel. It comes after
+ * the source, whose kernel KB_CUDA_KERNEL names. */
+#ifndef KERNBRIDGE_CUDA_ON_CPU_KERNEL_HPP
+#define KERNBRIDGE_CUDA_ON_CPU_KERNEL_HPP
+
+#include "kernbridge/cuda_on_cpu/launch.hpp"
+
+namespace kernbridge
+{
+namespace cuda_on_cpu
+{
+
+/* A parameter, whose words are aligned to 8 bytes. */
+template <typename P> static inline P parameter(const void *words)
+{
+    alignas(P) unsigned char value[sizeof(P)];
+    memcpy(value, words, sizeof value);
+    return *std::launder(reinterpret_cast<P *>(value));
+}
+
+template <auto kernel, typename F = decltype(kernel)> struct Kernel;
+template <auto kernel, typename... P> struct Kernel<kernel, void (*)(P...)> {
+    static constexpr uint32_t n = sizeof...(P);
+    static constexpr int32_t codes[n + 1] = {kernbridge_signature::code<P>::value..., 0};
+    static constexpr uint32_t sizes[n + 1] = {sizeof(P)..., 0};
+
+    template <bool cooperative, size_t... i>
+    static uint32_t run_with(void *const *given, kb_cuda_thread *block, const uint32_t index[3],
+                             uint32_t first, std::index_sequence<i...>)
+    {
+        auto call = [values = std::tuple<P...>(parameter<P>(given[i])...)]()
+            __attribute__((always_inline)) { kernel(std::get<i>(values)...); };
+        void *parameters[] = {&call};
+        return run_threads<decltype(call), cooperative>(parameters, block, index, first);
+    }
+    template <bool cooperative>
+    static uint32_t run(void *const *given, kb_cuda_thread *block, const uint32_t index[3],
+                        uint32_t first)
+    {
+        return run_with<cooperative>(given, block, index, first, std::index_sequence_for<P...>());
+    }
+};
+
+static inline uint32_t fixed_shared()
+{
+    return static_cast<uint32_t>(memory_of_thread().size);
+}
+
+} // namespace cuda_on_cpu
+} // namespace kernbridge
+
+#define KB_CUDA_KERNEL(...)                                                                        \
+    using kb_kernel = ::kernbridge::cuda_on_cpu::Kernel<&__VA_ARGS__>;                             \
+    extern "C" __attribute__((visibility("default"))) const kb_cuda_kernel                         \
+        kb_cuda_kernel_description;                                                                \
+    const kb_cuda_kernel kb_cuda_kernel_description = {KB_CUDA_HOST_VERSION,                       \
+                                                       kb_kernel::n,                               \
+                                                       kb_kernel::codes,                           \
+                                                       kb_kernel::sizes,                           \
+                                                       kb_kernel::run<false>,                      \
+                                                       kb_kernel::run<true>,                       \
+                                                       ::kernbridge::cuda_on_cpu::fixed_shared};
+
+#endif
