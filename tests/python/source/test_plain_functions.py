@@ -2,6 +2,8 @@
 
 import ctypes
 import inspect
+import random
+import re
 import subprocess
 import sys
 
@@ -341,3 +343,93 @@ def test_another_definition_is_not_called():
 def test_texts_of_codes_are_checked(errors):
     with pytest.raises(TypeError, match=r"errors is .*, expected a dict from codes .* \[KB5105\]"):
         kernbridge.load_c_inline("bad", "", errors=errors)
+
+
+ITEMS = {"f64": "double", "f32": "float", "i32": "int", "u8": "unsigned char", "i64": "long"}
+FIRST = {"n": 3, "m": 2}
+
+
+def draw_function(rng, k):
+    """The source of a function with drawn parameters, its inputs, and the outputs they give.
+
+    Every parameter has a weight of its own, and each output is the weighted sum of all inputs,
+    extents and constants: one that is passed in the place of another is seen.
+    """
+    dims = [rng.choice(["n", "m", "n + 1", "2 * m"]) for _ in range(rng.randint(1, 3))] + ["n", "m"]
+    kinds = ["array"] * len(dims) + rng.choices(["number", "extent", "constant", "changed"], k=4)
+    kinds += ["out"] * rng.randint(1, 2)
+    rng.shuffle(kinds)
+    left, right, parameters, body, inputs, outs, total = [], [], [], [], {}, {}, 0.0
+    for i, kind in enumerate(kinds):
+        name, dtype = f"p{i}", rng.choice(list(ITEMS))
+        ctype, dim = ITEMS[dtype], dims.pop() if kind == "array" else rng.choice(["n", "2 * m"])
+        weight, pointer = 3 * i + 1, rng.random() < 0.3
+        size = eval(dim, dict(FIRST))
+        if kind in ("array", "changed"):
+            value = np.arange(size) % 5 + i
+            inputs[name] = jnp.asarray(value, ITEMS_OF_JAX[dtype])
+            total += weight * value.sum()
+            const = "const " if kind == "array" and rng.random() < 0.7 else ""
+            is_named = kind == "changed" or not const or rng.random() < 0.5
+            left.append((f"{name}: " * is_named + f"{dtype}[{dim}]", is_named))
+            parameters.append(f"{const}{ctype} *{name}")
+            body.append(f"for (int j = 0; j < {size}; j++) sum += {weight} * (double){name}[j];")
+            if kind == "changed":
+                outs[name] = (size, dtype, i)
+                right.append((name, True))
+        elif kind == "out":
+            right.append((f"{dtype}[{dim}]", name))  # which is added below
+            parameters.append(f"{ctype} *{name}")
+            outs[name] = (size, dtype, i)
+        else:
+            number = {"number": i + 2, "extent": size, "constant": i + 7}[kind]
+            total += weight * number
+            text = {"number": dtype, "extent": dim, "constant": str(number)}[kind]
+            ctype = ctype if kind == "number" else rng.choice(["int", "long", "unsigned", "size_t"])
+            parameters.append(f"const {ctype} *{name}" if pointer else f"{ctype} {name}")
+            body.append(f"sum += {weight} * (double){'*' * pointer}{name};")
+            is_named = rng.random() < 0.5
+            mark = ": " if kind == "number" else "="
+            left.append((f"{name}{mark}" * is_named + text, is_named))
+            if kind == "number":
+                inputs[name] = number
+        if left and not left[-1][1]:  # outputs before this one need a name
+            right = [(f"{n}: {t}", True) if isinstance(n, str) else (t, n) for t, n in right]
+    for r, (t, name) in enumerate(right):
+        if isinstance(name, str):
+            right[r] = (f"{name}: {t}", True) if rng.random() < 0.5 else (t, False)
+    # Items with names may stand anywhere; the others stay in the order of the parameters.
+    for side in (left, right):
+        named = [item for item in side if item[1]]
+        rng.shuffle(named)
+        side[:] = [named.pop() if item[1] else item for item in side]
+    expected = {n: np.full(size, int(total) % 100 + i) for n, (size, _, i) in outs.items()}
+    for name, (size, _, i) in outs.items():
+        body.append(f"for (int j = 0; j < {size}; j++) {name}[j] = (long)sum % 100 + {i};")
+    text = f"{', '.join(t for t, _ in left)} -> {', '.join(t for t, _ in right)}"
+    lines = "\n    ".join(["double sum = 0;", *body])
+    source = f"// @BE f{k} {text}\nvoid f{k}({', '.join(parameters)})\n{{\n    {lines}\n}}\n"
+    return source, inputs, expected
+
+
+ITEMS_OF_JAX = {"f64": "float64", "f32": "float32", "i32": "int32", "u8": "uint8", "i64": "int64"}
+DRAWN = [
+    (kernbridge.load_c_inline, 0, 12),
+    pytest.param(kernbridge.load_c_inline, 1, 200, marks=pytest.mark.exhaustive),
+    pytest.param(kernbridge.load_cpp_inline, 2, 200, marks=pytest.mark.exhaustive),
+]
+
+
+@pytest.mark.parametrize(("load", "seed", "count"), DRAWN)
+def test_drawn_parameters_arrive_where_they_belong(load, seed, count):
+    rng = random.Random(seed)
+    drawn = [draw_function(rng, k) for k in range(count)]
+    source = "#include <stddef.h>\n" + "".join(source for source, *_ in drawn)
+    module = load("drawn", source, replace=True, optimization_level=0)
+    for k, (text, inputs, expected) in enumerate(drawn):
+        found = module[f"f{k}"](**inputs)
+        names = re.findall(r"p\d+", module[f"f{k}"].tokens.partition("->")[2])
+        found = dict(zip(names, found if isinstance(found, tuple) else (found,), strict=True))
+        assert found.keys() == expected.keys(), text
+        for name, value in expected.items():
+            assert found[name].tolist() == value.tolist(), (name, text)
