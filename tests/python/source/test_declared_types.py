@@ -266,3 +266,31 @@ def test_names_of_dtypes_are_those_of_jaxprs(x64):
     module = kernbridge.load_c_inline("named", source, auto_register=False)
     for name, short in names.items():
         assert module[f"{name}_"].tokens == f"arg:{short} ret:{short}"
+
+
+def test_outputs_follow_from_declared_types():
+    module = kernbridge.load_cpp_inline(
+        "declared_outputs",
+        """
+#include "kernbridge/kernbridge.hpp"
+// @BE sums arg:f32[m, n] arg:any ret:f32[m] ret:i32[]
+void sums(kernbridge::Tensor x, kernbridge::Tensor, kernbridge::Tensor out, kernbridge::Tensor n) {
+    for (int64_t i = 0; i < x.size(0); i++) {
+        float s = 0;
+        for (int64_t j = 0; j < x.size(1); j++) s += x.data_ptr<float>()[i * x.size(1) + j];
+        out.data_ptr<float>()[i] = s;
+    }
+    *n.data_ptr<int>() = x.size(1);
+}
+// @BE filled ret:f32[k]
+void filled(kernbridge::Tensor out) { out.data_ptr<float>()[0] = 1; }
+""",
+    )
+    x = jnp.arange(6, dtype="float32").reshape(2, 3)
+    total, n = jax.vmap(jax.jit(module.sums), (0, None))(jnp.stack([x, x]), 0.0)
+    np.testing.assert_array_equal(total, [[3, 12]] * 2)
+    np.testing.assert_array_equal(n, [3, 3])
+    with pytest.raises(TypeError, match="KB2007"):
+        module.sums(x[0], 0.0)
+    with pytest.raises(TypeError, match="KB1002"):
+        module.filled()

@@ -29,7 +29,7 @@ from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation import origin, signature
-from kernbridge._src.operation.call_signature import CallSignature
+from kernbridge._src.operation.call_signature import CallSignature, ResultsOf
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
@@ -352,6 +352,7 @@ class SourceFunction:
             self._signature = CallSignature.read(export.label, text, None, names, ())
             assert self._signature is not None
             self.__signature__ = self._signature.python
+        self._outs = None if text else _declared_outs(export)
 
     def __repr__(self) -> str:
         return f"<{self._export.label} ({self._export.function.tokens})>"
@@ -439,7 +440,9 @@ sharding_rule
         """
         export, attrs = self._export, attrs or {}
         zeroed = read_flag(export.label, "zero_outputs", zero_outputs)
-        if outs is ... and self._signature is None:
+        if outs is ... and self._outs is not None:
+            outs = self._outs
+        elif outs is ... and self._signature is None:
             raise TypeError(
                 f"{export.label} ({self.tokens}) needs outs=, the shape and the dtype of each "
                 "output; pass outs=jax.ShapeDtypeStruct(shape, dtype), or a list of them [KB1002]"
@@ -478,6 +481,20 @@ sharding_rule
         # Derivative rules get Python's numbers, which may differ where the bytes do not.
         numbers = exact_items(plain) if spec.is_differentiable else None
         return self._operations.find_or_make((key, zeroed, encoded, numbers), make)
+
+
+def _declared_outs(export: Export) -> ResultsOf | None:
+    """What `arg` and `ret` declare of the outputs; None if that is not all."""
+    declared = export.function.declared
+    if None in declared or not declared:
+        return None
+    types, n = list(map(str, declared)), len(export.function.having("arg"))
+    names = [f"input{i}" for i in range(n)]
+    given = ", ".join(f"{name}: {t}" for name, t in zip(names, types[:n], strict=True))
+    try:
+        return ResultsOf.read(export.label, f"{given} -> {', '.join(types[n:])}", names)
+    except ValueError:  # such as a dimension that no input has
+        return None
 
 
 class CompiledModule:
