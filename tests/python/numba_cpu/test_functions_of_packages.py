@@ -4,6 +4,10 @@
 """
 
 import importlib
+import importlib.util
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -58,18 +62,40 @@ CASES = {
     "librosa.util.utils:_phasor_angles": (x,),
     "librosa.util.utils:_localmax": (x,),
     "librosa.util.utils:_localmin": (x,),
+    # of tvb: the numbers of states, of couplings and of parameters
+    **{
+        f"tvb.simulator.models.{place}": (*(rng.uniform(0.1, 0.9, n) for n in arrays), *constants)
+        for place, arrays, n_constants in (
+            ("epileptor:_numba_dfun", (6, 2), 17),
+            ("epileptor:_numba_dfun_epi2d", (2, 1), 12),
+            ("epileptor_rs:_numba_dfun", (8, 3), 28),
+            ("jansen_rit:_numba_dfun_jr", (6, 1), 14),
+            ("oscillator:_numba_dfun_g2d", (2, 1), 13),
+            ("oscillator:_numba_dfun_supHopf", (2, 2), 3),
+            ("wilson_cowan:_numba_dfun", (2, 1, 2), 23),
+            ("wong_wang:_numba_dfun", (1, 1), 8),
+            ("wong_wang_exc_inh:_numba_dfun", (2, 1), 19),
+            ("wong_wang_exc_inh:_numba_dfun_bei", (2, 1), 20),
+        )
+        for constants in [rng.uniform(0.2, 0.8, n_constants)]
+    },
 }
 STATIC = {"quantecon._lss:simulate_linear_model": {"ts_length": 6}}
 OUTS = {"numba_stats.tsallis:_pdf": lambda x, m, t, n: x}
 
 
+def operation(place):
+    """The function of a package, the operation of it, and its inputs."""
+    module, name = place.split(":")
+    f = getattr(importlib.import_module(module), name)
+    given = [a for a in CASES[place] if place not in STATIC or np.ndim(a)]
+    return f, kernbridge.kernel(OUTS.get(place), static=STATIC.get(place))(f), given
+
+
 @pytest.mark.parametrize("place", CASES)
 def test_a_function(x64, place):
-    module, name = place.split(":")
-    pytest.importorskip(module.partition(".")[0])
-    f = getattr(importlib.import_module(module), name)
-    op = kernbridge.kernel(OUTS.get(place), static=STATIC.get(place))(f)
-    given = [a for a in CASES[place] if place not in STATIC or np.ndim(a)]
+    pytest.importorskip(place.partition(".")[0])
+    f, op, given = operation(place)
     arrays = [jnp.asarray(a) for a in given]
     expected = jax.tree.map(np.asarray, f(*CASES[place]))
 
@@ -90,3 +116,27 @@ def test_a_function(x64, place):
     rest = CASES[place][len(given) :]
     check(jax.tree.map(lambda a: a[0], batch), expected)
     check(jax.tree.map(lambda a: a[1], batch), jax.tree.map(np.asarray, f(*again, *rest)))
+
+
+def run_all():
+    """Compare every function that is installed, and print their number."""
+    n = 0
+    for place in CASES:
+        if importlib.util.find_spec(place.partition(".")[0]) is None:
+            continue
+        f, op, given = operation(place)
+        expected = jax.tree.leaves(jax.tree.map(np.asarray, f(*CASES[place])))
+        for a, b in zip(jax.tree.leaves(jax.jit(op)(*given)), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-12)
+        n += 1
+    print(n, "functions")
+
+
+def test_in_a_second_process():
+    here = {**os.environ, "JAX_ENABLE_X64": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = "import test_functions_of_packages; test_functions_of_packages.run_all()"
+    for _ in range(2):  # the second one loads what the first one has compiled
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, env=here, timeout=900)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.endswith(" functions\n")

@@ -342,3 +342,28 @@ def test_attributes_are_those_of_the_function():
     (code,) = damped.inspect(jnp.ones((2, 3)), 1.0, 2.0)
     assert code.name == "damped"
     assert "machine code" in code.export
+
+
+def test_names_of_parameters_that_a_loop_might_use():
+    @kernbridge.elementwise
+    @numba.njit
+    def mixed(f, n0, r, i0):
+        return f * n0 + r, r - i0
+
+    a, b = np.arange(4.0, dtype="f").reshape(2, 2), np.ones((1, 2), "f")
+    found = mixed(a, b, a[:, :1], 2)
+    np.testing.assert_array_equal(found[0], a * b + a[:, :1])
+    np.testing.assert_array_equal(found[1], a[:, :1] - 2 + 0 * a)
+
+
+def test_a_layout_whose_numbers_are_declared_as_arrays():
+    @numba.guvectorize(["void(float64[:], float64[:], float64[:])"], "(n),()->(n)")
+    def scaled(x, f, out):
+        for i in range(x.size):
+            out[i] = x[i] * f[0]
+
+    x = np.arange(3.0)
+    with jax.enable_x64(True):
+        op = kernbridge.kernel(scaled)
+        np.testing.assert_array_equal(op(x, 2.0), scaled(x, 2.0))
+        np.testing.assert_array_equal(jax.vmap(op, (None, 0))(x, np.arange(2.0)), [0 * x, x])

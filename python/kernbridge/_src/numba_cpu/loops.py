@@ -62,11 +62,11 @@ class Axes(NamedTuple):
         if core == 0:
             extents.append("1")
         elif not loops and (core is None or self.n):
-            return f"_{name} = {name}[{zeros}]", f"_{name}"
+            return f"_of_{name} = {name}[{zeros}]", f"_of_{name}"
         elif len(loops) == self.n == len(self.loops):
             return "", f"{name}[{index}]" if loops else name
-        statement = f"_{name} = {name}.reshape(({', '.join(extents)},))"
-        return statement, f"_{name}[{index}]" if loops else f"_{name}"
+        statement = f"_of_{name} = {name}.reshape(({', '.join(extents)},))"
+        return statement, f"_of_{name}[{index}]" if loops else f"_of_{name}"
 
 
 def loop(

@@ -385,12 +385,12 @@ def _declared(function: Any) -> tuple[Declared, ...]:
     """What a function of Numba is declared for. Empty if types are those of the calls."""
     from kernbridge._src.numba_common.private_numba import as_dtype
 
-    if getattr(function, "_frozen", False) and hasattr(function, "types"):
+    builder = getattr(function, "gufunc_builder", None)
+    if builder is None and getattr(function, "_frozen", False) and hasattr(function, "types"):
         sides = [
             [[np.dtype(c).name for c in side] for side in t.split("->")] for t in function.types
         ]
         return tuple((tuple(i), tuple(o), (False,) * len(i)) for i, o in sides)
-    builder = getattr(function, "gufunc_builder", None)
     if builder is None or function.is_dynamic:
         return ()
     n, found = len(builder.sin), []
