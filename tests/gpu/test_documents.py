@@ -21,13 +21,7 @@ def run(source: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "numba-cuda-kernels.md",
-        pytest.param("cuda-source.md", marks=pytest.mark.gpu_only("CUDA C++ has no code for CPUs")),
-    ],
-)
+@pytest.mark.parametrize("name", ["numba-cuda-kernels.md", "cuda-source.md"])
 def test_the_tutorials(tmp_path, name):
     blocks = documents.blocks((ROOT / "docs" / name).read_text())
     assert not documents.differences(blocks, run(documents.program(blocks), tmp_path))
@@ -37,14 +31,7 @@ NUMBA = "numba_cuda_kernel", "numba_cuda_callable"
 SOURCE = "cuda_kernel", "load_cuda_inline"
 
 
-@pytest.mark.parametrize(
-    ("functions", "tries"),
-    [
-        (NUMBA, 8),
-        pytest.param(SOURCE, 3, marks=pytest.mark.gpu_only("CUDA C++ has no code for CPUs")),
-    ],
-    ids=["numba", "source"],
-)
+@pytest.mark.parametrize(("functions", "tries"), [(NUMBA, 8), (SOURCE, 3)], ids=["numba", "source"])
 def test_the_docstrings(tmp_path, functions, tries):
     source = f"""
 import doctest

@@ -240,6 +240,7 @@ extern "C" __global__ void fma3(const float* x, float* out, float a, double b, i
 """
 
 
+@pytest.mark.gpu_only("CPUs have no CUDA graphs")
 def test_cuda_kernel_parameters_of_every_size():
     op = kernbridge.cuda_kernel(PLAIN, "fma3", lambda x: like(x), launch_dims=lambda x: x.shape[0])
     x = jnp.arange(100, dtype=jnp.float32)
@@ -282,6 +283,7 @@ def test_cuda_kernel_export(tmp_path):
         np.testing.assert_array_equal(got, 2 * np.arange(size) + 0.5)
 
 
+@pytest.mark.gpu_only("the words are those of NVRTC")
 def test_cuda_kernel_refused():
     x = jnp.ones(3)
     op = kernbridge.cuda_kernel(PLAIN, "fma3", lambda *a: like(a[0]), launch_dims=3)
@@ -304,6 +306,7 @@ def test_cuda_kernel_refused():
         broken(x)
 
 
+@pytest.mark.gpu_only("a cubin has machine code for GPUs")
 @pytest.mark.parametrize("kind", ["cubin", "fatbin"])
 def test_binary(tmp_path, kind):
     nvcc = find_nvcc().path

@@ -147,7 +147,8 @@ def load_binary(
     digest = hashlib.sha256(data).hexdigest()
     place = _place_of(file, digest)
     _, last_error, exports = open_library(place)
-    on_gpu = last_error != 0 if platform is None else platform == "cuda"
+    of_cuda = last_error != 0 and b"kb_cuda_host_slot" not in data  # which CUDA C++ on CPUs has
+    on_gpu = of_cuda if platform is None else platform == "cuda"
     found = _functions_of(module_name, file, exports, functions)
     module = CompiledModule(
         "load_binary",

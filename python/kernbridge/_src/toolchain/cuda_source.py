@@ -256,6 +256,42 @@ class _Translation:
         return found.start(), end + 1, f"({new}){lines}"
 
 
+_CONDITION = re.compile(
+    r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|line)\b(.*)$", re.MULTILINE
+)
+# What holds in device code of some GPU alone, where __CUDA_ARCH__ is not defined.
+_FOR_GPUS = re.compile(
+    r"^\s*__CUDA_ARCH__\s*(?://.*|/\*.*)?$|(?<!!)(?<!! )\bdefined\s*\(?\s*__CUDA_ARCH__"
+    r"|__CUDA_ARCH__\s*(?:>|==)"
+)
+
+
+def refuse_missing(label: str, file: str, text: str) -> None:
+    """Raise KernelCompilationError for code under `#if __CUDA_ARCH__ ...` without an `#else`.
+
+    It would be left out on CPUs without a word.
+    """
+    places: list[str] = []  # of the conditions around a line that are of that kind; or ""
+    name, shift = file, 0
+    for found in _CONDITION.finditer(text):
+        kind, rest = found[1], found[2]
+        line = text.count("\n", 0, found.start()) + 1 - shift
+        if kind == "line":
+            numbered = re.match(r'\s*(\d+)\s*"([^"]*)"', rest)
+            if numbered:
+                name, shift = numbered[2], line + shift + 1 - int(numbered[1])
+        elif kind.startswith("if"):
+            is_for_gpus = kind != "ifndef" and _FOR_GPUS.search(rest) is not None
+            places.append(f"{name}:{line}" if is_for_gpus else "")
+        elif kind in ("elif", "else") and places:
+            places[-1] = ""
+        elif kind == "endif" and places and (place := places.pop()):
+            raise KernelCompilationError(
+                f"{label}: {place}: the source has code for GPUs alone (__CUDA_ARCH__), and none "
+                "for CPUs, where it would be left out; write an #else [KB4005]"
+            )
+
+
 def flags_of(flags: Sequence[str]) -> list[str]:
     """Return the flags of the C++ compiler that flags of nvcc stand for; others have no meaning."""
     found: list[str] = []

@@ -273,6 +273,9 @@ def _say(request: Request, text: str) -> None:
 def _translate(job: Job, workspace: Path) -> None:
     from kernbridge._src.toolchain import cuda_source
 
+    for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
+        if not path.startswith((*_SYSTEM, LOCAL, *job.own)) and "/nvidia/" not in path:
+            cuda_source.refuse_missing(job.request.name, path, _text(path))
     text = _text(str(workspace / f"{job.stem}.i"))
     made = cuda_source.translate(job.request.name, text, lambda name: name.startswith(job.own))
     made_path = workspace / f"{job.stem}.ii"
