@@ -8,7 +8,7 @@ const LATER = [
 ];
 const ABOUT = [
   [/\b(gradient|derivative|grad|enzyme|backprop)/, /^derivatives$/],
-  [/\b(cmake|pointer|library|libraries|gsl|fftw|eigen)/, /^source-kernels$/],
+  [/\b(cmake|pointer|library|libraries|gsl|fftw|eigen)/, /^libraries$/],
   [/\b(csr|sparse|shard|devices)/, /^sharding$/],
   [/\b(shared memory|gpu|numba-cuda)/, /^numba-cuda-kernels$/],
   [/\b(without a gpu|laptop|emulat)/, /^cuda-on-cpu$/],
