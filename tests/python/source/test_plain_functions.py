@@ -287,8 +287,8 @@ def test_a_wrong_description_of_a_library_is_refused(library, functions, options
 
 F = "int f(const double *x, long n, double *o)"
 REFUSED = [  # a signature, a declaration, and why
-    ("x: f32[n], n -> f64[n]", F, r"`const double \*x`, cannot be x: f32\[n\]; .* to float"),
-    ("x: f64[n], n: f64 -> f64[n]", F, "parameter 2, `long n`, cannot be n: f64; that is double"),
+    ("x: f32[n], n -> f64[n]", F, r"`const double \*x`, cannot be x: f32\[n\], .* to float"),
+    ("x: f64[n], n: f64 -> f64[n]", F, "parameter 2, `long n`, cannot be n: f64, which is double"),
     ("n, o: f64[n] -> x: f64[n]", F, r"`const double \*x`, is the output x: .* must not be const"),
     ("x: f64[n], n -> f64[n], return: f32[]", F, r"it does not return float, which return: f32"),
     ("x: f64[n], n -> o: f64[n]", F.replace("int", "double", 1), "it returns neither void, nor an"),

@@ -134,9 +134,10 @@ class _Runner:
             return [self._assert(f"KB_FITS_EXTENT({kind})", what)]
         spelled = _spelled(p.dtype)
         if p.role == "number":
-            what = f"{where}cannot be {p.what}; that is {spelled} or a pointer to it"
+            what = f"{where}cannot be {p.what}, which is {spelled} or a pointer to it"
+            what += "; correct the signature"
             return [self._assert(f"KB_FITS_NUMBER_OF({kind}, {number})", what)]
-        what = f"{where}cannot be {p.what}; that is a pointer to {spelled}"
+        what = f"{where}cannot be {p.what}, which is a pointer to {spelled}; correct the signature"
         checked = kind
         if self.in_c and p.ctype.count("[") > 1:  # elements of arrays of arrays
             element = re.sub(r"\[[^\]]*\]", "", p.ctype)
