@@ -133,6 +133,38 @@ static void test_failure(void)
     seen.pause_ns = 0;
 }
 
+static int32_t count(void **result, void **exception, void *const *inputs, void *const *outputs)
+{
+    (void)result, (void)inputs, (void)outputs;
+    *exception = NULL;
+    atomic_fetch_add(&seen.n_calls, 1);
+    return KB_NUMBA_OK;
+}
+
+/* Rows of an input may have no elements where the rows of the others have some. */
+static void test_rows_without_elements(void)
+{
+    static sample s;
+    static fake_frame f;
+    for (int64_t n_rows = 4; n_rows <= 5; n_rows++) {
+        sample_init(&s, (uint64_t)(1000000 + n_rows), count);
+        sample_input(&s, KB_DTYPE_F64, 2, "x");
+        sample_output(&s, KB_DTYPE_F64, 1, "out");
+        fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+        fake_arg(&f, KB_DTYPE_F64, x, 2, (const int64_t[]){5, 0});
+        fake_ret(&f, KB_DTYPE_F64, out, 1, &n_rows);
+        kb_xla_array *call = sample_call(&f, &s.kernel, 1 + KB_BATCH_ORDER * KB_SLICES_OF_ROWS,
+                                         (const int64_t[]){1});
+        kb_error err;
+        kb_frame frame;
+        atomic_store(&seen.n_calls, 0);
+        CHECK_INT(kb_frame_read(&frame, &s.kernel, &f.frame, call, &err), KB_OK);
+        CHECK_INT(kb_batch_run(&frame, &err), n_rows == 5 ? KB_OK : KB_INVALID_ARGUMENT);
+        CHECK_INT(atomic_load(&seen.n_calls), n_rows == 5);
+        fake_frame_free(&f);
+    }
+}
+
 static void test_refused(void)
 {
     static const int64_t masks[] = {1, 0}, both[] = {1, 1}, unknown[] = {4, 0};
@@ -151,6 +183,7 @@ int main(void)
     test_each_row_once();
     test_in_one_call();
     test_failure();
+    test_rows_without_elements();
     test_refused();
     return kb_test_end("test_rows");
 }

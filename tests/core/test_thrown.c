@@ -4,6 +4,7 @@
 #include "kb_test.h"
 #include "object/kb_thrown.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <string.h>
 
@@ -74,8 +75,18 @@ static int need_too_much(void)
     return 0;
 }
 
+/* What a failure left behind would be lost with the thread: AddressSanitizer looks for it. */
+static void *fail_in_thread(void *unused)
+{
+    CHECK_TEXT(run(fail_with_text), "9 are too many");
+    return unused;
+}
+
 int main(void)
 {
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
+    CHECK_INT(pthread_join(thread, NULL), 0);
     CHECK_PTR(run(allocate), NULL);
     const char *text = run(throw_one);
     CHECK_TEXT(text, "std::domain_error: negative");
