@@ -313,20 +313,15 @@ static kb_status run_probing(const kb_slices *slices, kb_cursor *cursor, const k
     return KB_OK;
 }
 
-static bool may_share(const kb_slices *slices, const kb_step *step)
-{
-    kb_slice_order order = slices->frame->order;
-    if (slices->count < 2 || order == KB_SLICES_IN_ORDER)
-        return false;
-    kb_concurrency is = kb_plan_concurrency(step, slices->frame);
-    return is == KB_CONCURRENT || (is == KB_CONCURRENT_IF_TOLD && order == KB_SLICES_AT_ONCE);
-}
-
 kb_status kb_share_run(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
                        kb_error *err)
 {
     int64_t failed;
-    if (!may_share(slices, step))
+    kb_slice_order order = slices->frame->order;
+    kb_concurrency is = KB_CONCURRENT_NEVER;
+    if (slices->count > 1 && order != KB_SLICES_IN_ORDER)
+        is = kb_plan_concurrency(step, slices->frame);
+    if (is != KB_CONCURRENT && (is != KB_CONCURRENT_IF_TOLD || order != KB_SLICES_AT_ONCE))
         return kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
     uint64_t site = hash_site(slices, step);
     int64_t cost = recall(site);

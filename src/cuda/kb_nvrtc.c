@@ -250,19 +250,15 @@ static void replace(uintptr_t base, const ElfW(Dyn) * d)
             set(base + calls[n].r_offset);
 }
 
-/* Whether this is the library that is meant: of this path, or, with NULL, a libnvrtc. */
-static bool is_meant(const char *path, const char *wanted)
-{
-    static const char usual[] = "libnvrtc";
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-    return wanted ? strcmp(path, wanted) == 0 : strncmp(file, usual, strlen(usual)) == 0;
-}
-
+/* Replaces the function in the library that is meant: of a path, or, with NULL, in each libnvrtc.
+ */
 static int visit(struct dl_phdr_info *library, size_t size, void *data)
 {
     (void)size;
-    const Dl_info *meant = data;
-    if (!is_meant(library->dlpi_name, meant->dli_fname))
+    static const char usual[] = "libnvrtc";
+    const char *path = library->dlpi_name, *wanted = ((const Dl_info *)data)->dli_fname;
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    if (wanted ? strcmp(path, wanted) != 0 : strncmp(file, usual, strlen(usual)) != 0)
         return 0;
     const ElfW(Phdr) *segment = library->dlpi_phdr;
     while (segment->p_type != PT_DYNAMIC)

@@ -62,15 +62,6 @@ static kb_status wait(const poison *p, kb_error *err)
     return check(p, p->cu->cuStreamSynchronize(p->frame->stream), "cuStreamSynchronize", err);
 }
 
-static kb_status save_shared(const poison *p, kb_error *err)
-{
-    kb_status s = KB_OK;
-    for (uint32_t i = 0; s == KB_OK && i < n_results(p); i++)
-        if (kb_frame_is_aliased(p->frame, p->frame->kernel->n_inputs + i))
-            s = fetch(p, i, &p->shared[i], err);
-    return s == KB_OK ? wait(p, err) : s;
-}
-
 static kb_status set_up(const poison *p, uint8_t pattern, kb_error *err)
 {
     kb_status s = KB_OK;
@@ -170,7 +161,12 @@ static kb_status run(poison *p, kb_error *err)
     p->second = kb_arena_take(p->arena, n, sizeof *p->second);
     if (!p->shared || !p->first || !p->second)
         return no_memory(p, err);
-    kb_status s = save_shared(p, err);
+    kb_status s = KB_OK;
+    for (uint32_t i = 0; s == KB_OK && i < n; i++)
+        if (kb_frame_is_aliased(p->frame, p->frame->kernel->n_inputs + i))
+            s = fetch(p, i, &p->shared[i], err);
+    if (s == KB_OK)
+        s = wait(p, err);
     if (s == KB_OK)
         s = run_over(p, FIRST, p->first, err);
     if (s == KB_OK)

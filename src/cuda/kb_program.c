@@ -231,17 +231,9 @@ static const kb_copy_step *read_copy(program *p)
     return step;
 }
 
-static const int64_t *read_callback(program *p)
-{
-    int64_t *handle = take(p, 1, sizeof *handle);
-    expect(p, p->callbacks, "a step that calls Python");
-    if (handle)
-        *handle = kb_read_i64(&p->fields.from);
-    return handle;
-}
-
 static void read_step(program *p, kb_step *step)
 {
+    int64_t *handle;
     uint32_t kind = kb_read_u32(&p->fields.from);
     step->wide = kb_read_u32(&p->fields.from) != 0;
     step->kind = (kb_step_kind)kind;
@@ -256,7 +248,10 @@ static void read_step(program *p, kb_step *step)
         step->other = read_copy(p);
         return;
     case KB_STEP_CALLBACK:
-        step->other = read_callback(p);
+        step->other = handle = take(p, 1, sizeof *handle);
+        expect(p, p->callbacks, "a step that calls Python");
+        if (handle)
+            *handle = kb_read_i64(&p->fields.from);
         return;
     default:
         expect(p, false, "a kind of step");

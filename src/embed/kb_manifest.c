@@ -110,16 +110,6 @@ static void read_digest(line *l, uint8_t digest[KB_SHA256_SIZE])
     }
 }
 
-/* A name that leads out of no folder. */
-static const char *read_file_name(reading *r, line *l)
-{
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
-                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    const char *name = read_word(r, l);
-    l->failed |= name[0] == '.' || strspn(name, allowed) != strlen(name);
-    return name;
-}
-
 static void read_dtype(line *l, kb_host_array *array)
 {
     size_t size;
@@ -186,13 +176,17 @@ static void read_array(reading *r, line *l, bool is_output)
     r->last_array = &array->next;
 }
 
+/* The name of the file leads out of no folder. */
 static void read_file(reading *r, line *l, kb_manifest_file *file, const char **platform)
 {
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     file->size = read_number(l);
     read_digest(l, file->digest);
     if (platform)
         *platform = read_word(r, l);
-    file->name = read_file_name(r, l);
+    file->name = read_word(r, l);
+    l->failed |= file->name[0] == '.' || strspn(file->name, allowed) != strlen(file->name);
 }
 
 static void read_program(reading *r, line *l)

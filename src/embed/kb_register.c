@@ -63,15 +63,6 @@ static kb_status refuse_plugin(const kb_pjrt_api *api, kb_pjrt_error *error, con
     return err->status;
 }
 
-static const kb_pjrt_ffi *find_ffi(const kb_pjrt_api *api)
-{
-    for (const kb_pjrt_extension *e = api->extension_start; e; e = e->next)
-        if (e->type == KB_PJRT_EXTENSION_FFI &&
-            e->struct_size >= KB_XLA_SIZE(kb_pjrt_ffi, register_handler))
-            return (const kb_pjrt_ffi *)e;
-    return NULL;
-}
-
 /* Registers the target that brings XLA's table, for each platform. */
 static kb_status ask(const kb_pjrt_api *api, const kb_pjrt_ffi *ffi, kb_error *err)
 {
@@ -158,7 +149,11 @@ static kb_status add_plugin(const kb_pjrt_api *api, kb_error *err)
     for (const plugin *p = plugins; p; p = p->next)
         if (p->api == api)
             return KB_OK;
-    const kb_pjrt_ffi *ffi = find_ffi(api);
+    const kb_pjrt_ffi *ffi = NULL;
+    for (const kb_pjrt_extension *e = api->extension_start; e && !ffi; e = e->next)
+        if (e->type == KB_PJRT_EXTENSION_FFI &&
+            e->struct_size >= KB_XLA_SIZE(kb_pjrt_ffi, register_handler))
+            ffi = (const kb_pjrt_ffi *)e;
     if (!ffi)
         return kb_error_set(err, KB_UNIMPLEMENTED,
                             "the PJRT plugin (PJRT %d.%d) has no extension for FFI handlers, "

@@ -30,20 +30,16 @@ typedef struct bound {
     const int32_t *dtypes;             /* as in kb_slot_target */
 } bound;
 
-/* A complex number comes as its two parts: XLA has no complex attributes. */
-static const void *read_parts(const kb_xla_array *array, int32_t wanted)
-{
-    int32_t part = wanted == KB_DTYPE_C64 ? KB_DTYPE_F32 : KB_DTYPE_F64;
-    bool complex = wanted == KB_DTYPE_C64 || wanted == KB_DTYPE_C128;
-    return complex && array->dtype == part && array->size == 2 ? array->data : NULL;
-}
-
-/* NULL if the value is not of the wanted type. */
+/* NULL if the value is not of the wanted type. A complex number comes as its two parts: XLA has no
+ * complex attributes. */
 static const void *read_value(int32_t type, const void *value, int32_t wanted)
 {
-    if (type == KB_XLA_ATTR_ARRAY)
-        return read_parts(value, wanted);
     const kb_xla_scalar *scalar = value;
+    const kb_xla_array *array = value;
+    int32_t part = wanted == KB_DTYPE_C64 ? KB_DTYPE_F32 : KB_DTYPE_F64;
+    bool complex = wanted == KB_DTYPE_C64 || wanted == KB_DTYPE_C128;
+    if (type == KB_XLA_ATTR_ARRAY)
+        return complex && array->dtype == part && array->size == 2 ? array->data : NULL;
     if (type != KB_XLA_ATTR_SCALAR)
         return NULL;
     bool holds_bits =

@@ -75,14 +75,6 @@ static uint32_t kept(void)
     return low;
 }
 
-/* What the operating system keeps when it switches threads. */
-static uint32_t kept_state(const kb_cpu *cpu)
-{
-    uint32_t registers[REGISTERS];
-    bool can_ask = cpu->ask(1, 0, registers) && registers[ECX] >> OSXSAVE_BIT & 1;
-    return can_ask ? cpu->kept() : 0;
-}
-
 static bool has(const kb_cpu *cpu, const feature *f, uint32_t state)
 {
     uint32_t registers[REGISTERS];
@@ -92,7 +84,9 @@ static bool has(const kb_cpu *cpu, const feature *f, uint32_t state)
 
 uint64_t kb_cpu_features_of(const kb_cpu *cpu)
 {
-    uint32_t state = kept_state(cpu);
+    uint32_t registers[REGISTERS];
+    bool can_ask = cpu->ask(1, 0, registers) && registers[ECX] >> OSXSAVE_BIT & 1;
+    uint32_t state = can_ask ? cpu->kept() : 0; /* that is kept when threads are switched */
     uint64_t features = 0;
     for (unsigned i = 0; i < sizeof FEATURES / sizeof *FEATURES; i++)
         if (has(cpu, &FEATURES[i], state))

@@ -187,10 +187,8 @@ static PyObject *describe_buffer(const kb_xla_buffer *buffer)
     PyObject *shape = PyTuple_New((Py_ssize_t)buffer->rank);
     for (int64_t d = 0; shape && d < buffer->rank; d++) {
         PyObject *extent = PyLong_FromLongLong(buffer->dims[d]);
-        if (!extent || PyTuple_SetItem(shape, (Py_ssize_t)d, extent) != 0) {
-            Py_DECREF(shape);
-            return NULL;
-        }
+        if (!extent || PyTuple_SetItem(shape, (Py_ssize_t)d, extent) != 0)
+            Py_CLEAR(shape);
     }
     unsigned long long address = (uintptr_t)buffer->data;
     return shape ? Py_BuildValue("KNi", address, shape, (int)buffer->dtype) : NULL;
@@ -202,10 +200,8 @@ static PyObject *describe_buffers(const kb_frame *frame)
     PyObject *buffers = PyTuple_New((Py_ssize_t)n);
     for (uint32_t i = 0; buffers && i < n; i++) {
         PyObject *item = describe_buffer(kb_frame_buffer(frame, i));
-        if (!item || PyTuple_SetItem(buffers, (Py_ssize_t)i, item) != 0) {
-            Py_DECREF(buffers);
-            return NULL;
-        }
+        if (!item || PyTuple_SetItem(buffers, (Py_ssize_t)i, item) != 0)
+            Py_CLEAR(buffers);
     }
     return buffers;
 }

@@ -9,20 +9,6 @@
 #include "object/kb_host_code.h"
 #include "object/kb_provided.h"
 
-#include <string.h>
-
-/* Reads (digest, code); the format ends in the name of the function. */
-static bool parse(PyObject *args, const char *format, const uint8_t **digest, const char **code,
-                  Py_ssize_t *size)
-{
-    const char *bytes;
-    Py_ssize_t digest_size;
-    if (!PyArg_ParseTuple(args, format, &bytes, &digest_size, code, size))
-        return false;
-    *digest = (const uint8_t *)bytes;
-    return kb_python_check_size(strchr(format, ':') + 1, digest_size, KB_DIGEST_SIZE);
-}
-
 /* Register a kernel that comes as machine code (src/object/kb_host_code.h); True if it is new.
  * ValueError is raised if it is damaged, or cannot run here. */
 static PyObject *register_host_code(PyObject *Py_UNUSED(self), PyObject *args)
@@ -30,7 +16,7 @@ static PyObject *register_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     const uint8_t *digest;
     const char *code;
     Py_ssize_t size;
-    if (!parse(args, "y#y#:register_host_code", &digest, &code, &size))
+    if (!PyArg_ParseTuple(args, "O&y#:register_host_code", kb_python_digest, &digest, &code, &size))
         return NULL;
     bool inserted;
     kb_error err;
@@ -45,7 +31,7 @@ static PyObject *check_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     const uint8_t *digest;
     const char *code;
     Py_ssize_t size;
-    if (!parse(args, "y#y#:check_host_code", &digest, &code, &size))
+    if (!PyArg_ParseTuple(args, "O&y#:check_host_code", kb_python_digest, &digest, &code, &size))
         return NULL;
     kb_kernel kernel;
     kb_error err;
@@ -73,9 +59,9 @@ static PyObject *host_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
 static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *code, *name;
-    Py_ssize_t digest_size, size;
-    if (!PyArg_ParseTuple(args, "y#y#:add_host_code", &digest, &digest_size, &code, &size) ||
-        !kb_python_check_size("add_host_code", digest_size, KB_HOSTCUDA_DIGEST))
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "O&y#:add_host_code", kb_python_image_digest, &digest, &code,
+                          &size))
         return NULL;
     kb_error err;
     if (kb_cuda_code_load(digest, code, (size_t)size, "a CUDA kernel", &err) != KB_OK)
@@ -83,12 +69,8 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     const kb_object *object = kb_hostcuda_find(digest)->owner;
     PyObject *defined = PyDict_New();
     void *address;
-    for (size_t at = 0; defined && kb_object_next(object, &at, &name, &address);) {
-        PyObject *number = PyLong_FromVoidPtr(address);
-        if (!number || PyDict_SetItemString(defined, name, number) != 0)
-            Py_CLEAR(defined);
-        Py_XDECREF(number);
-    }
+    for (size_t at = 0; defined && kb_object_next(object, &at, &name, &address);)
+        kb_python_set(&defined, name, PyLong_FromVoidPtr(address));
     return defined;
 }
 
@@ -126,12 +108,9 @@ static PyObject *cpu_features(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unu
     uint64_t present = kb_cpu_features();
     PyObject *features = PyDict_New();
     const char *name;
-    for (unsigned bit = 0; features && (name = kb_cpu_feature(bit)); bit++) {
-        PyObject *item = Py_BuildValue("IO", bit, present >> bit & 1 ? Py_True : Py_False);
-        if (!item || PyDict_SetItemString(features, name, item) != 0)
-            Py_CLEAR(features);
-        Py_XDECREF(item);
-    }
+    for (unsigned bit = 0; features && (name = kb_cpu_feature(bit)); bit++)
+        kb_python_set(&features, name,
+                      Py_BuildValue("IO", bit, present >> bit & 1 ? Py_True : Py_False));
     return features;
 }
 

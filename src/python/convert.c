@@ -3,6 +3,7 @@
 
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
+#include "hostcuda/kb_hostcuda.h"
 
 #include <string.h>
 
@@ -13,13 +14,31 @@ PyObject *kb_python_raise(kb_error *err)
     return NULL;
 }
 
-bool kb_python_check_size(const char *function, Py_ssize_t size, int expected)
+static int read_digest(PyObject *bytes, char **digest, int expected)
 {
-    if (size == expected)
-        return true;
-    PyErr_Format(PyExc_ValueError, "%s: expected a digest of %d bytes, got %zd", function, expected,
-                 size);
-    return false;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(bytes, digest, &size) != 0)
+        return 0;
+    if (size != expected)
+        PyErr_Format(PyExc_ValueError, "expected a digest of %d bytes, got %zd", expected, size);
+    return size == expected;
+}
+
+int kb_python_digest(PyObject *bytes, void *digest)
+{
+    return read_digest(bytes, digest, KB_DIGEST_SIZE);
+}
+
+int kb_python_image_digest(PyObject *bytes, void *digest)
+{
+    return read_digest(bytes, digest, KB_HOSTCUDA_DIGEST);
+}
+
+void kb_python_set(PyObject **dict, const char *name, PyObject *value)
+{
+    if (*dict && (!value || PyDict_SetItemString(*dict, name, value) != 0))
+        Py_CLEAR(*dict);
+    Py_XDECREF(value);
 }
 
 PyObject *kb_python_text(const char *text)

@@ -14,8 +14,14 @@
 /* Raises MemoryError or ValueError with the message; returns NULL. */
 PyObject *kb_python_raise(kb_error *err);
 
-/* Raises ValueError unless the digest that a function got has the size that it expects. */
-bool kb_python_check_size(const char *function, Py_ssize_t size, int expected);
+/* Converters for "O&" of PyArg_ParseTuple: to the address of the bytes of a kernel's digest, or of
+ * the digest of an image for the CPU. ValueError is raised for bytes of another size. */
+int kb_python_digest(PyObject *bytes, void *digest);
+int kb_python_image_digest(PyObject *bytes, void *digest);
+
+/* Sets an item of a dict, or clears the dict if the value is NULL or that fails. Steals the value.
+ */
+void kb_python_set(PyObject **dict, const char *name, PyObject *value);
 
 /* A str of bytes that need not be UTF-8: what is not becomes \xNN. */
 PyObject *kb_python_text(const char *text);

@@ -17,12 +17,10 @@
 static PyObject *register_program(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *program;
-    Py_ssize_t digest_size, program_size;
+    Py_ssize_t program_size;
     int callbacks;
-    if (!PyArg_ParseTuple(args, "y#y#p:register_program", &digest, &digest_size, &program,
+    if (!PyArg_ParseTuple(args, "O&y#p:register_program", kb_python_digest, &digest, &program,
                           &program_size, &callbacks))
-        return NULL;
-    if (!kb_python_check_size("register_program", digest_size, KB_DIGEST_SIZE))
         return NULL;
     bool inserted;
     kb_error err;
@@ -67,16 +65,13 @@ static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned 
 static PyObject *launch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest;
-    Py_ssize_t size;
     uint32_t n[6];
     unsigned shared;
     Py_buffer words;
-    if (!PyArg_ParseTuple(args, "y#(III)(III)Iy*:launch_host_code", &digest, &size, &n[0], &n[1],
-                          &n[2], &n[3], &n[4], &n[5], &shared, &words))
+    if (!PyArg_ParseTuple(args, "O&(III)(III)Iy*:launch_host_code", kb_python_image_digest, &digest,
+                          &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &shared, &words))
         return NULL;
-    PyObject *result = NULL;
-    if (kb_python_check_size("launch_host_code", size, KB_HOSTCUDA_DIGEST))
-        result = launched(digest, n, shared, &words);
+    PyObject *result = launched(digest, n, shared, &words);
     PyBuffer_Release(&words);
     return result;
 }
@@ -85,9 +80,7 @@ static PyObject *launch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 static PyObject *launches_of(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "y#:launches_of", &digest, &size) ||
-        !kb_python_check_size("launches_of", size, KB_HOSTCUDA_DIGEST))
+    if (!PyArg_ParseTuple(args, "O&:launches_of", kb_python_image_digest, &digest))
         return NULL;
     const kb_hostcuda_code *code = kb_hostcuda_find(digest);
     if (!code || !code->counts)
@@ -96,25 +89,14 @@ static PyObject *launches_of(PyObject *Py_UNUSED(self), PyObject *args)
                          (unsigned long long)code->counts->faults);
 }
 
-static int add_symbols(PyObject *symbols, const kb_hostcuda_symbol *table)
-{
-    for (; table->name; table++) {
-        PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)table->address);
-        int failed = !address || PyDict_SetItemString(symbols, table->name, address) != 0;
-        Py_XDECREF(address);
-        if (failed)
-            return -1;
-    }
-    return 0;
-}
-
 /* {name: address} of functions that kernels on the CPU call. */
 static PyObject *host_symbols(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
     PyObject *symbols = PyDict_New();
-    if (symbols && (add_symbols(symbols, kb_hostcuda_symbols) != 0 ||
-                    add_symbols(symbols, kb_libdevice_symbols) != 0))
-        Py_CLEAR(symbols);
+    const kb_hostcuda_symbol *tables[] = {kb_hostcuda_symbols, kb_libdevice_symbols};
+    for (int i = 0; i < 2; i++)
+        for (const kb_hostcuda_symbol *s = tables[i]; symbols && s->name; s++)
+            kb_python_set(&symbols, s->name, PyLong_FromVoidPtr((void *)(uintptr_t)s->address));
     return symbols;
 }
 

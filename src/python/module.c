@@ -31,22 +31,19 @@ static kb_registry *get_registry(void)
 static PyObject *register_host(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *name, *source;
-    Py_ssize_t digest_size;
     unsigned int n_inputs, n_outputs;
     PyObject *sequence;
     unsigned long long entry;
     int parallel, num_threads, concurrent;
-    if (!PyArg_ParseTuple(args, "y#ssIIO!Kpip:register_host", &digest, &digest_size, &name, &source,
-                          &n_inputs, &n_outputs, &PyTuple_Type, &sequence, &entry, &parallel,
-                          &num_threads, &concurrent))
+    if (!PyArg_ParseTuple(args, "O&ssIIO!Kpip:register_host", kb_python_digest, &digest, &name,
+                          &source, &n_inputs, &n_outputs, &PyTuple_Type, &sequence, &entry,
+                          &parallel, &num_threads, &concurrent))
         return NULL;
     Py_ssize_t n_buffers = PyTuple_Size(sequence);
-    if (digest_size != KB_DIGEST_SIZE || entry == 0 ||
-        (unsigned long long)n_inputs + n_outputs > (unsigned long long)n_buffers) {
-        PyErr_Format(PyExc_ValueError,
-                     "register_host: expected a digest of %d bytes, an entry address, and at least "
-                     "n_inputs + n_outputs buffers",
-                     KB_DIGEST_SIZE);
+    if (entry == 0 || (unsigned long long)n_inputs + n_outputs > (unsigned long long)n_buffers) {
+        PyErr_SetString(PyExc_ValueError,
+                        "register_host: expected an entry address, and at least n_inputs + "
+                        "n_outputs buffers");
         return NULL;
     }
     kb_buffer_spec *buffers = kb_python_read_buffers(sequence);
@@ -77,17 +74,14 @@ static PyObject *register_host(PyObject *Py_UNUSED(self), PyObject *args)
 
 /* Finds the kernel of the digest that a function got; `*kernel` is NULL where there is none. False
  * with an exception set if that fails. */
-static bool find_kernel(const char *function, const char *digest, Py_ssize_t size,
-                        const kb_kernel **kernel)
+static bool find_kernel(const uint8_t *digest, const kb_kernel **kernel)
 {
     *kernel = NULL;
-    if (!kb_python_check_size(function, size, KB_DIGEST_SIZE))
-        return false;
     kb_registry *registry = get_registry();
     if (!registry)
         return false;
     kb_error err;
-    kb_status s = kb_registry_match(registry, (const uint8_t *)digest, kernel, &err);
+    kb_status s = kb_registry_match(registry, digest, kernel, &err);
     if (s == KB_OK || s == KB_NOT_FOUND)
         return true;
     kb_python_raise(&err);
@@ -97,12 +91,10 @@ static bool find_kernel(const char *function, const char *digest, Py_ssize_t siz
 /* What messages call the registered kernel of this digest; None where there is none. */
 static PyObject *kernel_name(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    const char *digest;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "y#:kernel_name", &digest, &size))
-        return NULL;
+    const uint8_t *digest;
     const kb_kernel *kernel;
-    if (!find_kernel("kernel_name", digest, size, &kernel))
+    if (!PyArg_ParseTuple(args, "O&:kernel_name", kb_python_digest, &digest) ||
+        !find_kernel(digest, &kernel))
         return NULL;
     if (!kernel)
         Py_RETURN_NONE;
@@ -119,28 +111,10 @@ static PyObject *registry_stats(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(u
     return Py_BuildValue("nn", (Py_ssize_t)stats.kernels, (Py_ssize_t)stats.bytes);
 }
 
-static int add_stage(PyObject *stages, const char *name, kb_xla_handler *handler)
+static void add_stage(PyObject **stages, const char *name, kb_xla_handler *handler)
 {
-    if (!handler)
-        return 0;
-    PyObject *capsule = PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL);
-    int failed = capsule ? PyDict_SetItemString(stages, name, capsule) : -1;
-    Py_XDECREF(capsule);
-    return failed;
-}
-
-static int add_target(PyObject *targets, const kb_target *target)
-{
-    PyObject *stages = PyDict_New();
-    int failed = stages ? add_stage(stages, "instantiate", target->instantiate) : -1;
-    if (failed == 0)
-        failed = add_stage(stages, "prepare", target->prepare);
-    if (failed == 0)
-        failed = add_stage(stages, "execute", target->execute);
-    if (failed == 0)
-        failed = PyDict_SetItemString(targets, target->name, stages);
-    Py_XDECREF(stages);
-    return failed;
+    if (handler)
+        kb_python_set(stages, name, PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL));
 }
 
 /* {target name: {stage: capsule}} of CPUs or of GPUs. */
@@ -151,9 +125,15 @@ static PyObject *get_targets(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     uint32_t platform = on_gpu ? KB_PLATFORM_GPU : KB_PLATFORM_CPU;
     PyObject *targets = PyDict_New();
-    for (const kb_target *target = kb_targets; targets && target->name; target++)
-        if (target->platforms & platform && add_target(targets, target) != 0)
-            Py_CLEAR(targets);
+    for (const kb_target *target = kb_targets; targets && target->name; target++) {
+        if (!(target->platforms & platform))
+            continue;
+        PyObject *stages = PyDict_New();
+        add_stage(&stages, "instantiate", target->instantiate);
+        add_stage(&stages, "prepare", target->prepare);
+        add_stage(&stages, "execute", target->execute);
+        kb_python_set(&targets, target->name, stages);
+    }
     return targets;
 }
 
@@ -226,14 +206,6 @@ static int is_changed(PyObject *path, PyObject *size, PyObject *time)
     return about.st_size != wanted_size || seconds * 1000000000 + nanoseconds != wanted_time;
 }
 
-static bool append_index(PyObject *list, Py_ssize_t i)
-{
-    PyObject *index = PyLong_FromSsize_t(i);
-    bool ok = index && PyList_Append(list, index) == 0;
-    Py_XDECREF(index);
-    return ok;
-}
-
 /* Indices of the files whose size or time of change (ns, of the inode) is another; three lists of
  * one length. OSError if a file is missing. */
 static PyObject *changed_files(PyObject *Py_UNUSED(self), PyObject *args)
@@ -251,8 +223,10 @@ static PyObject *changed_files(PyObject *Py_UNUSED(self), PyObject *args)
     for (Py_ssize_t i = 0; changed && i < n; i++) {
         int other = is_changed(PyList_GetItem(paths, i), PyList_GetItem(sizes, i),
                                PyList_GetItem(times, i));
-        if (other < 0 || (other && !append_index(changed, i)))
+        PyObject *index = other > 0 ? PyLong_FromSsize_t(i) : NULL;
+        if (other && (!index || PyList_Append(changed, index) != 0))
             Py_CLEAR(changed);
+        Py_XDECREF(index);
     }
     return changed;
 }

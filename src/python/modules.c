@@ -179,24 +179,23 @@ static bool read_values(PyObject *tuple, const void **values, size_t *sizes)
 static PyObject *register_source(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest;
-    Py_ssize_t digest_size;
     kb_kernel kernel = {0};
     PyObject *buffers_tuple, *values_tuple;
     unsigned long long run, last_error;
     int cuda, zeroed;
-    if (!PyArg_ParseTuple(args, "y#ssIIO!KKpO!p:register_source", &digest, &digest_size,
+    if (!PyArg_ParseTuple(args, "O&ssIIO!KKpO!p:register_source", kb_python_digest, &digest,
                           &kernel.name, &kernel.source, &kernel.n_inputs, &kernel.n_outputs,
                           &PyTuple_Type, &buffers_tuple, &run, &last_error, &cuda, &PyTuple_Type,
                           &values_tuple, &zeroed))
         return NULL;
     Py_ssize_t n_values = PyTuple_Size(values_tuple);
-    if (digest_size != KB_DIGEST_SIZE || run == 0 || n_values > KB_ATTRIBUTES_MAX ||
+    if (run == 0 || n_values > KB_ATTRIBUTES_MAX ||
         (unsigned long long)kernel.n_inputs + kernel.n_outputs !=
             (unsigned long long)PyTuple_Size(buffers_tuple)) {
         PyErr_Format(PyExc_ValueError,
-                     "register_source: expected a digest of %d bytes, an address, at most %d "
-                     "values, and n_inputs + n_outputs buffers",
-                     KB_DIGEST_SIZE, KB_ATTRIBUTES_MAX);
+                     "register_source: expected an address, at most %d values, and n_inputs + "
+                     "n_outputs buffers",
+                     KB_ATTRIBUTES_MAX);
         return NULL;
     }
     const void *values[KB_ATTRIBUTES_MAX];

@@ -157,7 +157,7 @@ def test_an_equal_key_with_another_digest_is_refused():
         _core.kernel_name(second)
     assert _core.kernel_name(bytes(32)) is None
     assert _core.kernel_name(bytes(32)) is None
-    with pytest.raises(ValueError, match="kernel_name: expected a digest of 32 bytes, got 3"):
+    with pytest.raises(ValueError, match="expected a digest of 32 bytes, got 3"):
         _core.kernel_name(b"abc")
 
 
