@@ -154,11 +154,10 @@ kb_status kb_cuda_host_load(const char digest[KB_HOSTCUDA_DIGEST], const void *b
         return s;
     bool cooperative = kb_read_u32(&from) != 0;
     void *library = NULL;
-    s = kb_library_open(&(kb_xla_bytes){from.at, from.left}, &library, err);
+    s = kb_library_open(&(kb_xla_bytes){(const char *)from.at, from.left}, &library, err);
     if (s == KB_OK)
         s = kb_cuda_host_connect(library, err);
-    const kb_cuda_kernel *kernel =
-        s == KB_OK ? dlsym(library, "kb_cuda_kernel_description") : NULL;
+    const kb_cuda_kernel *kernel = s == KB_OK ? dlsym(library, "kb_cuda_kernel_description") : NULL;
     if (s == KB_OK && (!kernel || kernel->version != KB_CUDA_HOST_VERSION))
         s = kb_error_set(err, KB_FAILED_PRECONDITION, "the library has no kernel of this version");
     if (s != KB_OK) {

@@ -79,9 +79,9 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *code;
-    Py_ssize_t digest_size, size;
-    if (!PyArg_ParseTuple(args, "y#y#:add_host_library", &digest, &digest_size, &code, &size) ||
-        !kb_python_check_size("add_host_library", digest_size, KB_HOSTCUDA_DIGEST))
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "O&y#:add_host_library", kb_python_image_digest, &digest, &code,
+                          &size))
         return NULL;
     kb_error err;
     const kb_cuda_kernel *kernel = NULL;

@@ -258,7 +258,7 @@ static const char threads_digest[] =
 static void test_threads(void)
 {
     kb_error err;
-    const kb_hostcuda_code code = {.threads = {add_up, 8, 64}};
+    const kb_hostcuda_code code = {.threads = {.run = add_up, .shared = 8, .stack = 64}};
     CHECK_INT(kb_hostcuda_add(threads_digest, &code, &err), KB_OK);
     uint32_t number = 42;
     void *parameters[] = {&number};

@@ -102,12 +102,14 @@ static kb_status run_code(char name, const kb_hostcuda_code *code, uint32_t n_bl
 
 static kb_status run_one_block(kb_error *err)
 {
-    return run_code('b', &(kb_hostcuda_code){.threads = {count_threads, 64, 64, NULL}}, 1, err);
+    const kb_hostcuda_code code = {.threads = {.run = count_threads, .shared = 64, .stack = 64}};
+    return run_code('b', &code, 1, err);
 }
 
 static kb_status run_grid(kb_error *err)
 {
-    const kb_hostcuda_code code = {.threads = {count_in_grid, 0, 64, NULL}, .cooperative = true};
+    const kb_hostcuda_code code = {.threads = {.run = count_in_grid, .stack = 64},
+                                   .cooperative = true};
     return run_code('c', &code, 3, err);
 }
 
