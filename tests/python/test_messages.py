@@ -48,10 +48,13 @@ QUOTED = {
     "_src/operation/origin.py",
     "_src/record/record.py",
     "_src/scan/annotation.py",
+    "_src/scan/plain.py",
     "_src/scan/scanner.py",
     "_src/operation/call_signature.py",
     "_src/operation/signature.py",
+    "_src/operation/annotations.py",
     "_src/source/module.py",
+    "_src/tools/commands.py",
 }
 NOT_FILTERED = (
     "The kernel is called for a TPU or GPU only",  # jax.export filters no tracebacks
