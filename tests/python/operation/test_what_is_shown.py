@@ -1,6 +1,7 @@
 """What operations, modules, plans, explanations and measurements look like, and what is logged."""
 
 import logging
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
@@ -96,3 +97,8 @@ def test_the_log(caplog):
     assert "compiled numba_kernel 'scaled' with Numba in " in said
     assert "kept numba_kernel 'scaled'" in said
     assert not [r for r in caplog.records if r.levelno > logging.INFO]
+
+
+def test_only_classes_of_kernbridge_get_its_name():
+    assert Iterable.__module__ == "collections.abc"  # by which typing recognises it
+    assert kernbridge.KernelError.__module__ == "kernbridge"

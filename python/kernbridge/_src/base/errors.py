@@ -276,7 +276,8 @@ class KernbridgeWarning(UserWarning):
 
 
 for _class in [c for c in vars().values() if isinstance(c, type)]:  # as users import them
-    _class.__module__ = "kernbridge"
+    if _class.__module__ == __name__:  # not those of other modules
+        _class.__module__ = "kernbridge"
 
 __test__ = {
     "CompilationError": CompilationError
