@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -254,6 +255,7 @@ def test_a_program_carries_the_library(module, tmp_path):
         ('asm volatile("mul.wide.u16 %0, %1, %1;" : "=r"(v) : "r"(v));', r"inline PTX \('mul"),
         ("cudaTextureObject_t t;", r"cudaTextureObject_t \(textures\)"),
         ("cublasHandle_t t;", r"cublasHandle_t \(a library of CUDA\)"),
+        ("\n#include <cub/block/block_scan.cuh>", r"cub/block/block_scan\.cuh \(a library of"),
         ("\n#if __CUDA_ARCH__ >= 700\n  v++;\n#endif\n", r"code for GPUs alone"),
     ],
 )
@@ -330,6 +332,50 @@ def test_a_cooperative_kernel_alone(tmp_path):
             block=1,
             cluster=2,
         )(x)
+
+
+RANDOM = r"""
+#include <curand_kernel.h>
+__global__ void draw(unsigned *philox, unsigned *xorwow, float *normal, unsigned long long seed) {
+    int i = threadIdx.x;
+    curandStatePhilox4_32_10_t p;
+    curand_init(seed, i, 0, &p);
+    reinterpret_cast<uint4 *>(philox)[i] = curand4(&p);
+    curandState x;
+    curand_init(seed, 0, i, &x);
+    xorwow[i] = curand(&x);
+    for (int k = 0; k < 1000; k++) normal[i] += curand_normal(&x) / sqrtf(1000);
+}
+"""
+
+
+def xorwow(seed, n):
+    """The generator as Marsaglia described it, with the state that cuRAND makes of a seed."""
+    word = 2**32 - 1
+    s, t = 1099087573 * ((seed & word) ^ 0xAAD26B49), 2591861531 * ((seed >> 32) ^ 0xF7DCEFDD)
+    s, t, values = s & word, t & word, []
+    v = [123456789 + s, 362436069 ^ s, 521288629 + t, 88675123 ^ t, 5783321 + s]
+    v, d = [w & word for w in v], 6615241 + s + t
+    for _ in range(n):
+        u = v[0] ^ (v[0] >> 2)
+        v, d = [*v[1:], (v[4] ^ v[4] << 4 ^ u ^ u << 1) & word], d + 362437
+        values.append((v[4] + d) & word)
+    return values
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(
+    not Path("/usr/local/cuda/include/curand_kernel.h").exists(), reason="cuRAND is not installed"
+)
+def test_random_numbers_are_those_of_curand():
+    outs = (S((128,), jnp.uint32), S((32,), jnp.uint32), S((32,), F32))
+    op = kernbridge.cuda_kernel(RANDOM, "draw", outs, grid=1, block=32, zero_outputs=True)
+    philox, found, normal = op(seed=0)
+    # The known answer of Random123 for a counter and a key of 0.
+    assert philox[:4].tolist() == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    assert found.tolist() == xorwow(0, 32)
+    assert op(seed=2**40 + 17)[1].tolist() == xorwow(2**40 + 17, 32)
+    assert np.abs(np.asarray(normal)).max() < 4
 
 
 @pytest.mark.exhaustive

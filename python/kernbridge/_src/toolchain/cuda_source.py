@@ -31,6 +31,7 @@ _REFUSED = (
     ),
     (r"__cluster_dims__|this_cluster|cluster_group|__cluster\w+", "clusters"),
     (r"(?:cublas|cusparse|cusolver|cufft|cudnn|nccl)[A-Z]\w*", "a library of CUDA"),
+    (r"curandState(?:MRG|Mtgp|Sobol|Scrambled)\w*", "a generator other than XORWOW and Philox"),
     (r"cudaGraph[A-Z]\w*|cudaStream\w*Capture\w*ToGraph", "CUDA graphs"),
     (r"nvcuda|wmma|__pipeline_\w+|__nv_fp[468]\w*", "what only GPUs have"),
 )
@@ -85,6 +86,13 @@ def translate(label: str, text: str, is_ours: Callable[[str], bool]) -> str:
     return _Translation(label, text, is_ours).result()
 
 
+def _refused(label: str, place: str, what: str) -> KernelCompilationError:
+    return KernelCompilationError(
+        f"{label}: {place}: the source uses {what}, which CUDA C++ does not have on CPUs; run it "
+        "on a GPU, or write this part differently [KB4005]"
+    )
+
+
 class _Translation:
     def __init__(self, label: str, text: str, is_ours: Callable[[str], bool]) -> None:
         self.label, self.text = label, text
@@ -130,10 +138,7 @@ class _Translation:
         i = bisect.bisect_right(self.starts, position) - 1
         marker = self.markers[i]
         line = int(marker[1]) + self.text.count("\n", marker.end() + 1, position)
-        return KernelCompilationError(
-            f"{self.label}: {marker[2]}:{line}: the source uses {what}, which CUDA C++ does not "
-            "have on CPUs; run it on a GPU, or write this part differently [KB4005]"
-        )
+        return _refused(self.label, f"{marker[2]}:{line}", what)
 
     def _refuse_name(self, found: re.Match[str]) -> None:
         for names, what in _REFUSED:
@@ -257,7 +262,10 @@ class _Translation:
 
 
 _CONDITION = re.compile(
-    r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|line)\b(.*)$", re.MULTILINE
+    r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|line|include)\b(.*)$", re.MULTILINE
+)
+_LIBRARIES = re.compile(
+    r'\s*[<"]((?:cub|thrust|cuda|cutlass|cute)/[^">]*|(?:cu(?:blas|fft|sparse)|mma)[^">/]*)'
 )
 # What holds in device code of some GPU alone, where __CUDA_ARCH__ is not defined.
 _FOR_GPUS = re.compile(
@@ -266,10 +274,11 @@ _FOR_GPUS = re.compile(
 )
 
 
-def refuse_missing(label: str, file: str, text: str) -> None:
-    """Raise KernelCompilationError for code under `#if __CUDA_ARCH__ ...` without an `#else`.
+def check_directives(label: str, file: str, text: str) -> None:
+    """Raise KernelCompilationError for includes of what does not run on CPUs.
 
-    It would be left out on CPUs without a word.
+    It is also raised for code under `#if __CUDA_ARCH__ ...` without an `#else`, which would be left
+    out on CPUs without a word.
     """
     places: list[str] = []  # of the conditions around a line that are of that kind; or ""
     name, shift = file, 0
@@ -280,6 +289,9 @@ def refuse_missing(label: str, file: str, text: str) -> None:
             numbered = re.match(r'\s*(\d+)\s*"([^"]*)"', rest)
             if numbered:
                 name, shift = numbered[2], line + shift + 1 - int(numbered[1])
+        elif kind == "include":
+            if named := _LIBRARIES.match(rest):
+                raise _refused(label, f"{name}:{line}", f"{named[1]} (a library of CUDA)")
         elif kind.startswith("if"):
             is_for_gpus = kind != "ifndef" and _FOR_GPUS.search(rest) is not None
             places.append(f"{name}:{line}" if is_for_gpus else "")

@@ -233,6 +233,10 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     source = workspace / f"{job.stem}{library.SUFFIXES[request.language]}"
     source.write_text(finished.source, encoding="utf-8", errors="surrogateescape", newline="")
     commands = job.commands(workspace, finished.flags)
+    if len(commands) > 1:
+        from kernbridge._src.toolchain import cuda_source
+
+        cuda_source.check_directives(request.name, source.name, finished.source)
     shown = " && ".join(map(shlex.join, commands)).replace(inside, "")
     _say(request, f"kernbridge: {shown}")
     environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
@@ -273,9 +277,10 @@ def _say(request: Request, text: str) -> None:
 def _translate(job: Job, workspace: Path) -> None:
     from kernbridge._src.toolchain import cuda_source
 
+    others = (*_SYSTEM, LOCAL, *job.own, str(workspace))
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
-        if not path.startswith((*_SYSTEM, LOCAL, *job.own)) and "/nvidia/" not in path:
-            cuda_source.refuse_missing(job.request.name, path, _text(path))
+        if not path.startswith(others) and "/nvidia/" not in path and os.path.isfile(path):
+            cuda_source.check_directives(job.request.name, path, _text(path))
     text = _text(str(workspace / f"{job.stem}.i"))
     made = cuda_source.translate(job.request.name, text, lambda name: name.startswith(job.own))
     made_path = workspace / f"{job.stem}.ii"
