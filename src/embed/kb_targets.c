@@ -5,7 +5,7 @@
 #include "core/kb_plan.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_hostcuda.h"
-#include "module/kb_cuda_host.h"
+#include "module/kb_cuda_library.h"
 #include "module/kb_library.h"
 #include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"
@@ -33,8 +33,8 @@ const kb_target kb_targets[] = {
 static kb_status load_code(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
                            const char *what, kb_error *err)
 {
-    if (kb_cuda_host_is_library(bytes, size))
-        return kb_cuda_host_load(digest, bytes, size, what, NULL, err);
+    if (kb_cuda_library_is(bytes, size))
+        return kb_cuda_library_load(digest, bytes, size, what, NULL, err);
     return kb_cuda_code_load(digest, bytes, size, what, err);
 }
 

@@ -3,7 +3,7 @@
 
 #include "core/kb_handler.h"
 #include "embed/kb_targets.h"
-#include "module/kb_cuda_host.h"
+#include "module/kb_cuda_library.h"
 #include "object/kb_cpu.h"
 #include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"
@@ -74,7 +74,7 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     return defined;
 }
 
-/* Make known a library of a CUDA kernel for the CPU (src/module/kb_cuda_host.h); the codes of its
+/* Make known a library of a CUDA kernel for the CPU (src/module/kb_cuda_library.h); the codes of its
  * parameters' types, and their sizes. */
 static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
@@ -85,7 +85,7 @@ static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     kb_error err;
     const kb_cuda_kernel *kernel = NULL;
-    if (kb_cuda_host_load(digest, code, (size_t)size, "a CUDA kernel", &kernel, &err) != KB_OK)
+    if (kb_cuda_library_load(digest, code, (size_t)size, "a CUDA kernel", &kernel, &err) != KB_OK)
         return kb_python_raise(&err);
     Py_ssize_t n = (Py_ssize_t)kernel->n_parameters;
     PyObject *codes = PyTuple_New(n), *sizes = PyTuple_New(n);
