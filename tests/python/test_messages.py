@@ -53,6 +53,7 @@ QUOTED = {
     "_src/operation/call_signature.py",
     "_src/operation/signature.py",
     "_src/operation/annotations.py",
+    "_src/source/frontend.py",
     "_src/source/module.py",
     "_src/tools/commands.py",
 }
