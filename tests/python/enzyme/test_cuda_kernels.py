@@ -125,3 +125,33 @@ def test_half_precision_is_differentiated_as_float32():
     wide = np.asarray(x, np.float32)
     np.testing.assert_allclose(np.asarray(by_x, np.float32), 1.5 * wide, rtol=2**-8)
     np.testing.assert_allclose(float(by_w[0]), np.sum(wide**2), rtol=2**-8)
+
+
+@cuda.jit
+def weighted_rows(x, w, out):
+    i = cuda.grid(1)
+    if i < x.shape[0]:
+        total = np.float32(0)
+        for j in range(x.shape[1]):
+            total += x[i, j] * x[i, j] * w[j]
+        out[i] = total
+
+
+def test_derivatives_are_split_among_devices():
+    op = numba_cuda_kernel(
+        weighted_rows,
+        signature="x: f32[rows, n], w: f32[n] -> f32[rows]",
+        launch_dims="rows",
+        sharding_rule=True,
+        derivatives="enzyme",
+    )
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
+    x = jax.device_put(jnp.arange(40, dtype=jnp.float32).reshape(8, 5) / 40, rows)
+    w = jnp.arange(5, dtype=jnp.float32)
+    compiled = jax.jit(jax.grad(lambda x, w: op(x, w).sum(), (0, 1))).lower(x, w).compile()
+    assert "all-gather" not in compiled.as_text()
+    by_x, by_w = compiled(x, w)
+    assert by_x.sharding.is_equivalent_to(rows, 2)
+    np.testing.assert_allclose(by_x, 2 * x * w, rtol=1e-6)
+    np.testing.assert_allclose(by_w, (x * x).sum(axis=0), rtol=1e-6)
