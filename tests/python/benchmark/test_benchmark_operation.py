@@ -246,7 +246,7 @@ def test_verbose(capsys):
     op = Operation([config(np.ones(3))], a=jnp.sin, b=lambda x: 1 / 0)
     run(op, verbose=True)
     good, bad = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"op, case, a: [\d.]+ [nmu]?s", good)
-    assert bad == "op, case, b: ZeroDivisionError: division by zero"
+    assert re.fullmatch(r"op, case, a on cpu: [\d.]+ [nmu]?s \+- [\d.]+", good)
+    assert bad == "op, case, b on cpu: ZeroDivisionError: division by zero"
     run(op)
     assert capsys.readouterr() == ("", "")

@@ -94,7 +94,7 @@ def test_a_compiler_ends_with_python(run_python, tmp_path, load, number):
 
 
 def test_a_supervisor_that_is_killed(tmp_path):
-    killing = "kill -9 $PPID\nsleep 98 & echo $!\nwait"
+    killing = "sleep 98 & echo $!\nkill -9 $PPID\nwait"
     ended = programs.run([write_program(tmp_path / "killing", killing)])
     assert ended.status == -signal.SIGKILL
     assert gone([int(ended.output)])

@@ -114,6 +114,16 @@ def load_binary(
     >>> module.negate(jnp.ones(2), outs=jax.ShapeDtypeStruct((2,), jnp.float32))
     Array([-1., -1.], dtype=float32)
     """
+    both = (load_binary, load.load_cpp_inline)
+    known = {name for f in both for name in inspect.unwrap(f).__kwdefaults__} - {"check"}
+    for option in options:
+        if option not in known:
+            raise TypeError(unknown("load_binary", option, known, "KB5105"))
+        if header is None:
+            raise TypeError(
+                f"load_binary: {option} is an option of libraries with a header; pass header=, or "
+                "leave it out [KB5105]"
+            )
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(
@@ -121,9 +131,6 @@ def load_binary(
         )
     data = file.read_bytes()
     module_name = name or file.name.split(".")[0]
-    if options and header is None:
-        known = inspect.unwrap(load_binary).__kwdefaults__
-        raise TypeError(unknown("load_binary", next(iter(options)), known, "KB5105"))
     if data[:4] == _FATBIN or (data[:4] == b"\x7fELF" and data[18:19] == _CUDA_MACHINE):
         return CudaBinary(module_name, str(file), data)
     if data[:4] != b"\x7fELF":

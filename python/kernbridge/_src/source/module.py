@@ -241,7 +241,9 @@ def _declared_outs(export: Export) -> ResultsOf | None:
     if None in declared or not declared:
         return None
     types, n = list(map(str, declared)), len(export.function.having("arg"))
-    names = [f"input{i}" for i in range(n)]
+    names = [p.name for p in export.function.having("arg")]
+    if len({*names}) < n or not all(names):
+        names = [f"input{i}" for i in range(n)]
     given = ", ".join(f"{name}: {t}" for name, t in zip(names, types[:n], strict=True))
     try:
         return ResultsOf.read(export.label, f"{given} -> {', '.join(types[n:])}", names)
