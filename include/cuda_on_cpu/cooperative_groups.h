@@ -36,8 +36,9 @@ class grid_group : public thread_group
     }
     unsigned long long block_rank() const
     {
-        return blockIdx.x + static_cast<unsigned long long>(gridDim.x) *
-                                (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z);
+        return blockIdx.x +
+               static_cast<unsigned long long>(gridDim.x) *
+                   (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z);
     }
     unsigned long long num_blocks() const
     {
@@ -170,7 +171,8 @@ class coalesced_group : public thread_group
 
 template <unsigned n, typename Parent = void> class thread_block_tile : public coalesced_group
 {
-    static_assert(n <= 32 && (n & (n - 1)) == 0, "a tile is 1, 2, 4, 8, 16 or 32 threads of a warp");
+    static_assert(n <= 32 && (n & (n - 1)) == 0,
+                  "a tile is 1, 2, 4, 8, 16 or 32 threads of a warp");
 
   public:
     explicit thread_block_tile(const thread_block &)
@@ -179,8 +181,7 @@ template <unsigned n, typename Parent = void> class thread_block_tile : public c
     {
     }
     template <unsigned m, typename P>
-    explicit thread_block_tile(const thread_block_tile<m, P> &)
-        : thread_block_tile(thread_block())
+    explicit thread_block_tile(const thread_block_tile<m, P> &) : thread_block_tile(thread_block())
     {
         static_assert(n <= m, "a tile of a tile is not larger");
     }

@@ -1,4 +1,5 @@
-/* CUDA's own cuda_bf16.h, as a compiler of the host sees it: what only GPUs have is defined elsewhere. */
+/* CUDA's own cuda_bf16.h, as a compiler of the host sees it: what only GPUs have is defined
+ * elsewhere. */
 #ifndef KERNBRIDGE_CUDA_ON_CPU_CUDA_BF16_H
 #define KERNBRIDGE_CUDA_ON_CPU_CUDA_BF16_H
 #include "kernbridge/cuda_on_cpu/math.hpp"
@@ -9,14 +10,14 @@
 
 /* Functions that CUDA has for GPUs only, rounded once from a wider type. */
 #define KB_HALF_FUNCTION(name, expression)                                                         \
-    static inline __nv_bfloat16 h##name(__nv_bfloat16 v)                                                               \
+    static inline __nv_bfloat16 h##name(__nv_bfloat16 v)                                           \
     {                                                                                              \
-        double a = __bfloat162float(v);                                                                       \
-        return __double2bfloat16(expression);                                                                   \
+        double a = __bfloat162float(v);                                                            \
+        return __double2bfloat16(expression);                                                      \
     }                                                                                              \
-    static inline __nv_bfloat162 h2##name(__nv_bfloat162 v)                                                          \
+    static inline __nv_bfloat162 h2##name(__nv_bfloat162 v)                                        \
     {                                                                                              \
-        return __nv_bfloat162(h##name(v.x), h##name(v.y));                                                  \
+        return __nv_bfloat162(h##name(v.x), h##name(v.y));                                         \
     }
 KB_HALF_FUNCTION(sqrt, sqrt(a))
 KB_HALF_FUNCTION(rsqrt, 1.0 / sqrt(a))
@@ -37,8 +38,9 @@ KB_HALF_FUNCTION(rint, nearbyint(a))
 #undef KB_HALF_FUNCTION
 static inline __nv_bfloat16 __hfma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c)
 {
-    return __double2bfloat16(fma(static_cast<double>(__bfloat162float(a)), static_cast<double>(__bfloat162float(b)),
-                    static_cast<double>(__bfloat162float(c))));
+    return __double2bfloat16(fma(static_cast<double>(__bfloat162float(a)),
+                                 static_cast<double>(__bfloat162float(b)),
+                                 static_cast<double>(__bfloat162float(c))));
 }
 static inline __nv_bfloat162 __hfma2(__nv_bfloat162 a, __nv_bfloat162 b, __nv_bfloat162 c)
 {

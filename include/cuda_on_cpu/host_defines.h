@@ -15,7 +15,7 @@
 #define __maxnreg__(...)
 #define __grid_constant__
 #define __nv_pure__
-#define __align__(n) __attribute__((aligned(n)))
+#define __align__(n)         __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
 #define __device_builtin__
 #define __cudart_builtin__

@@ -17,33 +17,37 @@
 
 /* The alignment of vectors of two and of four is that of CUDA. */
 #define KB_VECTORS(T, name, align2, align4)                                                        \
-    struct name##1 {                                                                               \
+    struct name##1                                                                                 \
+    {                                                                                              \
         T x;                                                                                       \
     };                                                                                             \
-    struct __attribute__((aligned(align2))) name##2 {                                              \
+    struct __attribute__((aligned(align2))) name##2                                                \
+    {                                                                                              \
         T x, y;                                                                                    \
     };                                                                                             \
-    struct name##3 {                                                                               \
+    struct name##3                                                                                 \
+    {                                                                                              \
         T x, y, z;                                                                                 \
     };                                                                                             \
-    struct __attribute__((aligned(align4))) name##4 {                                              \
+    struct __attribute__((aligned(align4))) name##4                                                \
+    {                                                                                              \
         T x, y, z, w;                                                                              \
     };                                                                                             \
     static inline name##1 make_##name##1(T x)                                                      \
     {                                                                                              \
-        return name##1{x};                                                                         \
+        return name##1 {x};                                                                        \
     }                                                                                              \
     static inline name##2 make_##name##2(T x, T y)                                                 \
     {                                                                                              \
-        return name##2{x, y};                                                                      \
+        return name##2 {x, y};                                                                     \
     }                                                                                              \
     static inline name##3 make_##name##3(T x, T y, T z)                                            \
     {                                                                                              \
-        return name##3{x, y, z};                                                                   \
+        return name##3 {x, y, z};                                                                  \
     }                                                                                              \
     static inline name##4 make_##name##4(T x, T y, T z, T w)                                       \
     {                                                                                              \
-        return name##4{x, y, z, w};                                                                \
+        return name##4 {x, y, z, w};                                                               \
     }
 KB_VECTORS(signed char, char, 2, 4)
 KB_VECTORS(unsigned char, uchar, 2, 4)

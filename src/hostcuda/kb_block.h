@@ -67,8 +67,8 @@ struct kb_block {
     uint32_t at[3];
     bool has_waited;
     uint32_t n_begun, host;
-    const uint32_t *grid; /* of kb_block_run_range: its extents, and */
-    int64_t left, end;    /* the blocks that are left */
+    const uint32_t *grid;           /* of kb_block_run_range: its extents, and */
+    int64_t left, end;              /* the blocks that are left */
     uint32_t n_arrived, generation; /* of the block's barrier */
     uint32_t n_at_grid, grid_generation;
     uint32_t n_true, reduced; /* predicates so far; the count of the last generation */

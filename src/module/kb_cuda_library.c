@@ -33,8 +33,9 @@ static kb_status check(const char *digest, kb_reader *from, const char *what, kb
                         what, seal.version, KB_HOSTCUDA_ABI);
 }
 
-kb_status kb_cuda_library_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
-                            const char *what, const kb_cuda_kernel **found, kb_error *err)
+kb_status kb_cuda_library_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes,
+                               size_t size, const char *what, const kb_cuda_kernel **found,
+                               kb_error *err)
 {
     kb_reader from = kb_reader_of(bytes, size);
     kb_status s = check(digest, &from, what, err);
@@ -48,7 +49,7 @@ kb_status kb_cuda_library_load(const char digest[KB_HOSTCUDA_DIGEST], const void
     const kb_cuda_kernel *kernel = s == KB_OK ? dlsym(library, "kb_cuda_kernel_description") : NULL;
     if (s == KB_OK && (!kernel || kernel->version != KB_CUDA_HOST_VERSION))
         s = kb_error_set(err, KB_FAILED_PRECONDITION, "the library has no kernel of this version");
-    if (s != KB_OK) {
+    if (s != KB_OK || !kernel) {
         kb_error_append(err, " (in %s)", what);
         return s == KB_RESOURCE_EXHAUSTED ? s : (err->status = KB_FAILED_PRECONDITION);
     }

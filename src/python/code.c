@@ -74,8 +74,8 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     return defined;
 }
 
-/* Make known a library of a CUDA kernel for the CPU (src/module/kb_cuda_library.h); the codes of its
- * parameters' types, and their sizes. */
+/* Make known a library of a CUDA kernel for the CPU (src/module/kb_cuda_library.h); the codes of
+ * its parameters' types, and their sizes. */
 static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *code;
