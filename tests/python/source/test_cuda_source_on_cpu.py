@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from kernbridge._src.plan import targets
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "sources"))
+import corpus
+
 pytestmark = pytest.mark.once
 
 F32, I32 = jnp.float32, jnp.int32
@@ -380,8 +383,6 @@ def test_random_numbers_are_those_of_curand():
 
 @pytest.mark.exhaustive
 def test_the_corpus():
-    import corpus
-
     with jax.enable_x64(True):
         for case in corpus.all_cases():
             if case.language == "cuda" and case.name != "cub_reduce":
