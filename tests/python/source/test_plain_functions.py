@@ -271,7 +271,7 @@ def test_a_library_is_loaded_with_a_header(library):
         (SIGNATURE, {}, kernbridge.KernelError, "'scale' has a signature, .* has no types of C"),
         ({"scale": "any"}, {"header": PROTOTYPES}, kernbridge.KernelError, "'scale' has 'any'"),
         (SIGNATURE, {"header": "scale.hpp"}, FileNotFoundError, "there is no header /.*/scale.hpp"),
-        (SIGNATURE, {"carry": True}, TypeError, "unknown option 'carry'"),
+        (SIGNATURE, {"carry": True}, TypeError, "carry is an option of libraries with a header"),
         (
             SIGNATURE,
             {"header": PROTOTYPES.replace("long", "double")},
