@@ -15,7 +15,7 @@
 
 #include "host_defines.h"
 
-/* The alignment of vectors of two and of four is that of CUDA. */
+/* Vectors of two and of four elements are aligned as in CUDA. */
 #define KB_VECTORS(T, name, align2, align4)                                                        \
     struct name##1                                                                                 \
     {                                                                                              \

@@ -147,7 +147,7 @@ static uint32_t looped(void *const *parameters, kb_thread *threads, const uint32
     }
 }
 
-/* A loop over threads: those that wait get stacks, those that have ended are not waited for. */
+/* A loop over threads. One that waits gets a stack; one that has ended is passed over. */
 static void test_loops(void)
 {
     const uint32_t sizes[6] = {3, 2, 1, 40, 1, 1};

@@ -283,7 +283,7 @@ def test_cuda_kernel_export(tmp_path):
         np.testing.assert_array_equal(got, 2 * np.arange(size) + 0.5)
 
 
-@pytest.mark.gpu_only("the words are those of NVRTC")
+@pytest.mark.gpu_only("NVRTC writes the message")
 def test_cuda_kernel_refused():
     x = jnp.ones(3)
     op = kernbridge.cuda_kernel(PLAIN, "fma3", lambda *a: like(a[0]), launch_dims=3)

@@ -18,7 +18,7 @@ template <typename F, bool cooperative>
 static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, const uint32_t index[3],
                             uint32_t first)
 {
-    const F kernel = *static_cast<const F *>(parameters[0]); /* whose members nobody else changes */
+    const F kernel = *static_cast<const F *>(parameters[0]); /* a copy, which stays as it is */
     const dim3 block(given->ntid[0], given->ntid[1], given->ntid[2]);
     char thrown[512];
     exchanged = cooperative ? memory_of_thread().size : 0;

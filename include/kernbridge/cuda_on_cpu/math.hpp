@@ -74,24 +74,14 @@ static inline double max(double a, double b)
     return fmax(a, b);
 }
 
-/* X(function, expression) for one float a. */
-#define KB_FLOAT(name, expression)                                                                 \
-    static inline float name(float a)                                                              \
+/* Functions of one number a, and of two, a and b. */
+#define KB_OF_ONE(type, name, expression)                                                          \
+    static inline type name(type a)                                                                \
     {                                                                                              \
         return expression;                                                                         \
     }
-#define KB_FLOATS(name, expression)                                                                \
-    static inline float name(float a, float b)                                                     \
-    {                                                                                              \
-        return expression;                                                                         \
-    }
-#define KB_DOUBLE(name, expression)                                                                \
-    static inline double name(double a)                                                            \
-    {                                                                                              \
-        return expression;                                                                         \
-    }
-#define KB_DOUBLES(name, expression)                                                               \
-    static inline double name(double a, double b)                                                  \
+#define KB_OF_TWO(type, name, expression)                                                          \
+    static inline type name(type a, type b)                                                        \
     {                                                                                              \
         return expression;                                                                         \
     }
@@ -107,30 +97,28 @@ static inline double max(double a, double b)
 #define __tanhf(a)   tanhf(a)
 #define __powf(a, b) powf((a), (b))
 #define __sincosf(a, s, c) (*(s) = sinf(a), *(c) = cosf(a), (void)0)
-KB_FLOAT(rsqrtf, 1.0f / sqrtf(a))
-KB_FLOAT(rcbrtf, 1.0f / cbrtf(a))
-KB_FLOAT(__saturatef, a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f)
-KB_FLOAT(__frcp_rn, 1.0f / a)
-KB_FLOAT(__fsqrt_rn, sqrtf(a))
-KB_FLOAT(__frsqrt_rn, static_cast<float>(1.0 / sqrt(static_cast<double>(a))))
-KB_FLOATS(__fadd_rn, a + b)
-KB_FLOATS(__fsub_rn, a - b)
-KB_FLOATS(__fmul_rn, a *b)
-KB_FLOATS(__fdiv_rn, a / b)
-KB_FLOATS(__fdividef, a / b)
-KB_FLOATS(fdividef, a / b)
-KB_DOUBLE(rsqrt, 1.0 / sqrt(a))
-KB_DOUBLE(rcbrt, 1.0 / cbrt(a))
-KB_DOUBLE(__drcp_rn, 1.0 / a)
-KB_DOUBLE(__dsqrt_rn, sqrt(a))
-KB_DOUBLES(__dadd_rn, a + b)
-KB_DOUBLES(__dsub_rn, a - b)
-KB_DOUBLES(__dmul_rn, a *b)
-KB_DOUBLES(__ddiv_rn, a / b)
-#undef KB_FLOAT
-#undef KB_FLOATS
-#undef KB_DOUBLE
-#undef KB_DOUBLES
+KB_OF_ONE(float, rsqrtf, 1.0f / sqrtf(a))
+KB_OF_ONE(float, rcbrtf, 1.0f / cbrtf(a))
+KB_OF_ONE(float, __saturatef, a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f)
+KB_OF_ONE(float, __frcp_rn, 1.0f / a)
+KB_OF_ONE(float, __fsqrt_rn, sqrtf(a))
+KB_OF_ONE(float, __frsqrt_rn, static_cast<float>(1.0 / sqrt(static_cast<double>(a))))
+KB_OF_TWO(float, __fadd_rn, a + b)
+KB_OF_TWO(float, __fsub_rn, a - b)
+KB_OF_TWO(float, __fmul_rn, a *b)
+KB_OF_TWO(float, __fdiv_rn, a / b)
+KB_OF_TWO(float, __fdividef, a / b)
+KB_OF_TWO(float, fdividef, a / b)
+KB_OF_ONE(double, rsqrt, 1.0 / sqrt(a))
+KB_OF_ONE(double, rcbrt, 1.0 / cbrt(a))
+KB_OF_ONE(double, __drcp_rn, 1.0 / a)
+KB_OF_ONE(double, __dsqrt_rn, sqrt(a))
+KB_OF_TWO(double, __dadd_rn, a + b)
+KB_OF_TWO(double, __dsub_rn, a - b)
+KB_OF_TWO(double, __dmul_rn, a *b)
+KB_OF_TWO(double, __ddiv_rn, a / b)
+#undef KB_OF_ONE
+#undef KB_OF_TWO
 static inline float rsqrt(float a)
 {
     return rsqrtf(a);

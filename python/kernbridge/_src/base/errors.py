@@ -276,7 +276,7 @@ class KernbridgeWarning(UserWarning):
 
 
 for _class in [c for c in vars().values() if isinstance(c, type)]:  # as users import them
-    if _class.__module__ == __name__:  # not those of other modules
+    if _class.__module__ == __name__:  # imported classes keep their module
         _class.__module__ = "kernbridge"
 
 __test__ = {

@@ -89,10 +89,7 @@ class CudaKernelFrontend(PlannedFrontend):
         return self.function.parameter_names
 
     def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
-        function = self.function
-        inputs = [p.name for p in function.having("arg")][:n_inputs]
-        missing = [""] * (n_inputs + len(scalars) - len(inputs))
-        return (*inputs, *missing, *function.output_names)
+        return self.function.buffer_names(n_inputs + len(scalars), n_inputs)
 
     def compilation(self, platform: str) -> Work | None:
         code = self.description.code

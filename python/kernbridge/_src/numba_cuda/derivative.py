@@ -472,7 +472,7 @@ def _simplified(
 ) -> tuple[str, set[int], set[int]]:
     """Inline and optimise what kb_primal calls, with shared arrays as its parameters.
 
-    Also returns the buffers that it reads, and those that it writes to.
+    Also returns the buffers that it reads, and the buffers that it writes to.
     """
     inlining, builder = host_ir.passes()[:2]
     inlining.run(module, builder)
@@ -509,7 +509,7 @@ def _described(found: re.Match[str]) -> str:
 
 
 def _accessed(function: Any) -> tuple[set[int], set[int]]:
-    """The buffers that a function reads, and those that it writes; an addition is a write."""
+    """The buffers that a function reads, and the buffers that it writes or adds to."""
 
     def name(value: Any) -> int:
         return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)

@@ -384,6 +384,11 @@ class ScannedFunction(Struct):
         """The names of its parameters for arrays."""
         return tuple(p.name for p in (*self.having("arg"), *self.having("ret")))
 
+    def buffer_names(self, n_operands: int, n_inputs: int) -> tuple[str, ...]:
+        """The names of the operands of a call, empty where there is none, and of its outputs."""
+        inputs = [p.name for p in self.having("arg")][:n_inputs]
+        return (*inputs, *[""] * (n_operands - len(inputs)), *self.output_names)
+
     def names_of(self, n_inputs: int, n_outputs: int) -> list[str]:
         """Return what messages call the inputs and outputs of a call."""
         if self.takes_any:

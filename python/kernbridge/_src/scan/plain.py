@@ -1,6 +1,6 @@
 """Signatures of functions in sources: what each parameter of C receives.
 
-The notation is that of `operation/call_signature.py`. On the left side, an extent without a type,
+`operation/call_signature.py` defines the notation. On the left side, an extent without a type,
 such as `n`, `rows + 1`, `-1` or `'T'`, is a number that C receives; `lda = n` names its parameter.
 On the right side, `return: f64` is what the function returns.
 """

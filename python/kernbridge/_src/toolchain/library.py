@@ -314,7 +314,7 @@ def describe(files: Iterable[tuple[str, os.stat_result]]) -> list[File]:
 
 
 def include_paths(on_cpu: bool = False) -> tuple[str, ...]:
-    """Return the folders of kernbridge's headers; `on_cpu`: with those of CUDA for CPUs."""
+    """Return the folders of our headers, with our versions of CUDA's headers if `on_cpu`."""
     places = list(sys.modules["kernbridge"].__path__)
     for place in places:
         root = os.path.join(place, "include")
