@@ -1,7 +1,6 @@
-/* Owns the conversion of arguments between Python and src/cuda, src/hostcuda and NVRTC. */
+/* Owns the conversion of arguments between Python and src/cuda and src/hostcuda. */
 #include "python/convert.h"
 
-#include "core/kb_memory.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_nvrtc.h"
@@ -184,90 +183,14 @@ static PyObject *host_threads_kept(PyObject *Py_UNUSED(self), PyObject *Py_UNUSE
     return PyLong_FromUnsignedLong(kb_block_kept());
 }
 
-/* The texts of a tuple of str, or of pairs of str, one after the other; they stay the tuple's. */
-static const char **read_texts(PyObject *tuple, Py_ssize_t part)
+/* Keep the library with a function at this address from handling the signals of the process; 0: every
+ * libnvrtc that is loaded. */
+static PyObject *nvrtc_keep_signals(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    Py_ssize_t n = PyTuple_Size(tuple);
-    const char **texts = kb_calloc((size_t)n + 1, sizeof *texts);
-    if (!texts) {
-        PyErr_NoMemory();
+    unsigned long long address;
+    if (!PyArg_ParseTuple(args, "K:nvrtc_keep_signals", &address))
         return NULL;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PyTuple_GetItem(tuple, i);
-        if (item && part >= 0)
-            item = PyTuple_GetItem(item, part);
-        texts[i] = item ? PyUnicode_AsUTF8AndSize(item, NULL) : NULL;
-        if (!texts[i]) {
-            kb_free(texts);
-            return NULL;
-        }
-    }
-    return texts;
-}
-
-static PyObject *raise(kb_status s, kb_error *err, const char *log)
-{
-    if (s == KB_INVALID_ARGUMENT) {
-        PyObject *why = Py_BuildValue("sN", kb_error_text(err), kb_python_text(log ? log : ""));
-        if (why)
-            PyErr_SetObject(PyExc_ValueError, why);
-        Py_XDECREF(why);
-        return NULL;
-    }
-    PyErr_SetString(s == KB_NOT_FOUND ? PyExc_OSError : PyExc_RuntimeError, kb_error_text(err));
-    return NULL;
-}
-
-static PyObject *compile(kb_nvrtc_request *request)
-{
-    kb_nvrtc_result result;
-    kb_error err;
-    kb_status s;
-    Py_BEGIN_ALLOW_THREADS;
-    s = kb_nvrtc_compile(request, &result, &err);
-    Py_END_ALLOW_THREADS;
-    PyObject *built = s == KB_OK ? Py_BuildValue("y#NssN", result.cubin ? result.cubin : "",
-                                                 (Py_ssize_t)result.cubin_size,
-                                                 kb_python_text(result.ptx ? result.ptx : ""),
-                                                 result.entry, result.probe ? result.probe : "",
-                                                 kb_python_text(result.log ? result.log : ""))
-                                 : raise(s, &err, result.log);
-    kb_nvrtc_free(&result);
-    return built;
-}
-
-/* Compile CUDA device code: (cubin, ptx, entry, probe, log), where entry and probe are lowered
- * names of the two name expressions; the second may be None. `headers` is a tuple of (name,
- * content). ValueError with (message, log) if the compiler refuses it, OSError without the library.
- * */
-static PyObject *nvrtc_compile(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    kb_nvrtc_request request;
-    PyObject *options, *headers;
-    if (!PyArg_ParseTuple(args, "sssO!O!sz:nvrtc_compile", &request.library, &request.source,
-                          &request.file, &PyTuple_Type, &options, &PyTuple_Type, &headers,
-                          &request.name, &request.probe))
-        return NULL;
-    request.n_options = (int)PyTuple_Size(options);
-    request.n_headers = (int)PyTuple_Size(headers);
-    const char **option_texts = read_texts(options, -1);
-    const char **names = option_texts ? read_texts(headers, 0) : NULL;
-    const char **contents = names ? read_texts(headers, 1) : NULL;
-    request.options = option_texts;
-    request.header_names = names;
-    request.headers = contents;
-    PyObject *built = contents ? compile(&request) : NULL;
-    kb_free(option_texts);
-    kb_free(names);
-    kb_free(contents);
-    return built;
-}
-
-/* Keep every libnvrtc that is loaded from handling the signals of the process. */
-static PyObject *nvrtc_keep_signals(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(args))
-{
-    kb_nvrtc_keep_signals(NULL);
+    kb_nvrtc_keep_signals((const void *)(uintptr_t)address);
     Py_RETURN_NONE;
 }
 
@@ -283,8 +206,7 @@ static PyMethodDef methods[] = {
     {"captures", captures, METH_NOARGS, NULL},
     {"function_stats", function_stats, METH_NOARGS, NULL},
     {"host_threads_kept", host_threads_kept, METH_NOARGS, NULL},
-    {"nvrtc_compile", nvrtc_compile, METH_VARARGS, NULL},
-    {"nvrtc_keep_signals", nvrtc_keep_signals, METH_NOARGS, NULL},
+    {"nvrtc_keep_signals", nvrtc_keep_signals, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,7 +6,6 @@ import re
 import jax
 import jax.numpy as jnp
 import kernbridge
-import kernbridge._core as _core
 import pytest
 from kernbridge._src.cuda_kernel import nvrtc as cuda_kernel_nvrtc
 from kernbridge._src.forge.obtain import held
@@ -26,8 +25,8 @@ def nvrtc(gpu, root):
 def compiled(monkeypatch):
     """How often NVRTC has compiled."""
     seen = []
-    real = _core.nvrtc_compile
-    monkeypatch.setattr(_core, "nvrtc_compile", lambda *a: seen.append(1) or real(*a))
+    real = cuda_kernel_nvrtc._nvrtc_call
+    monkeypatch.setattr(cuda_kernel_nvrtc, "_nvrtc_call", lambda *a: seen.append(1) or real(*a))
     return lambda: len(seen)
 
 

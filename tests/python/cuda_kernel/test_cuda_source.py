@@ -3,6 +3,7 @@ host side of `load_cuda_*`, which needs nvcc and its runtime."""
 
 import ctypes
 import struct
+import subprocess
 from pathlib import Path
 
 import jax
@@ -214,12 +215,12 @@ def test_options_and_headers(gpu, tmp_path):
 def test_cached_between_processes(run_python, tmp_path):
     program = f"""
 import jax, jax.numpy as jnp, kernbridge
-import kernbridge._core as _core
+from kernbridge._src.cuda_kernel import nvrtc
 op = kernbridge.cuda_kernel({SOURCE!r}, "fma3", lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
                             launch_dims=3)
 seen = []
-real = _core.nvrtc_compile
-_core.nvrtc_compile = lambda *a: seen.append(1) or real(*a)
+real = nvrtc._nvrtc_call
+nvrtc._nvrtc_call = lambda *a: seen.append(1) or real(*a)
 plan = op.plan(jnp.ones(3), a=1.0, b=1.0, n=3, flag=1, z=0)
 print(len(seen), plan.digest().hex())
 """
@@ -238,18 +239,77 @@ def test_no_library_is_told(gpu, monkeypatch):
         op(jnp.ones(3), a=1.0, b=1.0, n=3, flag=1, z=0)
 
 
-BROKEN_LIBRARY = "int nothing(void) { return 0; }\n"
+# The functions of NVRTC, of which one fails with the code of an invalid program or of a refusal.
+FAKE_LIBRARY = r"""
+#include <stddef.h>
+#include <string.h>
+int programs;
+static int end(const char *function) { return strcmp(function, FAILS) ? 0 : CODE; }
+#define END end(__func__)
+int nvrtcCreateProgram(void **p) { *p = &programs; return END ? END : (programs++, 0); }
+int nvrtcDestroyProgram(void **p) { programs--; return 0; }
+int nvrtcAddNameExpression(void *p, const char *name) { return END; }
+int nvrtcCompileProgram(void *p, int n, const char **options) { return END; }
+int nvrtcGetLoweredName(void *p, const char *name, const char **low) { *low = name; return END; }
+int nvrtcGetProgramLogSize(void *p, size_t *n) { *n = sizeof "careful"; return END; }
+int nvrtcGetProgramLog(void *p, char *log) { strcpy(log, "careful"); return END; }
+int nvrtcGetCUBINSize(void *p, size_t *n) { *n = 0; return END; }
+int nvrtcGetCUBIN(void *p, char *bytes) { return 1; }
+int nvrtcGetPTXSize(void *p, size_t *n) { *n = 4; return END; }
+int nvrtcGetPTX(void *p, char *bytes) { memcpy(bytes, "ptx", 4); return END; }
+const char *nvrtcGetErrorString(int code) { return code == 6 ? "REFUSED" : "INVALID_PROGRAM"; }
+"""
 
 
-def test_wrong_library_is_told(gpu, monkeypatch, tmp_path):
-    import subprocess
+@pytest.fixture
+def fake_nvrtc(tmp_path, monkeypatch):
+    """Make a library of this source the NVRTC that is used."""
 
-    (tmp_path / "x.c").write_text(BROKEN_LIBRARY)
-    library = tmp_path / "libnvrtc.so"
-    subprocess.run(["cc", "-shared", "-o", str(library), str(tmp_path / "x.c")], check=True)
-    monkeypatch.setenv("KERNBRIDGE_LIBNVRTC", str(library))
+    def make(source, *options):
+        file, library = tmp_path / "x.c", tmp_path / "libnvrtc.so"
+        file.write_text(source)
+        command = ["cc", "-w", "-fPIC", "-shared", *options, "-o", str(library), str(file)]
+        subprocess.run(command, check=True)
+        monkeypatch.setenv("KERNBRIDGE_LIBNVRTC", str(library))
+        return ctypes.CDLL(library)
+
+    return make
+
+
+def call_fma3():
     op = kernbridge.cuda_kernel(SOURCE, "fma3", lambda x: like(x), launch_dims=1)
-    with pytest.raises(Exception, match="lacks functions of NVRTC"):
+    return op(jnp.ones(3), a=1.0, b=1.0, n=3, flag=1, z=0)
+
+
+@pytest.mark.parametrize("lacks", ["nvrtcGetCUBIN", "nvrtcGetErrorString"])
+def test_wrong_library_is_told(gpu, fake_nvrtc, lacks):
+    fake_nvrtc(FAKE_LIBRARY.replace(f"{lacks}(", "another("), '-DFAILS=""', "-DCODE=0")
+    told = f"(?s)is not NVRTC 11.1 or later.*{lacks}.*KB4008"
+    with pytest.raises(kernbridge.KernelToolchainError, match=told):
+        call_fma3()
+
+
+FUNCTIONS = [
+    *("CreateProgram", "AddNameExpression", "GetProgramLogSize", "GetProgramLog"),
+    *("CompileProgram", "GetLoweredName", "GetCUBINSize", "GetPTXSize", "GetPTX"),
+]
+
+
+@pytest.mark.parametrize(("fails", "code"), [("CompileProgram", 5), *((f, 6) for f in FUNCTIONS)])
+def test_each_function_of_nvrtc_may_fail(gpu, fake_nvrtc, fails, code):
+    library = fake_nvrtc(FAKE_LIBRARY, f'-DFAILS="nvrtc{fails}"', f"-DCODE={code}")
+    what = f"nvrtc{fails}: {'REFUSED' if code == 6 else 'INVALID_PROGRAM'}"
+    with pytest.raises(kernbridge.KernelCompilationError, match=rf"(?s){what}.*\[KB4006\]") as e:
+        call_fma3()
+    assert ("careful" in str(e.value)) == (code == 6 and fails in FUNCTIONS[4:])
+    assert ctypes.c_int.in_dll(library, "programs").value == 0
+
+
+@pytest.mark.parametrize("given", [{"source": "\ud800"}, {"options": ["-DA=\0"]}])
+def test_a_text_that_c_cannot_hold(gpu, given):
+    source = SOURCE + "// " + given.pop("source", "")
+    op = kernbridge.cuda_kernel(source, "fma3", lambda x: like(x), launch_dims=1, **given)
+    with pytest.raises(kernbridge.KernelCompilationError, match=r"character NUL or half.*KB4006"):
         op(jnp.ones(3), a=1.0, b=1.0, n=3, flag=1, z=0)
 
 

@@ -328,7 +328,7 @@ def test_the_next_kernel_of_nvrtc_is_right(run_python, tmp_path):
 
 
 FIRST_OF_NVRTC = """
-from kernbridge import _core
+from kernbridge._src.cuda_kernel import nvrtc
 heard, done = set(), threading.Event()
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, _: heard.add(number))
@@ -343,7 +343,8 @@ def keys():
 thread = threading.Thread(target=keys)
 thread.start()
 options = ("--gpu-architecture=sm_90",)
-cubin, *_ = _core.nvrtc_compile(LIBRARY, SOURCE, "f.cu", options, (), "f", None)
+request = nvrtc.Compilation("f", SOURCE, "f.cu", "f", options, ())
+cubin, *_ = nvrtc._nvrtc_call(request, LIBRARY, options, (), None)
 done.set()
 thread.join()
 assert cubin[:4] == bytes([127]) + b"ELF"

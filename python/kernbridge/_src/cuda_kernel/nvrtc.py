@@ -20,7 +20,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -51,6 +51,7 @@ _RULES = (
     *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
 )
 _ARCHITECTURE = "--gpu-architecture=sm_"
+_REFUSED = 6  # NVRTC_ERROR_COMPILATION
 ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
@@ -201,7 +202,7 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
     for attempt in dict.fromkeys((minimal, ())):
         try:
             given = (*pre_included, *attempt)
-            cubin, ptx, entry, lowered, _ = _nvrtc_call(request, nvrtc, given, headers, probe)
+            cubin, ptx, entry, lowered = _nvrtc_call(request, nvrtc, given, headers, probe)
             sizes = [size for _, size in gpu_cubin.read(cubin, entry).parameters]
             return _Run(cubin, ptx.rstrip("\0"), entry, signature.read(lowered), sizes)
         except ValueError as e:
@@ -226,23 +227,84 @@ def _nvrtc_call(
     options: tuple[str, ...],
     headers: tuple[tuple[str, str], ...],
     probe: str | None,
-) -> tuple[bytes, str, str, str, str]:
+) -> tuple[bytes, str, str, str]:
+    """Return the cubin, the PTX and the lowered names of the kernel and of the probe.
+
+    ValueError with (what, log) is raised if NVRTC refuses the source.
+    """
     try:
-        return _core.nvrtc_compile(
-            nvrtc, request.source, request.file, options, headers, request.name, probe
-        )
-    except RuntimeError as e:
-        if "INVALID_OPTION" in str(e):
-            raise _refused_option(request, nvrtc, options) from e
-        raise KernelCompilationError(coded(f"{request.label}: {e}", "KB4006")) from e
+        library = ctypes.CDLL(nvrtc)
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        inside = ctypes.cast(library.nvrtcGetCUBIN, ctypes.c_void_p).value
+    except (OSError, AttributeError) as e:
+        raise KernelToolchainError(f"{nvrtc} is not NVRTC 11.1 or later: {e} [KB4008]") from e
+    _core.nvrtc_keep_signals(inside or 0)
+    program, log, names = ctypes.c_void_p(), "", [_encoded(n) for n in (request.name, probe) if n]
+
+    def call(function: str, *arguments: object) -> None:
+        check(function, getattr(library, function)(*arguments))
+
+    def check(function: str, code: int) -> None:
+        if code == 0:
+            return
+        what = f"{function}: {library.nvrtcGetErrorString(code).decode()}"
+        if code == _REFUSED:
+            raise ValueError(what, log)
+        if "INVALID_OPTION" in what:
+            raise _refused_option(request, library, options)
+        raise KernelCompilationError(coded(f"{request.label}: {what}", "KB4006"))
+
+    def take(function: str) -> bytes:
+        size = ctypes.c_size_t()
+        call(f"{function}Size", program, ctypes.byref(size))
+        data = ctypes.create_string_buffer(size.value)
+        if size:
+            call(function, program, data)
+        return data.raw
+
+    def lowered(name: bytes) -> str:
+        found = ctypes.c_char_p()
+        call("nvrtcGetLoweredName", program, name, ctypes.byref(found))
+        return (found.value or b"").decode()
+
+    source = _encoded(request.source), _encoded(request.file), len(headers)
+    texts = _array(text for _, text in headers), _array(name for name, _ in headers)
+    call("nvrtcCreateProgram", ctypes.byref(program), *source, *texts)
+    try:
+        for name in names:
+            call("nvrtcAddNameExpression", program, name)
+        code = library.nvrtcCompileProgram(program, len(options), _array(options))
+        log = take("nvrtcGetProgramLog").rstrip(b"\0").decode(errors="backslashreplace")
+        check("nvrtcCompileProgram", code)
+        entry, *probes = map(lowered, names)
+        return take("nvrtcGetCUBIN"), take("nvrtcGetPTX").decode(), entry, "".join(probes)
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _refused_option(request: Compilation, nvrtc: str, options: tuple[str, ...]) -> KernelError:
+def _encoded(text: str) -> bytes:
+    try:
+        data = text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        data = b"\0"
+    if b"\0" in data:
+        raise ValueError("a text contains the character NUL or half a surrogate pair", "")
+    return data
+
+
+def _array(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:
+    encoded = [_encoded(text) for text in texts]
+    return (ctypes.c_char_p * len(encoded))(*encoded)
+
+
+def _refused_option(
+    request: Compilation, library: ctypes.CDLL, options: tuple[str, ...]
+) -> KernelError:
     """NVRTC does not name the option that it refuses, and writes no log."""
     wanted = [int(option[len(_ARCHITECTURE) :]) for option in options if _ARCHITECTURE in option]
     known: list[int] = []
     with contextlib.suppress(AttributeError):  # an old NVRTC, which does not list them
-        library, count = ctypes.CDLL(nvrtc), ctypes.c_int()
+        count = ctypes.c_int()
         library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
         found = (ctypes.c_int * count.value)()
         library.nvrtcGetSupportedArchs(found)

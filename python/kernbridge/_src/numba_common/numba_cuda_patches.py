@@ -45,7 +45,7 @@ def cubin_of(library: Any, architecture: tuple[int, int]) -> bytes:
     """
     cc = (*architecture, "")
     nvrtc.get_arch_option(*cc)
-    _core.nvrtc_keep_signals()
+    _core.nvrtc_keep_signals(0)
     cubin = library.get_cubin(cc=cc)
     return bytes(getattr(cubin, "code", cubin))
 
