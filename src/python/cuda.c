@@ -183,8 +183,8 @@ static PyObject *host_threads_kept(PyObject *Py_UNUSED(self), PyObject *Py_UNUSE
     return PyLong_FromUnsignedLong(kb_block_kept());
 }
 
-/* Keep the library with a function at this address from handling the signals of the process; 0: every
- * libnvrtc that is loaded. */
+/* Keep the library with a function at this address from handling the signals of the process; 0:
+ * every libnvrtc that is loaded. */
 static PyObject *nvrtc_keep_signals(PyObject *Py_UNUSED(self), PyObject *args)
 {
     unsigned long long address;
