@@ -54,7 +54,7 @@ static bool make_room(kb_block *b, uint32_t n_threads)
         return true;
     kb_free(b->threads_memory);
     kb_free(b->warps);
-    b->threads_memory = kb_calloc((size_t)n_threads + 1, sizeof *b->threads);
+    b->threads_memory = kb_calloc(1, n_threads * sizeof *b->threads + KB_LINE - 1);
     b->threads = align_up(b->threads_memory);
     b->warps = kb_calloc((n_threads + KB_WARP - 1) / KB_WARP, sizeof *b->warps);
     b->capacity = b->threads_memory && b->warps ? n_threads : 0;

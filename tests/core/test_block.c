@@ -175,9 +175,12 @@ static void test_loops(void)
 static uint32_t stuck_loop(void *const *parameters, kb_thread *threads, const uint32_t index[3],
                            uint32_t first)
 {
-    (void)parameters, (void)index;
+    (void)index;
     for (uint32_t i = first; i < threads->ntid[0]; i++)
-        if (i % 32 == 0)
+        if (parameters) {
+            kb_barrier(&threads[i], 3);
+            return *(uint32_t *)parameters[0] += i, i;
+        } else if (i % 32 == 0)
             kb_warp_barrier(&threads[i], 3, 1); /* lane 1 has none */
         else
             kb_barrier(&threads[i], 2);
@@ -193,6 +196,10 @@ static void test_faults_of_loops(void)
         return;
     CHECK(!kb_block_run_range(b, NULL, sizes, 2, 4));
     CHECK_HAS(b->fault, "block (2, 0, 0), thread (0, 0, 0): waits in __syncwarp");
+    void *parameters[] = {out}; /* the threads do not wait for what is stuck */
+    out[0][0] = 0;
+    CHECK(kb_block_run_range(b, parameters, sizes, 1, 3));
+    CHECK_INT(out[0][0], 2 * 40 * 39 / 2);
     kb_block_give_back(b);
 }
 
