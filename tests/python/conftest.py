@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (
@@ -38,6 +38,18 @@ def pytest_ignore_collect(collection_path, config):
         return None
     once = re.search(r"^pytestmark = \[?pytest\.mark\.once", collection_path.read_text(), re.M)
     return True if once else None
+
+
+collected: Counter[str] = Counter()
+
+
+def pytest_itemcollected(item):
+    """Of the variants of a test that is marked ``brief``, leave two of three to test-all."""
+    if item.get_closest_marker("brief"):
+        test = item.nodeid.partition("[")[0]
+        if collected[test] % 3:
+            item.add_marker(pytest.mark.exhaustive)
+        collected[test] += 1
 
 
 @pytest.hookimpl(trylast=True)  # when those of other marks are gone

@@ -10,6 +10,7 @@ print(kernbridge.cache.stats().disk_entries)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_generated_code_is_keyed_by_the_files_of_every_folder(tmp_path, run_python):
     install = tmp_path / "install"

@@ -105,6 +105,7 @@ def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
     assert "  refused: kernel 'refused': the kernel uses" in said
 
 
+@pytest.mark.exhaustive
 def test_without_plugins_the_variable_checks_launches_and_operations(suite):
     said = suite(
         *("-p", "pytest_kernbridge", "--cuda-on-cpu", "-k", "fault", "test_suite.py"),

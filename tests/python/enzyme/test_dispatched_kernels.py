@@ -52,6 +52,7 @@ def dispatching(by_numba=by_numba, **options):
 x, a = np.linspace(-1.0, 1.0, 5), np.array([1.5])
 
 
+@pytest.mark.exhaustive
 def test_the_kernel_that_a_call_is_dispatched_to_is_differentiated():
     op, call = dispatching(derivatives="enzyme")
     assert_derivatives(call, reference, x, a, second=True, batched=True)

@@ -7,6 +7,7 @@ from needs_enzyme import needs_enzyme
 pytestmark = needs_enzyme  # also with the oldest JAX and Numba
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("seed", range(4))
 def test_a_program(seed):
     programs.compare(seed)

@@ -44,6 +44,7 @@ def csr_product(data, indices, indptr, v, out):
         out[i] = total
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_product_of_a_sparse_matrix(dtype):
     rng = np.random.default_rng(0)
@@ -129,6 +130,7 @@ def array_expressions(x, out):
     out[:] = np.cumsum(squares) + part.sum() * np.sqrt(1 + squares)
 
 
+@pytest.mark.exhaustive
 def test_temporary_arrays():
     def reference(x):
         squares = x * x
@@ -162,6 +164,7 @@ def slices(x, out):
     out[:] = doubled(x)[::-1].sum(axis=0) + np.sort(x[:, 0])
 
 
+@pytest.mark.exhaustive
 def test_slices_and_functions_of_numba():
     def reference(x):
         return x * x + (x * x).at[1:].set(x[:-1]) + jnp.sort(x[:, 0])
@@ -353,6 +356,7 @@ def gammas_of_jax(x):
     return jax.scipy.special.gamma(x) + x * jax.scipy.special.gammaln(x)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_gamma_function(dtype):
     x = np.array([1e-3, 0.3, 0.5, 1, 2, 4.2, 7.9, 8.1, 12, -1e-3, -0.3, -1.7, -4.6], dtype)
@@ -479,6 +483,7 @@ def of_jax(x, w, out):
         out[i] = softplus_slope(x[i] * w[()]) * x[i]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_functions_of_jax_in_kernels(dtype):
     def in_jax(x, w):

@@ -225,6 +225,7 @@ def by_enzyme(function, outs=like, **options):
     return function.operation(outs, derivatives="enzyme", **options)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_product_of_a_sparse_matrix(dtype):
     rng = np.random.default_rng(0)
@@ -238,6 +239,7 @@ def test_product_of_a_sparse_matrix(dtype):
     )
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("reset", [True, False])
 def test_neurons_with_attributes_and_an_output_of_integers(reset):
     def outs(v, _):
@@ -251,6 +253,7 @@ def test_neurons_with_attributes_and_an_output_of_integers(reset):
     assert_derivatives(op, reference, normal(9), 4 * normal(9, seed=1), batched=True)
 
 
+@pytest.mark.exhaustive
 def test_a_sort_of_a_vector():
     op = by_enzyme(cpp().sorted)
     assert_derivatives(op, lambda x: jnp.sort(2 * x), normal(40))
@@ -267,6 +270,7 @@ def test_temporaries():
     assert_derivatives(op, reference, normal(7, 3), normal(7) > 0, second=True, batched=True)
 
 
+@pytest.mark.exhaustive
 def test_complex_numbers():
     def reference(x, y):
         return x * y * x + 2.0 * y + x.real
@@ -277,6 +281,7 @@ def test_complex_numbers():
     assert_derivatives(by_enzyme(c().rotate), lambda z: z * z * 1j + jnp.conj(z), z)
 
 
+@pytest.mark.exhaustive
 def test_scratch_memory_and_a_parallel_loop():
     assert_derivatives(by_enzyme(cpp().in_parts), lambda x: jnp.sin(x * x), normal(7), second=True)
 

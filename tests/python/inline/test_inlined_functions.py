@@ -135,6 +135,7 @@ def several(*functions):
     return chosen
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("run", [on_cpu, as_on_gpu])
 def test_a_dozen_functions(run):
     functions = [
@@ -149,6 +150,7 @@ def test_a_dozen_functions(run):
 BITS = [0, 1, 2, 5, 31, 32, -1, -7, 2**31 - 1, -(2**31)]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("run", [on_cpu, as_on_gpu])
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int8, np.int64, np.uint64])
 def test_integers(run, dtype):
@@ -173,6 +175,7 @@ def test_integers(run, dtype):
         assert_as_jax(together, run, *jnp.array(pairs).T)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("run", [on_cpu, as_on_gpu])
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int64, np.uint64, np.bool_])
 def test_casts_beyond_the_range(run, dtype):
@@ -196,6 +199,7 @@ def looped(x, n):
     return jax.jit(lambda t: jax.checkpoint(jnp.arctan)(t))(total)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("run", [on_cpu, as_on_gpu])
 @pytest.mark.parametrize("function", [looped, jax.jacfwd(looped)])
 def test_control_flow(run, function):

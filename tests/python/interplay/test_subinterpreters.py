@@ -47,6 +47,7 @@ def run(isolated, after=""):
     )
 
 
+@pytest.mark.exhaustive
 def test_kernbridge_is_refused_and_the_main_interpreter_goes_on():
     done = run(False, CALL)
     assert done.returncode == 0, done.stderr

@@ -300,6 +300,7 @@ def test_a_kernel_that_changed_is_refused(program):
     assert "differs from the one that the program was exported with" in got
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_of_main_must_be_wrapped_first(program):
     got = program(definition=LOCAL, name="local")
     assert "needs the kernel __main__:local, which was not found in this process" in got

@@ -79,6 +79,7 @@ def test_the_direct_current_has_the_mean_of_the_poisson_drive():
     np.testing.assert_allclose(currents, expected, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_numbers_of_synapses(model, synapses):
     source, target, _, _ = synapses
     found = np.zeros((8, 8), int)
@@ -110,6 +111,7 @@ def test_targets_are_uniform(model, synapses):
     assert counts.var() / counts.mean() == pytest.approx(1, abs=0.5)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(("parts", "devices"), [(6, 1), (4, 2)])
 def test_synapses_do_not_depend_on_the_layout(model, synapses, parts, devices):
     other = decoded(network.build(model, 3, parts, devices), model, devices)
@@ -117,6 +119,7 @@ def test_synapses_do_not_depend_on_the_layout(model, synapses, parts, devices):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("words", [4, 2])
 def test_synapses_with_shorter_records(model, synapses, words, monkeypatch):
     monkeypatch.setattr(network, "MOST_WORDS", 4 * words)
@@ -133,6 +136,7 @@ def test_records_take_two_bytes_a_synapse_at_most():
         assert 4 * words * parts * model.neurons <= 2 * model.synapses.sum()
 
 
+@pytest.mark.exhaustive
 def test_another_seed_has_other_synapses(model, synapses):
     other = decoded(network.build(model, 4, 4), model)
     assert not np.array_equal(other[1], synapses[1])

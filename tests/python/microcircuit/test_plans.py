@@ -30,6 +30,7 @@ def run(run_python):
     return run
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "plans",  # with a number of words
     [{"persistent": 32}, pytest.param({"graph": 16}, marks=pytest.mark.exhaustive)],

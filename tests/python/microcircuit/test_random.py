@@ -45,6 +45,7 @@ def test_known_answers(counter, key, expected):
     assert list(words_of(*map(np.uint32, (*counter, *key)))) == expected
 
 
+@pytest.mark.exhaustive
 def test_words_are_uniform(words):
     flat = words.reshape(-1)
     for shift in (0, 8, 16, 24):

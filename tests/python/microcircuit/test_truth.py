@@ -30,6 +30,7 @@ def far(ours, nest):
     return found
 
 
+@pytest.mark.exhaustive
 def test_what_is_kept_of_nest(nest):
     assert nest.shape == (10, 3, 8, 102)
     np.testing.assert_allclose(nest[:, 0, :, 0].mean(0), p.TENTH_RATES, atol=6e-4)

@@ -66,6 +66,7 @@ def test_a_default_of_minus_zero_is_not_zero(make, values):
         np.testing.assert_array_equal(op(), [math.copysign(1, value), 1])
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("make", MAKE, ids=["kernel", "callee", "two"])
 def test_on_gpus_too(make, gpu):
     from numba import cuda

@@ -120,6 +120,7 @@ def test_a_cuda_kernel():
     assert warned(op, X) == warned(jax.vmap(op), X[None]) + lines == lines
 
 
+@pytest.mark.exhaustive
 def test_code_from_the_disk_is_warned_of_too(run_python, tmp_path):
     (tmp_path / "kernels.py").write_text(
         "import numba\n@numba.njit\ndef kernel(x, out):\n    out[:] = x * 0.5\n"

@@ -260,6 +260,7 @@ def test_a_failed_call_inside_a_loop_ends_it():
     assert "ValueError" in message
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 @pytest.mark.parametrize("n", [1_000, pytest.param(9_000, marks=pytest.mark.exhaustive)])
 def test_thousands_of_exceptions_leak_nothing(n):

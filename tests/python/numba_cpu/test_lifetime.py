@@ -17,6 +17,7 @@ S = jax.ShapeDtypeStruct
 x = jnp.arange(4, dtype=jnp.float32)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_ten_thousand_wraps_of_one_kernel():
     @numba.njit

@@ -100,11 +100,13 @@ def test_any_dtype_rank_and_shape(dtype, rank, seed):
     check_everywhere(dtype, shape_of(rng, rank), rng)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype(dtype):
     check_everywhere(dtype, (3, 5), np.random.default_rng(1))
 
 
+@pytest.mark.brief
 @pytest.mark.once
 @pytest.mark.parametrize(
     "rank", [0, 1, 3, 8, *(pytest.param(r, marks=pytest.mark.exhaustive) for r in (2, 4, 5, 6, 7))]
@@ -113,6 +115,7 @@ def test_every_rank(rank):
     check_everywhere("float32", (2, 3, 1, 2, 1, 5, 1, 2)[:rank], np.random.default_rng(2))
 
 
+@pytest.mark.brief
 @pytest.mark.once
 @pytest.mark.parametrize("shape", [(0,), (1,), (7,), (4099,), (0, 3), (3, 0, 2), (13, 17)], ids=str)
 def test_sizes(shape):

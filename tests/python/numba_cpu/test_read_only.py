@@ -67,6 +67,7 @@ def ways():
             yield pytest.param(statement, parallel, id=f"{kind}-{name}", marks=marks)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(("statement", "parallel"), list(ways()))
 def test_a_kernel_that_writes_to_an_input_gets_a_copy_and_a_warning(statement, parallel):
     op = numba_kernel(numba.njit(make(statement), parallel=parallel), OUT)
@@ -94,6 +95,7 @@ READS = {
 }
 
 
+@pytest.mark.brief
 @pytest.mark.once
 @pytest.mark.parametrize(
     "statement",
@@ -111,6 +113,7 @@ def test_a_kernel_that_only_reads_copies_nothing(statement):
     assert "output_operand_alias" not in text
 
 
+@pytest.mark.brief
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("signature", "copied"),
@@ -152,6 +155,7 @@ def test_explicit_signatures(signature, copied):
     assert copied is None or copied in said[0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_only_what_is_written_is_copied():
     @numba.njit
@@ -169,6 +173,7 @@ def test_only_what_is_written_is_copied():
     assert text.count("output_operand_alias<") == 2
 
 
+@pytest.mark.exhaustive
 def test_copies_are_separate_for_each_slice_of_a_batch():
     @numba.njit
     def scratch(x, y, out):
@@ -198,6 +203,7 @@ def test_aliased_input_is_writable_and_the_others_are_not():
     np.testing.assert_array_equal(got, [7, 1, 0, 0])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_kernel_from_numbas_cache_on_disk_is_protected_too(tmp_path, run_python):
     (tmp_path / "cached_kernels.py").write_text(

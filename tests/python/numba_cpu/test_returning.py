@@ -33,6 +33,7 @@ def numbers(dtype, *shape, seed=0):
     return (drawn[..., 0] > 5).astype(dtype) if dtype == "bool" else drawn[..., 0].astype(dtype)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes_are_those_of_numba(x64, dtype):
     x, y = numbers(dtype, 3, 1), numbers(dtype, 5, seed=1)

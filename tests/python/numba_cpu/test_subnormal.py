@@ -126,6 +126,7 @@ LAYERS = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
 LIBRARIES = {"LD_LIBRARY_PATH": f"{sys.prefix}/lib:{os.environ.get('LD_LIBRARY_PATH', '')}"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "layer",
     [x if x == "workqueue" else pytest.param(x, marks=pytest.mark.exhaustive) for x in LAYERS],

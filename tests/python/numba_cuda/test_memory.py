@@ -100,6 +100,7 @@ def test_descriptions_are_small():
     assert 0 < min(map(bytes_of_one, range(3))) < 1600  # now and then the table of them grows
 
 
+@pytest.mark.exhaustive
 def test_counts_are_documented_and_grow():
     @numba.njit
     def kernel(x, out):

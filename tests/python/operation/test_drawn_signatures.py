@@ -149,6 +149,7 @@ def check(seed):
     assert not collectives(split, *given), drawn.signature
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("seed", range(6))
 def test_drawn_signatures(seed):
     for k in range(5):

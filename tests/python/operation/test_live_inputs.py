@@ -222,6 +222,7 @@ def some(ways):
         yield pytest.param(statement, id=name, marks=[pytest.mark.exhaustive] if i % 8 else [])
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("statement", list(some(WRITES)))
 def test_an_input_that_is_written_to_is_a_copy(statement):
     options = {"parallel": "prange" in statement}
@@ -240,6 +241,7 @@ def slowly(statement):
     return pytest.param(statement, marks=pytest.mark.exhaustive)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     "statement",
     [

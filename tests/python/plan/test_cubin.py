@@ -152,6 +152,7 @@ sys.stdout.buffer.write(made.entry_name.encode() + b"\0" + getattr(cubin, "code"
     return cubin, entry.decode()
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("build", BUILDS)
 def test_agrees_with_the_compiler(build):
     cubin, usage = nvcc(*BUILDS[build])

@@ -19,6 +19,7 @@ def wrap(function, outs, **options):
     return kernbridge.numba_cuda_callable(function, outs, record="always", **options)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
 def test_arguments_of_these_kinds_are_recorded(gpu, case):
     op = wrap(case.function, case.outs)

@@ -424,6 +424,7 @@ void get(kernbridge::Tensor out) { *out.data_ptr<int>() = product; }
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_static_constructor_that_throws(monkeypatch):
     module = kernbridge.load_cpp_inline("statics", STATICS)

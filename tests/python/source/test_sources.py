@@ -56,6 +56,7 @@ def test_every_bug_is_an_edit_of_its_own(case):
         case.text_with(number)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(**one_of(3))
 def test_numbers_are_those_of_the_reference(case):
     module = load(case)
@@ -91,6 +92,7 @@ def sliced(call):
     return [np.stack(arrays) for arrays in zip(*each, strict=True)]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(**one_of(4))
 def test_vmap_equals_slices(case):
     module = load(case)

@@ -124,6 +124,7 @@ def archive(folder, value, name="l"):
 LINKED = "int l(void);\n" + ANSWER.replace("A;", "l();")
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     "how",
     [
