@@ -33,15 +33,14 @@ if TYPE_CHECKING:
     from kernbridge._src.bundle.export import export_bundle
     from kernbridge._src.cuda_device.switch import cuda_on_cpu
     from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel, cuda_kernel
-    from kernbridge._src.custom.kernel import (
-        KernelEntry as KernelEntry,
-        XLACustomKernel,
-        jaxinfo_to_warpinfo as jaxinfo_to_warpinfo,
-        jaxtype_to_warptype as jaxtype_to_warptype,
-    )
+    from kernbridge._src.custom.kernel import KernelEntry as KernelEntry, XLACustomKernel
     from kernbridge._src.custom.rules import (
         defjvp as defjvp,
         general_batching_rule as general_batching_rule,
+    )
+    from kernbridge._src.custom.warp import (
+        jaxinfo_to_warpinfo as jaxinfo_to_warpinfo,
+        jaxtype_to_warptype as jaxtype_to_warptype,
     )
     from kernbridge._src.decorator import kernel
     from kernbridge._src.inline.function import InlinedFunction as InlinedFunction, inline
@@ -126,13 +125,9 @@ _LATER = {
     "_src.bundle.export": ("export_bundle",),
     "_src.cuda_device.switch": ("cuda_on_cpu",),
     "_src.cuda_kernel.kernel": ("CudaKernel", "cuda_kernel"),
-    "_src.custom.kernel": (
-        "KernelEntry",
-        "XLACustomKernel",
-        "jaxinfo_to_warpinfo",
-        "jaxtype_to_warptype",
-    ),
+    "_src.custom.kernel": ("KernelEntry", "XLACustomKernel"),
     "_src.custom.rules": ("defjvp", "general_batching_rule"),
+    "_src.custom.warp": ("jaxinfo_to_warpinfo", "jaxtype_to_warptype"),
     "_src.decorator": ("kernel",),
     "_src.inline.function": ("InlinedFunction", "inline"),
     "_src.numba_cpu.returning": ("elementwise",),

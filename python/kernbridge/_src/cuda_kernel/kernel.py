@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -18,11 +20,18 @@ from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.cuda_kernel import host, nvrtc, signature
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation import signature as scan_attributes
-from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.call_signature import CallSignature
+from kernbridge._src.operation.operation import Operation, as_html, shown
 from kernbridge._src.operation.parallel_compile import Work
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.signature import ScannedFunction, ScannedParameter, join_tokens
+from kernbridge._src.operation.signature import (
+    ScannedFunction,
+    ScannedParameter,
+    is_variable,
+    join_tokens,
+)
 from kernbridge._src.operation.spec import (
+    FROM_SIGNATURE,
     ArrayType,
     Call,
     Functions,
@@ -49,6 +58,22 @@ class Description:
     rule: LaunchRule
     zero_outputs: bool
     code: nvrtc.NvrtcFunction | nvrtc.Compilation
+    signature: CallSignature | None = None
+
+    @functools.cached_property
+    def bound(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the parameters for inputs and for outputs, if a signature has them."""
+        return self.signature.bound if self.signature else ()
+
+    def of_call(self, function: ScannedFunction) -> ScannedFunction:
+        """The function with parameters in the order of a call; of an array that it changes, two."""
+        by_name = {p.name: p for p in function.parameters}
+        arrays = [
+            by_name[name]._replace(role=role)
+            for role, names in zip(("arg", "ret"), self.bound, strict=False)
+            for name in names
+        ]
+        return function._replace(parameters=(*arrays, *function.attributes)) if arrays else function
 
 
 def scan(
@@ -76,7 +101,7 @@ def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> l
 
 class CudaKernelFrontend(PlannedFrontend):
     def __init__(self, description: Description, values: Mapping[str, Any]) -> None:
-        self.label, self.function = description.label, description.function
+        self.label, self.function = description.label, description.of_call(description.function)
         self.name, self.of_gpus = self.function.name, gpu_platforms()
         on_cpu = ("cpu",) if isinstance(description.code, nvrtc.Compilation) else ()
         self.platforms = tuple(dict.fromkeys((*self.of_gpus, *on_cpu)))
@@ -118,7 +143,8 @@ class CudaKernelFrontend(PlannedFrontend):
         for what, role, arrays in (("input", "arg", inputs), ("output", "ret", outs)):
             pointers = function.having(role)
             if len(pointers) != len(arrays):
-                listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in function.parameters)
+                parameters = self.description.function.parameters
+                listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in parameters)
                 raise TypeError(
                     f"{self.label} takes {len(pointers)} {what}{'s'[: len(pointers) != 1]}, and "
                     f"the call has {len(arrays)}; its parameters are ({listed}): pointers to const "
@@ -187,16 +213,18 @@ class CudaKernelFrontend(PlannedFrontend):
     def _words(
         self, compiled: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
     ) -> tuple[Word, ...]:
-        function = signature.check(self.label, self.function, compiled.types)
-        self._check_arrays(function, inputs, outs)
+        function = signature.check(self.label, self.description.function, compiled.types)
+        self._check_arrays(self.description.of_call(function), inputs, outs)
         numbers = self._numbers(function, inputs, outs)
         next_buffer = {"arg": 0, "ret": len(inputs)}
+        # An output has the parameter of the input that it replaces.
+        named = {n: b for b, n in enumerate(n for side in self.description.bound for n in side)}
         words: list[Word] = []
         for p, size in zip(function.parameters, compiled.sizes, strict=True):
             if p.role == "attr":
                 words += self._number(p, size, numbers[p.name])
                 continue
-            words.append(Word("address", buffer=next_buffer[p.role]))
+            words.append(Word("address", buffer=named.get(p.name, next_buffer[p.role])))
             next_buffer[p.role] += 1
         return tuple(words)
 
@@ -229,8 +257,10 @@ class CudaKernelFrontend(PlannedFrontend):
 def cuda_kernel(
     source: str,
     name: str,
-    outs: Any,
+    outs: Any = FROM_SIGNATURE,
     *,
+    signature: str | None = None,
+    inplace: str | None = None,
     grid: Any = None,
     block: Any = None,
     launch_dims: Any = None,
@@ -250,7 +280,7 @@ def cuda_kernel(
     has_side_effect: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
-    sharding_rule: str | ShardingRule | None = None,
+    sharding_rule: str | ShardingRule | bool | None = None,
 ) -> CudaKernel:
     """Make a JAX operation from the source of a CUDA kernel, which NVRTC compiles.
 
@@ -269,6 +299,11 @@ def cuda_kernel(
         template.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         See `numba_kernel`.
+    signature, inplace : str, optional
+        See `numba_cuda_kernel`. Parameters are inputs and outputs as the signature says, whatever
+        is const. An attribute with the name of a dimension has its value, and texts in `attrs` are
+        sums and products of dimensions, as in ``attrs={"n": "rows * cols"}``. A number of the
+        signature, such as ``k: f32``, is an attribute, which calls may pass by position.
     grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
         See `numba_cuda_kernel`.
     params : str or list of str, optional
@@ -345,23 +380,66 @@ def cuda_kernel(
     for what, value in (("source", source), ("name", name)):
         if not isinstance(value, str) or not value:
             raise TypeError(f"{label}: {what} is {value!r}, expected a string [KB1005]")
+    file = f"{name.split('<')[0]}.cu"
+    function = scan(label, file, source, name, params)
+    values, declared, arrays = attrs or {}, None, None
+    if signature is not None or inplace is not None:
+        function, declared, values = _read_signature(label, function, signature, inplace, values)
+        arrays = declared.of_arrays
+        grid, block = arrays.numbers("grid", grid), arrays.numbers("block", block)
+        launch_dims = arrays.numbers("launch_dims", launch_dims)
     rule = LaunchRule(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
     if isinstance(options, str):
         raise TypeError(f"{label}: options is {options!r}, expected a list of strings [KB1005]")
-    file = f"{name.split('<')[0]}.cu"
     given = (*map(str, options), *(["--use_fast_math"] if use_fast_math else []))
     folders = (*map(str, include_paths), *settings.include_paths)
     request = nvrtc.Compilation(label, source, file, name, given, folders)
-    function = scan(label, file, source, name, params)
-    method, names = rule.vmap_method(vmap_method), names_for_rules(function, attrs or {})
+    method, names = rule.vmap_method(vmap_method), names_for_rules(function, values)
     spec = OperationSpec(
         *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp, names),
         sharding_rule,
+        signature=arrays,
     )
-    description = Description(label, file, function, rule, bool(zero_outputs), request)
-    return CudaKernel(spec, description, attrs or {})
+    described = Description(label, file, function, rule, bool(zero_outputs), request, declared)
+    return CudaKernel(spec, described, values)
+
+
+def _read_signature(
+    label: str, function: ScannedFunction, text: Any, inplace: Any, values: Mapping[str, Any]
+) -> tuple[ScannedFunction, CallSignature, Mapping[str, Any]]:
+    """The function with the roles that a signature gives its parameters, and their values."""
+    arrays = [p.name for p in function.parameters if p.role != "attr"]
+    attributes = [p.name for p in function.attributes]
+    given = arrays if text is None else [*arrays, *attributes]
+    declared = CallSignature.read(label, text, inplace, given, attributes)
+    assert declared is not None
+    outputs = {p.name: p for p in declared.outputs}
+    described = {**outputs, **{p.name: p for p in declared.inputs}}
+    parameters = []
+    for p in function.parameters:
+        item, is_number = described.get(p.name), p.role == "attr"
+        if item is not None:
+            dtype = item.type.dtype if item.type else ""
+            of_any = not dtype or is_variable(dtype)
+            if item.is_number != is_number or (is_number if of_any else p.type not in ("", dtype)):
+                raise ValueError(
+                    f"{label}: the signature '{declared}' has {str(item)!r}, but the kernel's "
+                    f"parameter is '{p.ctype} {p.name}'; write its type, such as {p.name}: "
+                    f"{'f32, or leave it out' if is_number else 'f32[n]'} [KB1010]"
+                )
+            p = p._replace(type=dtype) if is_number else p
+        if not is_number:
+            p = p._replace(role="ret" if p.name in outputs else "arg")
+        parameters.append(p)
+    dimensions = {a: a for a in attributes if a in declared.dimensions and a not in described}
+    values = {
+        name: declared.of_arrays.numbers(f"attrs[{name!r}]", value)
+        for name, value in {**dimensions, **values}.items()
+    }
+    inputs = tuple(p for p in declared.inputs if p.name not in values)
+    return function._replace(parameters=tuple(parameters)), replace(declared, inputs=inputs), values
 
 
 class CudaKernel:
@@ -379,16 +457,31 @@ class CudaKernel:
         self._attrs = dict(attrs)
         self._operations: LRUCache[Operation] = LRUCache(_KEPT)
         self.__name__ = description.function.name
+        self._signature = description.signature
+        if self._signature is not None:
+            python, kind = self._signature.python, inspect.Parameter.KEYWORD_ONLY
+            given = {*python.parameters, *attrs}
+            more = [
+                inspect.Parameter(p.name, kind) for p in function.attributes if p.name not in given
+            ]
+            self.__signature__ = python.replace(parameters=[*python.parameters.values(), *more])
 
     def __call__(self, /, *inputs: Any, **attributes: Any) -> Any:
         try:
+            if self._signature is not None:
+                given, attributes = self._signature.arguments(inputs, attributes)
+                inputs = tuple(given.pop(name) for name in self._description.bound[0])
+                attributes.update(given)
             return self.operation(**attributes)(*inputs)
         except Exception as e:
             hide_frames(e)
             raise
 
     def __repr__(self) -> str:
-        return f"<{self.spec.label}>"
+        return shown(self.spec.label, self._signature)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.spec.label, self._signature)
 
     def operation(self, **attributes: Any) -> Operation:
         """Return the operation with these attributes; the same one for the same values."""

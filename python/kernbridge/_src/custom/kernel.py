@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
-import numpy as np
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelFallbackExhaustedError, coded
@@ -26,15 +25,18 @@ from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params
 from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.keys.host_state import take
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.operation import Operation, as_operands, not_an_array
-from kernbridge._src.operation.spec import ENZYME, Functions, Outputs, check_rule
+from kernbridge._src.operation.call_signature import CallSignature
+from kernbridge._src.operation.operation import Operation, as_html, as_operands, not_an_array
+from kernbridge._src.operation.spec import (
+    ENZYME,
+    FROM_SIGNATURE,
+    Functions,
+    OperationSpec,
+    Outputs,
+    check_rule,
+)
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
-
-_WARP_TYPES = (
-    *("bool", "float16", "float32", "float64"),
-    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
-)
 
 _registry: dict[str, XLACustomKernel] = {}
 
@@ -147,6 +149,10 @@ class XLACustomKernel(RuleTable):
         The name in jaxprs, in messages and in `get_registry`.
     doc : str, optional
         What the operation does.
+    signature : str, optional
+        The inputs and outputs, such as ``"x: f32[n], w: f32 -> f32[n]"``; see `numba_kernel`. Every
+        call is compared with it, needs no `outs`, and may pass inputs by name. Numbers are arrays
+        without dimensions. A kernel that changes an array returns it: ``"v: f32[n] -> v"``.
     derivatives : {"enzyme"}, optional
         Let the kernels differentiate themselves, by Enzyme or by the rules of the operations that
         they call; for both modes, unless a rule is defined (docs/derivatives.md).
@@ -154,6 +160,8 @@ class XLACustomKernel(RuleTable):
     Attributes
     ----------
     name : str
+    signature : object or None
+        It prints as the signature.
     primitive : jax.extend.core.Primitive
         The primitive that rules may bind, by ``primitive.bind(*inputs, outs=outs, **keywords)``.
     defaults : dict of str to str
@@ -184,7 +192,12 @@ class XLACustomKernel(RuleTable):
     __module__ = "kernbridge"
 
     def __init__(
-        self, name: str, doc: str | None = None, *, derivatives: Literal["enzyme"] | None = None
+        self,
+        name: str,
+        doc: str | None = None,
+        *,
+        signature: str | None = None,
+        derivatives: Literal["enzyme"] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"XLACustomKernel: name is {name!r}, expected a string [KB8006]")
@@ -193,7 +206,9 @@ class XLACustomKernel(RuleTable):
                 f"{name!r}: derivatives is {derivatives!r}, expected {ENZYME!r} or None; define a "
                 "rule of your own with def_vjp_rule or def_jvp_rule [KB1007]"
             )
-        super().__init__(name, derivatives)
+        super().__init__(name, derivatives, CallSignature.of_itself(repr(name), signature))
+        if self.signature is not None:
+            self.__signature__ = self.signature.python
         self.__doc__ = doc or type(self).__doc__
         # The names with an underscore are read by programs that were written for BrainEvent.
         self.tags = self._tags = frozenset[str]()
@@ -213,9 +228,13 @@ class XLACustomKernel(RuleTable):
         register(name, self)
 
     def __repr__(self) -> str:
-        return f"<XLACustomKernel {self.name!r}: {listed(self._kernels)}>"
+        described = f"({self.signature})" if self.signature else ""
+        return f"<XLACustomKernel {self.name!r}{described}: {listed(self._kernels)}>"
 
-    def __call__(self, *ins: Any, outs: Any, **kwargs: Any) -> Any:
+    def _repr_html_(self) -> str:
+        return as_html(f"XLACustomKernel {self.name!r}: {listed(self._kernels)}", self.signature)
+
+    def __call__(self, /, *ins: Any, outs: Any = FROM_SIGNATURE, **kwargs: Any) -> Any:
         """Apply the operation.
 
         Parameters
@@ -223,7 +242,7 @@ class XLACustomKernel(RuleTable):
         *ins : array
         outs : pytree of jax.ShapeDtypeStruct
             Shape and dtype of each output, in JAX's order for generators and rules; a dict whose
-            keys are not sorted is refused.
+            keys are not sorted is refused. By default, the signature describes them.
         backend : str, optional
             The kernel to use.
         **kwargs
@@ -245,6 +264,9 @@ class XLACustomKernel(RuleTable):
             When lowered, if the generator or its kernel fails.
         """
         try:
+            if self.signature is not None and (kwargs or not ins):
+                named, kwargs = self.signature.arguments(ins, kwargs)
+                ins = tuple(named.values())
             exact = exact_keywords(self.name, kwargs)
             choice = self._choice(kwargs.get("backend"))
             bound = Bound(choice, exact)
@@ -254,11 +276,11 @@ class XLACustomKernel(RuleTable):
                 state = take(self._kernbridge_runs()) if in_program else look(self._calls.clear)
                 if in_program or state.traced:
                     bound = replace(bound, outlives=in_program and bool(state.traced))
-                    return self._bind(ins, self._outputs(outs), bound, kwargs)
+                    return self._bind(ins, self._spec(outs), bound, kwargs)
             key = (_as_key(repr(self.name), outs), exact, choice)
             call = self._calls.find(key)
             if call is None:
-                call = self._jitted(self._outputs(outs), bound, kwargs)
+                call = self._jitted(self._spec(outs), bound, kwargs)
                 self._calls.put(key, call)
             try:
                 return call(*ins)
@@ -271,20 +293,26 @@ class XLACustomKernel(RuleTable):
             hide_frames(e)
             raise
 
-    def _outputs(self, outs: Any) -> Outputs:
-        return Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
+    def _spec(self, outs: Any) -> OperationSpec:
+        label = repr(self.name)
+        if outs is not FROM_SIGNATURE:
+            Outputs.of(label, outs).in_order(label, ())
+        return OperationSpec(label, outs, None, None, False, signature=self.signature)
 
     def _bind(
-        self, ins: Sequence[Any], outputs: Outputs, bound: Bound, keywords: dict[str, Any]
+        self, ins: Sequence[Any], spec: OperationSpec, bound: Bound, keywords: dict[str, Any]
     ) -> Any:
-        operands, _ = as_operands(repr(self.name), ins)
+        if self.signature is not None:
+            ins, _ = self.signature.bind(ins, {})
+        operands, types = as_operands(repr(self.name), ins)
+        outputs = spec.outputs_for(types, {})
         params = params_of(self, len(operands), outputs, bound, keywords)
         results = self.primitive.bind(*primitive.match_varying(operands), **params)
         return outputs.unflatten(results)
 
-    def _jitted(self, outputs: Outputs, bound: Bound, keywords: dict[str, Any]) -> Any:
+    def _jitted(self, spec: OperationSpec, bound: Bound, keywords: dict[str, Any]) -> Any:
         def call(*ins: Any) -> Any:
-            return self._bind(ins, outputs, bound, keywords)
+            return self._bind(ins, spec, bound, keywords)
 
         call.__name__ = call.__qualname__ = self.name
         return jax.jit(call, inline=True)
@@ -577,7 +605,7 @@ class XLACustomKernel(RuleTable):
 
 def _as_key(label: str, outs: Any) -> Any:
     """Return a key for `outs`, which is cheap for its usual forms."""
-    if type(outs) is jax.ShapeDtypeStruct:
+    if type(outs) is jax.ShapeDtypeStruct or outs is FROM_SIGNATURE:
         return outs
     if type(outs) in (tuple, list) and all(type(o) is jax.ShapeDtypeStruct for o in outs):
         return (type(outs), *outs)
@@ -617,73 +645,6 @@ def get_primitives_by_tags(tags: Collection[str]) -> dict[str, XLACustomKernel]:
 def get_all_primitive_names() -> list[str]:
     """Return the names of all operations, sorted."""
     return sorted(_registry)
-
-
-def jaxtype_to_warptype(dtype: Any) -> Any:
-    """Return the Warp scalar type of a dtype.
-
-    Parameters
-    ----------
-    dtype : dtype
-        bool, float16, float32, float64, or an integer of 8 to 64 bits.
-
-    Raises
-    ------
-    ImportError
-        If Warp is not installed.
-    ValueError
-        If Warp has no such type.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp, kernbridge
-    >>> kernbridge.jaxtype_to_warptype(jnp.float32)  # doctest: +SKIP
-    <class 'warp.types.float32'>
-    """
-    name = np.dtype(dtype).name
-    if name not in _WARP_TYPES:
-        raise ValueError(
-            f"jaxtype_to_warptype: Warp has no scalar type for {name}; it has "
-            f"{', '.join(_WARP_TYPES)}. Convert the array to one of these [KB2003]"
-        )
-    return getattr(_warp(), name)
-
-
-def jaxinfo_to_warpinfo(info: Any) -> Any:
-    """Return the Warp array type of an array, or of an object with a shape and a dtype.
-
-    Parameters
-    ----------
-    info : jax.ShapeDtypeStruct
-        Of rank 1 or more.
-
-    Returns
-    -------
-    warp.array
-        The array type, for the annotation of a kernel's parameter.
-
-    Raises
-    ------
-    ImportError
-        If Warp is not installed.
-    ValueError
-        If the rank is 0, or Warp has no such dtype.
-    """
-    if not info.shape:
-        raise ValueError(
-            "jaxinfo_to_warpinfo: the array has rank 0, but Warp's arrays have ranks 1 to 4; "
-            "reshape it to (1,) [KB2003]"
-        )
-    dtype = jaxtype_to_warptype(info.dtype)
-    return _warp().array(dtype=dtype, ndim=len(info.shape))
-
-
-def _warp() -> Any:
-    try:
-        import warp
-    except ImportError as e:
-        raise ImportError("Warp is not installed: pip install warp-lang [KB4016]") from e
-    return warp
 
 
 __test__ = {"XLACustomKernel": XLACustomKernel}  # whose __module__ is `kernbridge`

@@ -21,16 +21,19 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.private_jax import ad
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.operation.batch_axes import loop, to_front
+from kernbridge._src.operation.call_signature import CallSignature
 from kernbridge._src.operation.operation import Watched
 from kernbridge._src.operation.spec import (
     ENZYME,
     ArrayType,
     Functions,
+    OperationSpec,
     check_rule,
     has_type,
     is_inexact,
+    names_taken,
 )
-from kernbridge._src.operation.tangents import Automatic, Returned, Rules
+from kernbridge._src.operation.tangents import Automatic, InOrder, Returned, Rules
 
 Rule = Callable[..., Any]
 
@@ -121,11 +124,21 @@ class JvpRule:
         )
 
 
+@dataclass(frozen=True)
+class _OfOne(InOrder):
+    """A rule by name of an operation with one output, whose cotangent it takes as it is."""
+
+    def __call__(self, inputs: Any, outputs: Any, given: Any, **attributes: Any) -> Any:
+        return super().__call__(inputs, outputs[0], given[0], **attributes)
+
+
 class RuleTable:
     """The rules of an operation."""
 
-    def __init__(self, name: str, derivatives: str | None = None) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, derivatives: str | None = None, signature: CallSignature | None = None
+    ) -> None:
+        self.name, self.signature = name, signature
         both = ("the jvp rule", "the vjp rule") if derivatives else ()
         self._rules: dict[str, Any] = dict.fromkeys(both, derivatives)  # as `_CALLED` names them
         self._rules_version = 0
@@ -140,7 +153,14 @@ class RuleTable:
         raise NotImplementedError
 
     def _set(self, what: str, rule: Rule | JvpRule | str | None) -> None:
-        if rule is not None and rule != ENZYME and not isinstance(rule, JvpRule):
+        if what == "the vjp rule" and names_taken(rule):
+            if self.signature is None:
+                raise TypeError(
+                    f"{self.name!r}: the vjp rule takes {names_taken(rule)[0]!r} by name, but the "
+                    "inputs have no names; pass signature= to XLACustomKernel, or write "
+                    f"{_CALLED[what][0]} [KB1007]"
+                )
+        elif rule is not None and rule != ENZYME and not isinstance(rule, JvpRule):
             check_rule(repr(self.name), what, rule, *_CALLED[what], None)
         with lock:
             self._rules[what] = rule
@@ -209,7 +229,9 @@ class RuleTable:
             ``fun(primals, results, cotangents, **params)`` returns a tuple with the cotangent of
             each input; None: zero. `primals`, `results` and `cotangents` are tuples; the cotangent
             of a result of integers is None. `params` are `outs` and the keywords of the call.
-            "enzyme": the kernels differentiate themselves.
+            "enzyme": the kernels differentiate themselves. If the operation has a signature, inputs
+            may be taken by name, as in ``fun(ct, *, x, w)``, which returns a dict of cotangents;
+            see `numba_kernel`.
 
         Raises
         ------
@@ -256,9 +278,14 @@ class RuleTable:
         jvp, vjp = self._rule("the jvp rule"), self._rule("the vjp rule")
         if jvp is None and vjp is None:
             return None
+        tree = jax.tree.structure((0,) * len(params["outs"]))
+        if self.signature is not None and names_taken(vjp):
+            what = repr(self.name), "vjp", vjp, *self.signature.bound
+            one = len(params["outs"]) == 1
+            vjp = _OfOne(*what, jax.tree.structure(0)) if one else InOrder(*what, tree)
         return Rules(
             repr(self.name),
-            jax.tree.structure((0,) * len(params["outs"])),
+            tree,
             jvp.tangents if isinstance(jvp, JvpRule) else jvp and by_enzyme,
             by_enzyme if vjp == ENZYME else vjp,
             tuple(sorted(params.items())),
@@ -288,7 +315,14 @@ class RuleTable:
         if isinstance(jvp, JvpRule):
             jvp.check_count(n_inputs)
         named = "".join(f", {keyword}=..." for keyword in keywords)
+        vjp = self._rule("the vjp rule")
+        if self.signature is not None and names_taken(vjp):
+            names = [name for side in self.signature.bound for name in side]
+            spec = OperationSpec(repr(self.name), (), None, None, False, vjp=vjp)
+            spec.check_names(names, keywords)
         for what, function, n in self._each(n_inputs):
+            if function is vjp and names_taken(vjp):
+                continue
             check_rule(repr(self.name), what, function, f"({n} arguments{named})", n, keywords)
 
 

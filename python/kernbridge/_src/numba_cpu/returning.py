@@ -517,7 +517,7 @@ def returning(
         vector_math = bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
     if sharding_rule is True and isinstance(outs, ResultsOf):
-        sharding_rule = outs.sharding_rule
+        sharding_rule = outs.signature.with_arrays.sharding_rule
     make = functools.partial(Returning, kind, function, options, outs, dict(static or {}))
     name = ("returning", kind, options)
     frontend = make() if outs or static else attached_to(function, name, make)

@@ -99,6 +99,12 @@ class CallSignature:
             raise ValueError(f"{label}: the signature {text!r}: {e} [KB1010]") from None
 
     @staticmethod
+    def of_itself(label: str, text: Any) -> CallSignature | None:
+        """A signature whose names are its own, and whose numbers are arrays without dimensions."""
+        found = CallSignature.read(label, text, None, own_names(text), ())
+        return found and found.with_arrays
+
+    @staticmethod
     def parse(
         label: str,
         text: str,
@@ -143,6 +149,21 @@ class CallSignature:
     def __str__(self) -> str:
         left, right = (", ".join(map(str, side)) for side in (self.inputs, self.outputs))
         return f"{left} -> {right}"
+
+    @property
+    def dimensions(self) -> set[str]:
+        """The names of the dimensions of inputs."""
+        dims = {str(d) for p in self.inputs if p.type for d in p.type.dims} - {LEADING}
+        return {name for d in dims for name in names_in(d)}
+
+    @property
+    def with_arrays(self) -> CallSignature:
+        """This signature for a function whose numbers are arrays without dimensions."""
+        return replace(self, inputs=tuple(replace(p, is_number=False) for p in self.inputs))
+
+    @property
+    def of_arrays(self) -> CallSignature:
+        return replace(self, inputs=tuple(p for p in self.inputs if not p.is_number))
 
     @property
     def python(self) -> inspect.Signature:
@@ -205,19 +226,29 @@ class CallSignature:
         n_inputs = len(self.bound[0])
         return f"{', '.join(terms[:n_inputs])} -> {', '.join(terms[n_inputs:])}"
 
-    def bind(
+    def arguments(
         self, args: Sequence[Any], keywords: Mapping[str, Any]
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """The arrays and the keyword scalars of a call, whose arguments may be given by name."""
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The inputs of a call by name, in their order, and the keywords that name none."""
+        names = [p.name for p in self.inputs]
+        rest = {name: x for name, x in keywords.items() if name not in names}
+        return self._bound(args, {n: x for n, x in keywords.items() if n in names}), rest
+
+    def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            given = self.python.bind(*args, **keywords).arguments
+            return self.python.bind(*args, **keywords).arguments
         except TypeError as e:
             raise TypeError(
                 f"{self.label}: {e}; the call has {counted(len(args), 'argument')}"
                 + "".join(f", {name}=" for name in keywords)
                 + f", expected ({', '.join(map(str, self.inputs))}) [KB2001]"
             ) from None
-        arrays, scalars = [], {}
+
+    def bind(
+        self, args: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arrays and the keyword scalars of a call, whose arguments may be given by name."""
+        given, arrays, scalars = self._bound(args, keywords), [], {}
         changed = self.bound[1]
         for p in self.inputs:
             value = _converted(given[p.name], p.type)
@@ -271,11 +302,11 @@ class CallSignature:
         self.match(inputs, scalars, outs)
 
     def numbers(self, what: str, given: Any) -> Any:
-        """A number, or a tuple of them, that names dimensions, as a function of the inputs."""
+        """Numbers, or a tuple of them, that name dimensions, as a function of the inputs."""
         parts = given if isinstance(given, (tuple, list)) else (given,)
         if not any(isinstance(part, str) for part in parts):
             return given
-        known = {name for p in self.inputs for name in _names_of(p)}
+        known = self.dimensions
         texts = []
         for part in parts:
             try:
@@ -283,13 +314,12 @@ class CallSignature:
                 if len(dim) != 1 or any(n not in known for n in names_in(str(*dim))):
                     raise ValueError
             except ValueError:
-                listed = ", ".join(sorted(n for n in known if not is_variable(n)))
                 raise ValueError(
                     f"{self.label}: {what} is {given!r}, expected numbers, or sums and products of "
-                    f"dimensions of the signature, which are {listed} [KB1102]"
+                    f"dimensions of the signature, which are {', '.join(sorted(known))} [KB1102]"
                 ) from None
             texts.append(str(*dim))
-        return DimensionsOf(self, tuple(texts))
+        return DimensionsOf(self, texts[0] if given is parts[0] else tuple(texts))
 
 
 @dataclass(frozen=True)
@@ -313,12 +343,6 @@ class ResultsOf:
         assert declared is not None
         return ResultsOf(declared, tuple(names))
 
-    @property
-    def sharding_rule(self) -> str:
-        """The rule of the signature for a function whose numbers are arrays without dimensions."""
-        inputs = tuple(replace(p, is_number=False) for p in self.signature.inputs)
-        return replace(self.signature, inputs=inputs).sharding_rule
-
     def __call__(self, /, *arrays: Any) -> Any:
         given = {name: ArrayType.of(t) for name, t in zip(self.names, arrays, strict=True)}
         inputs = [given[p.name] for p in self.signature.inputs if not p.is_number]
@@ -329,15 +353,27 @@ class ResultsOf:
 
 @dataclass(frozen=True)
 class DimensionsOf:
-    """A function of a call's arrays and scalars that returns some of its dimensions."""
+    """A function of a call's arrays and scalars that returns one or some of its dimensions."""
 
     signature: CallSignature
-    dims: tuple[str, ...]
+    dims: str | tuple[str, ...]
 
-    def __call__(self, /, *inputs: Any, **scalars: Any) -> tuple[Any, ...]:
+    def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
         named = {n: ArrayType.of(t) for n, t in scalars.items()}
         values = self.signature.match([ArrayType.of(t) for t in inputs], named).values
+        if isinstance(self.dims, str):
+            return evaluate(self.dims, values)
         return tuple(evaluate(dim, values) for dim in self.dims)
+
+
+def own_names(text: Any) -> list[str]:
+    """Names for the inputs and outputs of a signature, as far as it has none."""
+    names: dict[str, None] = {}
+    for item in split_items(text.replace("->", ",")) if isinstance(text, str) else ():
+        name, what = _ITEM.fullmatch(item).groups()  # type: ignore[union-attr]
+        if what and what not in names:
+            names[name or f"array{len(names)}"] = None
+    return list(names)
 
 
 def split_items(side: str) -> list[str]:

@@ -161,17 +161,10 @@ class Operation:
         return functions_of(self.spec, self._frontend.functions())
 
     def __repr__(self) -> str:
-        signature = self.spec.signature
-        return f"<{self.spec.label}{f': {signature}' if signature else ''}>"
+        return shown(self.spec.label, self.spec.signature)
 
     def _repr_html_(self) -> str:
-        signature = self.spec.signature
-        rows = [
-            (kind, p.name, p.annotation)
-            for kind, side in (("input", "inputs"), ("output", "outputs"))
-            for p in getattr(signature, side, ())
-        ]
-        return table(self.spec.label, ("", "name", "type"), rows)
+        return as_html(self.spec.label, self.spec.signature)
 
     def plan(self, *inputs: Any, **scalars: Any) -> Plan:
         """Return the steps that C executes on a GPU for inputs of these shapes.
@@ -249,6 +242,20 @@ class Operation:
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the operation of a Numba kernel by the kernel's name, as functions are."""
         return vars(self).get("__qualname__") or super().__reduce_ex__(protocol)
+
+
+def shown(label: str, signature: Any) -> str:
+    """What an operation with this signature, if it has one, looks like."""
+    return f"<{label}{f': {signature}' if signature else ''}>"
+
+
+def as_html(label: str, signature: Any) -> str:
+    rows = [
+        (kind, p.name, p.annotation)
+        for kind, side in (("input", "inputs"), ("output", "outputs"))
+        for p in getattr(signature, side, ())
+    ]
+    return table(label, ("", "name", "type"), rows)
 
 
 _SIGNATURE = inspect.signature(lambda *inputs, **scalars: None)

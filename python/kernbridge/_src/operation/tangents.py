@@ -172,7 +172,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class _InOrder:
+class InOrder:
     """A rule of the user that takes inputs by name, as one that takes them in order."""
 
     label: str
@@ -216,7 +216,7 @@ def in_order(frontend: Frontend, call: Call, tree: Any, mode: str, rule: Any) ->
         return rule
     names = frontend.buffer_names(call.n_inputs, call.scalars, len(call.outs))
     n = call.n_operands
-    return _InOrder(frontend.label, mode, rule, tuple(names[:n]), tuple(names[n:]), tree)
+    return InOrder(frontend.label, mode, rule, tuple(names[:n]), tuple(names[n:]), tree)
 
 
 def _nothing(expected: str, zeros_of: str) -> str:

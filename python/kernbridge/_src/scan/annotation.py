@@ -7,6 +7,7 @@ import itertools
 import re
 from typing import NamedTuple, NoReturn
 
+from kernbridge._src.operation.call_signature import own_names
 from kernbridge._src.operation.signature import (
     TYPES,
     WRITTEN_OUT,
@@ -212,7 +213,7 @@ class Annotation:
         try:
             parameters = found.parameters
             if whole_call:
-                parameters = [Parameter(name=name) for name in plain.names_of(self.signature)]
+                parameters = [Parameter(name=name) for name in own_names(self.signature)]
             signature, passed = plain.read(self.signature, parameters)
             if whole_call and any(p.role == "extent" for p in passed):
                 raise ValueError("a function of the whole call finds extents in its arrays")

@@ -111,14 +111,6 @@ def _may_be_output(p: Any) -> bool:
     return p.look in ("pointer", "tensor", "bytes") and not p.constant
 
 
-def names_of(text: str) -> list[str]:
-    """Names for the inputs and outputs of a signature, for a function of the whole call."""
-    left, _, right = text.partition("->")
-    items = [_parts(item) for item in split_items(left)]
-    items += [_parts(item) for item in split_items(right) if _read_right(item).text]
-    return [name or f"array{i}" for i, (name, *_) in enumerate(items)]
-
-
 def _read_left(text: str, names: Sequence[str], dimensions: set[str]) -> _Item:
     name, mark, rest = _parts(text)
     is_type = "[" in rest or rest == ANY or (rest not in dimensions and _is_dtype(rest))

@@ -369,17 +369,8 @@ sharding_rule
             If a cubin has no such kernel, or `params` does not match it.
         """
         label = f"load_binary '{self.name}.{entry}'"
-        rule = LaunchRule(
-            label,
-            grid,
-            block,
-            launch_dims,
-            threads_per_block,
-            shared_mem,
-            cooperative,
-            cluster,
-            pdl,
-        )
+        how = grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
+        rule = LaunchRule(label, *how)
         if not self._is_fatbin and entry not in self.kernel_names:
             raise KernelError(
                 f"{label}: {self.path} has no kernel {entry!r}; it has "

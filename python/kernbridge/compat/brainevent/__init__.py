@@ -33,8 +33,8 @@ from kernbridge._src.base.errors import (
     MathError as MathError,
     UnsupportedOperationError as UnsupportedOperationError,
 )
-from kernbridge._src.custom.kernel import (
-    KernelEntry as KernelEntry,
+from kernbridge._src.custom.kernel import KernelEntry as KernelEntry
+from kernbridge._src.custom.warp import (
     jaxinfo_to_warpinfo as jaxinfo_to_warpinfo,
     jaxtype_to_warptype as jaxtype_to_warptype,
 )

@@ -1,0 +1,79 @@
+"""The types of Warp for dtypes of JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_WARP_TYPES = (
+    *("bool", "float16", "float32", "float64"),
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+)
+
+
+def jaxtype_to_warptype(dtype: Any) -> Any:
+    """Return the Warp scalar type of a dtype.
+
+    Parameters
+    ----------
+    dtype : dtype
+        bool, float16, float32, float64, or an integer of 8 to 64 bits.
+
+    Raises
+    ------
+    ImportError
+        If Warp is not installed.
+    ValueError
+        If Warp has no such type.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, kernbridge
+    >>> kernbridge.jaxtype_to_warptype(jnp.float32)  # doctest: +SKIP
+    <class 'warp.types.float32'>
+    """
+    name = np.dtype(dtype).name
+    if name not in _WARP_TYPES:
+        raise ValueError(
+            f"jaxtype_to_warptype: Warp has no scalar type for {name}; it has "
+            f"{', '.join(_WARP_TYPES)}. Convert the array to one of these [KB2003]"
+        )
+    return getattr(_warp(), name)
+
+
+def jaxinfo_to_warpinfo(info: Any) -> Any:
+    """Return the Warp array type of an array, or of an object with a shape and a dtype.
+
+    Parameters
+    ----------
+    info : jax.ShapeDtypeStruct
+        Of rank 1 or more.
+
+    Returns
+    -------
+    warp.array
+        The array type, for the annotation of a kernel's parameter.
+
+    Raises
+    ------
+    ImportError
+        If Warp is not installed.
+    ValueError
+        If the rank is 0, or Warp has no such dtype.
+    """
+    if not info.shape:
+        raise ValueError(
+            "jaxinfo_to_warpinfo: the array has rank 0, but Warp's arrays have ranks 1 to 4; "
+            "reshape it to (1,) [KB2003]"
+        )
+    dtype = jaxtype_to_warptype(info.dtype)
+    return _warp().array(dtype=dtype, ndim=len(info.shape))
+
+
+def _warp() -> Any:
+    try:
+        import warp
+    except ImportError as e:
+        raise ImportError("Warp is not installed: pip install warp-lang [KB4016]") from e
+    return warp
