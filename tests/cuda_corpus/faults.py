@@ -79,7 +79,7 @@ OUT = "out of bounds"
 _fault(
     "saxpy_in_place", "reads an argument out of bounds",
     "out[i] = a * x[i] + y[i]", "out[i] = a * x[i + 1] + y[i]  # here",
-    "block (0, 0, 0), thread (7, 0, 0)", "reads 'x' (float32[1d]) out of bounds",
+    "block (0, 0, 0), thread (7, 0, 0)", "reads 'x' (f32[1d]) out of bounds",
     "index 1013 of axis 0", "extent is 1013", "{here}",
 )
 _fault(
@@ -92,7 +92,7 @@ _fault(
     "complex_polynomial", "reads an argument out of bounds",
     "for k in range(1, c.size):\n            total = total * z[i, j] + c[k]",
     "for k in range(1, c.size + 1):\n            total = total * z[i, j] + c[k]  # here",
-    "thread (0, 0, 0)", "reads 'c'", "complex128", OUT, "index 5 of axis 0", "{here}",
+    "thread (0, 0, 0)", "reads 'c'", "c128", OUT, "index 5 of axis 0", "{here}",
 )
 _fault(
     "conversions", "writes an argument out of bounds",

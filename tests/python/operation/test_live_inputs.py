@@ -56,7 +56,8 @@ def first(a):
 
 @numba.njit
 def items_of(a):
-    yield from np.nditer(a)
+    for item in np.nditer(a):  # noqa: UP028 - Numba has no `yield from`
+        yield item
 
 
 @numba.njit

@@ -58,6 +58,7 @@ _OF_ALL = {
     "stop_gradient": "{0}",
     "abs": "abs({0})",
     "neg": "-{0}",
+    "one_minus_square": "({T}(1) + {0}) * ({T}(1) - {0})",
     "square": "{0} * {0}",
 }
 _OF_FLOATS = {
@@ -69,6 +70,7 @@ _OF_FLOATS = {
     "exp2": "{T}(2) ** {0}",
     "floor": "(math.copysign({T}(math.floor({0})), {0}) if abs({0}) < 9e18 else {0})",
     "is_finite": "math.isfinite({0})",
+    "log2": "math.log({0}) * {T}(1.4426950408889634)",
     "logistic": "{T}(1) / ({T}(1) + math.exp(-{0}))",
     "max": _EXTREME % ">",
     "min": _EXTREME % "<",
