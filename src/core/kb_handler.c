@@ -96,9 +96,22 @@ static KB_COLD void add_code(kb_error *err)
         (void)kb_error_code(err, code);
 }
 
+/* The last line says where the code is explained, as that of Python's own errors does. */
+static KB_COLD void add_way(kb_error *err)
+{
+    static const char way[] = "\n`kernbridge explain KB----` says more.";
+    const char *code = strstr(err->message, " [KB");
+    size_t length = strlen(err->message);
+    if (!code || length + sizeof way > KB_ERROR_CAPACITY)
+        return;
+    memcpy(err->message + length, way, sizeof way);
+    memcpy(strstr(err->message + length, "KB"), code + 2, sizeof "KB----" - 1);
+}
+
 KB_COLD kb_xla_error *kb_handler_fail(const kb_xla_frame *frame, kb_error *err)
 {
     add_code(err);
+    add_way(err);
     kb_xla_error_create args = {
         .struct_size = KB_XLA_SIZE(kb_xla_error_create, code),
         .message = kb_error_text(err),

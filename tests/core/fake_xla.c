@@ -1,6 +1,7 @@
 /* Owns the fake API table, its errors and its thread pool. */
 #include "fake_xla.h"
 
+#include "core/kb_error.h"
 #include "torture.h"
 
 #include <pthread.h>
@@ -44,11 +45,33 @@ static kb_xla_error *error_new(int32_t code, const char *message)
     return error;
 }
 
+/* Takes the last line away, which says where the code of a message is explained. A message that has
+ * room for this line must have it. */
+static void cut_way(char *message)
+{
+    const char *code = strstr(message, " [KB");
+    char way[64];
+    if (!code)
+        return;
+    size_t n =
+        (size_t)snprintf(way, sizeof way, "\n`kernbridge explain %.6s` says more.", code + 2);
+    size_t length = strlen(message);
+    bool has = length >= n && strcmp(message + length - n, way) == 0;
+    if (!has && length + n < KB_ERROR_CAPACITY) {
+        fprintf(stderr, "fake_xla: no way to the code of: %s\n", message);
+        abort();
+    }
+    if (has)
+        message[length - n] = '\0';
+}
+
 static kb_xla_error *error_create(kb_xla_error_create *args)
 {
     if (args->struct_size != KB_XLA_SIZE(kb_xla_error_create, code))
         return error_new(13, "error_create: wrong struct_size");
-    return error_new(args->code, args->message);
+    kb_xla_error *error = error_new(args->code, args->message);
+    cut_way(error->message);
+    return error;
 }
 
 static void error_destroy(kb_xla_error_destroy *args)

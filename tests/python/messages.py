@@ -137,8 +137,14 @@ def _run(program: str, names: dict[str, Any], path: Path) -> str:
         try:
             exec(code, vars(module))
         except Exception as error:
-            print(_traceback(error), end="")
-    return out.getvalue()
+            print(_explained(_traceback(error)))
+    return "".join(line for line in out.getvalue().splitlines(True) if not _WAY.match(line))
+
+
+def _explained(text: str) -> str:
+    """Return a traceback, with a line for each code that it names no explanation of."""
+    lost = dict.fromkeys(re.findall(r"\[(KB\d{4})\]", text)).keys() - _WAY.findall(text)
+    return "\n".join([text.rstrip("\n"), *(f"{code} is not explained" for code in sorted(lost))])
 
 
 def outputs(entries: list[Mistake], beginning: str, run: Any) -> list[str]:
@@ -177,6 +183,7 @@ def _with_output(entry: re.Match[str], printed: str) -> str:
     return text[start:begin] + printed + text[end : entry.end()]
 
 
+_WAY = re.compile(r"`kernbridge explain (KB\d{4})` says more\.")
 ERRORS = Path(__file__).parents[2] / "docs" / "errors.md"
 _GROUPS = {
     "1": "Wrapping a kernel",
@@ -190,8 +197,8 @@ _GROUPS = {
 }
 _INTRODUCTION = """# Messages and their codes
 
-A message about a mistake ends its first line with a code, such as `[KB2001]`, which
-`kernbridge explain KB2001` explains as this page does.
+A message about a mistake ends its first line with a code, such as `[KB2001]`. Its last line names
+`kernbridge explain KB2001`, which explains the code as this page does.
 """
 
 

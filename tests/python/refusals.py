@@ -24,7 +24,7 @@ def warned(code):
         warnings.simplefilter("always")
         yield
     found = [w for w in caught if issubclass(w.category, kernbridge.KernbridgeWarning)]
-    assert [re.findall(r"KB\d+", str(w.message)) for w in found] == [[code]]
+    assert [re.findall(r"\[(KB\d+)", str(w.message)) for w in found] == [[code]]
 
 
 @contextlib.contextmanager

@@ -25,11 +25,13 @@ def _read() -> set[str]:
     names = set(filter(None, os.environ.get("KERNBRIDGE_DEBUG", "").split(",")))
     for name in names:
         if name not in _KNOWN:
-            raise ValueError(
+            error = ValueError(
                 f"KERNBRIDGE_DEBUG names {name!r}, expected some of {', '.join(_KNOWN)}, "
                 "separated by commas"
                 " [KB8002]"
             )
+            error.add_note("`kernbridge explain KB8002` says more.")
+            raise error
     return names
 
 

@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 MOST_LINES = 24  # of a refused source's message, so that it fits on a screen with its traceback
-_CODE = re.compile(r" \[KB\d{4}\]")
+_CODE = re.compile(r" \[(KB\d{4})\]")
+_WAY = "`kernbridge explain KB"
 _cause: Any = BaseException.__cause__  # a descriptor
 
 
@@ -45,6 +46,19 @@ def coded(text: str, code: str) -> str:
     """
     first, separator, rest = text.partition("\n")
     return text if "[KB" in first else f"{first} [{code}]{separator}{rest}"
+
+
+def way_to(text: str) -> str:
+    """The line that says where the code of a message is explained, unless the message has it."""
+    found = _CODE.search(text)
+    return f"`kernbridge explain {found[1]}` says more." if found and _WAY not in text else ""
+
+
+def show_way(error: BaseException) -> None:
+    """Let the traceback of an error end with the way to what explains its code."""
+    way = way_to(str(*error.args[:1]))
+    if way and way not in getattr(error, "__notes__", ()):
+        error.add_note(way)
 
 
 def without_code(text: str) -> str:
@@ -102,6 +116,10 @@ class KernbridgeError(BrainEventError):
     which shows where the operation was called and repeats the error's text. Here, the text is shown
     only once.
     """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        show_way(self)
 
     @property
     def __cause__(self) -> BaseException | None:

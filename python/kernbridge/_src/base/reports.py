@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import jax
 
 from kernbridge._src.base import debug, versions
-from kernbridge._src.base.errors import KernbridgeWarning
+from kernbridge._src.base.errors import KernbridgeWarning, show_way, way_to
 from kernbridge._src.base.options import Options
 
 OURS = str(Path(__file__).parents[2])
@@ -36,12 +36,14 @@ AFunction = TypeVar("AFunction", bound=Callable[..., Any])
 def hide_frames(error: BaseException) -> None:
     """Leave frames of kernbridge out of a traceback. A bare `raise` must follow.
 
-    Raises UnknownVersionError if another package lacks a name that kernbridge uses. What JAX puts
-    in front of an error of a compilation, the line of the call, goes, too: the traceback has it.
+    It ends with the way to what explains the error's code. Raises UnknownVersionError if another
+    package lacks a name that kernbridge uses. What JAX puts in front of an error of a compilation,
+    the line of the call, goes, too: the traceback has it.
     """
     missing = versions.missing_name(error)
     if missing is not None:
         raise missing from error
+    show_way(error)
     between = error.__cause__
     if between is not None and type(between).__name__ == "JaxStackTraceBeforeTransformation":
         error.__cause__, error.__context__ = between.__cause__, between.__context__
@@ -98,6 +100,7 @@ def warn(message: str) -> None:
 
     Where XLA has called kernbridge on a thread of its own, that is a line of the main thread.
     """
+    message = "\n".join(filter(None, (message, way_to(message))))
     main = sys._current_frames().get(threading.main_thread().ident or 0)
     frame = _of_user(sys._getframe(1)) or _of_user(main)
     if frame is None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError
+from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, show_way
 
 TESTED = {  # the first and the last minor version; pyproject.toml repeats them as `tested`
     "JAX": ((0, 8), (0, 12)),
@@ -57,12 +57,13 @@ def warn_of_untested(package: str) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raise UnknownVersionError if kernbridge meets a name that another package lacks."""
+    """Raise UnknownVersionError for a name that another package lacks; show the way to a code."""
     try:
         yield
     except Exception as e:
         missing = missing_name(e)
         if missing is None:
+            show_way(e)
             raise
         raise missing from e
 
