@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import sys
 import tempfile
 import tomllib
 import zlib
@@ -22,9 +23,13 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.roles import XRefRole
 from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
+sys.path.insert(0, str(DOCS))
+import notebooks  # noqa: E402  # beside this file
+
 MODULES = ("", ".config", ".cache", ".benchmark", ".errors", ".registry", ".compat.brainevent")
 
 project = "kernbridge"
@@ -166,10 +171,26 @@ def link_pages(app: Sphinx, what: str, name: str, of: Any, options: Any, lines: 
     lines[:] = [re.sub(r"`*docs/([\w-]+)\.md`*", r":doc:`/\1`", line) for line in lines]
 
 
-def write_addresses(app: Sphinx, error: Exception | None) -> None:
-    """Write a page for each code of a message, errors/KB2001.html, that leads to its text."""
+class Notebook(SphinxDirective):
+    """A page of the gallery: what a program of `examples` says of itself, draws, is and prints."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        (name,) = self.arguments
+        for path in (notebooks.__file__, notebooks.EXAMPLES / f"{name}.py"):
+            self.env.note_dependency(str(path))
+        target = f"{name}.ipynb"
+        link = nodes.reference("", "Open it as a notebook", refuri=target, classes=["download"])
+        shown = self.parse_text_to_nodes(notebooks.page(name))
+        return [nodes.paragraph("", "", link), *shown]
+
+
+def write_files(app: Sphinx, error: Exception | None) -> None:
+    """Write the notebooks, and a page for each code, errors/KB2001.html, that leads to its text."""
     if error or app.builder.name != "html":
         return
+    notebooks.write(Path(app.outdir) / "gallery")
     folder = Path(app.outdir) / "errors"
     folder.mkdir(exist_ok=True)
     codes = tomllib.loads((ROOT / "python/kernbridge/_src/base/codes.toml").read_text())
@@ -184,5 +205,6 @@ def write_addresses(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     app.add_role("name", name_role)
     app.connect("autodoc-process-docstring", link_pages)
-    app.connect("build-finished", write_addresses)
+    app.add_directive("notebook", Notebook)
+    app.connect("build-finished", write_files)
     app.connect("env-check-consistency", check_that_the_reference_is_complete)

@@ -4,7 +4,7 @@
     python docs/pictures.py microcircuit.png  # one of them; this one takes some minutes and 3 GB
 
 Every program of `examples` writes its picture with 300 dpi, and as PDF. Pages get 1,400 pixels of
-width and a palette.
+width and a palette, and what the program printed.
 """
 
 from __future__ import annotations
@@ -14,24 +14,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+from notebooks import COMMANDS, DOCS, EXAMPLES
 from PIL import Image
 
-DOCS = Path(__file__).resolve().parent
-EXAMPLES = DOCS.parent / "examples"
 WIDTH, MOST_BYTES = 1400, 150_000
 PALETTES = (256, 128, 64, 32, 16)  # colours; the most that are small enough are taken
-COMMANDS = {
-    "coba_raster.png": "coba.py --no-compare --raster",
-    "digits.png": "digits.py --picture",
-    "fit_neuron.png": "fit_neuron.py --picture",
-    "heat.png": "heat.py --picture",
-    "mandelbrot.png": "mandelbrot.py --picture",
-    "nbody.png": "nbody.py --picture",
-    "roofline.png": "roofline.py --picture",
+SLOW = {
     "microcircuit.png": "../studies/microcircuit.py --scale 1 --plan cpu --seconds 2 --check 0.01"
-    " --figure",
+    " --figure"
 }
-SLOW = ("microcircuit.png",)
 
 
 def shrink(drawn: Path, small: Path) -> None:
@@ -46,16 +37,20 @@ def shrink(drawn: Path, small: Path) -> None:
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or [name for name in COMMANDS if name not in SLOW]
-    if unknown := set(chosen) - set(COMMANDS):
-        sys.exit(f"no picture is named {', '.join(unknown)}; there are {', '.join(COMMANDS)}")
+    commands = COMMANDS | SLOW
+    chosen = sys.argv[1:] or list(COMMANDS)
+    if unknown := set(chosen) - set(commands):
+        sys.exit(f"no picture is named {', '.join(unknown)}; there are {', '.join(commands)}")
     for name in chosen:
-        program, *options = COMMANDS[name].split()
+        program, *options = commands[name].split()
         with tempfile.TemporaryDirectory() as folder:
             drawn = Path(folder) / name
             command = [sys.executable, str(EXAMPLES / program), *options, str(drawn)]
-            subprocess.run(command, check=True)
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             shrink(drawn, DOCS / name)
+        if name in COMMANDS:
+            said = done.stdout.replace(f"{folder}/", "")
+            (DOCS / "gallery" / program).with_suffix(".txt").write_text(said)
         print(f"{name}: {(DOCS / name).stat().st_size:,} bytes")
 
 

@@ -31,7 +31,7 @@ import argparse
 import functools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -209,7 +209,7 @@ def load(seed: int) -> Any:
     return train_test_split(*both, test_size=0.25, random_state=seed, stratify=both[1])
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     from drawing import digits as picture
 
     platform = jax.default_backend()
@@ -219,7 +219,7 @@ def main() -> int:
     backends = product.available_backends(platform)
     parser.add_argument("--backend", choices=backends, default=product.get_default(platform))
     parser.add_argument("--picture", type=Path, default=Path("digits.png"))
-    a = parser.parse_args()
+    a = parser.parse_args(argv)
 
     pixels, test_pixels, labels, test_labels = load(a.seed)
     p, rng = Params(a.hidden, a.steps), np.random.default_rng(a.seed)

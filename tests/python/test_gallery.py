@@ -1,21 +1,40 @@
-"""The programs of docs/gallery.md at small sizes: they find no fault, and write PNG and PDF."""
+"""The notebooks of docs/gallery.md at small sizes: they find no fault, and write PNG and PDF."""
 
+import codeop
 import importlib
-import re
 import struct
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from documents import HAS_ENZYME
 
 pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
-PICTURES = re.findall(r"!\[.*\]\((.*)\)", (ROOT / "docs" / "gallery.md").read_text())
+sys.path.append(str(ROOT / "docs"))
+import notebooks  # noqa: E402
 
 
 def run(name, folder, *options):
+    """Run the cells of a notebook, up to the one that runs its program, which gets options."""
     picture = folder / "picture.png"
-    assert importlib.import_module(name).main([*options, "--picture", str(picture)]) == 0
+    sources = [c["source"] for c in notebooks.notebook(name)["cells"] if c["cell_type"] == "code"]
+    assert "".join("".join(sources[:-2]).split()) in "".join(source_of(name).split())
+    sources[-2] = notebooks.run_cell(name, *options, picture=str(picture))
+    module = sys.modules["in_a_notebook"] = ModuleType("in_a_notebook", "As in IPython.")
+    compile_as_jupyter = codeop.Compile()  # what a cell imports from __future__ stays
+    for source in sources[:-1]:
+        exec(compile_as_jupyter(source, "<cell>", "exec"), vars(module))
+    check(picture)
+
+
+def source_of(name):
+    text = (ROOT / "examples" / f"{name}.py").read_text()
+    return text.replace("# mypy: allow-untyped-defs, allow-untyped-calls\n", "")
+
+
+def check(picture):
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
@@ -44,6 +63,15 @@ def test_fit_neuron(tmp_path):
 
 
 @pytest.mark.exhaustive
+def test_digits(tmp_path):
+    run("digits", tmp_path)
+
+
+def test_coba(tmp_path):
+    run("coba", tmp_path, "--neurons", "400", "--seconds", "0.05")
+
+
+@pytest.mark.exhaustive
 def test_roofline(tmp_path):
     run("roofline", tmp_path, "--size", "100", "--rounds", "2")
 
@@ -55,7 +83,9 @@ def test_the_cuda_kernel_of_heat(tmp_path, monkeypatch):
     of_cuda = heat.operation("cuda")
     monkeypatch.setattr(heat, "operation", lambda _: of_cuda)
     monkeypatch.setattr(heat, "fused", lambda _: True)
-    run("heat", tmp_path, "--size", "24", "--seconds", "300")
+    picture = tmp_path / "picture.png"
+    assert heat.main(["--size", "24", "--seconds", "300", "--picture", str(picture)]) == 0
+    check(picture)
 
 
 @pytest.mark.exhaustive
@@ -69,8 +99,7 @@ def test_heat_refuses_a_wrong_kernel(monkeypatch, capsys):
 
 
 def test_pictures_of_pages_are_small():
-    assert len(PICTURES) == 8
-    for name in PICTURES:
+    for name in (*notebooks.COMMANDS, "microcircuit.png"):
         head = (ROOT / "docs" / name).read_bytes()
         width, height = struct.unpack(">II", head[16:24])
         assert len(head) <= 150_000, name
