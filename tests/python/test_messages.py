@@ -30,6 +30,7 @@ PYTHONS_OWN = (  # messages of Python and of the user's own code
 # Modules with errors that a caller's message quotes, with its code; that have Numba's or NumPy's
 # words, whose part they take; or that are about a command line.
 QUOTED = {
+    "_src/cuda_kernel/nvrtc.py",
     "_src/base/private_jax.py",
     "_src/base/options.py",
     "_src/base/struct.py",
