@@ -5,6 +5,8 @@
  * work of its own. Therefore threads wait only if the loop before ended less than that time ago,
  * and for some loops not at all after a wait in which no loop began; and each returns to the pool
  * after some milliseconds. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime, in kb_ticks.h */
+
 #include "core/kb_parked_threads.h"
 
 #include "core/kb_ticks.h"

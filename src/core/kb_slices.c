@@ -2,6 +2,8 @@
  * the slices are shared among threads, and what each thread does then. The time that a slice takes
  * is measured: on the first slices of a batch, which run here, and in the batches before, of which
  * a table remembers the times. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime, in kb_ticks.h */
+
 #include "core/kb_slices.h"
 
 #include "core/kb_memory.h"
