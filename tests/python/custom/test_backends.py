@@ -205,6 +205,25 @@ def test_the_jaxpr_tells_the_kernels():
     assert "<cpu:second>" in text
 
 
+def test_kernels_of_cuda_run_on_cpus_if_asked_for_or_alone():
+    def adding(n):
+        return lambda outs: lambda x: x + n
+
+    op = XLACustomKernel("backends_of_cuda")
+    op.def_pallas_kernel("gpu", adding(10))
+    op.def_cuda_raw_kernel(adding(20))
+    assert op(x, outs=x)[0] == x[0] + 20  # the default of GPUs has no meaning here
+    op.def_numba_cuda_kernel(adding(30))
+    assert op(x, outs=x, backend="cuda_raw")[0] == x[0] + 20
+    op.set_default("gpu", "cuda_raw")
+    assert jax.jit(lambda x: op(x, outs=x))(x)[0] == x[0] + 20
+    op.def_numba_kernel(adding(40))
+    assert op(x, outs=x)[0] == x[0] + 40
+    assert op(x, outs=x, backend="numba_cuda")[0] == x[0] + 30
+    with pytest.raises(KernelFallbackExhaustedError, match="no backend 'pallas' on cpu"):
+        op(x, outs=x, backend="pallas")
+
+
 def test_no_backend_is_pinned_by_a_trace_of_another():
     """A jaxpr keeps the kernels that it was traced with."""
     op = Counted(first=1, second=2)

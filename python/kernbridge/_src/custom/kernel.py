@@ -42,6 +42,7 @@ _registry: dict[str, XLACustomKernel] = {}
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 _ALIASES = {"cuda": "gpu", "rocm": "gpu"}
+_OF_CUDA = ("numba_cuda", "cuda_raw")
 
 _set_global = private_jax.new_user_context()
 _selected: tuple[tuple[str, str], ...] = ()  # platforms and the backends of all operations there
@@ -404,12 +405,12 @@ class XLACustomKernel(RuleTable):
             entry = self._choice(choice.explicit).of(platform)
         if entry is not None:
             return entry
-        kernels = self._kernels
-        on_gpu = kernels.get("gpu", {}).get("numba_cuda")
-        explicit = choice.explicit
-        wanted = explicit == "numba_cuda" or (explicit is None and platform not in kernels)
-        if platform == "cpu" and on_gpu is not None and wanted:
-            return on_gpu  # CUDA kernels of Numba run on the CPU, with a warning
+        kernels, explicit = self._kernels, choice.explicit
+        if platform == "cpu" and (explicit is not None or platform not in kernels):
+            on_gpu = kernels.get("gpu", {})
+            for backend in (explicit,) if explicit else (self._defaults.get("gpu"), *_OF_CUDA):
+                if backend in _OF_CUDA and backend in on_gpu:
+                    return on_gpu[backend]  # CUDA kernels run on the CPU, too
         if explicit is not None and platform in kernels:
             raise KernelFallbackExhaustedError(
                 f"{self.name!r} has no backend {explicit!r} on {platform}; it has "
