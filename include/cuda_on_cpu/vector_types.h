@@ -63,6 +63,25 @@ KB_VECTORS(float, float, 8, 16)
 KB_VECTORS(double, double, 16, 16)
 #undef KB_VECTORS
 
+/* Their names in CUDA 13 tell the alignment of four elements. */
+#define KB_ALIGNED(T, name, align)                                                                 \
+    struct __attribute__((aligned(align))) name##4_##align##a                                      \
+    {                                                                                              \
+        T x, y, z, w;                                                                              \
+    };                                                                                             \
+    static inline name##4_##align##a make_##name##4_##align##a(T x, T y, T z, T w)                 \
+    {                                                                                              \
+        return name##4_##align##a {x, y, z, w};                                                    \
+    }
+#define KB_ALIGNED_BOTH(T, name) KB_ALIGNED(T, name, 16) KB_ALIGNED(T, name, 32)
+KB_ALIGNED_BOTH(long, long)
+KB_ALIGNED_BOTH(unsigned long, ulong)
+KB_ALIGNED_BOTH(long long, longlong)
+KB_ALIGNED_BOTH(unsigned long long, ulonglong)
+KB_ALIGNED_BOTH(double, double)
+#undef KB_ALIGNED_BOTH
+#undef KB_ALIGNED
+
 struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z)

@@ -258,7 +258,7 @@ def test_a_program_carries_the_library(module, tmp_path):
         ('asm volatile("mul.wide.u16 %0, %1, %1;" : "=r"(v) : "r"(v));', r"inline PTX \('mul"),
         ("cudaTextureObject_t t;", r"cudaTextureObject_t \(textures\)"),
         ("cublasHandle_t t;", r"cublasHandle_t \(a library of CUDA\)"),
-        ("\n#include <cub/block/block_scan.cuh>", r"cub/block/block_scan\.cuh \(a library of"),
+        ("\n#include <cub/device/device_scan.cuh>", r"cub/device/device_scan\.cuh \(a library of"),
         ("\n#if __CUDA_ARCH__ >= 700\n  v++;\n#endif\n", r"code for GPUs alone"),
     ],
 )

@@ -2,7 +2,7 @@
 
 A launch, shared memory and inline PTX have no form that a C++ compiler takes; everything else is
 defined by headers (include/cuda_on_cpu). What has no meaning on CPUs is refused, with its line.
-Only the user's own text is read: lines of system headers stay as they are.
+Only the user's own text and CUB's are read: lines of system headers stay as they are.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ CPP_ON_CPU = "; CUDA C++ "
 """Begins the text of an image for CPUs whose code is a library, made from CUDA C++."""
 
 _NAMESPACE = "::kernbridge::cuda_on_cpu::"
+_CUB = re.compile(r"/cub/[^\0]+\.cuh$")
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\\n]|\\.)*)"([ \d]*)$', re.MULTILINE)
 _LITERAL = (
     r'R"(?P<raw>[^()\\\s]{0,16})\((?:.|\n)*?\)(?P=raw)"|"(?:[^"\\\n]|\\.)*"'
@@ -30,6 +31,7 @@ _REFUSED = (
         "textures",
     ),
     (r"__cluster_dims__|this_cluster|cluster_group|__cluster\w+", "clusters"),
+    (r"cub::Device\w+", "an algorithm of CUB for the whole device"),
     (r"(?:cublas|cusparse|cusolver|cufft|cudnn|nccl)[A-Z]\w*", "a library of CUDA"),
     (r"curandState(?:MRG|Mtgp|Sobol|Scrambled)\w*", "a generator other than XORWOW and Philox"),
     (r"cudaGraph[A-Z]\w*|cudaStream\w*Capture\w*ToGraph", "CUDA graphs"),
@@ -54,8 +56,8 @@ _KEYWORDS = frozenset(
 _PTX = {
     "mov.u32%0,%%laneid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() & 31",
     "mov.u32%0,%laneid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() & 31",
-    "mov.u32%0,%%warpid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() >> 5",
     "mov.u32%0,%%lanemask_lt;": "({0}) = ::__lanemask_lt()",
+    "mov.u32%0,%%warpid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() >> 5",
     "mov.u32%0,%%smid;": "({0}) = 0",
     "mov.u64%0,%%globaltimer;": "({0}) = ::clock64()",
     "mov.u64%0,%%clock64;": "({0}) = ::clock64()",
@@ -75,7 +77,42 @@ _PTX = {
     "bar.sync0;": "::__syncthreads()",
     "": "(void)0",
 }
-_OPERAND = re.compile(r'\s*"[^"]*"\s*\(')
+# What CUB's headers have. The sources of a vector are numbered before or after the address.
+_ADDRESS = r"(?:\.v[24])?\.[ub](?P<bits>16|32|64)"
+_VECTOR = r"(?:\{(?:%\d,?)+\}|%\d)"
+_PTX_OF_CUB = tuple(
+    (re.compile(pattern), meaning)
+    for pattern, meaning in (
+        (
+            r"shfl\.sync\.(?P<mode>up|down)\.b32%0,%1,%2,%3,%4;",
+            "({0}) = {ns}shuffle_in_range({mode}, {1}, {2}, {3}, {4})",
+        ),
+        (
+            r"\{(?:\.reg\.\w+;)+(?:mov\.b64[^;]*;)*"
+            r"(?:shfl\.sync\.(?P<mode>up|down)\.b32(?:r0|lo|hi)\|p,(?:%1|lo|hi),%2,%3,%[45];){1,2}"
+            r"(?:mov\.b64[^;]*;)?@padd\.[usf](?:32|64)(?:r0,r0,(?P<addend>%4)|%0,%0,(?:r0|%1));"
+            r"(?:mov\.\w+%0,r0;)?\}",
+            "({0}) = {ns}add_shuffled({mode}, {1}, {2}, {3}, {addend})",
+        ),
+        (rf"ld\.(?:c[agsv]|global\.nc){_ADDRESS}{_VECTOR},\[%\d\];", "load"),
+        (rf"st\.(?:wb|cg|cs|wt){_ADDRESS}\[%0\],{_VECTOR};", "store"),
+        (r"\{\.reg\.u(?P<bits>8)datum;ld\..*cvt\.u16\.u8%0,datum;\}", "load"),
+        (r"\{\.reg\.u(?P<bits>8)datum;cvt\.u8\.u16datum,%1;st\..*\}", "store"),
+        (r"bfe\.u32%0,%1,%2,%3;", "({0}) = {ns}bits_of({1}, {2}, {3})"),
+        (r"shl\.b32%0,%1,%2;", "({0}) = {ns}shifted_left({1}, {2})"),
+        (r"shr\.b32%0,%1,%2;", "({0}) = {ns}shifted_right({1}, {2})"),
+        (
+            r"\{\.reg\.predp;and\.b32%0,%1,%2;setp\.ne\.u32p,%0,0;"
+            r"vote\.ballot\.sync\.b32%0,p,0xffffffff;@!pnot\.b32%0,%0;\}",
+            "({0}) = {ns}lanes_that_agree({1}, {2})",
+        ),
+    )
+)
+# What g++ refuses in CUB: a name that means another thing in a class than around it, and a count of
+# rounds that depends on a parameter of a template.
+_FOR_NVCC = re.compile(
+    r"(?P<same>\busing (?P<name>\w+)\s*=\s*(?:typename\s+)?)(?=(?P=name)\s*<)|#pragma GCC unroll.*"
+)
 
 
 def translate(label: str, text: str, is_ours: Callable[[str], bool]) -> str:
@@ -103,21 +140,26 @@ class _Translation:
     def result(self) -> str:
         """Each change replaces a span; changes inside of a change are made by a second call."""
         changes: list[tuple[int, int, str]] = []
-        for begin, end in self._segments():
+        for begin, end, is_cub in self._segments():
+            if is_cub:
+                for m in _FOR_NVCC.finditer(self.text, begin, end):
+                    changes.append((*m.span(), m["same"] + "::cub::" if m["same"] else ""))
             position = begin
             while found := _TOKEN.search(self.text, position, end):
                 kind, position = found.lastgroup, found.end()
                 if kind == "raw" or found["literal"] is not None:
                     continue
-                if found["refused"] is not None:
-                    self._refuse_name(found)
-                elif found["noinline"] is not None:
+                if found["noinline"] is not None:
                     changes.append((*found.span(), "__attribute__((noinline))"))
                 elif found["shared"] is not None:
                     changes.append(self._shared(found))
                 elif found["asm"] is not None:
-                    change = self._assembly(found)
+                    change = self._assembly(found, is_cub)
                     changes += [change] if change else []
+                elif is_cub:
+                    continue
+                elif found["refused"] is not None:
+                    self._refuse_name(found)
                 else:
                     changes += self._launch(found)
         parts, at = [], 0
@@ -126,12 +168,15 @@ class _Translation:
             at = end
         return "".join([*parts, self.text[at:]])
 
-    def _segments(self) -> list[tuple[int, int]]:
+    def _segments(self) -> list[tuple[int, int, bool]]:
+        """Return the parts of the text that are translated, and whether they are CUB's."""
         ends = [*self.starts[1:], len(self.text)]
         return [
-            (m.end(), end)
+            (m.end(), end, is_cub)
             for m, end in zip(self.markers, ends, strict=True)
-            if "3" not in m[3].split() and not self.is_ours(m[2]) and m[2][:1] != "<"
+            if not self.is_ours(m[2])
+            and m[2][:1] != "<"
+            and ((is_cub := _CUB.search(m[2]) is not None) or "3" not in m[3].split())
         ]
 
     def _refuse(self, position: int, what: str) -> KernelCompilationError:
@@ -235,7 +280,7 @@ class _Translation:
                 break
         raise self._refuse(position, f"something without the {opening!r} that opens it")
 
-    def _assembly(self, found: re.Match[str]) -> tuple[int, int, str] | None:
+    def _assembly(self, found: re.Match[str], is_cub: bool) -> tuple[int, int, str] | None:
         """Return what an instruction of PTX becomes; None if the compiler takes it as it is."""
         start = re.compile(r"(?:\s*\b(?:volatile|__volatile__|goto|inline)\b)*\s*\(").match(
             self.text, found.end()
@@ -246,26 +291,45 @@ class _Translation:
         inside = self.text[start.end() : end]
         texts = re.match(r'\s*((?:"(?:[^"\\\n]|\\.)*"\s*)+)', inside)
         code = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', texts[1])) if texts else "?"
-        plain = re.sub(r"\s|\\[nt]", "", code)
-        meaning = _PTX.get(plain)
-        if texts is None or meaning is None:
-            raise self._refuse(found.start(), f"inline PTX ({' '.join(code.split())[:60]!r})")
         operands: list[str] = []
-        position = start.end() + texts.end()
-        while "{" in meaning and (operand := re.search(r'"[^"]*"\s*\(', self.text[position:end])):
+        position = start.end() + (texts.end() if texts else 0)
+        while operand := re.search(r'"[^"]*"\s*\(', self.text[position:end]):
             begin = position + operand.end()
             position = self._close(begin, ")")
             operands.append(self.text[begin:position])
+        new = _meaning(re.sub(r"\s|\\[nt]", "", code), operands)
+        if new is None and not is_cub:
+            raise self._refuse(found.start(), f"inline PTX ({' '.join(code.split())[:60]!r})")
         lines = "\n" * (self.text.count("\n", found.start(), end + 1))
-        new = meaning.format(*operands, "", "") if operands else meaning
-        return found.start(), end + 1, f"({new}){lines}"
+        return found.start(), end + 1, f"({new or _NAMESPACE + 'no_instruction()'}){lines}"
+
+
+def _meaning(code: str, operands: list[str]) -> str | None:
+    """Return the C++ expression of PTX without blanks, or None if it has none here."""
+    if (known := _PTX.get(code)) is not None:
+        return known.format(*operands)
+    for pattern, meaning in _PTX_OF_CUB:
+        if (found := pattern.fullmatch(code)) is None:
+            continue
+        words = found.groupdict()
+        if meaning in ("load", "store"):
+            at = len(operands) - 1 if meaning == "load" else 0
+            memory = f"((volatile uint{words['bits']}_t *)({operands.pop(at)}))"
+            pairs = [(f"({o})", f"{memory}[{i}]") for i, o in enumerate(operands)]
+            return ", ".join(f"{a} = {b}" if meaning == "load" else f"{b} = {a}" for a, b in pairs)
+        mode = {"up": "SHUFFLE_UP", "down": "SHUFFLE_DOWN"}.get(
+            words.get("mode", ""), "SHUFFLE_INDEX"
+        )
+        addend = ", ".join(operands[4:] if words.get("addend") else operands[1:2] + operands[4:])
+        return meaning.format(*operands, ns=_NAMESPACE, mode=mode, addend=addend)
+    return None
 
 
 _CONDITION = re.compile(
     r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|line|include)\b(.*)$", re.MULTILINE
 )
 _LIBRARIES = re.compile(
-    r'\s*[<"]((?:cub|thrust|cuda|cutlass|cute)/[^">]*|(?:cu(?:blas|fft|sparse)|mma)[^">/]*)'
+    r'\s*[<"]((?:cub/device|thrust|cuda|cutlass|cute)/[^">]*|(?:cu(?:blas|fft|sparse)|mma)[^">/]*)'
 )
 # What holds in device code of some GPU alone, where __CUDA_ARCH__ is not defined.
 _FOR_GPUS = re.compile(

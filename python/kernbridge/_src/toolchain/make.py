@@ -277,9 +277,9 @@ def _say(request: Request, text: str) -> None:
 def _translate(job: Job, workspace: Path) -> None:
     from kernbridge._src.toolchain import cuda_source
 
-    others = (*_SYSTEM, LOCAL, *job.own, str(workspace))
+    others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *cuda_source.headers())
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
-        if not path.startswith(others) and "/nvidia/" not in path and os.path.isfile(path):
+        if not path.startswith(others) and os.path.isfile(path):
             cuda_source.check_directives(job.request.name, path, _text(path))
     text = _text(str(workspace / f"{job.stem}.i"))
     made = cuda_source.translate(job.request.name, text, lambda name: name.startswith(job.own))
