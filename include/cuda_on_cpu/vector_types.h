@@ -71,7 +71,7 @@ KB_VECTORS(double, double, 16, 16)
     };                                                                                             \
     static inline name##4_##align##a make_##name##4_##align##a(T x, T y, T z, T w)                 \
     {                                                                                              \
-        return name##4_##align##a {x, y, z, w};                                                    \
+        return name##4_##align##a{x, y, z, w};                                                     \
     }
 #define KB_ALIGNED_BOTH(T, name) KB_ALIGNED(T, name, 16) KB_ALIGNED(T, name, 32)
 KB_ALIGNED_BOTH(long, long)

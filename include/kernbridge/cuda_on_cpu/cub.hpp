@@ -115,7 +115,7 @@ static inline uint32_t get_sreg_lanemask_gt()
 
 namespace device
 {
-#define KB_SHUFFLE(name, mode, bound)                                                             \
+#define KB_SHUFFLE(name, mode, bound)                                                              \
     template <int width = 32, typename T>                                                          \
     static inline auto name(const T &value, int lane, uint32_t mask = 0xffffffffu, KB_SITE)        \
     {                                                                                              \

@@ -317,9 +317,7 @@ def _meaning(code: str, operands: list[str]) -> str | None:
             memory = f"((volatile uint{words['bits']}_t *)({operands.pop(at)}))"
             pairs = [(f"({o})", f"{memory}[{i}]") for i, o in enumerate(operands)]
             return ", ".join(f"{a} = {b}" if meaning == "load" else f"{b} = {a}" for a, b in pairs)
-        mode = {"up": "SHUFFLE_UP", "down": "SHUFFLE_DOWN"}.get(
-            words.get("mode", ""), "SHUFFLE_INDEX"
-        )
+        mode = f"{_NAMESPACE}SHUFFLE_{words.get('mode', '').upper()}"
         addend = ", ".join(operands[4:] if words.get("addend") else operands[1:2] + operands[4:])
         return meaning.format(*operands, ns=_NAMESPACE, mode=mode, addend=addend)
     return None
