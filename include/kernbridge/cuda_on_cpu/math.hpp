@@ -11,6 +11,18 @@
 #include <limits>
 #include <type_traits>
 
+/* Functions of CUDA that C23 has too, and the C library from glibc 2.41 and 2.42 on. */
+#if __GLIBC_PREREQ(2, 41)
+#define sinpi  kernbridge_sinpi
+#define sinpif kernbridge_sinpif
+#define cospi  kernbridge_cospi
+#define cospif kernbridge_cospif
+#endif
+#if __GLIBC_PREREQ(2, 42)
+#define rsqrt  kernbridge_rsqrt
+#define rsqrtf kernbridge_rsqrtf
+#endif
+
 namespace kernbridge
 {
 namespace cuda_on_cpu
