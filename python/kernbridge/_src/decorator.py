@@ -24,6 +24,7 @@ from kernbridge._src.operation.spec import FROM_SIGNATURE
 class KernelOptions(TypedDict, total=False):
     """The options of `numba_kernel` and of `numba_cuda_kernel`."""
 
+    name: str | None
     signature: str | None
     inplace: str | None
     grid: Any
@@ -76,7 +77,7 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         functions that return values, or else is a function of all their parameters, which replaces
         the call on zeros. For ``@numba.guvectorize`` it describes the arrays of one call, and is
         needed only if no types are declared.
-    signature, inplace
+    name, signature, inplace
         See `numba_kernel`.
     vmap_method, input_output_aliases, has_side_effect, zero_outputs, static, check, sharding_rule
         See `numba_kernel`.
@@ -136,19 +137,18 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
             raise TypeError(coded(_why_none(kernel), "KB1001"))
         outs = described
         given: dict[str, Any] = {**options}
+        label = f"kernel {options.get('name') or _name(kernel)!r}"
         made: tuple[Callable[..., Operation], tuple[str, ...]]
         is_function = front_end == "numba_kernel" and seems_to_return(kernel.py_func.__code__)
         if described is None and "signature" not in given and "py_func" in dir(kernel):
-            text = annotated(
-                f"kernel {_name(kernel)!r}", kernel.py_func, is_function, given.get("static") or ()
-            )
+            text = annotated(label, kernel.py_func, is_function, given.get("static") or ())
             if text is not None:
                 given["signature"], outs = text, FROM_SIGNATURE
         if is_function and "signature" in given:
             from kernbridge._src.operation.call_signature import ResultsOf
 
             names = list(inspect.signature(kernel.py_func).parameters)
-            outs = ResultsOf.read(f"kernel {_name(kernel)!r}", given.pop("signature"), names)
+            outs = ResultsOf.read(label, given.pop("signature"), names)
             made = returning, ("arrays",)
         else:
             made = _function_of(front_end, kernel, outs)

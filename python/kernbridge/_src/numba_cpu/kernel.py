@@ -32,6 +32,7 @@ from kernbridge._src.operation.parameters import (
     KernelParameters,
     PythonFrontend,
     check_dtype,
+    name_of,
     read_signature,
     seems_to_return,
 )
@@ -62,6 +63,7 @@ def numba_kernel(
     kernel: Any,
     outs: Any = FROM_SIGNATURE,
     *,
+    name: str | None = None,
     signature: str | None = None,
     inplace: str | None = None,
     vmap_method: str | None = None,
@@ -98,6 +100,8 @@ def numba_kernel(
         by name, one for each keyword scalar, and returns this pytree, so that one operation serves
         every shape. A dict whose keys are the names of the kernel's output parameters is matched by
         name. Everything else is matched by order, and a dict that JAX would reorder is refused.
+    name : str, optional
+        The name in messages, jaxprs and profiles, instead of the function's.
     signature : str, optional
         What the kernel takes and returns, such as
         ``"v: f32[n], spiked: bool[n], leak: f32 -> f32[n]"``. It replaces `outs`, and every call is
@@ -215,11 +219,14 @@ def numba_kernel(
         vector_math = None if vector_math == libmvec.is_default(kernel) else bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
     values = dict(static or {})
-    label = f"numba_kernel {kernel.py_func.__name__!r}"
+    shown = name_of("numba_kernel", kernel.py_func, name)
+    label = f"numba_kernel {shown!r}"
     static_values.check(label, kernel.py_func, values, static_values.refusal_on_cpus)
     declared = read_signature(label, kernel.py_func, signature, inplace, values)
     order = declared.bound if declared else None
-    frontend = NumbaCpu.of(kernel, half_as_bits, options, values, order)
+    frontend = NumbaCpu.of(
+        kernel, half_as_bits, options, values, order, (shown, label) if name else None
+    )
     spec = OperationSpec(
         frontend.label,
         outs,
@@ -248,13 +255,13 @@ class NumbaCpu(PythonFrontend):
         original: Any,
         static: dict[str, Any],
         order: Bound | None,
-        label: str = "",
+        named: tuple[str, str] | None,
     ) -> None:
         """`kernel` is the original one, with the values of static parameters compiled into it."""
         self.kernel = kernel
         self.original, self.static = original, static
-        self.name: str = kernel.py_func.__name__
-        self.label = label or f"numba_kernel {self.name!r}"
+        name: str = kernel.py_func.__name__
+        self.name, self.label = named or (name, f"numba_kernel {name!r}")
         self.half_as_bits = half_as_bits
         self.options = options
         self.parameters = KernelParameters(self.label, original.py_func, static, bound=order)
@@ -273,22 +280,25 @@ class NumbaCpu(PythonFrontend):
         options: CompileOptions,
         static: Mapping[str, Any] = MappingProxyType({}),
         order: Bound | None = None,
-        label: str = "",
+        named: tuple[str, str] | None = None,
     ) -> NumbaCpu:
-        """The front end of this dispatcher; the same one for the same dispatcher and options."""
+        """The front end of this dispatcher; the same one for the same dispatcher and options.
+
+        `named` are its name and its label, unless they are the kernel's.
+        """
         import numba
 
         given = {n: kernel.targetoptions[n] for n in _OPTIONS if n in kernel.targetoptions}
         bound = static_values.bound(kernel, static, numba.njit(**given), kernel)
-        name = ("numba_kernel", bool(half_as_bits), options, order, label)
-        made = lambda: cls(bound, half_as_bits, options, kernel, dict(static), order, label)  # noqa: E731
+        name = ("numba_kernel", bool(half_as_bits), options, order, named)
+        made = lambda: cls(bound, half_as_bits, options, kernel, dict(static), order, named)  # noqa: E731
         return attached_to(bound, name, made)
 
     def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
         self.parameters.check_keywords(functions.keys() - self.static.keys())
         values = {**self.static, **functions}
-        order = self.parameters.bound
-        frontend = self.of(self.original, self.half_as_bits, self.options, values, order)
+        named = self.parameters.bound, (self.name, self.label)
+        frontend = self.of(self.original, self.half_as_bits, self.options, values, *named)
         return frontend.make_operation(spec)
 
     def new_job(self, signature: Signature, checked: bool = True) -> Job:

@@ -34,6 +34,7 @@ from kernbridge._src.operation.parameters import (
     KernelParameters,
     PythonFrontend,
     check_dtype,
+    name_of,
 )
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.sharding_rule import WHOLE, ShardingRule, Terms
@@ -100,13 +101,15 @@ class Returning(PythonFrontend):
         options: CompileOptions,
         outs: Any,
         static: Mapping[str, Any],
+        name: str | None,
     ) -> None:
         self._kind, self.outs, self._options = kind, outs, options
         self._original, self._static = function, static
         ufunc = getattr(function, "gufunc_builder", getattr(function, "_dispatcher", None))
         self.function = getattr(ufunc or function, "py_func", function)
-        self.name: str = self.function.__name__
-        self.label = f"{'elementwise' if kind == 'elementwise' else 'kernel'} {self.name!r}"
+        front_end = "elementwise" if kind == "elementwise" else "kernel"
+        self.name = name_of(front_end, self.function, name)
+        self.label = f"{front_end} {self.name!r}"
         self._dispatcher = function
         if not hasattr(function, "py_func"):  # division by zero as in NumPy
             of_ufunc = getattr(ufunc, "targetoptions", {})
@@ -134,7 +137,7 @@ class Returning(PythonFrontend):
 
     def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
         static = {**self._static, **functions}
-        made = Returning(self._kind, self._original, self._options, self.outs, static)
+        made = Returning(self._kind, self._original, self._options, self.outs, static, self.name)
         spec = replace(spec, outs=made.described_outs, aliases=dict(spec.aliases))
         return made.make_operation(spec)
 
@@ -254,7 +257,7 @@ class Returning(PythonFrontend):
 
         def make() -> NumbaCpu:
             kernel = made(source, self.function, self._dispatcher, casts)
-            return NumbaCpu.of(kernel, False, self._options, label=self.label)
+            return NumbaCpu.of(kernel, False, self._options, named=(self.name, self.label))
 
         return self._kernels.find_or_make((source, casts), make)
 
@@ -422,6 +425,7 @@ def _layout(label: str, function: Any, outs: Any) -> tuple[Any, Any]:
 def elementwise(
     function: Any = None,
     *,
+    name: str | None = None,
     vmap_threads: bool | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
     has_side_effect: bool = False,
@@ -446,7 +450,7 @@ def elementwise(
         Numba infers, or that ``numba.vectorize`` declares. A Python function is compiled by Numba.
         As with ``numba.vectorize``, division by zero gives infinity or NaN, except in a
         ``numba.njit`` function, whose ``error_model`` decides.
-    vmap_threads, input_output_aliases, has_side_effect, vector_math, check, static
+    name, vmap_threads, input_output_aliases, has_side_effect, vector_math, check, static
         See `numba_kernel`.
     jvp, vjp, derivatives
         See `numba_kernel`. A rule gets all inputs with the rank of the output. Where an input was
@@ -496,6 +500,7 @@ def returning(
     function: Any,
     outs: Any = None,
     *,
+    name: str | None = None,
     vmap_method: str | None = None,
     vector_math: bool | None = None,
     check: bool = False,
@@ -518,9 +523,9 @@ def returning(
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
     if sharding_rule is True and isinstance(outs, ResultsOf):
         sharding_rule = outs.signature.with_arrays.sharding_rule
-    make = functools.partial(Returning, kind, function, options, outs, dict(static or {}))
-    name = ("returning", kind, options)
-    frontend = make() if outs or static else attached_to(function, name, make)
+    make = functools.partial(Returning, kind, function, options, outs, dict(static or {}), name)
+    key = ("returning", kind, options, name)
+    frontend = make() if outs or static else attached_to(function, key, make)
     spec = OperationSpec(
         frontend.label,
         frontend.described_outs,

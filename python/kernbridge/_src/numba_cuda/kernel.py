@@ -25,6 +25,7 @@ from kernbridge._src.operation.parameters import (
     Bound,
     KernelParameters,
     check_dtype,
+    name_of,
     read_signature,
     warn_of_copies,
 )
@@ -58,6 +59,7 @@ def numba_cuda_kernel(
     kernel: Any,
     outs: Any = FROM_SIGNATURE,
     *,
+    name: str | None = None,
     signature: str | None = None,
     inplace: str | None = None,
     grid: Any = None,
@@ -98,7 +100,7 @@ def numba_cuda_kernel(
         to an input, for example by `cuda.atomic`, gets a copy of it, and a warning is issued once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         The shape and dtype of each output; see `numba_kernel`.
-    signature, inplace : str, optional
+    name, signature, inplace : str, optional
         See `numba_kernel`. With a signature, `grid`, `block` and `launch_dims` may name its
         dimensions, as in ``launch_dims="n"`` or ``grid=("rows", 4)``.
     input_output_aliases, has_side_effect, zero_outputs, jvp, vjp, derivatives, sharding_rule
@@ -197,7 +199,7 @@ def numba_cuda_kernel(
     >>> op(jnp.arange(3.0), jnp.ones(3))
     Array([1., 2., 3.], dtype=float32)
     """
-    name = getattr(getattr(kernel, "py_func", kernel), "__name__", type(kernel).__name__)
+    name = name_of("numba_cuda_kernel", getattr(kernel, "py_func", kernel), name)
     label = f"numba_cuda_kernel {name!r}"
     cuda.require("numba_cuda_kernel")
     _check_dispatcher(label, kernel)
@@ -223,6 +225,7 @@ def numba_cuda_kernel(
     frontend = NumbaCuda(
         *(kernel, label, rule, bool(zero_outputs), views, values, bool(check), vectors),
         order=declared.bound if declared else None,
+        name=name,
     )
     kept: LRUCache[Operation]
     kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache(OPERATIONS_KEPT))
@@ -360,6 +363,7 @@ class NumbaCuda(CallingFrontend):
     checked: bool
     vector_math: bool | None
     order: Bound | None = None
+    name: str = ""
 
     platforms = ("cuda", "cpu")
     differentiates = True
@@ -368,7 +372,7 @@ class NumbaCuda(CallingFrontend):
     def __post_init__(self) -> None:
         self.original, given = self.kernel, self.static
         function, zeroed = self.kernel.py_func, self.zero_outputs
-        self.name = function.__name__
+        self.name = self.name or function.__name__
         self.parameters = KernelParameters(
             self.label, function, given, zeroed=zeroed, bound=self.order
         )

@@ -53,6 +53,14 @@ def read_signature(
     return CallSignature.read(label, signature, inplace, [p.name for p in named], optional)
 
 
+def name_of(front_end: str, function: Any, name: Any) -> str:
+    """The name of an operation of this function, for which the user may give another."""
+    own: str = getattr(function, "__name__", type(function).__name__)
+    if name is not None and (not isinstance(name, str) or not name):
+        raise TypeError(f"{front_end} {own!r}: name is {name!r}, expected a text [KB1005]")
+    return name or own
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """The buffer that each parameter stands for in one call.

@@ -94,6 +94,9 @@ class Frontend(ABC):
     halves_can_be_wide = False  # whether the kernel also compiles for float32 in place of float16
     why_not_differentiated = "Enzyme does not differentiate kernels of this front end"
 
+    def __repr__(self) -> str:
+        return f"<{self.label}>"  # in jaxprs
+
     @property
     @abstractmethod
     def parameter_names(self) -> Sequence[str]:

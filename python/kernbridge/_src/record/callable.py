@@ -49,6 +49,7 @@ def numba_cuda_callable(
     func: Callable[..., Any],
     outs: Any = FROM_SIGNATURE,
     *,
+    name: str | None = None,
     signature: str | None = None,
     inplace: str | None = None,
     vmap_method: str | None = None,
@@ -79,7 +80,7 @@ def numba_cuda_callable(
         copy device arrays (``a[:] = 0``, ``a.copy_to_device(b)``); loop and branch on shapes; and
         call helper functions. It runs twice at each lowering, and must write every element of the
         outputs.
-    outs, signature, inplace
+    outs, name, signature, inplace
         As for `numba_cuda_kernel`. A signature does not mention the stream.
     vmap_method : str, optional
         By default, the function always gets arrays of the declared ranks, and each step of the plan
@@ -161,7 +162,7 @@ def numba_cuda_callable(
             f"numba_cuda_callable: `func` is {func!r} of type {type(func).__name__}, expected a "
             "function of inputs, outputs and a stream [KB1001]"
         )
-    name = getattr(func, "__name__", type(func).__name__)
+    name = parameters.name_of("numba_cuda_callable", func, name)
     label = f"numba_cuda_callable {name!r}"
     if record not in RECORD:
         raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD} [KB1005]")
