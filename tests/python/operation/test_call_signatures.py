@@ -304,3 +304,38 @@ def test_a_function_that_returns_arrays():
     for wrong in "x: f32[n] -> f32[n]", "f32[n], f32[m], f32 -> f32[q]":
         with pytest.raises(ValueError, match="KB1010"):
             kernbridge.kernel(wrong)(joined.__wrapped__)
+
+
+@numba.njit
+def scaled_by(x, k, out):
+    for i in range(x.size):
+        out[i] = x[i] * k
+
+
+@pytest.mark.parametrize("signature", ["x: i8[n], k: i8 -> i8[n]", "x: T[n], k: T -> T[n]"])
+def test_numbers_that_a_dtype_does_not_hold(signature):
+    op, x = kernbridge.numba_kernel(scaled_by, signature=signature), jnp.arange(3, dtype=jnp.int8)
+    for made in (op(x, -2), op(x, k=-2), jax.jit(lambda x: op(x, -2))(x)):
+        np.testing.assert_array_equal(made, np.array([0, -2, -4], np.int8))
+    for call in (
+        lambda: op(x, 300),
+        lambda: op(k=-129, x=x),
+        lambda: jax.jit(op)(x, k=x[0]) + op(x, 128),
+    ):
+        with pytest.raises(
+            TypeError, match=r"'k' is -?\d+, which is out of range for int8.*KB2007"
+        ):
+            call()
+
+
+def test_numbers_have_the_dtype_of_the_arrays():
+    op = kernbridge.numba_kernel(scaled_by, signature="x: T[n], k: T -> T[n]")
+    for dtype in (jnp.float32, jnp.int16, jnp.complex64):
+        x = jnp.arange(3, dtype=dtype)
+        for made in (op(x, 2), jax.jit(op)(x, 2), jax.vmap(op, (0, None))(x[None], 2)[0]):
+            assert made.dtype == dtype
+            np.testing.assert_array_equal(made, 2 * np.arange(3))
+    with pytest.raises(
+        TypeError, match=r"'k' is f32\[\], but is declared as T\[\], in which T is int16"
+    ):
+        op(jnp.arange(3, dtype=jnp.int16), 2.5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from kernbridge import KernbridgeWarning, ShardingRule, numba_kernel
+from kernbridge import KernbridgeWarning, ShardingRule, load_c_inline, numba_kernel
 from sharded import LINE, SQUARE, collectives, mesh, put, renamed
 
 ROWS, COLS = 8, 6
@@ -123,3 +123,35 @@ def test_rules_that_do_not_fit():
     _, csr = matrix(rows=ROWS - 1)
     with pytest.raises(ValueError, match=r"'rows\+1' in input 2, which has 8 .* pass 9.*KB6001"):
         jax.eval_shape(op, *csr, X)
+
+
+SOURCE = """#include "kernbridge/kernbridge.h"
+// @BE prod arg:f32[nnz] arg:i32[nnz] arg:i32[%s] arg:f32[cols] ret:f32[rows]
+int prod(const kb_tensor *d, const kb_tensor *i, const kb_tensor *p, const kb_tensor *x,
+         kb_tensor *o) {
+    const int *index = i->data, *start = p->data;
+    float *out = o->data;
+    for (long r = 0; r < o->shape[0]; r++) {
+        out[r] = 0;
+        for (int k = start[r]; k < start[r + 1]; k++)
+            out[r] += ((const float *)d->data)[k] * ((const float *)x->data)[index[k]];
+    }
+    return 0;
+}
+"""
+
+
+def test_a_source_function_whose_types_are_declared():
+    dense, csr = matrix()
+    given = [put(a) for a in (*csr, X)]
+    rule = "nnz, nnz, rows+1, cols -> rows"
+    op = load_c_inline("csr", SOURCE % "rows + 1").prod.operation(sharding_rule=rule)
+    split = jax.jit(op, out_shardings=NamedSharding(mesh(*LINE), P("x")))
+    np.testing.assert_allclose(split(*given), dense @ X, rtol=1e-6)
+    assert "f32[2]{0} custom-call" in split.lower(*given).compile().as_text()
+    outs = jax.ShapeDtypeStruct((ROWS,), "float32")
+    whole = load_c_inline("csr_of_9", SOURCE % "9").prod.operation(outs, sharding_rule=rule)
+    with pytest.raises(
+        TypeError, match=r"in each part .* declared as i32\[9\].* is rows\+1;.*KB2007"
+    ):
+        whole(*given)

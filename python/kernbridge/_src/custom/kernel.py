@@ -265,9 +265,11 @@ class XLACustomKernel(RuleTable):
             When lowered, if the generator or its kernel fails.
         """
         try:
-            if self.signature is not None and (kwargs or not ins):
-                named, kwargs = self.signature.arguments(ins, kwargs)
-                ins = tuple(named.values())
+            if self.signature is not None:
+                self.signature.check_numbers(ins, kwargs)
+                if kwargs or not ins:
+                    named, kwargs = self.signature.arguments(ins, kwargs)
+                    ins = tuple(named.values())
             exact = exact_keywords(self.name, kwargs)
             choice = self._choice(kwargs.get("backend"))
             bound = Bound(choice, exact)

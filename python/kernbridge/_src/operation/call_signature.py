@@ -6,6 +6,7 @@ call, its outputs, the parameters of the kernel that they fill, and numbers of a
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +30,7 @@ from kernbridge._src.operation.signature import (
     names_in,
     place_of,
 )
-from kernbridge._src.operation.spec import ArrayType
+from kernbridge._src.operation.spec import ArrayType, has_type
 
 _EXAMPLE = 'such as "x: f32[n], k: f32 -> f32[n]"'
 _LONGER = re.compile(r"([A-Za-z]\w*) \+ \d+")  # an array that has a few elements more
@@ -251,13 +252,46 @@ class CallSignature:
         given, arrays, scalars = self._bound(args, keywords), [], {}
         changed = self.bound[1]
         for p in self.inputs:
-            value = _converted(given[p.name], p.type)
+            value = _converted(given[p.name], self._dtype_of(p, given))
             may_be_number = p.type is None and p.name not in changed and not np.ndim(value)
             if p.is_number or may_be_number:
                 scalars[p.name] = value
             else:
                 arrays.append(value)
         return arrays, scalars
+
+    def _dtype_of(self, p: Parameter, given: Mapping[str, Any]) -> str:
+        """The dtype of an input; that of a variable is one of an array that has it in this call."""
+        if p.type is None or not is_variable(p.type.dtype):
+            return p.type.dtype if p.type else ""
+        same = (given.get(q.name) for q in self.inputs if q.type and q.type.dtype == p.type.dtype)
+        dtypes = [ArrayType.of(x).dtype for x in same if has_type(x) and not _is_weak(x)]
+        return jax.dtypes.canonicalize_dtype(dtypes[0]).name if dtypes else ""
+
+    @functools.cached_property
+    def _may_wrap(self) -> list[tuple[int, Parameter]]:
+        """The inputs without dimensions that may be integers, and their places."""
+        return [
+            (i, p)
+            for i, p in enumerate(self.inputs)
+            if p.type and not p.type.dims and ("int" in p.type.dtype or is_variable(p.type.dtype))
+        ]
+
+    def check_numbers(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+        """Refuse numbers of Python that would wrap around, before JAX traces a call."""
+        for i, p in self._may_wrap:
+            value = args[i] if i < len(args) else keywords.get(p.name)
+            if not isinstance(value, int):
+                continue
+            names = (q.name for q in self.inputs)
+            dtype = self._dtype_of(p, {**dict(zip(names, args, strict=False)), **keywords})
+            info = np.iinfo(dtype) if "int" in dtype else None
+            if info is not None and not info.min <= value <= info.max:
+                raise TypeError(
+                    f"{self.label}: {place_of(i, len(self.inputs), p.name)} is {value}, which is "
+                    f"out of range for {dtype} ({info.min} to {info.max}); pass such a number, or "
+                    "declare another type [KB2007]"
+                )
 
     def match(
         self,
@@ -461,13 +495,15 @@ def _type_of(declared: DeclaredType | None, values: Mapping[str, Any]) -> ArrayT
     return ArrayType(tuple(shape), np.dtype(values.get(declared.dtype, declared.dtype)))
 
 
-def _converted(value: Any, declared: DeclaredType | None) -> Any:
-    """A number of Python, or one that JAX has made of it, in the dtype that is declared for it."""
-    if declared is None or not declared.dtype or is_variable(declared.dtype):
+def _is_weak(value: Any) -> bool:
+    """Whether a value is a number of Python, or one that JAX has made of it."""
+    kind = jax.typeof(value) if isinstance(value, jax.Array) else None
+    return isinstance(value, (int, float, complex)) or getattr(kind, "weak_type", False)
+
+
+def _converted(value: Any, declared: str) -> Any:
+    """A weak value in the dtype that is declared for it, if JAX would convert it."""
+    if not declared or not _is_weak(value):
         return value
-    if not isinstance(value, (bool, int, float, complex)) and not getattr(
-        jax.typeof(value) if isinstance(value, jax.Array) else None, "weak_type", False
-    ):
-        return value
-    dtype = jnp.dtype(declared.dtype)
+    dtype = jnp.dtype(declared)
     return jnp.asarray(value, dtype) if jnp.result_type(value, dtype) == dtype else value

@@ -113,6 +113,8 @@ class Operation:
             if operation is not self:
                 return operation(*inputs, **scalars)
         try:
+            if self.spec.signature is not None:
+                self.spec.signature.check_numbers(inputs, scalars)
             try:
                 if (
                     self._watched is not None

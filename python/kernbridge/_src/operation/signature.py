@@ -250,6 +250,9 @@ class Extents:
         known = self.values
         unknown = [name for name in names_in(dim) if name not in known]
         if any(isinstance(n, str) for n in (extent, *map(known.get, names_in(dim)))):
+            written = re.sub(r"[A-Za-z_]\w*", lambda m: str(known.get(m[0])), dim)
+            if written.replace(" ", "") == extent:
+                return True
             raise Mismatch(
                 i,
                 f": it has parts along its dimension {d}, {dim}; name only dimensions in the "
@@ -345,7 +348,10 @@ class ScannedFunction(Struct):
         self._check_shapes(f"{label}: ", len(inputs), arrays, shapes)
         if terms.declared:
             parts = [
-                tuple(name if terms.can_split(name) else d for name, d in zip(*both, strict=True))
+                tuple(
+                    name if terms.can_split(name.partition("+")[0]) else d  # or rows+1
+                    for name, d in zip(*both, strict=True)
+                )
                 for both in zip((*terms.ins, *terms.outs), shapes, strict=True)
             ]
             about = f"{label}: in each part that the sharding rule makes, "
