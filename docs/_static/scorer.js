@@ -3,7 +3,7 @@
 // page about it.
 const LATER = [
   [/^(design\/|changelog|releasing|versioning|contributing)/, -40],
-  [/^(errors|glossary|testing|reliability|cuda-agreement|performance)/, -20],
+  [/^(errors|testing|reliability|cuda-agreement|performance)/, -20],
   [/^(reference\/|limits|how-it-works|gallery|microcircuit)/, -10],
 ];
 const ABOUT = [

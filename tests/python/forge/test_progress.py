@@ -39,7 +39,8 @@ class File(Terminal):
 @pytest.fixture
 def stderr(request, monkeypatch):
     made = request.param()
-    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=made))  # pytest sets sys.stderr
+    ours = SimpleNamespace(stderr=made, modules={})  # pytest sets sys.stderr
+    monkeypatch.setattr(progress, "sys", ours)
     monkeypatch.delenv(progress.VARIABLE, raising=False)
     monkeypatch.setattr(progress, "QUIET", 0.0)
     monkeypatch.setattr(progress, "_line", progress._Line())
@@ -67,6 +68,17 @@ def test_a_file_gets_lines_if_it_is_asked_for(stderr, monkeypatch):
         "kernbridge: waiting for m, which is being built elsewhere",
     ]
     assert all(line.endswith(" s") for line in lines)
+
+
+@pytest.mark.parametrize("stderr", [File], indirect=True)
+def test_a_notebook_gets_lines(stderr):
+    with progress.compiling("nothing", "Numba"):
+        pass
+    progress.sys.modules["ipykernel"] = None
+    with progress.compiling("op", "Numba"):
+        assert stderr.seen("kernbridge: compiling op with Numba ...")
+    assert stderr.getvalue().endswith(" s\n")
+    assert "nothing" not in stderr.getvalue()
 
 
 @pytest.mark.parametrize("stderr", [File], indirect=True)

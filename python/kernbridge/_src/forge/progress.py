@@ -1,4 +1,4 @@
-"""Writes a line to stderr about compilations that take longer than two seconds.
+"""Writes a line to stderr about compilations that take longer than a second.
 
 Compilations that follow each other are timed together, so that a program with many kernels is
 reported as well. Any thread may enter. A separate thread writes the line, since compilers do not
@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from kernbridge._src.base import settings
 
 VARIABLE = "KERNBRIDGE_PROGRESS"
-QUIET = 2.0
+QUIET = 1.0
 """Seconds before anything is written."""
 PAUSE = 1.0
 """Seconds between two compilations that count as one stretch of time, at most."""
@@ -52,7 +52,7 @@ def _shown(doing: str) -> Iterator[None]:
 
 def _is_on() -> bool:
     if not os.environ.get(VARIABLE):
-        return _is_terminal()
+        return _is_terminal() or "ipykernel" in sys.modules
     return settings.switch(VARIABLE) is True
 
 
