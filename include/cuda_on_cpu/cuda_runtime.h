@@ -26,5 +26,8 @@
 #include "kernbridge/cuda_on_cpu/launch.hpp"
 #include "kernbridge/cuda_on_cpu/threads.hpp"
 #include "kernbridge/cuda_on_cpu/warps.hpp"
+#ifdef KB_CUDA_CHECKED
+#include "kernbridge/cuda_on_cpu/checked.hpp"
+#endif
 
 #endif

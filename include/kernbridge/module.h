@@ -120,6 +120,16 @@ template <typename F> inline int guard(const kb_call *call, const F &body)
 #ifdef KB_SHARED_RUNTIME
     (void)cudaGetLastError(); /* of somebody else's making */
 #endif
+#ifdef KB_CUDA_CHECKED
+    struct Entered {
+        const kb_call *call;
+        void *what = kernbridge::cuda_on_cpu::host().enter(call);
+        ~Entered()
+        {
+            kernbridge::cuda_on_cpu::host().leave(call, what);
+        }
+    } entered{call};
+#endif
     return caught(body,
                   [&](int code, const char *text) { return kb_fail(call, code, "%s", text); });
 }

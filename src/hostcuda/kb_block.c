@@ -72,6 +72,11 @@ static bool converge(kb_block *b)
     return false;
 }
 
+const char *kb_block_barrier_name(const kb_block *b)
+{
+    return b->code->loop ? "__syncthreads" : "cuda.syncthreads";
+}
+
 /* What a thread waits for, in the words of Numba-CUDA or of CUDA C++. */
 static const char *what_of(const kb_thread *t)
 {
@@ -80,7 +85,7 @@ static const char *what_of(const kb_thread *t)
     bool in_cpp = t->block->code->loop != NULL;
     switch (t->state) {
     case KB_THREAD_AT_BARRIER:
-        return in_cpp ? "__syncthreads" : "cuda.syncthreads";
+        return kb_block_barrier_name(t->block);
     case KB_THREAD_IN_WARP:
         return in_cpp && t->call.kind == KB_WARP_BARRIER ? "__syncwarp" : of_warps[t->call.kind];
     case KB_THREAD_CONVERGES:
@@ -352,6 +357,8 @@ void kb_grid_barrier(kb_thread *t, uint32_t site)
         wait_for_turn(t);
         return;
     }
+    if (b->checks)
+        b->observer->settle(b->checks);
     pause_at(t);
     kb_fibre_switch(&t->fibre, &b->caller);
     t->state = KB_THREAD_RUNS;
@@ -609,9 +616,15 @@ static void run_range(void *data)
         b->at[0] = (uint32_t)(b->left++ % b->grid[0]);
         b->at[1] = (uint32_t)(row % b->grid[1]);
         b->at[2] = (uint32_t)(row / b->grid[1]);
+        if (b->checks) {
+            begin(b, b->at);
+            b->observer->enter(b->checks, b);
+        }
         uint32_t last = run_loop(b, 0);
         if (b->has_waited)
             go_on_after(b, last);
+        if (b->checks)
+            b->observer->settle(b->checks);
     }
     check_stack(&b->threads[0]);
     kb_fibre_switch(&b->threads[0].fibre, &b->caller);

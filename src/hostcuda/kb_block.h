@@ -88,6 +88,9 @@ struct kb_block {
     kb_block *next;                         /* that waits for use */
 };
 
+/* What the code calls the barrier of a block. */
+const char *kb_block_barrier_name(const kb_block *block);
+
 /* A block with room for these threads and this dynamic shared memory; NULL without memory. It may
  * be kept for the next when it is given back. */
 kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6],

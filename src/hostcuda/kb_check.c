@@ -3,6 +3,7 @@
 #include "hostcuda/kb_check.h"
 
 #include "core/kb_memory.h"
+#include "hostcuda/kb_sites.h"
 #include "hostcuda/kb_unwritten.h"
 
 #include <stdarg.h>
@@ -13,6 +14,12 @@
 enum { WRONG_FIRST = KB_CHECK_TAG_MAX - KB_CHECK_WRONG_MAX + 1, PLACE_MAX = 256 };
 
 static const uint64_t address_mask = (UINT64_C(1) << KB_CHECK_TAG_SHIFT) - 1;
+
+static void *memory_at(uint64_t word)
+{
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that had a tag
+    return (void *)(uintptr_t)(word & address_mask);
+}
 
 /* Advances the time, for all. */
 static uint32_t tick(kb_checks *c)
@@ -84,7 +91,10 @@ static void count_shared(kb_checks *c)
 {
     uint64_t of_dynamic = 0, size_of_dynamic = 0;
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++)
-        if (c->ranges[i].about->flags & KB_CHECK_DYNAMIC) {
+        if (c->ranges[i].about->flags & KB_CHECK_APART) {
+            c->shared_cells = KB_SHARED_CELLS / (c->is_cooperative ? c->n_blocks : 1);
+            return;
+        } else if (c->ranges[i].about->flags & KB_CHECK_DYNAMIC) {
             of_dynamic = kb_range_unit(&c->ranges[i], of_dynamic);
             size_of_dynamic = (uint64_t)c->ranges[i].high;
         }
@@ -183,6 +193,23 @@ void kb_checks_free(kb_checks *c)
     kb_free(c);
 }
 
+uint64_t kb_checks_shared(const kb_checks *c, const kb_check_array *about,
+                          const unsigned char *memory)
+{
+    bool is_apart = about->flags & KB_CHECK_APART;
+    uint64_t of_block = c->begun ? (uint64_t)c->block * KB_CHECK_STRIDE : 0;
+    return about->offset + (is_apart ? of_block : (uintptr_t)memory);
+}
+
+void kb_checks_place(kb_checks *c, uint32_t range, uint64_t first)
+{
+    size_t cell = c->shared_cell + (c->begun ? c->block * c->shared_cells : 0);
+    kb_check_row *row = &c->rows->of[range + 1];
+    row->first = first & address_mask;
+    row->cells = c->shadow->cells + cell + c->ranges[range].cell;
+    row->since = c->begun ? c->begun[c->block] : c->shared.block;
+}
+
 static void enter_block(kb_checks *c, const kb_block *b)
 {
     const uint32_t *at = b->threads[0].ctaid;
@@ -204,13 +231,12 @@ static void enter_block(kb_checks *c, const kb_block *b)
         memset(b->shared, 0, (size_t)b->code->shared + b->threads[0].dynamic_shared);
     if (c->begun && begins)
         c->begun[c->block] = now;
-    size_t cell = c->shared_cell + (c->begun ? c->block * c->shared_cells : 0);
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
-        kb_check_row *row = &c->rows->of[i + 1];
-        uint64_t first = (uintptr_t)b->shared + c->ranges[i].about->offset;
-        row->first = first & address_mask;
-        row->cells = c->shadow->cells + cell + c->ranges[i].cell;
-        row->since = c->begun ? c->begun[c->block] : now;
+        const kb_check_array *a = c->ranges[i].about;
+        uint64_t first = kb_checks_shared(c, a, b->shared);
+        if (begins && a->flags & KB_CHECK_APART)
+            memset(memory_at(first), 0, a->size);
+        kb_checks_place(c, i, first);
     }
 }
 
@@ -296,9 +322,13 @@ void *kb_check_wrong(kb_thread *t, void *made, int64_t index, int64_t extent, ui
 }
 
 /* A place in the source: where its text begins, if it has one. */
-static const char *site_of(const kb_checks *c, uint32_t site, const char **text)
+static const char *site_of(const kb_checks *c, uint32_t site, char room[KB_SITE_TEXT],
+                           const char **text)
 {
-    const char *place = c && site < c->table->n_sites ? c->table->sites[site] : "";
+    const char *place = !c                         ? ""
+                        : c->apart                 ? kb_site_text(site, room)
+                        : site < c->table->n_sites ? c->table->sites[site]
+                                                   : "";
     *text = strchr(place, KB_CHECK_TEXT);
     return place;
 }
@@ -306,7 +336,8 @@ static const char *site_of(const kb_checks *c, uint32_t site, const char **text)
 /* " (at file:line)", or "". */
 static const char *place_text(const kb_thread *t, uint32_t site, char text[PLACE_MAX])
 {
-    const char *end, *place = site_of(t->block->checks, site, &end);
+    char room[KB_SITE_TEXT];
+    const char *end, *place = site_of(t->block->checks, site, room, &end);
     text[0] = '\0';
     if (*place)
         (void)snprintf(text, PLACE_MAX, " (at %.*s)",
@@ -316,7 +347,8 @@ static const char *place_text(const kb_thread *t, uint32_t site, char text[PLACE
 
 static void append_line(const kb_checks *c, uint32_t site, char lines[], size_t size)
 {
-    const char *text, *place = site_of(c, site, &text);
+    char room[KB_SITE_TEXT];
+    const char *text, *place = site_of(c, site, room, &text);
     size_t there = strlen(lines);
     if (text)
         (void)snprintf(lines + there, size - there, "\n    %.*s: %s", (int)(text - place), place,
@@ -325,10 +357,7 @@ static void append_line(const kb_checks *c, uint32_t site, char lines[], size_t 
 
 static void settle(kb_checks *c);
 
-/* Ends the block. The format's words go between block and thread on the one hand, and the lines of
- * the source on the other. */
-static _Noreturn __attribute__((format(printf, 4, 5))) void
-fail(kb_thread *t, uint32_t site, uint32_t other, const char *format, ...)
+void kb_check_fail(kb_thread *t, uint32_t site, uint32_t other, const char *format, ...)
 {
     char message[KB_FAULT_SIZE], lines[2 * PLACE_MAX] = "";
     const kb_checks *c = t->block->checks;
@@ -345,10 +374,11 @@ fail(kb_thread *t, uint32_t site, uint32_t other, const char *format, ...)
 
 static void settle(kb_checks *c)
 {
+    kb_checks_settle_race(c);
     kb_thread *t = c->unwritten.thread;
     c->unwritten.thread = NULL;
     if (t)
-        fail(t, c->unwritten.site, c->unwritten.site, "%s", c->unwritten.text);
+        kb_check_fail(t, c->unwritten.site, c->unwritten.site, "%s", c->unwritten.text);
 }
 
 /* Of a shape or an element: each of the 32 numbers has ", " or a bracket before it, and they have
@@ -362,12 +392,6 @@ typedef struct access {
 } access;
 
 static const char *const verbs[] = {"reads", "writes", "updates", "writes"};
-
-static void *memory_at(uint64_t word)
-{
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that had a tag
-    return (void *)(uintptr_t)(word & address_mask);
-}
 
 static bool is_shared(const kb_checks *c, uint64_t row)
 {
@@ -390,11 +414,22 @@ static _Noreturn void fail_index(kb_thread *t, uint32_t tag, const access *a)
     const kb_wrong_index *w = &c->wrong[tag - WRONG_FIRST];
     char place[PLACE_MAX], room[NAME_MAX];
     const char *shape = shape_of(c, w->which, room);
-    fail(t, a->site, a->site,
-         "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s%s%s%s", verbs[a->kind],
-         w->which ? c->table->arrays[w->which - 1].name : "a constant array", (long long)w->index,
-         w->axis, (long long)w->extent, *shape ? " (of shape " : "", shape, *shape ? ")" : "",
-         place_text(t, a->site, place));
+    kb_check_fail(t, a->site, a->site,
+                  "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s%s%s%s",
+                  verbs[a->kind],
+                  w->which ? c->table->arrays[w->which - 1].name : "a constant array",
+                  (long long)w->index, w->axis, (long long)w->extent, *shape ? " (of shape " : "",
+                  shape, *shape ? ")" : "", place_text(t, a->site, place));
+}
+
+void kb_check_fail_at(kb_thread *t, uint64_t row, uint64_t offset, uint32_t how, const char *what)
+{
+    const kb_range *r = &t->block->checks->ranges[row - 1];
+    uint32_t site = how / KB_CHECK_KINDS;
+    char place[PLACE_MAX], element[NAME_MAX];
+    kb_range_element(r, (int64_t)offset + r->low, element, sizeof element);
+    kb_check_fail(t, site, site, "%s element %s of %s%s, %s", verbs[how % KB_CHECK_KINDS], element,
+                  r->about->name, place_text(t, site, place), what);
 }
 
 static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, const access *a)
@@ -403,9 +438,10 @@ static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, const 
     if (offset >= r->low && offset + (int64_t)a->size <= r->high)
         return;
     kb_range_element(r, offset, element, sizeof element);
-    fail(t, a->site, a->site, "%s %s out of bounds: element %s, and it has %lld%s", verbs[a->kind],
-         r->about->name, element, (long long)((r->high - r->low) / r->about->item_size),
-         place_text(t, a->site, place));
+    kb_check_fail(t, a->site, a->site, "%s %s out of bounds: element %s, and it has %lld%s",
+                  verbs[a->kind], r->about->name, element,
+                  (long long)((r->high - r->low) / r->about->item_size),
+                  place_text(t, a->site, place));
 }
 
 static _Noreturn void fail_race(kb_thread *t, const access *a, kb_race_party other, uint32_t block)
@@ -420,13 +456,32 @@ static _Noreturn void fail_race(kb_thread *t, const access *a, kb_race_party oth
         (void)snprintf(of_block, sizeof of_block, " of block (%u, %u, %u)", block % grid[0],
                        block / grid[0] % grid[1], block / grid[0] / grid[1]);
     kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
-    fail(t, a->site, kb_race_site(other),
-         "a data race%s: it %s element %s of %s%s, which thread (%u, %u, %u)%s %s%s, "
-         "with no %s between",
-         between ? " between blocks" : "", verbs[a->kind], element, r->about->name,
-         place_text(t, a->site, place), tid[0], tid[1], tid[2], of_block,
-         verbs[kb_race_kind(other)], place_text(t, kb_race_site(other), there),
-         between ? "barrier of the grid" : "barrier");
+    kb_check_fail(t, a->site, kb_race_site(other),
+                  "a data race%s: it %s element %s of %s%s, which thread (%u, %u, %u)%s %s%s, "
+                  "with no %s between",
+                  between ? " between blocks" : "", verbs[a->kind], element, r->about->name,
+                  place_text(t, a->site, place), tid[0], tid[1], tid[2], of_block,
+                  verbs[kb_race_kind(other)], place_text(t, kb_race_site(other), there),
+                  between ? "barrier of the grid" : "barrier");
+}
+
+/* Whether it is a race is known when the thread has written. */
+static bool postpone(kb_checks *c, kb_thread *t, const access *a, kb_race_party other,
+                     uint32_t block)
+{
+    c->late = (struct kb_late_race){t, a->row, a->offset, a->size, a->site, block, other, {0}};
+    memcpy(c->late.before, memory_at(c->rows->of[a->row].first + a->offset), a->size);
+    return true;
+}
+
+void kb_checks_settle_race(kb_checks *c)
+{
+    struct kb_late_race *l = &c->late;
+    kb_thread *t = l->thread;
+    const access a = {l->row, l->offset, l->size, KB_ACCESS_WRITE, l->site, false};
+    l->thread = NULL;
+    if (t && memcmp(memory_at(c->rows->of[l->row].first + l->offset), l->before, l->size) != 0)
+        fail_race(t, &a, l->other, l->block);
 }
 
 static void check_races(kb_thread *t, const access *a, uint64_t i)
@@ -443,7 +498,11 @@ static void check_races(kb_thread *t, const access *a, uint64_t i)
     if (other) {
         uint32_t time = kb_race_time(other);
         uint32_t block = time < now.block ? block_of(c, time) : c->block;
-        if (!kb_fences_order(&c->fences, &now, other, block, c->block, t->index))
+        bool in_order = kb_fences_order(&c->fences, &now, other, block, c->block, t->index);
+        if (!in_order && c->may_be_same && a->kind == KB_ACCESS_WRITE &&
+            a->size <= sizeof c->late.before)
+            same = postpone(c, t, a, other, block);
+        else if (!in_order)
             fail_race(t, a, other, block);
     }
     kb_race_note(cell, more, &now, who, same);
@@ -466,8 +525,8 @@ static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_
     const kb_range *r = &c->ranges[a->row - 1];
     kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
     if (!shared)
-        fail(t, a->site, a->site, "%s element %s of %s, which nothing has written%s",
-             verbs[a->kind], element, r->about->name, place_text(t, a->site, place));
+        kb_check_fail(t, a->site, a->site, "%s element %s of %s, which nothing has written%s",
+                      verbs[a->kind], element, r->about->name, place_text(t, a->site, place));
     struct kb_early_read *u = &c->unwritten;
     if (u->thread && ++u->n == MANY_UNWRITTEN)
         settle(c);
@@ -490,6 +549,8 @@ static void touch(kb_thread *t, access *a)
     if (a->kind == KB_ACCESS_ATOMIC && c->fences.fenced)
         kb_fences_atomic(&c->fences, c->block, t->index, tick(c));
     check_written(t, a, begin, end);
+    if (c->apart && a->size < unit) /* another part may be another thread's */
+        return;
     for (uint64_t i = begin; i <= end; i++)
         check_races(t, a, i);
 }
@@ -549,8 +610,8 @@ void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how,
     if (tag >= WRONG_FIRST)
         fail_index(t, tag, &a);
     if (tag >= c->rows->n)
-        fail(t, a.site, a.site, "%s at an address that belongs to no array%s", verbs[a.kind],
-             place_text(t, a.site, place));
+        kb_check_fail(t, a.site, a.site, "%s at an address that belongs to no array%s",
+                      verbs[a.kind], place_text(t, a.site, place));
     if (tag == 0)
         return memory_at(word);
     if (tag > c->n_ranges) {
@@ -607,10 +668,10 @@ static void poll(kb_thread *t, uint32_t again)
     char place[PLACE_MAX];
     c->n_polls = again ? c->n_polls + 1 : 0;
     if (c->n_polls > POLLS_MAX)
-        fail(t, t->site, t->site,
-             "waits%s for a change of memory that cannot come: the other threads of the "
-             "block wait, too, or have ended, and blocks run one after the other here",
-             place_text(t, t->site, place));
+        kb_check_fail(t, t->site, t->site,
+                      "waits%s for a change of memory that cannot come: the other threads of the "
+                      "block wait, too, or have ended, and blocks run one after the other here",
+                      place_text(t, t->site, place));
 }
 
 static void fail_shuffle(kb_thread *t, uint32_t from)
@@ -620,10 +681,10 @@ static void fail_shuffle(kb_thread *t, uint32_t from)
     const char *why = !(t->call.mask >> from & 1)    ? "is not in its mask"
                       : index >= t->block->n_threads ? "is beyond the threads of the block"
                                                      : "has ended";
-    fail(t, t->site, t->site,
-         "reads lane %u in a warp shuffle with the mask 0x%08x%s, and this lane %s: the "
-         "value is undefined on a GPU",
-         from, t->call.mask, place_text(t, t->site, place), why);
+    kb_check_fail(t, t->site, t->site,
+                  "reads lane %u in a warp shuffle with the mask 0x%08x%s, and this lane %s: the "
+                  "value is undefined on a GPU",
+                  from, t->call.mask, place_text(t, t->site, place), why);
 }
 
 void kb_check_grid(kb_thread *t)
@@ -646,17 +707,19 @@ static void arrive(kb_thread *t)
     kb_block *b = t->block;
     char here[PLACE_MAX], there[PLACE_MAX];
     if (b->n_live < b->n_threads)
-        fail(t, t->site, t->site,
-             "comes to cuda.syncthreads%s, which %u of the block's %u threads never "
-             "reach: they have ended",
-             place_text(t, t->site, here), b->n_threads - b->n_live, b->n_threads);
+        kb_check_fail(
+            t, t->site, t->site,
+            "comes to %s%s, which %u of the block's %u threads never reach: they have ended",
+            kb_block_barrier_name(b), place_text(t, t->site, here), b->n_threads - b->n_live,
+            b->n_threads);
     const kb_thread *other = b->n_arrived ? waiting_thread(b) : NULL;
     if (other && other->site != t->site)
-        fail(t, t->site, other->site,
-             "comes to cuda.syncthreads%s, and thread (%u, %u, %u) to another%s: all "
-             "threads of a block must come to the same",
-             place_text(t, t->site, here), other->tid[0], other->tid[1], other->tid[2],
-             place_text(t, other->site, there));
+        kb_check_fail(
+            t, t->site, other->site,
+            "comes to %s%s, and thread (%u, %u, %u) to another%s: all threads of a block must "
+            "come to the same",
+            kb_block_barrier_name(b), place_text(t, t->site, here), other->tid[0], other->tid[1],
+            other->tid[2], place_text(t, other->site, there));
 }
 
 static void end_thread(kb_thread *t)
@@ -665,9 +728,10 @@ static void end_thread(kb_thread *t)
     const kb_thread *other = t->block->n_arrived ? waiting_thread(t->block) : NULL;
     char there[PLACE_MAX];
     if (other)
-        fail(t, other->site, other->site,
-             "ends without cuda.syncthreads%s, in which thread (%u, %u, %u) waits",
-             place_text(t, other->site, there), other->tid[0], other->tid[1], other->tid[2]);
+        kb_check_fail(t, other->site, other->site,
+                      "ends without %s%s, in which thread (%u, %u, %u) waits",
+                      kb_block_barrier_name(t->block), place_text(t, other->site, there),
+                      other->tid[0], other->tid[1], other->tid[2]);
     if (t->block->n_live == t->block->n_at_grid + 1)
         settle(t->block->checks);
 }

@@ -25,7 +25,7 @@ typedef struct kb_check_table {
     uint64_t waits;           /* whether threads may wait for each other */
 } kb_check_table;
 
-enum { KB_CHECK_TEXT = '\t' };
+enum { KB_CHECK_TEXT = '\t', KB_SHARED_CELLS = 1 << 22 /* for shared arrays that come later */ };
 
 /* What generated code reads of an array at each access: where it lies at present, and whether
  * accesses inside of it are to be reported. An address without a number has row 0. */
@@ -80,7 +80,16 @@ typedef struct kb_checks {
         kb_thread *thread; /* NULL: there is none */
         uint32_t site, n;  /* of such reads since then */
         char text[KB_FAULT_SIZE];
-    } unwritten;      /* a read of unwritten shared memory, until the next barrier */
+    } unwritten; /* a read of unwritten shared memory, until the next barrier */
+    struct kb_late_race {
+        kb_thread *thread; /* NULL: there is none */
+        uint64_t row, offset, size;
+        uint32_t site, block;
+        kb_race_party other;
+        uint8_t before[16];
+    } late;                 /* a race, unless the thread writes what was there before */
+    struct kb_apart *apart; /* of CUDA C++; or NULL */
+    bool may_be_same;       /* the next access comes after what the thread is about to write */
     uint32_t n_polls; /* since a thread of the block has done anything else that others could see */
     uint32_t n_wrong; /* addresses made of wrong indices */
     kb_wrong_index wrong[KB_CHECK_WRONG_MAX];
@@ -96,6 +105,14 @@ void kb_checks_free(kb_checks *checks);
  * all threads have come to a barrier or to their ends, or cannot go on, such a read is a fault. So
  * is a block none of whose threads has done anything but poll for long. */
 extern const kb_block_observer kb_checks_observer;
+
+/* Code that does not tell what it writes has written by now: such a race is one, or is none. */
+void kb_checks_settle_race(kb_checks *checks);
+
+/* Where a shared array lies for the block that runs, and that it lies there from now on. */
+uint64_t kb_checks_shared(const kb_checks *checks, const kb_check_array *about,
+                          const unsigned char *memory);
+void kb_checks_place(kb_checks *checks, uint32_t range, uint64_t first);
 
 /* All blocks have come to a barrier of the grid, or to their ends. */
 void kb_checks_phase(kb_checks *checks);
@@ -122,6 +139,13 @@ void kb_check_touch(kb_thread *thread, uint64_t row, uint64_t offset, uint64_t s
 /* memory for any other access; */
 void *kb_check_ask(kb_thread *thread, const void *given, uint64_t size, uint32_t how,
                    uint64_t value);
+
+/* Ends the block. The format's words go between block and thread on the one hand, and the lines of
+ * the source on the other; or, of an access, behind what it does to which element. */
+_Noreturn void kb_check_fail(kb_thread *thread, uint32_t site, uint32_t other, const char *format,
+                             ...) __attribute__((format(printf, 4, 5)));
+_Noreturn void kb_check_fail_at(kb_thread *thread, uint64_t row, uint64_t offset, uint32_t how,
+                                const char *what);
 
 /* a fence; and a barrier of the grid, to which the thread will come. */
 void kb_check_fenced(kb_thread *thread);

@@ -13,9 +13,7 @@ enum { GUARD = 4096, ALIGNMENT = 64, FILL = 0xCB };
 
 typedef struct guarded {
     kb_arena *arena;
-    kb_xla_frame xla;
     kb_xla_buffer *buffers; /* inputs, outputs, hidden, as the kernel sees them */
-    void **pointers;
 } guarded;
 
 static kb_status no_memory(const kb_frame *frame, const char *what, kb_error *err)
@@ -50,24 +48,26 @@ static kb_status move(const kb_frame *frame, guarded *g, uint32_t i, kb_error *e
     return KB_OK;
 }
 
-static kb_status move_all(const kb_frame *frame, guarded *g, kb_error *err)
+kb_xla_buffer *kb_guard_copy(const kb_frame *frame, kb_arena *arena, kb_frame *moved,
+                             kb_xla_frame *xla)
 {
     uint32_t n_inputs = frame->kernel->n_inputs, n = kb_kernel_n_buffers(frame->kernel);
-    g->buffers = kb_arena_take(g->arena, n, sizeof *g->buffers);
-    g->pointers = kb_arena_take(g->arena, n, sizeof *g->pointers);
-    if (!g->buffers || !g->pointers)
-        return no_memory(frame, "for guards of outputs", err);
+    kb_xla_buffer *buffers = kb_arena_take(arena, n, sizeof *buffers);
+    void **pointers = kb_arena_take(arena, n, sizeof *pointers);
+    if (!buffers || !pointers)
+        return NULL;
     for (uint32_t i = 0; i < n; i++) {
-        g->buffers[i] = *kb_frame_raw(frame, i);
-        g->pointers[i] = &g->buffers[i];
+        buffers[i] = *kb_frame_raw(frame, i);
+        pointers[i] = &buffers[i];
     }
-    kb_status s = KB_OK;
-    for (uint32_t i = n_inputs; s == KB_OK && i < n; i++)
-        s = move(frame, g, i, err);
-    g->xla = *frame->xla;
-    g->xla.args.buffers = g->pointers;
-    g->xla.rets.buffers = g->pointers + n_inputs;
-    return s;
+    *xla = *frame->xla;
+    xla->args.buffers = pointers;
+    xla->rets.buffers = pointers + n_inputs;
+    *moved = *frame;
+    moved->xla = xla;
+    moved->inputs = xla->args.buffers;
+    moved->outputs = xla->rets.buffers;
+    return buffers;
 }
 
 /* How far from the data the guard in front of it, or after it, was written to; 0 if it was not. */
@@ -110,13 +110,15 @@ static kb_status check(const kb_frame *frame, const guarded *g, kb_status s, kb_
 
 static kb_status run_guarded(const kb_frame *frame, kb_run *run, guarded *g, kb_error *err)
 {
-    kb_status s = move_all(frame, g, err);
+    kb_frame moved;
+    kb_xla_frame xla;
+    g->buffers = kb_guard_copy(frame, g->arena, &moved, &xla);
+    kb_status s = g->buffers ? KB_OK : no_memory(frame, "for guards of outputs", err);
+    for (uint32_t i = frame->kernel->n_inputs; s == KB_OK && i < kb_kernel_n_buffers(frame->kernel);
+         i++)
+        s = move(frame, g, i, err);
     if (s != KB_OK)
         return s;
-    kb_frame moved = *frame;
-    moved.xla = &g->xla;
-    moved.inputs = g->xla.args.buffers;
-    moved.outputs = g->xla.rets.buffers;
     s = check(frame, g, run(&moved, err), err);
     if (s != KB_OK)
         return s;

@@ -7,6 +7,13 @@
 
 typedef kb_status kb_run(const kb_frame *frame, kb_error *err);
 
+struct kb_arena;
+
+/* Makes a frame with buffers of its own, whose memory is that of the given one. Returns these
+ * (inputs, outputs, hidden); NULL without memory. */
+kb_xla_buffer *kb_guard_copy(const kb_frame *frame, struct kb_arena *arena, kb_frame *moved,
+                             kb_xla_frame *xla);
+
 /* Runs the frame with `run` on copies of its results, each between guards, and copies the results
  * back. KB_INTERNAL, naming the output, if a guard was written to, also if `run` failed, or if an
  * output of type bool holds other bytes. Nothing is copied then, nor if `run` failed. */

@@ -9,7 +9,7 @@
 #include "core/kb_table.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
-#include "hostcuda/kb_check.h"
+#include "hostcuda/kb_apart.h"
 #include "hostcuda/kb_reshape.h"
 
 #include <pthread.h>
@@ -107,12 +107,12 @@ static const kb_image *find_image(const kb_function *function, uint32_t cc)
     return NULL;
 }
 
-bool kb_hostcuda_is_checked(const kb_function *function)
+const kb_check_table *kb_hostcuda_checked(const kb_function *function)
 {
     const kb_image *image = find_image(function, KB_HOSTCUDA_CC);
     bool has_digest = image && image->size > KB_HOSTCUDA_DIGEST;
     const kb_hostcuda_code *code = has_digest ? kb_hostcuda_find(image->bytes) : NULL;
-    return code && code->threads.checked;
+    return code ? code->threads.checked : NULL;
 }
 
 /* KB_NOT_FOUND if the function has no machine code. */
@@ -228,7 +228,10 @@ static bool begin_checks(launch *l)
     const kb_check_table *table = l->code->threads.checked;
     if (!table)
         return true;
-    l->checks = kb_checks_new(table, l->sizes, l->shared, l->parameters, l->code->cooperative);
+    bool cooperative = l->code->cooperative;
+    l->checks = table == &kb_apart_launches
+                    ? kb_apart_checks(l->sizes, l->shared, cooperative)
+                    : kb_checks_new(table, l->sizes, l->shared, l->parameters, cooperative);
     if (!l->checks)
         fail(l, "no memory to check the kernel's accesses with");
     return l->checks != NULL;

@@ -106,8 +106,9 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
  * nor cooperative ones. */
 kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame);
 
-/* Whether the function's code, which is known, was made for the checked mode. */
-bool kb_hostcuda_is_checked(const kb_function *function);
+/* The table of the function's code, which is known, if it was made for the checked mode; or NULL.
+ */
+const struct kb_check_table *kb_hostcuda_checked(const kb_function *function);
 
 /* The handler of GPU programs on the CPU: target `kernbridge.cuda.host`. A call carries what it
  * carries on a GPU, see cuda/kb_target.h. Without Python. Instantiate also compiles the kernel's

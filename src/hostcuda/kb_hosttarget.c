@@ -10,6 +10,7 @@
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
+#include "hostcuda/kb_apart.h"
 #include "hostcuda/kb_guard.h"
 #include "hostcuda/kb_unwritten.h"
 
@@ -49,25 +50,31 @@ static kb_status run_with_inputs(const kb_frame *frame, kb_error *err)
     return kb_stream_debug() & KB_DEBUG_INPUTS ? kb_guard_inputs(frame, run, err) : run(frame, err);
 }
 
-/* Whether all of its launches are checked, so that we see every write. */
-static bool is_checked(const kb_kernel *kernel)
+static kb_status run_all_checked(const kb_frame *frame, kb_error *err)
 {
-    bool found = false;
+    return kb_unwritten_run(frame, run_with_inputs, err);
+}
+
+static kb_status run_apart(const kb_frame *frame, kb_error *err)
+{
+    return kb_apart_run(frame, run_all_checked, err);
+}
+
+/* What follows where all launches are checked, so that we see every write. */
+static kb_status run_checked(const kb_frame *frame, kb_error *err)
+{
+    const kb_kernel *kernel = frame->kernel;
+    kb_run *how = run_with_inputs;
     for (uint32_t i = 0; i < kernel->plan.n_steps; i++) {
         const kb_launch_step *launch = kernel->plan.steps[i].other;
         if (kernel->plan.steps[i].kind != KB_STEP_LAUNCH)
             continue;
-        if (!kb_hostcuda_is_checked(launch->function))
-            return false;
-        found = true;
+        const kb_check_table *table = kb_hostcuda_checked(launch->function);
+        if (!table)
+            return run_with_inputs(frame, err);
+        how = table == &kb_apart_launches ? run_apart : run_all_checked;
     }
-    return found;
-}
-
-static kb_status run_checked(const kb_frame *frame, kb_error *err)
-{
-    return is_checked(frame->kernel) ? kb_unwritten_run(frame, run_with_inputs, err)
-                                     : run_with_inputs(frame, err);
+    return how(frame, err);
 }
 
 /* The guards come first: what the others look at is the memory that the kernel gets. */

@@ -8,6 +8,9 @@
 
 enum { KB_CHECK_DIMS = 32 };
 
+/* From block to block of a cooperative grid, bytes of shared arrays that lie apart. */
+enum { KB_CHECK_STRIDE = 256 * 1024 };
+
 /* The description of an array. The generated code has these, laid out as C does. */
 typedef struct kb_check_array {
     const char *name; /* with its type, as messages have it */
@@ -25,6 +28,7 @@ enum {
     KB_CHECK_STRIDED = 1u << 1,  /* behind the extents: strides in bytes */
     KB_CHECK_CONSTANT = 1u << 2, /* nothing writes to it: no races */
     KB_CHECK_DYNAMIC = 1u << 3,  /* shared: the size is the launch's */
+    KB_CHECK_APART = 1u << 4,    /* shared: `offset` is an address; a name and a size come later */
 };
 
 /* `low` and `high` are bytes around `base`. */

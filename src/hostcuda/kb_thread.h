@@ -40,8 +40,9 @@ typedef struct kb_warp_call {
 } kb_warp_call;
 
 typedef struct kb_block kb_block;
+typedef struct kb_thread kb_thread;
 
-typedef struct kb_thread {
+struct kb_thread {
     uint32_t tid[3], ntid[3], ctaid[3], nctaid[3]; /* offsets 0, 12, 24, 36 */
     unsigned char *shared;                         /* 48: static shared arrays, then dynamic ones */
     uint32_t dynamic_shared;                       /* 56: bytes */
@@ -56,7 +57,7 @@ typedef struct kb_thread {
     uint64_t result; /* of what it waited for */
     kb_warp_call call;
     const char *place; /* of kernels with debug=True: where in the source it is; or NULL */
-} kb_thread;
+};
 
 /* cuda.syncthreads, and its forms: with the number of threads whose predicate is not 0, whether it
  * is so for all, for any. */

@@ -3,28 +3,23 @@
 #include "hostcuda/kb_unwritten.h"
 
 #include "core/kb_arena.h"
-#include "cuda/kb_driver.h"
 
 #include <string.h>
 
-typedef struct region {
-    uint64_t first, size;
-    uint8_t *written; /* for each byte */
-} region;
+static _Thread_local const kb_unwritten *current; /* or NULL */
 
-typedef struct call {
-    const kb_driver *driver; /* the CPU's own */
-    uint32_t n_regions;
-    region *regions;
-} call;
-
-static _Thread_local const call *current; /* or NULL */
+const kb_unwritten *kb_unwritten_exchange(const kb_unwritten *next)
+{
+    const kb_unwritten *before = current;
+    current = next;
+    return before;
+}
 
 /* NULL if the bytes lie in no region. */
 static uint8_t *map_of(uint64_t first, uint64_t size)
 {
     for (uint32_t i = 0; current && i < current->n_regions; i++) {
-        const region *r = &current->regions[i];
+        const kb_unwritten_region *r = &current->regions[i];
         if (first >= r->first && first - r->first < r->size && size <= r->size - (first - r->first))
             return r->written + (first - r->first);
     }
@@ -42,6 +37,11 @@ static void mark(kb_cu_address to, size_t size)
     uint8_t *written = map_of(to, size);
     if (written)
         memset(written, 1, size);
+}
+
+void kb_unwritten_fill(void *at, size_t size)
+{
+    mark((uintptr_t)at, size);
 }
 
 static kb_cu_result fill_8(kb_cu_address to, unsigned char value, size_t n, kb_cu_stream stream)
@@ -88,7 +88,7 @@ static kb_cu_result copy_in(kb_cu_address to, const void *from, size_t size, kb_
     return current->driver->cuMemcpyHtoDAsync(to, from, size, stream);
 }
 
-static bool find_regions(const kb_frame *frame, kb_arena *arena, call *c)
+static bool find_regions(const kb_frame *frame, kb_arena *arena, kb_unwritten *c)
 {
     uint32_t n = frame->kernel->n_outputs + frame->kernel->n_hidden;
     c->regions = kb_arena_take(arena, n, sizeof *c->regions);
@@ -97,8 +97,8 @@ static bool find_regions(const kb_frame *frame, kb_arena *arena, call *c)
         size_t size = kb_buffer_bytes(buffer);
         if (size == 0 || kb_frame_is_aliased(frame, frame->kernel->n_inputs + i))
             continue;
-        region *r = &c->regions[c->n_regions++];
-        *r = (region){(uintptr_t)buffer->data, size, kb_arena_take(arena, size, 1)};
+        kb_unwritten_region *r = &c->regions[c->n_regions++];
+        *r = (kb_unwritten_region){(uintptr_t)buffer->data, size, kb_arena_take(arena, size, 1)};
         if (!r->written)
             return false;
     }
@@ -107,8 +107,7 @@ static bool find_regions(const kb_frame *frame, kb_arena *arena, call *c)
 
 kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
-    call c = {.driver = frame->driver};
-    const call *before = current;
+    kb_unwritten c = {.driver = frame->driver};
     kb_arena *arena = kb_arena_new();
     bool found = arena && find_regions(frame, arena, &c);
     if (!found) {
@@ -127,9 +126,9 @@ kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
     watched.cuMemcpyHtoDAsync = copy_in;
     kb_frame watching = *frame;
     watching.driver = &watched;
-    current = &c;
+    const kb_unwritten *before = kb_unwritten_exchange(&c);
     kb_status s = run(&watching, err);
-    current = before;
+    (void)kb_unwritten_exchange(before);
     kb_arena_free(arena);
     return s;
 }

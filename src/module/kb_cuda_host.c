@@ -1,104 +1,121 @@
 /* Owns the functions that CUDA C++ calls which was compiled for the CPU. */
 #include "module/kb_cuda_host.h"
 
+#include "core/kb_dtype.h"
+#include "hostcuda/kb_apart.h"
 #include "hostcuda/kb_hostcuda.h"
+#include "hostcuda/kb_sites.h"
+#include "hostcuda/kb_unwritten.h"
 #include "kernbridge/cuda_host.h"
 #include "module/kb_source.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
 
 _Static_assert(offsetof(kb_cuda_thread, shared) == offsetof(kb_thread, shared) &&
                    offsetof(kb_cuda_thread, lane) == offsetof(kb_thread, lane) &&
                    (int)KB_CUDA_FAULT_SIZE == (int)KB_FAULT_SIZE,
                "modules see the beginning of a thread");
 
-static kb_thread *thread_of(kb_cuda_thread *t)
-{
-    return (kb_thread *)(void *)t;
-}
-
 static int launch(const kb_call *call, const kb_cuda_launch *how, char fault[])
 {
     const kb_hostcuda_code code = {
         .threads = {.loop = (kb_block_loop *)(void (*)(void))how->loop,
                     .shared = how->fixed_shared,
-                    .stack = KB_CUDA_HOST_STACK},
+                    .stack = KB_CUDA_HOST_STACK,
+                    .checked = how->checked ? &kb_apart_launches : NULL},
         .cooperative = how->cooperative != 0,
     };
-    const kb_xla_frame *xla = call ? kb_source_frame(call) : NULL;
+    const kb_xla_frame *xla = call ? kb_source_frame(call)->xla : NULL;
+    char text[KB_FAULT_SIZE];
     kb_cu_result result =
-        kb_hostcuda_run(&code, how->sizes, how->shared, how->parameters, xla, fault);
-    return result == KB_CU_SUCCESS ? 0 : result == KB_HOSTCUDA_FAULT ? 2 : 1;
+        kb_hostcuda_run(&code, how->sizes, how->shared, how->parameters, xla, text);
+    if (result != KB_HOSTCUDA_FAULT)
+        return result == KB_CU_SUCCESS ? 0 : 1;
+    const uint32_t *n = how->sizes;
+    (void)snprintf(fault, KB_FAULT_SIZE,
+                   "launch of %.80s, grid (%u, %u, %u), block (%u, %u, %u): %.800s", how->name,
+                   n[0], n[1], n[2], n[3], n[4], n[5], text);
+    if (call)
+        kb_source_fault(call, fault);
+    return 2;
 }
 
-static void barrier(kb_cuda_thread *t, uint32_t site)
+static void fail(kb_thread *t, const char *what)
 {
-    kb_barrier(thread_of(t), site);
+    kb_block_fail(t, "%s", what);
 }
 
-static uint32_t barrier_reduce(kb_cuda_thread *t, uint32_t reduction, uint32_t predicate,
-                               uint32_t site)
+static bool add(kb_apart *apart, const kb_frame *frame, uint32_t i, kb_tensor *t)
 {
-    return kb_barrier_reduce(thread_of(t), reduction, predicate, site);
+    const kb_buffer_spec *about = &frame->kernel->buffers[i];
+    uint64_t n = 1;
+    for (int32_t d = 0; d < t->ndim; d++)
+        n *= (uint64_t)t->shape[d];
+    enum { BYTE = 8 };
+    return kb_apart_add(apart, &(kb_apart_array){.data = &t->data,
+                                                 .size = n * t->dl_dtype.bits / BYTE,
+                                                 .name = about->name,
+                                                 .dtype = kb_dtype_name(about->dtype),
+                                                 .item_size = t->dl_dtype.bits / BYTE,
+                                                 .n_dims = (uint32_t)t->ndim,
+                                                 .extents = t->shape,
+                                                 .is_output = i >= frame->kernel->n_inputs});
 }
 
-static void warp_barrier(kb_cuda_thread *t, uint32_t mask, uint32_t site)
+/* The tensors are ours, so the addresses in them may change. */
+static void *enter(const kb_call *call)
 {
-    kb_warp_barrier(thread_of(t), mask, site);
+    uint32_t n_inputs = (uint32_t)call->n_inputs, n = n_inputs + (uint32_t)call->n_outputs;
+    kb_apart *apart = kb_apart_new(n);
+    bool well = apart != NULL;
+    for (uint32_t i = 0; well && i < n; i++) {
+        const kb_tensor *t = i < n_inputs ? &call->inputs[i] : &call->outputs[i - n_inputs];
+        well = add(apart, kb_source_frame(call), i, (kb_tensor *)(uintptr_t)t);
+    }
+    if (!well)
+        (void)call->services->fail(call, KB_RESOURCE_EXHAUSTED, "no memory to check accesses");
+    if (apart)
+        kb_apart_enter(apart);
+    return apart;
 }
 
-static uint64_t shuffle(kb_cuda_thread *t, uint32_t mask, uint32_t mode, uint32_t value, uint32_t b,
-                        uint32_t c, uint32_t site)
+static void leave(const kb_call *call, void *entered)
 {
-    return kb_shuffle(thread_of(t), mask, mode, value, b, c, site);
+    (void)call;
+    if (entered)
+        kb_apart_leave(entered);
 }
 
-static uint64_t vote(kb_cuda_thread *t, uint32_t mask, uint32_t mode, uint32_t predicate,
-                     uint32_t site)
+static void fence(kb_thread *t)
 {
-    return kb_vote(thread_of(t), mask, mode, predicate, site);
-}
-
-static uint64_t match(kb_cuda_thread *t, uint32_t mask, uint32_t all, uint64_t value, uint32_t site)
-{
-    return kb_match(thread_of(t), mask, all, value, site);
-}
-
-static uint32_t active_mask(kb_cuda_thread *t, uint32_t site)
-{
-    return kb_active_mask(thread_of(t), site);
-}
-
-static void grid_barrier(kb_cuda_thread *t, uint32_t site)
-{
-    kb_grid_barrier(thread_of(t), site);
-}
-
-static void poll(kb_cuda_thread *t, uint32_t site)
-{
-    kb_poll(thread_of(t), 1, site);
-}
-
-static void fail(kb_cuda_thread *t, const char *what)
-{
-    kb_block_fail(thread_of(t), "%s", what);
+    if (t->block->checks)
+        kb_check_fenced(t);
 }
 
 static const kb_cuda_host functions = {
     .version = KB_CUDA_HOST_VERSION,
     .thread_size = sizeof(kb_thread),
     .launch = launch,
-    .barrier = barrier,
-    .barrier_reduce = barrier_reduce,
-    .warp_barrier = warp_barrier,
-    .shuffle = shuffle,
-    .vote = vote,
-    .match = match,
-    .active_mask = active_mask,
-    .grid_barrier = grid_barrier,
-    .poll = poll,
+    .barrier = kb_barrier,
+    .barrier_reduce = kb_barrier_reduce,
+    .warp_barrier = kb_warp_barrier,
+    .shuffle = kb_shuffle,
+    .vote = kb_vote,
+    .match = kb_match,
+    .active_mask = kb_active_mask,
+    .grid_barrier = kb_grid_barrier,
+    .poll = kb_poll,
     .fail = fail,
+    .enter = enter,
+    .leave = leave,
+    .site = kb_site_of_line,
+    .access = kb_apart_access,
+    .fence = fence,
+    .wrong_index = kb_apart_wrong_index,
+    .shared_array = kb_apart_shared,
+    .filled = kb_unwritten_fill,
 };
 
 kb_status kb_cuda_host_connect(void *library, kb_error *err)

@@ -2,6 +2,7 @@
 #include "module/kb_cuda_library.h"
 
 #include "core/kb_checksum.h"
+#include "hostcuda/kb_apart.h"
 #include "module/kb_cuda_host.h"
 #include "module/kb_library.h"
 
@@ -57,7 +58,8 @@ kb_status kb_cuda_library_load(const char digest[KB_HOSTCUDA_DIGEST], const void
     const kb_hostcuda_code code = {
         .threads = {.loop = (kb_block_loop *)(void (*)(void))loop,
                     .shared = cooperative ? kernel->fixed_shared() : 0,
-                    .stack = KB_CUDA_HOST_STACK},
+                    .stack = KB_CUDA_HOST_STACK,
+                    .checked = kernel->checked ? &kb_apart_launches : NULL},
         .cooperative = cooperative,
     };
     if (found)

@@ -30,13 +30,14 @@ typedef struct running {
     kb_error *err;
     bool cuda;
     atomic_bool failed;
+    bool has_fault; /* which was the failure */
     _Atomic(scratch *) memory;
 } running;
 
-const kb_xla_frame *kb_source_frame(const kb_call *call)
+const kb_frame *kb_source_frame(const kb_call *call)
 {
     const running *r = call->context;
-    return r->frame->xla;
+    return r->frame;
 }
 
 static bool is_failure(int code)
@@ -71,6 +72,13 @@ static KB_COLD __attribute__((format(printf, 3, 4))) int fail(const kb_call *cal
         size = sizeof text - 1; /* more than there is room for after the name */
     (void)kb_utf8_escape(r->err->message + length, KB_ERROR_CAPACITY - length, text, size);
     return (int)status;
+}
+
+void kb_source_fault(const kb_call *call, const char *fault)
+{
+    running *r = call->context;
+    r->has_fault = !atomic_load(&r->failed);
+    (void)fail(call, KB_INTERNAL, "%s", fault);
 }
 
 /* Blocks begin with their link, in a line of their own. Clearing them would cost 42 us a MiB. */
@@ -122,7 +130,7 @@ static KB_COLD kb_status describe_code(const running *r, int code, kb_error *err
     if (!atomic_load(&r->failed))
         kb_error_set(err, is_failure(code) ? (kb_status)code : KB_INTERNAL,
                      "%s: the function returned %d", r->frame->kernel->name, code);
-    return kb_error_code(err, "KB3005");
+    return kb_error_code(err, r->has_fault ? "KB3004" : "KB3005");
 }
 
 /* Errors that launches left behind, whether or not the kernel looked for them. */

@@ -27,8 +27,11 @@ typedef struct kb_source_step {
  */
 kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err);
 
-/* The frame of XLA that the call belongs to. */
-const kb_xla_frame *kb_source_frame(const kb_call *call);
+/* Reports a fault of a launch that the function made. */
+void kb_source_fault(const kb_call *call, const char *fault);
+
+/* The frame that the call belongs to. */
+const kb_frame *kb_source_frame(const kb_call *call);
 
 /* Makes the description of an operation that calls `step` with these attributes; its owner is what
  * the step points to. `values` are copied. */

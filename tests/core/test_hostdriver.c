@@ -172,7 +172,7 @@ static void test_concurrency(void)
         const kb_xla_frame xla = {0};
         kb_frame frame = {.xla = &xla};
         kb_launch_step step = {.function = function};
-        CHECK_INT(kb_hostcuda_is_checked(function), i == 3);
+        CHECK_INT(kb_hostcuda_checked(function) != NULL, i == 3);
         CHECK_INT(kb_hostcuda_concurrency(&step, &frame), KB_CONCURRENT_NEVER);
         kb_hostcuda_enter(&frame);
         CHECK_INT(frame.device, KB_DEVICE_HOST);
@@ -187,9 +187,9 @@ static void test_concurrency(void)
     }
     const kb_image foreign = {90, "cubin", 6}, lost = {KB_HOSTCUDA_CC, unknown, sizeof unknown};
     kb_function f = {.n_images = 1, .images = &foreign};
-    CHECK(!kb_hostcuda_is_checked(&f));
+    CHECK(!kb_hostcuda_checked(&f));
     f.images = &lost;
-    CHECK(!kb_hostcuda_is_checked(&f));
+    CHECK(!kb_hostcuda_checked(&f));
 }
 
 int main(void)

@@ -124,26 +124,30 @@ class Case:
         }[self.language]
         return load(self.path, **{"name": f"corpus_{self.name}", **self.all_options, **options})
 
-    def text_with(self, number: int) -> str:
-        """The source with a bug; headers of ours are written into it, so that they can have one."""
+    def text_with(self, old: str, new: str) -> str:
+        """The source with an edit; our headers are written into it, so that they can have one."""
         text = self.path.read_text()
         for include in re.findall(r'(?m)^#include "[\w.]+"$', text):
             header = INCLUDE / include.split('"')[1]
             if header.is_file():
                 text = text.replace(include, header.read_text(), 1)
-        old, new, _ = self.bugs[number]
         assert text.count(old) == 1, f"{self.file}: {text.count(old)} times: {old}"
         return text.replace(old, new)
 
     def load_with(self, number: int, **options: Any) -> Any:
         """The module with a bug."""
+        old, new, _ = self.bugs[number]
+        return self.load_edited(f"bug_{self.name}_{number}", old, new, **options)
+
+    def load_edited(self, name: str, old: str, new: str, **options: Any) -> Any:
+        """The module with an edit."""
         load = {
             "cuda": kernbridge.load_cuda_inline,
             "c++": kernbridge.load_cpp_inline,
             "c": kernbridge.load_c_inline,
         }[self.language]
         given = {**self.all_options, "auto_register": False, "optimization_level": 0, **options}
-        return load(f"bug_{self.name}_{number}", self.text_with(number), **given)
+        return load(name, self.text_with(old, new), **given)
 
     def wrong(self, module: Any, seed: int) -> str:
         """Runs all calls; says what the first one that is wrong gets wrong."""

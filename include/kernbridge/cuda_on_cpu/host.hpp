@@ -156,6 +156,7 @@ inline cudaError_t set_error(cudaError_t error)
 {
     return error == cudaSuccess ? error : last_error() = error;
 }
+static void filled(void *at, size_t size); /* by the host */
 inline cudaError_t allocate(void **pointer, size_t size)
 {
     *pointer = size ? aligned_alloc(256, (size + 255) / 256 * 256) : nullptr;
@@ -318,6 +319,7 @@ static inline cudaError_t cudaMemcpy(void *to, const void *from, size_t size,
 {
     if (size)
         memmove(to, from, size);
+    kernbridge::cuda_on_cpu::filled(to, size);
     return cudaSuccess;
 }
 static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size,
@@ -330,6 +332,7 @@ static inline cudaError_t cudaMemset(void *to, int value, size_t size)
 {
     if (size)
         memset(to, value, size);
+    kernbridge::cuda_on_cpu::filled(to, size);
     return cudaSuccess;
 }
 static inline cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t = nullptr)

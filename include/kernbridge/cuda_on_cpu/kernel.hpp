@@ -55,6 +55,7 @@ static inline uint32_t fixed_shared()
         kb_cuda_kernel_description;                                                                \
     const kb_cuda_kernel kb_cuda_kernel_description = {KB_CUDA_HOST_VERSION,                       \
                                                        kb_kernel::n,                               \
+                                                       KB_CUDA_IS_CHECKED,                         \
                                                        kb_kernel::codes,                           \
                                                        kb_kernel::sizes,                           \
                                                        kb_kernel::run<false>,                      \

@@ -28,12 +28,13 @@ static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, cons
             resident = nullptr; /* of an earlier launch */
         enter_block(given->shared, begins);
     }
-    threads = given;
     dynamic_shared = given->shared + exchanged;
     blockDim = block;
     gridDim = dim3(given->nctaid[0], given->nctaid[1], given->nctaid[2]);
     blockIdx = uint3{index[0], index[1], index[2]};
+    threadIdx = uint3{0, 0, 0};
     waited = false;
+    threads = given; /* last: from here on, accesses may be checked */
     try {
         unsigned x = first % block.x, row = first / block.x;
         for (unsigned z = row / block.y, y = row % block.y; z < block.z; z++, y = 0)
@@ -67,9 +68,7 @@ static inline cudaError_t launch(const kb_cuda_launch &how)
     int code = host().launch(call, &how, fault);
     if (code == 0)
         return cudaSuccess;
-    if (code == 2 && call)
-        kb_fail(call, KB_INTERNAL, "%s", fault);
-    else if (code == 2)
+    if (code == 2 && !call)
         fprintf(stderr, "%s\n", fault);
     return set_error(code == 2 ? cudaErrorLaunchFailure : cudaErrorInvalidConfiguration);
 }
@@ -81,9 +80,11 @@ struct Configuration {
         : how{{grid.x, grid.y, grid.z, block.x, block.y, block.z},
               shared > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(shared),
               0,
+              KB_CUDA_IS_CHECKED,
               0,
               nullptr,
-              nullptr}
+              nullptr,
+              "a kernel"}
     {
     }
 
@@ -99,21 +100,23 @@ struct Configuration {
 };
 
 /* `f<<<grid, block, ...>>>(a, b)` becomes
- * `Launch{[&](auto... p) { f(p...); }, Configuration(grid, block, ...)}(a, b)`:
+ * `Launch{[&](auto... p) { f(p...); }, Configuration(grid, block, ...), "f"}(a, b)`:
  * each argument is evaluated once, and copied for each thread, as a parameter is. */
 template <typename F> struct Launch {
     const F &kernel;
     Configuration configuration;
+    const char *name;
 
     template <typename... A> void operator()(A... arguments)
     {
         auto call = [kernel = kernel, arguments...]() __attribute__((always_inline)) {
             kernel(arguments...);
         };
+        configuration.how.name = name;
         (void)configuration.run(call);
     }
 };
-template <typename F> Launch(const F &, Configuration) -> Launch<F>;
+template <typename F> Launch(const F &, Configuration, const char *) -> Launch<F>;
 
 template <typename... P, size_t... i>
 static inline cudaError_t launch_with(void (*kernel)(P...), void **given, Configuration &how,

@@ -15,9 +15,19 @@
 extern "C" __attribute__((visibility("default"))) kb_cuda_host_slot_type kb_cuda_host_slot;
 kb_cuda_host_slot_type kb_cuda_host_slot = {KB_CUDA_HOST_VERSION, nullptr};
 
+#ifdef KB_CUDA_CHECKED
+#define KB_UNCHECKED       __attribute__((no_sanitize("thread", "undefined")))
+#define KB_CUDA_IS_CHECKED 1
+#define KB_OF_THREAD       thread_local /* not static: what compilers call for a sanitizer reads it */
+#else
+#define KB_OF_THREAD       static thread_local
+#define KB_UNCHECKED
+#define KB_CUDA_IS_CHECKED 0
+#endif
+
 /* No address of these is taken, so compilers know that stores to arrays do not change them. */
-static thread_local uint3 threadIdx, blockIdx;
-static thread_local dim3 blockDim, gridDim;
+KB_OF_THREAD uint3 threadIdx, blockIdx;
+KB_OF_THREAD dim3 blockDim, gridDim;
 static constexpr int warpSize = 32;
 
 namespace kernbridge
@@ -25,7 +35,7 @@ namespace kernbridge
 namespace cuda_on_cpu
 {
 
-static thread_local kb_cuda_thread *threads; /* of the running block; or NULL: on the host */
+KB_OF_THREAD kb_cuda_thread *threads; /* of the running block; or NULL: on the host */
 static thread_local unsigned char *dynamic_shared;
 static thread_local bool waited; /* since the running thread, in its loop, has begun */
 /* Of a cooperative grid: the bytes of shared memory that is not dynamic, and the block whose is
@@ -34,7 +44,7 @@ static thread_local size_t exchanged;
 static thread_local unsigned char *resident;
 static void enter_block(unsigned char *mine, bool begins);
 
-static inline const kb_cuda_host &host()
+KB_UNCHECKED static inline const kb_cuda_host &host()
 {
     return *kb_cuda_host_slot.functions;
 }
@@ -42,6 +52,20 @@ static inline const kb_cuda_host &host()
 static inline uint32_t index_of_thread()
 {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+static inline void filled(void *at, size_t size)
+{
+    if (KB_CUDA_IS_CHECKED && kb_cuda_host_slot.functions)
+        host().filled(at, size);
+}
+
+/* The thread with this index of the block with these threads. */
+KB_UNCHECKED static inline kb_thread *thread_at(kb_cuda_thread *of_block, uint3 at)
+{
+    uint32_t i = at.x + blockDim.x * (at.y + blockDim.y * at.z);
+    return reinterpret_cast<kb_thread *>(reinterpret_cast<char *>(of_block) +
+                                         static_cast<size_t>(i) * host().thread_size);
 }
 
 /* The running thread gives way for the time of this object. Others run, and what is said of the
@@ -67,11 +91,9 @@ class Away
     }
     Away(const Away &) = delete;
     Away &operator=(const Away &) = delete;
-    kb_cuda_thread *self() const
+    kb_thread *self() const
     {
-        uint32_t i = thread_.x + blockDim.x * (thread_.y + blockDim.y * thread_.z);
-        return reinterpret_cast<kb_cuda_thread *>(reinterpret_cast<char *>(threads_) +
-                                                  static_cast<size_t>(i) * host().thread_size);
+        return thread_at(threads_, thread_);
     }
 
   private:
@@ -92,18 +114,46 @@ __attribute__((noinline, cold)) static void wait_to_poll(uint32_t site)
     if (!threads)
         return;
     Away away("a loop that waits for memory");
-    host().poll(away.self(), site);
+    host().poll(away.self(), 1, site);
 }
 
-template <typename T> static inline T *shared_of_launch()
+#ifdef KB_CUDA_CHECKED
+/* What takes the place of a declaration of shared memory. */
+template <typename T, typename Key> static inline T &shared_array(Key, const char *name)
 {
+    static char key;
+    using item = std::remove_all_extents_t<T>;
+    constexpr size_t unit =
+        std::is_class<item>::value && sizeof(item) > 4 ? alignof(item) < 4 ? alignof(item) : 4
+                                                       : sizeof(item);
+    kb_thread *self = thread_at(threads, threadIdx);
+    return *static_cast<T *>(host().shared_array(self, &key, name, sizeof(T), unit));
+}
+#endif
+
+template <typename T>
+static inline T *shared_of_launch(const char *name)
+{
+#ifdef KB_CUDA_CHECKED
+    using item = std::remove_all_extents_t<T>;
+    kb_thread *self = thread_at(threads, threadIdx);
+    return static_cast<T *>(host().shared_array(self, nullptr, name, 0, sizeof(item)));
+#else
+    (void)name;
     return reinterpret_cast<T *>(dynamic_shared);
+#endif
 }
 
 } // namespace cuda_on_cpu
 } // namespace kernbridge
 
+/* Where a function is called: its line, or a number for it. */
+#ifdef KB_CUDA_CHECKED
+#define KB_SITE                                                                                    \
+    uint32_t site = kernbridge::cuda_on_cpu::host().site(__builtin_FILE(), __builtin_LINE())
+#else
 #define KB_SITE uint32_t site = static_cast<uint32_t>(__builtin_LINE())
+#endif
 
 static inline void __syncthreads(KB_SITE)
 {

@@ -14,6 +14,7 @@ from kernbridge._src.plan import targets
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "sources"))
 import corpus
+import cuda_faults
 
 pytestmark = pytest.mark.once
 
@@ -387,3 +388,58 @@ def test_the_corpus():
         for case in corpus.all_cases():
             if case.language == "cuda" and case.name != "cub_reduce":
                 assert case.wrong(case.load(auto_register=False), 0) == "", case.name
+                checked = case.load(auto_register=False, check=True)
+                assert case.wrong(checked, 0) == "", f"{case.name}, checked"
+
+
+@pytest.mark.parametrize("number", cuda_faults.sample())
+def test_the_checked_mode_finds_planted_faults(number):
+    with jax.enable_x64(True):
+        assert cuda_faults.verdict(number) == ""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", range(len(cuda_faults.FAULTS)))
+def test_the_checked_mode_finds_every_planted_fault_that_it_claims(number):
+    with jax.enable_x64(True):
+        assert cuda_faults.verdict(number) == ""
+
+
+CHECKED = r"""
+extern "C" __global__ void shift(const float *x, float *out, int n, int which) {
+    __shared__ float s[32], t[2][16];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    s[threadIdx.x] = x[i];
+    t[threadIdx.x / 16][threadIdx.x % 16] = 1;
+    if (which == 1) s[threadIdx.x ^ 1] += 1;
+    if (which == 2) out[0] = *(float *)nullptr;
+    if (which == 3) out[i] = t[0][threadIdx.x];
+    __syncthreads();
+    out[i + (which == 4)] = s[threadIdx.x];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("which", "said"),
+    [
+        (1, r"a data race: it reads element \[0\] of the shared array 's' \(at shift\.cu:7\)"),
+        (2, r"reads at an address that belongs to no array \(at shift\.cu:8\)"),
+        (
+            3,
+            r"the index 16 is out of bounds for an array of type 'float \[16\]' \(at shift\.cu:9\)",
+        ),
+        (4, r"writes 'out' \(f32\[64\]\) out of bounds: element \[64\], and it has 64"),
+    ],
+)
+def test_a_checked_kernel_alone(which, said):
+    op = kernbridge.cuda_kernel(
+        *(CHECKED, "shift", lambda x: S(x.shape, F32)),
+        grid=2,
+        block=32,
+        attrs={"n": lambda x: x.size},
+        check=True,
+    )
+    x = jnp.arange(64, dtype=F32)
+    assert op(x, which=0).tolist() == x.tolist()
+    with pytest.raises(Exception, match=rf"launch of shift, grid \(2.*{said}.*\[KB3004\]"):
+        op(x, which=which).block_until_ready()

@@ -53,7 +53,7 @@ def test_every_bug_is_an_edit_of_its_own(case):
     assert len(case.bugs) >= 2
     assert len({what for _, _, what in case.bugs}) == len(case.bugs)
     for number in range(len(case.bugs)):
-        case.text_with(number)
+        case.text_with(*case.bugs[number][:2])
 
 
 @pytest.mark.brief

@@ -29,13 +29,13 @@ KB_CUDA_KERNEL({name})
 """
 
 
-def compile_kernel(given: tuple[nvrtc.Compilation, bool]) -> nvrtc.NvrtcFunction:
+def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFunction:
     """Return the kernel for the CPU, compiled at most once for each content.
 
     CompilationError is raised if the compiler refuses the source, KernelCompilationError if only
     GPUs have what it uses.
     """
-    request, cooperative = given
+    request, cooperative, checked = given
     built = make.build(
         library.Request(
             name=request.name.split("<")[0].replace("::", "."),
@@ -50,6 +50,7 @@ def compile_kernel(given: tuple[nvrtc.Compilation, bool]) -> nvrtc.NvrtcFunction
             cflags=request.options,
             include_paths=request.include_paths,
             own_include_paths=library.include_paths(on_cpu=True),
+            checked=checked,
         )
     )
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{CPP_ON_CPU}{built.digest} {cooperative}\n"

@@ -57,6 +57,7 @@ class Description:
     function: ScannedFunction
     rule: LaunchRule
     zero_outputs: bool
+    checked: bool
     code: nvrtc.NvrtcFunction | nvrtc.Compilation
     signature: CallSignature | None = None
 
@@ -106,6 +107,7 @@ class CudaKernelFrontend(PlannedFrontend):
         on_cpu = ("cpu",) if isinstance(description.code, nvrtc.Compilation) else ()
         self.platforms = tuple(dict.fromkeys((*self.of_gpus, *on_cpu)))
         self.description, self.values = description, values
+        self.checked = description.checked
         self._lowered: LRUCache[Lowered] = LRUCache(_KEPT)
         self._is_compiled = False
 
@@ -122,7 +124,8 @@ class CudaKernelFrontend(PlannedFrontend):
             return None
         if platform in self.of_gpus or not platform:
             return nvrtc.compile_kernel, code
-        return host.compile_kernel, (code, self.description.rule.cooperative)
+        checked = self._target(platform).checked
+        return host.compile_kernel, (code, self.description.rule.cooperative, checked)
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
         return self._lower(tuple(operands), call, self._target_here())[1]
@@ -194,7 +197,7 @@ class CudaKernelFrontend(PlannedFrontend):
                 "run it on a GPU [KB4005]"
             )
         else:
-            compiled = host.compile_kernel((code, rule.cooperative))
+            compiled = host.compile_kernel((code, rule.cooperative, target.checked))
         self._is_compiled = True
         # Functions of shapes are called at every lowering: what they read may have changed.
         shape = rule.resolve(operands, call)
@@ -277,6 +280,7 @@ def cuda_kernel(
     cluster: int | tuple[int, ...] | None = None,
     pdl: bool = False,
     zero_outputs: bool = False,
+    check: bool = False,
     has_side_effect: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
@@ -325,7 +329,7 @@ def cuda_kernel(
     vmap_method : str, optional
         See `numba_cuda_kernel`. If neither `launch_dims` nor `grid` is a function, each slice is
         one launch, in a loop in C.
-    input_output_aliases, zero_outputs, has_side_effect
+    input_output_aliases, zero_outputs, check, has_side_effect
         See `numba_cuda_kernel`.
     jvp, vjp : function, optional
         The derivative; see `numba_kernel`. The attributes are passed as additional keyword
@@ -402,7 +406,8 @@ def cuda_kernel(
         sharding_rule,
         signature=arrays,
     )
-    described = Description(label, file, function, rule, bool(zero_outputs), request, declared)
+    options = bool(zero_outputs), bool(check)
+    described = Description(label, file, function, rule, *options, request, declared)
     return CudaKernel(spec, described, values)
 
 

@@ -240,6 +240,7 @@ def load_cuda_inline(
     use_fast_math: bool = False,
     allow_cuda_graph: bool = True,
     carry: bool = False,
+    check: bool = False,
 ) -> CompiledModule:
     """Build CUDA source, and make JAX operations from its annotated functions.
 
@@ -276,6 +277,10 @@ def load_cuda_inline(
         own stack (which a graph would read only when it runs).
     carry : bool, default False
         See `load_cpp_inline`; only programs for CPUs contain the library.
+    check : bool, default False
+        On the CPU, check every access of kernels: accesses out of bounds, data races, reads of
+        unwritten memory and divergent barriers become errors (`docs/checks.md`).
+        ``KERNBRIDGE_DEBUG=check`` and ``cuda_on_cpu(check=True)`` have the same effect.
     name, functions, extra_ldflags, extra_include_paths, build_directory, verbose, force_rebuild, \
 replace, auto_register, target_prefix, optimization_level
         See `load_cpp_inline`, which also describes the result and the errors.
@@ -464,6 +469,7 @@ def _build(
             architectures=architectures,
             optimization_level=options["optimization_level"],
             fast_math=language == "cuda" and options["use_fast_math"],
+            checked=language == "cuda_on_cpu" and (options["check"] or is_cuda_checked()),
             build_directory=options["build_directory"],
             verbose=options["verbose"],
             force_rebuild=options["force_rebuild"],
@@ -485,6 +491,13 @@ def _build(
             module, options["target_prefix"] or name, cuda and not on_cpu, options["replace"]
         )
     return module
+
+
+def is_cuda_checked() -> bool:
+    """Whether CUDA C++ that is compiled for the CPU is checked without being asked to."""
+    from kernbridge._src.cuda_device import mode
+
+    return debug.checks() or mode.current() == mode.CHECK
 
 
 def _runs_on_cpu(compute_capability: Any) -> bool:

@@ -384,7 +384,7 @@ sharding_rule
             sharding_rule,
         )
         code = self._code(label, function)
-        description = Description(label, self.path, function, rule, bool(zero_outputs), code)
+        description = Description(label, self.path, function, rule, bool(zero_outputs), False, code)
         return CudaKernel(spec, description, attrs or {})
 
     def _code(self, label: str, function: ScannedFunction) -> NvrtcFunction:

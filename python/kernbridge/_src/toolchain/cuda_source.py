@@ -8,6 +8,7 @@ Only the user's own text and CUB's are read: lines of system headers stay as the
 from __future__ import annotations
 
 import bisect
+import json
 import os
 import re
 import sys
@@ -46,6 +47,12 @@ _TOKEN = re.compile(
 )
 _FORWARD = re.compile(rf"{_LITERAL}|[()\[\]{{}}]|>>>")
 _UNSIZED = re.compile(r"([^;\[\]=]*?)([A-Za-z_]\w*)\s*\[\s*\]((?:\s*\[[^\[\]]*\])*)([^;,]*);")
+_NAMESPACE_HEAD = re.compile(r'\bnamespace\b[^()]*$|\bextern\s*"[^"]*"\s*$')
+# Of several arrays in one declaration, all have the same type.
+_SIZED = re.compile(
+    r"([^;\[\]=(),]*?(?:<[^;=]*?>)?[^;\[\]=(),<>]*?[\s&*>])"
+    r"([A-Za-z_]\w*\s*(?:\[[^;]*?\]\s*)*(?:,\s*[A-Za-z_]\w*\s*(?:\[[^;]*?\]\s*)*)*);"
+)
 _ATTRIBUTES = re.compile(
     r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)"
 )
@@ -115,12 +122,13 @@ _FOR_NVCC = re.compile(
 )
 
 
-def translate(label: str, text: str, is_ours: Callable[[str], bool]) -> str:
+def translate(label: str, text: str, is_ours: Callable[[str], bool], checked: bool = False) -> str:
     """Return what the C++ compiler gets; KernelCompilationError is raised for what has no meaning.
 
-    `is_ours` tells, of the name of a file, whether its lines stay as they are.
+    `is_ours` tells, of the name of a file, whether its lines stay as they are; `checked`, whether
+    the core gives shared arrays their memory.
     """
-    return _Translation(label, text, is_ours).result()
+    return _Translation(label, text, is_ours, checked).result()
 
 
 def _refused(label: str, place: str, what: str) -> KernelCompilationError:
@@ -131,8 +139,10 @@ def _refused(label: str, place: str, what: str) -> KernelCompilationError:
 
 
 class _Translation:
-    def __init__(self, label: str, text: str, is_ours: Callable[[str], bool]) -> None:
-        self.label, self.text = label, text
+    def __init__(
+        self, label: str, text: str, is_ours: Callable[[str], bool], checked: bool
+    ) -> None:
+        self.label, self.text, self.checked = label, text, checked
         self.markers = list(_MARKER.finditer(text))
         self.starts = [m.start() for m in self.markers]
         self.is_ours = is_ours
@@ -194,7 +204,8 @@ class _Translation:
         words = found["shared"].split()
         volatile = "volatile " if "volatile" in words else ""
         if "extern" not in words:
-            return (*found.span(), f"static thread_local {volatile}")
+            known = self._checked_array(found, volatile) if self.checked else None
+            return known or (*found.span(), f"static thread_local {volatile}")
         declared = _UNSIZED.match(self.text, found.end())
         if declared is None:
             raise self._refuse(
@@ -206,8 +217,32 @@ class _Translation:
         cast = f"{kind} (*){dims}" if dims else f"{kind} *"
         lines = "\n" * self.text.count("\n", found.start(), declared.end())
         # Outside of functions this does not compile.
-        value = f"({{ ({cast}){_NAMESPACE}shared_of_launch<{kind}>(); }})"
+        value = f'({{ ({cast}){_NAMESPACE}shared_of_launch<{kind}>("{name}"); }})'
         return found.start(), declared.end(), f"{pointer} = {value};{lines}"
+
+    def _checked_array(self, found: re.Match[str], volatile: str) -> tuple[int, int, str] | None:
+        """Return references to what the core gives; None for what is not declared in a function."""
+        declared = _SIZED.match(self.text, found.end())
+        if declared is None or not self._is_in_function(found.start()):
+            return None
+        kind = volatile + " ".join(_ATTRIBUTES.sub(" ", declared[1]).split())
+        made = [
+            f'auto &{name} = {_NAMESPACE}shared_array<{kind}{dims}>([] {{}}, "{name}");'
+            for name, dims in re.findall(
+                r"([A-Za-z_]\w*)\s*((?:\[[^;]*?\]\s*)*)(?:,|$)", declared[2]
+            )
+        ]
+        lines = "\n" * self.text.count("\n", found.start(), declared.end())
+        return found.start(), declared.end(), " ".join(made) + lines
+
+    def _is_in_function(self, position: int) -> bool:
+        """Whether the innermost braces around a place belong to no namespace."""
+        depth, at = 0, position
+        while at > 0 and depth >= 0:
+            at = max(self.text.rfind("{", 0, at), self.text.rfind("}", 0, at))
+            depth += 1 if self.text[at] == "}" else -1
+        before = re.split(r"[;{}]", self.text[max(0, at - 512) : max(at, 0)])[-1]
+        return at > 0 and _NAMESPACE_HEAD.search(before) is None
 
     def _close(self, position: int, closing: str) -> int:
         """Return the position of what closes a group that begins before `position`."""
@@ -233,7 +268,8 @@ class _Translation:
             f"{{ {callee.rstrip()}(kb_p...); }}, {_NAMESPACE}Configuration("
         )
         lines = "\n" * callee[len(callee.rstrip()) :].count("\n")
-        return [(begin, found.end(), head + lines), (end, end + 3, ")}")]
+        name = json.dumps(" ".join(callee.split()))
+        return [(begin, found.end(), head + lines), (end, end + 3, f"), {name}}}")]
 
     def _callee(self, position: int) -> int:
         """Return where the expression begins that names the kernel."""

@@ -78,6 +78,7 @@ class Request(Struct):
     architectures: tuple[tuple[int, int, str], ...] = ()  # of GPUs; empty: all that nvcc supports
     optimization_level: int | None = 3  # as in -O3; None leaves it to the compiler
     fast_math: bool = False  # whether arithmetic may be less exact
+    checked: bool = False  # of "cuda_on_cpu": whether every access to memory is checked
     build_directory: str | None = None  # a folder that gets a copy of the library
     verbose: bool = False  # whether to print the command and the compiler's output
     force_rebuild: bool = False  # whether to build even what is there
@@ -184,8 +185,9 @@ class Job:
         lines = [(*self.start, *flags, *self.cflags, *self.rest)]
         if self.translated:
             kept = [f for f in self.cflags if f.startswith(("-O", "-g", "-std=", "-f", "-m"))]
-            own = self.translated
-            lines.append((own[0], *own[1:-1], *kept, own[-1], *self.request.ldflags))
+            libraries = _CHECKED_LIBRARIES if self.request.checked else ()
+            rest = ("@translated", *self.request.ldflags, *libraries)
+            lines.append((*self.translated, *kept, *rest))
         return [[places.get(word, word) for word in words] for words in lines]
 
 
@@ -365,14 +367,21 @@ def _cuda_on_cpu(
 
     start = [*compiler.command, "-x", "c++", "-std=c++17", "-E", "-MD", "-MF", "@deps"]
     start += ["-o", "@preprocessed", "-D__CUDACC__", "-D__NVCC__", "-DKB_SHARED_RUNTIME"]
-    start += ["-include", "cuda_runtime.h"]
+    start += ["-DKB_CUDA_CHECKED"] * request.checked + ["-include", "cuda_runtime.h"]
     rest = [word for folder in cuda_source.headers() for word in ("-idirafter", folder)]
     # Device code reads memory as other types than it was written, and its stacks are small.
-    translated = [*compiler.command, "-std=c++17", *_optimize(request), "-fPIC", "-shared"]
+    optimize = _CHECKED if request.checked else _optimize(request)
+    translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared"]
     translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off"]
     translated += ["-fno-math-errno", "-fno-trapping-math"]
-    translated += [f"-Werror=frame-larger-than={FRAME_MAX}", "-o", "@out", "@translated"]
+    translated += [f"-Werror=frame-larger-than={FRAME_MAX}", "-o", "@out"]
     return start, [*rest, "@source"], tuple(translated)
+
+
+# Calls of functions before every access, which include/kernbridge/cuda_on_cpu/checked.hpp defines
+# in place of the sanitizers' libraries.
+_CHECKED = ("-O1", "-g1", "-fsanitize=thread", "-fsanitize=bounds", "-nodefaultlibs")
+_CHECKED_LIBRARIES = ("-Wl,-Bsymbolic", "-lstdc++", "-lm", "-lgcc_s", "-lc")
 
 
 def _optimize(request: Request) -> list[str]:

@@ -282,7 +282,8 @@ def _translate(job: Job, workspace: Path) -> None:
         if not path.startswith(others) and os.path.isfile(path):
             cuda_source.check_directives(job.request.name, path, _text(path))
     text = _text(str(workspace / f"{job.stem}.i"))
-    made = cuda_source.translate(job.request.name, text, lambda name: name.startswith(job.own))
+    own, checked = job.own, job.request.checked
+    made = cuda_source.translate(job.request.name, text, lambda name: name.startswith(own), checked)
     made_path = workspace / f"{job.stem}.ii"
     made_path.write_text(made, encoding="utf-8", errors="surrogateescape", newline="")
 

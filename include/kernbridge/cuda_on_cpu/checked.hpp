@@ -1,0 +1,167 @@
+/* The checked mode of CUDA C++ on the CPU. Compilers put a call before every access to memory, of
+ * functions that a sanitizer has otherwise: these here ask the core, which knows the arrays. */
+#ifndef KERNBRIDGE_CUDA_ON_CPU_CHECKED_HPP
+#define KERNBRIDGE_CUDA_ON_CPU_CHECKED_HPP
+
+#include "kernbridge/cuda_on_cpu/threads.hpp"
+
+namespace kernbridge
+{
+namespace cuda_on_cpu
+{
+
+/* On the host, `threads` is NULL, and nothing is asked. */
+KB_UNCHECKED __attribute__((noinline)) static void
+ask(const void *at, uint64_t size, uint32_t how, const void *code)
+{
+    kb_cuda_thread *of_block = threads;
+    if (!of_block)
+        return;
+    kb_thread *self = thread_at(of_block, threadIdx);
+    threads = nullptr; /* as in Away */
+    host().access(self, at, size, how, code);
+    threads = of_block;
+}
+
+} // namespace cuda_on_cpu
+} // namespace kernbridge
+
+#define KB_HOOK extern "C" KB_UNCHECKED __attribute__((used))
+#define KB_ASK(at, size, how)                                                                      \
+    kernbridge::cuda_on_cpu::ask(at, size, how, __builtin_return_address(0))
+
+#define KB_HOOKS_OF(bytes)                                                                         \
+    KB_HOOK void __tsan_read##bytes(void *at)                                                      \
+    {                                                                                              \
+        KB_ASK(at, bytes, KB_CUDA_READ | KB_CUDA_ALIGNED);                                         \
+    }                                                                                              \
+    KB_HOOK void __tsan_write##bytes(void *at)                                                     \
+    {                                                                                              \
+        KB_ASK(at, bytes, KB_CUDA_WRITE | KB_CUDA_ALIGNED);                                        \
+    }                                                                                              \
+    KB_HOOK void __tsan_unaligned_read##bytes(void *at)                                            \
+    {                                                                                              \
+        KB_ASK(at, bytes, KB_CUDA_READ);                                                           \
+    }                                                                                              \
+    KB_HOOK void __tsan_unaligned_write##bytes(void *at)                                           \
+    {                                                                                              \
+        KB_ASK(at, bytes, KB_CUDA_WRITE);                                                          \
+    }
+KB_HOOKS_OF(1)
+KB_HOOKS_OF(2)
+KB_HOOKS_OF(4)
+KB_HOOKS_OF(8)
+KB_HOOKS_OF(16)
+#undef KB_HOOKS_OF
+
+KB_HOOK void __tsan_read_range(void *at, size_t size)
+{
+    KB_ASK(at, size, KB_CUDA_READ);
+}
+KB_HOOK void __tsan_write_range(void *at, size_t size)
+{
+    KB_ASK(at, size, KB_CUDA_WRITE);
+}
+KB_HOOK void __tsan_vptr_update(void **, void *)
+{
+}
+KB_HOOK void __tsan_vptr_read(void **)
+{
+}
+KB_HOOK void __tsan_func_entry(void *)
+{
+}
+KB_HOOK void __tsan_func_exit()
+{
+}
+KB_HOOK void __tsan_init()
+{
+}
+KB_HOOK void __tsan_atomic_signal_fence(int)
+{
+}
+KB_HOOK void __tsan_atomic_thread_fence(int)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    kb_cuda_thread *of_block = kernbridge::cuda_on_cpu::threads;
+    if (of_block)
+        kernbridge::cuda_on_cpu::host().fence(
+            kernbridge::cuda_on_cpu::thread_at(of_block, threadIdx));
+}
+
+#define KB_HOOK_CHANGE(bits, type, name)                                                           \
+    KB_HOOK type __tsan_atomic##bits##_##name(volatile void *at, type value, int)                  \
+    {                                                                                              \
+        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
+        return __atomic_##name(static_cast<volatile type *>(at), value, __ATOMIC_SEQ_CST);         \
+    }
+#define KB_HOOK_SWAP(bits, type, name, is_weak)                                                    \
+    KB_HOOK bool __tsan_atomic##bits##_compare_exchange_##name(volatile void *at, void *expected,  \
+                                                               type value, int, int)               \
+    {                                                                                              \
+        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
+        return __atomic_compare_exchange_n(static_cast<volatile type *>(at),                       \
+                                           static_cast<type *>(expected), value, is_weak,          \
+                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                    \
+    }
+#define KB_HOOKS_OF(bits, type)                                                                    \
+    KB_HOOK type __tsan_atomic##bits##_load(const volatile void *at, int)                          \
+    {                                                                                              \
+        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
+        return __atomic_load_n(static_cast<const volatile type *>(at), __ATOMIC_SEQ_CST);          \
+    }                                                                                              \
+    KB_HOOK void __tsan_atomic##bits##_store(volatile void *at, type value, int)                   \
+    {                                                                                              \
+        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
+        __atomic_store_n(static_cast<volatile type *>(at), value, __ATOMIC_SEQ_CST);               \
+    }                                                                                              \
+    KB_HOOK type __tsan_atomic##bits##_exchange(volatile void *at, type value, int)                \
+    {                                                                                              \
+        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
+        return __atomic_exchange_n(static_cast<volatile type *>(at), value, __ATOMIC_SEQ_CST);     \
+    }                                                                                              \
+    KB_HOOK_CHANGE(bits, type, fetch_add)                                                          \
+    KB_HOOK_CHANGE(bits, type, fetch_sub)                                                          \
+    KB_HOOK_CHANGE(bits, type, fetch_and)                                                          \
+    KB_HOOK_CHANGE(bits, type, fetch_or)                                                           \
+    KB_HOOK_CHANGE(bits, type, fetch_xor)                                                          \
+    KB_HOOK_CHANGE(bits, type, fetch_nand)                                                         \
+    KB_HOOK_SWAP(bits, type, strong, false)                                                        \
+    KB_HOOK_SWAP(bits, type, weak, true)
+KB_HOOKS_OF(8, unsigned char)
+KB_HOOKS_OF(16, unsigned short)
+KB_HOOKS_OF(32, unsigned)
+KB_HOOKS_OF(64, unsigned long)
+#undef KB_HOOKS_OF
+#undef KB_HOOK_SWAP
+#undef KB_HOOK_CHANGE
+#undef KB_ASK
+
+/* What -fsanitize=bounds calls, for arrays whose extents are part of their types. */
+struct kb_wrong_index {
+    const char *file;
+    uint32_t line, column;
+    const struct {
+        uint16_t kind, info;
+        char name[1]; /* in quotes */
+    } *array, *index;
+};
+KB_HOOK void __ubsan_handle_out_of_bounds(kb_wrong_index *where, uintptr_t index)
+{
+    using namespace kernbridge::cuda_on_cpu;
+    kb_cuda_thread *of_block = threads;
+    if (!of_block)
+        return;
+    kb_thread *self = thread_at(of_block, threadIdx);
+    threads = nullptr;
+    host().wrong_index(self, index, where->array->name, host().site(where->file, where->line));
+    __builtin_trap();
+}
+KB_HOOK void __ubsan_handle_out_of_bounds_abort(kb_wrong_index *where, uintptr_t index)
+{
+    __ubsan_handle_out_of_bounds(where, index);
+    __builtin_trap();
+}
+#undef KB_HOOK
+
+#endif
