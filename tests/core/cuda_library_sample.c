@@ -30,13 +30,14 @@ static kb_cuda_thread *thread(kb_cuda_thread *threads, uint32_t i)
                                       (size_t)i * kb_cuda_host_slot.functions->thread_size);
 }
 
-static void run(void *const *parameters, kb_cuda_thread *t, uint32_t block, int is_cooperative)
+static void run(void *const *parameters, kb_cuda_thread *given, uint32_t block, int is_cooperative)
 {
+    kb_thread *t = (kb_thread *)(void *)given;
     const kb_cuda_host *host = kb_cuda_host_slot.functions;
     uint32_t *results = *(uint32_t *const *)parameters[0];
-    const uint32_t i = t->tid[0], n = t->ntid[0];
+    const uint32_t i = given->tid[0], n = given->ntid[0];
     uint32_t *to = results + (size_t)COLUMNS * (block * n + i);
-    volatile uint32_t *shared = (volatile uint32_t *)(void *)t->shared;
+    volatile uint32_t *shared = (volatile uint32_t *)(void *)given->shared;
     shared[i] = i * i;
     host->barrier(t, 1);
     to[0] = shared[n - 1 - i];
@@ -46,10 +47,10 @@ static void run(void *const *parameters, kb_cuda_thread *t, uint32_t block, int 
     to[4] = (uint32_t)host->match(t, (uint32_t)ALL, 0, i / 4, 5);
     host->warp_barrier(t, (uint32_t)ALL, 6);
     to[5] = host->active_mask(t, 7);
-    host->poll(t, 8);
+    host->poll(t, 1, 8);
     if (is_cooperative)
         host->grid_barrier(t, 9);
-    to[6] = is_cooperative ? results[(size_t)COLUMNS * i] : t->dynamic_shared;
+    to[6] = is_cooperative ? results[(size_t)COLUMNS * i] : given->dynamic_shared;
     to[7] = 1;
     if (*(const int32_t *)parameters[1] == (int32_t)i)
         host->fail(t, "the sample fails");
@@ -92,6 +93,7 @@ const kb_cuda_kernel kb_cuda_kernel_description = {
 int sample_launch(const kb_cuda_launch *launch, char fault[])
 {
     kb_cuda_launch mine = *launch;
+    mine.name = "sample";
     mine.loop = launch->cooperative ? cooperative_loop : loop;
     return kb_cuda_host_slot.functions->launch(NULL, &mine, fault);
 }

@@ -102,6 +102,7 @@ static void test_own_launches(void)
     how.shared = 4 * N;
     failing = 3;
     CHECK_INT(launch(&how, fault), 2);
+    CHECK_HAS(fault, "launch of sample, grid (3, 1, 1), block (32, 1, 1): block (");
     CHECK_HAS(fault, "thread (3, 0, 0): the sample fails");
     failing = -1;
     how.sizes[3] = 2048;

@@ -406,8 +406,9 @@ def cuda_kernel(
         sharding_rule,
         signature=arrays,
     )
-    options = bool(zero_outputs), bool(check)
-    described = Description(label, file, function, rule, *options, request, declared)
+    described = Description(
+        label, file, function, rule, bool(zero_outputs), bool(check), request, declared
+    )
     return CudaKernel(spec, described, values)
 
 
