@@ -13,12 +13,10 @@
 /* The numbers of addresses that were made of wrong indices: the last ones. */
 enum { WRONG_FIRST = KB_CHECK_TAG_MAX - KB_CHECK_WRONG_MAX + 1, PLACE_MAX = 256 };
 
-static const uint64_t address_mask = (UINT64_C(1) << KB_CHECK_TAG_SHIFT) - 1;
-
 static void *memory_at(uint64_t word)
 {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that had a tag
-    return (void *)(uintptr_t)(word & address_mask);
+    return (void *)(uintptr_t)(word & KB_CHECK_ADDRESS);
 }
 
 /* Advances the time, for all. */
@@ -26,12 +24,6 @@ static uint32_t tick(kb_checks *c)
 {
     c->global.time = c->shared.time = ++c->shadow->time;
     return c->shadow->time;
-}
-
-/* Where an argument lies for the present slice of a batch. */
-static uint64_t first_of(const kb_checks *c, const kb_range *r)
-{
-    return r->base + (uint64_t)r->low + (uint64_t)(r->slice * c->slice);
 }
 
 /* Keeps for later launches of the call what the phase has written. */
@@ -55,8 +47,8 @@ static void begin_phase(kb_checks *c)
     for (uint32_t i = 0; i < c->table->n_arguments; i++) {
         const kb_range *r = &c->ranges[i];
         kb_check_row *row = &c->rows->of[i + 1];
-        uint64_t first = first_of(c, r);
-        row->first = first & address_mask;
+        uint64_t first = kb_range_first(r, c->slice);
+        row->first = first & KB_CHECK_ADDRESS;
         c->written[i] = kb_unwritten_find(first, row->size);
         row->since = c->written[i] ? c->global.phase : 0;
     }
@@ -66,88 +58,6 @@ void kb_checks_phase(kb_checks *c)
 {
     keep_written(c);
     begin_phase(c);
-}
-
-/* Measures arguments and shared arrays. */
-static void measure(kb_checks *c, uint32_t dynamic_shared, void *const *parameters)
-{
-    for (uint32_t i = 0; i < c->n_ranges; i++) {
-        kb_range *r = &c->ranges[i];
-        r->about = &c->table->arrays[i];
-        if (i >= c->table->n_arguments) {
-            bool is_dynamic = r->about->flags & KB_CHECK_DYNAMIC;
-            kb_range_fixed(r, 0, is_dynamic ? dynamic_shared : r->about->size);
-            continue;
-        }
-        kb_range_measure(r, parameters);
-        uint64_t size = (uint64_t)(r->high - r->low);
-        r->is_watched = kb_unwritten_find(first_of(c, r), size) != NULL;
-        c->is_batched = c->is_batched || r->slice;
-    }
-}
-
-/* Cells for shared memory. All dynamic arrays are the same memory. */
-static void count_shared(kb_checks *c)
-{
-    uint64_t of_dynamic = 0, size_of_dynamic = 0;
-    for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++)
-        if (c->ranges[i].about->flags & KB_CHECK_APART) {
-            c->shared_cells = KB_SHARED_CELLS / (c->is_cooperative ? c->n_blocks : 1);
-            return;
-        } else if (c->ranges[i].about->flags & KB_CHECK_DYNAMIC) {
-            of_dynamic = kb_range_unit(&c->ranges[i], of_dynamic);
-            size_of_dynamic = (uint64_t)c->ranges[i].high;
-        }
-    if (of_dynamic)
-        c->shared_cells = (size_of_dynamic + of_dynamic - 1) / of_dynamic;
-    for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
-        kb_range *r = &c->ranges[i];
-        r->unit = of_dynamic;
-        if (r->about->flags & KB_CHECK_DYNAMIC)
-            continue;
-        r->unit = kb_range_unit(r, 0);
-        r->cell = c->shared_cells;
-        c->shared_cells += ((uint64_t)r->high + r->unit - 1) / r->unit;
-    }
-}
-
-static bool make_room(kb_checks *c)
-{
-    const kb_check_table *t = c->table;
-    size_t n_rows = (size_t)c->n_ranges + t->n_local + 1;
-    c->ranges = kb_calloc(c->n_ranges, sizeof *c->ranges);
-    c->rows = kb_calloc(1, sizeof *c->rows + n_rows * sizeof *c->rows->of);
-    c->written = (uint8_t **)kb_calloc(t->n_arguments, sizeof *c->written);
-    c->locals = (void **)kb_calloc((size_t)c->n_threads * t->n_local, sizeof *c->locals);
-    c->begins = kb_calloc(c->n_blocks, sizeof *c->begins);
-    c->seen_room = kb_calloc(((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen_room);
-    if (c->is_cooperative)
-        c->begun = kb_calloc(c->n_blocks, sizeof *c->begun);
-    if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins || !c->seen_room ||
-        (c->is_cooperative && !c->begun))
-        return false;
-    c->rows->n = n_rows;
-    c->rows->of[0].size = address_mask;
-    return true;
-}
-
-static bool take_cells(kb_checks *c)
-{
-    size_t n = kb_ranges_count(c->ranges, c->table->n_arguments);
-    count_shared(c);
-    c->shared_cell = n;
-    c->shadow = kb_shadow_take(n + c->shared_cells * (c->is_cooperative ? c->n_blocks : 1));
-    if (!c->shadow)
-        return false;
-    for (uint32_t i = 0; i < c->n_ranges; i++) {
-        const kb_range *r = &c->ranges[i];
-        kb_check_row *row = &c->rows->of[i + 1];
-        row->size = (uint64_t)(r->high - r->low);
-        row->unit = (uint32_t)r->unit;
-        if (r->unit && i < c->table->n_arguments)
-            row->cells = c->shadow->cells + r->cell;
-    }
-    return true;
 }
 
 kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
@@ -164,10 +74,7 @@ kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
     c->is_cooperative = is_cooperative;
     c->fences.n_threads = c->n_threads;
     c->fences.n_blocks = c->n_blocks;
-    bool made = make_room(c);
-    if (made)
-        measure(c, dynamic_shared, parameters);
-    if (made && take_cells(c)) {
+    if (kb_checks_prepare(c, dynamic_shared, parameters)) {
         begin_phase(c);
         return c;
     }
@@ -205,7 +112,7 @@ void kb_checks_place(kb_checks *c, uint32_t range, uint64_t first)
 {
     size_t cell = c->shared_cell + (c->begun ? c->block * c->shared_cells : 0);
     kb_check_row *row = &c->rows->of[range + 1];
-    row->first = first & address_mask;
+    row->first = first & KB_CHECK_ADDRESS;
     row->cells = c->shadow->cells + cell + c->ranges[range].cell;
     row->since = c->begun ? c->begun[c->block] : c->shared.block;
 }
@@ -261,7 +168,7 @@ const kb_check_rows *kb_check_rows_of(kb_thread *t)
 
 static uint64_t tagged(uint64_t address, uint64_t row)
 {
-    return (address & address_mask) | row << KB_CHECK_TAG_SHIFT;
+    return (address & KB_CHECK_ADDRESS) | row << KB_CHECK_TAG_SHIFT;
 }
 
 static void *pointer(uint64_t address)
@@ -283,7 +190,7 @@ void *kb_check_local_array(kb_thread *t, void *memory, uint32_t which)
     c->locals[t->index * c->table->n_local + which] = memory;
     if (!c->table->waits) { /* threads run one after the other: it lies there for all */
         kb_check_row *row = &c->rows->of[i + 1];
-        row->first = (uintptr_t)memory & address_mask;
+        row->first = (uintptr_t)memory & KB_CHECK_ADDRESS;
         row->size = c->table->arrays[i].size;
     }
     return pointer(tagged((uintptr_t)memory, i + 1));
@@ -596,14 +503,14 @@ static void check_local(kb_thread *t, uint32_t which, uint64_t address, const ac
     const kb_check_table *table = c->table;
     kb_range r = {.about = &table->arrays[c->n_ranges + which]};
     void *memory = c->locals[t->index * table->n_local + which];
-    kb_range_fixed(&r, (uintptr_t)memory & address_mask, r.about->size);
+    kb_range_fixed(&r, (uintptr_t)memory & KB_CHECK_ADDRESS, r.about->size);
     check_bounds(t, &r, (int64_t)(address - r.base), a);
 }
 
 void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how, uint64_t value)
 {
     kb_checks *c = t->block->checks;
-    uint64_t word = (uintptr_t)given, address = word & address_mask;
+    uint64_t word = (uintptr_t)given, address = word & KB_CHECK_ADDRESS;
     uint32_t tag = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
     access a = {.size = size, .kind = how % KB_CHECK_KINDS, .site = how / KB_CHECK_KINDS};
     char place[PLACE_MAX];

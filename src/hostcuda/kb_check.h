@@ -13,6 +13,7 @@
 #include "hostcuda/kb_range.h"
 #include "hostcuda/kb_shadow.h"
 
+#define KB_CHECK_ADDRESS ((UINT64_C(1) << KB_CHECK_TAG_SHIFT) - 1)
 enum { KB_CHECK_TAG_SHIFT = 48, KB_CHECK_TAG_MAX = 0x7FFF, KB_CHECK_WRONG_MAX = 256 };
 
 /* The description of a kernel. The generated code has it, laid out as C does. */
@@ -99,6 +100,9 @@ typedef struct kb_checks {
 kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
                          uint32_t dynamic_shared, void *const *parameters, bool is_cooperative);
 void kb_checks_free(kb_checks *checks);
+
+/* Measures the arrays of new checks, and makes room for what is kept of them. */
+bool kb_checks_prepare(kb_checks *checks, uint32_t dynamic_shared, void *const *parameters);
 
 /* What blocks call. A thread that reads shared memory which none has written may go on: where a
  * barrier is missing, a race will be found before the next one, and be reported in its place. When

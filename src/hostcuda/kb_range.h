@@ -61,4 +61,10 @@ void kb_range_element(const kb_range *range, int64_t offset, char text[], size_t
 /* Text of its shape. */
 void kb_range_shape(const kb_range *range, char text[], size_t size);
 
+/* Where an argument lies for a slice of a batch. */
+static inline uint64_t kb_range_first(const kb_range *r, uint32_t slice)
+{
+    return r->base + (uint64_t)r->low + (uint64_t)(r->slice * slice);
+}
+
 #endif
