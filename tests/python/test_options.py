@@ -64,7 +64,7 @@ def call(function, **given):
 def test_a_flag_takes_only_bools(function, option):
     for value in ("yes", 1, [], 0.0):
         with pytest.raises(
-            TypeError, match=rf"{option.name} is .*, expected True.* \[KB\d{{4}}\]$"
+            TypeError, match=rf"{option.name} is .*, expected True.* \[KB\d{{4}}\]"
         ):
             call(function, **{option.name: value})
 
@@ -73,7 +73,7 @@ def test_a_flag_takes_only_bools(function, option):
 def test_a_sequence_is_no_string(function, option):
     for value in ("-O2", b"-O2", 3):
         with pytest.raises(
-            TypeError, match=rf"{option.name} is .*, expected a list.* \[KB\d{{4}}\]$"
+            TypeError, match=rf"{option.name} is .*, expected a list.* \[KB\d{{4}}\]"
         ):
             call(function, **{option.name: value})
 
@@ -103,12 +103,12 @@ def test_a_name_that_is_misspelt(name):
     parameters = list(inspect.signature(function).parameters.values())
     has_others = parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
     near = "check" if name == "kernel" else "verbose" if has_others else parameters[-1].name
-    with pytest.raises(TypeError, match=rf"^{name}: .*did you mean '{near}'\? \[KB\d{{4}}\]$"):
+    with pytest.raises(TypeError, match=rf"^{name}: .*did you mean '{near}'\? \[KB\d{{4}}\]"):
         call(function, **{near + "x": 1})
-    with pytest.raises(TypeError, match=rf"^{name}: .*'qqq'; the options are .* \[KB\d{{4}}\]$"):
+    with pytest.raises(TypeError, match=rf"^{name}: .*'qqq'; the options are .* \[KB\d{{4}}\]"):
         call(function, qqq=1)
     if name in ("kernel", "elementwise"):
         assert callable(function())
         return
-    with pytest.raises(TypeError, match=rf"^{name}: missing .*called as {name}\(.*\[KB\d{{4}}\]$"):
+    with pytest.raises(TypeError, match=rf"^{name}: missing .*called as {name}\(.*\[KB\d{{4}}\]"):
         function()

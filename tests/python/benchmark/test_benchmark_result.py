@@ -143,7 +143,7 @@ def test_the_best_of_each_case(printed):
 
 @pytest.mark.parametrize("what", ["sort_by", "group_by", "compare_by", "order_by", "vary_by"])
 def test_unknown_names(what):
-    expected = rf"`{what}` is \"__import__\('os'\)\", expected .* label, .*, n \[KB8009\]$"
+    expected = rf"`{what}` is \"__import__\('os'\)\", expected .* label, .*, n \[KB8009\]"
     with pytest.raises(ValueError, match=expected):
         result.print(**{what: "__import__('os')"})
 

@@ -111,7 +111,8 @@ except kernbridge.KernelNotAvailableError as e:
     print(e)
 """
     )
-    at_run, when_lowered = said.splitlines()
+    at_run, way, when_lowered = said.splitlines()
+    assert way.startswith("`kernbridge explain KB")
     assert "UNIMPLEMENTED: numba_cuda_kernel 'one' was lowered for the CPU, and" in at_run
     assert "platform_dependent" in at_run
     assert when_lowered.startswith("numba_cuda_kernel 'one' was lowered for the CPU, and")
