@@ -75,8 +75,8 @@ typedef struct kb_cuda_host {
     void (*fence)(kb_thread *thread);
     /* An index that is wrong for the type of an array. */
     void (*wrong_index)(kb_thread *thread, uint64_t index, const char *type, uint32_t site);
-    /* The memory of a shared array, which `key` stands for in all blocks; with a size of 0 that of
-     * the launch's dynamic arrays. */
+    /* The memory of a shared array, which `key` stands for in all blocks; with a size of 0, the
+     * memory of the launch's dynamic arrays. */
     void *(*shared_array)(kb_thread *thread, const void *key, const char *name, uint64_t size,
                           uint32_t item);
     /* The host has filled memory. */

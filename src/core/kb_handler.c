@@ -96,7 +96,7 @@ static KB_COLD void add_code(kb_error *err)
         (void)kb_error_code(err, code);
 }
 
-/* The last line says where the code is explained, as that of Python's own errors does. */
+/* The last line says where the code is explained, as in Python's own errors. */
 static KB_COLD void add_way(kb_error *err)
 {
     static const char way[] = "\n`kernbridge explain KB----` says more.";

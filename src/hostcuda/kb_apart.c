@@ -25,7 +25,7 @@ enum {
     SHARED_UNIT = 4,     /* bytes of dynamic arrays that are remembered together */
     PLACE_BITS = 36,     /* of the room for an array, which lies in its middle: an int */
     PLACE_BITS_MIN = 30, /* as an index stays in it */
-    PAGE = 65536,        /* at least that of the system */
+    PAGE = 65536,        /* at least the page size of the system */
     FIRST_PAGE = 4096,   /* that nothing is in */
     NAME_SIZE = 256,
     WORD_MAX = KB_CHECK_DIMS + 1 /* of an array: its address and extents */

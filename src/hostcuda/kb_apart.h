@@ -24,8 +24,8 @@ typedef struct kb_apart_array {
 /* For at most `n` arrays. NULL without memory. */
 kb_apart *kb_apart_new(uint32_t n);
 
-/* Moves an array. Those with the same address and a size move together, inputs first. Others that
- * are outputs hold nothing at first. False without memory. */
+/* Moves an array. Arrays with the same address and a size move together, inputs first. Other
+ * outputs hold nothing at first. False without memory. */
 bool kb_apart_add(kb_apart *apart, const kb_apart_array *array);
 
 /* The thread's launches find the arrays, until they are left: then outputs are copied back. */

@@ -144,8 +144,8 @@ void kb_check_touch(kb_thread *thread, uint64_t row, uint64_t offset, uint64_t s
 void *kb_check_ask(kb_thread *thread, const void *given, uint64_t size, uint32_t how,
                    uint64_t value);
 
-/* Ends the block. The format's words go between block and thread on the one hand, and the lines of
- * the source on the other; or, of an access, behind what it does to which element. */
+/* Ends the block. The words of the format stand between the block and thread, and the lines of the
+ * source. For an access, they stand after what it does to which element. */
 _Noreturn void kb_check_fail(kb_thread *thread, uint32_t site, uint32_t other, const char *format,
                              ...) __attribute__((format(printf, 4, 5)));
 _Noreturn void kb_check_fail_at(kb_thread *thread, uint64_t row, uint64_t offset, uint32_t how,

@@ -9,7 +9,7 @@ typedef kb_status kb_run(const kb_frame *frame, kb_error *err);
 
 struct kb_arena;
 
-/* Makes a frame with buffers of its own, whose memory is that of the given one. Returns these
+/* Makes a frame with descriptions of its own of the same memory. Returns these descriptions
  * (inputs, outputs, hidden); NULL without memory. */
 kb_xla_buffer *kb_guard_copy(const kb_frame *frame, struct kb_arena *arena, kb_frame *moved,
                              kb_xla_frame *xla);

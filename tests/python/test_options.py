@@ -63,9 +63,7 @@ def call(function, **given):
 @pytest.mark.parametrize(("function", "option"), options("bool", "bool | None"))
 def test_a_flag_takes_only_bools(function, option):
     for value in ("yes", 1, [], 0.0):
-        with pytest.raises(
-            TypeError, match=rf"{option.name} is .*, expected True.* \[KB\d{{4}}\]"
-        ):
+        with pytest.raises(TypeError, match=rf"{option.name} is .*, expected True.* \[KB\d{{4}}\]"):
             call(function, **{option.name: value})
 
 

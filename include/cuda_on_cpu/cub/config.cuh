@@ -1,5 +1,5 @@
-/* CUB's block and warp primitives on the CPU. Its own headers, which follow, are those of any C++
- * compiler; kernbridge translates their shared memory and their PTX (toolchain/cuda_source.py). */
+/* CUB's block and warp primitives on the CPU. CUB's own headers, which follow, are compiled as
+ * plain C++; kernbridge translates their shared memory and their PTX (toolchain/cuda_source.py). */
 #ifndef KERNBRIDGE_CUDA_ON_CPU_CUB_CONFIG_CUH
 #define KERNBRIDGE_CUDA_ON_CPU_CUB_CONFIG_CUH
 
@@ -11,7 +11,7 @@
 #define CCCL_DISABLE_NVFP8_SUPPORT
 #endif
 #ifndef THRUST_DEVICE_SYSTEM
-#define THRUST_DEVICE_SYSTEM 4 /* C++: that of CUDA needs its runtime */
+#define THRUST_DEVICE_SYSTEM 4 /* C++, since CUDA's system needs its runtime */
 #endif
 #include_next <cub/config.cuh>
 #pragma pop_macro("__NVCC__")

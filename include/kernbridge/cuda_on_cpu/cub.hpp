@@ -94,7 +94,7 @@ static inline uint32_t bits_of(uint32_t value, uint32_t first, uint32_t n)
     return shifted_right(value, first & 255) & (n < 32 ? (1u << n) - 1 : ~0u);
 }
 
-/* The lanes whose bit is as that of this one. */
+/* The lanes that have the same bit as this one. */
 static inline uint32_t lanes_that_agree(uint32_t bits, uint32_t bit, KB_SITE)
 {
     uint32_t ballot = __ballot_sync(0xffffffffu, (bits & bit) != 0, site);

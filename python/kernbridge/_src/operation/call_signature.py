@@ -261,7 +261,7 @@ class CallSignature:
         return arrays, scalars
 
     def _dtype_of(self, p: Parameter, given: Mapping[str, Any]) -> str:
-        """The dtype of an input; that of a variable is one of an array that has it in this call."""
+        """The dtype of an input; for a variable, the dtype of an array of this call that has it."""
         if p.type is None or not is_variable(p.type.dtype):
             return p.type.dtype if p.type else ""
         same = (given.get(q.name) for q in self.inputs if q.type and q.type.dtype == p.type.dtype)
