@@ -182,21 +182,21 @@ bool kb_apart_add(kb_apart *p, const kb_apart_array *array)
     return r->written != NULL;
 }
 
-void kb_apart_enter(kb_apart *p)
+void kb_apart_enter(kb_apart *apart)
 {
-    p->outer = current;
-    current = p;
-    p->unwritten_before = kb_unwritten_exchange(&p->unwritten);
+    apart->outer = current;
+    current = apart;
+    apart->unwritten_before = kb_unwritten_exchange(&apart->unwritten);
 }
 
-void kb_apart_leave(kb_apart *p)
+void kb_apart_leave(kb_apart *apart)
 {
-    current = p->outer;
-    (void)kb_unwritten_exchange(p->unwritten_before);
-    for (uint32_t i = 0; i < p->table.n_arguments; i++)
-        if (p->arrays[i].is_output && p->arrays[i].size)
-            memcpy(p->arrays[i].before, p->arrays[i].now, p->arrays[i].size);
-    free_apart(p);
+    current = apart->outer;
+    (void)kb_unwritten_exchange(apart->unwritten_before);
+    for (uint32_t i = 0; i < apart->table.n_arguments; i++)
+        if (apart->arrays[i].is_output && apart->arrays[i].size)
+            memcpy(apart->arrays[i].before, apart->arrays[i].now, apart->arrays[i].size);
+    free_apart(apart);
 }
 
 static kb_status run_moved(const kb_frame *frame, kb_run *run, kb_apart *p, kb_error *err)

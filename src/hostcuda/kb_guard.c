@@ -113,7 +113,9 @@ static kb_status run_guarded(const kb_frame *frame, kb_run *run, guarded *g, kb_
     kb_frame moved;
     kb_xla_frame xla;
     g->buffers = kb_guard_copy(frame, g->arena, &moved, &xla);
-    kb_status s = g->buffers ? KB_OK : no_memory(frame, "for guards of outputs", err);
+    if (!g->buffers)
+        return no_memory(frame, "for guards of outputs", err);
+    kb_status s = KB_OK;
     for (uint32_t i = frame->kernel->n_inputs; s == KB_OK && i < kb_kernel_n_buffers(frame->kernel);
          i++)
         s = move(frame, g, i, err);
