@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     jacobian = jax.jit(jax.jacrev(miss), static_argnums=(1, 2))
     ours, theirs = (jacobian(GUESS, a.steps, f) for f in (accelerations, in_jax))
     difference = float(jnp.abs(ours / theirs - 1).max())
-    print(f"The Jacobian differs from that of pure JAX by at most {difference:.2g} of itself")
+    print(f"Relative difference from the Jacobian of pure JAX: at most {difference:.2g}")
 
     velocity, misses = jnp.asarray(GUESS), []
     for i in range(7):
