@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import half_names
 import halves
+import libdevice
 
 _NOTE = "; Written by src/ll/generate.py.\n"
 _WIDTHS = (8, 16, 32, 64)
@@ -200,8 +202,20 @@ def _declared(text: str) -> Iterable[str]:
         r"call (\{[^}]*\}|\w+) @([\w.]+)\((.*)\)$", text, flags=re.M
     ):
         kinds = ", ".join(argument.split()[0] for argument in arguments.split(", "))
-        heads[name] = f"declare {result} @{name}({kinds})\n"
+        heads[name] = f"declare {result} @{name}({kinds}){_attributes(name, kinds)}\n"
     return (heads[name] for name in sorted(heads) if name not in defined)
+
+
+def _attributes(name: str, kinds: str) -> str:
+    """What LLVM cannot know of functions of C, such as that they read nothing but arguments."""
+    if name.startswith(("llvm.", "kb.", "__nv_")):
+        return ""
+    return f" nounwind willreturn memory({'argmem: readwrite' if 'ptr' in kinds else 'none'})"
+
+
+def _of_libdevice(name: str) -> str:
+    head, functions = libdevice.FILES[name]
+    return _file(head, {f"__nv_{name}": text for name, text in functions().items()})
 
 
 FILES = {
@@ -212,6 +226,7 @@ FILES = {
     "f16_integers.ll": lambda: half("kb.f16 integers"),
     "bf16.ll": lambda: half("kb.bf16"),
     "bf16_integers.ll": lambda: half("kb.bf16 integers"),
+    **{name: partial(_of_libdevice, name) for name in libdevice.FILES},
 }
 
 

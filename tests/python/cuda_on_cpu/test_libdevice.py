@@ -18,6 +18,7 @@ pytestmark = pytest.mark.once
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import kernbridge  # noqa: E402
 import libdevice_engine  # noqa: E402
 import llvmlite.binding as llvm  # noqa: E402
 from cuda_corpus import agreement  # noqa: E402
@@ -173,11 +174,12 @@ def test_functions_have_the_types_that_numba_declares():
     spelled = {"float32": "float", "float64": "double", "none": "ptr"}
     spelled |= {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (16, 32, 64)}
     defined = {}
-    for path in Path(library.__file__).parent.glob("ll/*.ll"):
-        found = re.findall(r"^define linkonce_odr (\S+) @(\w+)\((.*?)\)", path.read_text(), re.M)
-        for returned, name, arguments in found:
-            types = [a.split()[0] for a in arguments.split(",") if a.strip()]
-            defined[name] = (returned, types)
+    folders = [Path(folder, "_src/cuda_on_cpu/ll") for folder in kernbridge.__path__]
+    text = "".join(path.read_text() for folder in folders for path in folder.glob("*.ll"))
+    head = r"^define linkonce_odr (\S+) @(\w+)\((.*?)\)"
+    for returned, name, arguments in re.findall(head, text, re.M):
+        types = [a.split()[0] for a in arguments.split(",") if a.strip()]
+        defined[name] = (returned, types)
     for name, (returned, arguments) in FUNCTIONS.items():
         types = ["ptr" if a.is_ptr else spelled[str(a.ty)] for a in arguments]
         assert defined[name] == (spelled[str(returned)], types), name

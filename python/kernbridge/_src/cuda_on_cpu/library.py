@@ -21,7 +21,7 @@ from kernbridge._src.numba_common.private_llvmlite import ir
 _FILES = (
     *("gpu", "arithmetic", "atomics", "nrt"),
     *("halves", "f16", "f16_integers", "bf16", "bf16_integers"),
-    *("libdevice", "libdevice_conversions", "libdevice_integers"),
+    *("libdevice", "libdevice_calls", "libdevice_conversions", "libdevice_integers"),
 )
 
 
