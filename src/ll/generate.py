@@ -130,6 +130,22 @@ done:
     )
 
 
+def registers() -> str:
+    names = [f"kb.{name}.{x}" for name in ("tid", "ntid", "ctaid", "nctaid") for x in "xyz"]
+    functions = {
+        name: f"""i32 () {{
+            %frame = call ptr @kb.frame()
+            %at = getelementptr i8, ptr %frame, i64 {4 * i}
+            %n = load i32, ptr %at ret i32 %n }}"""
+        for i, name in enumerate(names)
+    }
+    head = """\
+; The numbers at the beginning of a frame, see frame.ll: a thread's place. Each call of @kb.frame
+; becomes the parameter of @kb_thread once everything is inlined there.
+"""
+    return _file(head, functions)
+
+
 def _atomic(kind: str, operation: str) -> str:
     return f"""{kind} (ptr %at, {kind} %v) {{
         %old = atomicrmw {operation} ptr %at, {kind} %v monotonic ret {kind} %old }}"""
@@ -201,7 +217,7 @@ def _declared(text: str) -> Iterable[str]:
     for result, name, arguments in re.findall(
         r"call (\{[^}]*\}|\w+) @([\w.]+)\((.*)\)$", text, flags=re.M
     ):
-        kinds = ", ".join(argument.split()[0] for argument in arguments.split(", "))
+        kinds = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
         heads[name] = f"declare {result} @{name}({kinds}){_attributes(name, kinds)}\n"
     return (heads[name] for name in sorted(heads) if name not in defined)
 
@@ -221,6 +237,7 @@ def _of_libdevice(name: str) -> str:
 FILES = {
     "arithmetic.ll": arithmetic,
     "atomics.ll": atomics,
+    "registers.ll": registers,
     "halves.ll": lambda: half("odd"),
     "f16.ll": lambda: half("kb.f16"),
     "f16_integers.ll": lambda: half("kb.f16 integers"),

@@ -15,7 +15,10 @@ from kernbridge._src.cuda_on_cpu import library  # noqa: E402
 
 FOLDERS = [Path(p) / "_src/cuda_on_cpu/ll" for p in sys.modules["kernbridge"].__path__]
 TEXTS = {p.stem: p.read_text() for folder in FOLDERS for p in folder.glob("*")}
-TOGETHER = [["frame", "loops"], ["frame", "fibres"]]  # which are parsed as one
+TOGETHER = [
+    ["frame", "registers", "loops"],
+    ["frame", "registers", "fibres"],
+]  # which are parsed as one
 ALONE = [[name] for name in library._FILES]
 
 

@@ -166,7 +166,7 @@ def _complete(
     with opaque_pointers():
         around = str(_around(entry, host, checks, by_threads))
     module.link_in(llvm.parse_assembly(around))
-    library.link_files(module, "frame", "fibres" if by_threads else "loops")
+    library.link_files(module, "frame", "registers", "fibres" if by_threads else "loops")
     module.get_global_variable("kb.outside.all").linkage = "internal"
     for function in module.functions:
         if not function.is_declaration and function.name not in _KEPT:

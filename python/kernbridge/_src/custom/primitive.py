@@ -263,9 +263,8 @@ def _batched(
     """Return the kernel over its batch: by its own batching, if it has one, or slice by slice."""
     if not levels:
         return kernel
-    jax.eval_shape(
-        kernel, *_slices(levels, avals)
-    )  # errors of the kernel itself are raised unchanged
+    # Errors of the kernel itself are raised unchanged.
+    jax.eval_shape(kernel, *_slices(levels, avals))
     if backend not in LOOPED:
         whole = vmapped(kernel, levels)
         with contextlib.suppress(NotImplementedError):

@@ -258,7 +258,8 @@ class _Walk:
             else:
                 put(self.h, name, text.encode())
         if of_mlir:
-            put_parts(self.h, mlir_environment())
+            variables = sorted(n for n in os.environ if n.startswith("NUMBA_CUDA_"))
+            put_parts(self.h, tuple(f"{n}={os.environ[n]}" for n in variables))
             for rewriter in mlir_rewriters(value):
                 self.opaque(rewriter, path)
         else:
@@ -494,10 +495,6 @@ def is_inlined(value: Any) -> bool:
 def is_mlir(dispatcher: Any) -> bool:
     kinds = type(dispatcher).__mro__
     return any(kind.__module__.partition(".")[0] == _MLIR for kind in kinds)
-
-
-def mlir_environment() -> tuple[str, ...]:
-    return tuple(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith("NUMBA_CUDA_"))
 
 
 def mlir_rewriters(dispatcher: Any) -> list[Any]:

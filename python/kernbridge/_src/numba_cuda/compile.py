@@ -65,7 +65,9 @@ class Job(Recipe[NumbaCudaFunction]):
     """The compilation of a kernel for its parameters and a target.
 
     Machine code for GPUs lives as long as a kernel that it was made for, or a plan that launches
-    it. The core has copies of the code that it has loaded.
+    it. The core has copies of the code that it has loaded. Machine code for CPUs is never released,
+    except for opaque kernels, which equal no other: Numba numbers what it compiles, so other code
+    would be made of an equal kernel.
     """
 
     kind = "numba_cuda"
@@ -101,6 +103,9 @@ class Job(Recipe[NumbaCudaFunction]):
         if not target.emulates:
             self.identity += repr(target).encode()
         self.lasting = not fingerprint.opaque
+        if target.emulates:
+            self.kind = "numba_cuda_on_cpu" if self.lasting else "numba_cuda_opaque"
+            self.memory = dict if self.lasting else weakref.WeakValueDictionary
         self.why_not_portable = fingerprint.why_not_portable
 
     @property
@@ -198,19 +203,6 @@ class Job(Recipe[NumbaCudaFunction]):
         )
 
 
-class EmulatedJob(Job):
-    """A compilation for the CPU, whose result is never released, as its machine code is not.
-
-    Numba numbers what it compiles, so other machine code would be made of an equal kernel. To an
-    opaque kernel, none is equal.
-    """
-
-    def __init__(self, *described: Any) -> None:
-        super().__init__(*described)
-        self.kind = "numba_cuda_on_cpu" if self.lasting else "numba_cuda_opaque"
-        self.memory = dict if self.lasting else weakref.WeakValueDictionary
-
-
 def why_not_native(kernel: Any, target: Target) -> str:
     """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
     if mlir.is_mlir(kernel) and not target.emulates:
@@ -233,7 +225,7 @@ def compile_kernel(
 
     KernelCompilationError is raised if the kernel is refused, and TypeError if it returns a value.
     """
-    job = (EmulatedJob if target.emulates else Job)(label, kernel, parameters, batched, target)
+    job = Job(label, kernel, parameters, batched, target)
     function = obtain(job)
     if function.kernel() is None:  # equal kernels share code; keep one that is alive
         function = held(job.kind)[job.identity] = replace(function, kernel=weakref.ref(kernel))

@@ -375,7 +375,7 @@ def _static_call(
         aliases=spec.aliases_of(names),
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
-        terms=spec.terms(inputs, len(names), outputs.types)
+        terms=spec.sharding_rule.terms(spec.label, inputs, len(names), outputs.types)
         if spec.sharding_rule
         else frontend.terms(inputs, len(names), outputs.types),
         vmap_threads=spec.vmap_threads,

@@ -381,11 +381,6 @@ class ScannedFunction(Struct):
         return tuple(p.array for p in (*self.having("arg"), *self.having("ret")))
 
     @property
-    def output_names(self) -> tuple[str, ...]:
-        """The names of its parameters for outputs, as far as it has any and they are named."""
-        return tuple(p.name for p in self.having("ret"))
-
-    @property
     def parameter_names(self) -> tuple[str, ...]:
         """The names of its parameters for arrays."""
         return tuple(p.name for p in (*self.having("arg"), *self.having("ret")))
@@ -393,7 +388,8 @@ class ScannedFunction(Struct):
     def buffer_names(self, n_operands: int, n_inputs: int) -> tuple[str, ...]:
         """The names of the operands of a call, empty where there is none, and of its outputs."""
         inputs = [p.name for p in self.having("arg")][:n_inputs]
-        return (*inputs, *[""] * (n_operands - len(inputs)), *self.output_names)
+        outputs = [p.name for p in self.having("ret")]
+        return (*inputs, *[""] * (n_operands - len(inputs)), *outputs)
 
     def names_of(self, n_inputs: int, n_outputs: int) -> list[str]:
         """Return what messages call the inputs and outputs of a call."""

@@ -331,12 +331,6 @@ class OperationSpec:
             return self.aliases
         return tuple(sorted({*self.aliases, *self.signature.aliases(scalars)}))
 
-    def terms(
-        self, inputs: Sequence[ArrayType], n_scalars: int, outputs: Sequence[ArrayType]
-    ) -> Terms:
-        found: Terms = self.sharding_rule.terms(self.label, inputs, n_scalars, outputs)
-        return found
-
     def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
         for i, o in self.aliases:
             if i >= len(inputs):

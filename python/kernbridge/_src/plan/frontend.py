@@ -125,20 +125,12 @@ def _inspect(step: Launch) -> Inspection:
     function = step.function
     block = None if step.auto_block else step.block
     cc, image = function.images[0]
-    if cc == _core.HOST_CC and CPP_ON_CPU.encode() in image:
-        return Inspection(
-            name=function.name,
-            platform="cpu",
-            llvm_ir="",
-            assembly="",
-            architecture=os.uname().machine,
-            shared_memory=step.shared,
-            block=block,
-        )
     if cc == _core.HOST_CC:
-        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+        llvm_ir, assembly, static_shared, processor = "", "", 0, os.uname().machine
+        if CPP_ON_CPU.encode() not in image:
+            from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
-        llvm_ir, assembly, static_shared, processor = cuda_on_cpu_compile.code(image)
+            llvm_ir, assembly, static_shared, processor = cuda_on_cpu_compile.code(image)
         return Inspection(
             name=function.name,
             platform="cpu",
