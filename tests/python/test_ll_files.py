@@ -15,10 +15,7 @@ from kernbridge._src.cuda_on_cpu import library  # noqa: E402
 
 FOLDERS = [Path(p) / "_src/cuda_on_cpu/ll" for p in sys.modules["kernbridge"].__path__]
 TEXTS = {p.stem: p.read_text() for folder in FOLDERS for p in folder.glob("*")}
-TOGETHER = [
-    ["frame", "registers", "loops"],
-    ["frame", "registers", "fibres"],
-]  # which are parsed as one
+TOGETHER = [["frame", "registers", form] for form in ("loops", "fibres")]  # parsed as one
 ALONE = [[name] for name in library._FILES]
 
 
