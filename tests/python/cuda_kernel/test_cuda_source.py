@@ -364,6 +364,14 @@ def test_binary(gpu, tmp_path):
     assert (list(gpu.launches[-1].grid), list(gpu.launches[-1].block)) == ([2, 1, 1], [2, 1, 1])
     fixed = binary.kernel("fma3", like, tokens, launch_dims=3, vmap_method="expand_dims")
     assert (jax.vmap(lambda x: fixed(x, **numbers))(jnp.ones((2, 3))) == 2.5).all()
+    text = "x: f32[n], a: f32, b: f64, flag: u8, z: c128 -> out: f32[n]"
+    declared = kernbridge.load_binary(file, header=SOURCE)
+    described = declared.kernel("fma3", signature=text, launch_dims="n")
+    assert described(jnp.ones(3), 2.0, 0.5, z=0, flag=1).tolist() == [2.5] * 3
+    with pytest.raises(kernbridge.KernelError, match=r"header=.*\[KB5106\]"):
+        binary.kernel("fma3", signature=text, launch_dims="n")
+    with pytest.raises(ValueError, match=r"'x: i32\[n\]'.*'const float.*\[KB1010\]"):
+        declared.kernel("fma3", signature=text.replace("x: f32", "x: i32"), launch_dims="n")
     gpu.library.fake_cuda_set_twin(b"fma3", None, None)
     with pytest.raises(TypeError, match=r"input 0.*i32\[3\].*f32\[n\].*\[KB2007\]"):
         loaded(jnp.arange(3), a=2.0, b=0.5, n=3, flag=1, z=0)
@@ -373,7 +381,7 @@ def test_binary(gpu, tmp_path):
         binary.kernel("other", None, tokens, launch_dims=1)
     with pytest.raises(kernbridge.KernelError, match=r"8.*\[KB5106\]"):
         binary.kernel("fma3", None, "arg:any ret:any attr.a:float64", launch_dims=1)
-    with pytest.raises(kernbridge.KernelError, match=r"without.*\[KB5106\]"):
+    with pytest.raises(kernbridge.KernelError, match=r"'a' has no type.*\[KB5106\]"):
         binary.kernel("fma3", None, "arg:any ret:any attr.a", launch_dims=1)
 
 

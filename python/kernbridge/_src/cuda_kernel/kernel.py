@@ -374,41 +374,54 @@ def cuda_kernel(
     >>> scale(jnp.arange(3.0), factor=jnp.float32(2))  # doctest: +SKIP
     Array([0., 2., 4.], dtype=float32)
     """
-    if isinstance(name, str) and ("\n" in name or "__global__" in name):
+    given = locals()
+    if not isinstance(name, str) or "\n" in name or "__global__" in name:
+        is_text = isinstance(name, str)
+        wrong = "is a source" if is_text else f"is missing: the second argument is {name!r}"
         raise TypeError(
-            "cuda_kernel: name is a source, expected the name of a kernel; the source comes first: "
-            "cuda_kernel(source, name, outs, launch_dims=...)"
-            " [KB1005]"
+            f"cuda_kernel: name {wrong}, expected the name of a kernel; write "
+            "cuda_kernel(source, name, outs, launch_dims=...) [KB1005]"
         )
     label = f"cuda_kernel {name!r}"
     for what, value in (("source", source), ("name", name)):
         if not isinstance(value, str) or not value:
             raise TypeError(f"{label}: {what} is {value!r}, expected a string [KB1005]")
-    file = f"{name.split('<')[0]}.cu"
-    function = scan(label, file, source, name, params)
-    values, declared, arrays = attrs or {}, None, None
-    if signature is not None or inplace is not None:
-        function, declared, values = _read_signature(label, function, signature, inplace, values)
-        arrays = declared.of_arrays
-        grid, block = arrays.numbers("grid", grid), arrays.numbers("block", block)
-        launch_dims = arrays.numbers("launch_dims", launch_dims)
-    rule = LaunchRule(
-        label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
-    )
     if isinstance(options, str):
         raise TypeError(f"{label}: options is {options!r}, expected a list of strings [KB1005]")
-    given = (*map(str, options), *(["--use_fast_math"] if use_fast_math else []))
+    file = f"{name.split('<')[0]}.cu"
+    flags = (*map(str, options), *(["--use_fast_math"] if use_fast_math else []))
     folders = (*map(str, include_paths), *settings.include_paths)
-    request = nvrtc.Compilation(label, source, file, name, given, folders)
-    method, names = rule.vmap_method(vmap_method), names_for_rules(function, values)
+    code = nvrtc.Compilation(label, source, file, name, flags, folders)
+    function = scan(label, file, source, name, params)
+    return operation_of(label, file, function, lambda _: code, given)
+
+
+def operation_of(
+    label: str,
+    file: str,
+    function: ScannedFunction,
+    code: Callable[[ScannedFunction], nvrtc.NvrtcFunction | nvrtc.Compilation],
+    given: Mapping[str, Any],
+) -> CudaKernel:
+    """Make the operation of a kernel; `given` are the options of `cuda_kernel`."""
+    values, declared, arrays = given["attrs"] or {}, None, None
+    launch = {name: given[name] for name in ("grid", "block", "launch_dims")}
+    if given["signature"] is not None or given["inplace"] is not None:
+        function, declared, values = _read_signature(
+            label, function, given["signature"], given["inplace"], values
+        )
+        arrays = declared.of_arrays
+        launch = {name: arrays.numbers(name, value) for name, value in launch.items()}
+    others = ("threads_per_block", "shared_mem", "cooperative", "cluster", "pdl")
+    rule = LaunchRule(label, *launch.values(), *(given[name] for name in others))
+    method, names = rule.vmap_method(given["vmap_method"]), names_for_rules(function, values)
     spec = OperationSpec(
-        *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp, names),
-        sharding_rule,
+        *(label, given["outs"], method, given["input_output_aliases"], given["has_side_effect"]),
+        *(given["jvp"], given["vjp"], names, given["sharding_rule"]),
         signature=arrays,
     )
-    described = Description(
-        label, file, function, rule, bool(zero_outputs), bool(check), request, declared
-    )
+    zeroed, checked = bool(given["zero_outputs"]), bool(given.get("check"))
+    described = Description(label, file, function, rule, zeroed, checked, code(function), declared)
     return CudaKernel(spec, described, values)
 
 

@@ -6,23 +6,22 @@ import atexit
 import hashlib
 import inspect
 import os
+import re
 import shutil
 import struct
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.errors import KernelError, KernelLoadError, coded
 from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.cuda_kernel.kernel import CudaKernel, Description, names_for_rules, scan
+from kernbridge._src.cuda_kernel.kernel import CudaKernel, cuda_kernel, operation_of, scan
 from kernbridge._src.cuda_kernel.nvrtc import NvrtcFunction
-from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.signature import ANY, ScannedFunction, size_of
-from kernbridge._src.operation.spec import OperationSpec
+from kernbridge._src.operation.spec import FROM_SIGNATURE
 from kernbridge._src.plan import cubin
-from kernbridge._src.plan.launch import LaunchRule
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
 from kernbridge._src.source import compiled_types, load
@@ -37,6 +36,13 @@ _HEADER = struct.Struct("<16sHHIQQQIHHH")
 _SEGMENT = struct.Struct("<IIQQQQ")
 _LOADED = 1  # type of a segment
 _OF_64_BITS, _LITTLE_ENDIAN = 2, 1
+
+_C_TYPES = {f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
+_C_TYPES |= {"bool": "bool", "float": "float32", "double": "float64", "__half": "float16"}
+_C_TYPES |= {"int": "int32", "unsigned": "uint32", "unsigned int": "uint32", "long": "int64"}
+_C_TYPES |= {"long long": "int64", "size_t": "uint64", "unsigned char": "uint8", "char": "int8"}
+
+_OF_SOURCE = {"params", "options", "include_paths", "use_fast_math", "check"}  # of `cuda_kernel`
 
 _opened: dict[str, str] = {}  # path -> digest of what was opened there
 
@@ -79,8 +85,8 @@ def load_binary(
     replace, auto_register, target_prefix, allow_cuda_graph
         See `load_cuda_inline`. Only libraries that kernbridge built have targets.
     header : str or Path, optional
-        The path of a C header that declares the functions, or the declarations themselves, such as
-        ``"int scale(const double *x, long n, double *out);"``.
+        The path of a header that declares the functions or the CUDA kernels, or the declarations
+        themselves, such as ``"int scale(const double *x, long n, double *out);"``.
     **options
         With `header`, the options of `load_c_inline`, such as `errors` and `carry`.
 
@@ -132,7 +138,8 @@ def load_binary(
     data = file.read_bytes()
     module_name = name or file.name.split(".")[0]
     if data[:4] == _FATBIN or (data[:4] == b"\x7fELF" and data[18:19] == _CUDA_MACHINE):
-        return CudaBinary(module_name, str(file), data)
+        declared = None if header is None else _read_header(module_name, header)
+        return CudaBinary(module_name, str(file), data, declared)
     if data[:4] != b"\x7fELF":
         raise KernelLoadError(
             f"load_binary: {file} is neither a shared library nor a cubin nor a fatbin; "
@@ -183,17 +190,23 @@ def _with_header(
                 f"{function!r} has {signature!r}; write functions={{'f': 'x: f64[n], n -> "
                 "f64[n]'} [KB5106]"
             )
-    text = str(header)
-    if isinstance(header, Path) or not any(mark in text for mark in "(#\n"):
-        path = Path(header)
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{label}: there is no header {path.absolute()}; correct the path [KB5103]"
-            )
-        text = f'#include "{path.resolve()}"\n'
+    text = _read_header(name, header, '#include "{}"\n')
     place = file.resolve()
     link = [str(place), f"-Wl,-rpath,{place.parent}", *(options.get("extra_ldflags") or ())]
     return load.build_c("load_binary", name, text, functions, {**options, "extra_ldflags": link})
+
+
+def _read_header(name: str, header: str | Path, include: str = "") -> str:
+    """The declarations in a header, or, if it is a file and `include` is given, that line."""
+    text = str(header)
+    if not isinstance(header, Path) and any(mark in text for mark in "(#\n"):
+        return text
+    path = Path(header)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"load_binary {name!r}: there is no header {path.absolute()}; correct the path [KB5103]"
+        )
+    return include.format(path.resolve()) if include else path.read_text()
 
 
 def _why_not(data: bytes) -> str | None:
@@ -287,6 +300,16 @@ def _unreadable(label: str, error: ValueError) -> KernelLoadError:
     return KernelLoadError(f"{label}: {error}; build the file again with nvcc [KB5102]")
 
 
+def _typed(function: ScannedFunction) -> ScannedFunction:
+    """The function with dtypes for the types of C that its declaration spells out."""
+    names = {p: re.sub(r"\bconst\b|\b__restrict__\b|\*", "", p.ctype) for p in function.parameters}
+    typed = [
+        p if p.type else p._replace(type=_C_TYPES.get(" ".join(name.split()), ""))
+        for p, name in names.items()
+    ]
+    return function._replace(parameters=tuple(typed))
+
+
 class CudaBinary:
     """Device code from a prebuilt cubin or fatbin.
 
@@ -300,10 +323,10 @@ class CudaBinary:
 
     __module__ = "kernbridge"
 
-    def __init__(self, name: str, path: str, data: bytes) -> None:
+    def __init__(self, name: str, path: str, data: bytes, declared: str | None = None) -> None:
         self.name = name
         self.path = path
-        self._data = data
+        self._data, self._declared = data, declared
         self._is_fatbin = data[:4] == _FATBIN
 
     @property
@@ -322,25 +345,9 @@ class CudaBinary:
     def kernel(
         self,
         entry: str,
-        outs: Any,
-        params: str | Sequence[str],
-        *,
-        grid: Any = None,
-        block: Any = None,
-        launch_dims: Any = None,
-        threads_per_block: int | tuple[int, ...] | str = 256,
-        shared_mem: int = 0,
-        attrs: Mapping[str, Any] | None = None,
-        vmap_method: str | None = None,
-        input_output_aliases: Mapping[int, int] | None = None,
-        cooperative: bool = False,
-        cluster: int | tuple[int, ...] | None = None,
-        pdl: bool = False,
-        zero_outputs: bool = False,
-        has_side_effect: bool = False,
-        jvp: Callable[..., Any] | None = None,
-        vjp: Callable[..., Any] | None = None,
-        sharding_rule: str | ShardingRule | None = None,
+        outs: Any = FROM_SIGNATURE,
+        params: str | Sequence[str] | None = None,
+        **options: Any,
     ) -> CudaKernel:
         """Make an operation from one of the kernels.
 
@@ -350,14 +357,14 @@ class CudaBinary:
             The kernel's name as the compiler spelled it: declare it ``extern "C"``.
         outs : pytree of jax.ShapeDtypeStruct, or a function
             See `numba_kernel`.
-        params : str or list of str
+        params : str or list of str, optional
             The role of each parameter, as for `cuda_kernel`, with the type of each number, as in
             ``"arg:f32[n] ret:f32[n] attr.n:int32"``. The dtype and the shape of each array have to
-            be declared, since machine code does not have them; see docs/source-kernels.md.
-        grid, block, launch_dims, threads_per_block, shared_mem, attrs, vmap_method, \
-input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp, \
-sharding_rule
-            See `cuda_kernel`.
+            be declared, since machine code does not have them; see docs/source-kernels.md. It is
+            left out if `load_binary` got a `header` with the declaration of the kernel.
+        **options
+            The signature, the launch, rules and all other options of `cuda_kernel` that do not
+            concern the compilation.
 
         Returns
         -------
@@ -368,32 +375,38 @@ sharding_rule
         KernelError
             If a cubin has no such kernel, or `params` does not match it.
         """
-        label = f"load_binary '{self.name}.{entry}'"
-        how = grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
-        rule = LaunchRule(label, *how)
+        label, known = (
+            f"load_binary '{self.name}.{entry}'",
+            inspect.unwrap(cuda_kernel).__kwdefaults__,
+        )
+        given = {name: known[name] for name in known.keys() - _OF_SOURCE} | {"outs": outs}
+        for option in options.keys() - given.keys():
+            raise TypeError(unknown(label, option, given, "KB5105"))
         if not self._is_fatbin and entry not in self.kernel_names:
             raise KernelError(
                 f"{label}: {self.path} has no kernel {entry!r}; it has "
                 f"{', '.join(self.kernel_names) or 'none'}"
                 " [KB5106]"
             )
-        function = scan(label, self.path, "", entry, params, machine_code=True)
-        method, names = rule.vmap_method(vmap_method), names_for_rules(function, attrs or {})
-        spec = OperationSpec(
-            *(label, outs, method, input_output_aliases, has_side_effect, jvp, vjp, names),
-            sharding_rule,
+        if params is None and self._declared is None:
+            raise KernelError(
+                f"{label}: {self.path} does not describe the parameters of its kernels; pass "
+                "load_binary(header=...) the declaration of the kernel, or params= [KB5106]"
+            )
+        text, is_bare = self._declared or "", self._declared is None
+        function = _typed(scan(label, self.path, text, entry, params, machine_code=is_bare))
+        return operation_of(
+            label, self.path, function, lambda f: self._code(label, f), given | options
         )
-        code = self._code(label, function)
-        description = Description(label, self.path, function, rule, bool(zero_outputs), False, code)
-        return CudaKernel(spec, description, attrs or {})
 
     def _code(self, label: str, function: ScannedFunction) -> NvrtcFunction:
         sizes = []
         for p in function.parameters:
             if p.role == "attr" and not p.type:
                 raise KernelError(
-                    f"{label}: params names {p.name!r} without its type, which cannot be read "
-                    f"from a binary; write, for example, attr.{p.name}:int32 [KB5106]"
+                    f"{label}: {p.name!r} has no type, which cannot be read from a binary; write, "
+                    f"for example, attr.{p.name}:int32 in params, or {p.name}: i32 in the "
+                    "signature [KB5106]"
                 )
             sizes.append(size_of(p.type) if p.role == "attr" else 8)
         capability = 0  # the driver chooses among the images of a fatbin
@@ -406,8 +419,8 @@ sharding_rule
             there = [size for _, size in info.parameters]
             if there != sizes:
                 raise KernelError(
-                    f"{label}: params ({function.tokens}) describes parameters of {sizes} bytes, "
-                    f"but the kernel has {there}; correct params [KB5106]"
+                    f"{label}: {function.tokens} describes parameters of {sizes} bytes, but the "
+                    f"kernel has {there}; correct params or the header [KB5106]"
                 )
         identity = hashlib.sha256(b"kernbridge.binary" + function.name.encode() + self._data)
         return NvrtcFunction(
