@@ -116,7 +116,7 @@ def test_an_operation_is_pickled_by_its_name():
 def test_an_operation_of_another_kernel_is_copied_as_before():
     class Kernel:
         name, label, parameter_names = "f", "f", ()
-        functions = tuple  # none
+        functions, check_numbers = tuple, None  # none
 
     spec = kernbridge.numba_kernel(square, lambda x: x).spec
     op = kernbridge.Operation(spec, Kernel())

@@ -13,7 +13,7 @@ from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.keys.fingerprint import is_mlir
 from kernbridge._src.numba_cpu.kernel import numba_kernel
-from kernbridge._src.numba_cpu.returning import returning
+from kernbridge._src.numba_cpu.returning import OPTIONS, returning
 from kernbridge._src.operation.annotations import annotated
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import seems_to_return
@@ -138,7 +138,6 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         outs = described
         given: dict[str, Any] = {**options}
         label = f"kernel {options.get('name') or _name(kernel)!r}"
-        made: tuple[Callable[..., Operation], tuple[str, ...]]
         is_function = front_end == "numba_kernel" and seems_to_return(kernel.py_func.__code__)
         if described is None and "signature" not in given and "py_func" in dir(kernel):
             text = annotated(label, kernel.py_func, is_function, given.get("static") or ())
@@ -147,13 +146,17 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         if is_function and "signature" in given:
             from kernbridge._src.operation.call_signature import ResultsOf
 
-            names = list(inspect.signature(kernel.py_func).parameters)
+            static = given.get("static") or ()
+            names = [n for n in inspect.signature(kernel.py_func).parameters if n not in static]
             outs = ResultsOf.read(label, given.pop("signature"), names)
-            made = returning, ("arrays",)
+            kind = "arrays"
         else:
-            made = _function_of(front_end, kernel, outs)
-        function, kind = made
-        wrong = [name for name in given if name not in inspect.signature(function).parameters]
+            kind = _kind_of(front_end, kernel, outs)
+        function: Callable[..., Operation] = numba_kernel
+        if front_end == "numba_cuda_kernel":
+            from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel as function
+        known = OPTIONS if kind else inspect.signature(function).parameters
+        wrong = [name for name in given if name not in known]
         if wrong:
             are = "is an option" if len(wrong) == 1 else "are options"
             listed = " and ".join(filter(None, (", ".join(wrong[:-1]), wrong[-1])))
@@ -164,7 +167,7 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
             raise TypeError(
                 f"kernel {_name(kernel)!r}: {listed} {are} of {other}; {remedy} [KB1005]"
             )
-        return function(*kind, kernel, outs, **given)
+        return returning(kind, kernel, outs, given) if kind else function(kernel, outs, **given)
 
     if _front_end(outs) is not None:
         described = None
@@ -173,25 +176,20 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
     return decorate
 
 
-def _function_of(
-    front_end: str, kernel: Any, outs: Any
-) -> tuple[Callable[..., Operation], tuple[str, ...]]:
-    """The function that makes the operation of a kernel, and its first arguments."""
+def _kind_of(front_end: str, kernel: Any, outs: Any) -> str:
+    """The kind of a function that returns values, see `returning`, or "" for another kernel."""
     if front_end == "numba_cuda_kernel":
-        from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
-
         if outs is not None:
-            return numba_cuda_kernel, ()
+            return ""
     elif front_end == "numba_kernel" and outs is not None and not _describes_all(outs, kernel):
-        return numba_kernel, ()
+        return ""
     elif front_end != "numba_kernel" or seems_to_return(kernel.py_func.__code__):
         if front_end == "elementwise" and outs is not None:
             raise TypeError(
                 f"kernel {_name(kernel)!r}: a numba.vectorize function returns its values; "
                 "leave `outs` out [KB1002]"
             )
-        kind = {"numba_kernel": "arrays", "guvectorize": "layout"}.get(front_end, front_end)
-        return returning, (kind,)
+        return {"numba_kernel": "arrays", "guvectorize": "layout"}.get(front_end, front_end)
     raise TypeError(
         f"kernel {_name(kernel)!r}: it returns no value, and `outs` does not describe its outputs; "
         "write @kernbridge.kernel(outs=...) above the kernel, with the shape and dtype of each "

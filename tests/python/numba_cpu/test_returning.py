@@ -122,6 +122,44 @@ def test_declared_types_convert_as_numpy(x64):
         op(jnp.ones(2, jnp.complex64))
 
 
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda f: kernbridge.elementwise(numba.njit("f4(f4, u1)")(f)),
+        lambda f: kernbridge.elementwise(numba.vectorize(["f4(f4, u1)"])(f)),
+        lambda f: kernbridge.kernel(numba.njit("f4[::1](f4[::1], u1)")(f)),
+        lambda f: kernbridge.kernel("x: f32[n], k: u8 -> f32[n]")(numba.njit(f)),
+        lambda f: kernbridge.kernel(
+            numba.guvectorize(["(f4[:], u1, f4[:])"], "(n),()->(n)")(fill_product)
+        ),
+    ],
+)
+def test_numbers_that_a_declared_type_does_not_hold(declare):
+    op, x = declare(lambda x, k: x * np.float32(k)), jnp.arange(3.0)
+    for k in 3, np.uint8(3), jnp.asarray(3):
+        np.testing.assert_array_equal(op(x, k), 3 * x)
+    for k in 300, -1, jnp.asarray(300):
+        with pytest.raises(TypeError, match=r"'k' is -?\d+, which is out of range for uint8"):
+            op(x, k)
+    with pytest.raises(TypeError, match=r"'k' is traced, and may be out of range for uint8"):
+        jax.jit(op)(x, 3)
+    with pytest.raises(TypeError, match=r"i(nt)?32.*\[KB200[37]\]"):
+        op(x, np.int32(3))
+
+
+def fill_product(x, k, out):
+    for i in range(x.size):
+        out[i] = x[i] * k
+
+
+def test_a_signature_names_the_order_of_a_call_and_omits_static_arguments():
+    scaled = numba.njit(lambda x, k, c: x * k + c)
+    op = kernbridge.kernel("k: f32, x: f32[n] -> f32[n]", static={"c": np.float32(1)})(scaled)
+    for made in op(2, jnp.ones(2)), op(x=jnp.ones(2), k=2.0):
+        np.testing.assert_array_equal(made, [3, 3])
+    assert [*op.__signature__.parameters] == ["k", "x"]
+
+
 def test_scan_and_loops():
     def step(x, _):
         return mixed(x, -0.75), x[0]

@@ -118,6 +118,30 @@ def test_scalar_is_converted_to_a_declared_signature():
         np.testing.assert_allclose(op(x, alpha=2), 2 * np.asarray(x))
 
 
+@pytest.mark.parametrize(
+    ("declared", "fitting", "others"),
+    [
+        ("i1", (-128, 127, 5.0, np.uint32(7)), (300, -129, 3.7, np.nan, np.uint32(2**32 - 1))),
+        ("u4", (2**31 - 1, 0.0), (-1, np.int8(-1), 2.0**32)),
+        ("i4", (np.uint32(2**31 - 1), -(2.0**31)), (np.uint32(2**31), 2.0**31)),
+    ],
+)
+def test_a_number_that_a_declared_signature_does_not_hold(declared, fitting, others):
+    @numba.njit(f"void({declared}, f4[::1])")
+    def kernel(k, out):
+        out[0] = k
+
+    op = jax.jit(numba_kernel(kernel, S((1,), jnp.float32)))
+    for k in fitting:
+        assert op(k=k) == np.float32(k)
+    for k in others:
+        with pytest.raises(
+            (jax.errors.JaxRuntimeError, ValueError),
+            match=r"'k' is no number of u?int\d+ .*\[KB3001\]",
+        ):
+            op(k=k).block_until_ready()
+
+
 def test_positional_scalars_arrive_as_0d_arrays():
     @numba.njit
     def kernel(x, a, out):

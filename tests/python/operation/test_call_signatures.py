@@ -320,12 +320,21 @@ def test_numbers_that_a_dtype_does_not_hold(signature):
     for call in (
         lambda: op(x, 300),
         lambda: op(k=-129, x=x),
+        lambda: op(x, jnp.asarray(300)),
         lambda: jax.jit(op)(x, k=x[0]) + op(x, 128),
     ):
         with pytest.raises(
             TypeError, match=r"'k' is -?\d+, which is out of range for int8.*KB2007"
         ):
             call()
+
+
+def test_a_traced_number_may_not_fit():
+    op = kernbridge.numba_kernel(scaled_by, signature="x: i8[n], k: i8 -> i8[n]")
+    with pytest.raises(TypeError, match=r"'k' is traced, and may be out of range for int8.*KB2007"):
+        jax.jit(op)(jnp.ones(3, jnp.int8), 3)
+    with pytest.raises(TypeError, match=r"'x' is i32.3., but is declared as i8.*KB2007"):
+        op(jnp.full(3, 300), 3)
 
 
 def test_numbers_have_the_dtype_of_the_arrays():

@@ -245,7 +245,7 @@ def arguments_of(
 ) -> Iterator[Any]:
     """Yield the kernel's arguments as Numba flattens them; a default value takes none."""
     flat = iter(parameters)
-    for compiled_type in overload.arguments:
+    for place, compiled_type in enumerate(overload.arguments):
         is_tuple = isinstance(compiled_type, types.BaseTuple)  # of the kernel's *args
         for member in compiled_type if is_tuple else (compiled_type,):
             parameter = next(flat)
@@ -257,8 +257,39 @@ def arguments_of(
             given = context.data_model_manager[parameter.type]  # converted to the compiled type
             pointer = builder.bitcast(buffers.data(parameter), given.get_data_type().as_pointer())
             value = given.load_from_data_pointer(builder, pointer)
+            if isinstance(buffers, _OfXLA) and isinstance(member, types.Integer):
+                name = overload.kernel.py_func.__code__.co_varnames[place]
+                _refuse_unfit(context, builder, name, value, parameter.type, member)
             value = context.cast(builder, value, parameter.type, member)
             yield from _flatten(context.data_model_manager[member].as_argument(builder, value))
+
+
+def _refuse_unfit(
+    context: Any, builder: Any, name: str, value: Any, given: Any, declared: Any
+) -> None:
+    """Let the entry fail if a number would wrap around, or lose a fraction."""
+    low, high, number = declared.minval, declared.maxval, value.type
+    if isinstance(given, types.Float):
+        whole = builder.call(builder.module.declare_intrinsic("llvm.trunc", [number]), [value])
+        in_range = builder.and_(
+            builder.fcmp_ordered(">=", value, number(float(low))),
+            builder.fcmp_ordered("<", value, number(float(high + 1))),
+        )
+        fits = builder.and_(in_range, builder.fcmp_ordered("==", value, whole))
+    elif isinstance(given, types.Integer) and given != declared:
+        compare = builder.icmp_signed if given.signed else builder.icmp_unsigned
+        fits = builder.and_(
+            compare(">=", value, number(max(low, given.minval))),
+            compare("<=", value, number(min(high, given.maxval))),
+        )
+    else:
+        return
+    with cgutils.if_unlikely(builder, builder.not_(fits)):
+        text = (
+            f"{name!r} is no number of {declared} ({low} to {high}), for which the kernel is "
+            "declared; pass one, or declare another type"
+        )
+        context.call_conv.return_user_exc(builder, OverflowError, (text,))
 
 
 class _OfXLA:

@@ -26,9 +26,9 @@ from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, needs_nu
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
 from kernbridge._src.numba_cpu.signature import CompileOptions
-from kernbridge._src.operation.call_signature import ResultsOf
+from kernbridge._src.operation.call_signature import ResultsOf, check_number, is_weak
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.operation import Operation, as_operands
 from kernbridge._src.operation.parameters import (
     NATIVE_DTYPES,
     KernelParameters,
@@ -123,6 +123,10 @@ class Returning(PythonFrontend):
             self.function = self._dispatcher.py_func
         self._declared = _declared(function)
         self.signature = inspect.signature(self.function)
+        if isinstance(outs, ResultsOf):
+            self.check_numbers = outs.signature.check_numbers
+        elif self._declared:
+            self.check_numbers = self._check_declared
         self._layout: tuple[Any, Any] | None = None
         if kind == "layout":
             ins, filled = self._layout = _layout(self.label, function, outs)
@@ -145,6 +149,9 @@ class Returning(PythonFrontend):
 
     def bound(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> tuple[Any, Any]:
         """All arguments in the order of the function's parameters; defaults may be left out."""
+        if isinstance(self.outs, ResultsOf):
+            by_name = self.outs.signature.converted(inputs, scalars)
+            return [by_name[name] for name in self.outs.names], {}
         try:
             given = self.signature.bind(*inputs, **scalars)
         except TypeError as e:
@@ -159,9 +166,7 @@ class Returning(PythonFrontend):
         for name, t in zip(self._names(types), types, strict=True):
             lacking = "Numba has no type for on CPUs"
             check_dtype(f"{self.label}: input {name!r}", t.dtype.name, NATIVE_DTYPES, lacking)
-        weak = [
-            bool(getattr(x, "weak_type", isinstance(x, (int, float, complex)))) for x in operands
-        ]
+        weak = [*map(is_weak, operands)]
         reals = [
             np.empty(0, t.dtype).real.dtype
             for t, is_weak in zip(types, weak, strict=True)
@@ -171,14 +176,10 @@ class Returning(PythonFrontend):
         for i, dtype in enumerate(dtypes):
             if weak[i] and reals and dtype.kind in "fc":
                 dtypes[i] = np.result_type(*reals, *["F"] * (dtype.kind == "c"))
-        if self._layout and self._declared:
-            kinds = [d.kind if is_weak else "" for d, is_weak in zip(dtypes, weak, strict=True)]
-            least: dict[str, np.dtype[Any]] = {
-                "i": np.dtype("u1"),
-                "f": np.dtype("f2"),
-            }  # of numbers, which fit into any
-            given = [least.get(k, d) for k, d in zip(kinds, dtypes, strict=True)]
-            dtypes = [*map(canonical, self._declared_for(given)[0])]
+        if self._declared:
+            for i, wanted in enumerate(self._declared_for(dtypes, weak)[0]):
+                if self._layout or (weak[i] and not types[i].shape):
+                    dtypes[i] = canonical(wanted)
         n, cores = self._n_leading(types), self._cores(types)
         missing = [n + len(c) - len(t.shape) for t, c in zip(types, cores, strict=True)]
         if self._kind == "arrays":
@@ -316,24 +317,45 @@ class Returning(PythonFrontend):
 
     def _casts(self, operands: Sequence[ArrayType]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The dtypes to which `numba.vectorize` converts scalars, and of what it returns."""
-        if self._layout or not self._declared:
+        if self._layout or not self._declared or hasattr(self._original, "py_func"):
             return (), ()
         return self._declared_for([t.dtype for t in operands])[:2]
 
-    def _declared_for(self, given: Sequence[np.dtype[Any]]) -> Declared:
-        """The first declaration to which operands can be converted, as NumPy chooses it."""
+    def _check_declared(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> None:
+        if not any(map(is_weak, (*inputs, *scalars.values()))):
+            return
+        given, _ = self.bound(inputs, scalars)
+        wanted = self.arranged(given, as_operands(self.label, given)[1])
+        for name, value, t in zip(self._names(given), given, wanted, strict=True):
+            check_number(f"{self.label}: input {name!r}", value, t.dtype.name)
+
+    def _declared_for(
+        self, given: Sequence[np.dtype[Any]], weak: Sequence[bool] | None = None
+    ) -> Declared:
+        """The first declaration to which operands can be converted, as NumPy chooses it.
+
+        Of numbers of Python, which are `weak`, only the kind counts; for `numba.vectorize`, only
+        if nothing else fits.
+        """
         if not self._declared:
             return tuple(d.name for d in given), (), (False,) * len(given)
-        for ins, outs, arrays in self._declared:
-            pairs = zip(given, ins, strict=True)
-            if all(np.can_cast(d, np.dtype(want)) or d == canonical(want) for d, want in pairs):
-                return ins, outs, arrays
+        none = (False,) * len(given)
+        for numbers in (weak or none,) if self._layout else (none, weak or none):
+            for ins, outs, arrays in self._declared:
+                if all(map(self._converts, given, map(np.dtype, ins), numbers)):
+                    return ins, outs, arrays
         listed = "; ".join(", ".join(ins) for ins, _, _ in self._declared)
         raise TypeError(
             f"{self.label}: it is declared for ({listed}), to none of which "
             f"({', '.join(d.name for d in given)}) can be converted without loss; convert the "
             "arrays, or declare these types as well [KB2003]"
         )
+
+    def _converts(self, given: np.dtype[Any], wanted: np.dtype[Any], is_number: bool) -> bool:
+        if is_number and given.kind in "if":
+            return wanted.kind in ("iufc" if given.kind == "i" else "fc")
+        by_numba = hasattr(self._original, "py_func") and wanted.kind not in "iu"
+        return by_numba or np.can_cast(given, wanted) or given == canonical(wanted)
 
     def _given_outs(self, operands: Sequence[ArrayType]) -> tuple[ArrayType, ...] | None:
         """The outputs that the user describes, of one call of the function."""
@@ -388,7 +410,13 @@ def _declared(function: Any) -> tuple[Declared, ...]:
     """What a function of Numba is declared for. Empty if types are those of the calls."""
     from kernbridge._src.numba_common.private_numba import as_dtype
 
+    def dtype_of(t: Any) -> str:
+        return as_dtype(getattr(t, "dtype", t)).name
+
     builder = getattr(function, "gufunc_builder", None)
+    if hasattr(function, "py_func"):
+        listed = () if function._can_compile else function.signatures
+        return tuple((tuple(map(dtype_of, s)), (), (False,) * len(s)) for s in listed)
     if builder is None and getattr(function, "_frozen", False) and hasattr(function, "types"):
         sides = [
             [[np.dtype(c).name for c in side] for side in t.split("->")] for t in function.types
@@ -398,7 +426,7 @@ def _declared(function: Any) -> tuple[Declared, ...]:
         return ()
     n, found = len(builder.sin), []
     for signature in builder._sigs:
-        names = tuple(as_dtype(getattr(t, "dtype", t)).name for t in signature.args)
+        names = tuple(map(dtype_of, signature.args))
         arrays = tuple(hasattr(t, "ndim") for t in signature.args[:n])
         found.append((names[:n], names[n:], arrays))
     return tuple(found)
@@ -492,49 +520,36 @@ def elementwise(
         return lambda function: elementwise(function, **options)
     needs_numba("elementwise")
     _check_function(function)
-    return returning("elementwise", function, **options)
+    return returning("elementwise", function, None, options)
 
 
-def returning(
-    kind: str,
-    function: Any,
-    outs: Any = None,
-    *,
-    name: str | None = None,
-    vmap_method: str | None = None,
-    vector_math: bool | None = None,
-    check: bool = False,
-    zero_outputs: bool = False,
-    jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
-    vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
-    derivatives: Literal["enzyme"] | None = None,
-    input_output_aliases: Mapping[int, int] | None = None,
-    has_side_effect: bool = False,
-    vmap_threads: bool | None = None,
-    sharding_rule: str | bool | ShardingRule | None = None,
-    static: Mapping[str, Any] | None = None,
-) -> Operation:
+OPTIONS = (*inspect.signature(elementwise).parameters, "vmap_method", "zero_outputs")[1:]
+"""The options of `returning`, which are None or False by default."""
+
+
+def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> Operation:
     """Make an operation of a function that returns values, or of `numba.guvectorize`.
 
     Its kind is "elementwise", "layout" (of `numba.guvectorize`) or "arrays".
     """
-    if vector_math is not None:
-        vector_math = bool(vector_math)
-    options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
-    if sharding_rule is True and isinstance(outs, ResultsOf):
-        sharding_rule = outs.signature.with_arrays.sharding_rule
-    make = functools.partial(Returning, kind, function, options, outs, dict(static or {}), name)
+    of = given.get
+    fast = None if of("vector_math") is None else bool(of("vector_math"))
+    options = CompileOptions(bool(of("check")) or debug.checks(), bool(of("zero_outputs")), fast)
+    rule, static, name = of("sharding_rule"), dict(of("static") or {}), of("name")
+    if rule is True and isinstance(outs, ResultsOf):
+        rule = outs.signature.with_arrays.sharding_rule
+    make = functools.partial(Returning, kind, function, options, outs, static, name)
     key = ("returning", kind, options, name)
     frontend = make() if outs or static else attached_to(function, key, make)
     spec = OperationSpec(
         frontend.label,
         frontend.described_outs,
-        vmap_method or (None if kind == "arrays" else "expand_dims"),
-        input_output_aliases,
-        has_side_effect,
-        *rules_of(frontend.label, jvp, vjp, derivatives),
-        sharding_rule=sharding_rule,
-        vmap_threads=vmap_threads,
+        of("vmap_method") or (None if kind == "arrays" else "expand_dims"),
+        of("input_output_aliases"),
+        bool(of("has_side_effect")),
+        *rules_of(frontend.label, of("jvp"), of("vjp"), of("derivatives")),
+        sharding_rule=rule,
+        vmap_threads=of("vmap_threads"),
     )
     operation = frontend.operation(spec, frontend._operations)
     names = ("__module__", "__qualname__", "__doc__")

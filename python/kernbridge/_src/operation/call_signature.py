@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base.errors import counted, short
+from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.operation.signature import (
     ANY,
     LEADING,
@@ -249,10 +250,9 @@ class CallSignature:
         self, args: Sequence[Any], keywords: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """The arrays and the keyword scalars of a call, whose arguments may be given by name."""
-        given, arrays, scalars = self._bound(args, keywords), [], {}
+        arrays, scalars = [], {}
         changed = self.bound[1]
-        for p in self.inputs:
-            value = _converted(given[p.name], self._dtype_of(p, given))
+        for p, value in zip(self.inputs, self.converted(args, keywords).values(), strict=True):
             may_be_number = p.type is None and p.name not in changed and not np.ndim(value)
             if p.is_number or may_be_number:
                 scalars[p.name] = value
@@ -260,37 +260,40 @@ class CallSignature:
                 arrays.append(value)
         return arrays, scalars
 
+    def converted(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, in their order, weak values in their declared dtypes."""
+        given = self._bound(args, keywords)
+        return {p.name: _converted(given[p.name], self._dtype_of(p, given)) for p in self.inputs}
+
     def _dtype_of(self, p: Parameter, given: Mapping[str, Any]) -> str:
         """The dtype of an input; for a variable, the dtype of an array of this call that has it."""
         if p.type is None or not is_variable(p.type.dtype):
             return p.type.dtype if p.type else ""
         same = (given.get(q.name) for q in self.inputs if q.type and q.type.dtype == p.type.dtype)
-        dtypes = [ArrayType.of(x).dtype for x in same if has_type(x) and not _is_weak(x)]
+        dtypes = [ArrayType.of(x).dtype for x in same if has_type(x) and not is_weak(x)]
         return jax.dtypes.canonicalize_dtype(dtypes[0]).name if dtypes else ""
 
     @functools.cached_property
-    def _may_wrap(self) -> list[tuple[int, Parameter]]:
-        """The inputs without dimensions that may be integers, and their places."""
+    def _may_wrap(self) -> list[tuple[int, Parameter, str]]:
+        """The inputs without dimensions that may be integers: place, and dtype if it is known."""
+        numbers = [
+            (i, p, p.type.dtype) for i, p in enumerate(self.inputs) if p.type and not p.type.dims
+        ]
         return [
-            (i, p)
-            for i, p in enumerate(self.inputs)
-            if p.type and not p.type.dims and ("int" in p.type.dtype or is_variable(p.type.dtype))
+            (i, p, "" if is_variable(dtype) else dtype)
+            for i, p, dtype in numbers
+            if "int" in dtype or is_variable(dtype)
         ]
 
     def check_numbers(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> None:
         """Refuse numbers of Python that would wrap around, before JAX traces a call."""
-        for i, p in self._may_wrap:
+        for i, p, dtype in self._may_wrap:
             value = args[i] if i < len(args) else keywords.get(p.name)
-            if not isinstance(value, int):
-                continue
-            names = (q.name for q in self.inputs)
-            dtype = self._dtype_of(p, {**dict(zip(names, args, strict=False)), **keywords})
-            info = np.iinfo(dtype) if "int" in dtype else None
-            if info is not None and not info.min <= value <= info.max:
-                raise TypeError(
-                    f"{self.label}: {place_of(i, len(self.inputs), p.name)} is {value}, which is "
-                    f"out of range for {dtype} ({info.min} to {info.max}); pass such a number, or "
-                    "declare another type [KB2007]"
+            if is_weak(value) and (dtype or not isinstance(value, Tracer)):
+                given = dict(zip((q.name for q in self.inputs), args, strict=False))
+                wanted = dtype or self._dtype_of(p, {**given, **keywords})
+                check_number(
+                    f"{self.label}: {place_of(i, len(self.inputs), p.name)}", value, wanted
                 )
 
     def match(
@@ -495,15 +498,36 @@ def _type_of(declared: DeclaredType | None, values: Mapping[str, Any]) -> ArrayT
     return ArrayType(tuple(shape), np.dtype(values.get(declared.dtype, declared.dtype)))
 
 
-def _is_weak(value: Any) -> bool:
+def is_weak(value: Any) -> bool:
     """Whether a value is a number of Python, or one that JAX has made of it."""
     kind = jax.typeof(value) if isinstance(value, jax.Array) else None
     return isinstance(value, (int, float, complex)) or getattr(kind, "weak_type", False)
 
 
+def check_number(place: str, value: Any, dtype: str) -> None:
+    """Refuse a weak integer that would wrap around in a dtype, and a traced one that may.
+
+    A traced one takes every dtype of 32 or 64 bits, as everywhere in JAX.
+    """
+    kind = np.dtype(getattr(value, "dtype", type(value))).kind if is_weak(value) else ""
+    if kind != "i" or "int" not in dtype or np.ndim(value):
+        return
+    info = np.iinfo(dtype)
+    is_traced = isinstance(value, Tracer)
+    if info.bits < 32 if is_traced else not info.min <= int(value) <= info.max:
+        what = "traced, and may be" if is_traced else f"{value}, which is"
+        remedy = f"convert it to {dtype}" if is_traced else "pass such a number"
+        raise TypeError(
+            f"{place} is {what} out of range for {dtype} ({info.min} to {info.max}); {remedy}, or "
+            "declare another type [KB2007]"
+        )
+
+
 def _converted(value: Any, declared: str) -> Any:
     """A weak value in the dtype that is declared for it, if JAX would convert it."""
-    if not declared or not _is_weak(value):
+    if not declared or not is_weak(value):
         return value
     dtype = jnp.dtype(declared)
-    return jnp.asarray(value, dtype) if jnp.result_type(value, dtype) == dtype else value
+    may_wrap = dtype.kind in "iu" and dtype.itemsize < 4 and np.ndim(value)
+    fits = jnp.result_type(value, dtype) == dtype and not may_wrap
+    return jnp.asarray(value, dtype) if fits else value

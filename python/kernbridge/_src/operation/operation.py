@@ -85,8 +85,8 @@ class Operation:
     __module__ = "kernbridge"
 
     __slots__ = (
-        *("__dict__", "__weakref__", "_frontend", "_jitted", "_keywords", "_of_functions"),
-        *("_watched", "spec"),
+        *("__dict__", "__weakref__", "_check_numbers", "_frontend", "_jitted", "_keywords"),
+        *("_of_functions", "_watched", "spec"),
     )
 
     def __init__(
@@ -101,6 +101,7 @@ class Operation:
             )
         self.spec = spec
         self._frontend = frontend
+        self._check_numbers = (spec.signature or frontend).check_numbers
         self._keywords = tuple(sorted((attributes or {}).items()))
         self._jitted: Any = None
         self._of_functions: LRUCache[Operation | None] = LRUCache(OPERATIONS_KEPT)
@@ -113,8 +114,8 @@ class Operation:
             if operation is not self:
                 return operation(*inputs, **scalars)
         try:
-            if self.spec.signature is not None:
-                self.spec.signature.check_numbers(inputs, scalars)
+            if self._check_numbers is not None:
+                self._check_numbers(inputs, scalars)
             try:
                 if (
                     self._watched is not None

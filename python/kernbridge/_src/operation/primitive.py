@@ -90,6 +90,7 @@ class Frontend(ABC):
     name: str
     platforms: tuple[str, ...]
     parameters: Any = None  # of the kernel, as messages show them
+    check_numbers: Any = None  # refuses integers that would wrap around, before a call is traced
     differentiates = False  # whether Enzyme can make derivatives of the kernel
     halves_can_be_wide = False  # whether the kernel also compiles for float32 in place of float16
     why_not_differentiated = "Enzyme does not differentiate kernels of this front end"
