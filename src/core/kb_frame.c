@@ -173,9 +173,8 @@ static __attribute__((noinline)) kb_status read_batch(kb_frame *frame, const int
             return kb_error_set(err, KB_INVALID_ARGUMENT,
                                 "%s: input %u (%s) names batch levels that do not exist",
                                 kernel->name, i, kernel->buffers[i].name);
-    bool has_rows = order == KB_SLICES_OF_ROWS;
-    frame->n_levels = has_rows ? 0 : (uint32_t)n_levels;
-    frame->n_row_axes = has_rows ? (uint32_t)n_levels : 0;
+    frame->n_levels = order == KB_SLICES_OF_ROWS ? 0 : (uint32_t)n_levels;
+    frame->n_row_axes = (uint32_t)n_levels - frame->n_levels;
     frame->order = (kb_slice_order)order;
     frame->masks = words + 1;
     return KB_OK;
