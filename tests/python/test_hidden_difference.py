@@ -149,6 +149,7 @@ def drawn(kind, n, run_python):
 MANY = pytest.mark.parametrize("share", [32, pytest.param(1, marks=pytest.mark.exhaustive)])
 
 
+@pytest.mark.exhaustive
 @MANY
 def test_numba_kernels(run_python, share):
     drawn("numba", 850 // share, run_python)

@@ -59,6 +59,7 @@ def test_a_program_that_carries_its_kernel_loads_without_numba(cuda_blob, run_py
     assert said.split() == ["0.0", "2.0", "4.0", "6.0"]
 
 
+@pytest.mark.exhaustive
 def test_a_program_from_jaxs_compilation_cache(numba_blob, run_python, tmp_path):
     """The second process loads the executable, and lowers nothing of ours by itself."""
     program = f"""{FRESH}

@@ -57,6 +57,7 @@ def test_kernels_for_gpus_on_the_cpu(monkeypatch):
     np.testing.assert_array_equal(one.spikes, two.spikes)
 
 
+@pytest.mark.exhaustive
 def test_the_command_line(run_python, tmp_path):
     options = ["--devices", "1", "2", "4", "--neurons", "416", "--steps", "200"]
     options += ["--json", str(tmp_path / "figures.json")]

@@ -44,6 +44,7 @@ for device in (0, 1, 0):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_program_runs_on_the_gpu_that_it_has_an_image_for(tmp_path, run_python):
     environment = {
         # Two compilations give the kernel two names, so both programs use one cache.

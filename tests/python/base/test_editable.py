@@ -37,6 +37,7 @@ print(kernbridge.cache.stats().disk_entries)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_code_of_a_process_whose_files_were_replaced_is_not_taken_for_that_of_the_new_files(
     tmp_path, run_python

@@ -161,6 +161,7 @@ def test_a_function_from_source_is_refused(tmp_path):
         export_bundle(tmp_path / "b", lambda: module.copy(outs=S((3,), jnp.float32)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_cuda_kernel(run_python):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")

@@ -311,6 +311,7 @@ except kernbridge.errors.KernelFaultError as e:
 """
 
 
+@pytest.mark.exhaustive
 def test_the_variable_switches_all_threads_of_the_process(run_python, tmp_path):
     (tmp_path / "kept.py").write_text(MODULE)
     program = PROGRAM.format(folder=str(tmp_path))

@@ -212,6 +212,7 @@ def test_options_and_headers(gpu, tmp_path):
         kernbridge.cuda_kernel(source, "k", lambda x: like(x), launch_dims=1, options="-O3")
 
 
+@pytest.mark.exhaustive
 def test_cached_between_processes(run_python, tmp_path):
     program = f"""
 import jax, jax.numpy as jnp, kernbridge

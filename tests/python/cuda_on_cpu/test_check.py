@@ -142,6 +142,7 @@ assert b"kb_blocks" in plain and b"kb_check" not in plain
 """)
 
 
+@pytest.mark.exhaustive
 def test_a_gpu_program_is_the_same_before_and_after(run):
     program = """
 @cuda.jit(device=True)

@@ -109,6 +109,7 @@ def report():
     print(json.dumps(found))
 
 
+@pytest.mark.exhaustive
 def test_wrong_indices_are_reported_where_their_views_are_read(run_python, tmp_path):
     printed = run_python(
         "import test_check_views; test_check_views.report()",

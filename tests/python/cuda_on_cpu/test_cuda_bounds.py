@@ -227,6 +227,7 @@ refused(op, jnp.asarray([1]), words=("block (1, 0, 0), thread (7, 0, 0): writes 
 """)
 
 
+@pytest.mark.exhaustive
 def test_in_other_modes(run):
     """Over two fill patterns, and in the checked mode, which has messages of its own."""
     program = """

@@ -84,6 +84,7 @@ def run(run_python, request):
     return run
 
 
+@pytest.mark.brief
 def test_arithmetic_rounds_once(run):
     run("""
 @cuda.jit

@@ -69,6 +69,7 @@ def test_strides_are_those_of_numpy(order):
     )
 
 
+@pytest.mark.exhaustive
 def test_reshape_in_a_kernel(run_python):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     program = """

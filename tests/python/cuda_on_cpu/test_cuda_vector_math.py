@@ -118,6 +118,7 @@ for platform in ("cpu", "cuda"):
 """
 
 
+@pytest.mark.exhaustive
 def test_the_option(run_python):
     run_python(HEAD + OPTION, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", KERNBRIDGE_CACHE_DIR="0")
 

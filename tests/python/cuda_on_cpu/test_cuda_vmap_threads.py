@@ -59,6 +59,7 @@ assert not meets(kernel(True))
 """
 
 
+@pytest.mark.exhaustive
 def test_launches_run_at_once(run_python):
     """A slice says that it runs, where an input says, and waits a while for another one."""
     run_python(PROGRAM, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")

@@ -174,6 +174,7 @@ else:
     )
 
 
+@pytest.mark.exhaustive
 def test_a_signal_ends_a_launch_that_waits(run):
     """Ctrl-C while threads poll or come to barriers, in a launch of Numba's and in an operation."""
     run(

@@ -46,6 +46,7 @@ call(op)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_program_of_another_version_is_refused(run_python, tmp_path: Path):
     """And the same kernel, lowered in the same process, runs."""
     theirs = run_python(OPERATION + EXPORT, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")

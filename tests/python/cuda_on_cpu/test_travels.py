@@ -118,6 +118,7 @@ def test_code_for_another_processor_is_compiled_anew(run):
     assert "llvmlite" in printed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 @pytest.mark.parametrize("what", ["recompile", "refuse"])
 def test_code_of_programs_runs_only_where_it_may(run, what):

@@ -105,6 +105,7 @@ print(program.call(jnp.linspace(-1, 1, 64))[:3].tolist())
 """
 
 
+@pytest.mark.exhaustive
 def test_an_exported_gradient_needs_neither_numba_nor_enzyme(request, run_python):
     printed = run_python(SOURCE.format(folder=str(request.path.parent)), KERNBRIDGE_TEST_CUDA="")
     assert printed.splitlines()[-1] == run_python(SAVED, KERNBRIDGE_ENZYME="/nowhere").strip()

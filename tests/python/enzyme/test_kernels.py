@@ -177,6 +177,7 @@ def assigns(x, out):
     out[:] = x[:2]
 
 
+@pytest.mark.exhaustive
 def test_an_exception_whose_text_is_made_of_extents():
     op = by_enzyme(assigns)
     np.testing.assert_allclose(jax.grad(lambda x: op(x).sum())(jnp.ones((2, 2))), 1)
@@ -295,6 +296,7 @@ def softplus_of_jax(x, a):
 softly = by_enzyme(softplus)
 
 
+@pytest.mark.exhaustive
 def test_transformations():
     x, a = jnp.asarray(normal(3, 4)), jnp.array([1.5])
 
@@ -439,6 +441,7 @@ def line_of(kernel, text):
     return next(n for n, line in enumerate(lines, 1) if text in line)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     ("kernel", "outs", "why", "place"),
     [

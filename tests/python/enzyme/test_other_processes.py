@@ -46,6 +46,7 @@ def test_an_exported_gradient_needs_neither_numba_nor_enzyme(tmp_path, run_pytho
     assert run_python(SAVED, KERNBRIDGE_ENZYME="/nowhere").strip() == "[0.0, 3.0, 12.0]"
 
 
+@pytest.mark.exhaustive
 @needs_enzyme
 def test_a_derivative_is_made_once_for_all_processes(tmp_path, run_python):
     folder = str(tmp_path / "cache")

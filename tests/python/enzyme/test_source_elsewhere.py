@@ -48,6 +48,7 @@ def test_an_exported_gradient_needs_no_compiler(tmp_path, run_python):
     assert run_python(SAVED, **nothing).strip() == GRADIENT
 
 
+@pytest.mark.exhaustive
 def test_a_derivative_is_made_once_and_only_if_it_is_needed(tmp_path, run_python):
     folder = tmp_path / "cache"
     without = KERNEL.replace("jax.grad(lambda x: op(x).sum())", "op")

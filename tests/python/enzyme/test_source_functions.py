@@ -376,6 +376,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name):
     code, why = REFUSED[name]

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.once
 HERE = Path(__file__).parents[1]
 
 
+@pytest.mark.exhaustive
 def test_this_session_has_a_folder_of_its_own(run_python):
     folder = Path(os.environ[session_cache.MARK])
     assert artefacts.get_cache_dir() == folder

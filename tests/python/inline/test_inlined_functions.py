@@ -291,6 +291,7 @@ for factor in (2.0, 3.0):
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_second_process_compiles_nothing(root, run_python):
     for compiles in ("True", "False"):

@@ -57,6 +57,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.exhaustive
 def test_the_child_is_refused_and_the_parent_goes_on(run_python):
     work = [f"assert in_child(lambda: {call}) == 1" for call in CHILDREN.values()]
     printed = run_python(

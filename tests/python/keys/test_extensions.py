@@ -59,6 +59,7 @@ def written(tmp_path, value, text):
     (tmp_path / "taught.py").write_text(HEAD + f"V = {value}\n" + text)
 
 
+@pytest.mark.exhaustive
 def test_another_process_notices_that_it_was_edited(tmp_path, run_python):
     for value in (2.0, 3.0):
         written(tmp_path, value, KERNELS)

@@ -347,6 +347,7 @@ def run_process(folder, first="", last=PRINT, state="None", seed=0):
     return done.stdout.split()
 
 
+@pytest.mark.exhaustive
 def test_processes_agree(tmp_path):
     firsts = ["", "import settings, decimal, scipy.special", "import numba.cuda, kernel"]
     found = [run_process(tmp_path / str(i), first, seed=i) for i, first in enumerate(firsts)]

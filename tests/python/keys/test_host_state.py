@@ -158,6 +158,7 @@ def test_such_a_function_runs_as_python_and_a_warning_says_why():
     assert "call Python" in str(plan)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_on_a_cpu_such_a_function_runs_as_python(run_python):
     program = (

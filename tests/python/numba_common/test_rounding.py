@@ -79,6 +79,7 @@ def line_of(function, text):
     return next(i for i, line in enumerate(lines, first) if line.strip().startswith(text))
 
 
+@pytest.mark.exhaustive
 def test_every_store_is_found_and_named():
     ints, flags = jax.ShapeDtypeStruct((4,), jnp.int32), jax.ShapeDtypeStruct((4,), bool)
     op = kernbridge.numba_kernel(stores, [ints] * 11 + [flags])

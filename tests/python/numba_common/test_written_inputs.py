@@ -44,6 +44,7 @@ def run(run_python):
     ).splitlines()
 
 
+@pytest.mark.exhaustive
 def test_a_function_of_a_module_that_writes_to_an_input(run):
     bad, good, aliased, batched, poisoned = [
         line

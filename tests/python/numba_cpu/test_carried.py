@@ -108,6 +108,7 @@ def test_the_program_of_a_simple_kernel_is_small():
         jax.config.update("jax_traceback_in_locations_limit", before)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_exceptions_are_those_of_the_process_that_compiled(elsewhere):
     zero = jnp.zeros(3, jnp.float32)

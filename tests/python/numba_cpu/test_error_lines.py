@@ -110,6 +110,7 @@ def test_callee_that_numba_compiled_before_names_the_call():
 KERNELS = [f for _, f in inspect.getmembers(failing_kernels, inspect.isfunction)]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("function", KERNELS, ids=lambda f: f.__name__)
 def test_exceptions_that_numba_raises(function):
     _, line = fails(numba.njit(function), X)
@@ -205,6 +206,7 @@ def test_generators():
     assert line.endswith("# yielded")
 
 
+@pytest.mark.exhaustive
 def test_kernel_from_numbas_cache_on_disk(tmp_path, run_python):
     """The second process loads what the first stored."""
     source = tmp_path / "cached_lines.py"

@@ -54,6 +54,7 @@ def run(tmp_path, run_python):
     return run
 
 
+@pytest.mark.exhaustive
 def test_a_second_process_compiles_nothing(run):
     compiled, results, warned = run(*CARRIED)
     assert compiled == CARRIED

@@ -81,6 +81,7 @@ def test_looking_a_kernel_up_runs_nothing(run):
         )
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_of_a_class_is_found(run):
     """By a process that does not have its machine code."""
     (text,) = run("""

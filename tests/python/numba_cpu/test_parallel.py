@@ -90,6 +90,7 @@ def test_many_threads_enter_parallel_kernels(layer, run_python):
     assert got.split()[-1] == layer
 
 
+@pytest.mark.exhaustive
 def test_the_lock_is_for_workqueue_alone(run_python):
     program = (
         "import numba; numba.config.THREADING_LAYER = 'omp'\n"

@@ -164,6 +164,7 @@ def test_export_in_one_process_and_run_in_another(tmp_path, run_python):
     assert run_python(RUN_EXPORTED.format(path=str(path)), **TRUSTED).startswith("ran ")
 
 
+@pytest.mark.exhaustive
 def test_export_with_a_symbolic_shape(tmp_path, run_python):
     import pickle
 

@@ -366,6 +366,7 @@ print(damped(x, 1.0, 2.0).sum(), summary(x, 2.0)[1], len(compiled))
 """
 
 
+@pytest.mark.exhaustive
 def test_another_process_compiles_nothing(run_python, root):
     first, second = (run_python(PROGRAM, KERNBRIDGE_CACHE_DIR=str(root)).split() for _ in range(2))
     assert first[:2] == second[:2]

@@ -107,6 +107,7 @@ print(len(compiles), op.plan(S).digest().hex())
 """
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_compiled_before_is_not_compiled_in_a_new_process(run_python, tmp_path):
     def run(factor, more=""):
         compiles, digest = run_python(

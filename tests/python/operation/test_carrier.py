@@ -75,6 +75,7 @@ def test_a_kernel_is_carried_once(travels):
     assert sorted(made) == [".carrier", ".carrier", "call", "call", "call", "call"]
 
 
+@pytest.mark.exhaustive
 def test_a_first_call_that_nobody_reads(travels):
     value, made = travels("def f(x):\n    double(x)\n    return double(x + 1)")
     assert (value, made.count(".carrier")) == ("[2. 4. 6. 8.]", 1)

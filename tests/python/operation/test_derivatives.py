@@ -195,6 +195,7 @@ def pairs():
             yield pytest.param(transformed, rules, marks=marks)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(("transformed", "rules"), list(pairs()))
 def test_equals_autodiff(transformed, rules):
     want, got = derived(transformed), jax.tree.leaves(TRANSFORMED[transformed](made(rules)))

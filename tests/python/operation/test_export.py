@@ -36,6 +36,7 @@ def refused(target, checks=()):
 """
 
 
+@pytest.mark.exhaustive
 def test_jax_takes_every_target_of_ours_and_no_other(run_python):
     said = run_python(
         f"""{TARGETS}

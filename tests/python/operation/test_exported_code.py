@@ -60,6 +60,7 @@ def library_program(tmp_path_factory):
     return bytes(jax.export.export(jax.jit(lambda x: module.copy(x, outs=ROW)))(ROW).serialize())
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("what", ["run", "recompile", "refuse"])
 def test_a_library_is_opened_only_where_it_may(library_program, what, tmp_path, run_python):
     (tmp_path / "program").write_bytes(library_program)
@@ -68,6 +69,7 @@ def test_a_library_is_opened_only_where_it_may(library_program, what, tmp_path, 
     assert (tmp_path / "opened").exists() == (what == "run")
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("what", ["run", "recompile", "refuse"])
 def test_an_image_gets_to_the_driver_only_where_it_may(gpu, what, tmp_path, run_python):
     from numba import cuda
@@ -105,6 +107,7 @@ def printing(x, out):  # which machine code in programs cannot do
 """
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("what", ["run", "refuse"])
 def test_a_module_is_imported_only_where_it_may(what, tmp_path, run_python):
     """Whatever is said of code: importing is allowed for each module by its name."""

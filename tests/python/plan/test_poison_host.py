@@ -22,6 +22,7 @@ def poisoned(run_python):
     return lambda script: run_python(BEGIN + script, KERNBRIDGE_DEBUG="poison").splitlines()
 
 
+@pytest.mark.exhaustive
 def test_numba_kernels(poisoned):
     partial, whole, zeroed, rebound, batched, aliased = poisoned("""
 @numba.njit

@@ -392,6 +392,7 @@ def test_the_corpus():
                 assert case.wrong(checked, 0) == "", f"{case.name}, checked"
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("number", cuda_faults.sample())
 def test_the_checked_mode_finds_planted_faults(number):
     with jax.enable_x64(True):

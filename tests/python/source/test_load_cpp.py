@@ -628,6 +628,7 @@ print(jax.export.deserialize(data).call(jnp.arange(4.0)))
 """
 
 
+@pytest.mark.exhaustive
 def test_export_to_another_process(module, tmp_path, run_python):
     x = jnp.arange(4.0)
     checks = [jax.export.DisabledSafetyCheck.custom_call("kernbridge.host")]

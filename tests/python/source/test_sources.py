@@ -65,6 +65,7 @@ def test_numbers_are_those_of_the_reference(case):
         assert case.wrong(module, seed) == ""
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(**one_of(4))
 def test_a_planted_bug_shows(case):
     """One bug of each case, which differs from case to case."""

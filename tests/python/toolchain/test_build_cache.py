@@ -297,6 +297,7 @@ def test_what_was_built_from_an_unknown_state_has_a_name_of_its_own(
     assert build(request_) == known._replace(built=False)
 
 
+@pytest.mark.exhaustive
 def test_other_processes(request_, compiler, run_python, root, tmp_path):
     """A process that never built it finds it, and the same digest."""
     first = build(request_)

@@ -97,6 +97,7 @@ def test_a_generous_umask(request_, root):
     assert [p for p in [root, *root.rglob("*")] if p.stat().st_mode & 0o022] == []
 
 
+@pytest.mark.exhaustive
 def test_no_cache(request_, monkeypatch, tmp_path, run_python):
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", "0")
     built = build(request_)

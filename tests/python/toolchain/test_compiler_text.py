@@ -140,6 +140,7 @@ def test_templates_of_the_library():
     assert "compiler_text.cpp:8:14:   required from here\n    8 |     std::sort(v.begin()," in text
 
 
+@pytest.mark.exhaustive
 def test_everything_is_printed_on_demand(run_python):
     program = (
         "from kernbridge import CompilationError\n"

@@ -91,6 +91,7 @@ def test_a_benchmark(command, tmp_path):
     assert document["optimal_defaults"]["good_double"] in ("jnp", "numba")
 
 
+@pytest.mark.exhaustive
 def test_a_module_and_a_failure(command, tmp_path):
     done = command("some_ops", *QUICK, "--output", "results.json")
     assert done.returncode == 1, done.stdout + done.stderr
