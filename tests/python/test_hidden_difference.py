@@ -155,12 +155,14 @@ def test_numba_kernels(run_python, share):
     drawn("numba", 850 // share, run_python)
 
 
+@pytest.mark.exhaustive
 @MANY
 def test_functions_that_launch(run_python, share):
     pytest.importorskip("numba.cuda")
     drawn("callable", 700 // share, run_python)
 
 
+@pytest.mark.exhaustive
 @MANY
 def test_cuda_kernels(run_python, share):
     pytest.importorskip("numba.cuda")
@@ -191,6 +193,7 @@ def test_keys_of_modules(tmp_path, monkeypatch):
         assert keys[0] == keys[2], f"seed {SEED}, draw {i}: {thing} {values}"
 
 
+@pytest.mark.exhaustive
 def test_modules_that_are_built(tmp_path, root):
     print(f"seed {SEED}")
     rng = random.Random(SEED)
@@ -211,6 +214,7 @@ def test_modules_that_are_built(tmp_path, root):
             assert answer() == factor * float(value), f"seed {SEED}, draw {i}: {thing} {value}"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(CC is None, reason="no C compiler here")
 def test_modules_of_which_a_file_or_a_variable_changes(tmp_path, root, monkeypatch):
     print(f"seed {SEED}")

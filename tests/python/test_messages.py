@@ -200,6 +200,7 @@ FULL = inspect.cleandoc("""
 """)
 
 
+@pytest.mark.exhaustive
 def test_all_that_numba_wrote_is_printed_on_demand(run_python):
     short = run_python(FULL, check=False)
     full = run_python(FULL, check=False, KERNBRIDGE_DEBUG="full")

@@ -112,6 +112,7 @@ print("numba.cuda" in sys.modules)
     assert run_python(program) == "False\n"
 
 
+@pytest.mark.exhaustive
 def test_an_unknown_jax_warns_and_works(run_python):
     program = """
 import warnings

@@ -181,6 +181,7 @@ def test_outputs_are_asked_for_when_an_outer_function_is_traced():
     assert kernbridge.numba_kernel(fill, other)().shape == (6,)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_rules_of_objects_that_compare_equal():
     class Rule:

@@ -312,6 +312,7 @@ def test_an_unknown_jax_refuses_side_effects_when_a_kernel_is_wrapped(run_python
     assert all(words in s for s in said)
 
 
+@pytest.mark.exhaustive
 def test_an_unknown_jax_refuses_shard_map_where_results_could_be_wrong(run_python):
     said = run_python(
         UNKNOWN_JAX
@@ -360,6 +361,7 @@ for kind in (jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit):
 """
 
 
+@pytest.mark.exhaustive
 def test_an_unknown_jax_gathers_sharded_operands(run_python):
     said = run_python(UNKNOWN_PARTITIONER).splitlines()
     assert said[0].startswith("kernbridge does not support JAX ")
@@ -434,6 +436,7 @@ def test_printing_for_the_cpu_holds_numbas_lock_and_leaves_other_threads_alone(g
     assert str(ir.FunctionType(pointer, [pointer])) == "i32* (i32*)"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_numpy_that_numba_cuda_cannot_use_is_named(run_python):
     """Numba-CUDA 0.30 cannot be imported with NumPy 2.5."""

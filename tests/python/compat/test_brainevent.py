@@ -244,6 +244,7 @@ importlib.metadata.version = absent
     assert "pip install brainevent" in run_python(source + INSTALL)
 
 
+@pytest.mark.exhaustive
 def test_a_script_runs_with_its_arguments(tmp_path, a_brainevent):
     script = tmp_path / "script.py"
     script.write_text(

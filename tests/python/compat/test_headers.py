@@ -42,6 +42,7 @@ def alone():
             yield pytest.param(compiler, header, marks=[pytest.mark.exhaustive] * rare)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(("compiler", "header"), list(alone()))
 def test_each_header_is_enough_by_itself(compiler, header, tmp_path):
     command = COMPILERS[compiler]()

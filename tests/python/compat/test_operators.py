@@ -119,6 +119,7 @@ except Exception as e:
 """
 
 
+@pytest.mark.exhaustive
 def test_a_batch_axis_that_brainevent_names_wrongly_is_refused(run_python):
     """BrainEvent 0.2 has a batching rule for GPUs which names axis 1 where the batch is axis 0."""
     found = importlib.util.find_spec("brainevent")

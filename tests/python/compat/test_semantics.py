@@ -119,6 +119,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.brief
 @pytest.mark.once
 @pytest.mark.parametrize("what", REFUSED)
 def test_the_words_that_users_search_for(what):

@@ -169,6 +169,7 @@ def test_the_setting_that_refuses_cuda_on_cpu_refuses_this_too(monkeypatch):
         kernbridge.cuda_on_cpu(check="yes")
 
 
+@pytest.mark.exhaustive
 def test_numba_s_simulator_is_an_error(run_python):
     environment = {"KERNBRIDGE_CUDA_ON_CPU": "1", "NUMBA_ENABLE_CUDASIM": "1"}
     said = run_python("import kernbridge", check=False, **environment)

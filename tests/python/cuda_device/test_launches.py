@@ -266,6 +266,7 @@ def test_declared_signatures(on_cpu, x):
     np.testing.assert_array_equal(x, np.arange(N) / 4)
 
 
+@pytest.mark.exhaustive
 def test_reductions_and_ufuncs(on_cpu, x):
     total = cuda.reduce(lambda a, b: a + b)
     assert total(x) == x.sum()

@@ -414,6 +414,7 @@ def nvcc():
         pytest.skip(str(e).splitlines()[0])
 
 
+@pytest.mark.exhaustive
 def test_host_side_of_cuda_source(gpu, nvcc):
     """The whole way to the function; its launches fail, since the runtime knows no fake GPU."""
     if Path("/dev/nvidia0").exists():
@@ -432,6 +433,7 @@ def test_host_side_of_cuda_source(gpu, nvcc):
             jax.ffi.ffi_call(f"host_side.{name}", like(x))().block_until_ready()
 
 
+@pytest.mark.exhaustive
 def test_files_and_folders(gpu, nvcc, tmp_path):
     (tmp_path / "b.cu").write_text(
         '#include "h.cuh"\n// @BE second ret stream\n'

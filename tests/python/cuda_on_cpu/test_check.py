@@ -220,6 +220,7 @@ refused(make(first=1), "move", "thread (1, 0, 0): a data race", "element [1] of 
     )
 
 
+@pytest.mark.exhaustive
 def test_an_exported_operation_stays_checked(run, run_python):
     run("""
 from jax import export
@@ -252,6 +253,7 @@ assert "numba" not in sys.modules
     )
 
 
+@pytest.mark.exhaustive
 def test_what_threads_may_do_without_a_barrier(run):
     run("""
 def operation(kernel, n_out=1, **how):

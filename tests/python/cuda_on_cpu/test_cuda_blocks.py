@@ -293,6 +293,7 @@ assert op(jnp.asarray([1.5, 2.5])).tolist() == [0, 1, 5]
     assert f"thread 1 has 2.500000 7 {-1 << 40} 100% addrspace(1) of LLVM" in printed
 
 
+@pytest.mark.exhaustive
 def test_recorded_callables_and_exported_programs(run, run_python):
     run("""
 from jax import export

@@ -83,6 +83,7 @@ np.testing.assert_array_equal(batched, np.broadcast_to(np.arange(256) + 1, (3, 2
 """)
 
 
+@pytest.mark.exhaustive
 def test_all_sorts_of_writes(run):
     run("""
 def launched(kernel, out, at, **how):
@@ -179,6 +180,7 @@ assert not put.overloads, "what is compiled for the CPU is found by kernels for 
 """)
 
 
+@pytest.mark.exhaustive
 def test_launches_that_share_arrays(run):
     run("""
 @cuda.jit

@@ -123,6 +123,7 @@ same(got[10], bits_of(1 / x))
 """)
 
 
+@pytest.mark.brief
 def test_fused_multiplication_and_addition(run):
     run("""
 from numba.cuda._internal import cuda_KIND as more
@@ -298,6 +299,7 @@ for kind in ("short", "ushort"):
 """)
 
 
+@pytest.mark.exhaustive
 @BOTH
 def test_mathematical_functions_of_every_number(run):
     run("""

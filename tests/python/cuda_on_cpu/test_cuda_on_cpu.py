@@ -334,6 +334,7 @@ assert (found.platform, found.architecture) == ("cuda", "sm_90")
 """)
 
 
+@pytest.mark.exhaustive
 def test_exported_programs_run_without_numba(run, run_python, tmp_path):
     run("""
 from jax import export
@@ -389,6 +390,7 @@ for n in (64, 100_000):
 """)
 
 
+@pytest.mark.exhaustive
 def test_what_no_other_kernel_can_use_goes_with_its_kernel(run):
     printed = run("""
 import gc

@@ -150,5 +150,6 @@ def test_what_is_refused():
         numba_cuda_callable(launch, jax.ShapeDtypeStruct((1,), jnp.float32), vector_math="on")
 
 
+@pytest.mark.exhaustive
 def test_fast_kernels(run_python):
     run_python(HEAD + PROGRAM, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", KERNBRIDGE_CACHE_DIR="0")

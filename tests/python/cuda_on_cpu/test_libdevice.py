@@ -107,6 +107,7 @@ def some_always(names):
         yield pytest.param(name, marks=[pytest.mark.exhaustive] * (i % 3 > 0))
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("name", some_always(FUNCTIONS))
 def test_value(engine, name):
     rows = inputs(name)

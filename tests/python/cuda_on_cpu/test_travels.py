@@ -141,6 +141,7 @@ def test_damaged_code_is_refused(run, tmp_path):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_second_process_takes_the_code_from_the_disk(run):
     call = "print(np.asarray(op_add(jnp.ones(64), jnp.ones(64)))[0])"

@@ -233,6 +233,7 @@ def test_no_backend_is_pinned_by_a_trace_of_another():
     assert op(x)[0] == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_calls_are_remembered_within_bounds():
     kept = 256

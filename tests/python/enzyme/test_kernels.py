@@ -101,6 +101,7 @@ def relaxed(x, w):
     return jax.lax.scan(step, x, jnp.arange(4 * n * n))[0]
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_in_place():
     op = by_enzyme(relax, input_output_aliases={0: 0})
     assert_derivatives(op, relaxed, normal(6, 6), normal(6, 6, seed=1), second=True, batched=True)
@@ -114,6 +115,7 @@ def overwrites(x, y, out):
         out[i] = np.exp(x[i]) * x[x.size - 1 - i]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:.*KB4003")
 def test_a_kernel_that_writes_to_an_input():
     def reference(x, y):
@@ -147,6 +149,7 @@ def never_read(x, out):
         out[i] = x[i] * x[i]
 
 
+@pytest.mark.exhaustive
 def test_an_array_that_is_never_read():
     assert_derivatives(by_enzyme(never_read), jnp.square, normal(5))
 
@@ -198,6 +201,7 @@ def insertion_sort(x, out):
         out[j + 1] = key
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_that_reads_its_output():
     assert_derivatives(by_enzyme(insertion_sort), jnp.sort, normal(20), second=True, batched=True)
 
@@ -218,6 +222,7 @@ def shift(x, w, out):
         x[i] = x[i + 2]
 
 
+@pytest.mark.exhaustive
 def test_data_that_moves_within_an_array():
     """LLVM makes memmove of such loops, which Enzyme took for memcpy."""
 
@@ -249,6 +254,7 @@ def complex_product(x, y, out):
         out[i] = x[i] * y[i] * x[i] + 2j * y[i] + x[i].real
 
 
+@pytest.mark.exhaustive
 def test_complex_numbers():
     def reference(x, y):
         return x * y * x + 2j * y + x.real
@@ -322,6 +328,7 @@ def test_transformations():
     both(lambda f: jax.grad(chain(f))(x[0]))
 
 
+@pytest.mark.exhaustive
 def test_rules_of_ones_own_beside_enzyme():
     op = numba_kernel(softplus, like, jvp="enzyme", vjp=lambda inputs, outputs, ct: (7 * ct, None))
     x, a = jnp.asarray(normal(4)), jnp.ones(1)
@@ -330,6 +337,7 @@ def test_rules_of_ones_own_beside_enzyme():
     np.testing.assert_allclose(tangents, jax.nn.sigmoid(x))
 
 
+@pytest.mark.exhaustive
 def test_check_rules_compares_with_differences():
     assert len(check_rules(softly, jnp.asarray(normal(4)), jnp.ones(1))) >= 4
 
@@ -358,6 +366,7 @@ def gammas_of_jax(x):
     return jax.scipy.special.gamma(x) + x * jax.scipy.special.gammaln(x)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_gamma_function(dtype):

@@ -239,6 +239,7 @@ def test_product_of_a_sparse_matrix(dtype):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.brief
 @pytest.mark.parametrize("reset", [True, False])
 def test_neurons_with_attributes_and_an_output_of_integers(reset):
@@ -260,6 +261,7 @@ def test_a_sort_of_a_vector():
     assert_derivatives(op, lambda x: jnp.sort(2 * x), normal(0))
 
 
+@pytest.mark.exhaustive
 def test_temporaries():
     def reference(x, on):
         rows = jnp.tanh(x)[::-1]
@@ -286,6 +288,7 @@ def test_scratch_memory_and_a_parallel_loop():
     assert_derivatives(by_enzyme(cpp().in_parts), lambda x: jnp.sin(x * x), normal(7), second=True)
 
 
+@pytest.mark.exhaustive
 def test_a_function_in_place():
     def relaxed(x, w):
         n = x.shape[0] - 2
@@ -301,6 +304,7 @@ def test_a_function_in_place():
     assert_derivatives(op, relaxed, normal(6, 6), normal(6, 6, seed=1), second=True, batched=True)
 
 
+@pytest.mark.exhaustive
 def test_data_that_moves_within_an_array():
     def reference(x):
         x = x.at[:-1].set(x[1:]) ** 2
@@ -309,6 +313,7 @@ def test_data_that_moves_within_an_array():
     assert_derivatives(by_enzyme(c().shift), reference, normal(8), second=True)
 
 
+@pytest.mark.exhaustive
 def test_a_function_of_the_whole_call_that_may_fail():
     op = by_enzyme(c().whole, lambda x: S((), x.dtype))
     assert_derivatives(op, lambda x: (jnp.cos(x) * jnp.cos(x)[::-1]).sum(), normal(7), second=True)
@@ -323,6 +328,7 @@ def test_outputs_that_begin_as_zeros():
     assert_derivatives(op, lambda x, at: jnp.zeros(4).at[at].add(x * x), normal(6), at)
 
 
+@pytest.mark.exhaustive
 def test_exceptions_of_the_function():
     op = by_enzyme(cpp().roots)
     assert_derivatives(op, jnp.sqrt, np.abs(normal(5)))
@@ -333,6 +339,7 @@ def test_exceptions_of_the_function():
     np.testing.assert_allclose(cotangent(jnp.array([4.0]), jnp.ones(1)), 0.25)
 
 
+@pytest.mark.exhaustive
 def test_transformations():
     op = by_enzyme(c().softplus, attrs={"scale": 1.5})
 

@@ -288,6 +288,7 @@ def test_a_full_disk(path, root, monkeypatch):
     assert os.listdir(path.parent) == [path.name]
 
 
+@pytest.mark.exhaustive
 def test_many_processes(root):
     """Everyone sees nothing or a whole artefact, whoever wrote it."""
     program = """

@@ -241,6 +241,7 @@ def applied(function):
     return apply
 
 
+@pytest.mark.exhaustive
 def test_equal_kernels_of_other_functions():
     """Kernels whose code differs only in a function that they call share no machine code."""
     x = jnp.array(POINTS, np.float32)
@@ -374,6 +375,7 @@ def taking_functions(run, **static):
     return numba_cuda_kernel(activated_on_gpu, like, launch_dims=7, static=static)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("run", ["cpu", "cuda"])
 def test_functions_as_arguments(run):
     x = jnp.array(POINTS, np.float32)

@@ -181,6 +181,7 @@ def test_machine_code_runs_to_its_end(kind, run_python):
     run_python(f"{BEGIN}KIND, ORDER = {kind!r}, {order!r}\n{RUNNING}")
 
 
+@pytest.mark.exhaustive
 def test_a_function_that_runs_as_python(run_python):
     """It is interrupted if JAX calls it in the main thread, and runs to its end otherwise."""
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
@@ -265,6 +266,7 @@ np.testing.assert_array_equal(op(n), expected)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_cuda_kernel_on_the_cpu_runs_to_its_end(run_python):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     run_python(BEGIN + LONG_KERNEL)

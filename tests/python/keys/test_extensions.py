@@ -113,6 +113,7 @@ print(*[op(np.ones(1, np.float32))[0] for op in (kernel, function)])
 """
 
 
+@pytest.mark.exhaustive
 def test_another_process_notices_it_in_cuda_kernels(tmp_path, run_python):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     for value in (2.0, 3.0):

@@ -326,6 +326,7 @@ def test_a_kernel_without_a_name_outside_the_process_is_not_exported():
         jax.export.export(jax.jit(op), disabled_checks=[check])(y)
 
 
+@pytest.mark.exhaustive
 def test_jaxs_compilation_cache_serves_a_second_process(tmp_path, run_python):
     (tmp_path / "travelling.py").write_text(MODULE.format(factor=3))
     source = (

@@ -102,6 +102,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("function", MISTAKES, ids=lambda function: function.__name__)
 def test_the_line_and_a_remedy(function):
     op = kernbridge.numba_cuda_kernel(cuda.jit(function), OUT, launch_dims=8)

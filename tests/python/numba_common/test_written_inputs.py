@@ -70,6 +70,7 @@ def test_a_function_of_a_module_that_writes_to_an_input(run):
     assert poisoned.endswith(INTACT)
 
 
+@pytest.mark.exhaustive
 def test_a_cpp_function_that_fails_after_it_wrote(run):
     wrote, failed = run("""
 module = kernbridge.load_cpp_inline("writes", '''
@@ -107,6 +108,7 @@ tell(lambda: kernbridge.numba_kernel(reads, S)(X))
     assert read == f"right {INTACT} {INTACT}"
 
 
+@pytest.mark.exhaustive
 def test_a_numba_kernel_whose_writes_numba_cannot_see(run):
     (found,) = run("""
 import ctypes

@@ -156,6 +156,7 @@ NOT_CARRIED = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 @pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
 def test_what_cannot_leave_its_process_goes_by_name_and_says_why(elsewhere):

@@ -132,6 +132,7 @@ def test_kernel_that_returns_a_value():
         jax.eval_shape(numba_kernel(total, OUT), x)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_kernel_that_returns_what_a_helper_returns_nothing():
     @numba.njit
@@ -198,6 +199,7 @@ def test_exception_names_operation_type_message_file_and_line():
     np.testing.assert_array_equal(op(x), np.sqrt(x))  # later calls are unharmed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_long_message_is_cut_at_a_character():
     @numba.njit
@@ -212,6 +214,7 @@ class Odd(Exception):
         super().__init__(f"{a}-{b}-{c}")
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     ("statement", "words"),
     [

@@ -82,6 +82,7 @@ def kernel(x, out):
 """
 
 
+@pytest.mark.exhaustive
 def test_lines_are_those_of_the_file_as_it_is(run_python, tmp_path):
     """Code that moves within its file means the same, and its exceptions name other lines."""
     environment = {"KERNBRIDGE_CACHE_DIR": str(tmp_path / "cache")}
@@ -126,6 +127,7 @@ print(hits, op(x)[0], len(compiled), op.inspect(x)[0].export.split()[-1])
 """
 
 
+@pytest.mark.exhaustive
 def test_what_numba_has_on_disk_is_compiled_afresh_once(tmp_path, run_python):
     """Also if Python code has called it before."""
     (tmp_path / "package.py").write_text(PACKAGE)
@@ -145,6 +147,7 @@ def test_settings_of_numba_are_part_of_the_key(run):
     assert run("double", NUMBA_CPU_FEATURES="", NUMBA_CPU_NAME="generic")[0] == ["double"]
 
 
+@pytest.mark.exhaustive
 def test_code_is_inspected_although_it_was_not_compiled(run):
     run("double")
     assert run("double", KERNBRIDGE_TEST_INSPECT="1")[:2] == [["double"], {"double": True}]

@@ -108,6 +108,7 @@ def built(monkeypatch):
     return libraries
 
 
+@pytest.mark.exhaustive
 def test_numbas_library_goes_where_the_core_has_the_machine_code(built):
     @numba.njit
     def kernel(x, out):

@@ -92,6 +92,7 @@ print(jax.jit(op).lower(jnp.ones(3)).as_text().partition("digest = dense<")[2].p
     assert found == ["[2.0, 2.0, 2.0]"]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("rank", [-1, 65, 10**6, 10**30])
 def test_a_rank_that_no_array_has_is_damage(run, rank):
     (said,) = run(f"call('Holder.double', rank={rank})")

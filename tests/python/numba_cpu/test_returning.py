@@ -176,6 +176,7 @@ def of_jax(x, k, w):
     return jnp.exp(-k * x) * jnp.cos(w * x)
 
 
+@pytest.mark.exhaustive
 def test_derivatives_of_a_broadcast_call():
     x, k, w = jnp.linspace(0, 1, 12).reshape(3, 4), jnp.ones((3, 1)) / 2, jnp.float32(3)
 

@@ -64,6 +64,7 @@ def test_machine_code_goes_with_the_kernels_that_it_was_made_for():
     assert after.cuda_function_bytes == before.cuda_function_bytes
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("gpu")
 def test_python_functions_live_as_long_as_what_calls_them():
     kept, kernel, before = 64, make(3000), counts().callbacks

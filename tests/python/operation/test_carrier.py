@@ -81,6 +81,7 @@ def test_a_first_call_that_nobody_reads(travels):
     assert (value, made.count(".carrier")) == ("[2. 4. 6. 8.]", 1)
 
 
+@pytest.mark.exhaustive
 def test_a_branch_that_is_never_taken(travels):
     value, made = travels(
         """
@@ -108,6 +109,7 @@ def f(x):
     assert made.count(".carrier") == 2
 
 
+@pytest.mark.exhaustive
 def test_a_program_of_any_size(travels):
     """One call in the program has to say more than 64 KiB."""
     value, made = travels(

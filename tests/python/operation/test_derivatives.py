@@ -273,6 +273,7 @@ def test_none_is_zero():
     np.testing.assert_array_equal(gy, np.zeros(4))
 
 
+@pytest.mark.exhaustive
 def test_vmap_methods_and_aliases_keep_their_rules():
     @numba.njit
     def double(x, out):

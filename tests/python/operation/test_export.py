@@ -78,6 +78,7 @@ def refuse_negative_without_outputs(x):
     refuse_negative(x, np.empty_like(x))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("outs", [(), S((4,), jnp.float32)], ids=["no outputs", "an unused output"])
 def test_a_side_effect_is_exported_and_happens_in_another_process(run_python, tmp_path, outs):
     kernel = refuse_negative if outs else refuse_negative_without_outputs
@@ -108,6 +109,7 @@ def export_warnings(kernel):
     return [str(w.message) for w in said if w.category is kernbridge.KernbridgeWarning]
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_that_another_process_cannot_find_is_exported_with_a_warning():
     @numba.njit
     def local(x, y, out):
@@ -141,6 +143,7 @@ def test_compiling_without_export_warns_of_nothing():
         numba_kernel(local, S((4,), jnp.float32))(X, X)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_kernel_of_the_main_program(run_python):
     said = run_python(
@@ -172,6 +175,7 @@ def test_a_call_that_carries_its_kernel_needs_no_name():
         jax.export.export(jax.jit(numba_kernel(copy, S((4,), jnp.float32))))(X)
 
 
+@pytest.mark.exhaustive
 def test_an_exported_cuda_kernel_for_one_architecture_is_small(run_python):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     said = run_python(

@@ -560,6 +560,7 @@ KINDS = {
 }
 
 
+@pytest.mark.brief
 @pytest.mark.filterwarnings("ignore:XLACustomKernel. an operation named")
 @pytest.mark.parametrize("way", ["a global", "globals()"])
 @pytest.mark.parametrize(("apply", "make"), KINDS.values(), ids=KINDS)

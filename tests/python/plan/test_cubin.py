@@ -168,6 +168,7 @@ def test_agrees_with_the_compiler(build):
         assert info.constant >= sum(info.parameters[-1] if info.parameters else ()), entry
 
 
+@pytest.mark.exhaustive
 def test_the_cases_are_what_they_are_for():
     """Shared memory, local arrays and spills are there to be read."""
     plain, tight = (

@@ -320,6 +320,7 @@ def test_a_function_is_recorded_anew_for_every_lowering():
     np.testing.assert_array_equal(jax.jit(lambda x: op(x) + 0)(jnp.ones(3)), np.full(3, 5))
 
 
+@pytest.mark.exhaustive
 def test_wrapping_and_tracing_again_add_nothing():
     op = wrap(add_then_scale, S((40,), F32))
     x = S((40,), F32)

@@ -672,6 +672,7 @@ def test_given_refused(functions, message):
     assert message in error(f"void f({T}, float k) {{}}", functions)
 
 
+@pytest.mark.exhaustive
 def test_a_large_source():
     text = f"// @BE f arg ret\nvoid f({T}) {{}}\n"
     comments = (f"//{'x' * 97}\n" * (16 * 2**20 // 100))[len(text) :]
@@ -717,6 +718,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile(piece):
     """Time grows with the size alone: each of these would take minutes if it went by its square."""

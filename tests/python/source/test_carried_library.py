@@ -80,6 +80,7 @@ def test_a_program_runs_without_source_and_compiler(module, tmp_path, run_python
     assert bad.endswith("] [KB3005]")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_libraries_are_told_apart(module, tmp_path, run_python):
     """By their content: the system knows them by the numbers of files."""
@@ -131,6 +132,7 @@ def test_a_damaged_library_is_refused(module, tmp_path, run_python):
     assert "the check of its digest failed" in printed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_library_that_needs_another_one(module, tmp_path, run_python):
     """What cannot be opened is looked for among the modules that are loaded."""

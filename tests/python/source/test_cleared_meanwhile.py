@@ -39,6 +39,7 @@ def cleared(monkeypatch):
     return left
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("carry", [False, True])
 def test_the_library_is_built_again(carry, cleared):
     module = kernbridge.load_cpp_inline("cleared", SOURCE, carry=carry, force_rebuild=True)
@@ -48,6 +49,7 @@ def test_the_library_is_built_again(carry, cleared):
     )
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("carry", [False, True])
 def test_a_library_that_goes_again_and_again_is_an_error(carry, cleared):
     cleared[0] = 9

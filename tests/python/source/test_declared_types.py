@@ -142,6 +142,7 @@ def expected(inputs, out):
     return result.tobytes()
 
 
+@pytest.mark.exhaustive
 def test_drawn_functions_and_calls(x64):
     rng = random.Random(36)
     drawn = []

@@ -672,6 +672,7 @@ def test_no_python_at_run_time(module):
     assert kernbridge._core.python_entries() == before
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_library_of_fast_math_leaves_subnormal_numbers_to_python(run_python):
     run_python(f"""

@@ -164,6 +164,7 @@ FITTING = [
 ]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(("what", "language"), FITTING)
 def test_what_does_not_fit_is_refused(what, language):
     load, head, tensors, *_ = LANGUAGES[language]
@@ -179,6 +180,7 @@ def test_what_does_not_fit_is_refused(what, language):
     assert str(e.value).count("\n") < 30
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(
     ("source", "message"),
@@ -213,6 +215,7 @@ def test_what_only_the_compiler_knows(source, message, language):
         load("unknown", head + source)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     ("source", "message"),
     [

@@ -190,6 +190,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_a_source_refuses_is_an_error_of_jax(what):
     case, function, inputs, outs, attributes, message = REFUSED[what]

@@ -94,6 +94,7 @@ def test_eight_threads(request_, compiler):
     assert len({b.path for b in found}) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_builder_that_is_killed(request_, tmp_path, root):
     """The next one builds at once, and nothing is left behind."""
     pids = tmp_path / "pids"

@@ -117,6 +117,7 @@ def test_nothing_matches(command, arguments, text):
     assert "def_benchmark_data" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_run(command):
     done = command("some_ops.py", "--n-runs", "0")
     assert done.returncode == 1
@@ -127,6 +128,7 @@ def test_what_cannot_run(command):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_module_that_fails(command, tmp_path):
     (tmp_path / "broken.py").write_text("import no_such_thing")
     for name in ("broken", "broken.py"):

@@ -62,6 +62,7 @@ def test_right_rules_pass(rules):
     assert max(c.error for c in checks) < 0.2
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
     ("rules", "failing"),
