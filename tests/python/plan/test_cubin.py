@@ -338,7 +338,7 @@ def test_damage_by_name():
         (62, b"\0\0", "damaged cubin"),
         (58, b"\x3f", "sections of 63 bytes"),
         (headers + 64, b"\xff\xff", "damaged cubin"),
-        (last - 2, b"\xff\xff", "65535 bytes at .* are behind the end"),
+        (last - 2, b"\xff\xff", "65535 bytes at .* are past the end"),
         (last - 4, b"\x09", "attribute 0x36 has the unknown format 9"),
     ):
         data = bytearray(cubin)

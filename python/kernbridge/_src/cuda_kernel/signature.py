@@ -70,7 +70,7 @@ def types_of(codes: Iterable[int]) -> tuple[Type, ...]:
 def check(label: str, function: ScannedFunction, types: Sequence[Type] | None) -> ScannedFunction:
     """Return the function with the types that the compiler reported for its parameters.
 
-    `types` is None for a kernel of a binary, whose types nobody knows. KernelError is raised if the
+    `types` is None for a kernel of a binary, whose types are unknown. KernelError is raised if the
     compiled kernel takes other parameters than those that were read in its source.
     """
     if types is None:

@@ -201,7 +201,7 @@ def reads(code: types.CodeType) -> Reads:
     """Return what a code object and those within it load, call and import.
 
     What is loaded are chains, sorted, such as ``("global", "np", "linalg", "norm")`` or
-    ``("cell", "x")``, as far as attributes follow directly. Names that nobody can write, such as
+    ``("cell", "x")``, as far as attributes follow directly. Names that cannot be written, such as
     the ``@pytest_ar`` that pytest puts into an ``assert``, are not part of them: they lead into the
     tool that rewrote the code.
     """

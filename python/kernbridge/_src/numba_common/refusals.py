@@ -49,7 +49,7 @@ _REMEDIES = (  # regular expressions
     (_RECURSION, "Convert the arguments, as in f(int32(5)) for f(5), so that every call of the "
      "function has the same types"),
     (r"of type Module\(<module 'jax", "A kernel can call functions of NumPy, math and Numba, and "
-     "those of JAX that kernbridge.inline made callable"),
+     "functions of JAX that kernbridge.inline made callable"),
     ("Cannot unify", "A variable can have only one type in a kernel; use two names"),
     ("Use of unsupported NumPy function", "Write a loop, or compute it with JAX outside of the "
      "kernel"),

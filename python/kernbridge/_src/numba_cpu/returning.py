@@ -407,7 +407,7 @@ def _term(t: ArrayType, leading: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _declared(function: Any) -> tuple[Declared, ...]:
-    """What a function of Numba is declared for. Empty if types are those of the calls."""
+    """What a function of Numba is declared for. Empty if each call decides the types."""
     from kernbridge._src.numba_common.private_numba import as_dtype
 
     def dtype_of(t: Any) -> str:

@@ -116,7 +116,7 @@ def numba_cuda_kernel(
         divided by `block` and rounded up. Without `block`, blocks have
         ``min(threads_per_block, n)``, 16 x 16 or 8 x 8 x 4 threads. Axis 0 lies along x, so in a
         kernel that indexes ``a[i, j]`` with ``i, j = cuda.grid(2)``, neighbouring threads access
-        different rows. A function is called like those of `grid` and `block`.
+        different rows. A function is called as `grid` and `block` call theirs.
     threads_per_block : int, tuple of 1 to 3 int, or "auto", default 256
         The block size for one-dimensional `launch_dims`. A tuple is the same as `block`, for which
         there is no default. "auto" selects the size that the driver suggests for the best

@@ -1,6 +1,6 @@
 """`signature=`: what a call takes and returns, written once, such as "x: f32[n], k: f32 -> f32[n]".
 
-The types of arrays are those of `operation/signature.py`. From a signature follow the checks of a
+`operation/signature.py` reads the types of arrays. From a signature follow the checks of a
 call, its outputs, the parameters of the kernel that they fill, and numbers of a launch.
 """
 

@@ -167,7 +167,7 @@ class Extents:
         """Match arrays with their declared types; Mismatch is raised for the first that differs.
 
         Each array is what messages call it, its declared type, dtype and shape. Names that are
-        dimensions of their own are found first, then those of which one is missing in a sum or a
+        dimensions of their own are found first, then names of which one is missing in a sum or a
         product.
         """
         expressions: list[tuple[int, str, str, int, Any]] = []

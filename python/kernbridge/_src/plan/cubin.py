@@ -171,7 +171,7 @@ class _Elf:
 
 def _part(data: bytes, at: int, size: int) -> bytes:
     if at + size > len(data):
-        raise ValueError(f"{size} bytes at {at} are behind the end at {len(data)}")
+        raise ValueError(f"{size} bytes at {at} are past the end at {len(data)}")
     return data[at : at + size]
 
 

@@ -88,8 +88,8 @@ def numba_cuda_callable(
         grid, or, for kernels that use z, as one launch for each slice. The named methods have the
         same meanings as in JAX.
     input_output_aliases : dict of int to int, optional
-        From the index of an input to that of an output of the same shape and dtype, which uses the
-        input's memory.
+        From the index of an input to the index of an output of the same shape and dtype, which uses
+        the input's memory.
     record : {"auto", "always", "never"}, default "auto"
         What happens if the function cannot be recorded, because it reads elements on the host,
         passes an array to another library, or behaves differently each time that it runs (draws

@@ -70,7 +70,7 @@ class Parameter(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    at: int  # of the name; -1 if nobody knows
+    at: int  # of the name; -1 if unknown
     qualified: str  # "::a::name"
     parameters: list[Parameter]
     listed: str  # what is between the parentheses

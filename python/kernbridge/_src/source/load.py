@@ -56,7 +56,7 @@ def load_cpp_inline(
 ) -> CompiledModule:
     """Build C++ source, and make JAX operations on the CPU from its annotated functions.
 
-    A function that is to be called from JAX is preceded by a comment that describes its
+    A function that JAX calls is preceded by a comment that describes its
     parameters::
 
         // @BE scale arg:f32[n] ret:f32[n] attr.factor:float32
@@ -267,7 +267,7 @@ def load_cuda_inline(
     extra_cuda_cflags : list of str, optional
         Options for nvcc.
     compute_capability : str, float or list, optional
-        The GPUs to compile for, as in "9.0" or ["sm_80", "sm_90"]; by default those of this
+        The GPUs to compile for, as in "9.0" or ["sm_80", "sm_90"]; by default the GPUs of this
         machine. The source is then compiled by nvcc even if there is no GPU.
     use_fast_math : bool, default False
         Compile with ``--use_fast_math``, which is faster and less accurate.

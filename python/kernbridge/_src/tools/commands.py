@@ -62,7 +62,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     ):
         action = actions.add_parser(name, parents=[common], help=what)
         action.set_defaults(run=run)
-    action.add_argument("name", nargs="?", help="only those of one module")
+    action.add_argument("name", nargs="?", help="only entries of one module")
     action.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     what = "time every backend of operations, and compare their results"
@@ -93,7 +93,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--check", action="store_true", help="check every access of the kernels")
     parser.add_argument("script", help="its file")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the arguments of the script")
     parser.set_defaults(run=_run_on_cpu, parser=parser)
 
     what = "print the compiler's options for a program that includes kernbridge/host.h"
