@@ -5,6 +5,7 @@ place: nothing is copied, and no Python code is executed at run time.
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core as _core  # first the core, which refuses where JAX crashes
@@ -159,7 +160,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"kernbridge.{name}")
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'kernbridge' has no attribute {name!r}")
+        text = f"module 'kernbridge' has no attribute {name!r}"
+        raise AttributeError(text, name=name, obj=sys.modules[__name__])
     value = getattr(importlib.import_module(f"kernbridge.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -345,10 +345,11 @@ static kb_status raise_shared(kb_function *f, const kb_driver *cu, kb_cu_device 
     int limit = 0;
     (void)cu->cuDeviceGetAttribute(&limit, KB_CU_DEVICE_MAX_SHARED_OPTIN, device);
     kb_driver_fail(err, cu, code, "cuKernelSetAttribute", what);
-    kb_error_append(err,
-                    "; %u bytes of dynamic shared memory were asked for, GPU %d has %d a block, "
-                    "less what the kernel declares statically",
-                    shared, device, limit);
+    kb_error_append(
+        err,
+        "; %u bytes of dynamic shared memory were asked for, the device has %d a block, "
+        "less what the kernel declares statically",
+        shared, limit);
     return err->status;
 }
 

@@ -247,11 +247,11 @@ static void test_shared_memory(void)
     CHECK_INT(kb_function_allow_shared(f, cu, 0, 227 * K, "op", &err), KB_OK);
     CHECK_INT(kb_function_allow_shared(f, cu, 0, 227 * K + 1, "op", &err), KB_INTERNAL);
     CHECK_HAS(err.message, "op: cuKernelSetAttribute failed: CUDA_ERROR_INVALID_VALUE");
-    CHECK_HAS(err.message, "; 232449 bytes of dynamic shared memory were asked for, GPU 0 has "
+    CHECK_HAS(err.message, "; 232449 bytes of dynamic shared memory were asked for, the device has "
                            "232448 a block");
     fake_cuda_fail("cuDeviceGetAttribute", 1, 2);
     CHECK_INT(kb_function_allow_shared(f, cu, 0, 227 * K + 1, "op", &err), KB_INTERNAL);
-    CHECK_HAS(err.message, "GPU 0 has 0 a block"); /* it is not known */
+    CHECK_HAS(err.message, "the device has 0 a block"); /* it is not known */
     int allowed = 0;
     CHECK_INT(cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, 0), 0);
     CHECK_INT(allowed, 227 * K);

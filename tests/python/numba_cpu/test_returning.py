@@ -285,6 +285,14 @@ def test_another_shape_than_that_of_the_trial_is_an_error(caplog):
         positive(jnp.array([1.0, -1.0, 0.0, 2.0])).block_until_ready()
 
 
+def test_a_shape_that_is_empty_for_zeros_alone_is_refused():
+    """XLA runs no call whose results are empty, so the call itself would not find it out."""
+    for f in (lambda x: x[x > 0], lambda x: np.ones(int(x.sum()))):
+        with pytest.raises(ValueError, match=r"depend on values.*static=.*\[KB1002\]"):
+            kernbridge.kernel(numba.njit(f))(jnp.arange(3.0))
+    assert kernbridge.kernel(numba.njit(lambda x: x[:0]))(jnp.arange(3.0)).shape == (0,)
+
+
 def test_a_trial_that_fails_says_so():
     @kernbridge.kernel
     @numba.njit

@@ -27,18 +27,23 @@ class Options:
         self._names = function.__code__.co_varnames[: function.__code__.co_argcount]
         annotations = function.__annotations__.items()
         self._flags = {n: "None" in a for n, a in annotations if a in ("bool", "bool | None")}
-        self._sequences = {n: "None" in a for n, a in annotations if a.startswith("Sequence[")}
+        several = ("Sequence[", "str | Sequence[")
+        self._sequences = {n: a for n, a in annotations if a.startswith(several)}
+        self._functions = {n for n, a in annotations if a == "Callable[..., Any]"}
 
     def check(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:
-        """Refuse what is no bool where a flag is expected, and a string where a sequence is."""
+        """Refuse what is no bool, no sequence or no function where one of them is expected."""
         for name, value in (*zip(self._names, args, strict=False), *kwargs.items()):
             if name in self._flags:
                 fits, none = isinstance(value, (bool, np.bool_)), self._flags[name]
                 expected = "True, False or None" if none else "True or False"
             elif name in self._sequences:
-                is_text = isinstance(value, (str, bytes))
-                fits, none = isinstance(value, Iterable) and not is_text, self._sequences[name]
-                expected = f"a list; write [{value!r}]" if is_text else "a list or a tuple"
+                kind, is_text = self._sequences[name], isinstance(value, (str, bytes))
+                fits = isinstance(value, Iterable) and not (is_text and kind[0] == "S")
+                none, expected = "None" in kind, "a text or a list" if kind[0] == "s" else "a list"
+                expected += f"; write [{value!r}]" if is_text else " or a tuple"
+            elif name in self._functions:
+                fits, none, expected = callable(value), False, "a function"
             else:
                 continue
             if not fits and not (none and value is None):
@@ -50,7 +55,8 @@ class Options:
     def _named(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
         """Return the function's name, and the name of the kernel that it is given."""
         given = dict(zip(self._names, args, strict=False)) | dict(kwargs)
-        for value in (given.get("name"), given.get("kernel"), given.get("func")):
+        own = getattr(given.get("self"), "name", None)
+        for value in (given.get("name"), given.get("kernel"), given.get("func"), own):
             name = getattr(getattr(value, "py_func", value), "__name__", value)
             if isinstance(name, str):
                 return f"{self._label} {name!r}"
@@ -84,6 +90,6 @@ def read_flag(label: str, name: str, value: Any) -> bool:
 def unknown(label: str, name: str, known: Iterable[str], code: str) -> str:
     """Return the message about a keyword that a function does not have."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, 1)
+    near = difflib.get_close_matches(name, known, 1, 0.75)
     hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
     return f"{label}: unknown option {name!r}; {hint} [{code}]"

@@ -27,7 +27,7 @@ from kernbridge._src.base.options import Options
 OURS = str(Path(__file__).parents[2])
 _NOT_USERS = (OURS, str(Path(jax.__file__).parent))
 
-_LIBRARIES = ("/numba", "/numpy/", "<__array_function__")
+_LIBRARIES = ("/numba", "/numpy/", "<__array_function__", _NOT_USERS[1])
 
 AnError = TypeVar("AnError", bound=BaseException)
 AFunction = TypeVar("AFunction", bound=Callable[..., Any])

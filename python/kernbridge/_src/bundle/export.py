@@ -57,7 +57,7 @@ class Program:
 @hides_frames
 def export_bundle(
     path: str | os.PathLike[str],
-    fun: Callable[..., Any],
+    fun: Callable[..., Any] | export.Exported,
     *avals: Any,
     platforms: Sequence[str] | None = None,
     with_values: bool = False,

@@ -508,7 +508,7 @@ class CudaKernel:
         known = self._description.function.attributes
         scan_attributes.check_names(label, known, values)
         for p in known:
-            if p.type and not callable(values[p.name]):
+            if isinstance(values[p.name], Tracer) or (p.type and not callable(values[p.name])):
                 scan_attributes.encode(label, p, values[p.name])
         try:
             key = exact_items(values)

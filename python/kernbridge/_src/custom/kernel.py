@@ -192,6 +192,7 @@ class XLACustomKernel(RuleTable):
 
     __module__ = "kernbridge"
 
+    @hides_frames
     def __init__(
         self,
         name: str,
@@ -457,11 +458,6 @@ class XLACustomKernel(RuleTable):
         """
         _check_backend(self.name, backend)
         platform = platform_of(repr(self.name), platform)
-        if not callable(kg):
-            raise TypeError(
-                f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, expected a "
-                "function [KB8006]"
-            )
         if isinstance(kg, Operation):
             raise TypeError(
                 f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, an operation, "
@@ -561,8 +557,6 @@ class XLACustomKernel(RuleTable):
         fn : callable
             Takes the user's arguments and ``backend=None``, and calls the operation.
         """
-        if not callable(fn):
-            raise TypeError(f"{self.name!r}: def_call got {fn!r}, expected a function [KB8006]")
         self.call_function = self._call_fn = fn
 
     @hides_frames
@@ -597,10 +591,6 @@ class XLACustomKernel(RuleTable):
         fn : callable
             ``fn(platform=...)`` returns a list of `BenchmarkConfig`.
         """
-        if not callable(fn):
-            raise TypeError(
-                f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function [KB8006]"
-            )
         self.benchmark_data = self._benchmark_data_fn = fn
 
     benchmark = benchmark_operation

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from kernbridge._src.base import private_jax
+from kernbridge._src.base.reports import hides_frames
 
 NAMED = "kernbridge_inlined_"  # how the names of translations begin
 
@@ -122,6 +123,7 @@ class InlinedFunction:
         return Translation(name, tuple(str(leaf.dtype) for leaf in leaves), jitted)
 
 
+@hides_frames
 def inline(function: Callable[..., Any]) -> InlinedFunction:
     """Make a JAX function of scalars into one that kernels call.
 
@@ -177,11 +179,6 @@ def inline(function: Callable[..., Any]) -> InlinedFunction:
     """
     if isinstance(function, InlinedFunction):
         return function
-    if not callable(function):
-        raise TypeError(
-            f"kernbridge.inline: `function` is {function!r} of type {type(function).__name__}, "
-            "expected a JAX function of scalars [KB1001]"
-        )
     return InlinedFunction(function)
 
 

@@ -14,7 +14,9 @@ import numpy as np
 
 # Numba's options that change the machine code of a loop and of the function that it calls.
 _OPTIONS = ("fastmath", "boundscheck", "nogil", "debug", "error_model", "parallel")
-_ANOTHER_SHAPE = "it returned an array of a shape other than when the call was traced; both are"
+_ANOTHER_SHAPE = (
+    "it returned another shape than a call on zeros; pass outs= with the shapes; both are"
+)
 
 
 def dispatcher_of(function: Any, options: dict[str, Any], **more: Any) -> Any:

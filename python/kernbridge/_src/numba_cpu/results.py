@@ -143,7 +143,7 @@ class Question(Recipe[Results]):
         remedy = "pass outs= with a function of all parameters that returns the shapes"
         if any(not isinstance(d, int) for t in self._arguments for d in t.shape):
             raise ValueError(f"{how}, but {self._listed} have symbolic extents; {remedy} [KB1002]")
-        failure = None
+        failure = zeros = None
         for number in (0, 1):
             given = [np.full(t.shape, number, t.dtype) for t in self._arguments]
             try:
@@ -153,7 +153,18 @@ class Question(Recipe[Results]):
                 continue
             shapes = [np.shape(item) for item in (found if isinstance(found, tuple) else (found,))]
             log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
+            # XLA does not run a call without results, which could not tell that it returns others.
+            if zeros is None and any(0 in shape for shape in shapes) and given:
+                zeros = shapes
+                continue
+            if zeros not in (None, shapes):
+                raise ValueError(
+                    f"{self.label}: the shapes that it returns depend on values: {zeros} for "
+                    f"zeros, {shapes} for ones; {remedy}, or pass a number as static= [KB1002]"
+                )
             return shapes
+        if zeros is not None:
+            return zeros
         assert failure is not None
         raise ValueError(
             f"{how}, {self._listed}, which failed: {quoted(failure)}; {remedy} [KB1002]"

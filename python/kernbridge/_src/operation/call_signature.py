@@ -474,7 +474,8 @@ def _named(
     inputs, outputs = sides
     for p in (*inputs, *(p for p in outputs if p.name not in {q.name for q in inputs})):
         if p.type is None:
-            raise ValueError(f"{p.name!r} has no type; write {p.name}: and its type")
+            hint = ", or leave it out, if it is a dimension" if p.name in optional else ""
+            raise ValueError(f"{p.name!r} has no type; write {p.name}: and its type{hint}")
     return inputs, outputs
 
 

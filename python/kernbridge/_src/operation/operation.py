@@ -127,7 +127,7 @@ class Operation:
                 if jitted is None:
                     self._jitted = jitted = jax.jit(self._traceable(), inline=True)
                 return jitted(*inputs, **scalars)
-            except TypeError:
+            except (TypeError, OverflowError):
                 refusal = not_an_array(self.spec.label, inputs, scalars)
                 if refusal is None:
                     raise
@@ -169,6 +169,7 @@ class Operation:
     def _repr_html_(self) -> str:
         return as_html(self.spec.label, self.spec.signature)
 
+    @reports.hides_frames
     def plan(self, *inputs: Any, **scalars: Any) -> Plan:
         """Return the steps that C executes on a GPU for inputs of these shapes.
 
@@ -192,6 +193,7 @@ class Operation:
         operation, scalars = self._calling(scalars)
         return operation._frontend.program(*operation._described(inputs, scalars))
 
+    @reports.hides_frames
     def inspect(self, *inputs: Any, **scalars: Any) -> tuple[Inspection, ...]:
         """Return the code and the resources of the kernels that run for inputs of these shapes.
 
@@ -426,11 +428,22 @@ def not_an_array(
     named = [(f"input {i}", x) for i, x in enumerate(inputs)]
     named += [(f"keyword {name!r}", x) for name, x in (scalars or {}).items()]
     for place, value in named:
-        if isinstance(value, np.ndarray) and value.dtype.names:
+        if isinstance(value, np.ndarray) and value.dtype.kind in "VOSUmM":
+            remedy = "an array of numbers"
+            if value.dtype.names:
+                remedy = (
+                    "their words, x.view(np.uint32).reshape(*x.shape, -1), and pass the record "
+                )
+                remedy += "dtype as view= to numba_cuda_kernel"
             return TypeError(
-                f"{label}: {place} contains records, {value.dtype}, for which JAX has no dtype; "
-                "pass their words, x.view(np.uint32).reshape(*x.shape, -1), and pass the record "
-                "dtype as view= to numba_cuda_kernel [KB2002]"
+                f"{label}: {place} is an array of {value.dtype}, for which JAX has no dtype; pass "
+                f"{remedy} [KB2002]"
+            )
+        of_ints = np.iinfo(jax.dtypes.canonicalize_dtype(int))
+        if isinstance(value, int) and not of_ints.min <= value <= of_ints.max:
+            return TypeError(
+                f"{label}: {place} is {value}, which is out of range for {of_ints.dtype}; pass a "
+                "float, or enable 64-bit types with JAX_ENABLE_X64=1 [KB2002]"
             )
         if not _is_operand(value):
             return TypeError(

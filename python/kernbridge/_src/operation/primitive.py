@@ -155,7 +155,9 @@ class Frontend(ABC):
         return None
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Plan:
-        raise TypeError(f"{self.label} runs on CPUs, where it is one call of its kernel [KB2106]")
+        raise TypeError(
+            f"{self.label} runs on CPUs, where it is one call; inspect() shows its code [KB2106]"
+        )
 
     @abstractmethod
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:

@@ -440,8 +440,9 @@ def check_names(
     missing = [name for name in names if name not in values]
     if unknown or missing:
         expected = ", ".join(f"{a.name}: {a.type}".rstrip(": ") for a in attributes) or "none"
-        what = f"has no attribute {unknown[0]!r}" if unknown else f"needs attribute {missing[0]!r}"
-        raise TypeError(f"{label} {what}; its attributes are {expected} [KB2006]")
+        what = f"has no attribute {unknown[0]!r}; " if unknown else ""
+        what = what or f"needs attribute {missing[0]!r}: pass {missing[0]}=; "
+        raise TypeError(f"{label} {what}its attributes are {expected} [KB2006]")
 
 
 def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:

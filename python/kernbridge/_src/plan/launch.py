@@ -257,6 +257,7 @@ def _read_extent(label: str, what: str, n: Any) -> Any:
     """A non-negative int, or a symbolic dimension as it is."""
     if isinstance(n, (bool, float, str)):
         remedy = "; divide and round up with -(-a // b)" if isinstance(n, float) else ""
+        remedy = "; names of dimensions need signature=" if isinstance(n, str) else remedy
         raise TypeError(f"{label}: {what} contains {n!r}, expected integers{remedy} [KB1102]")
     if jax.export.is_symbolic_dim(n):
         return n

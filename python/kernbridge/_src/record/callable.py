@@ -157,11 +157,6 @@ def numba_cuda_callable(
             f"numba_cuda_callable: `func` is {func!r}, a kernel, expected a function that "
             "launches kernels; pass a kernel to numba_cuda_kernel [KB1001]"
         )
-    if not callable(func):
-        raise TypeError(
-            f"numba_cuda_callable: `func` is {func!r} of type {type(func).__name__}, expected a "
-            "function of inputs, outputs and a stream [KB1001]"
-        )
     name = parameters.name_of("numba_cuda_callable", func, name)
     label = f"numba_cuda_callable {name!r}"
     if record not in RECORD:

@@ -99,6 +99,9 @@ def scan_kernel(
             f"'{cut(expression)}' is no name of a kernel; write for example scale or "
             "ns::scale<float, 4>"
         )
+    generic = rf"\btemplate\s*<[^<>;{{}}]+>\s*__global__\b[^;{{}}()]*\b{name}\s*\("
+    if path == expression and re.search(generic, code.text):
+        raise ValueError(f"{name!r} is a template; name it with its arguments, as in {name}<float>")
     annotations = code.annotations(name) if tokens is None else []
     if not annotations:
         annotations = [_given(source, name, tokens, f"kernel '{cut(expression)}'")]

@@ -214,9 +214,10 @@ def _expand(
             stage="timeout",
         )
     if done.status and include is not None:
+        to_nowhere = [*command[:-1], "-o", os.devnull, "-"]
         raise CompilationError(
             f"{label}: compilation failed: the preprocessor refuses the source [KB4006]",
-            compiler_output=done.text,
+            compiler_output=programs.run(to_nowhere, input=source.encode(), errors=True).text,
             command=shlex.join(command),
         )
     return None if done.status else done.text

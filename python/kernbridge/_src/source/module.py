@@ -134,24 +134,27 @@ class SourceFunction:
         if self._signature is not None:
             named, attributes = attributes, {}
         try:
-            operation = self.operation(
+            operation = SourceFunction.operation.__wrapped__(  # type: ignore[attr-defined]
+                self,
                 outs,
                 vmap_method=vmap_method,
                 vmap_threads=vmap_threads,
                 input_output_aliases=input_output_aliases,
                 has_side_effect=has_side_effect,
                 zero_outputs=zero_outputs,
-                attrs={**(attrs or {}), **attributes},
+                attrs=attrs,
                 jvp=jvp,
                 vjp=vjp,
                 derivatives=derivatives,
                 sharding_rule=sharding_rule,
+                **attributes,
             )
             return operation(*inputs, **named)
         except Exception as e:
             hide_frames(e)
             raise
 
+    @hides_frames
     def operation(
         self,
         outs: Any = ...,
@@ -166,6 +169,7 @@ class SourceFunction:
         vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
         derivatives: Literal["enzyme"] | None = None,
         sharding_rule: str | ShardingRule | bool | None = None,
+        **attributes: Any,
     ) -> Operation:
         """Return the operation for these outputs and attributes; call it with the inputs only.
 
@@ -183,14 +187,15 @@ sharding_rule
             Fill the outputs (not the aliased ones) with zeros before the function runs; not for
             CUDA.
         attrs : dict of str to number, optional
-            Values of the attributes, which are the same for all parts of a call that is split.
+            Values of attributes that have the name of an option. Attributes are the same for all
+            parts of a call that is split.
 
         Returns
         -------
         Operation
             The operation. Equal arguments return the same operation, as long as it is cached.
         """
-        export, attrs = self._export, attrs or {}
+        export, attrs = self._export, {**(attrs or {}), **attributes}
         zeroed = read_flag(export.label, "zero_outputs", zero_outputs)
         if outs is ... and self._outs is not None:
             outs = self._outs

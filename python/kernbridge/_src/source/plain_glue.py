@@ -109,7 +109,10 @@ class _Runner:
         lines.append(f"typedef {spelled} {kind};")
         if self.in_c:
             taken = ", ".join(self._type(k) for k in range(len(self.taken))) or "void"
-            what = "the compiler finds another declaration than this one, which may be behind #if"
+            what = (
+                "the compiler finds another declaration: behind #if, or with a structure, which "
+                "cannot be passed; write a function of numbers and pointers that calls it"
+            )
             same = f"__builtin_types_compatible_p(__typeof__(&{self.name}), {kind} (*)({taken}))"
             lines.append(self._assert(same, what))
         if self.result is None:

@@ -173,7 +173,8 @@ def _benchmark(chosen: argparse.Namespace, output: Output) -> int:
         which = f"with the tags {', '.join(sorted(tags))} and" if tags else "with"
         where = ", ".join(chosen.module) or "no module was named"
         raise CommandError(
-            f"no operation {which} benchmark data ({where}): define it with op.def_benchmark_data"
+            f"no operation {which} benchmark data ({where}): define it with "
+            "op.def_benchmark_data, or name an operation and its data: file.py:op data=f32[1000]"
         )
     results, failed, defaults = [], [], {}
     for operation in operations:
@@ -306,6 +307,8 @@ def _explain(chosen: argparse.Namespace, output: Output) -> int:
 def _run_on_cpu(chosen: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         chosen.parser.error("--json: only the script prints to stdout")
+    if not Path(chosen.script).exists():
+        chosen.parser.error(f"there is no file {chosen.script!r}")
     os.environ[VARIABLE] = "check" if chosen.check else "1"  # for processes that the script starts
     cuda_on_cpu(check=chosen.check).install()
     sys.argv = [chosen.script, *chosen.arguments]

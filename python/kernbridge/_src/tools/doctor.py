@@ -58,19 +58,22 @@ def verdicts() -> list[Verdict]:
         packages = "nvidia-cuda-runtime (CUDA 13) or nvidia-cuda-runtime-cu12"
         nvcc = "libcudart is not found beside nvcc", f"pip install {packages}"
     no_gpu, remedy = _why_no_gpu()
-    cpu, gpu, both = ((tuple(on.split()), "", "") for on in ("cpu", "gpu", "cpu gpu"))
+    cpu, both = ((tuple(on.split()), "", "") for on in ("cpu", "cpu gpu"))
+    nvrtc_library, of_nvcc = _not_found(nvrtc.library), both
     if no_gpu:
-        both = ("cpu",), f"not on a GPU: {no_gpu}", ""
-        gpu = (), no_gpu, f"{remedy}, or name GPUs to compile for: KERNBRIDGE_CUDA_ARCHS"
+        of_nvcc = both = ("cpu",), f"not on a GPU: {no_gpu}", ""
+        nvrtc_library = _not_found(compilers.find_cxx)
         if architectures.chosen():
-            gpu = (), f"{no_gpu}; it compiles and exports for the named GPUs", remedy
+            of_nvcc = (), f"{no_gpu}; it compiles and exports for the named GPUs", remedy
+        else:
+            nvcc = nvrtc_library
     kinds = [
         ("numba_kernel", cpu, _why_not("numba", "NUMBA_DISABLE_JIT")),
         ("numba_cuda_kernel", both, _why_not("numba_cuda", "NUMBA_ENABLE_CUDASIM")),
-        ("cuda_kernel", gpu, _not_found(nvrtc.library)),
+        ("cuda_kernel", both, nvrtc_library),
         ("load_c_inline", cpu, _not_found(compilers.find_c)),
         ("load_cpp_inline", cpu, _not_found(compilers.find_cxx)),
-        ("load_cuda_inline", gpu, nvcc),
+        ("load_cuda_inline", of_nvcc, nvcc),
     ]
     if importlib.util.find_spec("numba"):
         kinds.append(('numba_kernel(derivatives="enzyme")', cpu, _not_found(enzyme.find)))

@@ -16,6 +16,7 @@ import jax
 from kernbridge import _core
 from kernbridge._src.base.errors import typed
 from kernbridge._src.base.html import table
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.source.module import list_registered_targets
 
 _OWN = f"{Path(_core.__file__).parent}/"
@@ -83,6 +84,7 @@ class Explanation:
         return table(self.name if rows else str(self), headers, rows)
 
 
+@hides_frames
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     """Report what XLA copies, transposes and gathers for the calls in a jitted function.
 
