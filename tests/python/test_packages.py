@@ -125,7 +125,10 @@ def of_recipe(section):
 
 
 def as_conda(requirements):
-    return {re.sub(r"(?<=\w)(?=[<>=])", " ", requirement, count=1) for requirement in requirements}
+    spaced = {
+        re.sub(r"(?<=\w)(?=[<>=])", " ", requirement, count=1) for requirement in requirements
+    }
+    return {re.sub("^flatbuffers", "python-flatbuffers", requirement) for requirement in spaced}
 
 
 def test_the_conda_recipe_agrees_with_the_project():

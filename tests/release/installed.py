@@ -21,10 +21,10 @@ from environments import ROOT, Environment, Failed, clone, pythons
 
 # What is installed, and the documents whose code needs no more than that.
 PAGES = {
-    "": ("flatbuffers", ("source-kernels.md",)),
-    "[numba]": ("flatbuffers", ("../README.md", "numba-kernels.md", "custom-kernels.md")),
-    "[cuda]": ("", ("start.md", "cuda-on-cpu.md")),
-    "[bench]": ("", ("benchmarking.md",)),
+    "": ("source-kernels.md",),
+    "[numba]": ("../README.md", "numba-kernels.md", "custom-kernels.md"),
+    "[cuda]": ("start.md", "cuda-on-cpu.md"),
+    "[bench]": ("benchmarking.md",),
 }
 NEWEST = 14  # the newest minor version of CPython for which jaxlib has wheels
 PYTESTS = ("7", "8", "9")
@@ -67,12 +67,11 @@ def attempt(what: str, action: Callable[[Environment], None], python: str) -> No
 
 def check_wheel(wheel: Path, extra: str) -> Callable[[Environment], None]:
     """Install the wheel with an extra, and run documents."""
-    more, pages = PAGES[extra]
 
     def action(environment: Environment) -> None:
-        environment.install(f"kernbridge{extra} @ file://{wheel}", *more.split())
+        environment.install(f"kernbridge{extra} @ file://{wheel}")
         environment.python("-m", "kernbridge", "doctor")
-        for page in pages:
+        for page in PAGES[extra]:
             environment.page(ROOT / "docs" / page)
 
     return action

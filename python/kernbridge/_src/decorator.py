@@ -61,8 +61,8 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
       and needs `outs`.
     - A ``@numba.njit`` function that returns an array, a number or a tuple of them is called with
       the arrays of the call, and with numbers for 0-d arrays. Numba infers the dtypes and ranks of
-      what it returns. The shapes of returned arrays come from one call on zeros (on ones, if that
-      fails) when a call is traced for the first time; another shape later is an error of the call.
+      what it returns. The shapes of returned arrays come from one call on zeros (and on ones, if
+      that fails or returns nothing) when a call is first traced; another shape later is an error.
     - Annotations of jaxtyping are the signature of either, if there is no other; parameters
       without one are then the outputs, which the annotation after ``->`` describes.
     - ``@numba.vectorize`` makes what `elementwise` makes.
