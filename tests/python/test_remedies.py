@@ -17,7 +17,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import XLACustomKernel, check_rules, config, numba_kernel
-from kernbridge._src.forge import progress
+from kernbridge._src.base import progress
 from kernbridge._src.toolchain import nvcc
 from kernbridge._src.toolchain.make import library
 from kernels import add, double, scale

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import write_compiler
-from kernbridge._src.forge import progress
+from kernbridge._src.base import progress
 from kernbridge._src.toolchain import nvcc as toolchain_nvcc
 from kernbridge._src.toolchain.make import Request, build, library
 from kernbridge.errors import (

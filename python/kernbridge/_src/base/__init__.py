@@ -1,1 +1,1 @@
-"""The base of all other packages: errors, debug modes, versions, and small containers."""
+"""The base of all other packages: errors, debug modes, versions, the progress line and small containers."""

@@ -24,6 +24,7 @@ from jax import lax
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import BenchmarkDataFnNotProvidedError, typed
+from kernbridge._src.base.progress import shown
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.benchmark.result import KWARGS, BenchmarkRecord, BenchmarkResult, centre
 
@@ -167,21 +168,21 @@ def measure(
             "`data` must be the tuple of the function's positional arguments, such as (x,); got "
             f"{type(data).__name__} [KB8005]"
         )
-    run, rebuild = _prepare(fn, data, n_batch_per_run)
-    for _ in range(1 + n_warmup):
-        results = run()
-    samples = []
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        for _ in range(n_runs):
-            del results  # outside of what is timed
-            start = time.perf_counter()
+    samples, collecting = [], gc.isenabled()
+    with shown(f"measuring {getattr(fn, '__name__', fn)}"):
+        run, rebuild = _prepare(fn, data, n_batch_per_run)
+        for _ in range(1 + n_warmup):
             results = run()
-            samples.append((time.perf_counter() - start) / n_batch_per_run)
-    finally:
-        if collecting:
-            gc.enable()
+        gc.disable()
+        try:
+            for _ in range(n_runs):
+                del results  # outside of what is timed
+                start = time.perf_counter()
+                results = run()
+                samples.append((time.perf_counter() - start) / n_batch_per_run)
+        finally:
+            if collecting:
+                gc.enable()
     std = float(np.std(samples, ddof=1)) if n_runs > 1 else 0.0
     first, median, third = map(float, np.percentile(samples, (25, 50, 75)))
     figures: Any = math.fsum(samples) / n_runs, std, min(samples), max(samples), median

@@ -22,6 +22,7 @@ from kernbridge import _core
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import ExportError
 from kernbridge._src.base.private_jax import mlir
+from kernbridge._src.base.progress import shown
 from kernbridge._src.base.reports import hides_frames
 
 _MANIFEST, _VERSION = "manifest.txt", 1
@@ -134,8 +135,9 @@ def export_bundle(
     offsets, data = _values(args) if with_values else (["-"] * len(names), None)
     programs = []
     for platform in wanted:
-        exported = _exported_for(platform, fun, args, other_targets)
-        made = _program(platform, exported, names, offsets, other_targets, stablehlo_version)
+        with shown(f"exporting a program for {platform}"):
+            exported = _exported_for(platform, fun, args, other_targets)
+            made = _program(platform, exported, names, offsets, other_targets, stablehlo_version)
         programs.append(made)
     _write(folder, programs, data)
 

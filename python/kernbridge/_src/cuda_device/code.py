@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 
 from kernbridge._src.base.errors import KernelNotAvailableError, typed
 from kernbridge._src.base.patched import patched
+from kernbridge._src.base.progress import shown
 from kernbridge._src.cuda_device import mode
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import CONSTANT, STRIDED, Argument, Checks, written_together
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_bounded, compiling_checked
-from kernbridge._src.forge import progress
 from kernbridge._src.forge.obtain import deferred
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import ir
@@ -62,7 +62,7 @@ def compiling(compiled: Any) -> Iterator[None]:
     if is_checked and not compiled.targetoptions.get("debug"):
         own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
     asking = compiling_checked if is_checked else compiling_bounded
-    said = progress.compiling(label_of(compiled.py_func), "Numba-CUDA")
+    said = shown(f"compiling {label_of(compiled.py_func)} with Numba-CUDA")
     with deferred(), said, global_compiler_lock, patches.without_nvvm(), asking(), own:
         yield
 

@@ -1,1 +1,1 @@
-"""Makes each artefact once: memory, the disk cache, locks, Ctrl-C and the progress line."""
+"""Makes each artefact once: memory, the disk cache, locks and Ctrl-C."""

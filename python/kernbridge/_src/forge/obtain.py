@@ -21,9 +21,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
 
+from kernbridge._src.base.progress import shown
 from kernbridge._src.forge import artefacts
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.forge.progress import compiling, waiting
 from kernbridge._src.keys import package_digest
 
 T = TypeVar("T")
@@ -139,7 +139,7 @@ def _make(recipe: Recipe[T], key: bytes | None) -> T:
                 return found
         with deferred():
             begin = time.perf_counter()
-            with compiling(recipe.label, recipe.tool):
+            with shown(f"compiling {recipe.label} with {recipe.tool}"):
                 made = recipe.make()
             seconds = time.perf_counter() - begin
             log.info("compiled %s with %s in %.3f s", recipe.label, recipe.tool, seconds)
@@ -194,7 +194,7 @@ def locked(root: Path, key: str, patience: float, label: str = "") -> Iterator[t
         mine = _try(file)
         has_waited = mine is None
         if has_waited and patience:
-            with waiting(label):
+            with shown(f"waiting for {label}, which is being built elsewhere"):
                 end = time.monotonic() + patience
                 while mine is None and time.monotonic() < end:
                     time.sleep(POLL)

@@ -28,7 +28,8 @@ from kernbridge._src.base.errors import (
     KernelToolchainError,
     UnsupportedArchError,
 )
-from kernbridge._src.forge import artefacts, limit, progress
+from kernbridge._src.base.progress import shown
+from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.forge.obtain import NAME_LENGTH, locked, log
 from kernbridge._src.toolchain import library, programs
 from kernbridge._src.toolchain.flags import asks
@@ -237,15 +238,15 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
         from kernbridge._src.toolchain import cuda_source
 
         cuda_source.check_directives(request.name, source.name, finished.source)
-    shown = " && ".join(map(shlex.join, commands)).replace(inside, "")
-    _say(request, f"kernbridge: {shown}")
+    command = " && ".join(map(shlex.join, commands)).replace(inside, "")
+    _say(request, f"kernbridge: {command}")
     environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
     tools: list[File] = []
     try:
         rules = filter(os.path.isfile, library.RULES)  # not if they are in an archive
         before = [(path, os.stat(path)) for path in (*job.tools, *rules)]
-        with progress.compiling(request.name, job.label, "building"):
+        with shown(f"building {request.name} with {job.label}"):
             ended = programs.run(
                 commands[0],
                 errors=True,
@@ -262,7 +263,7 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     output = ended.text.replace(inside, "")
     _say(request, output.rstrip())
     if ended.status != 0 or not (workspace / f"{job.stem}.so").is_file():
-        fail(request.name, os.path.basename(job.tool), ended, output, shown, finished.source)
+        fail(request.name, os.path.basename(job.tool), ended, output, command, finished.source)
     return tools
 
 

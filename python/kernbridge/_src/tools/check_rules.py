@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base.errors import KernelError, typed
+from kernbridge._src.base.progress import shown
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.operation.spec import is_inexact
 
@@ -127,17 +128,18 @@ def check_rules(
     arrays = [jnp.asarray(x) for x in args]
     checks: list[RuleCheck] = []
     first: _Checker | None = None
+    name = getattr(op, "name", None) or getattr(op, "__name__", repr(op))
     for backend, function in _functions(op, outs, backends, kwargs):
-        checker = _Checker(backend, function, arrays, step, rtol, atol, seed)
-        if first is not None:
-            what = f"outputs against {first.backend}"
-            checks.append(checker.compare(what, first.outputs, checker.outputs))
-        first = first or checker
-        checks += checker.derivatives(finite_differences, require)
-        checks += checker.vmaps(batch)
+        with shown(f"checking the rules of {name}"):
+            checker = _Checker(backend, function, arrays, step, rtol, atol, seed)
+            if first is not None:
+                what = f"outputs against {first.backend}"
+                checks.append(checker.compare(what, first.outputs, checker.outputs))
+            first = first or checker
+            checks += checker.derivatives(finite_differences, require)
+            checks += checker.vmaps(batch)
     failed = [c for c in checks if c.status == "failed"]
     if failed:
-        name = getattr(op, "name", None) or getattr(op, "__name__", repr(op))
         lines = "\n".join(f"  {c}" for c in failed)
         raise RuleCheckError(f"check_rules: {name!r} [KB2105]\n{lines}", tuple(checks))
     return tuple(checks)

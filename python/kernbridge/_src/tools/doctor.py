@@ -20,6 +20,7 @@ import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.base.progress import shown
 from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.enzyme import tool as enzyme
@@ -230,7 +231,8 @@ def self_test(todo: list[tuple[str, str]], seconds: float = 300) -> list[str]:
         own = {"KERNBRIDGE_CACHE_DIR": folder, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         limits = programs.CompilerLimits(seconds, 0)  # CUDA reserves more addresses than memory
         command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, calls]
-        done = programs.run(command, errors=True, environment=os.environ | own, limits=limits)
+        with shown("testing a kernel of each kind"):
+            done = programs.run(command, errors=True, environment=os.environ | own, limits=limits)
     how = f"the process ended with status {done.status}"
     how = f"it did not end within {seconds:g} s" if done.limit else how
     errors = [json.loads(line) for line in done.text.splitlines() if line.startswith('"')]

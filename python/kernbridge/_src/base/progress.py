@@ -1,8 +1,8 @@
-"""Writes a line to stderr about compilations that take longer than a second.
+"""Writes a line to stderr about what takes longer than a second, such as compilations.
 
-Compilations that follow each other are timed together, so that a program with many kernels is
-reported as well. Any thread may enter. A separate thread writes the line, since compilers do not
-call back. If nothing can be written, no thread is started.
+What follows each other is timed together, so that a program with many kernels is reported as well.
+Any thread may enter. A separate thread writes the line, since compilers do not call back. If
+nothing can be written, no thread is started.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 
 from kernbridge._src.base import settings
 
@@ -21,24 +20,15 @@ VARIABLE = "KERNBRIDGE_PROGRESS"
 QUIET = 1.0
 """Seconds before anything is written."""
 PAUSE = 1.0
-"""Seconds between two compilations that count as one stretch of time, at most."""
+"""Seconds between two that count as one stretch of time, at most."""
 _TICK = 0.25
 
 _ERASE = "\r\x1b[K"
 
 
-def compiling(what: str, tool: str, verb: str = "compiling") -> AbstractContextManager[None]:
-    """Write that a tool compiles something, if it takes long and the output may be watched."""
-    return _shown(f"{verb} {what} with {tool}")
-
-
-def waiting(what: str) -> AbstractContextManager[None]:
-    """Write that something is awaited which another thread or process builds."""
-    return _shown(f"waiting for {what}, which is being built elsewhere")
-
-
 @contextlib.contextmanager
-def _shown(doing: str) -> Iterator[None]:
+def shown(doing: str) -> Iterator[None]:
+    """Write what is being done, such as "compiling f with Numba", if it takes long."""
     if not _is_on():
         yield
         return
@@ -68,7 +58,7 @@ class _Line:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._texts: list[str] = []  # of what is being compiled now, the last one is shown
+        self._texts: list[str] = []  # of what is being done now, the last one is shown
         self._begin = 0.0  # of the stretch of time
         self._idle_since = -PAUSE
         self._shown = ""

@@ -5,7 +5,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from kernbridge._src.forge import progress
+from kernbridge._src.base import progress
 
 pytestmark = pytest.mark.once
 
@@ -49,7 +49,7 @@ def stderr(request, monkeypatch):
 
 @pytest.mark.parametrize("stderr", [Terminal], indirect=True)
 def test_a_line_on_a_terminal_is_removed(stderr):
-    with progress.compiling("numba_kernel 'f'", "Numba"):
+    with progress.shown("compiling numba_kernel 'f' with Numba"):
         assert stderr.seen("\r\x1b[Kkernbridge: compiling numba_kernel 'f' with Numba ... 0 s")
     assert stderr.getvalue().endswith("\r\x1b[K")
     assert "\n" not in stderr.getvalue()
@@ -58,9 +58,9 @@ def test_a_line_on_a_terminal_is_removed(stderr):
 @pytest.mark.parametrize("stderr", [File], indirect=True)
 def test_a_file_gets_lines_if_it_is_asked_for(stderr, monkeypatch):
     monkeypatch.setenv(progress.VARIABLE, "1")
-    with progress.compiling("m", "nvcc", "building"):
+    with progress.shown("building m with nvcc"):
         assert stderr.seen("kernbridge: building m with nvcc ...")
-    with progress.waiting("m"):
+    with progress.shown("waiting for m, which is being built elsewhere"):
         assert stderr.seen("kernbridge: waiting for m, which is being built elsewhere ...")
     lines = stderr.getvalue().splitlines()
     assert [line.split(" ... ")[0] for line in lines] == [
@@ -72,10 +72,10 @@ def test_a_file_gets_lines_if_it_is_asked_for(stderr, monkeypatch):
 
 @pytest.mark.parametrize("stderr", [File], indirect=True)
 def test_a_notebook_gets_lines(stderr):
-    with progress.compiling("nothing", "Numba"):
+    with progress.shown("compiling nothing with Numba"):
         pass
     progress.sys.modules["ipykernel"] = None
-    with progress.compiling("op", "Numba"):
+    with progress.shown("compiling op with Numba"):
         assert stderr.seen("kernbridge: compiling op with Numba ...")
     assert stderr.getvalue().endswith(" s\n")
     assert "nothing" not in stderr.getvalue()
@@ -84,9 +84,9 @@ def test_a_notebook_gets_lines(stderr):
 @pytest.mark.parametrize("stderr", [File], indirect=True)
 def test_an_inner_compilation_is_shown_while_it_lasts(stderr, monkeypatch):
     monkeypatch.setenv(progress.VARIABLE, "1")
-    with progress.compiling("outer", "Numba"):
+    with progress.shown("compiling outer with Numba"):
         assert stderr.seen("compiling outer with Numba ...")
-        with progress.compiling("inner", "NVRTC"):
+        with progress.shown("compiling inner with NVRTC"):
             assert stderr.seen("\nkernbridge: compiling inner with NVRTC ...")
 
 
@@ -95,7 +95,7 @@ def test_an_inner_compilation_is_shown_while_it_lasts(stderr, monkeypatch):
 )
 def test_nothing_is_written_and_no_thread_started(stderr, value, monkeypatch):
     monkeypatch.setenv(progress.VARIABLE, value)
-    with progress.compiling("f", "Numba"):
+    with progress.shown("compiling f with Numba"):
         assert progress._line._thread is None
     assert stderr.getvalue() == ""
 
@@ -106,16 +106,16 @@ def test_what_is_short_is_not_shown_and_what_follows_counts_together(stderr, mon
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(progress, "QUIET", 2.0)
     for i in range(2):
-        with progress.compiling(f"f{i}", "Numba"):
+        with progress.shown(f"compiling f{i} with Numba"):
             now[0] += 0.9
         assert stderr.getvalue() == ""
         now[0] += 0.05
-    with progress.compiling("last", "Numba"):
+    with progress.shown("compiling last with Numba"):
         now[0] += 1.1
         assert stderr.seen("compiling last with Numba ... 3 s")
     now[0] += 5
     written = stderr.getvalue()
-    with progress.compiling("later", "Numba"):
+    with progress.shown("compiling later with Numba"):
         now[0] += 1
         threading.Event().wait(3 * progress._TICK)
     assert stderr.getvalue() == written
@@ -126,7 +126,7 @@ import os, sys
 if {shown}:
     sys.stderr = sys.stdout
 import jax, jax.numpy as jnp, kernbridge, numba
-from kernbridge._src.forge import progress
+from kernbridge._src.base import progress
 progress.QUIET = 0.0
 new = os.getpid()  # no cache has such a kernel
 
