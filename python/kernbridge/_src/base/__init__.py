@@ -1,1 +1,1 @@
-"""The base of all other packages: errors, debug modes, versions, the progress line and small containers."""
+"""The base of all other packages: errors, modes, versions, the progress line, small containers."""
