@@ -9,6 +9,7 @@ import pytest
 pytestmark = pytest.mark.once
 MODULES = ("benchmark", "cache", "config", "registry")
 FLAGS, SEQUENCES = ("bool", "bool | None"), "Sequence["
+ANYTHING = type("Anything", (list,), {"__call__": print})()  # a list, and a function
 
 
 def public_functions():
@@ -50,10 +51,10 @@ def options(*annotations):
 
 
 def call(function, **given):
-    """Call a function with an object for each other argument that it requires."""
+    """Call a function with something for each other argument that it requires."""
     required = inspect.signature(function).parameters.values()
     others = {
-        p.name: object()
+        p.name: ANYTHING
         for p in required
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     }
