@@ -112,7 +112,7 @@ GOOD = {"a": 1.0, "b": 1.0, "flag": 1, "z": 0}
     [
         (lambda op, x: op(x, x, **GOOD), TypeError, "2 inputs, but `outs` is a function of .x."),
         (lambda op, x: op(x.astype(int), **GOOD), TypeError, r"input 0 is i32\[3\].*const float"),
-        (lambda op, x: op(x), TypeError, "needs attribute 'a'; its attributes are a, "),
+        (lambda op, x: op(x), TypeError, "needs attribute 'a': pass a=; its attr"),
         (lambda op, x: op(x, **GOOD, c=1), TypeError, "no attribute 'c'"),
         (lambda op, x: op(x, **{**GOOD, "flag": 256}), ValueError, "is out of range for uint8"),
         (lambda op, x: op(x, **{**GOOD, "n": 2.5}), TypeError, "'n' is 2.5 of type float"),
