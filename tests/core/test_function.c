@@ -287,7 +287,7 @@ static void test_static_shared_memory(void)
     CHECK(kb_function_ready(f, 0, 40 * K) == kernel);
     CHECK(kb_function_ready(f, 1, 0) == NULL);
     CHECK_INT(kb_function_allow_shared(f, cu, 0, 227 * K, "op", &err), KB_INTERNAL);
-    CHECK_HAS(err.message, "GPU 0 has 232448 a block, less what the kernel declares statically");
+    CHECK_HAS(err.message, "the device has 232448 a block, less what the kernel declares");
     CHECK(kb_function_ready(f, 0, 40 * K) == kernel);
     start_anew();
     f = function_of("FAKE k 0 8 8 49152\n", 0); /* all of it */
