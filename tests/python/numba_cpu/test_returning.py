@@ -405,7 +405,7 @@ def test_names_of_parameters_that_a_loop_might_use():
     np.testing.assert_array_equal(found[1], a[:, :1] - 2 + 0 * a)
 
 
-def test_a_layout_whose_numbers_are_declared_as_arrays():
+def test_a_layout_whose_numbers_are_declared_as_arrays(recwarn):
     @numba.guvectorize(["void(float64[:], float64[:], float64[:])"], "(n),()->(n)")
     def scaled(x, f, out):
         for i in range(x.size):
@@ -415,4 +415,5 @@ def test_a_layout_whose_numbers_are_declared_as_arrays():
     with jax.enable_x64(True):
         op = kernbridge.kernel(scaled)
         np.testing.assert_array_equal(op(x, 2.0), scaled(x, 2.0))
+        assert not recwarn.list  # nothing is copied
         np.testing.assert_array_equal(jax.vmap(op, (None, 0))(x, np.arange(2.0)), [0 * x, x])

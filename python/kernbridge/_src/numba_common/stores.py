@@ -49,7 +49,7 @@ _VALUES = (
 _VIEWS = frozenset(("ravel", "reshape", "transpose", "view"))
 # In names of types: what says that an array is read-only, and what does not say it
 _READ_ONLY = re.compile(r"readonly array|Array\([^()]*, \d+, '\w', True,")
-_SILENT = re.compile(r"Record\(|array\([^()]*, 0d, ")
+_SILENT = re.compile(r"Record\(|(?<!readonly )array\([^()]*, 0d, ")
 # Expressions whose result holds what its operands hold, of the same types
 _GATHERS = frozenset(("build_tuple", "build_list", "build_set", "build_map", "phi", "cast"))
 
