@@ -53,10 +53,14 @@ def callback(function: Callable[..., Any], outs: Any) -> Callable[..., Any]:
     return lambda *args: jax.pure_callback(function, outs, *args)
 
 
+def operations() -> dict[str, Any]:
+    described = kernbridge.numba_kernel(add_one, signature="x: f32[n] -> f32[n]")
+    return {"kernbridge": kernbridge.numba_kernel(add_one, SMALL), "with signature=": described}
+
+
 def in_a_loop(n_rounds: int) -> list[Row]:
     x = jnp.ones(8, jnp.float32)
-    operation = kernbridge.numba_kernel(add_one, SMALL)
-    fast = {"empty C handler": floor.call(SMALL), "kernbridge": operation}
+    fast = {"empty C handler": floor.call(SMALL), **operations()}
     slow = {name: peer.wrap(add_one, SMALL) for name, peer in peers.installed().items()}
     slow["jax.pure_callback"] = callback(lambda x: np.asarray(x) + np.float32(1), SMALL)
     in_loop = measure.per_call_in_a_loop
@@ -79,13 +83,10 @@ def in_a_loop_with_many_buffers(n_rounds: int) -> list[Row]:
 
 
 def eager(n_rounds: int) -> list[Row]:
-    x = jnp.ones(8, jnp.float32)
-    jitted = jax.jit(lambda x: x + 1)
-    operation = kernbridge.numba_kernel(add_one, SMALL)
-    calls = {"jitted x + 1": lambda: jitted(x), "kernbridge": lambda: operation(x)}
-    for name, peer in peers.installed().items():
-        calls[name] = functools.partial(peer.wrap(add_one, SMALL), x)
-    measures = {name: measure.per_call_eager(call, 2_000) for name, call in calls.items()}
+    x, timed = jnp.ones(8, jnp.float32), measure.per_call_eager
+    calls = {"jitted x + 1": jax.jit(lambda x: x + 1), **operations()}
+    calls |= {name: peer.wrap(add_one, SMALL) for name, peer in peers.installed().items()}
+    measures = {n: timed(functools.partial(call, x), 2_000) for n, call in calls.items()}
     return measure.rounds(measures, n_rounds, 1e-6)
 
 
