@@ -239,6 +239,8 @@ extern "C" __global__ void fma3(const float* x, float* out, float a, double b, i
 }
 """
 
+DESCRIBED = "x: f32[n], a: f32, b: f64, flag: u8, z: c128 -> f32[n]"
+
 
 @pytest.mark.gpu_only("CPUs have no CUDA graphs")
 def test_cuda_kernel_parameters_of_every_size():
@@ -283,6 +285,35 @@ def test_cuda_kernel_export(tmp_path):
         np.testing.assert_array_equal(got, 2 * np.arange(size) + 0.5)
 
 
+DECAY = r"""
+extern "C" __global__ void decay(float *v, const float *x, int rows, int cols, float leak) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y;
+    if (i < cols && j < rows) v[j * cols + i] = leak * v[j * cols + i] + x[i];
+}
+"""
+
+
+def test_cuda_kernel_by_a_signature():
+    named = kernbridge.cuda_kernel(PLAIN, "fma3", signature=DESCRIBED, launch_dims="n")
+    x = jnp.arange(1000, dtype=jnp.float32)
+    want = 2 * np.arange(1000) + 0.5
+    for got in named(x, 2, 0.5, flag=1, z=0), jax.jit(lambda x: named(x, 2, 0.5, 1, 0))(x):
+        np.testing.assert_array_equal(got, want)
+    signature = "v: f32[rows, cols], x: f32[cols], leak: f32 -> v"
+    decay = kernbridge.cuda_kernel(
+        DECAY, "decay", signature=signature, grid=("cols", "rows"), block=1
+    )
+    v = jnp.arange(30, dtype=jnp.float32).reshape(3, 10)
+    want = 0.5 * np.asarray(v) + np.arange(10)
+    for got in decay(v, x[:10], 0.5), jax.jit(lambda v: decay(v, x=x[:10], leak=0.5))(v):
+        np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(v, np.arange(30).reshape(3, 10))  # JAX's array is as it was
+    batch = jax.vmap(lambda v: decay(v, x[:10], 0.5))(jnp.stack([v, 0 * v]))
+    np.testing.assert_array_equal(batch, [want, 0 * want + np.arange(10)])
+    with pytest.raises(TypeError, match=r"cols is 10.*KB2007"):
+        decay(v, x[:3], 0.5)
+
+
 @pytest.mark.gpu_only("NVRTC writes the message")
 def test_cuda_kernel_refused():
     x = jnp.ones(3)
@@ -322,6 +353,10 @@ def test_binary(tmp_path, kind):
     op = binary.kernel("fma3", lambda x: like(x), tokens, launch_dims=lambda x: x.size)
     x = jnp.arange(10, dtype=jnp.float32)
     assert op(x, a=2.0, b=0.5, n=10, flag=1, z=0).tolist() == (2 * np.arange(10) + 0.5).tolist()
+    described = kernbridge.load_binary(made, header=PLAIN).kernel(
+        "fma3", signature=DESCRIBED, launch_dims="n"
+    )
+    assert described(x, 2, 0.5, flag=1, z=0).tolist() == (2 * np.arange(10) + 0.5).tolist()
     if kind == "cubin":
         with pytest.raises(kernbridge.KernelError, match="describes parameters of"):
             binary.kernel(
