@@ -25,7 +25,6 @@ enum {
     SHARED_UNIT = 4,     /* bytes of dynamic arrays that are remembered together */
     PLACE_BITS = 36,     /* of the room for an array, which lies in its middle: an int */
     PLACE_BITS_MIN = 30, /* as an index stays in it */
-    PAGE = 65536,        /* at least the page size of the system */
     FIRST_PAGE = 4096,   /* that nothing is in */
     NAME_SIZE = 256,
     WORD_MAX = KB_CHECK_DIMS + 1 /* of an array: its address and extents */
@@ -109,8 +108,7 @@ static uint8_t *commit(kb_apart *p, uint32_t i, uint64_t size)
     uint8_t *at = p->base + ((uint64_t)i << p->bits) + (UINT64_C(1) << (p->bits - 1));
     if (size > UINT64_C(1) << (p->bits - 2))
         return NULL;
-    uint64_t whole = (size + PAGE - 1) / PAGE * PAGE;
-    return mprotect(at, whole, PROT_READ | PROT_WRITE) == 0 ? at : NULL;
+    return mprotect(at, size, PROT_READ | PROT_WRITE) == 0 ? at : NULL;
 }
 
 /* "f32" for "float32", as all messages have it. */
@@ -118,11 +116,8 @@ static void shorten(const char *dtype, char text[], size_t size)
 {
     size_t letters = strcspn(dtype, "0123456789_");
     bool is_short = dtype[letters] == '\0' || dtype[letters] == '_' || strchr(dtype, '_');
-    (void)snprintf(text, size, "%.*s%s",
-                   is_short                  ? (int)letters
-                   : strncmp(dtype, "bf", 2) ? 1
-                                             : 2,
-                   dtype, dtype + letters);
+    size_t shown = is_short ? letters : dtype[0] == 'b' ? 2 : 1; /* of bfloat16 */
+    (void)snprintf(text, size, "%.*s%s", (int)shown, dtype, dtype + letters);
 }
 
 static void describe(kb_apart *p, uint32_t i, const kb_apart_array *array)
@@ -166,10 +161,8 @@ bool kb_apart_add(kb_apart *p, const kb_apart_array *array)
     if (!m->now)
         return false;
     for (uint32_t k = 0; k < i; k++) /* an input that is also an output may be written to */
-        if (array->is_output && p->arrays[k].now == m->now) {
-            p->arrays[k].is_output = true;
+        if (array->is_output && p->arrays[k].now == m->now)
             p->about[k].flags &= ~(uint32_t)KB_CHECK_CONSTANT;
-        }
     describe(p, i, array);
     p->table.n_arguments++;
     *array->data = m->now;
@@ -259,9 +252,7 @@ static uint64_t row_of(const kb_checks *c, uint64_t from)
 {
     const kb_apart *p = c->apart;
     uint64_t place = from >> p->bits, n = p->table.n_arguments;
-    if (from >= p->size || (place >= n && place - n >= p->n_shared))
-        return c->rows->n;
-    return place + 1;
+    return place < n + p->n_shared ? place + 1 : c->rows->n;
 }
 
 void kb_apart_access(kb_thread *t, const void *at, uint64_t size, uint32_t how, const void *code)
@@ -326,7 +317,6 @@ static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, u
     p->next_cell += cells;
     p->n_shared++;
     kb_range_fixed(&c->ranges[n], 0, size);
-    c->rows->of[n + 1].size = size;
     c->rows->of[n + 1].unit = unit;
     kb_checks_place(c, n, kb_checks_shared(c, &p->about[n], NULL));
 }

@@ -63,8 +63,12 @@ static void read_command(char *const command[], char text[], size_t size)
     bool started = posix_spawnp(&child, command[0], &actions, NULL, command, environ) == 0;
     (void)posix_spawn_file_actions_destroy(&actions);
     (void)close(ends[1]);
-    for (ssize_t got = 1; started && got > 0; n += got > 0 ? (size_t)got : 0)
-        got = n + 1 < size ? read(ends[0], text + n, size - 1 - n) : 0;
+    while (started && n + 1 < size) {
+        ssize_t got = read(ends[0], text + n, size - 1 - n);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
     (void)close(ends[0]);
     text[n] = '\0';
     if (started)
@@ -95,7 +99,7 @@ static bool find_line(uint64_t code, char output[], size_t size, char **file, ui
     char path[PATH_SIZE], address[ADDRESS_SIZE];
     Dl_info about;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): as it was given
-    if (dladdr((const void *)(uintptr_t)code, &about) == 0 || !about.dli_fname)
+    if (!dladdr((const void *)(uintptr_t)code, &about))
         return false;
     if (strncmp(about.dli_fname, own, sizeof own - 1) == 0)
         (void)snprintf(path, sizeof path, "/proc/%ld/%s", (long)getpid(),
