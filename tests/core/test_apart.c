@@ -9,12 +9,14 @@
 #include "kernbridge/cuda_host.h"
 #include "sample.h"
 
+#include <sys/resource.h>
+
 enum { N = 6, ALIGNED = KB_CUDA_ALIGNED };
 
-static float x[N], both[N], out[N];
+static float x[N], both[N], out[N], complex[2];
 static int8_t small[N];
-static void *x_at, *both_at, *both_too, *out_at, *small_at, *empty_at;
-static const int64_t matrix[] = {2, 3}, vector[] = {N}, none[] = {0};
+static void *x_at, *both_at, *both_too, *out_at, *small_at, *empty_at, *complex_at;
+static const int64_t matrix[] = {2, 3}, vector[] = {N}, none[] = {0}, single[] = {1};
 static kb_apart *apart;
 static char fault[KB_FAULT_SIZE];
 
@@ -61,7 +63,8 @@ static bool add(void **data, void *at, uint64_t size, const char *name, const ch
                                                  .is_output = is_output});
 }
 
-/* Begins a call: inputs x, small, both and empty, outputs both, which is also an input, and out. */
+/* Begins a call: inputs both, x, small and empty, outputs both, which is also an input, out and
+ * complex. */
 static bool enter(void)
 {
     for (int i = 0; i < N; i++) {
@@ -69,15 +72,17 @@ static bool enter(void)
         out[i] = -1;
         small[i] = (int8_t)i;
     }
-    apart = kb_apart_new(N);
+    apart = kb_apart_new(7);
     if (!apart)
         return false;
-    bool well = add(&x_at, x, sizeof x, "x", "float32", 4, 2, matrix, false) &&
-                add(&small_at, small, sizeof small, "small", "int8", 1, 1, vector, false) &&
-                add(&both_at, both, sizeof both, "both", "float32", 4, 1, vector, false) &&
-                add(&empty_at, small, 0, "empty", "bool", 1, 1, none, false) &&
-                add(&both_too, both, sizeof both, "both_out", "float32", 4, 1, vector, true) &&
-                add(&out_at, out, sizeof out, "out", "float32", 4, 1, vector, true);
+    bool well =
+        add(&both_at, both, sizeof both, "both", "float32", 4, 1, vector, false) &&
+        add(&x_at, x, sizeof x, "x", "float32", 4, 2, matrix, false) &&
+        add(&small_at, small, sizeof small, "small", "int8", 1, 1, vector, false) &&
+        add(&empty_at, small, 0, "empty", "bool", 1, 1, none, false) &&
+        add(&both_too, both, sizeof both, "both_out", "float32", 4, 1, vector, true) &&
+        add(&out_at, out, sizeof out, "out", "float32", 4, 1, vector, true) &&
+        add(&complex_at, complex, sizeof complex, "complex", "complex64", 8, 1, single, true);
     kb_apart_enter(apart);
     return well;
 }
@@ -101,7 +106,10 @@ static void writes_output(kb_thread *t)
     ask(t, (float *)both_at + t->index, 4, KB_CUDA_READ | ALIGNED);
     ask(t, (float *)both_too + t->index, 4, KB_CUDA_WRITE);
     ((float *)both_too)[t->index] += 10;
-    ask(t, &fixed, 4, KB_CUDA_WRITE); /* memory of no array */
+    ask(t, (float *)complex_at + t->index, 4, KB_CUDA_WRITE); /* a part for each thread */
+    ask(t, (char *)x_at + 2, 4, KB_CUDA_READ);                /* of a packed structure */
+    ask(t, &fixed, 4, KB_CUDA_WRITE);                         /* memory of no array */
+    ask(t, (const void *)4096, 4, KB_CUDA_READ);
     ask(t, (int8_t *)small_at + 5, 1, KB_CUDA_READ);
 }
 
@@ -177,7 +185,6 @@ static void reads_output(kb_thread *t)
 static void reads_at_odd_address(kb_thread *t)
 {
     ask(t, (char *)x_at + 4, 4, KB_CUDA_READ | ALIGNED);
-    ask(t, (char *)x_at + 2, 4, KB_CUDA_READ);
     ask(t, (char *)x_at + 2, 4, KB_CUDA_READ | ALIGNED);
 }
 
@@ -185,6 +192,19 @@ static void races(kb_thread *t)
 {
     ask(t, out_at, 4, KB_CUDA_WRITE);
     *(float *)out_at = (float)t->index;
+}
+
+/* Another access comes before the value is as it was again. */
+static void races_and_restores(kb_thread *t)
+{
+    float *at = out_at;
+    ask(t, at, 4, KB_CUDA_WRITE);
+    if (t->index == 0)
+        return;
+    float before = *at;
+    *at = before + 1;
+    ask(t, small_at, 1, KB_CUDA_READ);
+    *at = before;
 }
 
 static void adds(kb_thread *t)
@@ -216,6 +236,7 @@ static void test_faults(void)
         {reads_output, "element [4] of 'out' (f32[6])"},
         {reads_at_odd_address, "of 'x' (f32[2, 3]), at an address that is no multiple of the size"},
         {races, "element [0] of 'out' (f32[6])"},
+        {races_and_restores, "element [0] of 'out' (f32[6])"},
         {adds, "element [0] of 'out' (f32[6])"}, /* which nothing has written */
         {has_wrong_index, "the index 9 is out of bounds for an array of type float[3] (at "
                           "no_file.cu:12)"},
@@ -304,6 +325,20 @@ static void declares_too_many(kb_thread *t)
         (void)kb_apart_shared(t, &keys[i], i < 62 ? "one" : "the last", 4, 4);
 }
 
+/* Of all arrays together, a number of cells. */
+static void declares_what_there_is(kb_thread *t)
+{
+    static char keys[16];
+    for (int i = 0; i < 16; i++)
+        (void)kb_apart_shared(t, &keys[i], "one", 256 * 1024, 1);
+}
+
+static void declares_one_more(kb_thread *t)
+{
+    declares_what_there_is(t);
+    (void)kb_apart_shared(t, &first_key, "one more", 1, 1);
+}
+
 static void test_shared_arrays(void)
 {
     static const struct {
@@ -321,6 +356,12 @@ static void test_shared_arrays(void)
         {declares_too_large, "no memory to check the accesses to the shared array 'b'"},
         {declares_too_many, "no memory to check the accesses to the shared array 'the last'"},
     };
+    if (!CHECK(enter()))
+        return;
+    CHECK_TEXT(launch(declares_what_there_is), "");
+    CHECK_HAS(launch(declares_one_more),
+              "no memory to check the accesses to the shared array 'one more'");
+    leave();
     dynamic = 16;
     for (uint32_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
         bool cooperative = i % 2; /* each block has shared arrays of its own */
@@ -356,15 +397,89 @@ static void test_names(void)
         CHECK_HAS(launch(reads_the_empty), expected);
         leave();
     }
-    int64_t many[KB_CHECK_DIMS + 1] = {0};
+    int64_t many[KB_CHECK_DIMS + 1] = {[KB_CHECK_DIMS - 1] = 3};
+    for (int d = 0; d < KB_CHECK_DIMS - 1; d++)
+        many[d] = 1;
     apart = kb_apart_new(2);
     if (!CHECK(apart != NULL))
         return;
     CHECK(!add(&x_at, x, 0, "x", "float32", 4, KB_CHECK_DIMS + 1, many, false));
     CHECK(add(&x_at, x, 0, "x", "float32", 4, KB_CHECK_DIMS, many, false));
-    CHECK(!add(&out_at, out, UINT64_C(1) << 36, "out", "float32", 4, 1, vector, false));
+    CHECK(!add(&out_at, out, (UINT64_C(1) << 34) + 1, "out", "float32", 4, 1, vector, false));
+    CHECK(add(&out_at, out, 0, "out", "float32", 4, 1, vector, false));
+    kb_apart_enter(apart);
+    CHECK_HAS(launch(reads_past_matrix), ", 0, 0, 2], and it has");
+    leave();
+    apart = kb_apart_new(0);
+    CHECK(apart != NULL);
     kb_apart_enter(apart);
     leave();
+}
+
+/* With fewer addresses arrays lie closer together; with too few there is no call. */
+static void test_addresses(void)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    const uint64_t least = UINT64_C(63) << 30, other = UINT64_C(1)
+                                                       << 32; /* of a call with one array */
+    struct rlimit before, limit;
+    CHECK_INT(getrlimit(RLIMIT_AS, &before), 0);
+    for (int enough = 0; enough < 2; enough++) {
+        limit = before;
+        limit.rlim_cur = enough ? least + other : least - other;
+        CHECK_INT(setrlimit(RLIMIT_AS, &limit), 0);
+        apart = kb_apart_new(1);
+        CHECK_INT(setrlimit(RLIMIT_AS, &before), 0);
+        if (CHECK_INT(apart != NULL, enough) && apart) {
+            kb_apart_enter(apart);
+            leave();
+        }
+    }
+#endif
+}
+
+/* The buffers of a frame. */
+static kb_status run_frame(const kb_frame *frame, kb_error *err)
+{
+    (void)err;
+    x_at = kb_frame_buffer(frame, 0)->data;
+    out_at = kb_frame_buffer(frame, 1)->data;
+    CHECK(x_at != x && out_at != out);
+    CHECK_HAS(launch(reads_past_matrix), "reads 'a' (f32[6]) out of bounds: element [6]");
+    CHECK_HAS(launch(reads_output), "element [4] of 'b' (f32[6])");
+    *(float *)out_at = 5;
+    return KB_OK;
+}
+
+static kb_status call_frame(kb_error *err)
+{
+    sample s;
+    fake_frame f;
+    kb_frame frame;
+    sample_init(&s, 3, sample_record);
+    sample_input(&s, KB_DTYPE_F32, 1, "a");
+    sample_output(&s, KB_DTYPE_F32, 1, "b");
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_arg(&f, KB_DTYPE_F32, x, 1, vector);
+    fake_ret(&f, KB_DTYPE_F32, out, 1, vector);
+    kb_status status =
+        kb_frame_read(&frame, &s.kernel, &f.frame, sample_call(&f, &s.kernel, 0, NULL), err);
+    if (CHECK_INT(status, KB_OK))
+        status = kb_apart_run(&frame, run_frame, err);
+    fake_frame_free(&f);
+    return status;
+}
+
+static void test_frames(void)
+{
+    kb_error err;
+    x[1] = out[0] = out[1] = 1;
+    CHECK_INT(call_frame(&err), KB_OK);
+    CHECK(out[0] == 5 && x[1] == 1);
+    kb_memory_fail_nth(1);
+    CHECK_INT(call_frame(&err), KB_RESOURCE_EXHAUSTED);
+    kb_memory_fail_nth(0);
+    CHECK_HAS(err.message, "op3: no memory to check accesses");
 }
 
 /* A call inside of a call finds its own arrays, and then the first one finds its own again. */
@@ -402,6 +517,8 @@ int main(void)
     test_shared_arrays();
     test_names();
     test_nested();
+    test_addresses();
+    test_frames();
     each_allocation("a call", call_without_memory, 4);
     return kb_test_end("test_apart");
 }

@@ -11,6 +11,8 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char path[] = "/tmp/kb_sites_XXXXXX", room[KB_SITE_TEXT];
@@ -58,7 +60,7 @@ static inline __attribute__((always_inline)) int of_header(volatile int *x) { re
 static __attribute__((noinline)) int calls_header(volatile int *x) { return of_header(x) + 1; }
 #line 71 "x/cuda_on_cpu/y.h"
 static __attribute__((noinline)) int of_header_alone(volatile int *x) { return of_header(x) + 2; }
-#line 62 "test_sites.c"
+#line 64 "test_sites.c"
 // clang-format on
 
 typedef int a_function(volatile int *x);
@@ -89,6 +91,29 @@ static void test_code(void)
     CHECK_TEXT(text_of_code(room), "");
 }
 
+/* Asks a program of ours in place of addr2line; NULL for none. */
+static const char *text_from(const char *script, uint32_t site)
+{
+    char folder[] = "/tmp/kb_sites_XXXXXX", program[64], found[4096];
+    char *before = strdup(getenv("PATH"));
+    CHECK(mkdtemp(folder) != NULL);
+    (void)snprintf(program, sizeof program, "%s/addr2line", folder);
+    (void)snprintf(found, sizeof found, "%s%s%s", folder, script ? ":" : "", script ? before : "");
+    FILE *file = script ? fopen(program, "w") : NULL;
+    if (file) {
+        fprintf(file, "#!/bin/sh\n%s\n", script);
+        fclose(file);
+        CHECK_INT(chmod(program, S_IRWXU), 0);
+    }
+    setenv("PATH", found, 1);
+    const char *text = kb_site_text(site, room);
+    setenv("PATH", before, 1);
+    free(before);
+    (void)unlink(program);
+    (void)rmdir(folder);
+    return text;
+}
+
 /* A library that only this process has under its name. */
 static void test_library(void)
 {
@@ -103,18 +128,41 @@ static void test_library(void)
     memcpy(&scale, &module->exports[0].run, sizeof scale);
     CHECK_HAS(text_of_code(scale + 1), "library_sample.c:");
     CHECK_HAS(room, "\t");
+    char expected[KB_SITE_TEXT];
+    (void)snprintf(expected, sizeof expected, "_proc_%ld_fd_%d:5", (long)getpid(), fd);
+    CHECK_TEXT(text_from("echo \"$3:5\" | tr / _", kb_site_of_code(scale + 1)), expected);
     (void)close(fd);
 }
 
-/* Without addr2line no line is known, and the process goes on. */
-static void test_nothing_to_ask(void)
+/* What is asked for, and answers of every sort. Without one the process goes on. */
+static void test_what_is_asked(void)
 {
-    uint32_t site = kb_site_of_code(code_of(of_test));
-    char *before = strdup(getenv("PATH"));
-    setenv("PATH", "/kb_there_is_no_such_folder", 1);
-    CHECK_TEXT(kb_site_text(site, room), "");
-    setenv("PATH", before, 1);
-    free(before);
+    char expected[KB_SITE_TEXT];
+    Dl_info about;
+    const char *code = code_of(of_test);
+    uint32_t site = kb_site_of_code(code);
+    CHECK(dladdr(code, &about) != 0);
+    (void)snprintf(expected, sizeof expected, "-i -e 0x%zx:5",
+                   (size_t)(code - 1 - (const char *)about.dli_fbase));
+    CHECK_TEXT(text_from("echo \"$1 $2 $4:5\"", site), expected);
+    CHECK_TEXT(
+        text_from("echo '??:0'; echo '?:3'; echo no_colon; echo d/a.cu:17; echo b.cu:18", site),
+        "a.cu:17");
+    CHECK_TEXT(text_from("echo a/cuda_on_cpu/b.hpp:3", site), "");
+    CHECK_TEXT(text_from("head -c 100000 /dev/zero | tr '\\0' x", site), "");
+    CHECK_TEXT(
+        text_from("for i in 1 2 3; do head -c 4000 /dev/zero | tr '\\0' x; sleep 0.05; done", site),
+        "");
+    CHECK_TEXT(text_from("exit 1", site), "");
+    CHECK_TEXT(text_from(NULL, site), "");
+    struct rlimit limit, files;
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
+    limit = files;
+    limit.rlim_cur = 0;
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    const char *text = kb_site_text(site, room);
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
+    CHECK_TEXT(text, "");
     CHECK_HAS(kb_site_text(site, room), "test_sites.c:");
 }
 
@@ -129,6 +177,7 @@ static void test_numbers(void)
         numbers[i] = kb_site_of_line(file, i + 1);
         n_none += numbers[i] == 0;
         CHECK(numbers[i] < 1 << 15);
+        CHECK(numbers[i] != 0 || i > 16000);
     }
     CHECK(n_none > MANY / 3 && n_none < MANY / 2);
     for (uint32_t i = 0; i < MANY; i += 999) {
@@ -146,7 +195,7 @@ int main(void)
     test_lines();
     test_code();
     test_library();
-    test_nothing_to_ask();
+    test_what_is_asked();
     test_numbers();
     return kb_test_end("test_sites");
 }
