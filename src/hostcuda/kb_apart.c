@@ -233,13 +233,11 @@ kb_checks *kb_apart_checks(const uint32_t sizes[6], uint32_t dynamic_shared, boo
         return NULL;
     kb_check_array *shared = p->about + p->table.n_arguments;
     for (uint32_t i = 0; i < N_SHARED; i++)
-        shared[i] = (kb_check_array){.item_size = 1, .cell = 1, .flags = KB_CHECK_APART};
+        shared[i] = (kb_check_array){.item_size = 1, .flags = KB_CHECK_APART};
     p->n_shared = 0;
     p->next_cell = 0;
-    p->table.kernel = kb_apart_launches.kernel;
     p->table.arrays = p->about;
     p->table.n_shared = N_SHARED;
-    p->table.waits = 1;
     kb_checks *c = kb_checks_new(&p->table, sizes, dynamic_shared, p->parameters, is_cooperative);
     if (c)
         c->apart = p;

@@ -47,13 +47,12 @@ uint32_t kb_site_of_code(const void *code)
     return number_of((uintptr_t)code);
 }
 
-/* Runs a command, and reads what it writes first. */
+/* Runs a command, and reads what it writes first; `text` is empty, to its last byte. */
 static void read_command(char *const command[], char text[], size_t size)
 {
     int ends[2];
     pid_t child;
     size_t n = 0;
-    text[0] = '\0';
     if (pipe2(ends, O_CLOEXEC) != 0)
         return;
     posix_spawn_file_actions_t actions;
@@ -70,7 +69,6 @@ static void read_command(char *const command[], char text[], size_t size)
         n += (size_t)got;
     }
     (void)close(ends[0]);
-    text[n] = '\0';
     if (started)
         (void)waitpid(child, NULL, 0);
 }
@@ -140,7 +138,7 @@ static void append_text(const char *file, uint32_t line, char text[KB_SITE_TEXT]
 const char *kb_site_text(uint32_t site, char text[KB_SITE_TEXT])
 {
     enum { OUTPUT = 8192 };
-    char output[OUTPUT], *file = NULL;
+    char output[OUTPUT] = "", *file = NULL;
     uint64_t place = site < N_SITES ? atomic_load(&sites[site]) : 0;
     uint32_t line = (uint32_t)(place >> LINE_SHIFT);
     text[0] = '\0';

@@ -107,8 +107,9 @@ static void writes_output(kb_thread *t)
     ask(t, (float *)both_too + t->index, 4, KB_CUDA_WRITE);
     ((float *)both_too)[t->index] += 10;
     ask(t, (float *)complex_at + t->index, 4, KB_CUDA_WRITE); /* a part for each thread */
-    ask(t, (char *)x_at + 2, 4, KB_CUDA_READ);                /* of a packed structure */
-    ask(t, &fixed, 4, KB_CUDA_WRITE);                         /* memory of no array */
+    ((float *)complex_at)[t->index] = 3;
+    ask(t, (char *)x_at + 2, 4, KB_CUDA_READ); /* of a packed structure */
+    ask(t, &fixed, 4, KB_CUDA_WRITE);          /* memory of no array */
     ask(t, (const void *)4096, 4, KB_CUDA_READ);
     ask(t, (int8_t *)small_at + 5, 1, KB_CUDA_READ);
 }
@@ -125,6 +126,7 @@ static void test_places(void)
         }
     CHECK_PTR(both_at, both_too);
     CHECK(memcmp(x_at, x, sizeof x) == 0 && memcmp(small_at, small, sizeof small) == 0);
+    CHECK(((float *)out_at)[1] == 0); /* nothing, whatever was there */
     CHECK_TEXT(launch(writes_output), "");
     ((float *)x_at)[0] = 99;
     CHECK(out[0] == -1 && both[0] == 0);
@@ -397,9 +399,22 @@ static void test_names(void)
         CHECK_HAS(launch(reads_the_empty), expected);
         leave();
     }
+    char name[250] = "";
+    memset(name, 'n', sizeof name - 1);
     int64_t many[KB_CHECK_DIMS + 1] = {[KB_CHECK_DIMS - 1] = 3};
     for (int d = 0; d < KB_CHECK_DIMS - 1; d++)
         many[d] = 1;
+    apart = kb_apart_new(2);
+    if (!CHECK(apart != NULL))
+        return;
+    int64_t empty[KB_CHECK_DIMS];
+    for (int d = 0; d < KB_CHECK_DIMS; d++)
+        empty[d] = d < KB_CHECK_DIMS - 1 ? 7 : 0;
+    CHECK(add(&empty_at, x, 0, name, "bool", 1, KB_CHECK_DIMS, empty, false));
+    kb_apart_enter(apart);
+    CHECK_HAS(launch(reads_the_empty), name);
+    CHECK(strstr(fault, "7, 7, 7") == NULL); /* a name that is too long is cut */
+    leave();
     apart = kb_apart_new(2);
     if (!CHECK(apart != NULL))
         return;
