@@ -21,6 +21,8 @@ u, v = rng.uniform(0.1, 0.9, (2, 8))
 x = rng.normal(size=9)
 first, second = rng.integers(0, 2, (2, 8)).astype(bool)
 stochastic = rng.dirichlet(np.ones(4), 4)
+images = rng.uniform(0.1, 0.9, (3, 6, 7))
+starts = np.array([0, 2, 5], np.uint32)  # of ragged rows
 CASES = {
     **{
         f"fastdist.fastdist:{name}": (u, v)
@@ -62,6 +64,19 @@ CASES = {
     "librosa.util.utils:_phasor_angles": (x,),
     "librosa.util.utils:_localmax": (x,),
     "librosa.util.utils:_localmin": (x,),
+    "xrspatial.slope:_cpu": (images[0], 1.0, 2.0),
+    "xrspatial.aspect:_run_numpy": (images[0],),
+    "xrspatial.curvature:_cpu": (images[0], 2.0),
+    "xrspatial.convolution:_convolve_2d_numpy": (images[0], images[1, :3, :3]),
+    "xrspatial.multispectral:_evi_cpu": (*images, 6.0, 7.5, 1.0, 2.5),
+    "xrspatial.multispectral:_savi_cpu": (*images[:2], 0.5),
+    **{
+        f"xrspatial.multispectral:_{name}_cpu": tuple(images[:n])
+        for name, n in (("arvi", 3), ("gci", 2), ("normalized_ratio", 2), ("sipi", 3), ("ebbi", 3))
+    },
+    "datashader.datatypes:_lexograph_lt": (u, v),
+    "datashader.datatypes:_eq_ragged_ragged": (starts, u, starts, v),
+    "datashader.datatypes:_eq_ragged_ndarray2d": (starts, u, images[0, :3, :2]),
     # of tvb: the numbers of states, of couplings and of parameters
     **{
         f"tvb.simulator.models.{place}": (*(rng.uniform(0.1, 0.9, n) for n in arrays), *constants)
