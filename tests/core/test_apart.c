@@ -407,10 +407,8 @@ static void test_names(void)
     apart = kb_apart_new(2);
     if (!CHECK(apart != NULL))
         return;
-    int64_t empty[KB_CHECK_DIMS];
-    for (int d = 0; d < KB_CHECK_DIMS; d++)
-        empty[d] = d < KB_CHECK_DIMS - 1 ? 7 : 0;
-    CHECK(add(&empty_at, x, 0, name, "bool", 1, KB_CHECK_DIMS, empty, false));
+    const int64_t empty[] = {7, 7, 7, 0};
+    CHECK(add(&empty_at, x, 0, name, "bool", 1, 4, empty, false));
     kb_apart_enter(apart);
     CHECK_HAS(launch(reads_the_empty), name);
     CHECK(strstr(fault, "7, 7, 7") == NULL); /* a name that is too long is cut */
