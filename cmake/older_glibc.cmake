@@ -7,7 +7,16 @@
 # before. glibc 2.34 gave the start of programs a new version, too; cmake/start.c calls the old one.
 # auditwheel refuses the wheel if a newer symbol is needed (tests/release/build.py).
 
-# A shared library with functions of the first version that glibc had on x86-64.
+# The first version that glibc had on a processor.
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  set(KB_FIRST_GLIBC GLIBC_2.2.5)
+elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  set(KB_FIRST_GLIBC GLIBC_2.17)
+else()
+  message(FATAL_ERROR "KB_OLDER_GLIBC knows the versions of symbols on x86_64 and aarch64 alone")
+endif()
+
+# A shared library with functions of that version.
 function(kb_add_older_library target name version)
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/older_glibc")
   list(JOIN ARGN ";" functions)
@@ -16,7 +25,7 @@ function(kb_add_older_library target name version)
     string(APPEND source "void ${function}(void);\nvoid ${function}(void) {}\n")
   endforeach()
   file(CONFIGURE OUTPUT "${folder}/${name}.c" CONTENT "${source}" @ONLY)
-  file(CONFIGURE OUTPUT "${folder}/${name}.map" CONTENT "GLIBC_2.2.5 { global: ${functions}; };\n" @ONLY)
+  file(CONFIGURE OUTPUT "${folder}/${name}.map" CONTENT "${KB_FIRST_GLIBC} { global: ${functions}; };\n" @ONLY)
   add_library(${target} SHARED "${folder}/${name}.c")
   target_compile_options(${target} PRIVATE -fno-builtin -fvisibility=default)
   target_link_options(${target} PRIVATE -nostdlib "-Wl,--version-script=${folder}/${name}.map")
@@ -24,14 +33,12 @@ function(kb_add_older_library target name version)
     LIBRARY_OUTPUT_DIRECTORY "${folder}" INTERPROCEDURAL_OPTIMIZATION OFF)
 endfunction()
 
-if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
-  message(FATAL_ERROR "KB_OLDER_GLIBC knows the versions of symbols on x86_64 alone")
-endif()
 kb_add_older_library(kb_older_dl dl 2 dladdr dlerror dlopen dlsym)
 kb_add_older_library(kb_older_pthread pthread 0 pthread_create pthread_detach pthread_once)
 add_library(kb_older_stat OBJECT "${CMAKE_CURRENT_LIST_DIR}/stat.c")
 add_library(kb_older_start OBJECT "${CMAKE_CURRENT_LIST_DIR}/start.c")
 set_target_properties(kb_older_start PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF)
+target_compile_definitions(kb_older_start PRIVATE KB_FIRST_GLIBC="${KB_FIRST_GLIBC}")
 
 # The libraries come before libc, so that the linker takes the functions from them. With --as-needed,
 # which some compilers pass, it would drop them before link-time optimisation shows who needs them.

@@ -11,7 +11,7 @@ int __wrap___libc_start_main(kb_main *entry, int argc, char **argv, kb_hook *ini
                              kb_hook *at_end,
                              void *stack); // NOLINT: the linker's name
 
-__asm__(".symver kb_older_start, __libc_start_main@GLIBC_2.2.5");
+__asm__(".symver kb_older_start, __libc_start_main@" KB_FIRST_GLIBC);
 
 int __wrap___libc_start_main(kb_main *entry, int argc, char **argv, kb_hook *init, kb_hook *fini,
                              kb_hook *at_end, void *stack)

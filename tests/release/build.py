@@ -3,6 +3,7 @@
 
     build.py FOLDER    removes what is in FOLDER, and puts both files there
 
+ARCHITECTURE=aarch64 builds the wheel of that processor with AARCH64_CC (aarch64-linux-gnu-gcc).
 Runs in an environment that has tests/release/requirements.txt. The wheel is linked for the glibc
 of PLATFORM (cmake/older_glibc.cmake); auditwheel checks that it needs no newer one, and names it.
 Files are dated by the commit, or by SOURCE_DATE_EPOCH: the same commit gives the same bytes.
@@ -19,7 +20,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PLATFORM = "manylinux_2_27_x86_64"  # that of jaxlib's wheels, so a lower one would serve nobody
+ARCHITECTURE = os.environ.get("ARCHITECTURE") or "x86_64"
+PLATFORM = f"manylinux_2_27_{ARCHITECTURE}"  # of jaxlib's wheels: a lower one would serve nobody
 
 
 def output_of(*command: object, cwd: Path = ROOT) -> str:
@@ -61,9 +63,19 @@ def main() -> None:
             archive.extractall(temporary, filter="data")
         source = Path(temporary, sdist.name.removesuffix(".tar.gz"))
         built = Path(temporary, "built")
-        wheel = build("wheel", source, built, **{"cmake.define.KB_OLDER_GLIBC": "ON"})
-        repair = ("repair", "--only-plat", "--plat", PLATFORM, "--wheel-dir", folder, wheel)
-        output_of(sys.executable, "-m", "auditwheel", *repair)
+        defined = {"KB_OLDER_GLIBC": "ON"}
+        if ARCHITECTURE != "x86_64":
+            os.environ["_PYTHON_HOST_PLATFORM"] = f"linux-{ARCHITECTURE}"
+            defined["CMAKE_SYSTEM_NAME"] = "Linux"
+            defined["CMAKE_SYSTEM_PROCESSOR"] = ARCHITECTURE
+            defined["CMAKE_C_COMPILER"] = os.environ.get("AARCH64_CC", "aarch64-linux-gnu-gcc")
+        settings = {f"cmake.define.{name}": value for name, value in defined.items()}
+        wheel = build("wheel", source, built, **settings)
+        # "auto", since auditwheel takes the names of its own processor only.
+        repair = ("repair", "--only-plat", "--plat", "auto", "--wheel-dir", folder, wheel)
+        said = output_of(sys.executable, "-m", "auditwheel", *repair)
+    if not list(folder.glob(f"*-{PLATFORM}.whl")):
+        sys.exit(f"the wheel is not for {PLATFORM}: {said}")
     for file in sorted(folder.iterdir()):
         print(f"{file}: {file.stat().st_size:,} bytes")
 
