@@ -1,23 +1,19 @@
-/* Owns blocks: the turns of their threads, their barriers, and the places where a launch may be
- * interrupted. Their memory is kb_block_memory.c's. */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* clock_gettime */
-#endif
+/* Owns blocks: the turns of their threads, and their barriers. Their memory is kb_block_memory.c's.
+ */
 #include "hostcuda/kb_block.h"
 
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-#ifndef CLOCK_MONOTONIC_COARSE
-#define CLOCK_MONOTONIC_COARSE CLOCK_MONOTONIC
-#endif
 
 const char kb_block_left_out[] =
     "; the write was left out, and the results are not complete: pass check=True, or set "
     "KERNBRIDGE_DEBUG=check, to see the thread, the index and the line";
+
+enum {
+    CHECK_EACH = 8, /* barriers, and the first: looks at the ends of stacks */
+    PREFETCHED = 2, /* threads */
+};
 
 static const uint64_t canary = UINT64_C(0x6B65726E62726467); /* below each stack */
 
@@ -74,7 +70,7 @@ static bool converge(kb_block *b)
 
 const char *kb_block_barrier_name(const kb_block *b)
 {
-    return b->code->loop ? "__syncthreads" : "cuda.syncthreads";
+    return b->code->run ? "cuda.syncthreads" : "__syncthreads";
 }
 
 /* What a thread waits for, in the words of Numba-CUDA or of CUDA C++. */
@@ -82,7 +78,7 @@ static const char *what_of(const kb_thread *t)
 {
     static const char *const of_warps[] = {"cuda.syncwarp", "a warp shuffle", "a warp vote",
                                            "a warp match"};
-    bool in_cpp = t->block->code->loop != NULL;
+    bool in_cpp = !t->block->code->run;
     switch (t->state) {
     case KB_THREAD_AT_BARRIER:
         return kb_block_barrier_name(t->block);
@@ -147,11 +143,18 @@ static inline kb_thread *find_next(kb_block *b, uint32_t after)
     return next ? next : find_other(b, after);
 }
 
-/* The canary below a thread's stack; if it changes, the stack has overflowed. It shares a page with
- * the beginning of the next stack, which is in use. */
+/* The canary at the end of a thread's stack; if it changes, the stack has overflowed. It shares a
+ * page with the beginning of the next stack, which is in use. */
 static unsigned char *end_of_stack(const kb_block *b, const kb_thread *t)
 {
-    return b->stacks + (size_t)t->stack * b->stack - (t->stack ? sizeof canary : 0);
+    return b->stacks + (size_t)t->stack * b->stack;
+}
+
+static void forget_fibre(kb_thread *t)
+{
+    if (t->stack != KB_NO_STACK)
+        kb_fibre_drop(&t->fibre);
+    t->stack = KB_NO_STACK;
 }
 
 /* A stack that has grown into its end has damaged what lies below: the block ends. */
@@ -170,8 +173,9 @@ static void check_stack(kb_thread *t)
 
 static void set_up_fibre(kb_block *b, kb_thread *t, kb_fibre_entry *entry, void *data)
 {
-    size_t top = b->stack - (size_t)KB_LINE * (1 + t->stack % KB_COLOURS);
-    kb_fibre_init(&t->fibre, b->stacks + (size_t)t->stack * b->stack, top, entry, data);
+    forget_fibre(t);
+    t->stack = t->index;
+    kb_fibre_init(&t->fibre, end_of_stack(b, t), b->stack, entry, data);
     memcpy(end_of_stack(b, t), &canary, sizeof canary);
 }
 
@@ -187,14 +191,17 @@ static void begin(kb_block *b, const uint32_t index[3])
         kb_thread *t = &b->threads[i];
         memcpy(t->ctaid, index, sizeof t->ctaid);
         t->state = KB_THREAD_RUNS;
+        t->n_waits = 0;
         t->place = NULL;
+        if (t->stack != i)
+            forget_fibre(t);
         b->warps[i / KB_WARP].live |= UINT32_C(1) << t->lane;
     }
 }
 
 /* A thread of a loop waits or fails, or was the last one to end: those before it, on the same
  * stack, have ended without having waited, and the stack is its own from now on. */
-static KB_COLD void note_begun(kb_thread *t)
+static __attribute__((noinline)) void note_begun(kb_thread *t)
 {
     kb_block *b = t->block;
     if (!b->has_waited)
@@ -207,6 +214,7 @@ static KB_COLD void note_begun(kb_thread *t)
     }
     kb_thread *host = &b->threads[b->host];
     if (host != t) {
+        forget_fibre(t);
         t->fibre = host->fibre;
         t->stack = host->stack;
         host->stack = KB_NO_STACK;
@@ -228,19 +236,46 @@ static inline void note(kb_thread *t)
 static inline kb_fibre *fibre_of(kb_block *b, kb_thread *t)
 {
     if (!KB_LIKELY(t->index < b->n_begun)) {
-        t->stack = b->host = t->index;
-        set_up_fibre(b, t, run_rest, t);
+        b->host = t->index;
+        if (t->stack == KB_NO_STACK)
+            set_up_fibre(b, t, run_rest, t);
     }
     return &t->fibre;
 }
 
-static void wait_for_turn(kb_thread *t)
+/* Lets another thread go on or begin, until this one does. The stacks of a block do not fit into
+ * the first cache: those that come next are asked for. */
+static inline __attribute__((always_inline)) void switch_to(kb_thread *t, kb_thread *next,
+                                                            kb_fibre *fibre)
+{
+    if (KB_LIKELY(next->index + PREFETCHED + 2 < next->block->n_begun)) {
+        const char *stack = next[PREFETCHED].fibre.sp;
+        __builtin_prefetch(stack);
+        __builtin_prefetch(stack + KB_LINE);
+        __builtin_prefetch(&next[PREFETCHED + 2].state);
+    }
+    next->state = KB_THREAD_RUNS;
+    kb_fibre_switch(&t->fibre, fibre);
+}
+
+static __attribute__((noinline)) void find_turn(kb_thread *t)
 {
     check_stack(t);
     kb_thread *next = find_next(t->block, t->index);
-    if (next != t)
-        kb_fibre_switch(&t->fibre, fibre_of(t->block, next));
-    t->state = KB_THREAD_RUNS;
+    if (next == t)
+        t->state = KB_THREAD_RUNS;
+    else
+        switch_to(t, next, fibre_of(t->block, next));
+}
+
+/* Mostly, the next thread of the block can go on. */
+static inline void wait_for_turn(kb_thread *t)
+{
+    const kb_block *b = t->block;
+    if (KB_LIKELY(t->n_waits++ % CHECK_EACH && t->index + 1 < b->n_begun && is_ready(b, t + 1)))
+        switch_to(t, t + 1, &t[1].fibre);
+    else
+        find_turn(t);
 }
 
 void kb_block_fail(kb_thread *t, const char *format, ...)
@@ -260,38 +295,11 @@ void kb_block_fail(kb_thread *t, const char *format, ...)
     __builtin_unreachable();
 }
 
-static int64_t milliseconds(void)
-{
-    enum { THOUSAND = 1000, MILLION = 1000 * 1000 };
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec * THOUSAND + now.tv_nsec / MILLION;
-}
-
-/* Ends the block if the launch was interrupted. Watches for interrupts if it takes long. */
-static void look(kb_thread *t)
-{
-    enum { LONG = 100 /* ms: a short launch leaves the process's handler alone */ };
-    kb_block *b = t->block;
-    int64_t now = milliseconds();
-    if (atomic_load(&kb_interrupts) != b->interrupts)
-        kb_block_fail(t, "the launch was interrupted by SIGINT (Ctrl-C)");
-    if (b->begun == 0)
-        b->begun = now;
-    else if (!b->watches && now - b->begun >= LONG) {
-        b->watches = true;
-        kb_interrupt_watch();
-    }
-}
-
 /* The thread comes to a place where the launch may be interrupted. */
 static void pause_at(kb_thread *t)
 {
-    enum { LOOK_EACH = 8 };
-    kb_block *b = t->block;
-    if (++b->n_pauses % LOOK_EACH == 0 ||
-        atomic_load_explicit(&kb_interrupts, memory_order_relaxed) != b->interrupts)
-        look(t);
+    if (kb_watch_pause(&t->block->watch))
+        kb_block_fail(t, "the launch was interrupted by SIGINT (Ctrl-C)");
 }
 
 static void open_barrier(kb_block *b)
@@ -304,13 +312,9 @@ static void open_barrier(kb_block *b)
         b->observer->barrier(b->checks);
 }
 
-static void arrive(kb_thread *t, uint32_t site)
+static inline void come(kb_thread *t)
 {
     kb_block *b = t->block;
-    note(t);
-    t->site = site;
-    if (b->checks)
-        b->observer->arrive(t);
     if (++b->n_arrived == b->n_live) {
         pause_at(t);
         open_barrier(b);
@@ -319,6 +323,23 @@ static void arrive(kb_thread *t, uint32_t site)
     t->generation = b->generation;
     t->state = KB_THREAD_AT_BARRIER;
     wait_for_turn(t);
+}
+
+static __attribute__((noinline)) void come_noted(kb_thread *t)
+{
+    note(t);
+    if (t->block->checks)
+        t->block->observer->arrive(t);
+    come(t);
+}
+
+static inline void arrive(kb_thread *t, uint32_t site)
+{
+    t->site = site;
+    if (KB_LIKELY(t->index < t->block->n_begun && !t->block->checks))
+        come(t);
+    else
+        come_noted(t);
 }
 
 void kb_barrier(kb_thread *t, uint32_t site)
@@ -361,7 +382,6 @@ void kb_grid_barrier(kb_thread *t, uint32_t site)
         b->observer->settle(b->checks);
     pause_at(t);
     kb_fibre_switch(&t->fibre, &b->caller);
-    t->state = KB_THREAD_RUNS;
 }
 
 static kb_thread *lanes_of(const kb_block *b, uint32_t warp)
@@ -405,21 +425,21 @@ static void check_warp(kb_block *b, uint32_t warp)
             finish_warp(b, warp, lanes[l].call.mask);
 }
 
-static uint64_t call_warp(kb_thread *t, kb_warp_call call, uint32_t site)
+/* For what the thread's call says. */
+static uint64_t wait_for_warp(kb_thread *t, uint32_t site)
 {
     kb_block *b = t->block;
     uint32_t warp = t->index / KB_WARP, bit = UINT32_C(1) << t->lane;
     note(t);
-    t->call = call;
     t->site = site;
     t->state = KB_THREAD_IN_WARP;
-    if (!(call.mask & bit))
+    if (!(t->call.mask & bit))
         kb_block_fail(t, "calls %s with the mask 0x%08x, in which its own lane, %u, is not",
-                      what_of(t), call.mask, t->lane);
+                      what_of(t), t->call.mask, t->lane);
     b->warps[warp].waiting |= bit;
     if (kb_warp_have_come(lanes_of(b, warp), &b->warps[warp], &t->call)) {
         pause_at(t);
-        finish_warp(b, warp, call.mask);
+        finish_warp(b, warp, t->call.mask);
     } else {
         wait_for_turn(t);
     }
@@ -428,27 +448,28 @@ static uint64_t call_warp(kb_thread *t, kb_warp_call call, uint32_t site)
 
 void kb_warp_barrier(kb_thread *t, uint32_t mask, uint32_t site)
 {
-    (void)call_warp(t, (kb_warp_call){.kind = KB_WARP_BARRIER, .mask = mask}, site);
+    t->call = (kb_warp_call){.kind = KB_WARP_BARRIER, .mask = mask};
+    (void)wait_for_warp(t, site);
 }
 
 uint64_t kb_shuffle(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t value, uint32_t b,
                     uint32_t c, uint32_t site)
 {
-    kb_warp_call call = {KB_WARP_SHUFFLE, (uint16_t)mode, mask, value, b, c};
-    return call_warp(t, call, site);
+    t->call = (kb_warp_call){KB_WARP_SHUFFLE, (uint16_t)mode, mask, value, b, c};
+    return wait_for_warp(t, site);
 }
 
 uint64_t kb_vote(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t predicate, uint32_t site)
 {
-    kb_warp_call call = {
+    t->call = (kb_warp_call){
         .kind = KB_WARP_VOTE, .mask = mask, .mode = (uint16_t)mode, .value = predicate};
-    return call_warp(t, call, site);
+    return wait_for_warp(t, site);
 }
 
 uint64_t kb_match(kb_thread *t, uint32_t mask, uint32_t all, uint64_t value, uint32_t site)
 {
-    kb_warp_call call = {.kind = KB_WARP_MATCH, .mask = mask, .mode = all != 0, .value = value};
-    return call_warp(t, call, site);
+    t->call = (kb_warp_call){.kind = KB_WARP_MATCH, .mask = mask, .mode = all != 0, .value = value};
+    return wait_for_warp(t, site);
 }
 
 void kb_poll(kb_thread *t, uint32_t again, uint32_t site)
@@ -465,7 +486,8 @@ void kb_poll(kb_thread *t, uint32_t again, uint32_t site)
 }
 
 /* The thread has ended; returns one that can go on. Where none is left, or all others wait for the
- * grid, the caller of the block goes on, and this does not return. */
+ * grid, the caller of the block goes on; this returns NULL when the thread begins in another block.
+ */
 static kb_thread *end_thread(kb_thread *t)
 {
     kb_block *b = t->block;
@@ -476,8 +498,10 @@ static kb_thread *end_thread(kb_thread *t)
     b->n_live--;
     uint32_t warp = t->index / KB_WARP;
     b->warps[warp].live &= ~(UINT32_C(1) << t->lane);
-    if (b->n_live == b->n_at_grid)
+    if (b->n_live == b->n_at_grid) {
         kb_fibre_switch(&t->fibre, &b->caller);
+        return NULL;
+    }
     if (b->n_arrived == b->n_live)
         open_barrier(b);
     if (b->warps[warp].waiting)
@@ -490,13 +514,23 @@ static void run_thread(void *data)
     kb_thread *t = data;
     kb_block *b = t->block;
     kb_fibre_begun(&t->fibre);
-    b->code->run(b->parameters, t);
-    kb_fibre_switch(&t->fibre, &end_thread(t)->fibre);
+    for (;;) {
+        b->code->run(b->parameters, t);
+        kb_thread *next = end_thread(t);
+        if (next)
+            switch_to(t, next, fibre_of(b, next));
+    }
 }
 
 static uint32_t run_loop(kb_block *b, uint32_t first)
 {
-    return b->code->loop(b->parameters, b->threads, b->at, first);
+    if (b->code->loop)
+        return b->code->loop(b->parameters, b->threads, b->at, first);
+    for (uint32_t i = first; i < b->n_threads; i++) {
+        memcpy(b->threads[i].ctaid, b->at, sizeof b->at);
+        b->code->run(b->parameters, &b->threads[i]);
+    }
+    return b->n_threads - 1;
 }
 
 /* A loop has returned in a block whose threads wait: what has not begun may begin on this stack. */
@@ -506,12 +540,13 @@ static _Noreturn void go_on_after(kb_block *b, uint32_t last)
         kb_thread *t = &b->threads[last];
         note(t);
         kb_thread *next = end_thread(t);
-        if (next->index < b->n_begun) {
-            kb_fibre_switch(&t->fibre, &next->fibre);
-            __builtin_unreachable();
+        if (next && next->index >= b->n_begun) {
+            b->host = last;
+            last = next->index;
+        } else if (next) {
+            switch_to(t, next, fibre_of(b, next));
         }
-        b->host = last;
-        last = run_loop(b, next->index);
+        last = run_loop(b, last);
     }
 }
 
@@ -520,12 +555,6 @@ static void run_rest(void *data)
     kb_thread *t = data;
     kb_fibre_begun(&t->fibre);
     go_on_after(t->block, run_loop(t->block, t->index));
-}
-
-static void set_up_thread(kb_thread *t)
-{
-    t->stack = t->index;
-    set_up_fibre(t->block, t, run_thread, t);
 }
 
 void kb_write_outside(kb_thread *t, const char *what)
@@ -562,10 +591,23 @@ void kb_recurse(kb_thread *t, uint64_t size)
                       b->stack);
 }
 
+void kb_block_end(kb_block *b)
+{
+    for (uint32_t i = 0; i < b->n_threads; i++)
+        forget_fibre(&b->threads[i]);
+}
+
+static void begin_run(kb_block *b, void *const *parameters)
+{
+    if (b->faulted)
+        kb_block_end(b);
+    b->faulted = false;
+    b->parameters = parameters;
+}
+
 void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])
 {
-    b->parameters = parameters;
-    b->faulted = false;
+    begin_run(b, parameters);
     begin(b, index);
     if (b->code->loop) {
         memcpy(b->at, index, sizeof b->at);
@@ -574,7 +616,8 @@ void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3
         return;
     }
     for (uint32_t i = 0; i < b->n_threads; i++)
-        set_up_thread(&b->threads[i]);
+        if (b->threads[i].stack == KB_NO_STACK)
+            set_up_fibre(b, &b->threads[i], run_thread, &b->threads[i]);
 }
 
 bool kb_block_go_on(kb_block *b)
@@ -584,17 +627,10 @@ bool kb_block_go_on(kb_block *b)
     if (b->checks)
         b->observer->enter(b->checks, b);
     kb_fibre_adopt(&b->caller);
-    kb_fibre_switch(&b->caller, fibre_of(b, next_that(is_ready, b, b->n_threads - 1)));
+    kb_thread *next = next_that(is_ready, b, b->n_threads - 1);
+    next->state = KB_THREAD_RUNS;
+    kb_fibre_switch(&b->caller, fibre_of(b, next));
     return !b->faulted;
-}
-
-void kb_block_end(kb_block *b)
-{
-    for (uint32_t i = 0; i < b->n_threads; i++) {
-        if (b->threads[i].stack != KB_NO_STACK)
-            kb_fibre_drop(&b->threads[i].fibre);
-        b->threads[i].stack = KB_NO_STACK;
-    }
 }
 
 bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
@@ -603,7 +639,6 @@ bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
     kb_block_begin(b, parameters, index);
     while (well && b->n_live)
         well = kb_block_go_on(b);
-    kb_block_end(b);
     return well;
 }
 
@@ -633,61 +668,17 @@ static void run_range(void *data)
 bool kb_block_run_range(kb_block *b, void *const *parameters, const uint32_t grid[3], int64_t first,
                         int64_t end)
 {
-    b->parameters = parameters;
-    b->faulted = false;
+    begin_run(b, parameters);
     b->grid = grid;
     b->left = first;
     b->end = end;
     while (b->left < b->end && !b->faulted) {
         b->has_waited = false;
-        b->n_begun = b->host = b->threads[0].stack = 0;
+        b->n_begun = b->host = 0;
         set_up_fibre(b, &b->threads[0], run_range, b);
         kb_fibre_adopt(&b->caller);
         kb_fibre_switch(&b->caller, &b->threads[0].fibre);
-        kb_block_end(b);
     }
-    return !b->faulted;
-}
-
-typedef struct alone {
-    kb_block *block;
-    const uint32_t *grid;
-} alone;
-
-static void run_threads(kb_block *b, const uint32_t index[3])
-{
-    for (uint32_t i = 0; i < b->n_threads; i++)
-        memcpy(b->threads[i].ctaid, index, sizeof b->threads[i].ctaid);
-    if (b->checks)
-        b->observer->enter(b->checks, b);
-    for (uint32_t i = 0; i < b->n_threads; i++)
-        b->code->run(b->parameters, &b->threads[i]);
-    check_stack(&b->threads[0]);
-}
-
-static void run_grid(void *data)
-{
-    const alone *a = data;
-    kb_block *b = a->block;
-    uint32_t at[3];
-    kb_fibre_begun(&b->threads[0].fibre);
-    for (at[2] = 0; at[2] < a->grid[2]; at[2]++)
-        for (at[1] = 0; at[1] < a->grid[1]; at[1]++)
-            for (at[0] = 0; at[0] < a->grid[0]; at[0]++)
-                run_threads(b, at);
-    kb_fibre_switch(&b->threads[0].fibre, &b->caller);
-}
-
-bool kb_block_run_alone(kb_block *b, void *const *parameters, const uint32_t grid[3])
-{
-    alone a = {b, grid};
-    b->parameters = parameters;
-    b->faulted = false;
-    b->n_arrived = 0;
-    b->threads[0].stack = 0;
-    set_up_fibre(b, &b->threads[0], run_grid, &a);
-    kb_fibre_adopt(&b->caller);
-    kb_fibre_switch(&b->caller, &b->threads[0].fibre);
     kb_block_end(b);
     return !b->faulted;
 }

@@ -33,7 +33,6 @@ enum {
     KB_FAULT_SIZE = 1024,
     KB_LINE = 64,
     KB_STACK_LEFT = 16 * 1024, /* that functions of C may need: what a recursion must leave */
-    KB_COLOURS = 32, /* stacks begin at different lines of a page, for the sake of the caches */
 };
 
 struct kb_checks;
@@ -72,10 +71,7 @@ struct kb_block {
     uint32_t n_arrived, generation; /* of the block's barrier */
     uint32_t n_at_grid, grid_generation;
     uint32_t n_true, reduced; /* predicates so far; the count of the last generation */
-    uint32_t n_pauses;        /* of threads, at places where the launch may be interrupted */
-    uint32_t interrupts;      /* when the block was taken */
-    int64_t begun;            /* about when it was taken; 0 at first */
-    bool watches;             /* for interrupts */
+    kb_watch watch;
     struct kb_checks *checks; /* of the launch, in checked mode; or NULL, as */
     const kb_block_observer *observer;
     kb_fibre caller;
@@ -103,12 +99,8 @@ uint32_t kb_block_kept(void);
 /* Runs the block with these indices to its end; false with block->fault after a fault. */
 bool kb_block_run(kb_block *block, void *const *parameters, const uint32_t index[3]);
 
-/* Runs the blocks of a grid of these extents, one after the other, whose threads do not wait: one
- * thread begins when another has ended. False with block->fault after a fault. */
-bool kb_block_run_alone(kb_block *block, void *const *parameters, const uint32_t grid[3]);
-
-/* Runs blocks `begin` to `end` of a grid of these extents, of code with a loop. A block whose
- * threads do not wait costs a call of the loop. False with block->fault after a fault. */
+/* Runs blocks `begin` to `end` of a grid of these extents, of code with a loop, or whose threads do
+ * not wait: then one begins when another has ended. False with block->fault after a fault. */
 bool kb_block_run_range(kb_block *block, void *const *parameters, const uint32_t grid[3],
                         int64_t begin, int64_t end);
 

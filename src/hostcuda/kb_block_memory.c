@@ -14,6 +14,7 @@
 enum {
     STACK_MIN = 32 * 1024, /* beside a kernel's own variables: what it spills, the C library */
     PAGE = 4096,
+    SHIFT = 5 * KB_LINE, /* of the stacks' places in a page, for the sake of the caches */
     KEPT_THREADS = 1024,
 };
 
@@ -113,11 +114,9 @@ kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint
     b->code = code;
     b->checks = NULL;
     b->observer = NULL;
-    b->n_pauses = 0;
-    b->begun = 0;
-    b->interrupts = atomic_load(&kb_interrupts);
+    b->watch = (kb_watch){.interrupts = atomic_load(&kb_interrupts)};
     b->n_threads = sizes[3] * sizes[4] * sizes[5];
-    b->stack = round_up(STACK_MIN + (size_t)code->stack + (size_t)KB_LINE * KB_COLOURS, PAGE);
+    b->stack = round_up(STACK_MIN + (size_t)code->stack, PAGE) + SHIFT;
     size_t shared = round_up((size_t)code->shared + dynamic_shared + KB_LINE, PAGE);
     if (!make_room(b, b->n_threads) ||
         !grow(&b->stacks, &b->stacks_size, b->stack * b->n_threads) ||
@@ -145,9 +144,9 @@ static uint32_t kept_max(void)
 
 void kb_block_give_back(kb_block *b)
 {
-    if (b->watches)
+    if (b->watch.watches)
         kb_interrupt_unwatch();
-    b->watches = false;
+    kb_block_end(b);
     pthread_mutex_lock(&lock);
     bool keeps = b->capacity <= kept_max() && n_kept <= kept_max() - b->capacity;
     if (keeps) {

@@ -210,10 +210,12 @@ static void run_fibres(launch *l, int64_t begin, int64_t end)
     kb_block *block = take_block(l);
     if (!block)
         return;
-    if (l->code->threads.loop && !atomic_load(&l->faulted) &&
+    const kb_block_code *code = &l->code->threads;
+    bool waits = code->run && !(code->checked && !code->checked->waits);
+    if (!waits && !atomic_load(&l->faulted) &&
         !kb_block_run_range(block, l->parameters, l->sizes, begin, end))
         fail(l, block->fault);
-    for (int64_t i = begin; l->code->threads.run && i < end && !atomic_load(&l->faulted); i++) {
+    for (int64_t i = begin; waits && i < end && !atomic_load(&l->faulted); i++) {
         uint32_t index[3];
         index_of(l, i, index);
         if (!kb_block_run(block, l->parameters, index))
@@ -279,23 +281,10 @@ static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
         run_turns(l, blocks, n_blocks);
     else if (!blocks)
         fail(l, "no memory for the stacks of a block's threads");
-    for (int64_t i = 0; i < n_taken; i++) {
-        kb_block_end(blocks[i]);
+    for (int64_t i = 0; i < n_taken; i++)
         kb_block_give_back(blocks[i]);
-    }
     kb_free((void *)blocks);
     kb_checks_free(l->checks);
-}
-
-/* Blocks whose threads do not wait, on one fibre. */
-static void run_alone(launch *l)
-{
-    kb_block *block = take_block(l);
-    if (!block)
-        return;
-    if (!kb_block_run_alone(block, l->parameters, l->sizes))
-        fail(l, block->fault);
-    kb_block_give_back(block);
 }
 
 /* Blocks one after the other, which share what is known of accesses. */
@@ -303,10 +292,7 @@ static void run_checked(launch *l, int64_t n_blocks)
 {
     if (!begin_checks(l))
         return;
-    if (l->code->threads.checked->waits)
-        run_fibres(l, 0, n_blocks);
-    else
-        run_alone(l);
+    run_fibres(l, 0, n_blocks);
     kb_checks_free(l->checks);
 }
 

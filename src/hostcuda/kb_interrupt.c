@@ -1,13 +1,17 @@
 /* Owns the handler of SIGINT during long launches: it counts, and calls the handler that was there,
  * such as Python's, which notes the signal. */
 #ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* sigaction */
+#define _DEFAULT_SOURCE /* sigaction, clock_gettime */
 #endif
 #include "hostcuda/kb_interrupt.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
+#include <time.h>
+
+#ifndef CLOCK_MONOTONIC_COARSE
+#define CLOCK_MONOTONIC_COARSE CLOCK_MONOTONIC
+#endif
 
 _Atomic(uint32_t) kb_interrupts;
 
@@ -51,4 +55,20 @@ void kb_interrupt_unwatch(void)
     if (--n_watching == 0 && sigaction(SIGINT, NULL, &now) == 0 && is_ours(&now))
         (void)sigaction(SIGINT, &heard, NULL);
     pthread_mutex_unlock(&lock);
+}
+
+bool kb_watch_look(kb_watch *watch)
+{
+    enum { THOUSAND = 1000, MILLION = 1000 * 1000 };
+    enum { LONG = 100 /* ms: a short launch leaves the process's handler alone */ };
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    int64_t ms = (int64_t)now.tv_sec * THOUSAND + now.tv_nsec / MILLION;
+    if (watch->begun == 0)
+        watch->begun = ms;
+    else if (!watch->watches && ms - watch->begun >= LONG) {
+        watch->watches = true;
+        kb_interrupt_watch();
+    }
+    return atomic_load(&kb_interrupts) != watch->interrupts;
 }

@@ -43,15 +43,17 @@ typedef struct kb_block kb_block;
 typedef struct kb_thread kb_thread;
 
 struct kb_thread {
-    uint32_t tid[3], ntid[3], ctaid[3], nctaid[3]; /* offsets 0, 12, 24, 36 */
-    unsigned char *shared;                         /* 48: static shared arrays, then dynamic ones */
-    uint32_t dynamic_shared;                       /* 56: bytes */
-    uint32_t lane;                                 /* 60: of the warp */
-    kb_thread_state state;                         /* what a switch needs lies together from here */
-    uint32_t index;                                /* of the block */
-    uint32_t generation; /* of the block or the grid, when it came to a barrier */
-    uint32_t site;       /* where in the code it waits */
-    uint32_t stack;      /* the number of its stack, or KB_NO_STACK */
+    _Alignas(64) uint32_t tid[3];
+    uint32_t ntid[3], ctaid[3], nctaid[3]; /* offsets 12, 24, 36 */
+    unsigned char *shared;                 /* 48: static shared arrays, then dynamic ones */
+    uint32_t dynamic_shared;               /* 56: bytes */
+    uint32_t lane;                         /* 60: of the warp */
+    kb_thread_state state;                 /* what a switch needs lies together from here */
+    uint32_t index;                        /* of the block */
+    uint32_t generation;                   /* of the block or the grid, when it came to a barrier */
+    uint32_t site;                         /* where in the code it waits */
+    uint32_t stack;                        /* the number of its stack, or KB_NO_STACK */
+    uint32_t n_waits;                      /* in the block */
     kb_block *block;
     kb_fibre fibre;
     uint64_t result; /* of what it waited for */

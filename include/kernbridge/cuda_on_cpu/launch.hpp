@@ -20,6 +20,8 @@ static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, cons
 {
     const F kernel = *static_cast<const F *>(parameters[0]); /* a copy, which stays as it is */
     const dim3 block(given->ntid[0], given->ntid[1], given->ntid[2]);
+    const uint32_t *at = thread_number(given, first)->tid;
+    unsigned x = at[0], y = at[1];
     char thrown[512];
     exchanged = cooperative ? memory_of_thread().size : 0;
     if (cooperative) {
@@ -33,11 +35,10 @@ static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, cons
     gridDim = dim3(given->nctaid[0], given->nctaid[1], given->nctaid[2]);
     blockIdx = uint3{index[0], index[1], index[2]};
     threadIdx = uint3{0, 0, 0};
-    waited = false;
+    waited = nullptr;
     threads = given; /* last: from here on, accesses may be checked */
     try {
-        unsigned x = first % block.x, row = first / block.x;
-        for (unsigned z = row / block.y, y = row % block.y; z < block.z; z++, y = 0)
+        for (unsigned z = at[2]; z < block.z; z++, y = 0)
             for (; y < block.y; y++, x = 0)
                 for (; x < block.x; x++) {
                     threadIdx = uint3{x, y, z};

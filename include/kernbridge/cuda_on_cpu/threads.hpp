@@ -37,7 +37,7 @@ namespace cuda_on_cpu
 
 KB_OF_THREAD kb_cuda_thread *threads; /* of the running block; or NULL: on the host */
 static thread_local unsigned char *dynamic_shared;
-static thread_local bool waited; /* since the running thread, in its loop, has begun */
+static thread_local kb_thread *waited; /* the running thread, once it has waited; or NULL */
 /* Of a cooperative grid: the bytes of shared memory that is not dynamic, and the block whose is
  * where the code finds it; see cooperative.hpp. */
 static thread_local size_t exchanged;
@@ -60,12 +60,16 @@ static inline void filled(void *at, size_t size)
         host().filled(at, size);
 }
 
-/* The thread with this index of the block with these threads. */
+/* Threads of the block with these threads. */
+KB_UNCHECKED static inline kb_cuda_thread *thread_number(kb_cuda_thread *of_block, uint32_t i)
+{
+    return reinterpret_cast<kb_cuda_thread *>(reinterpret_cast<char *>(of_block) +
+                                              static_cast<size_t>(i) * host().thread_size);
+}
 KB_UNCHECKED static inline kb_thread *thread_at(kb_cuda_thread *of_block, uint3 at)
 {
-    uint32_t i = at.x + blockDim.x * (at.y + blockDim.y * at.z);
-    return reinterpret_cast<kb_thread *>(reinterpret_cast<char *>(of_block) +
-                                         static_cast<size_t>(i) * host().thread_size);
+    return reinterpret_cast<kb_thread *>(
+        thread_number(of_block, at.x + blockDim.x * (at.y + blockDim.y * at.z)));
 }
 
 /* The running thread gives way for the time of this object. Others run, and what is said of the
@@ -73,32 +77,50 @@ KB_UNCHECKED static inline kb_thread *thread_at(kb_cuda_thread *of_block, uint3 
 class Away
 {
   public:
-    explicit Away(const char *what) : threads_(threads), thread_(threadIdx), block_(blockIdx)
+    explicit Away(const char *what) : threads_(threads), thread_(threadIdx), self_(waited)
     {
-        if (!threads_)
-            throw Error(Message() << what << " was called outside of a kernel");
         threads = nullptr;
+        if (__builtin_expect(!threads_, 0))
+            throw_outside(what);
+        if (!self_)
+            self_ = thread_at(threads_, thread_);
     }
     ~Away()
     {
+        restore();
         if (__builtin_expect(exchanged != 0, 0))
-            enter_block(threads_->shared, false);
-        threads = threads_;
-        dynamic_shared = threads_->shared + exchanged;
-        threadIdx = thread_;
-        blockIdx = block_;
-        waited = true;
+            enter_again();
     }
     Away(const Away &) = delete;
     Away &operator=(const Away &) = delete;
     kb_thread *self() const
     {
-        return thread_at(threads_, thread_);
+        return self_;
     }
 
   private:
     kb_cuda_thread *threads_;
-    uint3 thread_, block_;
+    uint3 thread_;
+    kb_thread *self_;
+
+    [[noreturn]] __attribute__((noinline, cold)) static void throw_outside(const char *what)
+    {
+        throw Error(Message() << what << " was called outside of a kernel");
+    }
+    /* Another block of the grid has run. */
+    __attribute__((noinline, cold)) void enter_again()
+    {
+        enter_block(threads_->shared, false);
+        dynamic_shared = threads_->shared + exchanged;
+        blockIdx = uint3{threads_->ctaid[0], threads_->ctaid[1], threads_->ctaid[2]};
+        restore();
+    }
+    void restore()
+    {
+        threads = threads_;
+        threadIdx = thread_;
+        waited = self_;
+    }
 };
 
 /* Ends the launch. What the thread's destructors would do is left out. */
@@ -155,29 +177,23 @@ static inline T *shared_of_launch(const char *name)
 #define KB_SITE uint32_t site = static_cast<uint32_t>(__builtin_LINE())
 #endif
 
-static inline void __syncthreads(KB_SITE)
+/* Not inline: a thread's stack is short where it waits. */
+__attribute__((noinline)) static void __syncthreads(KB_SITE)
 {
     kernbridge::cuda_on_cpu::Away away("__syncthreads");
     kernbridge::cuda_on_cpu::host().barrier(away.self(), site);
 }
-static inline int __syncthreads_count(int predicate, KB_SITE)
-{
-    kernbridge::cuda_on_cpu::Away away("__syncthreads_count");
-    return static_cast<int>(
-        kernbridge::cuda_on_cpu::host().barrier_reduce(away.self(), 0, predicate != 0, site));
-}
-static inline int __syncthreads_and(int predicate, KB_SITE)
-{
-    kernbridge::cuda_on_cpu::Away away("__syncthreads_and");
-    return static_cast<int>(
-        kernbridge::cuda_on_cpu::host().barrier_reduce(away.self(), 1, predicate != 0, site));
-}
-static inline int __syncthreads_or(int predicate, KB_SITE)
-{
-    kernbridge::cuda_on_cpu::Away away("__syncthreads_or");
-    return static_cast<int>(
-        kernbridge::cuda_on_cpu::host().barrier_reduce(away.self(), 2, predicate != 0, site));
-}
+#define KB_SYNCTHREADS(name, reduction)                                                            \
+    static inline int name(int predicate, KB_SITE)                                                 \
+    {                                                                                              \
+        kernbridge::cuda_on_cpu::Away away(#name);                                                 \
+        return static_cast<int>(kernbridge::cuda_on_cpu::host().barrier_reduce(                    \
+            away.self(), reduction, predicate != 0, site));                                        \
+    }
+KB_SYNCTHREADS(__syncthreads_count, 0)
+KB_SYNCTHREADS(__syncthreads_and, 1)
+KB_SYNCTHREADS(__syncthreads_or, 2)
+#undef KB_SYNCTHREADS
 
 static inline void __threadfence()
 {
