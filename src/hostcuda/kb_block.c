@@ -646,11 +646,13 @@ static void run_range(void *data)
 {
     kb_block *b = data;
     kb_fibre_begun(&b->threads[0].fibre);
-    while (b->left < b->end) {
-        int64_t row = b->left / b->grid[0];
-        b->at[0] = (uint32_t)(b->left++ % b->grid[0]);
-        b->at[1] = (uint32_t)(row % b->grid[1]);
-        b->at[2] = (uint32_t)(row / b->grid[1]);
+    int64_t row = b->left / b->grid[0], z = row / b->grid[1];
+    uint32_t next[] = {(uint32_t)(b->left % b->grid[0]), (uint32_t)(row % b->grid[1]), (uint32_t)z};
+    for (; b->left < b->end; next[0]++) {
+        for (int d = 0; d < 2 && next[d] == b->grid[d]; next[d++] = 0)
+            next[d + 1]++;
+        memcpy(b->at, next, sizeof next);
+        b->left++;
         if (b->checks) {
             begin(b, b->at);
             b->observer->enter(b->checks, b);

@@ -126,6 +126,14 @@ KB_HOOK void __tsan_atomic_thread_fence(int)
     KB_HOOK_CHANGE(bits, type, fetch_or)                                                           \
     KB_HOOK_CHANGE(bits, type, fetch_xor)                                                          \
     KB_HOOK_CHANGE(bits, type, fetch_nand)                                                         \
+    KB_HOOK type __tsan_atomic##bits##_compare_exchange_val(volatile void *at, type expected,      \
+                                                            type value, int, int)                  \
+    {                                                                                              \
+        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
+        __atomic_compare_exchange_n(static_cast<volatile type *>(at), &expected, value, false,     \
+                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                           \
+        return expected;                                                                           \
+    }                                                                                              \
     KB_HOOK_SWAP(bits, type, strong, false)                                                        \
     KB_HOOK_SWAP(bits, type, weak, true)
 KB_HOOKS_OF(8, unsigned char)
