@@ -20,7 +20,8 @@ static struct {
 
 static double x[MOST * ROW], n[ROW], out[MOST * ROW];
 
-/* out[i, j, :] = x[i, j, :] + n[:]; x begins with the number of its row. */
+/* out[i, j] = x[i, j] + n, where out has two axes for the last one of x and n; x begins with the
+ * number of its row. */
 static int32_t add(void **result, void **exception, void *const *inputs, void *const *outputs)
 {
     (void)result;
@@ -29,8 +30,8 @@ static int32_t add(void **result, void **exception, void *const *inputs, void *c
     atomic_fetch_add(&seen.n_calls, 1);
     bool is_part = from->dims[1] == 1, is_whole = from->dims[1] == seen.second;
     if (!(is_part || is_whole) || (to->dims[0] == 0 && seen.first > 0) ||
-        from->dims[0] != to->dims[0] || from->dims[2] != ROW || to->dims[2] != ROW ||
-        by->dims[0] != ROW || by->data != n)
+        from->dims[0] != to->dims[0] || from->dims[2] != ROW || to->dims[2] != 2 ||
+        to->dims[3] != ROW / 2 || by->dims[0] != ROW || by->data != n)
         atomic_fetch_add(&seen.wrong, 1);
     int64_t n_rows = to->dims[0] * to->dims[1];
     struct timespec pause = {0, seen.pause_ns * n_rows};
@@ -51,7 +52,8 @@ static kb_status run(int64_t first, int64_t second, int64_t axes, const int64_t 
     static sample s;
     static fake_frame f;
     static uint64_t id;
-    const int64_t dims[] = {first, second, ROW}, of_n[] = {ROW};
+    const int64_t dims[] = {first, second, ROW}, of_n[] = {ROW},
+                  of_out[] = {first, second, 2, ROW / 2};
     atomic_store(&seen.n_calls, 0);
     seen.first = first;
     seen.second = second;
@@ -62,12 +64,12 @@ static kb_status run(int64_t first, int64_t second, int64_t axes, const int64_t 
     sample_init(&s, ++id, add);
     sample_input(&s, KB_DTYPE_F64, 3, "x");
     sample_input(&s, KB_DTYPE_F64, 1, "n");
-    sample_output(&s, KB_DTYPE_F64, 3, "out");
+    sample_output(&s, KB_DTYPE_F64, 4, "out");
     s.step.host.concurrent = concurrent;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     fake_arg(&f, KB_DTYPE_F64, x, 3, dims);
     fake_arg(&f, KB_DTYPE_F64, n, 1, of_n);
-    fake_ret(&f, KB_DTYPE_F64, out, 3, dims);
+    fake_ret(&f, KB_DTYPE_F64, out, 4, of_out);
     kb_xla_array *call =
         sample_call(&f, &s.kernel, axes + KB_BATCH_ORDER * KB_SLICES_OF_ROWS, masks);
     kb_frame frame;
