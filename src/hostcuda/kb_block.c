@@ -244,7 +244,7 @@ static inline kb_fibre *fibre_of(kb_block *b, kb_thread *t)
 }
 
 /* Lets another thread go on or begin, until this one does. The stacks of a block do not fit into
- * the first cache: those that come next are asked for. */
+ * the first cache, so the stacks of the next threads are prefetched. */
 static inline __attribute__((always_inline)) void switch_to(kb_thread *t, kb_thread *next,
                                                             kb_fibre *fibre)
 {

@@ -14,8 +14,8 @@ extern _Atomic(uint32_t) kb_interrupts;
 void kb_interrupt_watch(void);
 void kb_interrupt_unwatch(void);
 
-/* Of a launch. It watches once it has taken long, until whoever owns it calls kb_interrupt_unwatch.
- */
+/* Whether a launch is interrupted. A launch that takes long watches for signals, until its owner
+ * calls kb_interrupt_unwatch. */
 typedef struct kb_watch {
     uint32_t n_pauses;   /* places where the launch may be interrupted */
     uint32_t interrupts; /* when the launch began */

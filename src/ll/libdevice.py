@@ -1,7 +1,7 @@
 """libdevice on CPUs: functions that call one of LLVM, of the C library or of kernbridge.
 
-`python/kernbridge/_src/cuda_on_cpu/ll/libdevice.ll` has those that follow no rule. The letters of a
-signature are `x` for the number that a function is about, and those of `_KINDS`.
+`python/kernbridge/_src/cuda_on_cpu/ll/libdevice.ll` has the functions that follow no rule. In a
+signature, the letter `x` is the number that a function is about; `_KINDS` has the other letters.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def integers() -> dict[str, str]:
 _CALLS = """\
 ; libdevice on the CPU: an intrinsic of LLVM or a function of the C library takes the place of one
 ; that means the same. Others are in libdevice.ll, or in src/hostcuda/kb_libdevice.h as kb_nv_x.
-; Errors are at most those that CUDA's documentation states.
+; No error is larger than CUDA's documentation states.
 ;
 ; Of equal numbers, which the sign of zero may tell apart, the bits decide which is the smaller one.
 ; Numba-CUDA declares that the functions of pairs return a pointer, and uses none.

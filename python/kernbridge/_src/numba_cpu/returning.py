@@ -169,8 +169,8 @@ class Returning(PythonFrontend):
         weak = [*map(is_weak, operands)]
         reals = [
             np.empty(0, t.dtype).real.dtype
-            for t, is_weak in zip(types, weak, strict=True)
-            if t.dtype.kind in "fc" and not is_weak
+            for t, is_number in zip(types, weak, strict=True)
+            if t.dtype.kind in "fc" and not is_number
         ]
         dtypes = [t.dtype for t in types]
         for i, dtype in enumerate(dtypes):
