@@ -1,8 +1,10 @@
 /* Proves that a library of CUDA C++ for the CPU gets what it may call, that its kernel runs by
- * launches and by its own, and that bytes which are damaged or of another version are refused. */
-#include "kb_test.h"
+ * launches and by its own, that the arrays of a checked call are moved, and that bytes which are
+ * damaged or of another version are refused. */
+#include "gpu.h"
 #include "module/kb_cuda_host.h"
 #include "module/kb_cuda_library.h"
+#include "module/kb_source.h"
 #include "sealed.h"
 
 #include <dlfcn.h>
@@ -109,6 +111,57 @@ static void test_own_launches(void)
     CHECK_INT(launch(&how, fault), 1);
 }
 
+static const kb_cuda_host *functions;
+
+/* What checked code does around its launches: the second input is also the first output, and what
+ * is written to the first one is lost. */
+static int checked_function(const kb_call *call)
+{
+    enum { APART = 32 }; /* the bits of the least distance between arrays */
+    void *entered = functions->enter(call);
+    if (!entered)
+        return KB_RESOURCE_EXHAUSTED;
+    float *x = call->inputs[0].data, *y = call->inputs[1].data, *z = call->outputs[1].data;
+    CHECK_PTR(y, call->outputs[0].data);
+    CHECK((uintptr_t)x >> APART != (uintptr_t)y >> APART);
+    CHECK((uintptr_t)y >> APART != (uintptr_t)z >> APART);
+    for (int i = 0; i < 3; i++) {
+        z[i] = 10 * x[i] + y[i];
+        y[i] = -y[i];
+        x[i] = 0;
+    }
+    functions->leave(call, entered);
+    return KB_OK;
+}
+
+static void test_checked_call(void)
+{
+    void *library = dlopen(SAMPLE, RTLD_NOW | RTLD_LOCAL);
+    const kb_cuda_host_slot_type *slot = library ? dlsym(library, "kb_cuda_host_slot") : NULL;
+    if (!CHECK(slot != NULL) || !CHECK_INT(kb_cuda_host_connect(library, &err), KB_OK))
+        return;
+    functions = slot->functions;
+    float x[] = {1, 2, 3}, y[] = {4, 5, 6}, z[] = {0, 0, 0};
+    gpu_call c;
+    gpu_call_init(&c, 1);
+    gpu_arg(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, x, 0);
+    gpu_arg(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, y, 0);
+    gpu_ret(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, y);
+    gpu_ret(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, z);
+    const kb_source_step step = {.run = checked_function};
+    kb_kernel kernel = {.name = "op1", .source = ""};
+    kb_step plan;
+    CHECK_INT(kb_source_plan(&step, NULL, &kernel, &plan, &err), KB_OK);
+    CHECK_INT(gpu_run(&c, kernel.plan.steps, kernel.plan.n_steps), KB_OK);
+    kernel.free_owner(kernel.owner);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(x[i], i + 1);
+        CHECK_INT(y[i], -4 - i);
+        CHECK_INT(z[i], 10 * (i + 1) + 4 + i);
+    }
+    gpu_call_free(&c);
+}
+
 static void refused(const uint8_t *bytes, size_t size, const void *owner)
 {
     CHECK_INT(kb_cuda_library_load(owner, bytes, size, "a sample", NULL, &err),
@@ -145,6 +198,8 @@ int main(void)
     test_format();
     test_launches();
     test_own_launches();
+    gpu_start();
+    test_checked_call();
     test_refused();
     return kb_test_end("test_cuda_library");
 }
