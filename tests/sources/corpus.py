@@ -8,7 +8,7 @@ bounds, since one illegal address would end the process's context.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class Call:
 
     def wrong(self, found: Any, expected: tuple[Any, ...]) -> str:
         """Says which output differs; "" if none does."""
-        for i, (a, e) in enumerate(zip(jax.tree.leaves(found), expected, strict=True)):
+        for i, (a, e) in enumerate(zip(found, expected, strict=True)):
             if isinstance(e, jax.ShapeDtypeStruct):
                 continue
             a, why = np.asarray(a), f"output {i} of {self.function}"
@@ -149,16 +149,17 @@ class Case:
         given = {**self.all_options, "auto_register": False, "optimization_level": 0, **options}
         return load(name, self.text_with(old, new), **given)
 
-    def wrong(self, module: Any, seed: int) -> str:
-        """Runs all calls; says what the first one that is wrong gets wrong."""
+    def called(self, module: Any, seed: int) -> Iterator[tuple[Call, Any, Any, list[Any]]]:
+        """Runs all calls; gives each one with its inputs, and the outputs expected and found."""
         for i, call in enumerate(self.calls):
             arrays = call.inputs(np.random.default_rng([seed, i]))
             expected = call.expected(arrays)
             found = jax.jit(call.bound(module, expected))(*map(jnp.asarray, arrays))
-            why = call.wrong(found, expected)
-            if why:
-                return why
-        return ""
+            yield call, arrays, expected, jax.tree.leaves(found)
+
+    def wrong(self, module: Any, seed: int) -> str:
+        """Says what the first call that is wrong gets wrong; "" if none is."""
+        return next(filter(None, (c.wrong(f, e) for c, _, e, f in self.called(module, seed))), "")
 
 
 CASES: list[Case] = []
