@@ -1,16 +1,13 @@
 """CUDA kernels on several CPU devices: launches of a split call are those for its parts."""
 
-import re
-
 import jax
-import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
 from jax.experimental import serialize_executable
-from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge import ShardingRule
+from sharded import check, collectives, put
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 from cuda_kernels import square  # noqa: E402
@@ -18,23 +15,8 @@ from numba import cuda  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("gpu")
 S = jax.ShapeDtypeStruct
-COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\(")
 X = np.arange(16, dtype=np.float32)
 A = np.arange(4 * 16, dtype=np.float32).reshape(4, 16)
-
-
-def put(array, *spec):
-    mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Auto,))
-    return jax.device_put(array, NamedSharding(mesh, P(*spec)))
-
-
-def check(function, *operands, moved=()):
-    expected = function(*(jnp.asarray(np.asarray(x)) for x in operands))
-    found = jax.jit(function)(*operands)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    text = jax.jit(function).lower(*operands).compile().as_text()
-    assert COLLECTIVE.findall(text) == list(moved)
-    return found
 
 
 @cuda.jit
@@ -136,7 +118,7 @@ def test_an_exported_program_launches_for_whole_arrays():
     np.testing.assert_array_equal(found, X * 16)
     call = jax.export.deserialize(batched.serialize()).call
     np.testing.assert_array_equal(jax.jit(call)(batch), A * 16)
-    assert not COLLECTIVE.findall(jax.jit(call).lower(batch).compile().as_text())
+    assert not collectives(call, batch)
 
 
 def test_a_serialized_executable():

@@ -1,8 +1,6 @@
 """CUDA C++ modules on the CPU: values, faults, refusals, and what programs carry."""
 
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import jax
@@ -10,11 +8,14 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from kernbridge._src.plan import targets
+from sharded import check, mesh, put
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "sources"))
-import corpus
 import cuda_faults
+import keep
 
 pytestmark = pytest.mark.once
 
@@ -229,28 +230,31 @@ def test_faults(module, which, text):
     assert module.fails(outs=S((4,), I32), which=7).tolist() == [0, 1, 2, 3]
 
 
-def run_exported(folder, f, shapes, call):
-    """Exports a function, and evaluates `f(` and the rest of a call in another process."""
-    path = folder / "program"
-    path.write_bytes(jax.export.export(jax.jit(f))(*shapes).serialize())
-    run = f"""
-        import jax, numpy, kernbridge
-        f = jax.export.deserialize(bytearray(open({str(path)!r}, "rb").read())).call
-        assert f({call}
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(run)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def run_exported(run_python, tmp_path):
+    """Exports a function, and evaluates `f(` and the rest of a call without a compiler."""
+
+    def run(f, shapes, call):
+        path = tmp_path / "program"
+        path.write_bytes(jax.export.export(jax.jit(f))(*shapes).serialize())
+        run_python(
+            f"""
+import jax, numpy, kernbridge
+f = jax.export.deserialize(bytearray(open({str(path)!r}, "rb").read())).call
+assert f({call}
+""",
+            CXX="/nowhere/g++",
+            KERNBRIDGE_CACHE_DIR="0",
+        )
+
+    return run
 
 
-def test_a_program_carries_the_library(module, tmp_path):
-    def f(x):
-        return module.total(x, outs=S((2,), I32))
-
-    run_exported(
-        tmp_path, f, [S((9,), I32)], "numpy.arange(9, dtype='int32')).tolist() == [36, 36]"
-    )
+def test_a_program_carries_the_library(module, run_exported):
+    total = module.total.operation(S((2,), I32))
+    run_exported(total, [S((9,), I32)], "numpy.arange(9, dtype='int32')).tolist() == [36, 36]")
+    rows = "numpy.arange(18, dtype='int32').reshape(2, 9)).tolist() == [[36, 36], [117, 117]]"
+    run_exported(jax.vmap(total), [S((2, 9), I32)], rows)
 
 
 @pytest.mark.parametrize(
@@ -270,6 +274,39 @@ def test_what_only_gpus_have_is_refused(line, what):
         kernbridge.KernelCompilationError, match=rf"refused\.cu:[34]: the source (uses|has) {what}"
     ):
         kernbridge.load_cuda_inline("refused", source)
+
+
+def test_each_of_four_devices_launches_for_its_part(module):
+    def axpy(rule, a=2.0):
+        outs = lambda x, y: S(x.shape, F32)  # noqa: E731
+        return module.axpy.operation(outs, attrs={"a": a}, sharding_rule=rule)
+
+    x, y = np.arange(64, dtype=np.float32), np.ones(64, np.float32)
+    found = check(axpy("i, i -> i"), put(x, "x"), put(y, "x"))
+    assert found.sharding.spec == P("x")
+    check(jax.vmap(axpy(None)), put(x.reshape(8, 8), "x"), put(y.reshape(8, 8), "x"))
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"\[KB6002\]"):
+        check(axpy(None, 3.0), put(x, "x"), put(y, "x"), moved=["all-gather"] * 2)
+    sums = kernbridge.ShardingRule("i -> two", reduce="sum")
+    total = module.total.operation(S((2,), I32), sharding_rule=sums)
+    check(total, put(np.arange(64, dtype=np.int32), "x"), moved=["all-reduce"])
+
+    def fails(which):  # it has no inputs
+        op = module.fails.operation(S((64,), I32), attrs={"which": which})
+        return jax.jit(op, out_shardings=NamedSharding(mesh(4), P("x")))()
+
+    assert fails(7).tolist() == list(range(64))
+    with pytest.raises(Exception, match=r"check failed: \(i != 2\) i is 2"):
+        fails(3).block_until_ready()
+    scaled = kernbridge.cuda_kernel(
+        "__global__ void scaled(const float *x, float *o, int n) { o[threadIdx.x] = n * x[0]; }",
+        *("scaled", lambda x: S(x.shape, F32)),
+        launch_dims=lambda x: x.size,
+        attrs={"n": lambda x: x.size},
+        sharding_rule="i -> i",
+    )
+    found = jax.jit(scaled)(put(np.arange(8, dtype=np.float32), "x"))
+    assert found.tolist() == [0, 0, 4, 4, 8, 8, 12, 12]  # of parts of two elements
 
 
 def test_every_form_of_a_launch(module):
@@ -300,7 +337,7 @@ __global__ void scaled(const T *x, T *parts, T *out, int n, T factor, double2 z)
 """
 
 
-def test_a_cooperative_kernel_alone(tmp_path):
+def test_a_cooperative_kernel_alone(run_exported):
     op = kernbridge.cuda_kernel(
         KERNEL,
         "scaled<float, 3>",
@@ -318,9 +355,7 @@ def test_a_cooperative_kernel_alone(tmp_path):
     np.testing.assert_array_equal(parts, y.sum(axis=1))
     np.testing.assert_array_equal(out, y.ravel()[:200] + y.sum())
     np.testing.assert_array_equal(jax.vmap(op)(jnp.stack([x, x]))[1][1], out)
-    run_exported(
-        tmp_path, op, [S((200,), F32)], f"numpy.arange(200, dtype='float32'))[1][0] == {out[0]}"
-    )
+    run_exported(op, [S((200,), F32)], f"numpy.arange(200, dtype='float32'))[1][0] == {out[0]}")
     assert op.inspect(x)[0].platform == "cpu"
     with pytest.raises(kernbridge.CompilationError, match=r"(?s)wrong.*nowhere"):
         kernbridge.cuda_kernel(
@@ -382,14 +417,27 @@ def test_random_numbers_are_those_of_curand():
     assert np.abs(np.asarray(normal)).max() < 4
 
 
-@pytest.mark.exhaustive
-def test_the_corpus():
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.exhaustive] if i % 9 else [])
+        for i, case in enumerate(keep.CASES)
+    ],
+)
+def test_a_source_gives_the_values_of_its_reference_and_of_a_gpu(case):
     with jax.enable_x64(True):
-        for case in corpus.all_cases():
-            if case.language == "cuda" and case.name != "cub_reduce":
-                assert case.wrong(case.load(auto_register=False), 0) == "", case.name
-                checked = case.load(auto_register=False, check=True)
-                assert case.wrong(checked, 0) == "", f"{case.name}, checked"
+        module = case.load(auto_register=False)
+        assert case.wrong(module, 1) == ""
+        if not keep.VALUES.exists():
+            pytest.skip("no values of a GPU are kept; run tests/sources/keep.py on one")
+        assert keep.apart(case, module) == ""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("case", keep.CASES, ids=lambda case: case.name)
+def test_the_checked_mode_reports_nothing_of_a_correct_source(case):
+    with jax.enable_x64(True):
+        assert case.wrong(case.load(auto_register=False, check=True), 0) == ""
 
 
 @pytest.mark.brief

@@ -158,7 +158,7 @@ def lowering_of(
     the types of hidden results too.
     """
     n_devices = private_jax.devices_to_split_among(ctx)
-    if n_devices == 1:
+    if n_devices == 1 or not (call.terms.ins or call.has_side_effect):  # Shardy needs an operand
         return native.target, {}, {}
     hidden = [call.terms.ins[i] for i in native.copied]
     hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]
