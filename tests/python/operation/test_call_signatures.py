@@ -73,7 +73,7 @@ def test_calls_that_do_not_fit(change, message):
         ("f32[n/2], bool[n], f32 -> f32[n]", "'n/2' in .* is no dimension"),
         ("v: f32[n], v: bool[n], f32 -> f32[n]", "'v' stands twice"),
         ("v: f32[n], bool[n], f32, f32[n] -> v: f64[n]", "keeps its type"),
-        ("f32[n], bool[n], leak: f32, f32[n] -> leak", "a number, which a kernel cannot change"),
+        ("f32[n], bool[n], leak: f32, f32[n] -> leak", "a number, which no call can change"),
         ("f32[n], bool[n], leak -> f32[n]", "'leak' has no type"),
         ("f32[n], bool[n], f32, f32[n], f32 -> ", "more inputs and outputs than parameters"),
     ],

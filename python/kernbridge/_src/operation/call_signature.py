@@ -25,17 +25,20 @@ from kernbridge._src.operation.signature import (
     DeclaredType,
     Extents,
     check_types,
+    dtype_names,
     evaluate,
     is_variable,
     named_dtype,
     names_in,
     place_of,
+    read_dim,
 )
 from kernbridge._src.operation.spec import ArrayType, has_type
 
 _EXAMPLE = 'such as "x: f32[n], k: f32 -> f32[n]"'
 _LONGER = re.compile(r"([A-Za-z]\w*) \+ \d+")  # an array that has a few elements more
-_ITEM = re.compile(r"(?:\s*([A-Za-z_]\w*)\s*:)?\s*(.*?)\s*", re.DOTALL)
+_ITEM = re.compile(r"\s*(?:([A-Za-z_]\w*)\s*([:=]))?\s*(.*?)\s*", re.DOTALL)
+RETURN = "return"  # the output that a function of C returns
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,13 @@ class Parameter:
     """
 
     name: str
-    type: DeclaredType | None
+    type: DeclaredType | None = None
     is_number: bool = False
+    extent: str = ""  # that a function of C receives as a number, and that no call passes
 
     def __str__(self) -> str:
+        if self.extent:
+            return f"{self.name} = {self.extent}"
         return f"{self.name}: {self.annotation}" if self.annotation else self.name
 
     @property
@@ -68,6 +74,7 @@ class CallSignature:
     label: str
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
+    extents: tuple[Parameter, ...] = ()
 
     @staticmethod
     def read(
@@ -113,25 +120,37 @@ class CallSignature:
         changed: Sequence[str],
         names: Sequence[str],
         optional: Collection[str],
+        unclear: Collection[str] | None = None,
     ) -> CallSignature:
-        """As `read`; ValueError says only what is wrong with the text."""
+        """As `read`; ValueError says only what is wrong with the text.
+
+        A function of C has parameters of which it is `unclear` whether they are outputs (perhaps
+        none). On the left side, an extent without a type, such as `n`, `rows + 1`, `-1` or `'T'`,
+        is a number that C receives; `lda = n` names its parameter. On the right side,
+        `return: f64` is what the function returns.
+        """
         sides = text.split("->")
         if len(sides) != 2:
             raise ValueError(f'write "->" once, between inputs and outputs, {_EXAMPLE}')
-        inputs, outputs = _named(_items(sides[0]), _items(sides[1], names), names, optional)
+        right = _items(sides[1], names)
+        if unclear is None:
+            left = _items(sides[0], ())
+        else:
+            left = _items(sides[0], names, re.findall(r"\w+(?=[^\[]*\])", sides[0]))
+        inputs, outputs, extents = _named(left, right, names, optional, unclear)
         have = [p.name for p in outputs]
         outputs += tuple(Parameter(name, None) for name in changed if name not in have)
-        result = CallSignature(label, inputs, outputs)
+        result = CallSignature(label, inputs, outputs, extents)
         result._check()
         return result
 
     def _check(self) -> None:
-        by_name = {p.name: p for p in self.inputs}
+        by_name = {p.name: p for p in (*self.inputs, *self.extents)}
         known = {name for p in self.inputs for name in _names_of(p)}
         for p in self.outputs:
             same = by_name.get(p.name)
             if same is not None and same.is_number:
-                raise ValueError(f"{p.name!r} is a number, which a kernel cannot change")
+                raise ValueError(f"{p.name!r} is a number, which no call can change")
             if same is not None and p.type not in (None, same.type):
                 raise ValueError(
                     f"{p.name!r} is {same.type} before and {p.type} after the call; an array that "
@@ -146,6 +165,12 @@ class CallSignature:
                 raise ValueError(
                     f"no input has the dimension or dtype {unknown[0]!r} of the output "
                     f"{p.annotation!r}; name a dimension of an input, or write a number"
+                )
+        for p in self.extents:
+            if unknown := [name for name in names_in(p.extent) if name not in known]:
+                raise ValueError(
+                    f"no input has the dimension {unknown[0]!r}, which the parameter {p.name!r} "
+                    "receives; name a dimension of an input, or write a number or a dtype"
                 )
 
     def __str__(self) -> str:
@@ -347,15 +372,15 @@ class CallSignature:
         texts = []
         for part in parts:
             try:
-                dim = DeclaredType.parse(f"any[{part}]").dims
-                if len(dim) != 1 or any(n not in known for n in names_in(str(*dim))):
+                dim = str(read_dim(str(part), ""))
+                if any(n not in known for n in names_in(dim)):
                     raise ValueError
             except ValueError:
                 raise ValueError(
                     f"{self.label}: {what} is {given!r}, expected numbers, or sums and products of "
                     f"dimensions of the signature, which are {', '.join(sorted(known))} [KB1102]"
                 ) from None
-            texts.append(str(*dim))
+            texts.append(dim)
         return DimensionsOf(self, texts[0] if given is parts[0] else tuple(texts))
 
 
@@ -407,7 +432,7 @@ def own_names(text: Any) -> list[str]:
     """Names for the inputs and outputs of a signature, as far as it has none."""
     names: dict[str, None] = {}
     for item in split_items(text.replace("->", ",")) if isinstance(text, str) else ():
-        name, what = _ITEM.fullmatch(item).groups()  # type: ignore[union-attr]
+        name, _, what = _ITEM.fullmatch(item).groups()  # type: ignore[union-attr]
         if what and what not in names:
             names[name or f"array{len(names)}"] = None
     return list(names)
@@ -418,65 +443,86 @@ def split_items(side: str) -> list[str]:
     return re.split(r",(?![^\[]*\])", side) if side.strip() else []
 
 
-def _items(side: str, inputs: Sequence[str] = ()) -> list[tuple[str, DeclaredType | None, bool]]:
-    """The name, the type, and whether it is a number, of each item of one side.
+def _items(side: str, names: Sequence[str], dims: Collection[str] | None = None) -> list[Parameter]:
+    """The items of one side, which are extents, too, if `dims` are given.
 
-    The names of `inputs` are no dtypes.
+    The dimensions `dims` and the parameters `names` are no dtypes.
     """
-    result: list[tuple[str, DeclaredType | None, bool]] = []
+    items = []
     for item in split_items(side):
-        found = _ITEM.fullmatch(item)
-        assert found is not None
-        name, text = found[1] or "", found[2]
-        if text in inputs:
-            result.append((text, None, False))
-        elif re.fullmatch(r"\w+", text) and text != ANY:  # a number, or the name of an input
-            try:
-                dtype = text if is_variable(text) else named_dtype(text)
-            except ValueError:
-                if name or not text.isidentifier():
-                    raise
-                result.append((text, None, False))
-                continue
-            result.append((name, DeclaredType(dtype, ()), True))
+        name, mark, text = _ITEM.fullmatch(item).groups("")  # type: ignore[union-attr]
+        is_word, is_dtype = text.isidentifier() and text != ANY, text in dtype_names()
+        is_type = mark == ":" or "[" in text or (is_dtype and text not in (dims or ()))
+        if dims is not None and (mark == "=" or not is_type):
+            name = name or text * (text in names)
+            items.append(Parameter(name, None, True, _extent(text, item)))
+        elif mark == "=":
+            raise ValueError(f"{item.strip()!r} is no type; write {name}: and its type")
+        elif is_word and not mark and (text in names or not (is_dtype or is_variable(text))):
+            items.append(Parameter(text))  # the name of an input
+        elif is_word:
+            dtype = text if is_variable(text) else named_dtype(text)
+            items.append(Parameter(name, DeclaredType(dtype, ()), True))
         else:
-            result.append((name, DeclaredType.parse(text), False))
-    return result
+            items.append(Parameter(name, DeclaredType.parse(text)))
+    return items
+
+
+def _extent(text: str, item: str) -> str:
+    if re.fullmatch(r"[+-]?\d+|'[^'\\]'", text):
+        return str(ord(text[1]) if text[0] == "'" else int(text))
+    try:
+        return str(read_dim(text, item))
+    except ValueError:
+        raise ValueError(
+            f"{item.strip()!r} is neither an array such as x: f64[n], nor a number such as k: f64, "
+            "nor an extent such as n"
+        ) from None
 
 
 def _named(
-    left: Sequence[tuple[str, DeclaredType | None, bool]],
-    right: Sequence[tuple[str, DeclaredType | None, bool]],
+    left: Sequence[Parameter],
+    right: Sequence[Parameter],
     names: Sequence[str],
     optional: Collection[str],
-) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]]:
-    """Both sides, with the names of the kernel's parameters; ValueError if they do not fit."""
-    written = {name for name, *_ in left} | {name for name, declared, _ in right if declared}
-    parameters = f"the kernel's parameters are {', '.join(names) or 'none'}"
-    for name, *_ in (*left, *right):
-        if name and name not in names:
-            raise ValueError(f"{parameters}, and none is {name!r}; use their names, or leave out")
-    for side in (left, right):
-        twice = [name for name, *_ in side if name and [n for n, *_ in side].count(name) > 1]
-        if twice:
-            raise ValueError(f"{twice[0]!r} stands twice on one side; write it once")
+    unclear: Collection[str] | None,
+) -> tuple[tuple[Parameter, ...], ...]:
+    """Inputs, outputs, and extents, with the parameters' names; ValueError if they do not fit."""
+    written = {item.name for item in left} | {item.name for item in right if item.type}
+    is_c = unclear is not None
+    what = "function" if is_c else "kernel"
+    parameters = f"the {what}'s parameters are {', '.join(names) or 'none'}"
     free = [name for name in names if name not in written]
-    sides = []
-    for side in (left, right):
-        read = []
-        for name, declared, is_number in side:
-            if not name and not free:
+    inputs: dict[str, Parameter] = {}
+    outputs: dict[str, Parameter] = {}
+    for found, side in ((inputs, left), (outputs, right)):
+        returned = (RETURN,) if is_c and side is right else ()
+        for item in side:
+            if not (item.name or free or returned):
                 raise ValueError(f"it has more inputs and outputs than parameters; {parameters}")
-            read.append(Parameter(name or free.pop(0), declared, is_number))
-        sides.append(tuple(read))
+            name = item.name or (free.pop(0) if free else RETURN)
+            if name not in (*names, *returned):
+                raise ValueError(
+                    f"{parameters}, and none is {name!r}; use their names, or leave out"
+                )
+            if name in found:
+                raise ValueError(f"{name!r} stands twice on one side; write it once")
+            found[name] = replace(item, name=name, is_number=item.is_number and name != RETURN)
+            if not item.name and side is left and name in (unclear or ()):
+                raise ValueError(
+                    f"the parameter {name!r} can be an input or an output; name it, as in "
+                    f"{found[name]}"
+                )
     if missing := [name for name in free if name not in optional]:
-        raise ValueError(f"it does not describe the parameter {missing[0]!r}; {parameters}")
-    inputs, outputs = sides
-    for p in (*inputs, *(p for p in outputs if p.name not in {q.name for q in inputs})):
-        if p.type is None:
+        remedy = "add what it receives: an array, a number such as f64, an extent such as n, or a "
+        remedy = f"{remedy}constant" if is_c else parameters
+        raise ValueError(f"it does not describe the parameter {missing[0]!r}; {remedy}")
+    for p in (*inputs.values(), *(p for p in outputs.values() if p.name not in inputs)):
+        if p.type is None and not p.extent:
             hint = ", or leave it out, if it is a dimension" if p.name in optional else ""
             raise ValueError(f"{p.name!r} has no type; write {p.name}: and its type{hint}")
-    return inputs, outputs
+    extents = tuple(p for p in inputs.values() if p.extent)
+    return tuple(p for p in inputs.values() if not p.extent), tuple(outputs.values()), extents
 
 
 def _names_of(p: Parameter) -> list[str]:

@@ -63,7 +63,7 @@ class DeclaredType(Struct):
             )
         listed = [d.strip() for d in (LEADING if dims is None else dims).split(",")]
         listed = [] if listed == [""] else listed
-        read = tuple(LEADING if d == LEADING else _read_dim(d, text) for d in listed)
+        read = tuple(LEADING if d == LEADING else read_dim(d, text) for d in listed)
         if read.count(LEADING) > 1:
             raise ValueError(f"'{text}' has ... twice; write it once")
         return DeclaredType(name, read)
@@ -86,14 +86,19 @@ def is_variable(dtype: str) -> bool:
     return dtype[:1].isupper()
 
 
-def named_dtype(name: str) -> str:
-    """NumPy's name of a dtype that has this name in NumPy or in jaxprs; "" for any."""
+@functools.lru_cache(maxsize=1)
+def dtype_names() -> dict[str, str]:
+    """NumPy's names of dtypes by their names in NumPy and in jaxprs; "" for any."""
     known = [name for name in _core.dtypes() if name != "token"]
-    names = {short(name): name for name in known} | {name: name for name in known} | {ANY: ""}
+    return {short(name): name for name in known} | {name: name for name in known} | {ANY: ""}
+
+
+def named_dtype(name: str) -> str:
+    """The dtype that has this name, see `dtype_names`; ValueError lists the names."""
+    names = dtype_names()
     if name not in names:
-        raise ValueError(
-            f"'{name}' is no dtype; write any, or one of {', '.join(map(short, known))}"
-        )
+        listed = ", ".join(dict.fromkeys(short(known) for known in names.values() if known))
+        raise ValueError(f"'{name}' is no dtype; write any, or one of {listed}")
     return names[name]
 
 
@@ -104,7 +109,8 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def _read_dim(text: str, where: str) -> str | int:
+def read_dim(text: str, where: str) -> str | int:
+    """Read an extent of a type; ValueError says what to write."""
     try:
         tree = ast.parse(text, mode="eval").body
         for node in ast.walk(tree):

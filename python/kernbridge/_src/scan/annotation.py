@@ -214,7 +214,7 @@ class Annotation:
             parameters = found.parameters
             if whole_call:
                 parameters = [Parameter(name=name) for name in own_names(self.signature)]
-            signature, passed = plain.read(self.signature, parameters)
+            signature, arrays, passed = plain.read(self.signature, parameters)
             if whole_call and any(p.role == "extent" for p in passed):
                 raise ValueError("a function of the whole call finds extents in its arrays")
         except ValueError as e:
@@ -222,9 +222,9 @@ class Annotation:
         if found.returns_nothing:
             passed = (*passed, plain.Passed("nothing", 0, ""))
         return ScannedFunction(
-            *(self.name, found.qualified, whole_call, plain.parameters_of(signature)),
+            *(self.name, found.qualified, whole_call, arrays),
             self.source.line(self.at),
-            str(signature),
+            signature,
             () if whole_call else passed,
         )
 
