@@ -1,5 +1,6 @@
 """CUDA source on a GPU: operations, public targets, graphs, errors, batches, binaries."""
 
+import functools
 import shutil
 import subprocess
 
@@ -294,22 +295,28 @@ extern "C" __global__ void decay(float *v, const float *x, int rows, int cols, f
 
 
 def test_cuda_kernel_by_a_signature():
-    named = kernbridge.cuda_kernel(PLAIN, "fma3", signature=DESCRIBED, launch_dims="n")
     x = jnp.arange(1000, dtype=jnp.float32)
     want = 2 * np.arange(1000) + 0.5
-    for got in named(x, 2, 0.5, flag=1, z=0), jax.jit(lambda x: named(x, 2, 0.5, 1, 0))(x):
-        np.testing.assert_array_equal(got, want)
+    for launch in ({"launch_dims": "n"}, {"grid": "n", "block": 1}):
+        named = kernbridge.cuda_kernel(PLAIN, "fma3", signature=DESCRIBED, **launch)
+        jitted = jax.jit(functools.partial(named, a=2, b=0.5, flag=1, z=0))
+        for got in named(x, 2, 0.5, flag=1, z=0), jitted(x):
+            np.testing.assert_array_equal(got, want)
     signature = "v: f32[rows, cols], x: f32[cols], leak: f32 -> v"
     decay = kernbridge.cuda_kernel(
         DECAY, "decay", signature=signature, grid=("cols", "rows"), block=1
     )
+    given = {"grid": lambda v, x: v.shape[::-1], "attrs": {"rows": 3, "cols": lambda v, x: x.size}}
+    changes = kernbridge.cuda_kernel(DECAY, "decay", inplace="v", block=1, **given)
     v = jnp.arange(30, dtype=jnp.float32).reshape(3, 10)
     want = 0.5 * np.asarray(v) + np.arange(10)
-    for got in decay(v, x[:10], 0.5), jax.jit(lambda v: decay(v, x=x[:10], leak=0.5))(v):
-        np.testing.assert_array_equal(got, want)
+    for op in decay, changes:
+        step = functools.partial(op, x=x[:10], leak=0.5)
+        for got in op(v, x[:10], leak=0.5), jax.jit(step)(v=v):
+            np.testing.assert_array_equal(got, want)
+        batch = jax.vmap(step)(v=jnp.stack([v, 0 * v]))
+        np.testing.assert_array_equal(batch, [want, 0 * want + np.arange(10)])
     np.testing.assert_array_equal(v, np.arange(30).reshape(3, 10))  # JAX's array is as it was
-    batch = jax.vmap(lambda v: decay(v, x[:10], 0.5))(jnp.stack([v, 0 * v]))
-    np.testing.assert_array_equal(batch, [want, 0 * want + np.arange(10)])
     with pytest.raises(TypeError, match=r"cols is 10.*KB2007"):
         decay(v, x[:3], 0.5)
 

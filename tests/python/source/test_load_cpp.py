@@ -1,5 +1,6 @@
 """C and C++ source as JAX operations: values, transformations, public targets, other processes."""
 
+import functools
 import gc
 import re
 import subprocess
@@ -505,9 +506,16 @@ def test_without_registration():
     assert not [t for t in kernbridge.list_registered_targets() if t.startswith("quiet.")]
     x = jnp.ones(2)
     assert axpy(module, x, x).tolist() == [3, 3]
-    kernbridge.register_ffi_target("loud", module, "axpy", platform="cpu")
-    got = jax.ffi.ffi_call("loud", like(x))(x, x, a=np.float32(2))
-    assert got.tolist() == [3, 3]
+    ours = functools.partial(kernbridge.register_ffi_target, "loud", platform="cpu")
+    minus = AXPY.replace("[i] + y", "[i] - y")
+    minus = kernbridge.load_cpp_inline("minus", minus, auto_register=False)
+    cases = ((module, "1", 3), (minus, "1", 3), (minus, "2", 1))  # content that is there is kept
+    for given, content, total in cases:
+        ours(given, "axpy", content_id=content, replace=content == "2")
+        got = jax.ffi.ffi_call("loud", like(x))(x, x, a=np.float32(2))
+        assert got.tolist() == [total, total]
+    with pytest.raises(kernbridge.KernelRegistrationError, match="KB5101"):
+        ours(module, "axpy")
     jax.ffi.register_ffi_target("by_hand", module.get_handler("axpy"), platform="cpu")
     got = jax.ffi.ffi_call("by_hand", like(x))(x, x, a=np.float32(2))
     assert got.tolist() == [3, 3]
