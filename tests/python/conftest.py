@@ -134,6 +134,17 @@ def run_python(tmp_path, request):
 
 
 @pytest.fixture
+def run(run_python, request):
+    """Run a program in a fresh process after the HEAD of the test's module, without a driver."""
+
+    def run(program: str, **environment: str) -> str:
+        source = request.module.HEAD + program
+        return run_python(source, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", **environment)
+
+    return run
+
+
+@pytest.fixture
 def root(tmp_path, monkeypatch):
     """The folder of an empty cache."""
     from kernbridge._src.forge import artefacts

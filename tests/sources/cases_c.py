@@ -5,7 +5,22 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 import scipy.signal
-from corpus import C64, C128, F64, I32, U8, U16, U32, U64, call, case, integers, normal, unchecked
+from corpus import (
+    C64,
+    C128,
+    F64,
+    I32,
+    U8,
+    U16,
+    U32,
+    U64,
+    call,
+    case,
+    complex_normal,
+    integers,
+    normal,
+    unchecked,
+)
 
 
 def words(dtype):
@@ -45,13 +60,6 @@ def resonate(x, state):
     for t in range(len(x)):
         state = y[t] = (x[t] + C64(0.6 + 0.5j) * state).astype(C64)
     return y, y[-1]
-
-
-def complex_normal(dtype, *shapes):
-    def make(rng):
-        return tuple((rng.normal(size=s) + 1j * rng.normal(size=s)).astype(dtype) for s in shapes)
-
-    return make
 
 
 def rotate(z):

@@ -20,6 +20,7 @@ from corpus import (
     anything,
     call,
     case,
+    complex_normal,
     integers,
     normal,
 )
@@ -204,13 +205,6 @@ case(
     ),
     ("i += (int64_t)gridDim.x * blockDim.x", "i += total", "elements beyond the grid"),
 )
-
-
-def complex_normal(dtype, *shapes):
-    def make(rng):
-        return tuple((rng.normal(size=s) + 1j * rng.normal(size=s)).astype(dtype) for s in shapes)
-
-    return make
 
 
 def twisted(factor, real):

@@ -201,6 +201,13 @@ def normal(*shapes: Any, dtype: Any = F32) -> Callable[[np.random.Generator], An
     return lambda rng: tuple(np.asarray(rng.normal(size=s)).astype(dtype) for s in shapes)
 
 
+def complex_normal(dtype: Any, *shapes: Any) -> Callable[[np.random.Generator], Any]:
+    """Inputs of complex normal numbers."""
+    return lambda rng: tuple(
+        (rng.normal(size=s) + 1j * rng.normal(size=s)).astype(dtype) for s in shapes
+    )
+
+
 def integers(low: int, high: int, *shapes: Any, dtype: Any = I32) -> Callable[..., Any]:
     """Inputs of integers, `high` excluded."""
     return lambda rng: tuple(rng.integers(low, high, size=s, dtype=dtype) for s in shapes)

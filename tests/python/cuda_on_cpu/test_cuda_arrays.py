@@ -17,14 +17,6 @@ S = jax.ShapeDtypeStruct
 """
 
 
-@pytest.fixture
-def run(run_python):
-    def run(program):
-        return run_python(HEAD + program, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")
-
-    return run
-
-
 def test_a_large_local_array_is_memory(run):
     """It is set to zero at first; with a store for each element, LLVM would take many minutes."""
     run("""

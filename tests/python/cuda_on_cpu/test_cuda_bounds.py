@@ -28,14 +28,6 @@ def refused(op, *args, words=()):
 """
 
 
-@pytest.fixture
-def run(run_python):
-    def run(program, **environment):
-        return run_python(HEAD + program, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", **environment)
-
-    return run
-
-
 def test_neighbours_and_the_heap_stay_whole(run):
     """A kernel writes where the allocator has its marks, into the other array, and far away."""
     run("""

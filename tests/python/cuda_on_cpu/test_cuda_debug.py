@@ -71,14 +71,6 @@ def unsafe(x, out):
 """
 
 
-@pytest.fixture
-def run(run_python):
-    def run(program):
-        return run_python(HEAD + program, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")
-
-    return run
-
-
 BOTH = """
 def wrap(kernel, outs=shape, **options):
     return numba_cuda_kernel(kernel, outs, grid=2, block=4, **options)

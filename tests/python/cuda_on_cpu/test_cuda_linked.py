@@ -57,14 +57,6 @@ __global__ void unused(float *x) { x[threadIdx.x] = 0; }
 """
 
 
-@pytest.fixture
-def run(run_python):
-    def run(program, **environment):
-        return run_python(HEAD + program, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", **environment)
-
-    return run
-
-
 @pytest.mark.skipif(shutil.which("clang++") is None, reason="clang is not installed")
 def test_functions_in_cuda_cpp(run):
     printed = run("""

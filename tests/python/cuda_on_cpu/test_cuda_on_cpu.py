@@ -20,14 +20,6 @@ rng = np.random.default_rng(0)
 """
 
 
-@pytest.fixture
-def run(run_python):
-    def run(program):
-        return run_python(HEAD + program, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")
-
-    return run
-
-
 def test_elementwise_transformed_and_said_once(run):
     printed = run("""
 @cuda.jit(device=True)

@@ -24,14 +24,6 @@ def read(flags, i):
 """
 
 
-@pytest.fixture
-def run(run_python):
-    def run(program):
-        return run_python(HEAD + program, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")
-
-    return run
-
-
 WAITING = """
 @cuda.jit
 def warp_of_another(x, flags, out):

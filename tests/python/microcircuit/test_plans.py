@@ -22,14 +22,6 @@ from pd14 import parameters as p
 """
 
 
-@pytest.fixture
-def run(run_python):
-    def run(program):
-        return run_python(HEAD + program, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")
-
-    return run
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "plans",  # with a number of words
