@@ -11,6 +11,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge._src.plan import targets
+from kernbridge._src.toolchain.nvcc import find_nvcc
 from sharded import check, mesh, put
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "sources"))
@@ -307,6 +308,33 @@ def test_each_of_four_devices_launches_for_its_part(module):
     )
     found = jax.jit(scaled)(put(np.arange(8, dtype=np.float32), "x"))
     assert found.tolist() == [0, 0, 4, 4, 8, 8, 12, 12]  # of parts of two elements
+
+
+def test_a_module_of_the_cpu_is_lowered_for_a_gpu_by_nvcc(monkeypatch):
+    case = keep.CASES[0]
+    call = case.calls[0]
+    arrays = call.inputs(np.random.default_rng(0))
+    expected = call.expected(arrays)
+    op = jax.jit(call.bound(case.load(auto_register=False), expected))
+    safe = [jax.export.DisabledSafetyCheck.custom_call("kernbridge.cuda.graph")]
+
+    def exported():
+        return jax.export.export(op, platforms=("cpu", "cuda"), disabled_checks=safe)(*arrays)
+
+    with monkeypatch.context() as patch:
+        patch.setenv("CUDA_HOME", "/nowhere")
+        said = r"^load_cuda_file 'corpus.*' was lowered for cuda: no CUDA compiler.*\[KB4008"
+        with pytest.raises(kernbridge.NvccNotFoundError, match=said):
+            exported()
+    try:
+        find_nvcc()
+    except kernbridge.NvccNotFoundError:
+        pytest.skip("nvcc is not installed")
+    monkeypatch.setenv("KERNBRIDGE_CUDA_ARCHS", "sm_90")
+    both = exported()
+    assert call.wrong([both.call(*arrays)], expected) == ""
+    assert "custom_call @kernbridge.host(" in both.mlir_module()
+    assert "custom_call @kernbridge.cuda.graph(" in both.mlir_module()
 
 
 def test_every_form_of_a_launch(module):

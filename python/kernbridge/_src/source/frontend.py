@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kernbridge import _core
 from kernbridge._src.base import debug
-from kernbridge._src.base.errors import KernelError, counted
+from kernbridge._src.base.errors import KernelError, KernelToolchainError, counted
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation import origin, signature
@@ -200,7 +200,10 @@ class SourceFrontend(Frontend):
 
             cuda.tell_of_cpu(self.label)
         if export.load_other and export.cuda != (platform in self.of_gpus):
-            other = SourceFrontend(export.load_other(), self.values, self.zeroed)
+            try:
+                other = SourceFrontend(export.load_other(), self.values, self.zeroed)
+            except KernelToolchainError as e:
+                raise type(e)(f"{self.label} was lowered for {platform}: {e}") from None
             return other.lower(platform, operands, call)
         names = self.function.names_of(n_inputs, len(call.outs))
         buffers = tuple(
