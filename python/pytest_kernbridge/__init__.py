@@ -90,7 +90,7 @@ def _lines(seen: list[dict[str, Any]]) -> list[str]:
     refused = {name: message for s in seen for name, message in s["refused"].items()}
     how = "checked, " if seen[0]["checked"] else ""
     lines = [
-        f"CUDA kernels on the CPU: {len(launched)} ran ({how}{launched.total()} launches), "
+        f"Numba-CUDA kernels on the CPU: {len(launched)} ran ({how}{launched.total()} launches), "
         f"{len(faults)} with a fault, {len(refused)} refused"
     ]
     lines += [f"  fault: {name} ({count} launches)" for name, count in sorted(faults.items())]

@@ -72,6 +72,27 @@ def test_fault_of_an_operation():
     from kernbridge import numba_cuda_kernel
 
     numba_cuda_kernel(behind, jax.ShapeDtypeStruct((8,), x.dtype), launch_dims=8)(x)
+
+
+SOURCE = '''
+#include "kernbridge/kernbridge.hpp"
+__global__ void move(const float *x, float *out, int by) {
+    out[threadIdx.x] = x[threadIdx.x + by];
+}
+// @BE moved arg:f32[n] ret:f32[n] attr.by stream
+void moved(const kernbridge::Tensor x, kernbridge::Tensor out, int by, cudaStream_t stream) {
+    move<<<1, x.numel(), 0, stream>>>(x.data_ptr<float>(), out.data_ptr<float>(), by);
+}
+'''
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_a_source(by):
+    import jax
+    from kernbridge import load_cuda_inline
+
+    moved = load_cuda_inline("moved", SOURCE).moved
+    assert moved(x, outs=jax.ShapeDtypeStruct((8,), x.dtype), by=by).tolist() == x.tolist()
 """
 
 
@@ -93,13 +114,14 @@ def suite(tmp_path):
 
 def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
     said = suite("--cuda-on-cpu=check", "-p", "no:xdist", "test_suite.py")
-    assert "3 failed, 1 passed" in said
+    assert "4 failed, 2 passed" in said
     assert (
         "kernel 'behind': launch with grid (1, 1, 1), block (8, 1, 1): "
         "block (0, 0, 0), thread (7, 0, 0): reads 'x' (f32[1d]) out of bounds: "
         "index 8 of axis 0, whose extent is 8 (of shape (8,)) (at test_suite.py:24)" in said
     )
     assert "numba_cuda_kernel 'behind': launch of behind, grid (1, 1, 1), block (8, 1, 1)" in said
+    assert "reads 'x' (f32[8]) out of bounds: element [8], and it has 8 (at moved.cu:4)" in said
     assert "2 ran (checked, 3 launches), 1 with a fault, 1 refused" in said
     assert "  fault: test_suite.behind (2 launches)" in said
     assert "  refused: kernel 'refused': the kernel uses" in said
