@@ -286,11 +286,15 @@ def test_another_shape_than_that_of_the_trial_is_an_error(caplog):
 
 
 def test_a_shape_that_is_empty_for_zeros_alone_is_refused():
-    """XLA runs no call whose results are empty, so the call itself would not find it out."""
     for f in (lambda x: x[x > 0], lambda x: np.ones(int(x.sum()))):
         with pytest.raises(ValueError, match=r"depend on values.*static=.*\[KB1002\]"):
             kernbridge.kernel(numba.njit(f))(jnp.arange(3.0))
-    assert kernbridge.kernel(numba.njit(lambda x: x[:0]))(jnp.arange(3.0)).shape == (0,)
+    x = jnp.array([[1.0, 7.0], [1.0, 2.0]])
+    large = kernbridge.kernel(numba.njit(lambda x: x[x > 5]))  # also empty for ones
+    for call, given in ((large, x[0]), (jax.vmap(large), x)):
+        with pytest.raises(FAILURES, match=r"shape.*\(1,\), \(0,\)"):
+            call(given).block_until_ready()
+    assert large(x[1]).shape == (0,)
 
 
 def test_a_trial_that_fails_says_so():
@@ -363,6 +367,11 @@ def test_export_carries_the_loop():
     shape = jax.ShapeDtypeStruct((n, 3), jnp.float32)
     exported = jax.export.export(jax.jit(mixed))(shape, jax.ShapeDtypeStruct((3,), jnp.float32))
     np.testing.assert_array_equal(exported.call(jnp.ones((4, 3)), jnp.zeros(3)), np.ones((4, 3)))
+    twice = kernbridge.kernel(lambda x: x)(numba.njit(lambda x: x + x))
+    for _ in range(2):  # each time with another n
+        shape = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), jnp.float32)
+        exported = jax.export.export(jax.jit(twice))(shape)
+    np.testing.assert_array_equal(exported.call(jnp.ones(4)), np.full(4, 2))
 
 
 PROGRAM = """

@@ -64,10 +64,9 @@ class Question(Recipe[Results]):
         if isinstance(result, types.BaseNamedTuple):
             self._made_by, self.lasting = result.instance_class, False
         found = [self._described(kind) for kind in ([result] if single else result)]
-        shapes: Sequence[Any] = [None] * len(found)
+        shapes: Sequence[Any] = [()] * len(found)
         if self._outs is not None:
             self._check_outs([dtype for dtype, _ in found])
-            shapes = [t.shape for t in self._outs]
         elif any(is_array for _, is_array in found):
             shapes = self._shapes()
         items = [
@@ -77,7 +76,10 @@ class Question(Recipe[Results]):
         return Artefact({"items": items, "single": single}, ())
 
     def use(self, made: Artefact) -> Results:
-        items = tuple((str(t), None if s is None else tuple(s)) for t, s in made.meta["items"])
+        found = made.meta["items"]
+        shapes = [t.shape for t in self._outs] if self._outs else [s for _, s in found]
+        pairs = zip(found, shapes, strict=True)
+        items = tuple((str(t), None if s is None else tuple(shape)) for (t, s), shape in pairs)
         return Results(items, bool(made.meta["single"]), self._made_by)
 
     def _type(self) -> Any:
@@ -153,7 +155,6 @@ class Question(Recipe[Results]):
                 continue
             shapes = [np.shape(item) for item in (found if isinstance(found, tuple) else (found,))]
             log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
-            # XLA does not run a call without results, which could not tell that it returns others.
             if zeros is None and any(0 in shape for shape in shapes) and given:
                 zeros = shapes
                 continue

@@ -226,6 +226,8 @@ class Returning(PythonFrontend):
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         native = self._kernel(operands, call).lower(platform, operands, call)
+        if self._kind == "arrays":
+            return native._replace(checks_shapes=True)
         axes = self._axes(operands, call)
         if not axes.loops or axes.n > ROW_AXES_MAX or native.copied:
             return native

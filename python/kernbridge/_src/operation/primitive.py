@@ -48,6 +48,7 @@ class NativeCall(NamedTuple):
     for_extents: bool = False  # the call fits only arrays of these extents, with any batch
     row_axes: int = 0  # leading axes of the results along which the kernel may be cut
     has_rows: tuple[bool, ...] = ()  # whether an operand has them
+    checks_shapes: bool = False  # it fails if its results have other shapes than declared
 
     # What follows is of the call in a program, whose results are the outputs, the copies and the
     # temporaries.
@@ -293,8 +294,12 @@ def _lowered(
     target, more, options = sharding.lowering_of(
         platform, wide, frontend, call, native, masks, aliases
     )
+    checks = (
+        native.checks_shapes and target == native.target
+    )  # also empty ones, which XLA leaves out
+    effect = call.has_side_effect or (checks and any(0 in t.shape for t in call.outs))
     rule = jax.ffi.ffi_lowering(
-        target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect, **options
+        target, operand_output_aliases=aliases, has_side_effect=effect, **options
     )
     results = rule(wide, *operands_in, **attributes, **more)
     return results[: len(call.outs)]
