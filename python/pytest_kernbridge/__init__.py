@@ -6,6 +6,7 @@ every pytest of an environment in which kernbridge is installed imports this mod
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections import Counter
 from typing import Any
@@ -16,14 +17,23 @@ _VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
 _MOST = 20  # lines of refusals in the summary
 
 
+class _Mode(argparse.Action):
+    """The option, as two that take no value: the next argument may be the name of a file."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        namespace.cuda_on_cpu = "check" if str(option).endswith("check") else "run"
+
+
 def pytest_addoption(parser: Any) -> None:
-    """Add the option; with a value that is optional, it would take the name of a file for it."""
-    group = parser.getgroup("kernbridge")
-    for option, mode, how in (
-        ("--cuda-on-cpu", "run", "run the CUDA kernels that Numba launches on the CPU"),
-        ("--cuda-on-cpu=check", "check", "find accesses out of bounds, data races and more, too"),
-    ):
-        group.addoption(option, dest="cuda_on_cpu", action="store_const", const=mode, help=how)
+    """Add the option. Errors about another value name both of its forms."""
+    parser.getgroup("kernbridge").addoption(
+        *("--cuda-on-cpu", "--cuda-on-cpu=check"),
+        action=_Mode,
+        nargs=0,
+        dest="cuda_on_cpu",
+        help="run the CUDA kernels that Numba launches on the CPU; with =check, find accesses out "
+        "of bounds, data races and more, too",
+    )
 
 
 def pytest_load_initial_conftests(early_config: Any) -> None:
@@ -33,14 +43,13 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
         return
     if chosen is not None:  # also for processes that tests start
         os.environ[_VARIABLE] = "check" if chosen == "check" else "1"
-    from kernbridge._src.base import debug
-    from kernbridge._src.base.errors import KernbridgeError
-    from kernbridge._src.cuda_device.switch import install_from_environment
-
-    debug.switch_on("count")
     try:
+        from kernbridge._src.base import debug
+        from kernbridge._src.cuda_device.switch import install_from_environment
+
+        debug.switch_on("count")
         install_from_environment()
-    except (ImportError, ValueError, KernbridgeError) as e:
+    except Exception as e:
         raise pytest.UsageError(f"--cuda-on-cpu: {e}") from e
     early_config.pluginmanager.register(_Summary(), "kernbridge-cuda-on-cpu")
 

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 from numba import cuda
+from numba.core.errors import TypingError
 from numba.cuda.cudadrv import driver
 from numba.cuda.cudadrv.driver import CudaAPIError
 
@@ -93,6 +94,20 @@ def test_a_launch_that_no_gpu_takes(on_cpu, x):
         add_one[1, 2048](x, x)
     assert "kernel 'add_one'" in caught.value.__notes__[0]
     assert "1 to 1024 threads" in caught.value.__notes__[0]
+
+
+def test_errors_of_numba_about_a_launch_also_say_what_was_expected(on_cpu, x):
+    expected = "kernel 'add_one': expected add_one[blocks, threads](x, out), where both are "
+    for launch, got in (
+        (lambda: add_one[1.5, 32](x, x), "add_one[1.5, 32]"),
+        (lambda: add_one(x, x), "add_one(f32[100], f32[100])"),
+        (lambda: add_one[1, 32](x), "add_one[...](f32[100])"),
+        (lambda: add_one[1, 32]("text", x), "add_one[...]('text', f32[100])"),
+    ):
+        with pytest.raises((TypeError, ValueError, TypingError)) as caught:
+            launch()
+        assert caught.value.__notes__[0].startswith(expected)
+        assert caught.value.__notes__[0].endswith(f"; got {got}")
 
 
 def test_what_does_not_run_is_refused_by_name(on_cpu, x):

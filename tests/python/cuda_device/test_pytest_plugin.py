@@ -127,6 +127,14 @@ def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
     assert "  refused: kernel 'refused': the kernel uses" in said
 
 
+def test_another_value_is_refused_with_both_forms(suite):
+    assert "argument --cuda-on-cpu/--cuda-on-cpu=check: ignored explicit argument 'fast'" in suite(
+        "--cuda-on-cpu=fast"
+    )
+    said = suite(KERNBRIDGE_CUDA_ON_CPU="fast")
+    assert "ERROR: --cuda-on-cpu: KERNBRIDGE_CUDA_ON_CPU is 'fast', expected 1, check or 0" in said
+
+
 @pytest.mark.exhaustive
 def test_without_plugins_the_variable_checks_launches_and_operations(suite):
     said = suite(

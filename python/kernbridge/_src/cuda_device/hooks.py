@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import sys
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -21,6 +22,7 @@ from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base import versions
+from kernbridge._src.base.errors import KernbridgeError, typed
 from kernbridge._src.cuda_device import code, launch, mode
 from kernbridge._src.cuda_device.launch import install_host_api
 from kernbridge._src.cuda_device.mode import choose
@@ -144,10 +146,39 @@ def _install_dispatchers() -> None:
         run(self, args, griddim, blockdim, stream, sharedmem)
 
     _Dispatcher.__init__ = made
+    configure = _explained(_Dispatcher.configure.__wrapped__, "[{}]")
+    _Dispatcher.configure = functools.lru_cache(maxsize=128)(configure)
+    _Dispatcher.__call__ = _explained(_Dispatcher.__call__, "({})")
+    _Dispatcher._compile_for_args = _explained(_Dispatcher._compile_for_args, "[...]({})")
     kernels.launch = launched
     choose(kernels, "bind", bound)
     choose(_Dispatcher, "compile", compiled)
     choose(_Dispatcher, "compile_device", compiled_device)
+
+
+def _explained(method: Any, got: str) -> Any:
+    """Let errors of a dispatcher's method also say what a launch on the CPU needs, and has got."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except Exception as e:
+            if mode.current() is not None and not isinstance(e, KernbridgeError):
+                name, parameters = self.py_func.__name__, inspect.signature(self.py_func).parameters
+                given = ", ".join(map(_shown, args))
+                e.add_note(
+                    f"kernel {name!r}: expected {name}[blocks, threads]({', '.join(parameters)}), "
+                    "where both are integers or tuples of up to three, and each argument an array, "
+                    f"a number or a tuple of these; got {name}{got.format(given)}"
+                )
+            raise
+
+    return call
+
+
+def _shown(value: Any) -> str:
+    return typed(value.dtype, value.shape) if hasattr(value, "dtype") else f"{value!r:.40}"
 
 
 def adopt_dispatchers(wanted: str) -> None:
