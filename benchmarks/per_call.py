@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import inspect
 import os
 import subprocess
 import sys
@@ -49,10 +50,6 @@ def eight_to_four(a, b, c, d, e, f, g, h, o, p, q, r):
     r[0, 0] = g[0, 0] + h[0, 0]
 
 
-def callback(function: Callable[..., Any], outs: Any) -> Callable[..., Any]:
-    return lambda *args: jax.pure_callback(function, outs, *args)
-
-
 def operations() -> dict[str, Any]:
     described = kernbridge.numba_kernel(add_one, signature="x: f32[n] -> f32[n]")
     return {"kernbridge": kernbridge.numba_kernel(add_one, SMALL), "with signature=": described}
@@ -62,7 +59,8 @@ def in_a_loop(n_rounds: int) -> list[Row]:
     x = jnp.ones(8, jnp.float32)
     fast = {"empty C handler": floor.call(SMALL), **operations()}
     slow = {name: peer.wrap(add_one, SMALL) for name, peer in peers.installed().items()}
-    slow["jax.pure_callback"] = callback(lambda x: np.asarray(x) + np.float32(1), SMALL)
+    called = functools.partial(jax.pure_callback, lambda x: np.asarray(x) + np.float32(1), SMALL)
+    slow["jax.pure_callback"] = called
     in_loop = measure.per_call_in_a_loop
     measures = {name: in_loop(step, x, 20_000) for name, step in fast.items()}
     measures |= {name: in_loop(step, x, 20_000 // SLOW, 4) for name, step in slow.items()}
@@ -90,6 +88,27 @@ def eager(n_rounds: int) -> list[Row]:
     return measure.rounds(measures, n_rounds, 1e-6)
 
 
+def square_sum(x: float, y: float) -> float:
+    return x * x + y
+
+
+def elementwise(n_rounds: int) -> list[Row]:
+    arrays = np.ones(100_000, np.float32), np.ones(100_000, np.float32)
+    of_jax, of_numba = kernbridge.elementwise(square_sum), numba.vectorize(square_sum)
+    given, small, wait = tuple(map(jnp.asarray, arrays)), jnp.ones(8), jax.block_until_ready
+    add = jax.jit(lambda x: x + 1)
+    calls = {
+        "numba.vectorize, from NumPy": lambda: of_numba(*arrays),
+        "jitted x + 1, numba.vectorize": lambda: (wait(add(small)), of_numba(*arrays))[1],
+        "kernbridge.elementwise": lambda: wait(of_jax(*given)),
+    }
+    measures = {
+        name: lambda call=call: float(np.median([measure.timed(call) for _ in range(200)]))
+        for name, call in calls.items()
+    }
+    return measure.rounds(measures, n_rounds, 1e-6)
+
+
 FIRST_NUMBA = """
 import time, numba, numpy as np
 from numba import types
@@ -110,12 +129,7 @@ start = time.perf_counter()
 kernbridge.numba_kernel(add_one, jax.ShapeDtypeStruct((8,), jnp.float32))(x).block_until_ready()
 print(time.perf_counter() - start - of_jax)
 """
-KERNEL = """
-@numba.njit
-def add_one(x, out):
-    for i in range(out.size):
-        out[i] = x[i] + np.float32(1)
-"""
+KERNEL = inspect.getsource(add_one.py_func)
 IMPORT_JAX = """
 import time, jax, jax.numpy as jnp, jax.ffi, jax.export
 start = time.perf_counter()
@@ -160,6 +174,7 @@ TABLES: dict[str, tuple[str, Callable[[int], list[Row]]]] = {
         in_a_loop_with_many_buffers,
     ),
     "One call from Python": ("us", eager),
+    "x * x + y of 100,000 elements, from Python": ("us", elementwise),
     "First call, each in a fresh process": ("ms", first_call),
     "Import, JAX already imported": ("ms", import_time),
 }

@@ -138,6 +138,7 @@ enum {
     SHARED_FROM = 50 * KB_TICKS_PER_US, /* for all slices together, on one thread */
     TICKS_OF_TASK = SHARED_FROM / 2,    /* the least that a thread is woken for */
     TICKS_OF_PART = 10 * KB_TICKS_PER_US,
+    TICKS_OF_PROBE = 5 * KB_TICKS_PER_US, /* the first slices find cold caches */
     PARTS_PER_THREAD = 8,
     PROBES_GROW = 8,
     SITES = 256,
@@ -304,7 +305,8 @@ static kb_status run_probing(const kb_slices *slices, kb_cursor *cursor, const k
         done = end;
         uint64_t ticks = kb_ticks() - begun;
         int64_t taken = ticks < UINT32_MAX ? (int64_t)ticks : UINT32_MAX;
-        if (taken * (done < count ? count - done : count) <= SHARED_FROM * done)
+        if (taken < TICKS_OF_PROBE ||
+            taken * (done < count ? count - done : count) <= SHARED_FROM * done)
             continue;
         int64_t cost = 1 + (int64_t)ticks / done;
         remember(site, cost);
