@@ -212,3 +212,5 @@ def test_one_operation(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit):
             cli.main(["benchmark", *wrong])
         assert said in capsys.readouterr().err
+    assert cli.main(["benchmark", "one_op.py:scaled", "data=f32[1]"]) == 1
+    assert capsys.readouterr().err.startswith("kernbridge benchmark: numba_kernel 'scaled': ")

@@ -225,8 +225,11 @@ def _benchmark_one(chosen: argparse.Namespace, output: Output) -> int:
         made: Any = jax.random.uniform(own, shape) if is_inexact else jnp.zeros(shape)
         arguments.append(made.astype(dtype))
     counts = {"n_warmup": chosen.n_warmup, "n_runs": chosen.n_runs}
-    with jax.default_device(jax.devices(chosen.platform)[0]):
-        timed = measure(operation, **counts, n_batch_per_run=chosen.n_batch, data=arguments)
+    try:
+        with jax.default_device(jax.devices(chosen.platform)[0]):
+            timed = measure(operation, **counts, n_batch_per_run=chosen.n_batch, data=arguments)
+    except (RuntimeError, TypeError, ValueError) as e:
+        raise CommandError(str(e)) from e
     output.show(f"{path}({data}) on {chosen.platform}: {timed}")
     record = record_of(timed, platform=chosen.platform, backend="", label=data)
     return _report(chosen, output, [encoded(BenchmarkResult([record], path))], {}, [])
