@@ -1,6 +1,6 @@
 """Writes a line to stderr about what takes longer than a second, such as compilations.
 
-What follows each other is timed together, so that a program with many kernels is reported as well.
+What follows each other counts together, so that a program with many short ones is reported as well.
 Any thread may enter. A separate thread writes the line, since compilers do not call back. If
 nothing can be written, no thread is started.
 """
@@ -32,12 +32,12 @@ def shown(doing: str) -> Iterator[None]:
     if not _is_on():
         yield
         return
-    text, line = f"kernbridge: {doing}", _line
-    line.begin(text)
+    line = _line
+    what = line.begin(f"kernbridge: {doing}")
     try:
         yield
     finally:
-        line.end(text)
+        line.end(what)
 
 
 def _is_on() -> bool:
@@ -53,56 +53,59 @@ def _is_terminal() -> bool:
         return False
 
 
+_What = tuple[str, float]  # what is being done, and since when
+
+
 class _Line:
     """The line, of which there is one in a process."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._texts: list[str] = []  # of what is being done now, the last one is shown
+        self._now: list[_What] = []  # the last one is shown
         self._begin = 0.0  # of the stretch of time
         self._idle_since = -PAUSE
-        self._shown = ""
+        self._shown: _What | None = None
         self._thread: threading.Thread | None = None
 
-    def begin(self, text: str) -> None:
+    def begin(self, text: str) -> _What:
         with self._changed:
             now = time.monotonic()
-            if not self._texts and now - self._idle_since > PAUSE:
+            if not self._now and now - self._idle_since > PAUSE:
                 self._begin = now
-            self._texts.append(text)
+            self._now.append((text, now))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, daemon=True)
                 self._thread.start()
             self._changed.notify()
+            return text, now
 
-    def end(self, text: str) -> None:
+    def end(self, what: _What) -> None:
         with self._changed:
-            self._texts.remove(text)
+            self._now.remove(what)
             self._idle_since = time.monotonic()
-            if self._shown and self._shown == text:
-                seconds = self._idle_since - self._begin
+            if self._shown == what:
+                seconds = self._idle_since - what[1]
                 _write(_ERASE if _is_terminal() else f" {seconds:.1f} s\n")
-                self._shown = ""
+                self._shown = None
 
     def _watch(self) -> None:
         with self._changed:
             while True:
                 now = time.monotonic()
-                if not self._texts and now - self._idle_since > PAUSE:
+                if not self._now and now - self._idle_since > PAUSE:
                     self._thread = None
                     return
-                if self._texts and now - self._begin >= QUIET:
-                    self._show(self._texts[-1], now - self._begin)
+                if self._now and now - self._begin >= QUIET:
+                    self._show(self._now[-1], now)
                 self._changed.wait(_TICK)
 
-    def _show(self, text: str, seconds: float) -> None:
+    def _show(self, what: _What, now: float) -> None:
+        text, begin = what
         if _is_terminal():
-            _write(f"{_ERASE}{text} ... {seconds:.0f} s")
-        elif text != self._shown:
-            if self._shown:
-                _write("\n")
-            _write(f"{text} ...")
-        self._shown = text
+            _write(f"{_ERASE}{text} ... {now - begin:.0f} s")
+        elif what != self._shown:
+            _write("\n" * bool(self._shown) + f"{text} ...")
+        self._shown = what
 
 
 def _write(text: str) -> None:
