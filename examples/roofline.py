@@ -4,16 +4,17 @@
 
 `spikes @ W`, where W has 10 % of all synapses in compressed sparse rows, reads the rows of neurons
 that spike: 8 bytes for each of their synapses, for two operations. Such work is bound by bandwidth.
-The roofs are measured in the same rounds, on one core, which is what the kernel uses: the sum of an
-array that no cache holds, that of one that the second-level cache holds, and multiply-adds in
-registers. JAX's dense product, for which only operations on synapses that count are counted, uses
-all cores. The products are compared with NumPy's.
+The roofs are measured in the same rounds, on all cores, as a batch with an array for each: sums of
+arrays that no cache holds, and of arrays that the second-level caches hold, and multiply-adds in
+registers. The kernel uses one core, and JAX's dense product, whose operations are counted for
+neurons that spike alone, uses all. The products are compared with NumPy's.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ ACTIVE = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # part of the neurons that s
 SMALL = 16_384  # elements of arrays that fit into the second-level cache
 SWEEPS = 200  # over them
 VECTORS = 10  # of spikes, in one call
+CORES = os.cpu_count() or 1
 NUMBER = jax.ShapeDtypeStruct((1,), np.float32)
 
 
@@ -65,14 +67,18 @@ class Work(NamedTuple):
 
 
 def roofs(large: int) -> dict[str, Work]:
-    read = jax.jit(kernbridge.numba_kernel(total, lambda x, sweeps: NUMBER))
-    add = jax.jit(kernbridge.numba_kernel(arithmetic, lambda x, sweeps: x))
+    read = kernbridge.numba_kernel(total, lambda x, sweeps: NUMBER)
+    add = kernbridge.numba_kernel(arithmetic, lambda x, sweeps: x)
     found = {}
-    for name, size, sweeps in (("memory", large, 1), ("cache", SMALL, SWEEPS)):
-        x, n = jax.device_put((np.ones(size, np.float32), np.array([sweeps], np.int32)))
-        found[name] = Work(partial(read, x, n), bytes=4.0 * size * sweeps)
-    ones, n = jax.device_put((np.ones(64, np.float32), np.array([SWEEPS * 1000], np.int32)))
-    found["arithmetic"] = Work(partial(add, ones, n), operations=128.0 * SWEEPS * 1000)
+    for name, kernel, size, sweeps in (
+        ("memory", read, large // CORES, 1),
+        ("cache", read, SMALL, SWEEPS),
+        ("arithmetic", add, 64, SWEEPS * 1000),
+    ):
+        x, n = jax.device_put((np.ones((CORES, size), np.float32), np.array([sweeps], np.int32)))
+        call = partial(jax.jit(jax.vmap(kernel, (0, None))), x, n)
+        done = float(x.size * sweeps)
+        found[name] = Work(call, 2 * done) if kernel is add else Work(call, bytes=4 * done)
     return found
 
 
