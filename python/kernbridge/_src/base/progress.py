@@ -22,7 +22,6 @@ QUIET = 1.0
 PAUSE = 1.0
 """Seconds between two that count as one stretch of time, at most."""
 _TICK = 0.25
-
 _ERASE = "\r\x1b[K"
 
 

@@ -144,11 +144,8 @@ def _clear(chosen: argparse.Namespace, output: Output) -> int:
             raise CommandError("there is no terminal on which to confirm the removal; pass --yes")
         what = f"the libraries of the module {chosen.name!r}" if chosen.name else "everything"
         folder, stats = artefacts.get_cache_dir(), limit.cache_stats()
-        sys.stderr.write(
-            f"{folder or 'off'} holds {stats.entries} entries, {size(stats.bytes)}. "
-            f"Remove {what}? [y/N] "
-        )
-        sys.stderr.flush()
+        held = f"{folder or 'off'} holds {stats.entries} entries, {size(stats.bytes)}"
+        print(f"{held}. Remove {what}? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             output.answer["removed"] = 0
             output.show("nothing was removed")
