@@ -44,20 +44,20 @@ collected: Counter[str] = Counter()
 
 
 def pytest_itemcollected(item):
-    """Of the variants of a test that is marked ``brief``, leave two of three to test-all."""
+    """Of the variants of a test that is marked ``brief``, leave five of six to test-all."""
     if item.get_closest_marker("brief"):
         test = item.nodeid.partition("[")[0]
-        if collected[test] % 3:
+        if collected[test] % 6:
             item.add_marker(pytest.mark.exhaustive)
         collected[test] += 1
 
 
 @pytest.hookimpl(trylast=True)  # when those of other marks are gone
 def pytest_collection_modifyitems(config, items):
-    """On another version of JAX, run a sixth of the variants of each test.
+    """On another version of JAX, run a twelfth of the variants of each test.
 
     Which ones depends on the version. Of the tests with fewer variants, each of the two other
-    versions runs a quarter.
+    versions runs a sixth.
     """
     if not {"not once", "not exhaustive"} <= set(config.option.markexpr.split(" and ")):
         return
@@ -68,8 +68,8 @@ def pytest_collection_modifyitems(config, items):
     for test, of_one in variants.items():
         names = {f"{jax.__version__} {item.nodeid}": item for item in of_one}
         mixed = [names[n] for n in sorted(names, key=lambda n: zlib.crc32(n.encode()))]
-        is_here = zlib.crc32(test.encode()) % 4 == on_oldest
-        left_out.update(mixed[len(mixed) // 6 or is_here :])
+        is_here = zlib.crc32(test.encode()) % 6 == on_oldest
+        left_out.update(mixed[len(mixed) // 12 or is_here :])
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 

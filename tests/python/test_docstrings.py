@@ -37,6 +37,7 @@ def missing_package(module):
     return caught.value.name
 
 
+@pytest.mark.exhaustive
 def test_the_examples_in_docstrings_run(run_python, tmp_path):
     pytest.importorskip("numba_cuda", reason="examples use Numba-CUDA, which is not installed")
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

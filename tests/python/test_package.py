@@ -66,6 +66,7 @@ def test_examples_run(example, tmp_path):
         assert "Exact" in done.stdout
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     "document",
     [

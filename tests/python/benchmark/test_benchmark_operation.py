@@ -136,6 +136,7 @@ def test_a_difference_is_told():
     assert compared(want, got, atol=10.0).success
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     ("want", "got", "same"),
     [
@@ -166,6 +167,7 @@ def test_what_is_close(want, got, same):
     assert (record.error is None) == same
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int8", "uint32", "int4"])
 def test_dtypes_are_compared(dtype):
     want = jnp.array([1, 3], dtype)

@@ -222,6 +222,7 @@ assert sys.modules["brainevent._op.main_helpers"].__all__ == brainevent.__all__
     assert words in said
 
 
+@pytest.mark.exhaustive
 def test_an_unknown_version_is_refused_by_name(run_python, a_brainevent):
     said = run_with(run_python, a_brainevent("0.9.1"), INSTALL)
     assert said.startswith("RuntimeError: kernbridge can take the place of the bridge of ")

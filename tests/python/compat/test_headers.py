@@ -205,6 +205,7 @@ print(filled(extra_include_paths=["before"]))
 """
 
 
+@pytest.mark.exhaustive
 def test_a_folder_of_headers_is_declared_once(run_python):
     assert run_python(DECLARES_A_FOLDER).split() == ["3.0", "4.0", "5.0"]
 

@@ -475,6 +475,7 @@ void f(BE::Tensor o, __half h, int64_t stream) { *o.data_ptr<float>() = __half2f
     )
 
 
+@pytest.mark.exhaustive
 def test_nvcc_errors(gpu, nvcc):
     with pytest.raises(
         kernbridge.CompilationError, match=r"(?s)\[KB4006\].*wrong\.cu\(3\): error.*nowhere"

@@ -134,6 +134,7 @@ for dtype in (jnp.int32, jnp.int64, jnp.float32, jnp.float64):
 """)
 
 
+@pytest.mark.exhaustive
 def test_votes_matches_and_masks(run):
     run("""
 @cuda.jit
@@ -182,6 +183,7 @@ for first in range(0, n, 32):
 """)
 
 
+@pytest.mark.exhaustive
 def test_fences_atomics_and_the_last_block(run):
     run("""
 @cuda.jit
@@ -213,6 +215,7 @@ for _ in range(20):
 """)
 
 
+@pytest.mark.exhaustive
 def test_float_extremes_by_atomics(run):
     run("""
 @cuda.jit
@@ -347,6 +350,7 @@ assert "numba" not in sys.modules
     )
 
 
+@pytest.mark.exhaustive
 def test_launches_that_a_gpu_refuses_and_outputs_that_nobody_writes(run):
     run(
         """
@@ -372,6 +376,7 @@ failed(numba_cuda_kernel(half, out, grid=1, block=64), "half", "5")
     )
 
 
+@pytest.mark.exhaustive
 def test_cooperative_grids(run):
     run("""
 @cuda.jit

@@ -36,6 +36,7 @@ def shares():
             yield pytest.param(groups, every, id=name, marks=marks)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(("groups", "every"), list(shares()))
 def test_gives_the_values_of_a_gpu(groups, every, run_python, tmp_path):
     if not HAS_FMA and groups[0] in ("sums", "alone", "drawn"):

@@ -123,6 +123,7 @@ same(got[10], bits_of(1 / x))
 """)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.brief
 def test_fused_multiplication_and_addition(run):
     run("""
@@ -180,6 +181,7 @@ same(got[6], np.where(nan, 0x7FFF, np.where(u < v, a, b)), a, b)
 """)
 
 
+@pytest.mark.exhaustive
 @BOTH
 def test_comparisons(run):
     run("""

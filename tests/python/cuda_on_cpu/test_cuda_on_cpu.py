@@ -20,6 +20,7 @@ rng = np.random.default_rng(0)
 """
 
 
+@pytest.mark.exhaustive
 def test_elementwise_transformed_and_said_once(run):
     printed = run("""
 @cuda.jit(device=True)
@@ -172,6 +173,7 @@ for dtype, rtol in ((np.float32, 2e-6), (np.float64, 1e-12)):
 """)
 
 
+@pytest.mark.exhaustive
 def test_recorded_callables(run):
     run("""
 @cuda.jit
@@ -296,6 +298,7 @@ np.testing.assert_array_equal(op(x, outs=S(x.shape, x.dtype), backend="numba_cud
 """)
 
 
+@pytest.mark.exhaustive
 def test_what_runs_is_inspected(run):
     run("""
 @cuda.jit
@@ -353,6 +356,7 @@ assert "numba" not in sys.modules
     )
 
 
+@pytest.mark.exhaustive
 def test_subnormal_numbers_stay(run):
     """XLA takes them for 0, and CUDA does not; afterwards XLA computes as before."""
     run("""

@@ -141,6 +141,7 @@ print("held")
 """
 
 
+@pytest.mark.exhaustive
 def test_they_run_as_python_and_launch_on_the_cpu(run_python):
     assert "held" in run_python(PROGRAM, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")
 

@@ -130,6 +130,7 @@ for check in (False, True):
 """
 
 
+@pytest.mark.exhaustive
 def test_threads_that_wait_for_others(run):
     run(WAITING)
 

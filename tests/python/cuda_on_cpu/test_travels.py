@@ -128,6 +128,7 @@ def test_code_of_programs_runs_only_where_it_may(run, what):
     assert f'kernbridge.config.set_exported_code("{what}")' in printed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_damaged_code_is_refused(run, tmp_path):
     run(MAKE + EXPORT)

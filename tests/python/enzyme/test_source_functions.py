@@ -225,6 +225,7 @@ def by_enzyme(function, outs=like, **options):
     return function.operation(outs, derivatives="enzyme", **options)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_product_of_a_sparse_matrix(dtype):

@@ -55,6 +55,7 @@ def while_threads(work, meanwhile, times):
     assert not any(thread.is_alive() for thread in threads)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.brief
 @pytest.mark.parametrize(
     "clear",

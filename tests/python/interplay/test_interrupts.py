@@ -175,6 +175,7 @@ np.testing.assert_array_equal(op(x), 2 * x)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["numba", "c++"])
 def test_machine_code_runs_to_its_end(kind, run_python):
     order = ["the kernel may end", "interrupted"]

@@ -233,6 +233,7 @@ def program(tmp_path, run_python):
 LOCAL = MODULE.format(factor=5).replace("triple", "local")
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_of_a_module_is_imported_and_compiled(program):
     assert program() == "result [3.0, 3.0, 3.0]\n"
 
@@ -281,6 +282,7 @@ def test_what_may_be_imported(monkeypatch):
         allow()
 
 
+@pytest.mark.exhaustive
 def test_a_missing_import_is_named(program):
     got = program(then="remove")
     assert "error JaxRuntimeError" in got
@@ -288,6 +290,7 @@ def test_a_missing_import_is_named(program):
     assert "No module named 'travelling'" in got
 
 
+@pytest.mark.exhaustive
 def test_a_missing_name_is_named(program):
     got = program(then="x = 1")
     assert "travelling:triple" in got

@@ -87,6 +87,7 @@ def test_numbers_of_synapses(model, synapses):
     np.testing.assert_array_equal(found, model.synapses)
 
 
+@pytest.mark.exhaustive
 def test_weights_and_delays(model, synapses):
     source, target, delay, weight = synapses
     s, t = model.population_of(source), model.population_of(target)

@@ -125,6 +125,7 @@ jax.jit(kernbridge.numba_cuda_kernel(drawn, out, launch_dims=8)).lower(out)
 """
 
 
+@pytest.mark.exhaustive
 def test_random_numbers_of_numpy(run_python):
     """In a process of its own: after Numba has compiled for the CPU, it recurses to the limit."""
     printed = run_python(DRAWN, check=False)

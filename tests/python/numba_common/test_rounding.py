@@ -91,6 +91,7 @@ def test_every_store_is_found_and_named():
     assert warned(op, X) == []
 
 
+@pytest.mark.exhaustive
 def test_explicit_conversions_and_whole_numbers_are_silent():
     ints, floats = jax.ShapeDtypeStruct((4,), jnp.int32), jax.ShapeDtypeStruct((4,), jnp.float32)
     assert warned(kernbridge.numba_kernel(rounds, [ints] * 7 + [floats]), X) == []

@@ -92,6 +92,7 @@ tell(lambda: module.f(X, outs=S, fails=True))
     assert failed.endswith(INTACT)
 
 
+@pytest.mark.exhaustive
 def test_numba_kernels_that_get_a_copy_or_only_read(run):
     copied, read = run("""
 @numba.njit

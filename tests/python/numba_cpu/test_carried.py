@@ -198,6 +198,7 @@ def test_what_a_program_holds_is_inspected():
     assert debugged.export == "by name, because it has debug=True"
 
 
+@pytest.mark.brief
 @pytest.mark.once
 @pytest.mark.parametrize("what", ["run", "recompile", "refuse"])
 def test_code_of_programs_may_be_refused(elsewhere, what):

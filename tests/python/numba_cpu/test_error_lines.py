@@ -135,6 +135,7 @@ def test_parallel_loops():
     np.testing.assert_array_equal(numba_kernel(parallel_pick, FLAT)(X), expected)
 
 
+@pytest.mark.exhaustive
 def test_parallel_loop_of_a_callee_in_a_loop():
     @numba.njit(parallel=True)
     def fill(out, at):

@@ -125,6 +125,7 @@ def test_the_process_ends_while_a_loaded_program_compiles(program):
     assert output.rstrip().endswith("KeyboardInterrupt")
 
 
+@pytest.mark.exhaustive
 def test_the_next_call_works(program):
     status, output = interrupt(program, CALL + AGAIN, "compile.begun")
     assert (status, output) == (0, "interrupted\n[2. 2. 2. 2.]\n")

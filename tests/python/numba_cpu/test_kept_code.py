@@ -92,6 +92,7 @@ def test_lines_are_those_of_the_file_as_it_is(run_python, tmp_path):
         assert f"(in helper at {tmp_path}/moved.py:{line})" in run_python(MOVING, **environment)
 
 
+@pytest.mark.exhaustive
 def test_a_class_of_the_user_may_give_another_text_next_time(run):
     text = run("own_error")[1]
     assert run("own_error")[:2] == [["own_error"], text]
@@ -153,6 +154,7 @@ def test_code_is_inspected_although_it_was_not_compiled(run):
     assert run("double", KERNBRIDGE_TEST_INSPECT="1")[:2] == [["double"], {"double": True}]
 
 
+@pytest.mark.exhaustive
 def test_damaged_code_is_compiled_anew(run, tmp_path):
     results = run("double")[1]
     (file,) = (tmp_path / "cache").rglob("numba_cpu_code/*/*.bin")

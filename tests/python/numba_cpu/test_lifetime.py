@@ -79,6 +79,7 @@ def test_a_kernel_that_nobody_holds_goes_away():
     assert alive() is None
 
 
+@pytest.mark.exhaustive
 def test_a_compiled_program_outlives_its_operation():
     @numba.njit
     def kernel(x, out):

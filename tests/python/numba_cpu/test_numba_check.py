@@ -78,6 +78,7 @@ def test_axes(i, j, axis, index):
     assert line.endswith("# here")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("inline", ["never", "always"])
 def test_callees(inline):
     @numba.njit(inline=inline)
@@ -203,6 +204,7 @@ def test_options_of_njit(options):
     assert line.endswith("# here")
 
 
+@pytest.mark.exhaustive
 def test_declared_signatures():
     @numba.njit("float32(float32[::1], int64)")
     def read(values, i):
@@ -266,6 +268,7 @@ def while_typing(*seen):
     return plain, found
 
 
+@pytest.mark.exhaustive
 def test_another_thread_sees_no_checked_function():
     """It may read what Numba has compiled of a function without Numba's lock."""
 

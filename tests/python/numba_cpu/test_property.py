@@ -90,6 +90,7 @@ def check_everywhere(dtype, shape, rng):
     same(jax.jit(sharded)(xs), np.stack([reference(a, y) for a in xs]))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 @settings(
     deadline=None, max_examples=6, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING

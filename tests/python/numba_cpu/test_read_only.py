@@ -67,6 +67,7 @@ def ways():
             yield pytest.param(statement, parallel, id=f"{kind}-{name}", marks=marks)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.brief
 @pytest.mark.parametrize(("statement", "parallel"), list(ways()))
 def test_a_kernel_that_writes_to_an_input_gets_a_copy_and_a_warning(statement, parallel):

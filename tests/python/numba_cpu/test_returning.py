@@ -63,6 +63,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(("left", "right"), SHAPES)
 def test_broadcasts_as_numpy(left, right):
     x, y = numbers("float32", *left), numbers("float32", *right, seed=1)
@@ -92,6 +93,7 @@ def test_a_batch_is_one_call_of_the_loop():
     assert "(tensor<64x8xf32>, tensor<1x1xf32>) -> tensor<64x8xf32>" in batch
 
 
+@pytest.mark.exhaustive
 def test_numbers_names_and_defaults():
     x = jnp.array([3.0, 0.0])
     np.testing.assert_allclose(polar(x)[0], np.hypot(x, 1), rtol=1e-6)
@@ -100,6 +102,7 @@ def test_numbers_names_and_defaults():
     assert mixed(jnp.float32(1), 2.0).shape == ()
 
 
+@pytest.mark.exhaustive
 def test_python_floats_have_the_precision_of_arrays(x64):
     x = jnp.ones(3, jnp.float32)
     assert mixed(x, 2.5).dtype == jnp.float32
@@ -108,6 +111,7 @@ def test_python_floats_have_the_precision_of_arrays(x64):
     assert mixed(jnp.arange(3), 2.5).dtype == jnp.float64
 
 
+@pytest.mark.exhaustive
 def test_declared_types_convert_as_numpy(x64):
     @numba.vectorize(["f4(f4)", "f8(f8)"])
     def third(x):
@@ -122,6 +126,7 @@ def test_declared_types_convert_as_numpy(x64):
         op(jnp.ones(2, jnp.complex64))
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     "declare",
     [
@@ -152,6 +157,7 @@ def fill_product(x, k, out):
         out[i] = x[i] * k
 
 
+@pytest.mark.exhaustive
 def test_a_signature_names_the_order_of_a_call_and_omits_static_arguments():
     scaled = numba.njit(lambda x, k, c: x * k + c)
     op = kernbridge.kernel("k: f32, x: f32[n] -> f32[n]", static={"c": np.float32(1)})(scaled)
@@ -263,6 +269,7 @@ def test_returned_arrays_and_numbers():
     np.testing.assert_array_equal(n, [3, 3])
 
 
+@pytest.mark.exhaustive
 def test_a_signature_shards_what_a_function_returns():
     @kernbridge.kernel("x: T[rows, n], k: T -> T[rows]", sharding_rule=True)
     @numba.njit
@@ -278,6 +285,7 @@ def test_a_signature_shards_what_a_function_returns():
     assert "rows" in str(row_sums.__signature__)
 
 
+@pytest.mark.exhaustive
 def test_another_shape_than_that_of_the_trial_is_an_error(caplog):
     with caplog.at_level("INFO", "kernbridge"):
         np.testing.assert_array_equal(positive(jnp.arange(4.0)), [0, 1, 2, 3])

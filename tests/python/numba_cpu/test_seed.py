@@ -63,6 +63,7 @@ def test_parallel_numba():
 OUT = jax.ShapeDtypeStruct((2,), jnp.float32)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     "outs",
     [OUT, [OUT], (OUT, OUT), {"spikes": [OUT, (OUT,)], "v": OUT}, [], {"a": None, "b": OUT}, None],

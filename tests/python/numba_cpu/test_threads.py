@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import kernbridge._core as _core
 import numba
 import numpy as np
+import pytest
 from kernbridge import numba_kernel
 from kernbridge._src.numba_cpu import entry
 from llvmlite import ir
@@ -137,6 +138,7 @@ def test_a_python_thread_runs_while_a_kernel_does():
     assert sum(started < t < ended for t in ticks) >= 5
 
 
+@pytest.mark.exhaustive
 def test_many_threads_and_kernels_give_right_values():
     kernels = []
     for k in range(6):

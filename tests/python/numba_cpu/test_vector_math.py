@@ -85,6 +85,7 @@ def called(kernel, **options):
     return set(found), np.asarray(op(X))
 
 
+@pytest.mark.brief
 @needs_libmvec
 @pytest.mark.parametrize(
     ("kernel", "functions"),
@@ -103,6 +104,7 @@ def test_loops_are_vectorised(kernel, functions):
     np.testing.assert_allclose(fast, plain, rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.brief
 @needs_libmvec
 @pytest.mark.parametrize(
     ("kernel", "options", "vectorised"),
@@ -227,6 +229,7 @@ np.testing.assert_array_equal(program.call(np.load({x!r})), np.load({out!r}))
 """
 
 
+@pytest.mark.exhaustive
 @needs_libmvec
 @pytest.mark.once
 def test_the_code_travels(run_python, tmp_path):

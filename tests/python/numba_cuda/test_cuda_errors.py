@@ -127,6 +127,7 @@ def run_debugged(gpu, run_python):
     return run
 
 
+@pytest.mark.exhaustive
 def test_sync_names_the_guilty_launch(run_debugged):
     printed = run_debugged(
         "wrap(increment)(x)\ndriver.fault(716)\nattempt(wrap(increment), x)\n", "sync"
@@ -161,6 +162,7 @@ print(driver.fault_text)
     assert "neither can continue" in printed[2]
 
 
+@pytest.mark.exhaustive
 def test_poison_finds_what_nobody_writes(run_debugged):
     printed = run_debugged(
         """

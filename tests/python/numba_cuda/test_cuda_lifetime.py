@@ -40,9 +40,8 @@ def both(kernel):
     return single, kernbridge.numba_cuda_callable(callable_, S, record="always"), callable_
 
 
-@pytest.mark.parametrize(
-    ("wraps", "traces"), [(100, 20), pytest.param(9_500, 950, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("wraps", "traces"), [(100, 20), (9_500, 950)])
 def test_thousands_of_wraps_and_traces_add_nothing(wraps, traces):
     kernel = make(1001)
     single, double, callable_ = both(kernel)

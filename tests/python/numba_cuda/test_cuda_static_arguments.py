@@ -40,6 +40,7 @@ def wrap(**static):
     )
 
 
+@pytest.mark.exhaustive
 def test_static_arguments_stand_where_their_parameters_do():
     x = jnp.arange(8, dtype=F32)
     op = wrap(mode=Mode.NEGATE, window=Window(2, 0.5))

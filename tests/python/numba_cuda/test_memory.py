@@ -121,6 +121,7 @@ def test_counts_are_documented_and_grow():
     assert kernbridge.cache.clear_cache is kernbridge.clear_cache
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("gpu")
 def test_operations_of_the_same_content_hold_one_function():
     before = counts()

@@ -35,6 +35,7 @@ def test_a_kernel_with_outputs():
         jax.eval_shape(step, V, V[:3] > 1)
 
 
+@pytest.mark.exhaustive
 def test_a_function_that_returns_and_names_for_several_dtypes():
     @kernbridge.kernel
     @numba.njit

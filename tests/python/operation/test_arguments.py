@@ -78,6 +78,7 @@ def test_several_keywords_in_any_order_between_arrays():
     np.testing.assert_allclose(op(x, b=3, a=2.0, c=4.0), want)
 
 
+@pytest.mark.exhaustive
 def test_default_values_of_the_kernel_hold():
     @numba.njit
     def kernel(x, out, alpha=2.0, beta=1.0):

@@ -114,6 +114,7 @@ def relaxed(dt, v, w, current):
     return v + dt * (current - w), 0.5 * w
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     "options",
     [
@@ -195,6 +196,7 @@ def test_symbolic_extents():
     np.testing.assert_array_equal(exported.call(*MATRIX), [1, 5, 9])
 
 
+@pytest.mark.exhaustive
 def test_leading_dimensions_are_the_same_everywhere():
     @kernbridge.kernel("x: f32[..., 2], y: f32[...] -> f32[..., 3]", zero_outputs=True)
     @numba.njit
@@ -289,6 +291,7 @@ def test_drawn_signatures(seeds):
                     jax.eval_shape(op, *arrays)
 
 
+@pytest.mark.exhaustive
 def test_a_function_that_returns_arrays():
     @kernbridge.kernel("x: f32[n], y: f32[m], k: f32 -> f32[n + m], f32, f32[n]")
     @numba.njit

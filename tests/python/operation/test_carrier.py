@@ -93,6 +93,7 @@ def f(x):
     assert (value, made.count(".carrier")) == ("[0. 2. 4. 6.]", 1)
 
 
+@pytest.mark.exhaustive
 def test_calls_in_loops_and_inner_functions_alone(travels):
     value, made = travels(
         """
@@ -134,6 +135,7 @@ assert len(jax.jit(f).lower(x).as_text()) > 2 * 64 * 1024
     assert made == [".carrier", "call"]
 
 
+@pytest.mark.exhaustive
 def test_the_executable_of_a_thousand_calls_is_small(run_python):
     said = run_python(
         f"""{KERNELS}
@@ -162,6 +164,7 @@ print(calls(lowered.as_text()), ".carrier" in lowered.as_text())
     assert said == "[''] False\n"
 
 
+@pytest.mark.exhaustive
 def test_a_large_program_for_a_gpu_is_carried_apart(gpu):
     numbers = np.full(16_000, 2, np.float32)  # 64 kB
 

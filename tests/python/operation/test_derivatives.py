@@ -204,6 +204,7 @@ def test_equals_autodiff(transformed, rules):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     "transformed", [t for t in TRANSFORMED if "grad" in t and "forward" not in t]
 )

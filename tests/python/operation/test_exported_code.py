@@ -107,6 +107,7 @@ def printing(x, out):  # which machine code in programs cannot do
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.brief
 @pytest.mark.parametrize("what", ["run", "refuse"])
 def test_a_module_is_imported_only_where_it_may(what, tmp_path, run_python):

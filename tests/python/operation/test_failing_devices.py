@@ -67,6 +67,7 @@ def once(x):
     return numba_kernel(total, outs, has_side_effect=True)(x)[1]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("function", [of_numba, the_other_output, of_cpp, in_a_loop, twice, once])
 def test_the_error_of_one_device_reaches_the_caller(function):
     good, bad = jnp.arange(8.0) + 10, jnp.arange(8.0).at[5].set(-1.0)

@@ -59,6 +59,7 @@ MADE = {
 }
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("made", MADE)
 def test_names_and_values(made):
     front_end = made.partition(" ")[0]

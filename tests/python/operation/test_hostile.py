@@ -30,12 +30,14 @@ def run(run_python, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("n", [30, pytest.param(3000, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("n", [30, 3000])
 def test_calls_by_hand_fail_or_are_right(run, n):
     run("calls", n)
 
 
-@pytest.mark.parametrize("n", [30, pytest.param(1500, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("n", [30, 1500])
 def test_a_flipped_bit_of_code_or_identity_is_refused(run, n):
     run("flips", n)
 

@@ -27,6 +27,7 @@ def _check(result, v=V):
     np.testing.assert_array_equal(result["spikes"], (v > 1).astype(np.float32))
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("kind", [dict, OrderedDict])
 @pytest.mark.parametrize("keys", [("v_out", "spikes"), ("spikes", "v_out")])
 @pytest.mark.parametrize("as_function", [False, True])

@@ -23,6 +23,7 @@ def by_keyword(ct, **named):
     return {"w": ct * named["x"] * named["k"], "k": ct @ named["out"] / named["k"]}
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     ("rule", "without"),
     [

@@ -190,6 +190,7 @@ def test_nested_batches_with_unmapped_operands(outer, inner):
     assert found.sharding.is_equivalent_to(NamedSharding(mesh(*SQUARE), P(outer, inner)), 3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.brief
 @pytest.mark.parametrize("method", ["expand_dims", "broadcast_all", "legacy_vectorized"])
 def test_a_batch_that_the_kernel_sees_is_split(method):

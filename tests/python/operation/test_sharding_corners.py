@@ -132,6 +132,7 @@ def pairs(specs):
     ]
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(("left", "right"), pairs(TWO))
 def test_a_product_in_every_placement(left, right):
     check(PRODUCT, on_square(A, left), on_square(B, right), moved=None)
@@ -145,6 +146,7 @@ def test_two_inputs_that_wish_the_same_devices(left, right, kind):
         check(OUTER, on_square(X, left, kind), on_square(X, right, kind), moved=None)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("reduce", ["sum", {"j": "sum"}, {"k": "sum"}])
 @pytest.mark.parametrize("spec", [(None, "x", "y"), ("x", "y"), ("x", None, "y"), (None, "y")])
 def test_two_contracted_dimensions(spec, reduce):
@@ -162,6 +164,7 @@ def test_a_sum_without_dimensions(spec):
     check(nested, on_square(np.stack([T, T + 1]), spec), moved=None)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.complex64])
 def test_a_sum_of_every_kind_of_number(dtype):
     a = (A * 31).astype(dtype)  # sums of 8 bits wrap
@@ -177,6 +180,7 @@ def test_a_sum_of_halves_whose_kernel_sees_bits(dtype):
     np.testing.assert_array_equal(np.asarray(found, np.float32), np.full(8, 3.75))
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("shape", [(0, 8), (8, 0), (1, 8), (2, 8)])
 def test_small_and_empty_arrays(shape):
     a = np.ones(shape, np.float32)
@@ -193,6 +197,7 @@ def test_a_positional_scalar():
     check(jax.vmap(op, (None, 0)), put(X, "x"), put(X, "x"), moved=None)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("in_axes", [(0, 0), (None, 0), (0, None)])
 @pytest.mark.parametrize("rule", [None, "i, i -> i"])
 def test_nested_batches_of_aliases(rule, in_axes):
@@ -230,6 +235,7 @@ def test_an_output_that_is_wanted_elsewhere(spec):
     check(f, on_square(A, ("y", "x")), on_square(X, ("x",)), moved=None)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("left", [("x", "y"), (None, "x"), ("y",)])
 @pytest.mark.parametrize("right", [(), ("x",)])
 def test_gradients_through_a_sum(left, right):

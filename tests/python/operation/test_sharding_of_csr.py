@@ -46,6 +46,7 @@ def matrix(rows=ROWS, seed=0):
 X = np.arange(COLS, dtype=np.float32) + 1
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("rule", [True, "nnz, nnz, rows + 1, cols -> rows"])
 @pytest.mark.parametrize(("on", "axes"), [(LINE, "x"), (SQUARE, "y"), (SQUARE, ("x", "y"))])
 def test_rows_are_split(rule, on, axes):

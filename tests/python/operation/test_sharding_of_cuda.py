@@ -60,6 +60,7 @@ def fourth_power(x, out, stream):
     square[(n + 3) // 4, 4, stream](squared, out)
 
 
+@pytest.mark.exhaustive
 def test_a_function_with_temporaries():
     plain = kernbridge.numba_cuda_callable(fourth_power, same)
     check(jax.vmap(plain), put(A, "x"))

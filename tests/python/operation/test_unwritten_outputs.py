@@ -171,6 +171,7 @@ def _closure(x, out):
     write(x)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("function", [_view, _later, _branch, _input, _closure, _starred])
 def test_what_writes_is_not_warned_about(function):
     kernel = numba.njit(function)

@@ -34,6 +34,7 @@ def array(*shape):
     return rng.integers(-50, 50, shape).astype(np.float32)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0), (1, 2), (-1, 0), (None, 1)])
 @pytest.mark.parametrize("size", [0, 1, 5])
 def test_one_level(axes, size):

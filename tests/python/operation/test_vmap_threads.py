@@ -151,6 +151,7 @@ def test_true_lets_any_kernel_run_at_once(address):
     assert any_met(numba_kernel(meet_at_random, OUT, vmap_threads=True), address, times=50)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     ("kernel", "options"),
     [

@@ -481,6 +481,7 @@ def gradient(op, x):
     return jax.grad(lambda x: op(x).sum())(x)
 
 
+@pytest.mark.brief
 @pytest.mark.once
 @pytest.mark.filterwarnings("ignore:XLACustomKernel. an operation named")
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

@@ -183,6 +183,7 @@ def test_the_cases_are_what_they_are_for():
     assert plain["spill"].registers > tight["spill"].registers == 32
 
 
+@pytest.mark.exhaustive
 def test_numba():
     cubin, entry = numba_cubin()
     assert gpu_cubin.entries(cubin) == (entry,)
@@ -220,6 +221,7 @@ def test_device_functions_are_no_kernels():
         gpu_cubin.read(cubin, "_Z7recursefi")
 
 
+@pytest.mark.exhaustive
 def test_unlinked():
     cubin, _ = nvcc("-arch=sm_90", "-rdc=true")
     with pytest.raises(ValueError, match=r"not linked.*nvlink"):

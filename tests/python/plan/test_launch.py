@@ -57,6 +57,7 @@ def launched(gpu):
     return [(tuple(launch.grid), tuple(launch.block)) for launch in gpu.launches]
 
 
+@pytest.mark.brief
 def test_values_vmap_and_launches(op, gpu):
     check(op(A))
     check(op(A[:0]), A[:0])
@@ -65,6 +66,7 @@ def test_values_vmap_and_launches(op, gpu):
     assert launched(gpu) == [(GRID, BLOCK), ((3, 3, 3), BLOCK)]
 
 
+@pytest.mark.brief
 def test_symbolic_shapes(op, gpu):
     n, m = jax.export.symbolic_shape("n, m")
     checks = [jax.export.DisabledSafetyCheck.custom_call("kernbridge.cuda.graph")]
@@ -95,6 +97,7 @@ print(op.plan(A).steps[0].grid)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_on_the_cpu(run_python):
     assert run_python(ON_CPU).count("constant=3") == 2

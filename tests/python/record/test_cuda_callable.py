@@ -80,6 +80,7 @@ def test_vmap_of_a_kernel_that_uses_z_loops_over_that_step_alone(gpu):
     assert [launch.grid[2] for launch in gpu.launches] == [1, 1, 1, 3]
 
 
+@pytest.mark.exhaustive
 def test_fills_copies_and_views():
     def views(x, out, total, stream):
         total[:] = 0

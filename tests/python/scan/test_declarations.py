@@ -49,6 +49,7 @@ def parameters(draw):
     ]
 
 
+@pytest.mark.exhaustive
 @hypothesis.settings(max_examples=300, deadline=None, database=None)
 @hypothesis.given(
     parameters(),

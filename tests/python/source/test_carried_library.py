@@ -108,6 +108,7 @@ def test_a_library_is_carried_when_asked_for(tmp_path, run_python):
     assert "load its module 'test_named' here" in printed
 
 
+@pytest.mark.brief
 @pytest.mark.once
 @pytest.mark.parametrize("what", ["recompile", "refuse"])
 def test_code_of_programs_runs_only_where_it_may(module, what, tmp_path, run_python):

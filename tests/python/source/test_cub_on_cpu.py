@@ -209,7 +209,8 @@ def load(letters):
     )
 
 
-@pytest.mark.parametrize("letters", ["i", pytest.param("fdu", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("letters", ["i", "fdu"])
 def test_primitives_of_blocks_and_warps(letters):
     with jax.enable_x64(True):
         module = load(letters)

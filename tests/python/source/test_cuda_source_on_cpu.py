@@ -251,6 +251,7 @@ assert f({call}
     return run
 
 
+@pytest.mark.exhaustive
 def test_a_program_carries_the_library(module, run_exported):
     total = module.total.operation(S((2,), I32))
     run_exported(total, [S((9,), I32)], "numpy.arange(9, dtype='int32')).tolist() == [36, 36]")
@@ -365,6 +366,7 @@ __global__ void scaled(const T *x, T *parts, T *out, int n, T factor, double2 z)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_cooperative_kernel_alone(run_exported):
     op = kernbridge.cuda_kernel(
         KERNEL,
@@ -496,6 +498,7 @@ extern "C" __global__ void shift(const float *x, float *out, int n, int which) {
 }"""
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     ("which", "said"),
     [

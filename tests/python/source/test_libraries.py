@@ -146,6 +146,7 @@ def test_a_transform_of_fftw_is_that_of_jax(fftw):
     np.testing.assert_allclose(jax.vmap(fftw.ifft)(found) / 12, x, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_eigen_solves_many_systems_and_says_why_it_cannot(eigen):
     a = jax.random.normal(jax.random.key(0), (4, 5, 5))
     a = a @ a.transpose(0, 2, 1) + 5 * jnp.eye(5)
@@ -156,6 +157,7 @@ def test_eigen_solves_many_systems_and_says_why_it_cannot(eigen):
         jax.block_until_ready(eigen.solve(-a[0], b[0]))
 
 
+@pytest.mark.exhaustive
 def test_one_program_carries_all_of_them(gsl, fftw, eigen, tmp_path):
     def combined(x):
         spectrum = jnp.abs(fftw.fft(x + 0j))

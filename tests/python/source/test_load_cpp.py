@@ -452,6 +452,7 @@ def opened_libraries(name):
     return set(re.findall(rf"/\S*/{name}-\w+\.so$", Path("/proc/self/maps").read_text(), re.M))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_replace(module):
     def source(factor):
@@ -488,6 +489,7 @@ def test_replace(module):
     assert targets == sorted(targets)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_replaced_attributes_are_checked_anew():
     def source(kind):
@@ -521,6 +523,7 @@ def test_without_registration():
     assert got.tolist() == [3, 3]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_functions_in_place_of_annotations():
     source = AXPY.replace("// @BE", "//")

@@ -284,6 +284,7 @@ def test_cuda(nvcc):
     assert not build(request).built
 
 
+@pytest.mark.exhaustive
 def test_cuda_without_a_static_runtime(nvcc, monkeypatch):
     without = nvcc._replace(library_dirs=())
     monkeypatch.setattr(toolchain_nvcc, "find_nvcc", lambda: without)
@@ -292,6 +293,7 @@ def test_cuda_without_a_static_runtime(nvcc, monkeypatch):
     assert os.path.dirname(nvcc.cudart).encode() in library  # where it looks for it
 
 
+@pytest.mark.exhaustive
 def test_cuda_errors(nvcc):
     with pytest.raises(CompilationError, match=r"(?s)\[KB4006\].*mine\.cu\(3\): error") as caught:
         build(Request("m", "cuda", '#line 3 "mine.cu"\nint f() { return nothing; }', ""))

@@ -55,7 +55,8 @@ assert ctypes.CDLL(str(built.path)).answer() == 2
 )
 
 
-@pytest.mark.parametrize("n", [4, pytest.param(8, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("n", [4, 8])
 def test_processes_at_once(n, request_, tmp_path, root):
     log = tmp_path / "log"
     write_compiler(tmp_path / "cc", f"sleep 0.3; echo x >> {log}")

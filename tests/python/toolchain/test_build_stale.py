@@ -243,6 +243,7 @@ NEVER = {
 }
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("case", NEVER)
 def test_what_is_never_kept(case, monkeypatch):
     text, more, environment = NEVER[case]
