@@ -369,12 +369,13 @@ def _cuda_on_cpu(
     start += ["-o", "@preprocessed", "-D__CUDACC__", "-D__NVCC__", "-DKB_SHARED_RUNTIME"]
     start += ["-DKB_CUDA_CHECKED"] * request.checked + ["-include", "cuda_runtime.h"]
     rest = [word for folder in cuda_source.headers() for word in ("-idirafter", folder)]
-    # Device code reads memory as other types than it was written, and its stacks are small.
     optimize = _CHECKED if request.checked else _optimize(request)
-    translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared"]
-    translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off"]
-    translated += ["-fno-math-errno", "-fno-trapping-math"]
-    translated += [f"-Werror=frame-larger-than={FRAME_MAX}", "-o", "@out"]
+    # Device code reads memory as other types than it was written, and its stacks are small.
+    translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared", "-fno-math-errno"]
+    translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-o", "@out"]
+    translated += ["-fno-trapping-math", f"-Werror=frame-larger-than={FRAME_MAX}"]
+    if request.checked and any("clang" in os.path.basename(tool) for tool in compiler.tools):
+        translated += ["-mllvm", "-tsan-instrument-read-before-write"]  # of the same address
     return start, [*rest, "@source"], tuple(translated)
 
 
