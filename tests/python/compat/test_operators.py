@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.util
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import kernbridge
@@ -143,6 +144,7 @@ def brainevents_sources() -> list[Path]:
 
 SOURCES = {"0.2.1": 45, "0.3.0": 61}  # versions of BrainEvent, and how many sources were found
 QUICKLY = {"optimization_level": 0, "extra_cuda_cflags": ["-Xptxas", "-O0"]}
+QUICKLY |= {"compute_capability": "9.0"}
 
 
 def test_the_cuda_sources_of_brainevent_are_found():
@@ -154,19 +156,20 @@ def test_the_cuda_sources_of_brainevent_are_found():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("where", ["by nvcc", "on a CPU, checked"])
 @pytest.mark.parametrize("source", brainevents_sources(), ids=lambda source: source.stem)
-def test_cuda_sources_of_brainevent_are_built_and_loaded(source):
+def test_cuda_sources_of_brainevent_are_built_and_loaded(source, where):
+    options = {"auto_register": False, "extra_include_paths": list(map(str, header_folders()))}
+    if where != "by nvcc":
+        refused = pytest.raises(kernbridge.KernelCompilationError, match=r"cublas_v2.*KB4005")
+        how = refused if "cublas" in source.name else nullcontext()
+        with kernbridge.cuda_on_cpu(check=True), how:
+            assert compat.load_cuda_file(source, **options).function_names
+        return
     try:
         find_nvcc()
     except kernbridge.KernelToolchainError as e:
         pytest.skip(f"no nvcc: {str(e).splitlines()[0]}")
     libraries = ["-lcublas"] if "cublas" in source.name else []
-    module = compat.load_cuda_file(
-        source,
-        compute_capability="9.0",
-        auto_register=False,
-        extra_ldflags=libraries,
-        extra_include_paths=[str(folder) for folder in header_folders()],
-        **QUICKLY,
-    )
+    module = compat.load_cuda_file(source, extra_ldflags=libraries, **options, **QUICKLY)
     assert module.function_names

@@ -1,5 +1,6 @@
 """CUDA C++ modules on the CPU: values, faults, refusals, and what programs carry."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -478,8 +479,12 @@ def test_the_checked_mode_finds_planted_faults(number):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("number", range(len(cuda_faults.FAULTS)))
-def test_the_checked_mode_finds_every_planted_fault_that_it_claims(number):
+def test_the_checked_mode_finds_every_planted_fault_that_it_claims(number, compiler, monkeypatch):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    monkeypatch.setenv("CXX", compiler)
     with jax.enable_x64(True):
         assert cuda_faults.verdict(number) == ""
 
