@@ -144,7 +144,7 @@ def test_callable_arguments():
         add[1, 8, stream](x, x, out)
 
     make = kernbridge.numba_cuda_callable
-    with pytest.raises(TypeError, match=r"func is 3, expected a function.*\[KB1005\]"):
+    with pytest.raises(TypeError, match=r"func is 3, expected a function.*\[KB1001\]"):
         make(3, OUT)
     with pytest.raises(ValueError, match=r"'maybe'.*\[KB1005\]"):
         make(run, OUT, record="maybe")

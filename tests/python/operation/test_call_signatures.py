@@ -86,8 +86,10 @@ def test_signatures_that_are_refused(signature, message):
 def test_what_else_is_refused_when_a_kernel_is_wrapped():
     with pytest.raises(TypeError, match="KB1002"):
         kernbridge.numba_kernel(step)
-    with pytest.raises(ValueError, match="KB6001"):
+    with pytest.raises(ValueError, match=r"pass signature=, or a rule .*KB6001"):
         kernbridge.numba_kernel(step, S((4,), "float32"), sharding_rule=True)
+    with pytest.raises(ValueError, match=r"leave it out.*KB6001"):
+        kernbridge.elementwise(lambda x: -x, sharding_rule=True)
     with pytest.raises(ValueError, match="KB1010"):
         kernbridge.numba_kernel(step, inplace="u")
     with pytest.raises(TypeError, match="KB1010"):

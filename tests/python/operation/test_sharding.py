@@ -544,21 +544,28 @@ def test_exported_programs_with_symbolic_shapes():
 def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy():
     kernel = renamed(matvec)
     plain, ruled = (numba_kernel(kernel, rows, sharding_rule=r) for r in (None, "i j, j -> i"))
+    signed = numba_kernel(renamed(matvec), signature="f32[n, m], f32[m] -> f32[n]")
     a, x = put(A, None, "x"), put(X, "x")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for f in (plain, plain, ruled):  # another function each time, which JAX compiles anew
+        for f in (
+            plain,
+            plain,
+            ruled,
+            signed,
+        ):  # another function each time, which JAX compiles anew
             jax.jit(lambda a, x, f=f: f(a, x) + 1)(a, x)
-    first, second = [str(w.message) for w in caught if w.category is KernbridgeWarning]
+    first, second, third = [str(w.message) for w in caught if w.category is KernbridgeWarning]
     assert first.splitlines()[0] == (
         f"numba_kernel '{kernel.__name__}': dimension 1 of input 0, f32[8,8], is sharded over "
         "4 devices, and is gathered on each of them before the call, since the kernel may read "
-        "every element of its inputs for each of its outputs. If it does not, pass a "
-        'sharding_rule= when wrapping the kernel, such as sharding_rule="i j, j -> i", or call '
-        "the operation inside jax.shard_map. [KB6002]"
+        "every element of its inputs for each of its outputs. If it does not, pass "
+        'sharding_rule="d0 d1, d2 -> d3" when wrapping the kernel, with one name for dimensions '
+        "that are split together, or call the operation inside jax.shard_map. [KB6002]"
     )
     assert "the sharding rule names this dimension 'j', which some outputs lack. If" in second
     assert 'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard ano' in second
+    assert "pass sharding_rule=True when wrapping the kernel, which splits the dim" in third
 
 
 def test_nothing_is_warned_about_where_nothing_is_gathered():

@@ -214,6 +214,8 @@ def test_parts_of_a_sharding_rule_are_of_the_declared_types(module):
         scale("i, j -> j")
     with pytest.raises(TypeError, match=r"input 0.*'x'.*f32\[i\].*\[KB2007\]"):
         module.pair(x[:2], outs=x[:2], sharding_rule="i -> i")
+    with pytest.raises(ValueError, match=r"annotation of the function as one.*KB6001"):
+        scale(True)
 
 
 def test_symbolic_extents(module):

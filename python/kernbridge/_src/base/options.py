@@ -47,10 +47,9 @@ class Options:
             else:
                 continue
             if not fits and not (none and value is None):
-                raise TypeError(
-                    f"{self._named(args, kwargs)}: {name} is {value!r}, expected {expected} "
-                    f"[{self._code}]"
-                )
+                label, code = self._named(args, kwargs), self._code
+                code = "KB1001" if name == "func" else code  # what is wrapped
+                raise TypeError(f"{label}: {name} is {value!r}, expected {expected} [{code}]")
 
     def _named(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
         """Return the function's name, and the name of the kernel that it is given."""

@@ -213,11 +213,12 @@ class Returning(PythonFrontend):
         self, inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]
     ) -> Terms:
         """Without a rule, a call may be split along every axis over which it loops."""
+        undeclared = Terms.undeclared(inputs, n_scalars, outs)
         if self._kind == "arrays":
-            return Terms.undeclared(inputs, n_scalars, outs)
+            return undeclared
         leading = self._leading(inputs)
         ins, results = (tuple(_term(t, leading) for t in side) for side in (inputs, outs))
-        return Terms(ins, results)
+        return replace(undeclared, ins=ins, outs=results)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Nothing: `arranged` and `outputs` have checked the operands."""

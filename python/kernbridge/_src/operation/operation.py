@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -371,6 +372,12 @@ def _static_call(
     outputs = spec.outputs_for(inputs, scalars, frontend.parameters)
     parameters = frontend.buffer_names(n_inputs, names, len(outputs.types))
     outputs = outputs.in_order(spec.label, parameters[len(operands) :])
+    if spec.sharding_rule:
+        terms = spec.sharding_rule.terms(spec.label, inputs, len(names), outputs.types)
+    else:
+        terms = frontend.terms(inputs, len(names), outputs.types)
+        if spec.signature and spec.signature.dimensions:
+            terms = replace(terms, suggested="True")
     call = Call(
         n_inputs=n_inputs,
         scalars=names,
@@ -378,9 +385,7 @@ def _static_call(
         aliases=spec.aliases_of(names),
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
-        terms=spec.sharding_rule.terms(spec.label, inputs, len(names), outputs.types)
-        if spec.sharding_rule
-        else frontend.terms(inputs, len(names), outputs.types),
+        terms=terms,
         vmap_threads=spec.vmap_threads,
     )
     frontend.check(operands, call)

@@ -375,11 +375,14 @@ def _warn_if_gathered(
     for d, (name, (count, _)) in enumerate(zip(array.term, array.parts(), strict=True)):
         if count == 1 or name in choice.factors or "+" in name:
             continue
-        if name == WHOLE and not terms.declared:
+        if name == WHOLE:
             why = "kernel may read every element of its inputs for each of its outputs"
+            how = "which splits the dimensions of its signature"
+            if terms.suggested != "True":
+                how = "with one name for dimensions that are split together"
             remedy = (
-                "If it does not, pass a sharding_rule= when wrapping the kernel, such as "
-                'sharding_rule="i j, j -> i", or call the operation inside jax.shard_map'
+                f"If it does not, pass sharding_rule={terms.suggested} when wrapping the kernel, "
+                f"{how}, or call the operation inside jax.shard_map"
             )
         elif name in description.terms.sums and name not in terms.sums:
             why = f"sum over its dimension {name!r} cannot be combined with manual axes"

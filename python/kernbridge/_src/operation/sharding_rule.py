@@ -6,6 +6,7 @@ same block of rows of the first input.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -226,7 +227,6 @@ class ShardingRule:
             (*expanded[: len(inputs)], *[()] * n_scalars),
             tuple(expanded[len(inputs) :]),
             sums=tuple(name for name, _ in self.reduce),
-            declared=True,
         )
         for i, (t, term) in enumerate(zip(outs, result.outs, strict=True)):
             if t.dtype.name == "bool" and set(result.sums) - set(term):
@@ -258,20 +258,24 @@ class ShardingRule:
 class Terms:
     """A name for each dimension of the operands and outputs of one call, as the kernel sees them.
 
-    Without a rule, the kernel's dimensions are `WHOLE`. The axes of `BatchAxes` are called "*0",
-    "*1", and the batch axes that the kernel sees "@0", "@1". Hidden results follow the outputs.
+    Without a rule, the kernel's dimensions are `WHOLE`, and messages suggest one. The axes of
+    `BatchAxes` are called "*0", "*1", and the batch axes that the kernel sees "@0", "@1". Hidden
+    results follow the outputs.
     """
 
     ins: tuple[Term, ...] = ()
     outs: tuple[Term, ...] = ()
     hidden: tuple[Term, ...] = ()
     sums: tuple[str, ...] = ()
-    declared: bool = False
+    suggested: str = ""
 
     @staticmethod
     def undeclared(inputs: Sequence[Array], n_scalars: int, outs: Sequence[Array]) -> Terms:
         left, right = (tuple((WHOLE,) * len(t.shape) for t in types) for types in (inputs, outs))
-        return Terms((*left, *[()] * n_scalars), right)
+        n = itertools.count()
+        sides = ([" ".join(f"d{next(n)}" for _ in term) for term in side] for side in (left, right))
+        rule = '"' + " -> ".join(map(", ".join, sides)) + '"'
+        return Terms((*left, *[()] * n_scalars), right, suggested=rule)
 
     def with_leading(self, mapped: Sequence[bool | None]) -> Terms:
         """Add a batch axis that the kernel sees before the axes of its outputs and operands.

@@ -352,7 +352,7 @@ class ScannedFunction(Struct):
         arrays, terms = (*inputs, *call.outs), call.terms
         shapes = [array.shape for array in arrays]
         self._check_shapes(f"{label}: ", len(inputs), arrays, shapes)
-        if terms.declared:
+        if not terms.suggested:  # there is a rule
             parts = [
                 tuple(
                     name if terms.can_split(name.partition("+")[0]) else d  # or rows+1

@@ -273,9 +273,14 @@ class OperationSpec:
         sharding = self.sharding_rule
         if sharding is True:
             if self.signature is None:
+                remedy = 'pass signature=, or a rule such as "i j, j -> i"'
+                if label.startswith("load_"):
+                    remedy = "write the annotation of the function as one, or pass a rule"
+                elif label.startswith("elementwise"):
+                    remedy = "leave it out: without a rule, every axis can be split"
                 raise ValueError(
                     f"{label}: sharding_rule=True stands for the dimensions of the signature, and "
-                    "there is none; pass signature=, or a rule [KB6001]"
+                    f"there is none; {remedy} [KB6001]"
                 )
             sharding = self.signature.sharding_rule
         sharding = ShardingRule.of(label, sharding, aliases)
