@@ -104,7 +104,7 @@ def test_pytrees_of_outputs(module):
     ],
 )
 def test_descriptions(module, x64, shape, dtype, number, size):
-    x = jnp.zeros(shape, dtype)
+    x = np.zeros(shape, jnp.dtype(dtype))  # NumPy's, of which JAX's own dtypes are of kind V
     got = module.describe(x, outs=jax.ShapeDtypeStruct((6,), jnp.int64)).tolist()
     compact = [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
     assert got[:4] == [len(shape), int(np.prod(shape)), number, size]

@@ -433,7 +433,8 @@ def not_an_array(
     named = [(f"input {i}", x) for i, x in enumerate(inputs)]
     named += [(f"keyword {name!r}", x) for name, x in (scalars or {}).items()]
     for place, value in named:
-        if isinstance(value, np.ndarray) and value.dtype.kind in "VOSUmM":
+        kind = value.dtype.kind if isinstance(value, np.ndarray) else ""
+        if kind and (kind in "OSUmM" or value.dtype.type is np.void):  # JAX's own types are V, too
             remedy = "an array of numbers"
             if value.dtype.names:
                 remedy = (
