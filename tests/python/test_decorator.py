@@ -169,6 +169,14 @@ def test_what_is_no_kernel_is_refused(kernel, options, message):
 
 
 @pytest.mark.once
+def test_a_function_of_python_is_refused_when_it_is_called():
+    decorated = kernbridge.kernel(add_cuda)
+    for call in (lambda: decorated(X), decorated, lambda: jax.jit(decorated)(X, y=X)):
+        with pytest.raises(TypeError, match=r"'add_cuda' is a plain Python function.*KB1001"):
+            call()
+
+
+@pytest.mark.once
 def test_options_of_the_other_front_end_are_refused():
     cuda = pytest.importorskip("numba.cuda")
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from types import FrameType, FunctionType
+from types import FunctionType
 from typing import Any, Literal, TypedDict, Unpack
 
 from kernbridge._src.base.errors import coded
@@ -132,10 +132,14 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
             raise TypeError(unknown("kernel", name, KernelOptions.__optional_keys__, "KB1005"))
 
     @hides_frames
-    def decorate(kernel: Any) -> Operation:
-        front_end = _front_end(kernel)
+    def decorate(kernel: Any = None, *others: Any, **named: Any) -> Operation:
+        front_end = None if others or named else _front_end(kernel)
         if front_end is None:
-            raise TypeError(coded(_why_none(kernel), "KB1001"))
+            wrong = kernel
+            if isinstance(described, FunctionType) and not callable(kernel):
+                # Until this call, a function under @kernel without parentheses looked like `outs`.
+                wrong = kernel if described.__name__ == "<lambda>" else described
+            raise TypeError(coded(_why_none(wrong), "KB1001"))
         outs = described
         given: dict[str, Any] = {**options}
         label = f"kernel {options.get('name') or _name(kernel)!r}"
@@ -170,22 +174,11 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
             )
         return returning(kind, kernel, outs, given) if kind else function(kernel, outs, **given)
 
-    if _front_end(outs) is not None or _is_decorated(outs, sys._getframe(2)):
+    if _front_end(outs) is not None:
         described = None
         return decorate(outs)
     described = outs
     return decorate
-
-
-def _is_decorated(function: Any, caller: FrameType) -> bool:
-    """Whether a function is not `outs`: the decorator stands above it, without parentheses."""
-    if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
-        return False
-    code = function.__code__
-    lines = [line for *_, line in code.co_lines() if line is not None]
-    files = {code.co_filename, caller.f_code.co_filename}
-    is_there = len(files) == 1 and files != {"<stdin>"} and code is not caller.f_code
-    return is_there and code.co_firstlineno <= caller.f_lineno < max(lines)
 
 
 def _kind_of(front_end: str, kernel: Any, outs: Any) -> str:
