@@ -49,6 +49,7 @@ html_title = f"kernbridge {version}"
 html_static_path = ["_static"]
 html_css_files = ["kernbridge.css"]
 html_favicon = "_static/icon.svg"
+html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
 if repository := os.environ.get("KERNBRIDGE_REPOSITORY"):  # for the links "edit this page"
     html_theme_options |= {
@@ -68,6 +69,7 @@ myst_heading_anchors = 4
 highlight_language = "none"  # of indented blocks, which are commands and output
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_param = False  # names that share a description stay together
 napoleon_use_ivar = True
 default_role = "name"
 autodoc_typehints_format = "short"
@@ -153,7 +155,8 @@ def name_role(
     """Text between single backquotes in a docstring: a link if it is a public or a known name."""
     known = any(text in names for names in INVENTORIES.values())
     if known or (text not in PARAMETERS and _PUBLIC_NAME.fullmatch(text)):
-        return XRefRole()("py:obj", source, text, line, inliner)
+        target = text if known or "." in text else f"{text} <kernbridge.{text}>"
+        return XRefRole()("py:obj", source, target, line, inliner)
     return [nodes.literal(source, text)], []
 
 
