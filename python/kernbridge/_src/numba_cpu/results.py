@@ -145,9 +145,13 @@ class Question(Recipe[Results]):
         remedy = "pass outs= with a function of all parameters that returns the shapes"
         if any(not isinstance(d, int) for t in self._arguments for d in t.shape):
             raise ValueError(f"{how}, but {self._listed} have symbolic extents; {remedy} [KB1002]")
-        failure = zeros = None
-        for number in (0, 1):
-            given = [np.full(t.shape, number, t.dtype) for t in self._arguments]
+        failure = first = None
+        # An empty result is often one of values: x[x > 5]. Numbers that may be indices stay small.
+        for what, real, whole in (("zeros", 0, 0), ("ones", 1, 1), ("large ones", (1e3, -1e3), 1)):
+            if what == "large ones" and first is None:
+                break
+            types = [(t, real if t.dtype.kind in "fc" else whole) for t in self._arguments]
+            given = [np.resize(number, t.shape).astype(t.dtype) for t, number in types]
             try:
                 found = self._dispatcher(*[a if a.shape else a[()] for a in given])
             except Exception as e:
@@ -155,17 +159,16 @@ class Question(Recipe[Results]):
                 continue
             shapes = [np.shape(item) for item in (found if isinstance(found, tuple) else (found,))]
             log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
-            if zeros is None and any(0 in shape for shape in shapes) and given:
-                zeros = shapes
-                continue
-            if zeros not in (None, shapes):
+            if first not in (None, shapes):
                 raise ValueError(
-                    f"{self.label}: the shapes that it returns depend on values: {zeros} for "
-                    f"zeros, {shapes} for ones; {remedy}, or pass a number as static= [KB1002]"
+                    f"{self.label}: the shapes that it returns depend on values: {first} for "
+                    f"zeros, {shapes} for {what}; {remedy}, or pass a number as static= [KB1002]"
                 )
-            return shapes
-        if zeros is not None:
-            return zeros
+            if not given or not any(0 in shape for shape in shapes):
+                return shapes
+            first = shapes
+        if first is not None:
+            return first
         assert failure is not None
         raise ValueError(
             f"{how}, {self._listed}, which failed: {quoted(failure)}; {remedy} [KB1002]"

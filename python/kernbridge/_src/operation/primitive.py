@@ -275,6 +275,8 @@ def _lowered(
     if for_export:
         origin.warn_if_not_found(frontend.label, native.named, native.program)
 
+    if native.checks_shapes and any(0 in t.shape for t in call.outs):
+        call = replace(call, has_side_effect=True)  # XLA leaves out others, whose results are empty
     if native.keep is not None:
         ctx.module_context.add_keepalive(native.keep)
 
@@ -294,12 +296,8 @@ def _lowered(
     target, more, options = sharding.lowering_of(
         platform, wide, frontend, call, native, masks, aliases
     )
-    checks = (
-        native.checks_shapes and target == native.target
-    )  # also empty ones, which XLA leaves out
-    effect = call.has_side_effect or (checks and any(0 in t.shape for t in call.outs))
     rule = jax.ffi.ffi_lowering(
-        target, operand_output_aliases=aliases, has_side_effect=effect, **options
+        target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect, **options
     )
     results = rule(wide, *operands_in, **attributes, **more)
     return results[: len(call.outs)]
