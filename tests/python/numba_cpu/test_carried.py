@@ -174,6 +174,25 @@ def test_what_cannot_leave_its_process_goes_by_name_and_says_why(elsewhere):
         assert found.startswith(why), text
 
 
+UNOPTIMISED = """
+import carried_kernels, jax, jax.numpy as jnp, numba
+from kernbridge import numba_kernel
+
+for function in (carried_kernels.object_mode, carried_kernels.large, carried_kernels.double):
+    op = numba_kernel(numba.njit(function), jax.ShapeDtypeStruct((1,), jnp.float32))
+    (inspected,) = op.inspect(jnp.ones(1))
+    print(inspected.export)
+"""
+
+
+@pytest.mark.once
+def test_addresses_are_found_in_code_that_is_not_optimised(run_python):
+    object_mode, large, double = run_python(UNOPTIMISED, NUMBA_OPT="0").splitlines()
+    for export_of in (object_mode, large):
+        assert export_of.startswith("by name, because it contains addresses of this process")
+    assert double.endswith(" bytes of machine code")
+
+
 @pytest.mark.once
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("items", ["[1.0, 2.0]", "{1, 2}", "{1.0, 2.0}", "{'a', 'b'}", "{1: 2.0}"])

@@ -67,7 +67,7 @@ def make(entry: numba_cpu_entry.Entry) -> HostCode:
         If the code needs something of this process.
     """
     library, text = entry.keep[0], _without_dispatchers(entry.llvm_ir)
-    if _has_addresses(text):
+    if _has_addresses(text if int(config.OPT) > 1 else _folded(text)):
         raise NotCarried(
             "it contains addresses of this process: of a large global array, of a function of "
             "ctypes or CFFI, or of code that Numba compiled separately"
@@ -103,6 +103,14 @@ def _without_dispatchers(text: str) -> str:
     return _OF_FUNCTION.sub(r"\1 = private constant \2 null", _DYNAMIC.sub(renamed, text))
 
 
+def _folded(text: str) -> str:
+    """The IR optimised, so that constants stand where they are used."""
+    module = llvm.parse_assembly(text, llvm.create_context())
+    builder = _pass_builder(speed_level=2)
+    private_llvmlite.run_once(builder.getModulePassManager(), module, builder)
+    return str(module)
+
+
 def _has_addresses(text: str) -> bool:
     return "numba.dynamic.globals" in text or any(
         int(number) not in range(_LOWEST_ADDRESS) for number in _ADDRESS.findall(text)
@@ -135,14 +143,14 @@ def _make_private(module: Any, entry: str) -> None:
     module.get_function(entry).name = _core.HOST_CODE_ENTRY
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
-    private_llvmlite.run_once(passes, module, _pass_builder())
+    private_llvmlite.run_once(passes, module, _pass_builder(speed_level=0))
     if any(variable.name.startswith("_ZN08NumbaEnv") for variable in module.global_variables):
         raise NotCarried("it uses Python objects")
 
 
 @functools.cache
-def _pass_builder() -> Any:
-    options = llvm.create_pipeline_tuning_options(speed_level=0)
+def _pass_builder(speed_level: int) -> Any:
+    options = llvm.create_pipeline_tuning_options(speed_level=speed_level)
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
     return llvm.create_pass_builder(machine, options)
 
