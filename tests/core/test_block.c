@@ -301,6 +301,35 @@ static void spin(void *const *parameters, kb_thread *t)
         *flag = 1;
 }
 
+/* Lane 0 waits for lane 1, which ends without waiting; lane 2 waits for what lane 0 does then. */
+static uint32_t wait_for_ended(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                               uint32_t first)
+{
+    volatile uint32_t *flag = parameters[0];
+    (void)index;
+    if (first == 0) {
+        kb_warp_barrier(&threads[0], 3, 1);
+        *flag = 1;
+        return 0;
+    }
+    for (int i = 0; i < 1000 && !*flag; i++)
+        kb_poll(&threads[2], 1, 2);
+    flag[1] = *flag;
+    return 2;
+}
+
+static void test_waiting_for_ended(void)
+{
+    static const uint32_t index[3] = {0, 0, 0}, sizes[6] = {1, 1, 1, 3, 1, 1};
+    const kb_block_code code = {.loop = wait_for_ended, .stack = 256};
+    kb_block *b = kb_block_take(&code, sizes, 0);
+    void *parameters[] = {out};
+    memset(out, 0, sizeof out);
+    CHECK(kb_block_run(b, parameters, index));
+    CHECK_INT(out[0][1], 1);
+    kb_block_give_back(b);
+}
+
 static void divided(void *const *parameters, kb_thread *t)
 {
     (void)parameters;
@@ -747,6 +776,7 @@ int main(void)
     test_long_block();
     test_shuffles();
     test_votes();
+    test_waiting_for_ended();
     test_faults();
     test_at_once();
     test_stacks_have_ends();

@@ -200,6 +200,9 @@ static void test_thread_counts(void)
     call_parallel(false, 4);
     CHECK_INT(seen_threads, 11);
     CHECK_INT(kb_host_num_threads(), 0);
+    kb_host_set_num_threads(1);
+    call_parallel(true, 4);
+    CHECK_INT(seen_threads, 1);
     kb_host_set_num_threads(2);
     CHECK_INT(kb_host_num_threads(), 2);
     call_parallel(true, 4);

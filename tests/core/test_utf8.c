@@ -77,6 +77,7 @@ static void test_escape(void)
     check_escape("\xed\xa0\x80", 3, "\\xed\\xa0\\x80");
     check_escape("\xe2\x82", 2, "\\xe2\\x82");
     check_escape("\xe2\x82(", 3, "\\xe2\\x82(");
+    check_escape("a\xe2\x82\xac", 3, "a\\xe2\\x82"); /* its third byte is not ours */
 }
 
 /* Random bytes into rooms of every size: the result is whole characters, and as long as it can
