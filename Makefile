@@ -57,7 +57,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo test test-all test-site test-aarch64 test-core mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
+.PHONY: demo test test-all test-site test-aarch64 test-core test-core-sanitized test-core-released mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -66,8 +66,8 @@ PYTEST = -m pytest $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist worksteal)
 BRIEF  := not exhaustive
 OTHERS := not once and not exhaustive
 
-# The C tests run while the virtual environments of the other versions of JAX are made, and beside their
-# tests, since each worker of pytest begins with imports of ten seconds.
+# The C tests begin while the virtual environments are made, and run beside the tests with the other
+# versions of JAX, since each worker of pytest begins with imports of ten seconds.
 HALF   := $(shell echo $$((($(JOBS) + 1) / 2)))
 
 test:
@@ -95,9 +95,14 @@ test-aarch64: $(VENV)/test.stamp
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \
 	  tests/core/aarch64
 
-test-core: $(VENV)/test.stamp $(VENV)/plugin.stamp
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \
-	  tests/core/run
+test-core: test-core-sanitized test-core-released
+
+CORE = PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" tests/core/run
+test-core-sanitized: $(VENV)/cmake.stamp
+	$(CORE) sanitized
+
+test-core-released: $(VENV)/test.stamp $(VENV)/plugin.stamp
+	$(CORE) released
 
 mutate: $(VENV)/test.stamp
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python tests/core/mutate.py --build $(BUILD)/mutants $(MUTATE_ARGS)
@@ -199,6 +204,11 @@ $(VENV)/%.stamp: $(VENV)/%.deps $(DIST)/wheel.stamp
 # What the documents say to install can be had. It asks the index, so not at every change of a document.
 $(VENV)/lines.stamp: pyproject.toml tests/release/install_lines.py | $(VENV)/check.stamp
 	$(VENV)/bin/python tests/release/install_lines.py --resolve $(DIST)/*.whl
+	touch $@
+
+# The C tests need no more.
+$(VENV)/cmake.stamp: | $(VENV)/python.stamp
+	@$(call install,$(VENV),cmake ninja)
 	touch $@
 
 # Tests of C hosts are passed over without it.

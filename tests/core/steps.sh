@@ -2,7 +2,7 @@
 # under $BUILD with $JOBS jobs.
 # shellcheck shell=bash
 
-LOG="$BUILD/log"
+LOG="$BUILD/log-$$"
 mkdir -p "$BUILD"
 
 say() { printf 'core: %s\n' "$*"; }
@@ -16,15 +16,16 @@ quietly() {
   fi
 }
 
-build() { # folder, target, CMake options
-  local folder="$1" target="$2" generator=()
+build() { # folder, targets, CMake options
+  local folder="$1" targets generator=()
+  read -ra targets <<<"$2"
   shift 2
   if command -v ninja >/dev/null && [ ! -f "$folder/CMakeCache.txt" ]; then
     generator=(-G Ninja)
   fi
   quietly cmake -S . -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release \
     -DKB_BUILD_TESTS=ON -DKB_BUILD_PYTHON=OFF -DKB_BUILD_HOST=OFF "$@"
-  quietly cmake --build "$folder" --target "$target" --parallel "$JOBS"
+  quietly cmake --build "$folder" --target "${targets[@]}" --parallel "$JOBS"
   if grep -q 'warning:' "$LOG"; then
     cat "$LOG" >&2
     say "failed: the compiler warns"
