@@ -105,8 +105,7 @@ def _without_dispatchers(text: str) -> str:
 
 def _folded(text: str) -> str:
     """The IR optimised, so that constants stand where they are used."""
-    module = llvm.parse_assembly(text, llvm.create_context())
-    builder = _pass_builder(speed_level=2)
+    module, builder = llvm.parse_assembly(text, llvm.create_context()), _pass_builder(speed_level=2)
     private_llvmlite.run_once(builder.getModulePassManager(), module, builder)
     return str(module)
 
@@ -151,8 +150,7 @@ def _make_private(module: Any, entry: str) -> None:
 @functools.cache
 def _pass_builder(speed_level: int) -> Any:
     options = llvm.create_pipeline_tuning_options(speed_level=speed_level)
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
-    return llvm.create_pass_builder(machine, options)
+    return llvm.create_pass_builder(_machine(llvm.get_process_triple(), "", ""), options)
 
 
 @functools.cache
