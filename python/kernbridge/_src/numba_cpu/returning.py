@@ -190,6 +190,8 @@ class Returning(PythonFrontend):
                     f"{self.label}: input {name!r} is {t}, expected the axes ({','.join(core)}) of "
                     f"the layout {self._layout_text}, and any before them [KB2007]"
                 )
+        if self._kind != "arrays":
+            self._leading(types)  # raises if they cannot be broadcast, with the shapes as given
         each = zip(missing, types, dtypes, strict=True)
         return [ArrayType((1,) * k + t.shape, dtype) for k, t, dtype in each]
 
@@ -286,9 +288,9 @@ class Returning(PythonFrontend):
 
     def _leading(self, operands: Sequence[ArrayType]) -> tuple[Any, ...]:
         """The broadcast shape of the axes over which a call loops."""
-        n = self._n_leading(operands)
+        pairs = zip(operands, self._cores(operands), strict=True)
         try:
-            return tuple(jnp.broadcast_shapes(*(t.shape[:n] for t in operands)))
+            return jnp.broadcast_shapes(*(t.shape[: len(t.shape) - len(core)] for t, core in pairs))
         except ValueError:
             named = zip(self._names(operands), operands, strict=True)
             listed = ", ".join(f"{name}: {t}" for name, t in named)
