@@ -62,7 +62,7 @@ def test_calls_that_do_not_fit(change, message):
 @pytest.mark.parametrize(
     ("signature", "message"),
     [
-        ("v: f32[n] -> f32[n]", "does not describe the parameter 'leak'"),
+        ("v: f32[n] -> f32[n]", "does not describe the parameter 'leak'.*give it a default"),
         ("f32[n], bool[n], f32", 'write "->" once'),
         ("q: f32[n], bool[n], f32 -> f32[n]", "none is 'q'"),
         ("f32[n], bool[n], f32 -> f32[m]", "no input has the dimension or dtype 'm'"),
