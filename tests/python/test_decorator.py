@@ -174,6 +174,8 @@ def test_a_function_of_python_is_refused_when_it_is_called():
     for call in (lambda: decorated(X), decorated, lambda: jax.jit(decorated)(X, y=X)):
         with pytest.raises(TypeError, match=r"'add_cuda' is a plain Python function.*KB1001"):
             call()
+    with pytest.raises(TypeError, match=r"not a function.*kernbridge\.kernel"):
+        numba.njit(decorated)
 
 
 @pytest.mark.once

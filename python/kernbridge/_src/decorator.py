@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -178,7 +179,11 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         described = None
         return decorate(outs)
     described = outs
-    return decorate
+    return _DecoratorClass(decorate)
+
+
+# Which no decorator of Numba's above @kernel takes for a function, and which its error names.
+_DecoratorClass = type("kernel", (functools.partial,), {"__module__": "kernbridge"})
 
 
 def _kind_of(front_end: str, kernel: Any, outs: Any) -> str:

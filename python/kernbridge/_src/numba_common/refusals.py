@@ -48,8 +48,8 @@ _SHAPE = (
 _REMEDIES = (  # regular expressions
     (_RECURSION, "Convert the arguments, as in f(int32(5)) for f(5), so that every call of the "
      "function has the same types"),
-    (r"of type Module\(<module 'jax", "A kernel can call functions of NumPy, math and Numba, and "
-     "functions of JAX that kernbridge.inline made callable"),
+    (r"of type Module\(<module '(?!numpy|numba|math')", "A kernel can call functions of NumPy, "
+     "math and Numba, and functions of JAX that kernbridge.inline made callable"),
     ("Cannot unify", "A variable can have only one type in a kernel; use two names"),
     ("Use of unsupported NumPy function", "Write a loop, or compute it with JAX outside of the "
      "kernel"),
