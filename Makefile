@@ -111,17 +111,17 @@ mutate: $(VENV)/test.stamp
 # fusions, which takes half the time; with the other versions, and in test-all, as users have it.
 QUICKLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 test-newest: $(VENV)/test.stamp $(VENV)/plugin.stamp $(VENV)/enzyme.stamp
-	$(if $(BRIEF),XLA_FLAGS="$${XLA_FLAGS:-} $(QUICKLY)") $(VENV)/bin/python $(PYTEST) -m "$(BRIEF)" $(PYTEST_ARGS)
+	$(if $(BRIEF),TESTS_OF=newest XLA_FLAGS="$${XLA_FLAGS:-} $(QUICKLY)") $(VENV)/bin/python $(PYTEST) -m "$(BRIEF)" $(PYTEST_ARGS)
 
 test-oldest: $(OLDEST)/test.stamp $(OLDEST)/enzyme.stamp
-	$(OLDEST)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
+	$(if $(OTHERS),TESTS_OF=oldest) $(OLDEST)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
 
 ifeq ($(NEXT_PYTHON),)
 test-next:
 	@echo "skipped: test-next, because no Python 3.12 or later is on PATH or in pyenv's folder (set NEXT_PYTHON=)"
 else
 test-next: $(NEXT)/test.stamp
-	$(NEXT)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
+	$(if $(OTHERS),TESTS_OF=next) $(NEXT)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
 endif
 
 check: $(VENV)/check.stamp $(VENV)/lines.stamp docs

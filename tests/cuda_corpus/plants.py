@@ -372,10 +372,10 @@ def missed_of(kind: str, folder: Path, count: int) -> list[str]:
     return [text for text in found if text]
 
 
-def check(kinds: Sequence[str], folder: str, count: int = COUNT) -> None:
-    """Print what is wrong with so many faults of each kind as a JSON list; to be run checked."""
+def check(kinds: Sequence[str], folder: str) -> None:
+    """Print what is wrong with `COUNT` faults of each kind as a JSON list; to be run checked."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
     warnings.simplefilter("ignore")
-    print(json.dumps([text for kind in kinds for text in missed_of(kind, Path(folder), count)]))
+    print(json.dumps([text for kind in kinds for text in missed_of(kind, Path(folder), COUNT)]))

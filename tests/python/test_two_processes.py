@@ -64,6 +64,7 @@ def both(tmp_path):
     return run
 
 
+@pytest.mark.exhaustive
 def test_what_the_first_process_compiled_the_second_does_not(both):
     (first, second), n_builds = both(in_turn=True)
     assert {"square", "matvec"} < set(first)

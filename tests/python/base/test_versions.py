@@ -226,7 +226,7 @@ def test_an_attribute_that_a_dispatcher_lacks_is_named(run_python):
     assert "`numba.core.registry.CPUDispatcher._compiler` is missing" in said
 
 
-@pytest.mark.brief
+@pytest.mark.exhaustive
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("module", "package", "use"),

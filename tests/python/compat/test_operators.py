@@ -71,6 +71,7 @@ BOTH = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("which", BOTH)
 def test_operators_compute_what_numpy_does(which, run_python):
     if importlib.util.find_spec("brainevent") is None:

@@ -28,6 +28,7 @@ def refused(op, *args, words=()):
 """
 
 
+@pytest.mark.exhaustive
 def test_neighbours_and_the_heap_stay_whole(run):
     """A kernel writes where the allocator has its marks, into the other array, and far away."""
     run("""

@@ -124,7 +124,6 @@ same(got[10], bits_of(1 / x))
 
 
 @pytest.mark.exhaustive
-@pytest.mark.brief
 def test_fused_multiplication_and_addition(run):
     run("""
 from numba.cuda._internal import cuda_KIND as more

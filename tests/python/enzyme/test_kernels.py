@@ -367,7 +367,6 @@ def gammas_of_jax(x):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_gamma_function(dtype):
     x = np.array([1e-3, 0.3, 0.5, 1, 2, 4.2, 7.9, 8.1, 12, -1e-3, -0.3, -1.7, -4.6], dtype)
@@ -495,7 +494,7 @@ def of_jax(x, w, out):
         out[i] = softplus_slope(x[i] * w[()]) * x[i]
 
 
-@pytest.mark.brief
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_functions_of_jax_in_kernels(dtype):
     def in_jax(x, w):

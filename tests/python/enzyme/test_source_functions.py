@@ -226,7 +226,6 @@ def by_enzyme(function, outs=like, **options):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_product_of_a_sparse_matrix(dtype):
     rng = np.random.default_rng(0)
@@ -241,7 +240,6 @@ def test_product_of_a_sparse_matrix(dtype):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.brief
 @pytest.mark.parametrize("reset", [True, False])
 def test_neurons_with_attributes_and_an_output_of_integers(reset):
     def outs(v, _):

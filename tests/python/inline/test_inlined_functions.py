@@ -150,7 +150,7 @@ def test_a_dozen_functions(run):
 BITS = [0, 1, 2, 5, 31, 32, -1, -7, 2**31 - 1, -(2**31)]
 
 
-@pytest.mark.brief
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("run", [on_cpu, as_on_gpu])
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int8, np.int64, np.uint64])
 def test_integers(run, dtype):

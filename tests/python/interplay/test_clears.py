@@ -56,7 +56,6 @@ def while_threads(work, meanwhile, times):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.brief
 @pytest.mark.parametrize(
     "clear",
     [jax.clear_caches, kernbridge.cache.clear_cache, lambda: importlib.reload(kernbridge)],

@@ -362,6 +362,7 @@ def test_processes_disagree_about_what_cannot_be_walked(tmp_path):
     assert found[0][0] != found[1][0]
 
 
+@pytest.mark.exhaustive
 def test_importing_the_module_does_not_import_numba(tmp_path):
     last = "print({'numba'} & set(sys.modules))"
     assert run_process(tmp_path / "a", last=last) == ["set()"]

@@ -253,6 +253,7 @@ for allow in ([], ["travel"], ["travelling.inner"], None, ["travelling"]):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_module_is_imported_only_where_that_is_allowed(program, tmp_path):
     """A program may not choose what code runs where it is loaded."""
     before = ATTEMPTS.format(path=str(tmp_path / "program.bin"))

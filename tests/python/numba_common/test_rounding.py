@@ -107,6 +107,7 @@ def test_a_parallel_loop():
     assert warned(kernbridge.numba_kernel(kernel, out), X) == [("out", line_of(halve, "numbers"))]
 
 
+@pytest.mark.exhaustive
 def test_a_cuda_kernel():
     cuda = pytest.importorskip("numba_cuda") and pytest.importorskip("numba.cuda")
     helper = cuda.jit(device=True)(halve.py_func)

@@ -165,6 +165,7 @@ def test_damaged_code_is_compiled_anew(run, tmp_path):
     assert run("double")[:2] == [[], results]
 
 
+@pytest.mark.exhaustive
 def test_a_folder_of_others_is_not_read(run, tmp_path):
     run("double")
     (tmp_path / "cache").chmod(0o777)

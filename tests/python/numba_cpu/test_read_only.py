@@ -68,7 +68,6 @@ def ways():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.brief
 @pytest.mark.parametrize(("statement", "parallel"), list(ways()))
 def test_a_kernel_that_writes_to_an_input_gets_a_copy_and_a_warning(statement, parallel):
     op = numba_kernel(numba.njit(make(statement), parallel=parallel), OUT)

@@ -161,7 +161,8 @@ def units(got, exact):
 
 
 @needs_libmvec
-@pytest.mark.parametrize("n", [1 << 12, pytest.param(1 << 20, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("n", [1 << 12, 1 << 20])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_function_is_within_four_units(dtype, n):
     functions = [f"np.{name}(x[i])" for name in ONE.split()]

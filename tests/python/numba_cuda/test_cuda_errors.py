@@ -183,6 +183,7 @@ attempt(jax.vmap(wrap(half)), jnp.ones((3, 8)))
     assert "12 of the 24 elements" in printed[4]
 
 
+@pytest.mark.exhaustive
 def test_debugged_calls_stay_out_of_graphs(run_debugged):
     source = "print(jax.jit(wrap(increment)).lower(x).as_text())"
     assert "kernbridge.cuda.graph" not in run_debugged(source, "sync")

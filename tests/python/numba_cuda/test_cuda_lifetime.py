@@ -69,6 +69,7 @@ def test_thousands_of_wraps_and_traces_add_nothing(wraps, traces):
     assert psutil.Process().memory_info().rss - resident < 32 * 2**20
 
 
+@pytest.mark.exhaustive
 def test_equal_kernels_made_anew_share_their_machine_code():
     before = _core.function_stats()[0]
     for _ in range(5):

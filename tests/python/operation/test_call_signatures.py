@@ -342,6 +342,7 @@ def test_a_traced_number_may_not_fit():
         op(jnp.full(3, 300), 3)
 
 
+@pytest.mark.exhaustive
 def test_numbers_have_the_dtype_of_the_arrays():
     op = kernbridge.numba_kernel(scaled_by, signature="x: T[n], k: T -> T[n]")
     for dtype in (jnp.float32, jnp.int16, jnp.complex64):

@@ -60,7 +60,7 @@ def library_program(tmp_path_factory):
     return bytes(jax.export.export(jax.jit(lambda x: module.copy(x, outs=ROW)))(ROW).serialize())
 
 
-@pytest.mark.brief
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", ["run", "recompile", "refuse"])
 def test_a_library_is_opened_only_where_it_may(library_program, what, tmp_path, run_python):
     (tmp_path / "program").write_bytes(library_program)
@@ -108,7 +108,6 @@ def printing(x, out):  # which machine code in programs cannot do
 
 
 @pytest.mark.exhaustive
-@pytest.mark.brief
 @pytest.mark.parametrize("what", ["run", "refuse"])
 def test_a_module_is_imported_only_where_it_may(what, tmp_path, run_python):
     """Whatever is said of code: importing is allowed for each module by its name."""

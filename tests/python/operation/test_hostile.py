@@ -42,6 +42,7 @@ def test_a_flipped_bit_of_code_or_identity_is_refused(run, n):
     run("flips", n)
 
 
-@pytest.mark.parametrize("n", [40, pytest.param(5000, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("n", [40, 5000])
 def test_a_program_whose_text_is_edited_fails_or_is_right(run, n):
     run("edits", n)

@@ -223,7 +223,7 @@ def some(ways):
         yield pytest.param(statement, id=name, marks=[pytest.mark.exhaustive] if i % 8 else [])
 
 
-@pytest.mark.brief
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("statement", list(some(WRITES)))
 def test_an_input_that_is_written_to_is_a_copy(statement):
     options = {"parallel": "prange" in statement}

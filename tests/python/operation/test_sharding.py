@@ -191,7 +191,6 @@ def test_nested_batches_with_unmapped_operands(outer, inner):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.brief
 @pytest.mark.parametrize("method", ["expand_dims", "broadcast_all", "legacy_vectorized"])
 def test_a_batch_that_the_kernel_sees_is_split(method):
     @numba.njit

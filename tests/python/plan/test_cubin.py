@@ -196,6 +196,7 @@ def test_numba():
     assert info.local == 0
 
 
+@pytest.mark.exhaustive
 def test_the_header_before_cuda_13():
     """It names the architecture elsewhere, and sm_90 reserves shared memory in both."""
     for build, old_flags in (("sm_80", 0x500550), ("sm_90", 0x50055A)):
@@ -349,6 +350,7 @@ def test_damage_by_name():
             gpu_cubin.read(bytes(data), entry)
 
 
+@pytest.mark.exhaustive
 def test_random_damage():
     cubin, entry = any_cubin()
     headers = struct.unpack_from("<Q", cubin, 40)[0]

@@ -69,7 +69,6 @@ tell(lambda: cpp.bits(X[:4], outs=jax.ShapeDtypeStruct((4,), bool)))
 
 
 @pytest.mark.exhaustive
-@pytest.mark.brief
 @pytest.mark.parametrize("mode", ["check", "poison"])
 def test_writes_outside_of_outputs_and_other_bytes_than_truth_values(run_python, mode):
     lines = run_python(SCRIPT + MODULES + OUTSIDE + BITS, KERNBRIDGE_DEBUG=mode).splitlines()

@@ -26,6 +26,7 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
+@pytest.mark.exhaustive
 def test_a_cached_library_is_loaded_without_what_builds(run_python):
     """Neither what scans sources, nor what starts compilers, nor what looks at the whole cache."""
     building, loading = (set(run_python(PROGRAM).split()) for _ in range(2))
