@@ -16,7 +16,11 @@ extern "C" __attribute__((visibility("default"))) kb_cuda_host_slot_type kb_cuda
 kb_cuda_host_slot_type kb_cuda_host_slot = {KB_CUDA_HOST_VERSION, nullptr};
 
 #ifdef KB_CUDA_CHECKED
-#define KB_UNCHECKED       __attribute__((no_sanitize("thread", "undefined")))
+#ifdef __clang__ /* whose no_sanitize leaves the calls at atomic accesses */
+#define KB_UNCHECKED __attribute__((no_sanitize("undefined"), disable_sanitizer_instrumentation))
+#else
+#define KB_UNCHECKED __attribute__((no_sanitize("thread", "undefined")))
+#endif
 #define KB_CUDA_IS_CHECKED 1
 #define KB_OF_THREAD       thread_local /* not static: what compilers call for a sanitizer reads it */
 #else
