@@ -143,6 +143,23 @@ KB_HOOKS_OF(64, unsigned long)
 #undef KB_HOOKS_OF
 #undef KB_HOOK_SWAP
 #undef KB_HOOK_CHANGE
+
+/* clang copies structures by these. The linker takes __wrap_memcpy for memcpy. */
+#define KB_HOOK_COPY(name, type, reads)                                                            \
+    extern "C" void *__real_##name(void *, type, size_t);                                          \
+    KB_HOOK void *__wrap_##name(void *to, type from, size_t size)                                  \
+    {                                                                                              \
+        if (size) {                                                                                \
+            reads;                                                                                 \
+            KB_ASK(to, size, KB_CUDA_WRITE);                                                       \
+        }                                                                                          \
+        return __real_##name(to, from, size);                                                      \
+    }                                                                                              \
+    KB_HOOK __attribute__((alias("__wrap_" #name))) void *__tsan_##name(void *, type, size_t);
+KB_HOOK_COPY(memcpy, const void *, KB_ASK(from, size, KB_CUDA_READ))
+KB_HOOK_COPY(memmove, const void *, KB_ASK(from, size, KB_CUDA_READ))
+KB_HOOK_COPY(memset, int, (void)from)
+#undef KB_HOOK_COPY
 #undef KB_ASK
 
 /* What -fsanitize=bounds calls, for arrays whose extents are part of their types. */

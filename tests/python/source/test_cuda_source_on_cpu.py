@@ -500,6 +500,7 @@ extern "C" __global__ void shift(const float *x, float *out, int n, int which) {
     if (which == 3) out[i] = t[0][threadIdx.x];
     __syncthreads();
     out[i + (which == 4)] = s[threadIdx.x];
+    if (which == 5) memcpy(s, x, n * 4 + 4);
 }"""
 
 
@@ -514,6 +515,7 @@ extern "C" __global__ void shift(const float *x, float *out, int n, int which) {
             r"the index 16 is out of bounds for an array of type 'float \[16\]' \(at shift\.cu:9\)",
         ),
         (4, r"writes 'out' \(f32\[64\]\) out of bounds: element \[64\], and it has 64"),
+        (5, r"reads 'x' \(f32\[64\]\) out of bounds: element \[0\].* \(at shift\.cu:12"),
     ],
 )
 def test_a_checked_kernel_alone(which, said):

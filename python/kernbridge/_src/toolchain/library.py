@@ -375,19 +375,19 @@ def _cuda_on_cpu(
     translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-o", "@out"]
     translated += ["-fno-trapping-math", f"-Werror=frame-larger-than={FRAME_MAX}"]
     if request.checked and any("clang" in os.path.basename(tool) for tool in compiler.tools):
-        translated += ["-mllvm", "-tsan-instrument-read-before-write"]  # of the same address
+        translated += ["-mllvm", "-tsan-instrument-read-before-write"]
     return start, [*rest, "@source"], tuple(translated)
 
 
 # Calls of functions before every access, which include/kernbridge/cuda_on_cpu/checked.hpp defines
 # in place of the sanitizers' libraries.
 _CHECKED = ("-O1", "-g1", "-fsanitize=thread", "-fsanitize=bounds", "-nodefaultlibs")
-_CHECKED_LIBRARIES = ("-Wl,-Bsymbolic", "-lstdc++", "-lm", "-lgcc_s", "-lc")
+_WRAPPED = "-Wl,-Bsymbolic,--wrap=memcpy,--wrap=memmove,--wrap=memset"  # clang copies structures so
+_CHECKED_LIBRARIES = (_WRAPPED, "-lstdc++", "-lm", "-lgcc_s", "-lc")
 
 
 def _optimize(request: Request) -> list[str]:
-    level = request.optimization_level
-    return [] if level is None else [f"-O{level}"]
+    return [] if request.optimization_level is None else [f"-O{request.optimization_level}"]
 
 
 def _runtime(nvcc: Nvcc) -> list[str]:
