@@ -323,8 +323,9 @@ def verdict(number: int) -> str:
     except Exception as e:
         said = str(e)
     expected = FOUND.get(kind)
-    if kind == "passed by value" and "clang" in os.environ.get("CXX", ""):
-        expected = f"{FOUND['shared race']}|{FOUND['unwritten shared']}"
+    if kind in ("passed by value", "index") and "clang" in os.environ.get("CXX", ""):
+        kinds = ("index", "shared bounds", "shared race", "unwritten shared")
+        expected = "|".join(FOUND[k] for k in kinds)
     if expected is None:
         return said and f"{name}, {old!r}: nothing is to be said of {kind}: {said}"
     is_found = re.search(expected, said) and "launch of" in said and "[KB3004]" in said
