@@ -129,5 +129,8 @@ for function in (functions.with_a_cluster, functions.with_exceptions):
 
 def test_what_runs_as_python_on_the_cpu(run_python):
     cluster, debug = run_python(AS_PYTHON).splitlines()
-    assert "launch of 'add': a launch with a cluster does not run on CPUs" in cluster
+    assert (
+        "'add': a kernel of numba-cuda-mlir with a launch with a cluster does not run on CPUs"
+        in cluster
+    )
     assert debug == "1.0"
