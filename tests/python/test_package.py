@@ -167,7 +167,7 @@ def test_every_dtype_of_xla_is_known():
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler for the floor")
 def test_benchmarks_run_and_save_their_figures(tmp_path):
     for script, arguments in (
-        ("per_call.py", ["--only", "Python", "--rounds", "1"]),
+        ("per_call.py", ["--only", "One call from Python", "--rounds", "1"]),
         ("threads.py", ["--rounds", "1"]),
     ):
         saved = tmp_path / f"{script}.json"
