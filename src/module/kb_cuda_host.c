@@ -49,19 +49,23 @@ static void fail(kb_thread *t, const char *what)
 
 static bool add(kb_apart *apart, const kb_frame *frame, uint32_t i, kb_tensor *t)
 {
-    const kb_buffer_spec *about = &frame->kernel->buffers[i];
+    const kb_buffer_spec *about = frame->kernel->buffers; /* NULL in calls by jax.ffi.ffi_call */
+    uint32_t n_inputs = frame->kernel->n_inputs;
+    bool is_output = i >= n_inputs;
     uint64_t n = 1;
     for (int32_t d = 0; d < t->ndim; d++)
         n *= (uint64_t)t->shape[d];
+    const kb_xla_buffer *given = is_output ? frame->outputs[i - n_inputs] : frame->inputs[i];
+    const char *name = about ? about[i].name : is_output ? "output" : "input";
     enum { BYTE = 8 };
     return kb_apart_add(apart, &(kb_apart_array){.data = &t->data,
                                                  .size = n * t->dl_dtype.bits / BYTE,
-                                                 .name = about->name,
-                                                 .dtype = kb_dtype_name(about->dtype),
+                                                 .name = name,
+                                                 .dtype = kb_dtype_name(given->dtype),
                                                  .item_size = t->dl_dtype.bits / BYTE,
                                                  .n_dims = (uint32_t)t->ndim,
                                                  .extents = t->shape,
-                                                 .is_output = i >= frame->kernel->n_inputs});
+                                                 .is_output = is_output});
 }
 
 /* The tensors are ours, so the addresses in them may change. */

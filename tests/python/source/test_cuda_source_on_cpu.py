@@ -489,6 +489,15 @@ def test_the_checked_mode_finds_every_planted_fault_that_it_claims(number, compi
         assert cuda_faults.verdict(number) == ""
 
 
+def test_a_checked_module_is_called_by_its_target():
+    kernbridge.load_cuda_inline("by_target", SOURCE, check=True)
+    axpy = jax.ffi.ffi_call("by_target.axpy", S((8,), F32))
+    x = jnp.arange(8, dtype=F32)
+    assert axpy(x, x, a=np.float32(2)).tolist() == (3 * x).tolist()
+    with pytest.raises(Exception, match=r"reads 'input' \(f32\[4\]\) out of bounds: element \[4\]"):
+        axpy(x, x[:4], a=np.float32(2)).block_until_ready()
+
+
 CHECKED = r"""
 extern "C" __global__ void shift(const float *x, float *out, int n, int which) {
     __shared__ float s[32], t[2][16];
