@@ -209,6 +209,13 @@ static void races_and_restores(kb_thread *t)
     *at = before;
 }
 
+static void writes_the_same(kb_thread *t)
+{
+    ask(t, out_at, 4, KB_CUDA_WRITE | ALIGNED);
+    *(float *)out_at = 5;
+    ask(t, x_at, 4, KB_CUDA_READ);
+}
+
 static void adds(kb_thread *t)
 {
     ask(t, out_at, 4, KB_CUDA_ATOMIC);
@@ -238,6 +245,7 @@ static void test_faults(void)
         {reads_output, "element [4] of 'out' (f32[6])"},
         {reads_at_odd_address, "of 'x' (f32[2, 3]), at an address that is no multiple of the size"},
         {races, "element [0] of 'out' (f32[6])"},
+        {writes_the_same, NULL},
         {races_and_restores, "element [0] of 'out' (f32[6])"},
         {adds, "element [0] of 'out' (f32[6])"}, /* which nothing has written */
         {has_wrong_index, "the index 9 is out of bounds for an array of type float[3] (at "
