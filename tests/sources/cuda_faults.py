@@ -323,8 +323,9 @@ def verdict(number: int) -> str:
     except Exception as e:
         said = str(e)
     expected = FOUND.get(kind)
-    if kind in ("passed by value", "index") and "clang" in os.environ.get("CXX", ""):
-        kinds = ("index", "shared bounds", "shared race", "unwritten shared")
+    if name == "nbody" and kind != "barrier" and "clang" in os.environ.get("CXX", ""):
+        # It copies structures as a whole, by instructions that g++ does not use.
+        kinds = ("bounds", "index", "shared bounds", "shared race", "unwritten shared", "alignment")
         expected = "|".join(FOUND[k] for k in kinds)
     if expected is None:
         return said and f"{name}, {old!r}: nothing is to be said of {kind}: {said}"
