@@ -303,6 +303,9 @@ def test_a_shape_that_is_empty_for_zeros_alone_is_refused():
         with pytest.raises(FAILURES, match=r"shape.*\(1,\), \(0,\)"):
             call(given).block_until_ready()
     assert large(x[1]).shape == (0,)
+    rows = NamedSharding(jax.make_mesh((2,), ("a",)), PartitionSpec("a"))
+    with pytest.raises(ValueError, match=r"empty.*several devices.*\[KB1002\]"):
+        large(jax.device_put(x[0], rows))
 
 
 def test_a_trial_that_fails_says_so():

@@ -242,22 +242,28 @@ def main_of_one_platform(ctx: Any) -> Any:
     return None
 
 
+def n_devices(ctx: Any) -> int:
+    """Return for how many devices a program is lowered."""
+    context = ctx.module_context.axis_context
+    if isinstance(context, ShardingContext):
+        return int(context.num_devices)
+    return int(context.mesh.size) if isinstance(context, SPMDAxisContext) else 1
+
+
 def devices_to_split_among(ctx: Any) -> int:
     """Return for how many devices XLA partitions what is lowered.
 
     1 inside `jax.shard_map` if no axis is automatic, or each automatic axis has one device only:
     XLA then takes the operands for one device's arrays, and aborts where it must partition a call.
     """
+    context = ctx.module_context.axis_context
     if not HAS_PARTITIONING:
         return 1
-    context = ctx.module_context.axis_context
-    if isinstance(context, ShardingContext):
-        return int(context.num_devices)
     if isinstance(context, SPMDAxisContext):
         sizes = context.mesh.shape
-        is_split = any(sizes[name] > 1 for name in sizes.keys() - context.manual_axes)
-        return int(context.mesh.size) if is_split else 1
-    return 1
+        if all(sizes[name] == 1 for name in sizes.keys() - context.manual_axes):
+            return 1
+    return n_devices(ctx)
 
 
 def is_partly_manual(ctx: Any) -> bool:

@@ -230,7 +230,7 @@ class Returning(PythonFrontend):
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         native = self._kernel(operands, call).lower(platform, operands, call)
         if self._kind == "arrays":
-            return native._replace(checks_shapes=True)
+            return native._replace(shapes="tried" if self.outs is None else "declared")
         axes = self._axes(operands, call)
         if not axes.loops or axes.n > ROW_AXES_MAX or native.copied:
             return native

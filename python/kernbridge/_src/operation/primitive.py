@@ -48,7 +48,7 @@ class NativeCall(NamedTuple):
     for_extents: bool = False  # the call fits only arrays of these extents, with any batch
     row_axes: int = 0  # leading axes of the results along which the kernel may be cut
     has_rows: tuple[bool, ...] = ()  # whether an operand has them
-    checks_shapes: bool = False  # it fails if its results have other shapes than declared
+    shapes: str = ""  # "declared" or "tried", if it fails where its results have others
 
     # What follows is of the call in a program, whose results are the outputs, the copies and the
     # temporaries.
@@ -275,7 +275,14 @@ def _lowered(
     if for_export:
         origin.warn_if_not_found(frontend.label, native.named, native.program)
 
-    if native.checks_shapes and any(0 in t.shape for t in call.outs):
+    if native.shapes and any(0 in t.shape for t in call.outs):
+        if native.shapes == "tried" and private_jax.n_devices(ctx) > 1:
+            raise ValueError(
+                f"{frontend.label}: it returned an empty array when its shapes were tried, and "
+                "whether a call does so cannot be checked on several devices, where XLA drops "
+                "errors of empty results; pass outs= with a function that returns the shapes "
+                "[KB1002]"
+            )
         call = replace(call, has_side_effect=True)  # XLA leaves out others, whose results are empty
     if native.keep is not None:
         ctx.module_context.add_keepalive(native.keep)
