@@ -107,11 +107,11 @@ test-core-released: $(VENV)/test.stamp $(VENV)/plugin.stamp
 mutate: $(VENV)/test.stamp
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python tests/core/mutate.py --build $(BUILD)/mutants $(MUTATE_ARGS)
 
-# XLA compiles the small programs of the tests without optimising them, and by its older emitters of
-# fusions, which takes half the time; with the other versions, and in test-all, as users have it.
+# XLA and Numba compile the small programs of the tests without optimising them, and XLA by its older
+# emitters of fusions, which takes half the time; with the other versions, and in test-all, as users have it.
 QUICKLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 test-newest: $(VENV)/test.stamp $(VENV)/plugin.stamp $(VENV)/enzyme.stamp
-	$(if $(BRIEF),TESTS_OF=newest XLA_FLAGS="$${XLA_FLAGS:-} $(QUICKLY)") $(VENV)/bin/python $(PYTEST) -m "$(BRIEF)" $(PYTEST_ARGS)
+	$(if $(BRIEF),TESTS_OF=newest NUMBA_OPT=0 XLA_FLAGS="$${XLA_FLAGS:-} $(QUICKLY)") $(VENV)/bin/python $(PYTEST) -m "$(BRIEF)" $(PYTEST_ARGS)
 
 test-oldest: $(OLDEST)/test.stamp $(OLDEST)/enzyme.stamp
 	$(if $(OTHERS),TESTS_OF=oldest) $(OLDEST)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)

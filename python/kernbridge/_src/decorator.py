@@ -182,7 +182,7 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
     return _DecoratorClass(decorate)
 
 
-# Which no decorator of Numba's above @kernel takes for a function, and which its error names.
+# Decorators of Numba above @kernel refuse an object of this class, and show its name.
 _DecoratorClass = type("kernel", (functools.partial,), {"__module__": "kernbridge"})
 
 

@@ -17,6 +17,7 @@ S = jax.ShapeDtypeStruct
 """
 
 
+@pytest.mark.exhaustive
 def test_a_large_local_array_is_memory(run):
     """It is set to zero at first; with a store for each element, LLVM would take many minutes."""
     run("""

@@ -344,6 +344,7 @@ same(got[17], got[2])
 """)
 
 
+@pytest.mark.exhaustive
 @BOTH
 def test_blocks_warps_and_batches(run):
     run("""

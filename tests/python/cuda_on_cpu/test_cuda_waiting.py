@@ -151,6 +151,7 @@ x = np.zeros(64, np.int32)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_wait_without_an_end_is_named_in_the_checked_mode(run):
     run(
         NEVER

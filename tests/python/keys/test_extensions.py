@@ -82,6 +82,7 @@ print(fingerprint.take(plain).digest == before)
 """
 
 
+@pytest.mark.exhaustive
 def test_another_cell_of_a_notebook_has_what_numba_has(run_python):
     """The identity of a kernel that uses none of it stays the same."""
     begin = HEAD + "from kernbridge._src.keys import fingerprint\n" \

@@ -98,6 +98,7 @@ def test_results_are_those_of_the_process_that_compiled(elsewhere):
     np.testing.assert_array_equal(got[0], 2 * X)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_the_program_of_a_simple_kernel_is_small():
     before = jax.config.jax_traceback_in_locations_limit

@@ -52,6 +52,7 @@ def test_outs_made_anew_each_time_do_not_pile_up():
     assert sum(operation() is not None for operation in made) <= 64
 
 
+@pytest.mark.exhaustive
 def test_equal_kernels_made_anew_share_their_machine_code():
     def make():
         @numba.njit
@@ -127,6 +128,7 @@ def test_numbas_library_goes_where_the_core_has_the_machine_code(built):
     assert len(built) == 0
 
 
+@pytest.mark.exhaustive
 def test_numbas_library_stays_where_it_has_the_machine_code(built):
     @numba.njit
     def kernel(x, out):

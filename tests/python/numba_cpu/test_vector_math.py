@@ -85,7 +85,7 @@ def called(kernel, **options):
     return set(found), np.asarray(op(X))
 
 
-@pytest.mark.brief
+@pytest.mark.exhaustive
 @needs_libmvec
 @pytest.mark.parametrize(
     ("kernel", "functions"),
@@ -104,7 +104,7 @@ def test_loops_are_vectorised(kernel, functions):
     np.testing.assert_allclose(fast, plain, rtol=2e-6, atol=1e-6)
 
 
-@pytest.mark.brief
+@pytest.mark.exhaustive
 @needs_libmvec
 @pytest.mark.parametrize(
     ("kernel", "options", "vectorised"),

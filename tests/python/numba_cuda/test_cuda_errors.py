@@ -137,6 +137,7 @@ def test_sync_names_the_guilty_launch(run_debugged):
     assert "earlier" not in printed
 
 
+@pytest.mark.exhaustive
 def test_sync_names_the_launch_whose_threads_cannot_go_on(run_debugged):
     printed = run_debugged(
         """

@@ -46,6 +46,7 @@ def counts():
     return kernbridge.cache.stats()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("gpu")
 def test_machine_code_goes_with_the_kernels_that_it_was_made_for():
     before = counts()

@@ -183,6 +183,7 @@ def test_a_large_program_for_a_gpu_is_carried_apart(gpu):
     assert len(gpu.launches) == 2
 
 
+@pytest.mark.exhaustive
 def test_numba_kernels_travel_in_executables_that_carry_them(tmp_path, run_python):
     """Once for all calls, and into a process without Numba and the module; by name otherwise."""
     (tmp_path / "travelling.py").write_text(

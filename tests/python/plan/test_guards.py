@@ -91,6 +91,7 @@ def test_writes_outside_of_outputs_and_other_bytes_than_truth_values(run_python,
     assert lines[12] == f"right {[False] * 4}"
 
 
+@pytest.mark.exhaustive
 def test_subnormal_numbers_are_kept_in_the_checked_modes_too(run_python):
     script = """
 @numba.njit

@@ -175,6 +175,7 @@ def module():
     return kernbridge.load_cuda_inline("on_cpu", SOURCE, carry=True)
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_without_barriers_and_under_vmap(module):
     x, y = jnp.arange(3000, dtype=F32), jnp.ones(3000, F32)
 

@@ -135,6 +135,7 @@ def test_a_gpu_that_jax_cannot_use(monkeypatch):
         jax.config.update("jax_platforms", "cpu")
 
 
+@pytest.mark.exhaustive
 def test_the_self_test(monkeypatch):
     """Kernels that are ready pass; a wrong result, an exception and a crash are reported."""
     assert {v.name for v in doctor.verdicts()} <= set(doctor.CALLS)
