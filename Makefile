@@ -62,7 +62,8 @@ export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
 
-PYTEST = -m pytest $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist worksteal)
+WORKERS := $(JOBS)
+PYTEST = -m pytest $(if $(filter-out 1,$(WORKERS)),-n $(WORKERS) --dist worksteal)
 BRIEF  := not exhaustive
 OTHERS := not once and not exhaustive
 
@@ -71,7 +72,7 @@ OTHERS := not once and not exhaustive
 HALF   := $(shell echo $$((($(JOBS) + 1) / 2)))
 
 test:
-	$(MAKE) -j3 --output-sync=target test-core test-oldest test-next JOBS=$(HALF)
+	$(MAKE) -j3 --output-sync=target test-core test-oldest test-next WORKERS=$(HALF)
 	$(MAKE) test-newest
 
 test-all: $(VENV)/packages.stamp
@@ -97,7 +98,8 @@ test-aarch64: $(VENV)/test.stamp
 
 test-core: test-core-sanitized test-core-released
 
-CORE = PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" tests/core/run
+CORE = PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" JOBS="$(JOBS)" \
+  tests/core/run
 test-core-sanitized: $(VENV)/cmake.stamp
 	$(CORE) sanitized
 
