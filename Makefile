@@ -96,14 +96,14 @@ test-aarch64: $(VENV)/test.stamp
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \
 	  tests/core/aarch64
 
-test-core: test-core-sanitized test-core-released
+test-core: test-core-released
 
 CORE = PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" JOBS="$(JOBS)" \
   tests/core/run
 test-core-sanitized: $(VENV)/cmake.stamp
 	$(CORE) sanitized
 
-test-core-released: $(VENV)/test.stamp $(VENV)/plugin.stamp
+test-core-released: $(VENV)/test.stamp $(VENV)/plugin.stamp | test-core-sanitized
 	$(CORE) released
 
 mutate: $(VENV)/test.stamp

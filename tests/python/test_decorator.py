@@ -135,6 +135,7 @@ print(program.call(jax.numpy.ones(3)).tolist(), "decorated" in sys.modules)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_an_exported_program_finds_a_decorated_kernel_by_its_name(run_python, tmp_path):
     pytest.importorskip("flatbuffers", reason="jax.export serialises by it")

@@ -44,6 +44,7 @@ def test_heat(tmp_path):
     run("heat", tmp_path, "--size", "24", "--seconds", "300")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("x64")
 def test_mandelbrot(tmp_path):
     pytest.importorskip("numba_cuda")

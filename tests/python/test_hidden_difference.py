@@ -256,6 +256,7 @@ def test_headers_of_nvrtc(tmp_path, root, gpu):
             assert stored[1] == str(value), f"seed {SEED}, draw {i}: {value}"
 
 
+@pytest.mark.exhaustive
 def test_the_draws_notice_a_collision(monkeypatch):
     """With an identity that is blind to captured values, the same draws are wrong."""
     from kernbridge._src.keys import fingerprint

@@ -235,6 +235,7 @@ def test_brainevent_may_not_be_imported_before(run_python, a_brainevent):
     assert "RuntimeError: BrainEvent is imported already" in said
 
 
+@pytest.mark.exhaustive
 def test_brainevent_may_be_absent(run_python):
     source = """
 import importlib.metadata

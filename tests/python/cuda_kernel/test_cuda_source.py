@@ -336,6 +336,7 @@ for op, architecture in zip([*ops, *ops[::2]], ("5.2", "9.0", "5.2", "19.0", "19
 """
 
 
+@pytest.mark.exhaustive
 def test_an_architecture_that_nvrtc_lacks(run_python):
     pytest.importorskip("numba_cuda")
     printed = run_python(OLD_AND_NEW).splitlines()

@@ -54,6 +54,7 @@ def test_an_output_that_comes_first_and_a_number_that_is_an_attribute():
     assert op(X[:0], 2.0).shape == (0,)
 
 
+@pytest.mark.exhaustive
 def test_an_array_that_the_kernel_changes():
     rule = lambda ct, *, x, leak: {"v": leak * ct, "x": ct + 0 * x}  # noqa: E731
     op = kernel(attrs={"total": "2 * n"}, vjp=rule)

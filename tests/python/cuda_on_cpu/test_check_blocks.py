@@ -238,6 +238,7 @@ def outcomes(run_python, tmp_path):
     return json.loads(printed.splitlines()[-1])
 
 
+@pytest.mark.exhaustive
 def test_what_is_reported_and_what_is_not(outcomes):
     assert outcomes["counted"][:5] == [16, 16, 16, 16, 0]
     assert outcomes["marked"][:5] == [0, 0, 0, 7, 0]

@@ -331,6 +331,7 @@ def test_a_batching_rule_of_the_users_own():
     np.testing.assert_array_equal(f(X.T), 2 * X)
 
 
+@pytest.mark.exhaustive
 def test_linear_operations_transpose():
     op = scaled_op()
 

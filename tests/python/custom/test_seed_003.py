@@ -15,6 +15,7 @@ def but(backend):
     return [pytest.param(b, marks=[pytest.mark.exhaustive] * (b == backend)) for b in BACKENDS]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 @pytest.mark.parametrize("backend", but("cpp"))
 def test_leaky_relu(backend):

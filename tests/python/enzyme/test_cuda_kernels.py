@@ -40,6 +40,7 @@ def operation():
     )
 
 
+@pytest.mark.exhaustive
 def test_the_plan_of_a_derivative(gpu):
     x = 0.5 * np.random.default_rng(0).normal(size=64).astype(np.float32)
     assert_derivatives(operation(), by_jax, x, np.arange(64, dtype=np.int32) % 5, batched=True)

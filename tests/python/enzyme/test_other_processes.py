@@ -65,6 +65,7 @@ def test_without_enzyme_the_message_says_what_to_install(tmp_path, run_python):
     assert "contains no opt" in printed
 
 
+@pytest.mark.exhaustive
 @needs_enzyme
 def test_without_a_cache(run_python):
     assert run_python(KERNEL, KERNBRIDGE_CACHE_DIR="0").strip() == "[0.0, 3.0, 12.0]"

@@ -62,6 +62,7 @@ def test_a_derivative_is_made_once_and_only_if_it_is_needed(tmp_path, run_python
     assert [f.stat().st_mtime_ns for f in found] == stamps
 
 
+@pytest.mark.exhaustive
 def test_without_numba_and_without_a_cache(run_python):
     alone = f"import sys; sys.modules['numba'] = sys.modules['llvmlite'] = None\n{KERNEL}"
     assert run_python(alone, KERNBRIDGE_CACHE_DIR="0").strip() == GRADIENT

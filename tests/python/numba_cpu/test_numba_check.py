@@ -101,6 +101,7 @@ def test_callees(inline):
     assert set(overloads) <= set(read.overloads)
 
 
+@pytest.mark.exhaustive
 def test_slices_views_temporaries_and_closures():
     table = np.arange(2, dtype=np.float32)
 
@@ -235,6 +236,7 @@ def test_vmap_names_the_slice():
         jax.block_until_ready(jax.vmap(op, in_axes=(None, 0))(X, np.array([0, 5])))
 
 
+@pytest.mark.exhaustive
 def test_environment_checks_every_kernel(run_python):
     script = """
 import jax, jax.numpy as jnp, numba, numpy as np

@@ -180,6 +180,7 @@ for make in (
     assert [line.split()[0] for line in told] == ["ValueError", "TypeError"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_machine_without_gpu_compiles_for_others(run_python):
     printed = run_python(

@@ -81,6 +81,7 @@ def scaled(v, by, out):
         out[i] = by * v[i]
 
 
+@pytest.mark.exhaustive
 def test_signatures_of_recorded_functions():
     def twice(v, by, out, stream):
         scaled[1, 32, stream](v, by, out)

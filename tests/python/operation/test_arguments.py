@@ -109,6 +109,7 @@ def test_an_output_is_not_passed_for_a_parameter_with_a_default():
         kernbridge.numba_cuda_callable(launches, like_first)(x)
 
 
+@pytest.mark.exhaustive
 def test_scalar_is_converted_to_a_declared_signature():
     @numba.njit("void(float32[::1], float64, float32[::1])")
     def kernel(x, alpha, out):
@@ -143,6 +144,7 @@ def test_a_number_that_a_declared_signature_does_not_hold(declared, fitting, oth
             op(k=k).block_until_ready()
 
 
+@pytest.mark.exhaustive
 def test_positional_scalars_arrive_as_0d_arrays():
     @numba.njit
     def kernel(x, a, out):

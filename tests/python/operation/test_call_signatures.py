@@ -137,6 +137,7 @@ def test_arrays_that_the_kernel_changes(options):
     np.testing.assert_allclose(batched[0][1], relaxed(*GIVEN)[0], rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_for_gpus_that_changes_its_input_with_a_launch_of_named_dimensions():
     @kernbridge.kernel("dt: f32, v: f32[rows, n] -> v", launch_dims=("rows", "2 * n"))
     @cuda.jit

@@ -153,6 +153,7 @@ print(len(lowered.as_text()), len(serialize_executable.serialize(lowered.compile
     assert executable < 1_500_000
 
 
+@pytest.mark.exhaustive
 def test_a_program_lowered_for_several_platforms_carries_kernels_in_calls(run_python):
     said = run_python(
         f"""{KERNELS}

@@ -243,6 +243,7 @@ def test_keyword_scalars_come_last_and_are_differentiated():
         np.testing.assert_allclose(g, w, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_inputs_of_integers_have_no_tangents():
     @numba.njit
     def gather(x, index, out):
@@ -317,6 +318,7 @@ def numba_pointer(typingctx, address):
     return types.CPointer(types.int64)(address), code
 
 
+@pytest.mark.exhaustive
 def test_rules_under_shard_map():
     from jax.sharding import Mesh, PartitionSpec
 

@@ -69,7 +69,7 @@ def test_a_library_is_opened_only_where_it_may(library_program, what, tmp_path, 
     assert (tmp_path / "opened").exists() == (what == "run")
 
 
-@pytest.mark.brief
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", ["run", "recompile", "refuse"])
 def test_an_image_gets_to_the_driver_only_where_it_may(gpu, what, tmp_path, run_python):
     from numba import cuda

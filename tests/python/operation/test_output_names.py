@@ -163,6 +163,7 @@ def test_aliases_count_outputs_as_the_kernel_does():
     )
 
 
+@pytest.mark.exhaustive
 def test_rules_get_and_give_the_dict():
     @numba.njit
     def kernel(x, z, a):

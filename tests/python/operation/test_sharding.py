@@ -202,6 +202,7 @@ def test_a_batch_that_the_kernel_sees_is_split(method):
     check(jax.vmap(jax.vmap(op)), put(B, "x", "y", on=SQUARE))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", ["expand_dims", "broadcast_all"])
 def test_a_batch_that_the_kernel_sees_with_an_unmapped_operand(method):
     @numba.njit

@@ -53,6 +53,7 @@ tell(lambda: kernbridge.numba_kernel(add, S, input_output_aliases={0: 0})(X))
     assert "nothing wrote 8 of the 16 elements of output 0 (out)" in batched
 
 
+@pytest.mark.exhaustive
 def test_functions_of_modules(poisoned):
     partial, whole, zeroed, aliased, batched = poisoned("""
 module = kernbridge.load_c_inline("poisoned", '''

@@ -121,6 +121,7 @@ def test_code_of_programs_runs_only_where_it_may(module, what, tmp_path, run_pyt
     assert expected[what] in printed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.once
 def test_a_damaged_library_is_refused(module, tmp_path, run_python):
     data = bytearray(scaled(module))

@@ -116,6 +116,7 @@ def eigen(found):
     return kernbridge.load_cpp_inline("eigen", EIGEN, **options)
 
 
+@pytest.mark.exhaustive
 def test_functions_of_gsl_need_no_wrapper(gsl):
     x = jnp.linspace(0.5, 4, 8)
     np.testing.assert_allclose(gsl.gsl_stats_variance(x), np.var(x, ddof=1))

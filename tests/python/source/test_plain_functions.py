@@ -217,6 +217,7 @@ def test_failures_are_told_in_words(module):
         jax.block_until_ready(target(jnp.ones(3), jnp.float64(3)))
 
 
+@pytest.mark.exhaustive
 def test_a_program_carries_them_and_a_library_describes_them(loaded, tmp_path):
     shape = jax.ShapeDtypeStruct((3,), jnp.float64)
     program = jax.export.export(jax.jit(loaded["c"].scale))(shape, jnp.float64(2))
