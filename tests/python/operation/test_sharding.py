@@ -548,12 +548,7 @@ def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy():
     a, x = put(A, None, "x"), put(X, "x")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for f in (
-            plain,
-            plain,
-            ruled,
-            signed,
-        ):  # another function each time, which JAX compiles anew
+        for f in (plain, plain, ruled, signed):  # JAX compiles each lambda anew
             jax.jit(lambda a, x, f=f: f(a, x) + 1)(a, x)
     first, second, third = [str(w.message) for w in caught if w.category is KernbridgeWarning]
     assert first.splitlines()[0] == (

@@ -1,6 +1,6 @@
 """Writes a line to stderr about what takes longer than a second, such as compilations.
 
-What follows each other counts together, so that a program with many short ones is reported as well.
+Short compilations that follow each other without a pause count together, and are reported, too.
 Any thread may enter. A separate thread writes the line, since compilers do not call back. If
 nothing can be written, no thread is started.
 """

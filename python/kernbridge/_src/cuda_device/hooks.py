@@ -157,7 +157,7 @@ def _install_dispatchers() -> None:
 
 
 def _explained(method: Any, got: str) -> Any:
-    """Let errors of a dispatcher's method also say what a launch on the CPU needs, and has got."""
+    """Let errors of a dispatcher's method also say what a launch on the CPU needs and got."""
 
     @functools.wraps(method)
     def call(self: Any, *args: Any) -> Any:

@@ -283,7 +283,7 @@ def _lowered(
                 "errors of empty results; pass outs= with a function that returns the shapes "
                 "[KB1002]"
             )
-        call = replace(call, has_side_effect=True)  # XLA leaves out others, whose results are empty
+        call = replace(call, has_side_effect=True)  # XLA removes other calls with empty results
     if native.keep is not None:
         ctx.module_context.add_keepalive(native.keep)
 
