@@ -18,6 +18,7 @@ import numpy as np
 if not hasattr(np, "row_stack"):  # numba-cuda 0.30 reads it; numpy 2.5 removed it
     np.row_stack = np.vstack
 
+from . import kept_inputs
 from .case import Case, cases
 
 PACKAGES = ("jax", "numba-cuda", "numba", "llvmlite", "numpy", "nvidia-", "cuda-bindings")
@@ -92,6 +93,7 @@ def main() -> int:
         options.into.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(options.into / "values.npz", **kept)
         (options.into / "where.json").write_text(json.dumps(where(), indent=2) + "\n")
+        kept_inputs.keep()
     print(f"{len(failed)} failed: {' '.join(failed)}" if failed else "all as their references")
     return 1 if failed else 0
 

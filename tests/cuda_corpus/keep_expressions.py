@@ -17,6 +17,7 @@ import numpy as np
 if not hasattr(np, "row_stack"):  # numba-cuda 0.30 reads it; numpy 2.5 removed it
     np.row_stack = np.vstack
 
+from . import kept_inputs
 from .case import Case
 from .expressions import cases
 
@@ -65,6 +66,7 @@ def main() -> int:
         unstable=np.array(unstable, str),
         **{name: np.concatenate(values) for name, values in found.items()},
     )
+    kept_inputs.keep()
     print(
         f"{len(digests)} kernels, {failed} failed, {time.perf_counter() - began:.0f} s, "
         f"{file}: {file.stat().st_size} bytes, on {jax.devices(platform)[0].device_kind}"

@@ -20,6 +20,8 @@ if not hasattr(np, "row_stack"):  # numba-cuda 0.30 reads it; numpy 2.5 removed 
 
 from numba import cuda
 
+from . import kept_inputs
+from .kept_inputs import settled
 from .libdevice_inputs import FUNCTIONS, inputs
 
 MOST = 192  # rows that are kept of a function
@@ -31,7 +33,7 @@ def rows(name: str) -> list[np.ndarray]:
     given = inputs(name)
     n = len(given[0])
     chosen = np.random.default_rng(len(name)).permutation(n)[:MOST] if n > MOST else np.arange(n)
-    return [row[np.sort(chosen)] for row in given]
+    return settled(name, [row[np.sort(chosen)] for row in given])
 
 
 def digest(given: Sequence[np.ndarray]) -> int:
@@ -112,6 +114,7 @@ def main() -> int:
     archive["digests"] = np.array([digest(rows(name)) for name in names], np.uint32)
     options.into.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(options.into / "functions.npz", **archive)
+    kept_inputs.keep()
     print(f"{len(names)} functions, {sum(r.size for r in archive.values()):,} numbers")
     return 0
 

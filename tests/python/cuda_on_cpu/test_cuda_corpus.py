@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
@@ -14,7 +15,7 @@ pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 TESTS = str(Path(__file__).parents[2])
 sys.path.insert(0, TESTS)
 
-from cuda_corpus import bugs, case  # noqa: E402
+from cuda_corpus import bugs, case, kept_inputs  # noqa: E402
 
 pytestmark = pytest.mark.once
 
@@ -52,3 +53,14 @@ def test_size_names_and_bugs():
 def test_a_bug_that_changes_nothing_is_an_error():
     with pytest.raises(AssertionError, match="finds nothing to change"):
         bugs.plant("fsub is fadd", "  %a = fadd float %b, %c\n")
+
+
+def test_every_input_is_kept():
+    """NumPy and the C library draw others on other processors, to which no values belong."""
+    found = dict(kept_inputs.every())
+    assert len(found) > 900
+    assert [name for name, x in found.items() if not kept_inputs.is_kept(name, x)] == []
+    (x,) = kept_inputs.settled("kepler", [found["kepler/0"] * (1 + 1e-9)])
+    assert x.tobytes() == found["kepler/0"].tobytes()
+    (x,) = kept_inputs.settled("kepler", [found["kepler/0"] + 1])  # drawn otherwise since
+    assert np.array_equal(x, found["kepler/0"] + 1)
