@@ -22,7 +22,7 @@ void *kb_cuda_code_find(const char *name, void *context)
     void *found = find_in(kb_hostcuda_symbols, name);
     if (!found)
         found = find_in(kb_libdevice_symbols, name);
-    if (!found && strncmp(name, "NRT_", 4) == 0)
+    if (!found && (strncmp(name, "NRT_", 4) == 0 || strncmp(name, "__", 2) == 0))
         found = kb_provided_find(name, context);
     return found ? found : kb_provided_of_c(name, context);
 }

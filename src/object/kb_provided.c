@@ -11,6 +11,7 @@
 #include "object/kb_thrown.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -21,6 +22,39 @@ typedef struct own_function {
 } own_function;
 
 #define FUNCTION(function) ((void (*)(void))(uintptr_t)(function))
+
+/* Half precision on x86-64 processors without F16C, for which LLVM calls the compiler's runtime. A
+ * half is in the lower bits of the register that passes a float. */
+typedef union half_bits {
+    float passed;
+    uint32_t bits;
+} half_bits;
+
+static float half_to_float(float half)
+{
+    uint32_t bits = ((half_bits){half}).bits, digits = bits & 0x3ff, exponent = bits >> 10 & 31;
+    double size = exponent ? ldexp(digits + 1024, (int)exponent - 25) : ldexp(digits, -24);
+    if (exponent == 31)
+        size = digits ? NAN : INFINITY;
+    return (float)copysign(size, bits & 0x8000 ? -1 : 1);
+}
+
+static float double_to_half(double x)
+{
+    int exponent;
+    (void)frexp(fmax(fabs(x), 0x1p-14), &exponent);
+    int unit = exponent - 11; /* halves around x are 2^unit apart */
+    half_bits half = {.bits = isnan(x) ? 0x7e00 : 0x7c00};
+    if (fabs(x) < 65520) /* the next ones are rounded to infinity */
+        half.bits = (uint32_t)rint(ldexp(fabs(x), -unit)) + ((uint32_t)(unit + 24) << 10);
+    half.bits |= signbit(x) ? 0x8000 : 0;
+    return half.passed;
+}
+
+static float float_to_half(float x)
+{
+    return double_to_half((double)x);
+}
 
 /* What Numba's runtime does where Numba is, and more. */
 static const own_function OWN[] = {
@@ -49,6 +83,9 @@ static const own_function OWN[] = {
     {"_ZdaPv", FUNCTION(kb_delete)},
     {"_ZdlPvm", FUNCTION(kb_delete)},
     {"_ZdaPvm", FUNCTION(kb_delete)},
+    {"__extendhfsf2", FUNCTION(half_to_float)},
+    {"__truncsfhf2", FUNCTION(float_to_half)},
+    {"__truncdfhf2", FUNCTION(double_to_half)},
 };
 
 /* Of Python, without "Py": code that makes objects of an exception's values calls them kb_Py... */

@@ -13,6 +13,7 @@
 #include "object/kb_provided.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdint.h>
 
 static void test_plain(void)
@@ -174,6 +175,43 @@ static void test_own_names(void)
     kb_failures_set_writer(NULL);
 }
 
+#if defined(__x86_64__) && defined(__FLT16_MAX__)
+#define HAS_HALVES
+__extension__ typedef _Float16 float16;
+
+/* The compiler's own conversions are the referee. A NaN stays one, with its sign. */
+static void test_half_precision(void)
+{
+    void *widen = kb_provided_find("__extendhfsf2", NULL);
+    void *narrow = kb_provided_find("__truncsfhf2", NULL);
+    void *narrow_double = kb_provided_find("__truncdfhf2", NULL);
+    CHECK(widen && narrow && narrow_double);
+    for (uint32_t i = 0; i < 65536; i++) {
+        uint16_t bits = (uint16_t)i, back;
+        float16 half, got;
+        memcpy(&half, &bits, sizeof half);
+        float wide = ((float (*)(float16))(uintptr_t)widen)(half), want = half;
+        CHECK(isnan(want) ? isnan(wide) && !signbit(wide) == !signbit(want)
+                          : memcmp(&wide, &want, sizeof want) == 0);
+        got = ((float16(*)(float))(uintptr_t)narrow)(wide);
+        memcpy(&back, &got, sizeof back);
+        CHECK(isnan(want) ? isnan((float)got) && back >> 15 == bits >> 15 : back == bits);
+        if (isnan(want) || isinf(want))
+            continue;
+        double between = (double)want * (1 + ldexp(1, -11)); /* halfway, or nearly so */
+        for (int step = -1; step <= 1; step++) {
+            double x = between + step * fabs(between) * 0x1p-40;
+            half = (float16)x;
+            got = ((float16(*)(double))(uintptr_t)narrow_double)(x);
+            CHECK(memcmp(&got, &half, sizeof half) == 0);
+            half = (float16)(float)x;
+            got = ((float16(*)(float))(uintptr_t)narrow)((float)x);
+            CHECK(memcmp(&got, &half, sizeof half) == 0);
+        }
+    }
+}
+#endif
+
 /* Of the C library, what is for double and for float, and what loops become; not all that it has.
  */
 static void test_names_of_c(void)
@@ -276,6 +314,9 @@ int main(void)
     test_no_memory();
     test_own_names();
     test_names_of_c();
+#ifdef HAS_HALVES
+    test_half_precision();
+#endif
     test_names_of_the_process();
     return kb_test_end("test_nrt");
 }

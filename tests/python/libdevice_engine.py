@@ -7,6 +7,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from cuda_corpus.libdevice_inputs import FUNCTIONS
 from kernbridge._src.cuda_on_cpu import library
+from numba.core import config
 
 LLVM = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "int16": "i16"}
 
@@ -45,7 +46,11 @@ def optimised(text):
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+        cpu=config.CPU_NAME or llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten()
+        if config.CPU_FEATURES is None
+        else config.CPU_FEATURES,
+        opt=3,
     )
     module = llvm.parse_assembly(text)
     library.link(module)

@@ -1,21 +1,16 @@
 """Drawn expressions in CUDA kernels on the CPU give a GPU's values, to the bit."""
 
 import json
-import platform
 from pathlib import Path
 
 import pytest
+from processor_features import has_fma
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
 TESTS = str(Path(__file__).parents[2])
 
 pytestmark = pytest.mark.once
-
-HAS_FMA = platform.machine() == "aarch64" or (
-    Path("/proc/cpuinfo").exists() and " fma " in Path("/proc/cpuinfo").read_text()
-)
-
 
 GROUPS = {  # how many expressions they have at least
     ("conversions", "shifts"): 100,
@@ -39,7 +34,7 @@ def shares():
 @pytest.mark.brief
 @pytest.mark.parametrize(("groups", "every"), list(shares()))
 def test_gives_the_values_of_a_gpu(groups, every, run_python, tmp_path):
-    if not HAS_FMA and groups[0] in ("sums", "alone", "drawn"):
+    if not has_fma() and groups[0] in ("sums", "alone", "drawn"):
         pytest.skip("the processor has no fused multiply-add")
     printed = run_python(
         f"import sys; sys.path.insert(0, {TESTS!r})\n"

@@ -3,6 +3,8 @@
 Each test is a program of its own, see test_cuda_on_cpu.
 """
 
+import platform
+
 import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
@@ -413,3 +415,31 @@ x = rng.integers(-2, 3, 64)  # all sums are exact
 got = numba_cuda_kernel(memory, S((3,), DTYPE), grid=1, block=64)(jnp.asarray(x.astype(DTYPE)))
 assert np.asarray(got, np.float64).tolist() == [x.sum() + x[0], x[0], x[0]], got
 """)
+
+
+def test_without_instructions_for_half_precision(run_python):
+    """Processors before F16C have none, and LLVM calls functions for conversions."""
+    program = (
+        HEAD.replace("KIND", "fp16")
+        + """
+@cuda.jit
+def between(x, wide, sums):
+    i = cuda.grid(1)
+    if i < x.size:
+        wide[i] = np.float32(x[i])
+        sums[i] = x[i] + x[x.size - 1 - i]
+
+outs = S(ALL.shape, np.float32), S(ALL.shape, DTYPE)
+op = numba_cuda_kernel(between, outs, grid=512, block=128)
+wide, sums = op(jnp.asarray(ALL.view(DTYPE)))
+same(np.asarray(wide).astype(np.float64)[WIDE == WIDE], WIDE[WIDE == WIDE])
+same(np.asarray(sums).view(np.uint16), bits_of(WIDE + WIDE[::-1]))
+"""
+    )
+    features = "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt"
+    run_python(
+        program,
+        KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
+        NUMBA_CPU_NAME="x86-64-v2" if platform.machine() == "x86_64" else "generic",
+        NUMBA_CPU_FEATURES=features if platform.machine() == "x86_64" else "",
+    )

@@ -1,5 +1,7 @@
 """CUDA kernels on the CPU with `fastmath` or `vector_math`: threads of a block call libmvec."""
 
+import platform
+
 import pytest
 from kernbridge._src.numba_cpu.entry import vector_math
 
@@ -153,3 +155,24 @@ def test_what_is_refused():
 @pytest.mark.exhaustive
 def test_fast_kernels(run_python):
     run_python(HEAD + PROGRAM, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", KERNBRIDGE_CACHE_DIR="0")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the registers are of x86-64")
+def test_a_variable_names_the_processor(run_python):
+    """As for Numba: a generic one has no features, unless another variable gives some."""
+    program = """
+@cuda.jit
+def twice(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = 2 * x[i]
+
+out = jax.ShapeDtypeStruct((1024,), np.float32)
+(found,) = numba_cuda_kernel(twice, out, launch_dims=1024).inspect(out)
+print(*sorted(set(re.findall(r"%([xyz]mm)", found.assembly))))
+"""
+    settings = {"KERNBRIDGE_LIBCUDA": "/nowhere/libcuda.so", "NUMBA_CPU_NAME": "generic"}
+    assert run_python(HEAD + program, **settings).strip() == "xmm"
+    wide = run_python(HEAD + program, NUMBA_CPU_FEATURES="+avx,+avx2", **settings)
+    assert wide.strip() in ("xmm ymm", "ymm")

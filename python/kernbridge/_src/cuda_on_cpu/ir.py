@@ -15,7 +15,6 @@ The last two take parameters as cuLaunchKernel does.
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from kernbridge import _core
 from kernbridge._src.cuda_on_cpu import library, linked, polls
 from kernbridge._src.cuda_on_cpu.library import called, constant, text
 from kernbridge._src.cuda_on_cpu.to_host import OUTSIDE_MAX, HostModule, refused
-from kernbridge._src.numba_common import private_llvmlite
+from kernbridge._src.numba_common import cpu_features, private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir
 
@@ -197,13 +196,10 @@ def machine(features: str | None = None) -> Any:
 
 
 def processor() -> tuple[str, str]:
-    """LLVM's name of the processor that code is for, and its features.
-
-    This one, unless the variables say otherwise that do so for Numba, which need not be there.
-    """
-    features = os.environ.get("NUMBA_CPU_FEATURES")
+    """LLVM's name of the processor that code is for, and its features: this one's by default."""
+    name, features = cpu_features.asked()
     return (
-        os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
+        name or llvm.get_host_cpu_name(),
         llvm.get_host_cpu_features().flatten() if features is None else features,
     )
 

@@ -193,11 +193,17 @@ def place_of(module: str, line: str) -> str:
     return ""
 
 
+def target() -> tuple[str, int]:
+    """The features that `machine_code` uses, and the bits that the processor must then have."""
+    bits = _core.cpu_features()
+    here = ",".join(f"+{feature}" for feature, (_, present) in bits.items() if present)
+    wanted = cpu_features.asked()[1]
+    return cpu_features.known(here if wanted is None else wanted)
+
+
 def machine_code(text: str, name: str, enzyme: Enzyme) -> HostCode:
     """Optimise a module, and make machine code of the function `name`, as far as it is needed."""
-    bits = _core.cpu_features()
-    wanted = ",".join(f"+{feature}" for feature, (_, present) in bits.items() if present)
-    features, mask = cpu_features.known(wanted)
+    features, mask = target()
     words = [
         f for part in features.split(",") for f in ("-Xclang", "-target-feature", "-Xclang", part)
     ]

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
+
 from kernbridge import _core
 
 _BASELINE = {  # of every x86-64 processor, and what only steers LLVM
     *("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2", "x87", "crc32", "evex512"),
     *("neon", "fp-armv8"),  # of aarch64
 }
+
+
+def asked() -> tuple[str | None, str | None]:
+    """LLVM's name of the processor that the user wants code for, and its features, if any.
+
+    The variables and what follows from them are Numba's, which need not be there.
+    """
+    name = os.environ.get("NUMBA_CPU_NAME")
+    generic = "" if (name or "").lower() == "generic" else None
+    return name, os.environ.get("NUMBA_CPU_FEATURES", generic)
 
 
 def known(given: str) -> tuple[str, int]:

@@ -105,6 +105,9 @@ class SourceDerivative(DerivativeJob):
         name = f"{export.module}.{export.function.name}"
         super().__init__(export.label, name, kernel, described, steps, lasting=True)
 
+    def made_of(self) -> tuple[Any, ...]:
+        return (*super().made_of(), clang.target())
+
     def primal(self, debug: bool) -> Function:
         for dtype, _ in self._arrays:
             if not ir.can_hold(dtype):
