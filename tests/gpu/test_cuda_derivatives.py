@@ -420,6 +420,73 @@ def test_shared_memory_whose_size_the_launch_decides():
 
 
 @cuda.jit
+def smoothed(u, w, out):
+    s = cuda.shared.array(0, "float64")
+    t, i, n = cuda.threadIdx.x, cuda.grid(1), cuda.blockDim.x
+    r = w.shape[0] // 2
+    s[t + r] = u[i] if i < u.shape[0] else 0.0
+    if t < r:
+        s[t] = u[i - r] if i >= r else 0.0
+        s[n + r + t] = u[i + n] if i + n < u.shape[0] else 0.0
+    cuda.syncthreads()
+    if i < out.shape[0]:
+        total = 0.0
+        for k in range(w.shape[0]):
+            total += w[k] * s[t + k] * s[t + r]
+        out[i] = total / u.shape[0]
+
+
+def smoothed_by_jax(u, w):
+    r = w.size // 2
+    wide = jnp.pad(u, r)
+    return sum(w[k] * wide[k : k + u.size] for k in range(w.size)) * u / u.size
+
+
+def test_stencil_with_a_halo_in_shared_memory():
+    op = by_enzyme(smoothed, threads_per_block=64, shared_mem=8 * (64 + 4))
+    assert_derivatives(op, smoothed_by_jax, normal(N - 9), normal(5), second=True, batched=True)
+
+
+@cuda.jit
+def product_of_tiles(a, b, out):
+    tile_a = cuda.shared.array((4, 4), "float64")
+    tile_b = cuda.shared.array((4, 4), "float64")
+    x, y = cuda.grid(2)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    total = 0.0
+    for i in range((a.shape[1] + 3) // 4):
+        tile_a[ty, tx] = tile_b[ty, tx] = 0
+        if y < a.shape[0] and tx + i * 4 < a.shape[1]:
+            tile_a[ty, tx] = a[y, tx + i * 4]
+        if x < b.shape[1] and ty + i * 4 < b.shape[0]:
+            tile_b[ty, tx] = b[ty + i * 4, x]
+        cuda.syncthreads()
+        for j in range(4):
+            total += tile_a[ty, j] * tile_b[j, tx]
+        cuda.syncthreads()
+    if y < out.shape[0] and x < out.shape[1]:
+        out[y, x] = total
+
+
+def product_of_tiles_twice(a, b, out, stream):
+    ab = cuda.device_array((a.shape[0], b.shape[1]), a.dtype)
+    product_of_tiles[(3, 3), (4, 4), stream](a, b, ab)
+    product_of_tiles[(3, 3), (4, 4), stream](ab, b, out)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(4, 8, 4), (4, 4, 8), (8, 4, 4), (3, 9, 5)])
+def test_product_of_matrices_in_tiles(m, k, n):
+    op = by_enzyme(
+        product_of_tiles,
+        lambda a, b: S((a.shape[0], b.shape[1]), a.dtype),
+        launch_dims=lambda a, b: (b.shape[1], a.shape[0]),
+        threads_per_block=(4, 4),
+    )
+    a, b = normal(m, k), normal(k, n, seed=1)
+    assert_derivatives(op, jnp.matmul, a, b, batched=True)
+
+
+@cuda.jit
 def gammas(x, out):
     i = cuda.grid(1)
     out[i] = math.gamma(x[i]) + x[i] * math.lgamma(x[i])
@@ -518,6 +585,12 @@ def test_launches_that_overwrite_temporaries():
 
     given = 0.5 * normal(N), normal(N, seed=1)
     assert_derivatives(recorded(of_temporaries), by_jax, *given, batched=True)
+
+
+def test_launches_with_shared_memory():
+    op = recorded(product_of_tiles_twice, lambda a, b: S((a.shape[0], b.shape[1]), a.dtype))
+    given = normal(9, 7), normal(7, 7, seed=1)
+    assert_derivatives(op, lambda a, b: a @ b @ b, *given, batched=True)
 
 
 def of_copies(u, out, stream):

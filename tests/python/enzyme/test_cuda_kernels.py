@@ -51,6 +51,38 @@ def test_the_plan_of_a_derivative(gpu):
 
 
 @cuda.jit
+def products(x, w, out):
+    s, r = cuda.shared.array(4, "float32"), cuda.shared.array(4, "float32")
+    t, i = cuda.threadIdx.x, cuda.blockIdx.x
+    s[t], r[t] = x[i, t], w[t]
+    cuda.syncthreads()
+    out[i, t] = s[t] * r[3 - t] * x.shape[0] + s[3 - t] * w.shape[0]
+
+
+def products_twice(x, w, out, stream):
+    inner = cuda.device_array((4, 4), x.dtype)
+    products[4, 4, stream](x, w, inner)
+    products[3, 4, stream](inner, w, out)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_shared_arrays_are_not_counted_as_arrays_of_the_call(recorded):
+    def rows_by_jax(n, x, w):
+        return (x * w[3::-1] * x.shape[0] + x[:, ::-1] * w.size)[:n]
+
+    def by_jax(x, w):
+        return rows_by_jax(3, rows_by_jax(4, x, w) if recorded else x, w)
+
+    like = jax.ShapeDtypeStruct((3, 4), jnp.float32)
+    if recorded:
+        op = numba_cuda_callable(products_twice, like, record="always", derivatives="enzyme")
+    else:
+        op = numba_cuda_kernel(products, like, grid=3, block=4, derivatives="enzyme")
+    x = 0.5 * np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    assert_derivatives(op, by_jax, x, np.linspace(0.2, 0.9, 6, dtype=np.float32), batched=True)
+
+
+@cuda.jit
 def iterated(x, n, out):
     i = cuda.grid(1)
     if i < out.size:

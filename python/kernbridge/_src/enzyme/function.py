@@ -89,6 +89,11 @@ class Function:
     results: tuple[int, ...]
 
     @property
+    def arrays(self) -> tuple[int, ...]:
+        """The buffers that a launch is given; shared memory is part of the launch itself."""
+        return tuple(i for i, b in enumerate(self.buffers) if b.kind != "shared")
+
+    @property
     def written(self) -> tuple[int, ...]:
         """The operands of which a call needs a copy."""
         return tuple(k for k, i in enumerate(self.operands) if self.buffers[i].kind == "work")

@@ -89,25 +89,24 @@ class DerivativeFunction(DeviceFunction):
 
     function: Function
     wide: bool  # one launch serves a batch
-    written: tuple[int, ...]  # buffers that the kernel writes to
+    written: tuple[int, ...]  # arrays of the kernel that it writes to
     tape: str  # what each thread allocates for values that its loops overwrite; empty if nothing
 
     @property
     def n_words(self) -> int:
-        buffers = [b for b in self.function.buffers if b.kind != "shared"]
-        return (1 + self.wide) * len(buffers) + self.function.n_extents
+        return (1 + self.wide) * len(self.function.arrays) + self.function.n_extents
 
     def words(self, numbers: Sequence[int]) -> list[Word]:
-        """The words of a launch; `numbers` are the plan's, of the buffers that are not shared."""
+        """The words of a launch; `numbers` are the plan's, of the function's arrays."""
         words = []
         for b in numbers:
             words.append(Word("address", buffer=b))
             if self.wide:
                 words.append(Word("stride", buffer=b))
         places = {
-            e: Word("extent", buffer=numbers[i], dim=dim)
-            for i, b in enumerate(self.function.buffers[: len(numbers)])
-            for dim, e in enumerate(b.extents)
+            e: Word("extent", buffer=number, dim=dim)
+            for number, i in zip(numbers, self.function.arrays, strict=True)
+            for dim, e in enumerate(self.function.buffers[i].extents)
         }
         return [*words, *(places[e] for e in range(self.function.n_extents))]
 
@@ -242,7 +241,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
     def _primal_function(self) -> tuple[Function, list[int], bool]:
         """The kernel as a function of its operands, its other outputs, and its shared arrays.
 
-        Also returns the buffers that the kernel writes to, and whether it reads z indices.
+        Also returns the arrays that the kernel writes to, and whether it reads z indices.
         """
         with global_compiler_lock:
             job, compiled, opened = self._compiled(has_lines=False)
@@ -336,14 +335,18 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
         operands, results = (tuple(places[b] for b in of) for of in (roles.operands, roles.outputs))
         function = ir.around(text, "kb_primal", tuple(buffers), n_extents, operands, results)
-        return function, sorted(changed), not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+        return (
+            function,
+            sorted(changed.intersection(function.arrays)),
+            not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"}),
+        )
 
     def _image(
         self, text: str, entry: str, function: Function, wide: bool, shared_size: int
     ) -> bytes:
         """The image for a CPU."""
         text = re.sub(r"^target [^\n]*\n", "", _NVIDIA.sub(r"@kb.\1(", text), flags=re.M)
-        n_words = (1 + wide) * len([b for b in function.buffers if b.kind != "shared"])
+        n_words = (1 + wide) * len(function.arrays)
         types = [llvm_ir.IntType(64)] * (n_words + function.n_extents)
         declared = {name for name in _declared(text) if not _core.cuda_code_provides(name)}
         host = host_ir.Given(shared_size, types, declared)
@@ -400,7 +403,7 @@ def lowered(
     n_given = len(arrays) - len(fresh)
     moved = {b: numbers[i] for i, b in enumerate((*range(n_given), *fresh))}
     x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in shape.grid)
-    words = made.words([numbers[i] for i in range(len(function.buffers)) if i in numbers])
+    words = made.words([numbers[i] for i in function.arrays])
     shape = replace(shape, grid=(x, y, z))
     native, _ = plan(
         f"{job.label} ({LABELS[job.steps[-1].mode]})",
