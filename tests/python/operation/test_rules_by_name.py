@@ -100,3 +100,63 @@ def test_names_that_the_kernel_does_not_have():
     op = numba_kernel(scaled, lambda x, *_, **__: x, vjp=lambda ct, *, x: {"x": ct, "k": ct @ x})
     grad = jax.grad(lambda x, w, k: op(x, w, k=k).sum(), (0, 1, 2))
     np.testing.assert_array_equal(grad(X, W, 0.5)[2], X.sum())
+
+
+@numba.njit
+def affine(w, x, b, out):
+    for i in range(out.size):
+        out[i] = w * x[i] + 3 * b
+
+
+AFFINE = "w: f32, x: f32[n], b: f32 -> out: f32[n]"
+IN_C = """
+// @BE affine w: f32, x: f32[n], b: f32, n -> out: f32[n]
+void affine(float w, const float *x, float b, int n, float *out) {
+    for (int i = 0; i < n; i++) out[i] = w * x[i] + 3 * b;
+}
+// @BE line w: f32, b: f32 -> f32
+float line(float w, float b) { return w + 3 * b; }"""
+
+
+def in_order(inputs, outputs, ct):
+    w, x, _ = inputs
+    return ct @ x, w * ct, 3 * ct.sum()
+
+
+def test_rules_get_numbers_where_the_signature_has_them():
+    """They were sorted by name, after the arrays, so that cotangents were swapped."""
+    module = kernbridge.load_c_inline("rules_of_numbers", IN_C)
+    rules = [
+        {"vjp": in_order},
+        {"jvp": lambda inputs, outputs, t: t[0] * inputs[1] + inputs[0] * t[1] + 3 * t[2]},
+        {"vjp": lambda ct, *, x, b, w: {"b": 3 * ct.sum(), "x": w * ct, "w": ct @ x}},
+    ]
+    grads = [
+        jax.grad(lambda *inputs, op=op: op(*inputs) @ jnp.cos(X), (0, 1, 2))(0.5, X, 2.0)
+        for op in (
+            lambda w, x, b: w * x + 3 * b,  # of JAX
+            *(numba_kernel(affine, signature=AFFINE, **rule) for rule in rules),
+            *(module.affine.operation(**rule) for rule in rules),
+            lambda w, x, b: numba_kernel(affine, signature=AFFINE, **rules[0])(b=b, w=w, x=x),
+        )
+    ]
+    for got in grads[1:]:
+        for one, want in zip(got, grads[0], strict=True):
+            np.testing.assert_allclose(one, want, rtol=1e-5)
+    line = module.line.operation(vjp=lambda inputs, outputs, ct: (ct, 3 * ct))
+    assert jax.grad(line, (0, 1))(0.5, 2.0) == (1, 3)
+
+    @jax.jit
+    def reads_a_traced_value(k):
+        rule = lambda inputs, outputs, ct: (k * (ct @ inputs[1]), ct, None)  # noqa: E731
+        op = numba_kernel(affine, signature=AFFINE, vjp=rule)
+        return jax.grad(lambda w: op(w, X, 2.0).sum())(0.5)
+
+    assert reads_a_traced_value(jnp.float32(2)) == 2 * X.sum()
+
+
+def test_rules_get_numbers_in_the_order_of_the_call_without_types():
+    change = numba_kernel(affine, inplace="out", vjp=lambda i, o, ct: (*in_order(i[:3], o, ct), ct))
+    got = jax.grad(lambda *inputs: change(*inputs, 0 * X).sum(), (0, 1, 2))(0.5, X, 2.0)
+    for one, want in zip(got, (X.sum(), [0.5] * 3, 9), strict=True):
+        np.testing.assert_allclose(one, want)

@@ -116,7 +116,7 @@ class CudaKernelFrontend(PlannedFrontend):
         return self.function.parameter_names
 
     def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
-        return self.function.buffer_names(n_inputs + len(scalars), n_inputs)
+        return self.function.buffer_names(n_inputs + len(scalars))
 
     def compilation(self, platform: str) -> Work | None:
         code = self.description.code

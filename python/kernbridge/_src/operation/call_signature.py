@@ -215,6 +215,11 @@ class CallSignature:
         arrays = [name for name in inputs if name not in scalars]
         return tuple((arrays.index(name), o) for o, name in enumerate(outputs) if name in arrays)
 
+    def places(self, scalars: Sequence[str]) -> tuple[int, ...]:
+        """Where the inputs of a call are among its arrays and then these scalars."""
+        arrays = [p.name for p in self.inputs if p.name not in scalars]
+        return tuple([*arrays, *scalars].index(p.name) for p in self.inputs)
+
     @property
     def sharding_rule(self) -> str:
         """The dimensions of its arrays as a rule.

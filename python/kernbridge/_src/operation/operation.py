@@ -321,7 +321,8 @@ def _traceable_call(
         from kernbridge._src.operation import automatic, tangents
 
         exact = (exact_items(dict(keywords)), state)
-        by_name = functools.partial(tangents.in_order, frontend, static, outputs)
+        order = spec.signature.places(names) if spec.signature else ()
+        by_name = functools.partial(tangents.in_order, frontend, static, outputs, order)
         jvp, vjp = (
             automatic.ByEnzyme(frontend, static) if isinstance(rule, str) else by_name(mode, rule)
             for mode, rule in (("jvp", spec.jvp), ("vjp", spec.vjp))
@@ -331,6 +332,7 @@ def _traceable_call(
             *(spec.label, outputs, jvp, vjp, keywords),
             symbolic_zeros=spec.jvp == ENZYME,
             exact=exact,
+            order=order,
         )
         if state is not None and state.traced:
             rules, values = tangents.close(rules, types, static.outs)

@@ -391,9 +391,9 @@ class ScannedFunction(Struct):
         """The names of its parameters for arrays."""
         return tuple(p.name for p in (*self.having("arg"), *self.having("ret")))
 
-    def buffer_names(self, n_operands: int, n_inputs: int) -> tuple[str, ...]:
+    def buffer_names(self, n_operands: int) -> tuple[str, ...]:
         """The names of the operands of a call, empty where there is none, and of its outputs."""
-        inputs = [p.name for p in self.having("arg")][:n_inputs]
+        inputs = [p.name for p in self.having("arg")][:n_operands]
         outputs = [p.name for p in self.having("ret")]
         return (*inputs, *[""] * (n_operands - len(inputs)), *outputs)
 

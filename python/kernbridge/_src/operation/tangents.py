@@ -95,7 +95,8 @@ class Rules:
 
     `jvp(inputs, outputs, tangents, **keywords)` returns the tangents of the outputs, `vjp(inputs,
     outputs, cotangents, **keywords)` the cotangents of the inputs. Outputs and their tangents have
-    the form of `tree`.
+    the form of `tree`; inputs and their tangents are in the order of the signature, if there is
+    one.
     """
 
     label: str
@@ -106,6 +107,10 @@ class Rules:
     symbolic_zeros: bool = False  # whether `jvp` gets JAX's Zero for tangents that are zero
     exact: Hashable = None  # distinguishes keywords and rules that compare equal
     n_read: int = 0  # the number of the last operands, which are values that the rules read
+    order: tuple[int, ...] = ()  # the operands in the order of the signature
+
+    def ordered(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(operands[i] for i in self.order or range(len(operands)))
 
     def tangents(
         self, types: Sequence[ArrayType], inputs: Sequence[Any], outputs: Sequence[Any], given: Any
@@ -115,8 +120,8 @@ class Rules:
         if isinstance(self.jvp, Automatic):
             return self.jvp.tangents(inputs[: len(inputs) - self.n_read], given)
         n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
-        known = tuple(inputs[:n]), unflatten(outputs)
-        result = self.jvp(*known, tuple(given[:n]), *inputs[n:], **dict(self.keywords))
+        known = self.ordered(inputs[:n]), unflatten(outputs)
+        result = self.jvp(*known, self.ordered(given[:n]), *inputs[n:], **dict(self.keywords))
         returned = Returned(self.label, "the jvp rule")
         if result is None and any(is_inexact(t.dtype) for t in types):
             raise returned.refusal(_nothing("tangent for each output", "outputs"))
@@ -148,7 +153,7 @@ class Rules:
         if isinstance(self.vjp, Automatic):
             return self.vjp.cotangents(inputs[: len(inputs) - self.n_read], given, which)
         n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
-        inputs, read = tuple(inputs[:n]), inputs[n:]
+        inputs, read = self.ordered(inputs[:n]), inputs[n:]
         known = inputs, unflatten(outputs)
         result = self.vjp(*known, unflatten(given), *read, **dict(self.keywords))
         returned = Returned(self.label, "the vjp rule")
@@ -163,12 +168,13 @@ class Rules:
                 "for zero)"
             )
         types = [ArrayType(jnp.shape(x), np.dtype(jnp.result_type(x))) for x in inputs]
-        return [
+        found = [
             returned.or_zeros(f"the cotangent of input {i}", leaf, t)
             if is_inexact(t.dtype)
             else None
             for i, (leaf, t) in enumerate(zip(result, types, strict=True))
         ]
+        return [found[self.order.index(i)] for i in range(n)] if self.order else found
 
 
 @dataclass(frozen=True)
@@ -210,13 +216,16 @@ class InOrder:
         return tuple(map(found.get, by_name))
 
 
-def in_order(frontend: Frontend, call: Call, tree: Any, mode: str, rule: Any) -> Any:
+def in_order(
+    frontend: Frontend, call: Call, tree: Any, order: Sequence[int], mode: str, rule: Any
+) -> Any:
     """The rule of a call as a function of inputs, outputs and (co)tangents in order."""
     if not names_taken(rule):
         return rule
     names = frontend.buffer_names(call.n_inputs, call.scalars, len(call.outs))
-    n = call.n_operands
-    return InOrder(frontend.label, mode, rule, tuple(names[:n]), tuple(names[n:]), tree)
+    inputs = tuple(names[i] for i in order or range(call.n_operands))
+    results = tuple(names[call.n_operands :])
+    return InOrder(frontend.label, mode, rule, inputs, results, tree)
 
 
 def _nothing(expected: str, zeros_of: str) -> str:
@@ -431,11 +440,11 @@ def close(
     arrays = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in (*inputs, *outs)]
     dots = [a if is_inexact(a.dtype) else None for a in arrays]
     n, unflatten = len(inputs), rules.tree.unflatten
-    known = tuple(arrays[:n]), unflatten(arrays[n:])
+    known = rules.ordered(arrays[:n]), unflatten(arrays[n:])
     jvp, vjp, values = rules.jvp, rules.vjp, list[Any]()
     keywords = dict(rules.keywords)
     if jvp is not None and not isinstance(jvp, Automatic):
-        jvp = _closed(jvp, keywords, (*known, tuple(dots[:n])), values)
+        jvp = _closed(jvp, keywords, (*known, rules.ordered(dots[:n])), values)
     if vjp is not None and not isinstance(vjp, Automatic):
         vjp = _closed(vjp, keywords, (*known, unflatten(dots[n:])), values)
     # A reference from the rules would keep the values alive after the trace.

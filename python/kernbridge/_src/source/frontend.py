@@ -101,7 +101,7 @@ class SourceFrontend(Frontend):
         return self.function.parameter_names
 
     def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
-        return self.function.buffer_names(n_inputs + len(scalars), n_inputs)
+        return self.function.buffer_names(n_inputs + len(scalars))
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse a wrong number of inputs or outputs, and dtypes that no kernel has."""
