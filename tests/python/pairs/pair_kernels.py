@@ -1,0 +1,212 @@
+"""Writes operations in each front end, from one description of what they compute.
+
+Each body applies a function to products, and is written once for loops of Numba, for threads of
+Numba-CUDA, for C, and for threads of CUDA C++, and once for JAX, which is the referee.
+"""
+
+import zlib
+from dataclasses import dataclass, field
+
+from pair_table import CUDA_CPP, NUMBA_CUDA, POINTERS
+
+T = 4  # threads of a block
+INPUTS = {
+    "broadcasting": {"a": "n, m", "w": "m"},
+    "row sums": {"a": "n, m", "w": "m"},
+    "shared array": {"a": "n", "w": "m"},
+    "atomics": {"a": "n", "w": "m", "at": "n"},
+    "records": {"a": "n, 2"},
+    "device variable": {"a": "n", "w": "m"},
+    "only writes": {"a": "n"},
+}
+OUTPUT = {"broadcasting": "n, m", "atomics": "m", "device variable": "1"}
+SIZES = {"n": 8, "m": 3, "2": 2, "1": 1}
+C = {"float32": "float", "float64": "double", "int32": "int", "bool": "bool"}
+SHORT = {"float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32", "bool": "bool"}
+REFERENCES = {
+    "broadcasting": "{f}(a * w)",
+    "row sums": "jnp.sum({f}(a * w), 1)",
+    "shared array": "sum(w[k] * jnp.pad({f}(a), 1)[k : k + a.size] for k in range(w.size))",
+    "atomics": "jnp.zeros_like(w).at[at].add({f}(a * w[at]))",
+    "records": "{f}(jax.lax.bitcast_convert_type(a[:, 0], jnp.float32))",
+    "device variable": "jnp.sum({f}(a))[None]",
+    "only writes": "jnp.arange(a.size).astype(a.dtype)",
+}
+
+
+@dataclass
+class Operation:
+    """What a program asks of its operation, and names that follow from it."""
+
+    chosen: dict
+    result: str = "float32"  # the dtype of what the function returns
+    order: list = field(default_factory=list)  # of the inputs in a signature
+    sharded: bool = False
+
+    def __post_init__(self):
+        pick = self.chosen
+        self.front, self.body = pick["front end"], pick["body"]
+        self.memory, self.function = pick["memory"], pick["function"]
+        self.has_signature = pick["description"] == "signature"
+        self.is_static = pick["scalars"] == "static scalars"
+        self.is_wrong = pick["care"] == "planted fault"
+        self.has_bool = pick["scalars"] == "bool keyword"
+        wide = "float64" if pick["dtypes"] == "mixed dtypes" else pick["dtypes"]
+        narrow = "float32" if pick["dtypes"] == "mixed dtypes" else wide
+        self.arrays = INPUTS[self.body]
+        self.shape = OUTPUT.get(self.body, "n")
+        self.dtypes = {"a": narrow, "w": wide, "at": "int32", "s": wide, "b": wide, "on": "bool"}
+        if self.body == "records":
+            self.dtypes["a"] = "uint32"
+        self.out = wide
+        if self.body == "only writes":
+            self.out = self.dtypes["a"] = wide
+        self.traced = [] if self.is_static else ["s", "b"]
+        self.parameters = [*self.arrays, *self.traced]  # of the call, and of the reference
+        self.also = (  # a second output, whose dtype is the function's
+            self.front in ("kernel", "elementwise")
+            and self.body == "broadcasting"
+            and self.function != "written"
+            and pick["rule"] != "Enzyme"
+        )
+        numbers = [*self.traced, *["on"] * self.has_bool]
+        if self.has_signature:
+            self.inputs = sorted([*self.arrays, *numbers], key=self.order.index)
+        elif pick["scalars"] == "by position" or self.front in ("kernel", "elementwise"):
+            self.inputs = [*self.arrays, *numbers]
+        else:  # keywords of a kernel follow its arrays
+            self.inputs = [*self.arrays, *sorted(numbers)]
+        self.name = f"pair_{zlib.crc32(repr([sorted(pick.items()), self.order]).encode()):08x}"
+
+    @property
+    def is_cuda(self):
+        return self.front in NUMBA_CUDA or self.front in CUDA_CPP
+
+    # texts that the front ends share
+
+    def signature(self):
+        """Return what the kernel takes and returns."""
+        items = [f"{name}: {self._described(name)}" for name in self.inputs]
+        if self.front in POINTERS:
+            items += ["n", *["m"] * ("m" in "".join(self.arrays.values()))]
+        out = f"{SHORT[self.out]}[{self.shape}]"
+        if self.front == "kernel":
+            results = [out, *[f"{SHORT[self.result]}[n, m]"] * self.also]
+        elif self.memory == "in place":
+            results = ["a", *[f"out: {out}"] * (self.body == "records")]
+            results *= 1 + (self.chosen["care"] == "twice in place")
+        else:
+            results = [f"out: {out}"]
+        return f"{', '.join(items)} -> {', '.join(results)}"
+
+    def _described(self, name):
+        short = SHORT[self.dtypes[name]]
+        if name in self.arrays:
+            return f"{short}[{self.arrays[name]}]"
+        return f"{short}[]" if self.front == "XLACustomKernel" else short
+
+    def outs(self):
+        """Return a function of the inputs that describes the outputs."""
+        shape = {"n, m": "(a.shape[0], w.size)", "m": "w.shape", "1": "(1,)"}
+        shape = shape.get(self.shape, "a.shape[:1]")
+        return f"lambda a, w=None, *_, **__: S({shape}, jnp.{self.out})"
+
+    def scale(self):
+        is_array = (
+            self.chosen["scalars"] == "by position"
+            and not self.has_signature
+            and self.front not in ("kernel", "elementwise")
+        ) or (self.front == "XLACustomKernel" and not self.is_static)
+        s, b = ("s[()]", "b[()]") if is_array else ("s", "b")
+        return (f"({s} if on else -{s})" if self.has_bool else s), b
+
+    def applied(self, value):
+        name = {"written": "math.sin", "inlined": "inlined"}.get(self.function, "f")
+        return f"{name}({value})"
+
+    def scaled(self, value):
+        s, b = self.scale()
+        return f"{value} * FACTOR * {s} + {b}"
+
+    # the kernels of Numba
+
+    def lines(self):
+        """Return the body of a kernel of Numba or Numba-CUDA."""
+        target = "a" if self.memory == "in place" and self.body != "records" else "out"
+        at = "i"
+        if self.is_wrong:
+            at = "i // 2" if self.is_cuda else "1 + i"
+        return getattr(self, "_" + self.body.replace(" ", "_"))(target, at)
+
+    def _broadcasting(self, out, at):
+        store = f"{out}[{at}, j] = {self.scaled(self.applied('a[i, j] * w[j]'))}"
+        if self.front in NUMBA_CUDA:
+            return ["i, j = cuda.grid(2)", f"if i < a.shape[0] and j < w.size: {store}"]
+        return ["for i in range(a.shape[0]):", "    for j in range(w.size):", f"        {store}"]
+
+    def _row_sums(self, out, at):
+        rows = [
+            f"total = {'np.float32(0)' if self.out == 'float32' else '0.0'}",
+            "for j in range(w.size):",
+            f"    total += {self.applied('a[i, j] * w[j]')}",
+            f"{out}[{at}] = {self.scaled('total')}",
+        ]
+        return self._each(rows)
+
+    def _only_writes(self, out, at):
+        return self._each([f"{out}[{at}] = {self.scaled('i')}"])
+
+    def _each(self, rows):
+        if self.front in NUMBA_CUDA:
+            return ["i = cuda.grid(1)", "if i < a.shape[0]:", *_indented(rows)]
+        return ["for i in range(a.shape[0]):", *_indented(rows)]
+
+    def _records(self, out, at):
+        changed = ["a[i].age += 1"] if self.memory == "in place" else []
+        return self._each([f"{out}[{at}] = {self.scaled(self.applied('a[i].v'))}", *changed])
+
+    def _shared_array(self, out, at):
+        zero = f"numba.{self.out}(0)"
+        return [
+            f"tile = cuda.shared.array({T + 2}, numba.{self.out})",
+            "i, t = cuda.grid(1), cuda.threadIdx.x",
+            f"tile[t + 1] = {self.applied('a[i]')} if i < a.size else {zero}",
+            "if t == 0:",
+            f"    tile[0] = {self.applied('a[i - 1]')} if i > 0 else {zero}",
+            f"if t == {T - 1}:",
+            f"    tile[{T + 1}] = {self.applied('a[i + 1]')} if i + 1 < a.size else {zero}",
+            *["cuda.syncthreads()"] * (not self.is_wrong),
+            "if i < a.size:",
+            f"    total = {zero}",
+            "    for k in range(w.size):",
+            "        total += w[k] * tile[t + k]",
+            f"    {out}[i] = {self.scaled('total')}",
+        ]
+
+    def _atomics(self, out, at):
+        s, b = self.scale()
+        return [
+            "i = cuda.grid(1)",
+            "if i < a.size:",
+            f"    v = {self.applied('a[i] * w[at[i]]')} * FACTOR * {s}",
+            f"    {out}[at[i]] += v" if self.is_wrong else f"    cuda.atomic.add({out}, at[i], v)",
+            "if i < w.size:",
+            f"    cuda.atomic.add({out}, i, {b})",
+        ]
+
+    # JAX
+
+    def reference(self):
+        f = "jnp.sin" if self.function == "written" else "function"
+        value = REFERENCES[self.body].format(f=f)
+        head = ", ".join([*self.arrays, "s=SCALE", "b=OFFSET", "on=True"])
+        if self.memory == "in place" and self.body == "records":
+            result = "a.at[:, 1].add(1), out"
+        else:
+            result = f"out, {f}(a * w)" if self.also else "out"
+        lines = [f"out = ({value} * FACTOR * s + b).astype({self.out!r})", f"return {result}"]
+        return "\n".join([f"def reference({head}):", *_indented(lines)])
+
+
+def _indented(lines):
+    return [f"    {line}" for line in lines]

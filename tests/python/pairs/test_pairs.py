@@ -1,0 +1,82 @@
+"""Programs of two or three features, against the same programs of JAX alone.
+
+What two features do is mostly tested for each alone. Here, a table (pair_table.py) says which can
+meet, and programs are drawn from it until each two have met. KERNBRIDGE_PAIRS_SEED repeats a run of
+`make test-all`; a failure prints the seed, the number and the text of its program.
+"""
+
+import itertools
+import os
+import pickle
+import random
+
+import jax
+import pair_programs
+import pair_table
+import pytest
+
+pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+pytestmark = pytest.mark.once
+
+FIXED, N_FIXED = "1", 60
+NEW = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(random.SystemRandom().randrange(1 << 32))
+SEED = os.environ.get("KERNBRIDGE_PAIRS_SEED") or NEW  # the same in all workers
+N_DRAWN, N_TOGETHER = 5000, 50
+
+
+@pytest.fixture
+def run(run_python, tmp_path):
+    """Run programs here and, where they are meant for two processes, in another."""
+
+    def run(seed, numbers):
+        texts, later = pair_programs.in_this_process(seed, numbers)
+        if later:
+            path = tmp_path / "later"
+            path.write_bytes(pickle.dumps(later))
+            source = f"import pair_programs\npair_programs.in_another({str(path)!r})\n"
+            said = run_python(source).strip()
+            texts += [said] if said != f"{len(later)} programs" else []
+        repeat = "" if seed == FIXED else f"KERNBRIDGE_PAIRS_SEED={seed}\n"
+        assert not texts, repeat + "\n\n".join(texts)
+
+    return run
+
+
+@pytest.mark.parametrize("first", range(0, N_FIXED, 5))
+def test_fixed_programs(run, first):
+    run(FIXED, range(first, first + 5))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("first", range(0, N_DRAWN, N_TOGETHER))
+def test_drawn_programs(run, first):
+    run(SEED, range(first, first + N_TOGETHER))
+    jax.clear_caches()
+
+
+def test_every_two_features_meet_that_can():
+    pairs, met = set(pair_table.pairs()), set()
+    assert len(pairs) < N_DRAWN
+    for number in range(len(pairs)):
+        met.update(itertools.combinations(pair_programs.drawn(SEED, number).values(), 2))
+    assert met == pairs
+
+
+def test_each_reason_sets_two_features_apart():
+    """No line of the table is there in vain, and none names a feature that there is not."""
+    known = set(pair_table.AXIS)
+    for i, (*sets, why) in enumerate(pair_table.APART):
+        assert all(some and some <= known for some in sets), why
+        others = [line for j, line in enumerate(pair_table.APART) if j != i]
+        for together in itertools.product(*sets):
+            axes = {pair_table.AXIS[feature] for feature in together}
+            allowed = not any(all(set(together) & some for some in more) for *more, _ in others)
+            if len(axes) == len(sets) and allowed:
+                break
+        else:
+            raise AssertionError(f"no two features are apart for this reason alone: {why}")
+
+
+def test_a_program_is_the_same_each_time():
+    for number in range(20):
+        assert str(pair_programs.program("a", number)) == str(pair_programs.program("a", number))
