@@ -1,5 +1,7 @@
 """Grids that depend on shapes with blocks of the user's choice, in every way to write them."""
 
+import importlib.util
+
 import jax
 import jax.numpy as jnp
 import kernbridge
@@ -163,6 +165,35 @@ def test_wrong_launches_are_refused(launch, message):
         jax.eval_shape(kernbridge.numba_cuda_kernel(doubled, same, **launch), A)
     with pytest.raises((TypeError, ValueError), match=rf"cuda_kernel 'f': .*{message}"):
         jax.eval_shape(kernbridge.cuda_kernel(SOURCE, "f", same, **launch), A)
+
+
+@pytest.mark.once
+def test_a_wrong_launch_is_refused_before_anything_else(monkeypatch):
+    """As by BrainEvent, whose tests need no Numba-CUDA for that, nor a kernel."""
+    wrong = ({}, {"grid": 1}, {"block": 8}, {"grid": 1, "launch_dims": 8}, {"launch_dims": -1})
+    wrong += ({"launch_dims": (1, 2, 3, 4)}, {"launch_dims": 8, "threads_per_block": 0})
+
+    def refused_launches(kernel):
+        for launch in wrong:
+            with pytest.raises(ValueError, match=r"KB110[12]"):
+                kernbridge.numba_cuda_kernel(kernel, same, **launch)
+
+    def python_function(a, out):
+        pass
+
+    refused_launches(python_function)
+    with pytest.raises(TypeError, match=r"expected a numba.cuda.jit kernel.*KB1001"):
+        kernbridge.numba_cuda_kernel(python_function, same, launch_dims=8)
+    with pytest.raises(TypeError, match=r"expected a numba.cuda.jit kernel.*KB1001"):
+        kernbridge.numba_cuda_kernel(python_function, same, launch_dims="n")
+    with pytest.raises(TypeError, match=r"launch_dims.*names of dimensions need signature=.*1102"):
+        kernbridge.numba_cuda_kernel(doubled, same, launch_dims="n")
+    found = importlib.util.find_spec
+    missing = lambda name, *more: None if name == "numba_cuda" else found(name, *more)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", missing)
+    refused_launches(doubled)
+    with pytest.raises(ImportError, match="KB4016"):
+        kernbridge.numba_cuda_kernel(doubled, same, launch_dims=8)
 
 
 @pytest.mark.once
