@@ -299,6 +299,86 @@ def test_a_second_process_compiles_nothing(root, run_python):
         run_python(PROGRAM.replace("COMPILES", compiles))
 
 
+ASKED = """
+import jax, jax.numpy as jnp, kernbridge, numba, numpy as np
+x = jnp.array([1.5, -2.5])
+def halved(v): return v / 2
+def whole(v): return jnp.int32(v * 2)
+def positive(v): return v > 0
+
+def by_number(f):
+    g = kernbridge.inline(f)
+    def call(a): return g(a)
+    return kernbridge.elementwise(call)(x)
+
+def by_array(f):
+    g = kernbridge.inline(f)
+    def call(a): return np.array([g(a[0]), g(a[1])])
+    return kernbridge.kernel(numba.njit(call))(x)
+
+def helped(f):
+    g = kernbridge.inline(f)
+    @numba.njit
+    def helper(a): return g(a), 1
+    def call(a): return helper(a)[0]
+    return kernbridge.elementwise(call)(x)
+
+def fixed(f): return kernbridge.elementwise(lambda v, f: f(v), static={"f": f})(x)
+def given(f): return kernbridge.elementwise(lambda v, f: f(v))(x, f=f)
+def given_whole(f):
+    @kernbridge.kernel
+    @numba.njit
+    def call(v, f): return np.array([f(v[0]), f(v[1])])
+    return call(x, f=f)
+
+def extent(f):
+    g = kernbridge.inline(lambda v: jnp.int32(v * 0 + f.__code__.co_firstlineno))
+    def call(a): return np.zeros(g(a[0]))
+    return kernbridge.kernel(numba.njit(call))(x).shape[0] - f.__code__.co_firstlineno
+
+for ask in (ASKING):
+    for f in (ORDER):
+        got, want = ask(f), 0 if ask is extent else jax.vmap(f)(x)
+        assert ask is extent or got.dtype == want.dtype, (ask, f, got, want)
+        np.testing.assert_array_equal(got, want, str((ask, f)))
+"""
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        "by_number, extent",
+        pytest.param(
+            "by_number, by_array, helped, fixed, given, given_whole, extent",
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+)
+@pytest.mark.once
+def test_results_are_those_of_the_inlined_function(run_python, asking):
+    """Kernels that differ in it alone return other dtypes and shapes, in other processes too."""
+    for order in ("halved, whole, positive", "positive, halved, whole"):
+        run_python(ASKED.replace("ASKING", asking).replace("ORDER", order))
+
+
+@pytest.mark.once
+def test_another_setting_of_64_bits():
+    """A function that Numba has compiled for one setting is not linked for the other."""
+    inlined = kernbridge.inline(lambda v: jnp.asarray(v, float) + 1e-9)
+
+    @numba.njit
+    def helper(v):
+        return inlined(v)
+
+    op = kernbridge.elementwise(lambda v: helper(v))
+    assert op(np.float32(3)).dtype == np.float32
+    with (
+        jax.enable_x64(True),
+        pytest.raises(kernbridge.errors.KernelCompilationError, match="jax_enable_x64 is True now"),
+    ):
+        op(np.float32(3))
+
+
 @pytest.mark.parametrize("run", ["vmap", "check", "export"])
 def test_calls_of_other_kinds(run):
     x = jnp.array(POINTS, np.float32)

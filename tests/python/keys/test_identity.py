@@ -2,6 +2,7 @@
 
 import re
 import types
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,17 @@ def digest(kernel=add, inputs=(F, F), outputs=(F,), aliases=None, **scalars):
     op = numba_kernel(kernel, made, input_output_aliases=aliases)
     text = jax.jit(lambda *arrays: op(*arrays, **scalars)).lower(*taken).as_text()
     return re.search(r"digest = dense<([^>]*)>", text)[1]
+
+
+def test_one_function_makes_the_identities_of_fingerprints():
+    """What takes a fingerprint apart from its record can leave out what is inlined."""
+    source = Path(fingerprint.__file__).parents[1]
+    users = {
+        str(file.relative_to(source))
+        for file in source.rglob("*.py")
+        if re.search(r"\bcombine\(|import .*\bcombine\b", file.read_text())
+    }
+    assert users == {"keys/fingerprint.py", "keys/identity.py"}
 
 
 @pytest.mark.usefixtures("x64")

@@ -6,7 +6,6 @@ into the form of `function.py`, and makes machine code of what Enzyme has derive
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, NamedTuple
 
 from kernbridge import _core
@@ -18,6 +17,7 @@ from kernbridge._src.enzyme.tool import Enzyme
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
 from kernbridge._src.keys.fingerprint import key_of
+from kernbridge._src.keys.identity import Ingredients, identity_of
 
 
 class Native(NamedTuple):
@@ -45,8 +45,10 @@ class DerivativeJob(Recipe[Native]):
     ) -> None:
         self.label, self._steps, self.lasting = label, steps, lasting
         self.name = f"{name} ({LABELS[steps[-1][0]]})"
-        made_of = ("enzyme", kernel, described, [tuple(s) for s in steps])
-        self.identity = hashlib.sha256(repr(made_of).encode()).digest()
+        made_of = (described, [tuple(s) for s in steps])
+        self.identity = identity_of(
+            Ingredients(made="enzyme", code=kernel, described=made_of, inlined=None)
+        )
         self.key = key_of(self.identity)
         self._native: Native | None = None
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.inline.function import NAMED, InlinedFunction, NotInlined
-from kernbridge._src.keys import fingerprint
+from kernbridge._src.keys.fingerprint import Fingerprint
+from kernbridge._src.keys.identity import Ingredients, identity_of
 
 
 class Job(Protocol):
     """The compilation of a kernel by Numba."""
 
-    fingerprint: fingerprint.Fingerprint
+    fingerprint: Fingerprint
     label: str
     name: str
     tool: str
@@ -46,7 +48,9 @@ class _Asked(Recipe[tuple[str, ...]]):
     def __init__(self, job: Job, described: tuple[Any, ...]) -> None:
         self._job = job
         self._functions: tuple[InlinedFunction, ...] = job.fingerprint.inlined
-        self.identity = fingerprint.combine(job.fingerprint, "inlined", *described)
+        self.identity = identity_of(
+            Ingredients(made="inlined", code=job.fingerprint, described=described, inlined=None)
+        )
         self.label, self.tool, self.name = job.label, job.tool, job.name
         self.lasting = not job.fingerprint.opaque
 
@@ -61,12 +65,15 @@ class _Asked(Recipe[tuple[str, ...]]):
                 linked.add(library)
                 left += library._linking_libraries
         names = {library.name for library in linked if NAMED in library.name}
-        asked = [
-            [i, [*dtypes], [*made.results]]
-            for i, function in enumerate(self._functions)
-            for dtypes, made in sorted(function.translations.items())
-            if made.name in names
-        ]
+        asked = []
+        for i, function in enumerate(self._functions):
+            for dtypes, made in sorted(function.translations.items()):
+                if made.name in names:
+                    try:
+                        asked.append([i, [*dtypes], [*function.translation(dtypes).results]])
+                    except NotInlined as e:
+                        text = f"{self.label}: Numba cannot compile the kernel [KB4001]\n{e}"
+                        raise KernelCompilationError(text) from None
         return Artefact({"asked": asked}, ())
 
     def use(self, made: Artefact) -> tuple[str, ...]:
@@ -82,11 +89,12 @@ class _Asked(Recipe[tuple[str, ...]]):
         return ("asked", *names)  # never empty, which the forge would take for nothing
 
 
-def digest(job: Job, *described: Any) -> tuple[str, ...]:
-    """Return the digests of the translations that a kernel calls, by which its code is known.
+def identity(job: Job, made: str, *described: Any) -> bytes:
+    """Return the identity of what is made of a kernel of Numba, with all that it calls.
 
     `described` is what the compilation depends on, beside the fingerprint of the kernel.
     """
-    if not job.fingerprint.inlined:
-        return ()
-    return obtain(_Asked(job, described))
+    inlined = obtain(_Asked(job, (made, *described))) if job.fingerprint.inlined else ()
+    return identity_of(
+        Ingredients(made=made, code=job.fingerprint, described=described, inlined=inlined)
+    )

@@ -49,6 +49,7 @@ class InlinedFunction:
         self.__doc__ = getattr(function, "__doc__", None)
         self.label = f"kernbridge.inline({self.__name__})"
         self.translations: dict[tuple[str, ...], Translation] = {}
+        self._traced: dict[tuple[tuple[str, ...], bool], Translation] = {}  # with 64-bit types?
         self._types: dict[str, Any] = {}  # of each target of Numba
         self._lock = threading.RLock()
 
@@ -74,21 +75,29 @@ class InlinedFunction:
     def translation(self, dtypes: tuple[str, ...]) -> Translation:
         """Return the function for scalars of these dtypes; `NotInlined` says why there is none.
 
-        The JAX function is traced at the first call for the dtypes.
+        The JAX function is traced at the first call for the dtypes, with `jax_enable_x64` and
+        without. Numba may link functions that it compiled before, so both have to be the same.
         """
+        has_wide = any(np.dtype(d).itemsize == 8 for d in dtypes)
+        is_wide = bool(jax.config.jax_enable_x64) or has_wide
         with self._lock:
-            found = self.translations.get(dtypes)
+            found = self._traced.get((dtypes, is_wide))
             if found is None:
-                found = self.translations[dtypes] = self._translated(dtypes)
+                found = self._traced[dtypes, is_wide] = self._translated(dtypes, is_wide)
+            if self.translations.setdefault(dtypes, found).name != found.name:
+                raise NotInlined(
+                    f"{self.label}: for ({', '.join(dtypes)}), the function computes otherwise now "
+                    f"than when it was first compiled, since jax_enable_x64 is {is_wide} now; pass "
+                    "a new function to kernbridge.inline in a new kernel, or keep the setting"
+                )
             return found
 
-    def _translated(self, dtypes: tuple[str, ...]) -> Translation:
+    def _translated(self, dtypes: tuple[str, ...], is_wide: bool) -> Translation:
         from kernbridge._src.numba_common.private_numba import numba
 
         scalars = [jax.ShapeDtypeStruct((), np.dtype(d)) for d in dtypes]
-        is_wide = jax.config.jax_enable_x64 or any(s.dtype.itemsize == 8 for s in scalars)
         try:
-            with jax.enable_x64(bool(is_wide)), private_jax.own_lines():
+            with jax.enable_x64(is_wide), private_jax.own_lines():
                 closed, shapes = jax.make_jaxpr(self.__wrapped__, return_shape=True)(*scalars)
         except Exception as e:
             given = ", ".join(dtypes)

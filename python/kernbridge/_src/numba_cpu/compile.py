@@ -107,8 +107,7 @@ class Job(Recipe[Native]):
         self.has_vector_math = vector_math.is_default(kernel) if wanted is None else wanted
         self._native: Native | None = None  # if this object has compiled it
         self._compiled: tuple[Overload, tuple[int, ...]] | None = None  # if `libraries` has
-        inlined = asked.digest(self, described)
-        self.identity = fingerprint.combine(self.fingerprint, "numba.cpu", described, *inlined)
+        self.identity = asked.identity(self, "numba.cpu", described)
         self.key = fingerprint.key_of(self.identity)
 
     def made_of(self) -> tuple[Any, ...]:

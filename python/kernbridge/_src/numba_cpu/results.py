@@ -13,6 +13,7 @@ from kernbridge._src.base.errors import KernelCompilationError, quoted
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, log
+from kernbridge._src.inline import asked
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.operation.spec import ArrayType
 
@@ -46,15 +47,20 @@ class Question(Recipe[Results]):
     ) -> None:
         self.label, self.name = label, dispatcher.py_func.__name__
         self._dispatcher, self._arguments, self._outs = dispatcher, arguments, outs
-        found = fingerprint.take(dispatcher)
-        self.identity = fingerprint.combine(found, "returned", repr((arguments, outs)))
-        self.lasting = not found.opaque
+        self.fingerprint = fingerprint.take(dispatcher)
+        self.lasting = not self.fingerprint.opaque
         self._made_by: Any = tuple
+        self._code: Any = None  # Numba's library, once the function is compiled
+        self.identity = asked.identity(self, "returned", repr((arguments, outs)))
 
     def made_of(self) -> tuple[Any, ...]:
         from kernbridge._src.numba_common.private_numba import numba
 
         return numba.__version__, np.__version__
+
+    def libraries(self) -> list[Any]:
+        self._type()
+        return [self._code]
 
     def make(self) -> Artefact:
         from kernbridge._src.numba_common.private_numba import types
@@ -98,8 +104,9 @@ class Question(Recipe[Results]):
                 with entry.compiling_apart("plain", entry.is_of_disk):
                     of = types.Dispatcher(self._dispatcher)
                     signature = of.get_call_type(self._dispatcher.typingctx, tuple(given), {})
-                if signature is not None:
-                    return signature.return_type
+                    if signature is not None:
+                        self._code = self._dispatcher.overloads[signature.args].library
+                        return signature.return_type
             except Exception as e:  # Numba's typing of read-only arrays raises errors of many kinds
                 failure = e
         hint = ""

@@ -94,12 +94,8 @@ class Job(Recipe[NumbaCudaFunction]):
             kernel, key, lambda: keys_fingerprint.take(self.with_numba_cuda().kernel)
         )
         where, *options = target.words(kernel)
-        described = where, identities, batched, *options
-        self.digest = keys_fingerprint.combine(fingerprint, *described)
-        inlined = asked.digest(self, *described)
-        if inlined:
-            self.digest = keys_fingerprint.combine(fingerprint, *described, *inlined)
-        self.identity = self.digest
+        self.digest = fingerprint.digest  # until it is known what is inlined
+        self.identity = self.digest = asked.identity(self, where, identities, batched, *options)
         if not target.emulates:
             self.identity += repr(target).encode()
         self.lasting = not fingerprint.opaque

@@ -16,7 +16,6 @@ Imported only when a derivative is lowered.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -41,6 +40,7 @@ from kernbridge._src.enzyme.bits import reinterprets
 from kernbridge._src.enzyme.function import LABELS, Buffer, Function, Kind, Refused
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
+from kernbridge._src.keys.identity import Ingredients, identity_of
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm_ir
@@ -143,9 +143,10 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         self._registers = registers if registers < REGISTERS_MAX else 0
         described = (words, roles, [tuple(s) for s in steps])
         how = (has_batch, has_one_axis, self._registers, dynamic)
-        made_of = ("enzyme", primal.digest, described, how)
-        self.digest = hashlib.sha256(repr(made_of).encode()).digest()
-        self.identity = self.digest
+        made_of = (described, how)
+        self.identity = self.digest = identity_of(
+            Ingredients(made="enzyme", code=primal.digest, described=made_of, inlined=None)
+        )
         if not self.target.emulates:
             self.identity += repr(self.target).encode()
         self.lasting, self.why_not_portable = primal.lasting, primal.why_not_portable

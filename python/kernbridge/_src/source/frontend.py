@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError, KernelToolchainError, counted
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.keys.fingerprint import key_of
+from kernbridge._src.keys.identity import Ingredients, identity_of
 from kernbridge._src.operation import origin, signature
 from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall
 from kernbridge._src.operation.signature import ScannedFunction
@@ -169,10 +169,12 @@ class SourceFrontend(Frontend):
 
     def identity(self, buffers: Buffers, n_inputs: int) -> bytes:
         export, kinds = self.export, tuple((dtype, rank) for dtype, rank, _ in buffers)
-        identity = f"{export.digest} {self.name}".encode()
-        made_of = ("kernbridge.source", identity, self.values, kinds, n_inputs, export.cuda)
+        code = f"{export.digest} {self.name}".encode()
         options = ("zeroed",) if self.zeroed else ()
-        return hashlib.sha256(repr((*made_of, *options)).encode()).digest()
+        made_of = (self.values, kinds, n_inputs, export.cuda, *options)
+        return identity_of(
+            Ingredients(made="kernbridge.source", code=code, described=made_of, inlined=None)
+        )
 
     def register(self, buffers: Buffers, n_inputs: int) -> bytes:
         """Register the function for a call, and return the call's identity."""
