@@ -266,6 +266,57 @@ def test_a_library_is_loaded_with_a_header(library):
         jax.block_until_ready(module.scale(jnp.zeros(7), 1.0))
 
 
+def build_times(folder, factor, *flags):
+    text = f"{DECLARED[:-1]} {{ while (n--) y[n] = {factor} * x[n]; }}"
+    command = ["gcc", "-x", "c", "-", "-shared", "-fPIC", "-o", "libtimes.so", *flags]
+    subprocess.run(command, cwd=folder, input=text.encode(), check=True)
+
+
+TIMES = "x: f64[n], n -> y: f64[n]"
+DECLARED = "void multiplied(const double *x, long n, double *y);"
+
+
+def test_a_rebuilt_library_is_loaded_again(tmp_path):
+    """The dynamic linker returned the old one, which is open under the same name."""
+    x, soname, loaded = jnp.arange(3.0), "-Wl,-soname,libtimes.so", []
+    for factor, flags in ((2, []), (5, []), (7, [soname]), (9, [soname]), (2, [])):
+        build_times(tmp_path, factor, *flags)
+        module = kernbridge.load_binary(
+            tmp_path / "libtimes.so", {"multiplied": TIMES}, header=DECLARED, replace=True
+        )
+        loaded.append((factor, module))
+        for k, each in loaded:
+            np.testing.assert_array_equal(each.multiplied(x), k * x)
+    build_times(tmp_path, 5)
+    with pytest.raises(kernbridge.KernelLoadError, match=r"libtimes.so was rebuilt .* leave carry"):
+        kernbridge.load_binary(
+            tmp_path / "libtimes.so",
+            {"multiplied": TIMES},
+            header=DECLARED,
+            replace=True,
+            carry=True,
+        )
+
+
+def test_a_rebuilt_library_that_a_source_is_linked_with_is_refused(tmp_path):
+    def load():
+        return kernbridge.load_c_inline(
+            "linked_with_times",
+            f"{DECLARED}\n// @BE multiplied {TIMES}\n",
+            extra_ldflags=[f"-L{tmp_path}", "-ltimes", f"-Wl,-rpath,{tmp_path}"],
+            replace=True,
+        )
+
+    build_times(tmp_path, 2, "-Wl,-soname,libtimes_of_a_source.so")
+    (tmp_path / "libtimes_of_a_source.so").symlink_to("libtimes.so")
+    for _ in range(2):
+        np.testing.assert_array_equal(load().multiplied(jnp.arange(3.0)), [0, 2, 4])
+        build_times(tmp_path, 2, "-Wl,-soname,libtimes_of_a_source.so")  # to the same content
+    build_times(tmp_path, 5, "-Wl,-soname,libtimes_of_a_source.so")
+    with pytest.raises(kernbridge.KernelLoadError, match=r"needs .*/libtimes_of.*: start Python"):
+        load()
+
+
 @pytest.mark.parametrize(
     ("functions", "options", "error", "text"),
     [

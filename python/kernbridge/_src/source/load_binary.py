@@ -34,7 +34,8 @@ _CUDA_MACHINE = b"\xbe"  # of ELF
 _MACHINES = {3: "i386", 21: "ppc64le", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _HEADER = struct.Struct("<16sHHIQQQIHHH")
 _SEGMENT = struct.Struct("<IIQQQQ")
-_LOADED = 1  # type of a segment
+_LOADED, _DYNAMIC = 1, 2  # types of segments
+_SONAME, _IGNORED = (14).to_bytes(8, "little"), (21).to_bytes(8, "little")  # kinds of entries
 _OF_64_BITS, _LITTLE_ENDIAN = 2, 1
 
 _C_TYPES = {f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
@@ -157,9 +158,9 @@ def load_binary(
     if header is not None:
         options |= {"replace": replace, "auto_register": auto_register}
         options["target_prefix"] = target_prefix
-        return _with_header(module_name, file, functions, header, options)
+        return _with_header(module_name, file, functions, header, options, data)
     digest = hashlib.sha256(data).hexdigest()
-    place = _place_of(file, digest)
+    place = _place_of(file, data)
     _, last_error, exports = open_library(place)
     of_cuda = last_error != 0 and b"kb_cuda_host_slot" not in data  # which CUDA C++ on CPUs has
     on_gpu = of_cuda if platform is None else platform == "cuda"
@@ -179,7 +180,12 @@ def load_binary(
 
 
 def _with_header(
-    name: str, file: Path, functions: Functions, header: str | Path, options: dict[str, Any]
+    name: str,
+    file: Path,
+    functions: Functions,
+    header: str | Path,
+    options: dict[str, Any],
+    data: bytes,
 ) -> CompiledModule:
     """Build a library that calls functions of a library with the types that a header declares."""
     label = f"load_binary {name!r}"
@@ -191,7 +197,13 @@ def _with_header(
                 "f64[n]'} [KB5106]"
             )
     text = _read_header(name, header, '#include "{}"\n')
-    place = file.resolve()
+    place = _place_of(file, data)
+    if place != file.resolve() and options.get("carry"):
+        raise KernelLoadError(
+            f"{label}: {file} was rebuilt after this process had opened it, so that its new code "
+            "is opened under another name, which no exported program can carry; start Python "
+            "again, or leave carry out [KB5102]"
+        )
     link = [str(place), f"-Wl,-rpath,{place.parent}", *(options.get("extra_ldflags") or ())]
     return load.build_c("load_binary", name, text, functions, {**options, "extra_ldflags": link})
 
@@ -234,19 +246,31 @@ def _why_not(data: bytes) -> str | None:
     return None
 
 
-def _place_of(file: Path, digest: str) -> Path:
+def _place_of(file: Path, data: bytes) -> Path:
     """Return the file, or a copy if another content, which would be opened again, had its name."""
-    path = str(file.resolve())
+    path, digest = str(file.resolve()), hashlib.sha256(data).hexdigest()
     if _opened.setdefault(path, digest) == digest:
         return Path(path)
     folder = Path(tempfile.mkdtemp(prefix="kernbridge-"))
     try:
         copy = folder / f"{file.stem}-{digest[:16]}.so"
-        shutil.copyfile(path, copy)
+        copy.write_bytes(_without_name(data))
         open_library(copy)  # stays open when its name is gone
         return copy
     finally:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _without_name(data: bytes) -> bytes:
+    """An ELF file that libraries which are linked with it need by its path."""
+    _, _, _, _, _, segments, *_, size, count = _HEADER.unpack_from(data)
+    made = bytearray(data)
+    for i in range(count):
+        kind, _, offset, _, _, in_file = _SEGMENT.unpack_from(data, segments + i * size)
+        for at in range(offset, offset + in_file, 16) if kind == _DYNAMIC else ():
+            if made[at : at + 8] == _SONAME:
+                made[at : at + 8] = _IGNORED
+    return bytes(made)
 
 
 def _functions_of(

@@ -24,6 +24,7 @@ from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.signature import ScannedFunction
 from kernbridge._src.operation.spec import OperationSpec, rules_of
+from kernbridge._src.source import needed
 from kernbridge._src.source.frontend import DTYPES, Export, SourceFrontend
 
 if TYPE_CHECKING:
@@ -294,6 +295,8 @@ class CompiledModule:
         self.path = str(path)
         self.digest = digest
         self.content_hash = f"sha256:{digest[:16]}"
+        if request is None or request.ldflags:
+            needed.check(f"{label} {name!r}", path)
         handle, last_error, exports = open_library(path)
         try:
             carried = path.read_bytes() if carry and language != "cuda" else b""
