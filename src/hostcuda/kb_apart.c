@@ -21,11 +21,12 @@ _Static_assert((int)KB_CUDA_READ == (int)KB_ACCESS_READ &&
                "modules name accesses as we do");
 
 enum {
-    N_SHARED = 62,       /* shared arrays of a launch */
-    SHARED_UNIT = 4,     /* bytes of dynamic arrays that are remembered together */
-    PLACE_BITS = 36,     /* of the room for an array, which lies in its middle: an int */
-    PLACE_BITS_MIN = 30, /* as an index stays in it */
-    FIRST_PAGE = 4096,   /* that nothing is in */
+    N_SHARED = 62,        /* shared arrays of a launch */
+    FIXED_MAX = 48 << 10, /* bytes of static ones in a block, which is what ptxas accepts */
+    SHARED_UNIT = 4,      /* bytes of dynamic arrays that are remembered together */
+    PLACE_BITS = 36,      /* of the room for an array, which lies in its middle: an int */
+    PLACE_BITS_MIN = 30,  /* as an index stays in it */
+    FIRST_PAGE = 4096,    /* that nothing is in */
     NAME_SIZE = 256,
     WORD_MAX = KB_CHECK_DIMS + 1 /* of an array: its address and extents */
 };
@@ -50,7 +51,7 @@ struct kb_apart {
     kb_unwritten unwritten;
     const void *keys[N_SHARED];
     char names[N_SHARED][NAME_SIZE];
-    uint64_t next_cell;
+    uint64_t next_cell, fixed;
     const kb_unwritten *unwritten_before;
     kb_apart *outer;
 };
@@ -235,7 +236,7 @@ kb_checks *kb_apart_checks(const uint32_t sizes[6], uint32_t dynamic_shared, boo
     for (uint32_t i = 0; i < N_SHARED; i++)
         shared[i] = (kb_check_array){.item_size = 1, .flags = KB_CHECK_APART};
     p->n_shared = 0;
-    p->next_cell = 0;
+    p->next_cell = p->fixed = 0;
     p->table.arrays = p->about;
     p->table.n_shared = N_SHARED;
     kb_checks *c = kb_checks_new(&p->table, sizes, dynamic_shared, p->parameters, is_cooperative);
@@ -294,6 +295,10 @@ static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, u
     kb_apart *p = c->apart;
     uint32_t n = p->table.n_arguments + i, n_blocks = c->begun ? c->n_blocks : 1;
     bool is_dynamic = size == 0;
+    p->fixed += size;
+    if (p->fixed > FIXED_MAX)
+        kb_block_fail(t, "the static shared arrays up to '%s' take %llu bytes, CUDA allows %d",
+                      name, (unsigned long long)p->fixed, FIXED_MAX);
     size = is_dynamic ? t->dynamic_shared : size;
     uint64_t room = c->begun ? (uint64_t)n_blocks * KB_CHECK_STRIDE : size;
     const uint8_t *at = size <= KB_CHECK_STRIDE && i < N_SHARED ? commit(p, n, room) : NULL;

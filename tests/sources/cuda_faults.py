@@ -53,7 +53,14 @@ _add(
     ("i < n; i +=", "i <= n; i +="),
     ("out[i] = a[i] + b[i]", "out[i + 1] = a[i] + b[i]"),
 )
-_add("race", "add_family", ("out[i] = a[i] + b[i]", "out[i / 2] = a[i] + b[i]"))
+_add("bounds", "add_family", ("out[i] = a[i] + b[i]", "out[i + 1] = T(2)"))
+_add(
+    "race",
+    "add_family",
+    ("out[i] = a[i] + b[i]", "out[i / 2] = a[i] + b[i]"),
+    ("out[i] = a[i] + b[i]", "out[0] = T(i)"),
+)
+_add("input", "add_family", ("out[i] = a[i] + b[i]", "const_cast<T *>(a)[i] = T(2)"))
 _add("same value", "add_family", ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"))
 _add(
     "shared race",

@@ -11,8 +11,8 @@ namespace cuda_on_cpu
 {
 
 /* On the host, `threads` is NULL, and nothing is asked. */
-KB_UNCHECKED __attribute__((noinline)) static void
-ask(const void *at, uint64_t size, uint32_t how, const void *code)
+KB_UNCHECKED __attribute__((noinline)) static void ask(const void *at, uint64_t size, uint32_t how,
+                                                       const void *code)
 {
     kb_cuda_thread *of_block = threads;
     if (!of_block)
@@ -160,6 +160,21 @@ KB_HOOK_COPY(memcpy, const void *, KB_ASK(from, size, KB_CUDA_READ))
 KB_HOOK_COPY(memmove, const void *, KB_ASK(from, size, KB_CUDA_READ))
 KB_HOOK_COPY(memset, int, (void)from)
 #undef KB_HOOK_COPY
+
+/* What -fsanitize=alignment calls, where the address of a vector is wrong for its type. */
+struct kb_wrong_address {
+    struct {
+        const char *file;
+        uint32_t line, column;
+    } where;
+    const void *type;
+    unsigned char log_alignment, kind; /* 1: a write */
+};
+KB_HOOK void __ubsan_handle_type_mismatch_v1(kb_wrong_address *about, uintptr_t at)
+{
+    KB_ASK(reinterpret_cast<void *>(at), 1u << about->log_alignment,
+           (about->kind == 1 ? KB_CUDA_WRITE : KB_CUDA_READ) | KB_CUDA_ALIGNED);
+}
 #undef KB_ASK
 
 /* What -fsanitize=bounds calls, for arrays whose extents are part of their types. */
@@ -169,7 +184,7 @@ struct kb_wrong_index {
     const struct {
         uint16_t kind, info;
         char name[1]; /* in quotes */
-    } *array, *index;
+    } * array, *index;
 };
 KB_HOOK void __ubsan_handle_out_of_bounds(kb_wrong_index *where, uintptr_t index)
 {

@@ -147,6 +147,9 @@ namespace cuda_on_cpu
 
 enum : int { SHARED_MAX = 227 * 1024, THREADS_MAX = 1024 };
 
+/* Dynamic shared memory that launches may ask for: what some kernel was given the attribute for. */
+static int dynamic_max = 48 * 1024;
+
 inline cudaError_t &last_error()
 {
     static thread_local cudaError_t error = cudaSuccess;
@@ -474,9 +477,12 @@ static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attr
 template <typename F>
 static inline cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute attribute, int value)
 {
-    bool fits = attribute != cudaFuncAttributeMaxDynamicSharedMemorySize ||
-                (value >= 0 && value <= kernbridge::cuda_on_cpu::SHARED_MAX);
-    return fits ? cudaSuccess : kernbridge::cuda_on_cpu::set_error(cudaErrorInvalidValue);
+    using namespace kernbridge::cuda_on_cpu;
+    bool is_size = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize;
+    bool fits = !is_size || (value >= 0 && value <= SHARED_MAX);
+    if (fits && is_size && value > __atomic_load_n(&dynamic_max, __ATOMIC_RELAXED))
+        __atomic_store_n(&dynamic_max, value, __ATOMIC_RELAXED);
+    return fits ? cudaSuccess : set_error(cudaErrorInvalidValue);
 }
 template <typename F> static inline cudaError_t cudaFuncSetCacheConfig(F, cudaFuncCache)
 {

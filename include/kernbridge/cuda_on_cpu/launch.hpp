@@ -42,7 +42,9 @@ static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, cons
             for (; y < block.y; y++, x = 0)
                 for (; x < block.x; x++) {
                     threadIdx = uint3{x, y, z};
+                    KB_CHECKS_CHANGE;
                     kernel();
+                    KB_CHECKS_CHANGE;
                     if (waited) {
                         threads = nullptr;
                         return x + block.x * (y + block.y * z);
@@ -66,6 +68,14 @@ static inline cudaError_t launch(const kb_cuda_launch &how)
     if (last_error() == cudaErrorLaunchFailure)
         return cudaErrorLaunchFailure; /* as a context that has had a fault */
     const kb_call *call = this_call();
+    if (how.shared > static_cast<uint32_t>(__atomic_load_n(&dynamic_max, __ATOMIC_RELAXED))) {
+        if (call)
+            (void)kb_fail(call, KB_INVALID_ARGUMENT,
+                          "launch of %s with %u bytes of dynamic shared memory: for more than 49152, "
+                          "set cudaFuncAttributeMaxDynamicSharedMemorySize first",
+                          how.name, how.shared);
+        return set_error(cudaErrorInvalidValue);
+    }
     int code = host().launch(call, &how, fault);
     if (code == 0)
         return cudaSuccess;

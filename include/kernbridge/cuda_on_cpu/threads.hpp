@@ -17,15 +17,22 @@ kb_cuda_host_slot_type kb_cuda_host_slot = {KB_CUDA_HOST_VERSION, nullptr};
 
 #ifdef KB_CUDA_CHECKED
 #ifdef __clang__ /* whose no_sanitize leaves the calls at atomic accesses */
-#define KB_UNCHECKED __attribute__((no_sanitize("undefined"), disable_sanitizer_instrumentation))
+#define KB_UNCHECKED  __attribute__((no_sanitize("undefined"), disable_sanitizer_instrumentation))
+#define KB_NOT_MERGED __attribute__((noinline, nomerge))
 #else
-#define KB_UNCHECKED __attribute__((no_sanitize("thread", "undefined")))
+#define KB_UNCHECKED  __attribute__((no_sanitize("thread", "undefined")))
+#define KB_NOT_MERGED __attribute__((noinline))
 #endif
 #define KB_CUDA_IS_CHECKED 1
 #define KB_OF_THREAD       thread_local /* not static: what compilers call for a sanitizer reads it */
+/* g++ inserts those calls last: it would otherwise drop a value of `threads` that only they read, or
+ * move a write past it. */
+#define KB_CHECKS_CHANGE   __asm__ volatile("" ::: "memory")
 #else
+#define KB_CHECKS_CHANGE   (void)0
 #define KB_OF_THREAD       static thread_local
 #define KB_UNCHECKED
+#define KB_NOT_MERGED      __attribute__((noinline))
 #define KB_CUDA_IS_CHECKED 0
 #endif
 
@@ -83,6 +90,7 @@ class Away
   public:
     explicit Away(const char *what) : threads_(threads), thread_(threadIdx), self_(waited)
     {
+        KB_CHECKS_CHANGE;
         threads = nullptr;
         if (__builtin_expect(!threads_, 0))
             throw_outside(what);
@@ -124,6 +132,7 @@ class Away
         threads = threads_;
         threadIdx = thread_;
         waited = self_;
+        KB_CHECKS_CHANGE;
     }
 };
 
@@ -144,6 +153,16 @@ __attribute__((noinline, cold)) static void wait_to_poll(uint32_t site)
 }
 
 #ifdef KB_CUDA_CHECKED
+static inline void *shared_memory(const void *key, const char *name, size_t size, size_t unit)
+{
+    kb_cuda_thread *of_block = threads;
+    kb_thread *self = thread_at(of_block, threadIdx);
+    threads = nullptr; /* as in Away */
+    void *memory = host().shared_array(self, key, name, size, static_cast<uint32_t>(unit));
+    threads = of_block;
+    return memory;
+}
+
 /* What takes the place of a declaration of shared memory. */
 template <typename T, typename Key> static inline T &shared_array(Key, const char *name)
 {
@@ -152,8 +171,7 @@ template <typename T, typename Key> static inline T &shared_array(Key, const cha
     constexpr size_t unit =
         std::is_class<item>::value && sizeof(item) > 4 ? alignof(item) < 4 ? alignof(item) : 4
                                                        : sizeof(item);
-    kb_thread *self = thread_at(threads, threadIdx);
-    return *static_cast<T *>(host().shared_array(self, &key, name, sizeof(T), unit));
+    return *static_cast<T *>(shared_memory(&key, name, sizeof(T), unit));
 }
 #endif
 
@@ -161,9 +179,7 @@ template <typename T>
 static inline T *shared_of_launch(const char *name)
 {
 #ifdef KB_CUDA_CHECKED
-    using item = std::remove_all_extents_t<T>;
-    kb_thread *self = thread_at(threads, threadIdx);
-    return static_cast<T *>(host().shared_array(self, nullptr, name, 0, sizeof(item)));
+    return static_cast<T *>(shared_memory(nullptr, name, 0, sizeof(std::remove_all_extents_t<T>)));
 #else
     (void)name;
     return reinterpret_cast<T *>(dynamic_shared);
@@ -177,19 +193,26 @@ static inline T *shared_of_launch(const char *name)
 #ifdef KB_CUDA_CHECKED
 #define KB_SITE                                                                                    \
     uint32_t site = kernbridge::cuda_on_cpu::host().site(__builtin_FILE(), __builtin_LINE())
+/* Of a call in code that is not inlined there: two on one line differ. */
+#define KB_SITE_OF_CALL                                                                            \
+    site = kernbridge::cuda_on_cpu::host().site(                                                   \
+        static_cast<const char *>(__builtin_return_address(0)), 0)
 #else
-#define KB_SITE uint32_t site = static_cast<uint32_t>(__builtin_LINE())
+#define KB_SITE         uint32_t site = static_cast<uint32_t>(__builtin_LINE())
+#define KB_SITE_OF_CALL (void)0
 #endif
 
 /* Not inline: a thread's stack is short where it waits. */
-__attribute__((noinline)) static void __syncthreads(KB_SITE)
+KB_NOT_MERGED static void __syncthreads(KB_SITE)
 {
+    KB_SITE_OF_CALL;
     kernbridge::cuda_on_cpu::Away away("__syncthreads");
     kernbridge::cuda_on_cpu::host().barrier(away.self(), site);
 }
 #define KB_SYNCTHREADS(name, reduction)                                                            \
-    static inline int name(int predicate, KB_SITE)                                                 \
+    KB_NOT_MERGED static int name(int predicate, KB_SITE)                                          \
     {                                                                                              \
+        KB_SITE_OF_CALL;                                                                           \
         kernbridge::cuda_on_cpu::Away away(#name);                                                 \
         return static_cast<int>(kernbridge::cuda_on_cpu::host().barrier_reduce(                    \
             away.self(), reduction, predicate != 0, site));                                        \
