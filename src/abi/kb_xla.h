@@ -169,6 +169,13 @@ typedef struct kb_xla_run_id_get {
     int64_t run_id; /* out: the same on all devices that execute a program together */
 } kb_xla_run_id_get;
 
+typedef struct kb_xla_device_ordinal {
+    size_t struct_size;
+    kb_xla_extension *extension_start;
+    kb_xla_context *context;
+    int32_t device_ordinal; /* out */
+} kb_xla_device_ordinal;
+
 typedef struct kb_xla_num_threads {
     size_t struct_size;
     kb_xla_extension *extension_start;
@@ -233,6 +240,7 @@ struct kb_xla_api {
     kb_xla_unused *future_set_available;
     kb_xla_unused *future_set_error;
     kb_xla_error *(*run_id_get)(kb_xla_run_id_get *args);
+    kb_xla_error *(*device_ordinal_get)(kb_xla_device_ordinal *args);
 };
 
 /* Whether a function of the table succeeded; destroys the error that it returned. */

@@ -340,6 +340,24 @@ static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
            l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
 }
 
+static void *there(const void *function, ptrdiff_t offset)
+{
+    return function ? (void *)((uintptr_t)function + (uintptr_t)offset) : NULL;
+}
+
+/* The same code in another copy. */
+static const kb_hostcuda_code *moved(const kb_hostcuda_code *from, ptrdiff_t offset,
+                                     kb_hostcuda_code *code)
+{
+    *code = *from;
+#define MOVE(p) (p) = (__typeof__(p))there((const void *)(uintptr_t)(p), offset)
+    MOVE(code->blocks);
+    MOVE(code->threads.run);
+    MOVE(code->threads.loop);
+#undef MOVE
+    return code;
+}
+
 kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, char fault[KB_FAULT_SIZE])
@@ -349,6 +367,17 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     memcpy(l.sizes, sizes, sizeof l.sizes);
     if (!fits(&l, &n_blocks, &n_threads))
         return KB_CU_INVALID_VALUE;
+    kb_variables_copy *copy = NULL;
+    kb_hostcuda_code of_device;
+    ptrdiff_t offset = 0;
+    kb_error err;
+    if (code->variables &&
+        kb_variables_enter(code->variables, xla, &copy, &offset, &err) != KB_OK) {
+        (void)snprintf(fault, KB_FAULT_SIZE, "%s", err.message);
+        return KB_HOSTCUDA_FAULT;
+    }
+    if (offset)
+        l.code = moved(code, offset, &of_device);
     uint64_t mode = kb_float_mode_exact();
     int64_t alone_max = code->blocks || code->threads.loop ? ALONE_MAX : ALONE_FIBRES_MAX;
     if (code->cooperative)
@@ -362,6 +391,8 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     else
         kb_pool_for_started(n_blocks, run_blocks, &l);
     kb_float_mode_restore(mode);
+    if (copy)
+        kb_variables_leave(copy);
     bool faulted = atomic_load(&l.faulted);
     if (code->counts)
         count(code->counts, faulted);

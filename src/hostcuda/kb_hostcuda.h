@@ -9,6 +9,7 @@
 #include "cuda/kb_function.h"
 #include "hostcuda/kb_block.h"
 #include "hostcuda/kb_libdevice.h"
+#include "hostcuda/kb_variables.h"
 
 #include <stdbool.h>
 
@@ -47,6 +48,7 @@ typedef struct kb_hostcuda_code {
     bool cooperative;           /* threads wait for all of the grid */
     bool concurrent;            /* launches need and leave nothing but their arguments */
     void *owner;                /* of the memory of the code; kept, or NULL */
+    kb_variables *variables;    /* of the code; or NULL */
     kb_hostcuda_counts *counts; /* NULL unless KB_DEBUG_COUNT_LAUNCHES was on when it was added */
 } kb_hostcuda_code;
 

@@ -61,6 +61,7 @@ kb_status kb_cuda_library_load(const char digest[KB_HOSTCUDA_DIGEST], const void
                     .stack = KB_CUDA_HOST_STACK,
                     .checked = kernel->checked ? &kb_apart_launches : NULL},
         .cooperative = cooperative,
+        .variables = kb_variables_of(kernel),
     };
     if (found)
         *found = kernel;

@@ -1,7 +1,4 @@
 /* Owns the libraries that programs carry: one open copy for each content. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* memfd_create */
-#endif
 #include "module/kb_library.h"
 
 #include "core/kb_checksum.h"
@@ -10,16 +7,11 @@
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
 #include "module/kb_module.h"
+#include "module/kb_open.h"
 #include "module/kb_source.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-enum { PATH_SIZE = 64 };
 
 static const char NAME[] = "the library of a kernel";
 static const char WHOLE[] = "belongs to another kernel";
@@ -81,49 +73,6 @@ static kb_status read_fields(carried *c, kb_error *err)
     return kb_fields_check(f, NAME, WHOLE, err);
 }
 
-static kb_status refuse_file(const char *call, int number, kb_error *err)
-{
-    return kb_error_set(err, KB_FAILED_PRECONDITION,
-                        "this system does not keep a library in memory (%s failed: %s)", call,
-                        strerror(number));
-}
-
-/* The bytes as a file without a name. */
-static kb_status file_of(const void *bytes, size_t size, int *file, kb_error *err)
-{
-    *file = memfd_create("kernbridge", MFD_CLOEXEC);
-    if (*file < 0)
-        return refuse_file("memfd_create", errno, err);
-    const char *at = bytes;
-    while (size > 0) {
-        ssize_t n = write(*file, at, size);
-        if (n <= 0) {
-            kb_status s = refuse_file("write", n < 0 ? errno : ENOSPC, err);
-            (void)close(*file);
-            return s;
-        }
-        at += n;
-        size -= (size_t)n;
-    }
-    return KB_OK;
-}
-
-/* Under the lock. The file stays open with the library: dlopen knows libraries by their names, and
- * takes a file of the same number for the same library. */
-static kb_status open_new(const kb_xla_bytes *bytes, opened *o, kb_error *err)
-{
-    char path[PATH_SIZE];
-    int file;
-    kb_status s = file_of(bytes->data, bytes->size, &file, err);
-    if (s != KB_OK)
-        return s;
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    s = kb_module_open(path, &o->library, err);
-    if (s != KB_OK)
-        (void)close(file);
-    return s;
-}
-
 kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *err)
 {
     opened *o = kb_calloc(1, sizeof *o);
@@ -137,7 +86,7 @@ kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *e
     const opened *known = all;
     while (known && memcmp(known->sha, o->sha, sizeof o->sha) != 0)
         known = known->next;
-    kb_status s = known ? KB_OK : open_new(bytes, o, err);
+    kb_status s = known ? KB_OK : kb_open_bytes(bytes, &o->library, err);
     if (!known && s == KB_OK) {
         o->next = all;
         known = all = o;

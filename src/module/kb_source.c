@@ -7,6 +7,7 @@
 #include "core/kb_pool.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_stream.h"
+#include "hostcuda/kb_variables.h"
 #include "module/kb_tensors.h"
 
 #include <stdarg.h>
@@ -134,10 +135,12 @@ static KB_COLD kb_status describe_code(const running *r, int code, kb_error *err
 }
 
 /* Errors that launches left behind, whether or not the kernel looked for them. */
-static kb_status check_launches(const kb_source_step *step, const kb_frame *frame, kb_error *err)
+static kb_status check_launches(const kb_source_step *step, ptrdiff_t offset, const kb_frame *frame,
+                                kb_error *err)
 {
     const char *what = NULL;
-    int code = step->last_error(&what);
+    uintptr_t last_error = (uintptr_t)step->last_error + (uintptr_t)offset;
+    int code = ((kb_source_last_error *)last_error)(&what);
     if (!KB_LIKELY(code == 0))
         return kb_error_set(err, KB_INTERNAL,
                             "%s: a launch failed with CUDA runtime error %d, %s [KB3004]",
@@ -198,11 +201,22 @@ kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
     };
     if (!KB_LIKELY(!step->zeroed))
         zero_outputs(&r.call);
-    int code = step->run(&r.call);
+    kb_variables_copy *copy = NULL;
+    ptrdiff_t offset = 0;
+    if (!KB_LIKELY(!step->variables)) {
+        s = kb_variables_enter(step->variables, frame->xla, &copy, &offset, err);
+        if (s != KB_OK) {
+            kb_tensors_close(&tensors);
+            return s;
+        }
+    }
+    int code = ((kb_source_function *)((uintptr_t)step->run + (uintptr_t)offset))(&r.call);
     if (!KB_LIKELY(code == 0) || atomic_load_explicit(&r.failed, memory_order_relaxed))
         s = describe_code(&r, code, err);
     else if (step->last_error)
-        s = check_launches(step, frame, err);
+        s = check_launches(step, offset, frame, err);
+    if (copy)
+        kb_variables_leave(copy);
     if (atomic_load_explicit(&r.memory, memory_order_relaxed))
         free_scratch(&r);
     kb_tensors_close(&tensors);
@@ -236,6 +250,7 @@ kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_ker
                             step->n_attributes, KB_ATTRIBUTES_MAX);
     own->step = *step;
     own->step.attributes = own->pointers;
+    own->step.variables = kb_variables_of((const void *)(uintptr_t)step->run);
     for (uint32_t i = 0; i < step->n_attributes; i++) {
         char *at = (char *)own + head + (size_t)i * KB_ATTRIBUTE_SIZE_MAX;
         size_t size = sizes[i] < KB_ATTRIBUTE_SIZE_MAX ? sizes[i] : KB_ATTRIBUTE_SIZE_MAX;

@@ -66,6 +66,26 @@ static bool read_head(kb_reader *from, head *h)
     return !from->failed && h->form <= COOPERATIVE;
 }
 
+static void *first_of(const kb_object *object)
+{
+    void *blocks = kb_object_find(object, "kb_blocks");
+    return blocks ? blocks : kb_object_find(object, "kb_fibre");
+}
+
+static kb_status make_copy(const kb_xla_bytes *bytes, void **place, kb_error *err)
+{
+    kb_reader from = kb_reader_of(bytes->data, bytes->size);
+    kb_checksum seal;
+    head h;
+    kb_object *placed = NULL;
+    (void)kb_checksum_read(&seal, KB_CUDA_CODE_MAGIC, &from); /* as it was read before */
+    (void)read_head(&from, &h);
+    kb_status s = kb_object_place(h.features, from.at, from.left, "a kernel of another device",
+                                  kb_cuda_code_find, &placed, err);
+    *place = s == KB_OK ? first_of(placed) : NULL;
+    return s;
+}
+
 /* What the object defines; false if it is of another form. */
 static bool find_code(kb_object *object, const head *h, kb_hostcuda_code *code)
 {
@@ -99,8 +119,11 @@ kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *b
     if (s != KB_OK)
         return s;
     kb_hostcuda_code code;
-    s = find_code(placed, &h, &code) ? kb_hostcuda_add(digest, &code, err)
-                                     : refuse_damaged(what, "what it defines", err);
+    bool found = find_code(placed, &h, &code);
+    if (found && kb_object_has_variables(placed))
+        code.variables =
+            kb_variables_new(first_of(placed), &(kb_xla_bytes){bytes, size}, make_copy);
+    s = found ? kb_hostcuda_add(digest, &code, err) : refuse_damaged(what, "what it defines", err);
     if (s != KB_OK)
         kb_object_free(placed);
     return s;

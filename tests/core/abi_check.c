@@ -164,6 +164,12 @@ FIELD(kb_xla_run_id_get, context, XLA_FFI_RunId_Get_Args, ctx);
 FIELD(kb_xla_run_id_get, run_id, XLA_FFI_RunId_Get_Args, run_id);
 ARGS_SIZE(kb_xla_run_id_get, run_id, XLA_FFI_RunId_Get_Args);
 
+SIZE(kb_xla_device_ordinal, XLA_FFI_DeviceOrdinal_Get_Args);
+HEAD(kb_xla_device_ordinal, XLA_FFI_DeviceOrdinal_Get_Args);
+FIELD(kb_xla_device_ordinal, context, XLA_FFI_DeviceOrdinal_Get_Args, ctx);
+FIELD(kb_xla_device_ordinal, device_ordinal, XLA_FFI_DeviceOrdinal_Get_Args, device_ordinal);
+ARGS_SIZE(kb_xla_device_ordinal, device_ordinal, XLA_FFI_DeviceOrdinal_Get_Args);
+
 FIELD(kb_xla_stages, instantiate, XLA_FFI_Handler_Bundle, instantiate);
 FIELD(kb_xla_stages, prepare, XLA_FFI_Handler_Bundle, prepare);
 FIELD(kb_xla_stages, initialize, XLA_FFI_Handler_Bundle, initialize);
@@ -203,6 +209,7 @@ FIELD(kb_xla_api, device_memory_free, XLA_FFI_Api, XLA_FFI_DeviceMemory_Free);
 FIELD(kb_xla_api, thread_pool_schedule, XLA_FFI_Api, XLA_FFI_ThreadPool_Schedule);
 FIELD(kb_xla_api, thread_pool_num_threads, XLA_FFI_Api, XLA_FFI_ThreadPool_NumThreads);
 FIELD(kb_xla_api, run_id_get, XLA_FFI_Api, XLA_FFI_RunId_Get);
+FIELD(kb_xla_api, device_ordinal_get, XLA_FFI_Api, XLA_FFI_DeviceOrdinal_Get);
 #if XLA_FFI_API_MINOR >= 5
 FIELD(kb_xla_api, error_get_message, XLA_FFI_Api, XLA_FFI_Error_GetDetails);
 FIELD(kb_xla_api, execution_context_get, XLA_FFI_Api, XLA_FFI_InvokeContext_Get);

@@ -216,6 +216,14 @@ void fake_run_set(int64_t id)
     run_id = id;
 }
 
+static kb_xla_error *device_ordinal_get(kb_xla_device_ordinal *args)
+{
+    if (args->struct_size != KB_XLA_SIZE(kb_xla_device_ordinal, device_ordinal))
+        return error_new(13, "device_ordinal_get: wrong struct_size");
+    args->device_ordinal = 0;
+    return NULL;
+}
+
 static kb_xla_api tables[MINORS];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
@@ -233,6 +241,7 @@ static void fill_tables(void)
             .thread_pool_schedule = schedule,
             .thread_pool_num_threads = num_threads,
             .run_id_get = run_id_get,
+            .device_ordinal_get = device_ordinal_get,
         };
 }
 
