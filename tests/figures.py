@@ -37,6 +37,13 @@ def _plants() -> int:
     return sum(len(plants.plants(kind)) for kind in plants.KINDS)
 
 
+def _pairs() -> int:
+    sys.path.insert(0, str(TESTS / "python" / "pairs"))
+    import pair_table
+
+    return len(pair_table.pairs())
+
+
 def _blocks() -> int:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     return sum(page.read_text().count("```python\n") for page in pages)
@@ -61,6 +68,7 @@ FIGURES: dict[str, Callable[[], int]] = {
     "bugs in our code generator, planted one by one, that the kernels must find": lambda: _corpus()[
         2
     ],
+    "pairs of features that meet in drawn programs": _pairs,
     "faults that rules plant in the kernels, for the checked mode": _plants,
 }
 SLOW = {"faults that rules plant in the kernels, for the checked mode"}
