@@ -253,6 +253,21 @@ def get_carry_kernels() -> bool:
 
 
 @hides_frames
+def set_adjoint_test(test: bool | None) -> None:
+    """Choose whether derivatives by Enzyme are tested on a CPU, from now on.
+
+    The first call of a derivative compares reverse mode with forward mode, and fails if they
+    differ. KERNBRIDGE_ADJOINT_TEST=0 switches the test off, too; None returns to its choice.
+    """
+    settings.adjoint_test = test
+
+
+def get_adjoint_test() -> bool:
+    """Return what `set_adjoint_test` or KERNBRIDGE_ADJOINT_TEST chose."""
+    return settings.tests_adjoints()
+
+
+@hides_frames
 def allow_imports(*modules: str) -> None:
     """Choose the modules that a loaded program may import to find its kernels.
 

@@ -106,10 +106,20 @@ void kb_error_append(kb_error *err, const char *format, ...)
     va_end(args);
 }
 
+/* Where the first line ends, without its code. */
+static size_t end_of_line(const char *message)
+{
+    enum { CODE = sizeof " [KB3001]" - 1 };
+    size_t end = strcspn(message, "\n");
+    return end >= CODE && !strncmp(message + end - CODE, " [KB", 4) ? end - CODE : end;
+}
+
 kb_status kb_error_code(kb_error *err, const char *code)
 {
     char rest[KB_ERROR_CAPACITY] = "", shown[32];
     size_t first = strcspn(err->message, "\n");
+    if (end_of_line(err->message) < first)
+        return err->status;
     size_t n = (size_t)snprintf(shown, sizeof shown, " [%s]", code);
     if (first > KB_ERROR_CAPACITY - 1 - n)
         first = kb_utf8_whole(err->message, KB_ERROR_CAPACITY - 1 - n);
@@ -122,7 +132,6 @@ kb_status kb_error_code(kb_error *err, const char *code)
 
 void kb_error_note(kb_error *err, const char *format, ...)
 {
-    enum { CODE = sizeof " [KB3001]" - 1 };
     char note[96], rest[KB_ERROR_CAPACITY];
     va_list args;
     va_start(args, format);
@@ -130,9 +139,7 @@ void kb_error_note(kb_error *err, const char *format, ...)
     va_end(args);
     if (strlen(err->message) + strlen(note) >= KB_ERROR_CAPACITY)
         return;
-    size_t at = strcspn(err->message, "\n");
-    if (at >= CODE && strncmp(err->message + at - CODE, " [KB", 4) == 0)
-        at -= CODE;
+    size_t at = end_of_line(err->message);
     memcpy(rest, err->message + at, strlen(err->message + at) + 1);
     err->message[at] = '\0';
     kb_error_append(err, "%s%s", note, rest);

@@ -29,7 +29,8 @@ KB_COLD kb_status kb_error_set(kb_error *err, kb_status status, const char *form
 void kb_error_append(kb_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts " [KB3001]", the code of a mistake that the documentation explains, at the end of the first
- * line of the message, which is cut where there is no room. Returns the error's status. */
+ * line of the message, which is cut where there is no room, unless that line has a code already.
+ * Returns the error's status. */
 KB_COLD kb_status kb_error_code(kb_error *err, const char *code);
 
 /* Adds to the first line, in front of its code. A note that does not fit is left out. */

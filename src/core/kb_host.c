@@ -40,6 +40,13 @@ int kb_host_num_threads(void)
     return atomic_load(&num_threads);
 }
 
+kb_numba_entry *kb_host_exchange(const kb_kernel *kernel, kb_numba_entry *entry)
+{
+    kb_step *step = (kb_step *)(uintptr_t)kernel->plan.steps; /* of the registry's own copy */
+    return entry ? __atomic_exchange_n(&step->host.entry, entry, __ATOMIC_ACQ_REL)
+                 : __atomic_load_n(&step->host.entry, __ATOMIC_RELAXED);
+}
+
 static KB_COLD int32_t call_parallel(const kb_host_step *step, void **result, void **exception,
                                      const kb_frame *frame)
 {
@@ -138,9 +145,9 @@ static KB_COLD kb_status describe_failure(const kb_host_step *step, const kb_fra
 kb_status kb_host_run(const kb_host_step *step, const kb_frame *frame, kb_error *err)
 {
     void *result = NULL, *exception = NULL;
-    int32_t status = step->parallel
-                         ? call_parallel(step, &result, &exception, frame)
-                         : step->entry(&result, &exception, frame->inputs, frame->outputs);
+    kb_numba_entry *entry = __atomic_load_n(&step->entry, __ATOMIC_RELAXED); /* may be replaced */
+    int32_t status = step->parallel ? call_parallel(step, &result, &exception, frame)
+                                    : entry(&result, &exception, frame->inputs, frame->outputs);
     return KB_LIKELY(status == KB_NUMBA_OK) ? KB_OK
                                             : describe_failure(step, frame, status, exception, err);
 }

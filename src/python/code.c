@@ -2,6 +2,7 @@
 #include "python/convert.h"
 
 #include "core/kb_handler.h"
+#include "core/kb_host.h"
 #include "embed/kb_targets.h"
 #include "module/kb_cuda_library.h"
 #include "object/kb_cpu.h"
@@ -40,6 +41,22 @@ static PyObject *check_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     bool concurrent = kernel.plan.steps->host.concurrent;
     kernel.free_owner(kernel.owner);
     return PyBool_FromLong(concurrent);
+}
+
+/* Let a kernel that came as machine code be entered at another address, unless that is 0; the
+ * address before. */
+static PyObject *exchange_host_entry(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const uint8_t *digest;
+    unsigned long long address;
+    if (!PyArg_ParseTuple(args, "O&K:exchange_host_entry", kb_python_digest, &digest, &address))
+        return NULL;
+    const kb_kernel *kernel;
+    kb_error err;
+    if (kb_registry_match(kb_handler_registry(), digest, &kernel, &err) != KB_OK)
+        return kb_python_raise(&err);
+    kb_numba_entry *entry = kb_host_exchange(kernel, (kb_numba_entry *)(uintptr_t)address);
+    return PyLong_FromVoidPtr((void *)(uintptr_t)entry);
 }
 
 static PyObject *provides(PyObject *args, const char *format, kb_object_resolver *find)
@@ -132,6 +149,7 @@ static PyObject *set_carried_code(PyObject *Py_UNUSED(self), PyObject *args)
 static PyMethodDef methods[] = {
     {"register_host_code", register_host_code, METH_VARARGS, NULL},
     {"check_host_code", check_host_code, METH_VARARGS, NULL},
+    {"exchange_host_entry", exchange_host_entry, METH_VARARGS, NULL},
     {"host_code_provides", host_code_provides, METH_VARARGS, NULL},
     {"add_host_code", add_host_code, METH_VARARGS, NULL},
     {"add_host_library", add_host_library, METH_VARARGS, NULL},

@@ -32,6 +32,8 @@ static void test_code(void)
     kb_error_set(&err, KB_INTERNAL, "a kernel failed");
     CHECK_INT(kb_error_code(&err, "KB3001"), KB_INTERNAL);
     CHECK_TEXT(err.message, "a kernel failed [KB3001]");
+    CHECK_INT(kb_error_code(&err, "KB3002"), KB_INTERNAL);
+    CHECK_TEXT(err.message, "a kernel failed [KB3001]");
     kb_error_set(&err, KB_INTERNAL, "two\nlines");
     kb_error_code(&err, "KB3001");
     CHECK_TEXT(err.message, "two [KB3001]\nlines");

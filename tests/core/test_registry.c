@@ -1,6 +1,8 @@
 /* Proves that a registered kernel is always found, once and by all of its digest, while others
  * register theirs; meaningful under ThreadSanitizer. */
 #include "core/kb_registry.h"
+
+#include "core/kb_host.h"
 #include "kb_test.h"
 #include "sample.h"
 
@@ -11,6 +13,12 @@ static kb_registry *open_registry(void)
     kb_registry *registry = kb_registry_new();
     CHECK(registry != NULL);
     return registry;
+}
+
+static int32_t fail(void **result, void **exception, void *const *inputs, void *const *outputs)
+{
+    (void)result, (void)exception, (void)inputs, (void)outputs;
+    return 7;
 }
 
 static void test_add_and_find(void)
@@ -38,6 +46,26 @@ static void test_add_and_find(void)
     CHECK(!inserted);
     CHECK_PTR(kb_registry_find(registry, s.kernel.key), there);
     CHECK_INT(kb_registry_count(registry).kernels, 1);
+    kb_registry_free(registry);
+}
+
+static void test_exchange(void)
+{
+    kb_registry *registry = open_registry();
+    kb_error err;
+    bool inserted;
+    sample s;
+    sample_init(&s, 5, sample_record);
+    CHECK_INT(kb_registry_add(registry, &s.kernel, &inserted, &err), KB_OK);
+    const kb_kernel *there = kb_registry_find(registry, s.kernel.key);
+    CHECK(kb_host_exchange(there, NULL) == sample_record);
+    CHECK(kb_host_exchange(there, fail) == sample_record);
+    CHECK(kb_host_exchange(there, NULL) == fail);
+    CHECK(s.step.host.entry == sample_record);
+
+    kb_frame frame = {.kernel = there};
+    CHECK_INT(kb_host_run(&there->plan.steps->host, &frame, &err), KB_INTERNAL);
+    CHECK_HAS(err.message, "op5: the kernel failed with status 7");
     kb_registry_free(registry);
 }
 
@@ -298,6 +326,7 @@ static void test_absent_while_written(void)
 int main(void)
 {
     test_add_and_find();
+    test_exchange();
     test_match();
     test_collision();
     test_extreme_keys();

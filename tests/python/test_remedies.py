@@ -666,6 +666,7 @@ WRONG_SETTINGS = [
     (config.set_cuda_on_cpu, False),
     (config.set_exported_code, "never"),
     (config.set_carry_kernels, 1),
+    (config.set_adjoint_test, 1),
     (config.allow_imports, 3),
     (lambda seconds: config.set_compiler_limits(seconds=seconds), 0),
     (lambda seconds: config.set_compiler_limits(seconds=seconds), "60"),
@@ -697,6 +698,7 @@ WRONG_VARIABLES = {
     "KERNBRIDGE_COMPILE_TIMEOUT": config.get_compiler_limits,
     "KERNBRIDGE_PROGRESS": progress._is_on,
     "KERNBRIDGE_CARRY_KERNELS": config.get_carry_kernels,
+    "KERNBRIDGE_ADJOINT_TEST": config.get_adjoint_test,
     "KERNBRIDGE_CUDA_ARCHS": plan,
     "KERNBRIDGE_COMPUTE_CAPABILITIES": plan,
     "KERNBRIDGE_NVCC_PREFER": nvcc.find_nvcc,
@@ -775,6 +777,7 @@ OF_CUDA = "test_remedies_of_cuda.py::test_{}"
 ELSEWHERE = {
     "KB1010": "operation/test_call_signatures.py::test_signatures_that_are_refused",
     "KB2108": "enzyme/test_cuda_kernels.py::test_a_loop_that_overwrites_values",
+    "KB2109": "enzyme/test_adjoint.py::test_a_wrong_derivative_is_refused_whenever_it_runs",
     "KB1101": OF_CUDA,
     "KB1102": OF_CUDA,
     "KB1103": OF_CUDA,

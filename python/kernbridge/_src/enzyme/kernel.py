@@ -6,18 +6,21 @@ into the form of `function.py`, and makes machine code of what Enzyme has derive
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base.packing import HostCode, host_code
 from kernbridge._src.enzyme import function as ir
 from kernbridge._src.enzyme import tool
-from kernbridge._src.enzyme.function import LABELS, Function, Refused, Steps
+from kernbridge._src.enzyme.function import LABELS, Function, Mode, Refused, Steps
 from kernbridge._src.enzyme.tool import Enzyme
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import Ingredients, identity_of
+
+_OTHER: dict[Mode, Mode] = {"jvp": "vjp", "vjp": "jvp"}
 
 
 class Native(NamedTuple):
@@ -26,6 +29,7 @@ class Native(NamedTuple):
     copied: tuple[int, ...]  # operands of which it needs a copy
     program: bytes
     scratch: tuple[tuple[str, tuple[int, ...]], ...]  # of each array: dtype, and numbers of extents
+    about: dict[str, Any]  # as `DerivativeJob.make` describes it
 
 
 class DerivativeJob(Recipe[Native]):
@@ -39,11 +43,13 @@ class DerivativeJob(Recipe[Native]):
     why_not_portable = ""
     by_clang = False  # whether the kernel is of C or C++
     source = ""  # where the kernel is defined
+    _kernel: Function | None = None  # as it was compiled for derivatives
 
     def __init__(
         self, label: str, name: str, kernel: bytes, described: Any, steps: Steps, lasting: bool
     ) -> None:
-        self.label, self._steps, self.lasting = label, steps, lasting
+        self.label, self.steps, self.lasting = label, steps, lasting
+        self._given = label, name, kernel, described
         self.name = f"{name} ({LABELS[steps[-1][0]]})"
         made_of = (described, [tuple(s) for s in steps])
         self.identity = identity_of(
@@ -51,6 +57,14 @@ class DerivativeJob(Recipe[Native]):
         )
         self.key = key_of(self.identity)
         self._native: Native | None = None
+
+    def other_mode(self) -> DerivativeJob:
+        """The derivative whose last step is in the other mode; it takes the compiled kernel."""
+        other = copy.copy(self)
+        *before, (mode, active) = self.steps
+        steps = (*before, (_OTHER[mode], active))
+        DerivativeJob.__init__(other, *self._given, steps, self.lasting)
+        return other
 
     def primal(self, debug: bool) -> Function:
         """Bring the kernel into the form of `function.py`, with its lines if `debug`.
@@ -69,7 +83,8 @@ class DerivativeJob(Recipe[Native]):
     def make(self) -> Artefact:
         enzyme = tool.find()
         try:
-            function, text = self._derive(enzyme, debug=False)
+            self._kernel = self._kernel or self.primal(debug=False)  # the other mode's, too
+            function, text = self._derive(enzyme, self._kernel)
             code = self.compile(function, text)
         except Refused as e:
             raise e.error(self.label, e.place or self._place(enzyme)) from None
@@ -84,21 +99,28 @@ class DerivativeJob(Recipe[Native]):
         counts = (len(operands), len(results), len(hidden))
         program = host_code(self.identity, (self.label, self.source, *counts), described, code)
         self.lasting = self.lasting and code.lasting
-        scratch = [[b.dtype, list(b.extents)] for b in function.scratch]
-        made = Artefact({"copied": list(function.written), "scratch": scratch}, (program,))
+        arrays = {"operands": operands, "results": results, "scratch": function.scratch}
+        meta: dict[str, Any] = {
+            kind: [[b.dtype, list(b.extents)] for b in of] for kind, of in arrays.items()
+        }
+        place = {i: k for k, i in enumerate(function.operands)}
+        in_place = [place.get(i) for i in function.results]  # which operand becomes each result
+        meta |= {"copied": list(function.written), "in_place": in_place}
+        meta |= {"mode": self.steps[-1][0], "size": len(text)}
+        made = Artefact(meta, (program,))
         self._native = self._registered(made)
         return made
 
-    def _derive(self, enzyme: Enzyme, debug: bool) -> tuple[Function, str]:
+    def _derive(self, enzyme: Enzyme, kernel: Function) -> tuple[Function, str]:
         """The derivative, and its module after Enzyme has run."""
-        function = ir.derive_in_steps(self.primal(debug), self._steps)
+        function = ir.derive_in_steps(kernel, self.steps)
         function = ir.entry(function, "kb_derivative")
         return function, ir.run(function, enzyme, self.by_clang)
 
     def _place(self, enzyme: Enzyme) -> str:
         """The line that was refused, which needs the kernel with its lines."""
         try:
-            self.compile(*self._derive(enzyme, debug=True))
+            self.compile(*self._derive(enzyme, self.primal(debug=True)))
         except Refused as again:
             return "" if again.place.startswith("/usr/") else again.place
         except Exception:  # the message only lacks the line
@@ -113,4 +135,4 @@ class DerivativeJob(Recipe[Native]):
     def _registered(self, made: Artefact) -> Native:
         _core.register_host_code(self.identity, made.blobs[0])
         scratch = tuple((str(d), tuple(map(int, e))) for d, e in made.meta["scratch"])
-        return Native(tuple(map(int, made.meta["copied"])), made.blobs[0], scratch)
+        return Native(tuple(map(int, made.meta["copied"])), made.blobs[0], scratch, made.meta)

@@ -100,14 +100,14 @@ def _find(recipe: Recipe[T], make: Callable[[Recipe[T], bytes | None], Any]) -> 
         with _alone(recipe):
             found = table.get(recipe.identity)
             if found is None:
-                key = _key(recipe)
+                key = disk_key(recipe)
                 found = _load(recipe, key) or make(recipe, key)
                 if found is not None:
                     table[recipe.identity] = found
     return found
 
 
-def _key(recipe: Recipe[Any]) -> bytes | None:
+def disk_key(recipe: Recipe[Any]) -> bytes | None:
     """The artefact's key on disk; None if the disk does not keep it."""
     if not recipe.lasting:
         return None

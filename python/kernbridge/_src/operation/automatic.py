@@ -83,7 +83,11 @@ class Derivative(Frontend):
 
 def lowered(job: DerivativeJob, operands: Sequence[ArrayType], call: Call) -> NativeCall:
     """Make a derivative for CPUs of a kernel, whose operands and call are given."""
+    from kernbridge._src.enzyme import adjoint
+
     native = obtain(job)
+    if not call.has_side_effect:
+        adjoint.watch(job, native)
     made = (call.outs[b - len(operands)] for b in call.fresh)
     extents = [n for t in (*operands, *made) for n in t.shape]
     return NativeCall(
