@@ -5,6 +5,7 @@ import weakref
 
 import jax
 import jax.numpy as jnp
+import kernbridge
 import kernbridge._core as _core
 import numba
 import numpy as np
@@ -180,3 +181,26 @@ def test_numbas_pass_managers_are_freed(monkeypatch):
     assert len(made) >= 4
     assert len(freed) >= len(made)
     assert newpassmanagers.ModulePassManager._dispose is ffi.ObjectRef._dispose
+
+
+def test_functions_that_return_values_and_are_made_anew_do_not_pile_up():
+    """JAX keeps front ends, which kept their operations, whose programs have a megabyte each."""
+
+    @numba.njit
+    def double(x):
+        return 2 * x
+
+    def dispatchers():
+        gc.collect()
+        return sum(type(o).__name__ == "CPUDispatcher" for o in gc.get_objects())
+
+    made, counts = [], []
+    for _ in range(4):
+        operation = kernbridge.kernel(lambda x: x)(double)
+        np.testing.assert_array_equal(operation(x), 2 * x)
+        made.append(weakref.ref(operation))
+        del operation
+        np.testing.assert_array_equal(kernbridge.elementwise(lambda x: 3 * x)(x), 3 * x)
+        counts.append(dispatchers())
+    assert [operation() for operation in made] == [None] * 4
+    assert counts[1:] == counts[:1] * 3

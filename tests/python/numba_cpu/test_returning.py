@@ -437,3 +437,30 @@ def test_a_layout_whose_numbers_are_declared_as_arrays(recwarn):
         np.testing.assert_array_equal(op(x, 2.0), scaled(x, 2.0))
         assert not recwarn.list  # nothing is copied
         np.testing.assert_array_equal(jax.vmap(op, (None, 0))(x, np.arange(2.0)), [0 * x, x])
+
+
+FACTOR, TABLE = 1.0, np.zeros(2)
+
+
+def test_globals_and_defaults_are_read_when_a_function_is_wrapped():
+    """A function that was wrapped before had kept what it read then."""
+    x = jnp.arange(3.0)
+
+    def reads(v, k=1.0):
+        return v * FACTOR + TABLE[1] + k
+
+    @numba.njit
+    def apply(v, f):
+        return f(v)
+
+    for value in (2.0, 3.0):
+        globals()["FACTOR"], TABLE[1], reads.__defaults__ = value, 10 * value, (100 * value,)
+        want = x * value + 110 * value
+        np.testing.assert_array_equal(kernbridge.elementwise(reads)(x), want)
+        np.testing.assert_array_equal(kernbridge.kernel(apply)(2.0, f=reads), want[2])
+        static = kernbridge.elementwise(apply, static={"f": reads})
+        np.testing.assert_array_equal(static(x), want)
+        inlined = kernbridge.inline(reads)
+        np.testing.assert_array_equal(kernbridge.elementwise(lambda v: inlined(v))(x), want)  # noqa: B023
+    again = kernbridge.elementwise(reads)
+    assert again is kernbridge.elementwise(reads)

@@ -98,7 +98,9 @@ class InlinedFunction:
         scalars = [jax.ShapeDtypeStruct((), np.dtype(d)) for d in dtypes]
         try:
             with jax.enable_x64(is_wide), private_jax.own_lines():
-                closed, shapes = jax.make_jaxpr(self.__wrapped__, return_shape=True)(*scalars)
+                # JAX knows a function that it has traced again, even if it reads other values.
+                traced = jax.make_jaxpr(lambda *x: self.__wrapped__(*x), return_shape=True)
+                closed, shapes = traced(*scalars)
         except Exception as e:
             given = ", ".join(dtypes)
             raise NotInlined(

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.inline.function import InlinedFunction, inline
+from kernbridge._src.keys import host_state
 from kernbridge._src.keys.fingerprint import is_dispatcher
 
 KERNELS_KEPT = 64  # that were made of one kernel
@@ -79,7 +79,7 @@ def bound(kernel: Any, values: Mapping[str, Any], jit: Callable[[Any], Any], cal
         return jit(_calling(kernel.py_func, called, values))
 
     try:
-        key = exact_items(values)
+        key = host_state.key_of(values)
     except TypeError:  # a function that cannot be hashed
         return make()
     return kept.find_or_make(key, make)
@@ -93,7 +93,7 @@ def _constant(value: Any) -> Any:
     if is_numbas or not is_function(value):
         return value
     try:
-        return _inlined.find_or_make(value, lambda: inline(value))
+        return _inlined.find_or_make(host_state.key_of({"": value}), lambda: inline(value))
     except TypeError:
         return inline(value)
 

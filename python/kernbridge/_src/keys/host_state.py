@@ -29,12 +29,12 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base.exact import exact
+from kernbridge._src.base.exact import exact, exact_items
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.keys.extensions import (
     BUILTIN,
@@ -159,6 +159,15 @@ def take(functions: Iterable[tuple[str, Any]]) -> HostState:
         walk.feed(function, name)
     walk.follow()
     return HostState(walk.parts, walk.traced)
+
+
+def key_of(values: Mapping[str, Any]) -> Hashable:
+    """A key of values that a kernel is made for: also of what the functions among them read.
+
+    TypeError is raised if one of them cannot be hashed.
+    """
+    state = take(values.items())
+    return exact_items(values), None if state.passing else state
 
 
 class _Walk:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.inline import static as static_values
+from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, needs_numba
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
@@ -49,6 +51,20 @@ from kernbridge._src.operation.spec import (
 )
 
 ROW_AXES_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
+
+
+# Dispatchers of functions of Python and of numba.vectorize, by all that Numba reads in them.
+_dispatchers: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+
+def _dispatcher_of(function: Any, options: Mapping[str, Any]) -> Any:
+    """A dispatcher of a function as it reads now, one for all functions that read alike."""
+    new = dispatcher_of(function, options, error_model="numpy")  # divides by zero as NumPy
+    found = fingerprint.take(new)
+    if found.opaque:
+        return new
+    names = (function.__module__, function.__qualname__, function.__doc__)
+    return _dispatchers.setdefault((found.digest, found.lines, found.inlined, names), new)
 
 
 class _Outs:
@@ -102,18 +118,15 @@ class Returning(PythonFrontend):
         outs: Any,
         static: Mapping[str, Any],
         name: str | None,
+        dispatcher: Any,
     ) -> None:
         self._kind, self.outs, self._options = kind, outs, options
-        self._original, self._static = function, static
-        ufunc = getattr(function, "gufunc_builder", getattr(function, "_dispatcher", None))
-        self.function = getattr(ufunc or function, "py_func", function)
+        self._original, self._static, self._dispatcher = function, static, dispatcher
+        self.function = dispatcher.py_func
         front_end = "elementwise" if kind == "elementwise" else "kernel"
         self.name = name_of(front_end, self.function, name)
         self.label = f"{front_end} {self.name!r}"
-        self._dispatcher = function
-        if not hasattr(function, "py_func"):  # division by zero as in NumPy
-            of_ufunc = getattr(ufunc, "targetoptions", {})
-            self._dispatcher = dispatcher_of(self.function, of_ufunc, error_model="numpy")
+        self._of_all_parameters = dispatcher
         static_values.check(self.label, self.function, static, static_values.refusal_on_cpus)
         if static:
             of_code = functools.partial(dispatcher_of, options=self._dispatcher.targetoptions)
@@ -136,12 +149,14 @@ class Returning(PythonFrontend):
             self._layout_text = "->".join(map(",".join, terms))
         self.parameters = KernelParameters(self.label, self.function, zeroed=True)
         self.described_outs = _Outs(self)
-        self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
-        self._kernels: LRUCache[NumbaCpu] = LRUCache(OPERATIONS_KEPT)
+        self._kernels: LRUCache[NumbaCpu] = attached_to(
+            self._dispatcher, "loops", lambda: LRUCache(OPERATIONS_KEPT)
+        )
 
     def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
         static = {**self._static, **functions}
-        made = Returning(self._kind, self._original, self._options, self.outs, static, self.name)
+        known = (self._kind, self._original, self._options, self.outs, static, self.name)
+        made = Returning(*known, self._of_all_parameters)
         spec = replace(spec, outs=made.described_outs, aliases=dict(spec.aliases))
         return made.make_operation(spec)
 
@@ -263,9 +278,10 @@ class Returning(PythonFrontend):
 
         def make() -> NumbaCpu:
             kernel = made(source, self.function, self._dispatcher, casts)
-            return NumbaCpu.of(kernel, False, self._options, named=(self.name, self.label))
+            return NumbaCpu.of(kernel, False, self._options, named=named)
 
-        return self._kernels.find_or_make((source, casts), make)
+        named = self.name, self.label
+        return self._kernels.find_or_make((source, casts, self._options, named), make)
 
     def _axes(self, operands: Sequence[ArrayType], call: Call) -> Axes:
         n = 0 if self._kind == "arrays" else self._n_leading(operands)
@@ -543,9 +559,16 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
     rule, static, name = of("sharding_rule"), dict(of("static") or {}), of("name")
     if rule is True and isinstance(outs, ResultsOf):
         rule = outs.signature.with_arrays.sharding_rule
-    make = functools.partial(Returning, kind, function, options, outs, static, name)
+    dispatcher, owner = function, function
+    if not hasattr(function, "py_func"):
+        ufunc = getattr(function, "gufunc_builder", getattr(function, "_dispatcher", function))
+        plain = getattr(ufunc, "py_func", function)
+        dispatcher = _dispatcher_of(plain, getattr(ufunc, "targetoptions", {}))
+        owner = dispatcher if plain is function else function
+    make = functools.partial(Returning, kind, function, options, outs, static, name, dispatcher)
     key = ("returning", kind, options, name)
-    frontend = make() if outs or static else attached_to(function, key, make)
+    is_kept = not (outs or static)
+    frontend = attached_to(owner, key, make) if is_kept else make()
     spec = OperationSpec(
         frontend.label,
         frontend.described_outs,
@@ -556,7 +579,11 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
         sharding_rule=rule,
         vmap_threads=of("vmap_threads"),
     )
-    operation = frontend.operation(spec, frontend._operations)
+    if is_kept:
+        operations = attached_to(owner, ("operations", *key), lambda: LRUCache(OPERATIONS_KEPT))
+        operation = frontend.operation(spec, operations)
+    else:  # JAX may keep the front end for long, which must not keep the operation
+        operation = frontend.make_operation(spec)
     names = ("__module__", "__qualname__", "__doc__")
     functools.update_wrapper(operation, frontend.function, names, ())
     signature = outs.signature.python if isinstance(outs, ResultsOf) else frontend.signature

@@ -148,7 +148,7 @@ class Operation:
             return made
 
         try:
-            found = self._of_functions.find_or_make(exact_items(functions), make)
+            found = self._of_functions.find_or_make(host_state.key_of(functions), make)
         except TypeError:  # of a function that cannot be hashed
             found = make()
         if found is None:
