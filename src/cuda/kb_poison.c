@@ -132,19 +132,26 @@ static const char *remedy(const kb_frame *frame)
                : "write every element, or pass zero_outputs=True";
 }
 
+kb_status kb_poison_refuse(const kb_frame *frame, uint32_t output, size_t n, size_t at,
+                           kb_error *err)
+{
+    const kb_kernel *kernel = frame->kernel;
+    uint32_t i = kernel->n_inputs + output;
+    return kb_error_set(err, KB_INTERNAL,
+                        "%s: %s wrote %zu of the %lld elements of output %u (%s), the first of "
+                        "them element %zu; %s [KB3002]",
+                        kernel->name, runs_on_threads(kernel) ? "no thread" : "nothing", n,
+                        (long long)kb_buffer_count(kb_frame_raw(frame, i)), output,
+                        kernel->buffers[i].name, at, remedy(frame));
+}
+
 static kb_status compare(const poison *p, kb_error *err)
 {
     const kb_kernel *kernel = p->frame->kernel;
-    const char *who = runs_on_threads(kernel) ? "no thread" : "nothing";
     for (uint32_t i = 0; i < kernel->n_outputs; i++) {
         size_t at = 0, n = p->shared[i] ? 0 : count_unwritten(p, i, &at);
         if (n)
-            return kb_error_set(
-                err, KB_INTERNAL,
-                "%s: %s wrote %zu of the %lld elements of output %u (%s), the first of them "
-                "element %zu; %s [KB3002]",
-                kernel->name, who, n, (long long)kb_buffer_count(result(p, i)), i,
-                kernel->buffers[kernel->n_inputs + i].name, at, remedy(p->frame));
+            return kb_poison_refuse(p->frame, i, n, at, err);
     }
     kb_status s = KB_OK;
     for (uint32_t i = 0; s == KB_OK && i < kernel->n_outputs; i++)

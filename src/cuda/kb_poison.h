@@ -12,4 +12,8 @@
  * Not to be called while the stream captures. */
 kb_status kb_poison_run(const kb_driver *cu, const kb_frame *frame, kb_error *err);
 
+/* The error for `n` elements of an output that nothing wrote, the first of them element `at`. */
+kb_status kb_poison_refuse(const kb_frame *frame, uint32_t output, size_t n, size_t at,
+                           kb_error *err);
+
 #endif

@@ -3,6 +3,8 @@
 #include "hostcuda/kb_unwritten.h"
 
 #include "core/kb_arena.h"
+#include "core/kb_dtype.h"
+#include "cuda/kb_poison.h"
 
 #include <string.h>
 
@@ -105,6 +107,30 @@ static bool find_regions(const kb_frame *frame, kb_arena *arena, kb_unwritten *c
     return c->regions != NULL;
 }
 
+/* After a call, whose launches are checked: what no step has written of an output. */
+static kb_status look_at_outputs(const kb_frame *frame, const kb_unwritten *c, kb_error *err)
+{
+    const kb_kernel *kernel = frame->kernel;
+    for (uint32_t i = 0; i < kernel->plan.n_steps; i++) {
+        kb_step_kind kind = kernel->plan.steps[i].kind;
+        if (kind != KB_STEP_LAUNCH && kind != KB_STEP_FILL && kind != KB_STEP_COPY)
+            return KB_OK; /* we do not see what it writes */
+    }
+    for (uint32_t i = 0; i < kernel->n_outputs; i++) {
+        const kb_xla_buffer *buffer = kb_frame_raw(frame, kernel->n_inputs + i);
+        size_t step = kb_dtype_size(buffer->dtype), size = kb_buffer_bytes(buffer), n = 0, at = 0;
+        for (uint32_t k = 0; k < c->n_regions; k++) {
+            const kb_unwritten_region *r = &c->regions[k];
+            for (size_t b = 0; r->first == (uintptr_t)buffer->data && step && b < size; b += step)
+                if (!memchr(r->written + b, 1, step) && n++ == 0)
+                    at = b / step;
+        }
+        if (n)
+            return kb_poison_refuse(frame, i, n, at, err);
+    }
+    return KB_OK;
+}
+
 kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     kb_unwritten c = {.driver = frame->driver};
@@ -129,6 +155,8 @@ kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
     const kb_unwritten *before = kb_unwritten_exchange(&c);
     kb_status s = run(&watching, err);
     (void)kb_unwritten_exchange(before);
+    if (s == KB_OK)
+        s = look_at_outputs(frame, &c, err);
     kb_arena_free(arena);
     return s;
 }

@@ -100,8 +100,9 @@ def test_symbolic_shapes_and_export(fma3):
 
 
 def test_empty_grid_zeroes_the_outputs(fma3):
-    op = kernbridge.cuda_kernel(SOURCE, "fma3", lambda x: like(x), grid=0, block=32)
-    assert op(jnp.ones(5), a=1.0, b=1.0, n=5, flag=1, z=0).tolist() == [0] * 5
+    grid = {"grid": lambda x: x.shape[0], "block": 32}
+    op = kernbridge.cuda_kernel(SOURCE, "fma3", like(jnp.ones(5)), **grid)
+    assert op(jnp.ones(0), a=1.0, b=1.0, n=5, flag=1, z=0).tolist() == [0] * 5
 
 
 GOOD = {"a": 1.0, "b": 1.0, "flag": 1, "z": 0}

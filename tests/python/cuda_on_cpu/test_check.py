@@ -339,3 +339,43 @@ def test_a_misspelt_name_is_an_error(run_python):
     said = run_python("import kernbridge", check=False, KERNBRIDGE_DEBUG="chekc", **CPU)
     assert "KERNBRIDGE_DEBUG names 'chekc', expected some of" in said
     assert "check" in said.split("expected", 1)[1]
+
+
+UNWRITTEN = """
+@cuda.jit
+def doubled(x, out):
+    i, j = cuda.grid(2)
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] = 2 * x[i, j]
+
+x = np.arange(12, dtype=np.float32).reshape(3, 4)
+def over(dims, **options):
+    options |= dict(signature="x: f32[n, m] -> f32[n, m]", launch_dims=dims, check=True)
+    return numba_cuda_kernel(doubled, **options)
+
+np.testing.assert_array_equal(over(("n", "m"))(x), 2 * x)
+words = "no thread wrote 9 of the 12 elements of output 0 (out)", "element 1; launch more threads"
+refused(lambda: over("n")(x), *words)
+refused(lambda: jax.vmap(over("n"))(x[None, :, :2]), "wrote 3 of the 6 elements")
+np.testing.assert_array_equal(over("n", zero_outputs=True)(x)[:, 0], 2 * x[:, 0])
+
+record = np.dtype([("a", np.float32), ("b", np.int32)])
+@cuda.jit
+def counted(p, out):
+    i = cuda.grid(1)
+    if i < p.size:
+        out[i] = p[i].a
+        p[i].b += 1
+
+given = np.array([(1.5, 1), (2.5, 7), (3.5, 9)], record)
+op = numba_cuda_kernel(
+    counted, signature="p: u32[n, 2] -> p, out: f32[n]", launch_dims="n", view={"p": record}
+)
+words, out = op(jnp.asarray(given.view(np.uint32).reshape(3, 2)))
+assert np.asarray(words).view(record)["b"].ravel().tolist() == [2, 8, 10], words
+np.testing.assert_array_equal(out, given["a"])
+"""
+
+
+def test_elements_of_outputs_that_no_thread_writes_and_records_in_place(run):
+    run(UNWRITTEN)

@@ -92,6 +92,8 @@ def test_what_else_is_refused_when_a_kernel_is_wrapped():
         kernbridge.elementwise(lambda x: -x, sharding_rule=True)
     with pytest.raises(ValueError, match="KB1010"):
         kernbridge.numba_kernel(step, inplace="u")
+    with pytest.raises(ValueError, match=r"inplace names 'v' twice; write it once .KB1010"):
+        kernbridge.numba_kernel(step, signature=STEP, inplace="v, v")
     with pytest.raises(TypeError, match="KB1010"):
         kernbridge.numba_kernel(step, signature=3)
     twice = kernbridge.numba_kernel(step, lambda v, s, leak: (v, v), signature=STEP)

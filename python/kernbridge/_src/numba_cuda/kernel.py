@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
-from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.inline import static as static_values
+from kernbridge._src.keys import host_state
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import Operation, wrap
@@ -389,7 +389,7 @@ class NumbaCuda(CallingFrontend):
         if not all(isinstance(function, Hashable) for _, function in self.rule.functions):
             return None
         options = self.zero_outputs, self.checked, self.vector_math, self.order
-        return self.rule, self.views, exact_items(self.static), options
+        return self.rule, self.views, host_state.key_of(self.static), options
 
     def functions(self) -> Functions:
         return self.rule.functions
@@ -432,6 +432,8 @@ class NumbaCuda(CallingFrontend):
                     f"{dtype.itemsize // t.dtype.itemsize} words of one record [KB1103]"
                 )
             found[b] = dtype
+            if names[b]:  # an array in place is an input and an output of one name
+                found |= {i: dtype for i, name in enumerate(names) if name == names[b]}
         return found
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:

@@ -92,6 +92,8 @@ class CallSignature:
                 )
         changed = [name.strip() for name in inplace.split(",")] if inplace else []
         for name in changed:
+            if changed.count(name) > 1:
+                raise ValueError(f"{label}: inplace names {name!r} twice; write it once [KB1010]")
             if name not in names:
                 raise ValueError(
                     f"{label}: inplace names {name!r}, but the kernel's parameters are "

@@ -133,6 +133,13 @@ class LaunchRule:
         else:
             what, sizes = "launch_dims", numbers("launch_dims")
             per_block = self._per_block(sizes, block)
+        is_empty = any(0 in t.shape for t in arrays)
+        for name, given in ((what, sizes), ("block", block or ())):
+            if 0 in given and not is_empty:
+                raise ValueError(
+                    f"{self.label}: {name} is {given}, which launches no thread, but no array of "
+                    "the call is empty; CUDA refuses such a launch: give at least 1 [KB1102]"
+                )
         if block is not None and 0 in block:  # launches nothing, as a grid of zero
             block = pad([max(1, n) for n in block])
             return LaunchShape((Value(), Value(constant=1), Value(constant=1)), block)
