@@ -2,6 +2,8 @@
  */
 #include "hostcuda/kb_block.h"
 
+#include "hostcuda/kb_fault.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -629,7 +631,9 @@ bool kb_block_go_on(kb_block *b)
     kb_fibre_adopt(&b->caller);
     kb_thread *next = next_that(is_ready, b, b->n_threads - 1);
     next->state = KB_THREAD_RUNS;
+    kb_fault_watch(b);
     kb_fibre_switch(&b->caller, fibre_of(b, next));
+    kb_fault_watch(NULL);
     return !b->faulted;
 }
 
@@ -674,6 +678,7 @@ bool kb_block_run_range(kb_block *b, void *const *parameters, const uint32_t gri
     b->grid = grid;
     b->left = first;
     b->end = end;
+    kb_fault_watch(b);
     while (b->left < b->end && !b->faulted) {
         b->has_waited = false;
         b->n_begun = b->host = 0;
@@ -681,6 +686,7 @@ bool kb_block_run_range(kb_block *b, void *const *parameters, const uint32_t gri
         kb_fibre_adopt(&b->caller);
         kb_fibre_switch(&b->caller, &b->threads[0].fibre);
     }
+    kb_fault_watch(NULL);
     kb_block_end(b);
     return !b->faulted;
 }

@@ -4,6 +4,7 @@
 #endif
 #include "core/kb_memory.h"
 #include "hostcuda/kb_block.h"
+#include "hostcuda/kb_fault.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,14 +23,24 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kb_block *unused; /* under the lock, and */
 static uint32_t n_kept;  /* threads that unused blocks have room for */
 
+/* With a guard below, where a stack that overflows ends. */
 static void *map(size_t size)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 #ifdef MAP_NORESERVE
     flags |= MAP_NORESERVE;
 #endif
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+    char *memory = mmap(NULL, size + KB_FAULT_GUARD, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    (void)mprotect(memory, KB_FAULT_GUARD, PROT_NONE);
+    return memory + KB_FAULT_GUARD;
+}
+
+static void unmap(unsigned char *memory, size_t size)
+{
+    if (memory)
+        (void)munmap(memory - KB_FAULT_GUARD, size + KB_FAULT_GUARD);
 }
 
 /* Memory of at least `size` bytes in place of what was there. */
@@ -37,8 +48,7 @@ static bool grow(unsigned char **memory, size_t *there, size_t size)
 {
     if (size <= *there)
         return true;
-    if (*memory)
-        (void)munmap(*memory, *there);
+    unmap(*memory, *there);
     *memory = map(size);
     *there = *memory ? size : 0;
     return *memory != NULL;
@@ -69,10 +79,8 @@ static size_t round_up(size_t size, size_t unit)
 
 static void free_block(kb_block *b)
 {
-    if (b->stacks)
-        (void)munmap(b->stacks, b->stacks_size);
-    if (b->shared)
-        (void)munmap(b->shared, b->shared_size);
+    unmap(b->stacks, b->stacks_size);
+    unmap(b->shared, b->shared_size);
     kb_free(b->threads_memory);
     kb_free(b->warps);
     kb_free(b);

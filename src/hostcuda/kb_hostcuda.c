@@ -340,21 +340,16 @@ static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
            l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
 }
 
-static void *there(const void *function, ptrdiff_t offset)
-{
-    return function ? (void *)((uintptr_t)function + (uintptr_t)offset) : NULL;
-}
-
 /* The same code in another copy. */
 static const kb_hostcuda_code *moved(const kb_hostcuda_code *from, ptrdiff_t offset,
                                      kb_hostcuda_code *code)
 {
+#define MOVED(p) ((p) ? (__typeof__(p))((uintptr_t)(p) + (uintptr_t)offset) : NULL)
     *code = *from;
-#define MOVE(p) (p) = (__typeof__(p))there((const void *)(uintptr_t)(p), offset)
-    MOVE(code->blocks);
-    MOVE(code->threads.run);
-    MOVE(code->threads.loop);
-#undef MOVE
+    code->blocks = MOVED(from->blocks);
+    code->threads.run = MOVED(from->threads.run);
+    code->threads.loop = MOVED(from->threads.loop);
+#undef MOVED
     return code;
 }
 

@@ -77,6 +77,7 @@ static inline cudaError_t launch(const kb_cuda_launch &how)
         return set_error(cudaErrorInvalidValue);
     }
     int code = host().launch(call, &how, fault);
+    threads = nullptr; /* also where a fault has ended a kernel in its midst */
     if (code == 0)
         return cudaSuccess;
     if (code == 2 && !call)

@@ -39,14 +39,14 @@ using common = typename std::enable_if<
     std::is_arithmetic<T>::value && std::is_arithmetic<U>::value,
     std::common_type<T, U>>::type::type;
 
-/* As a GPU converts: what does not fit becomes the nearest number, NaN becomes 0 (or, of 64 bits,
- * the lowest). */
+/* As PTX's cvt: what does not fit becomes the nearest number, NaN becomes 0 (or, from or to 64 bits,
+ * the highest bit alone). */
 template <typename I, typename F> static inline I integer(F value)
 {
     const F low = static_cast<F>(std::numeric_limits<I>::min());
     const F high = std::ldexp(static_cast<F>(1), std::numeric_limits<I>::digits);
     if (value != value)
-        return sizeof(I) == 4 ? 0 : static_cast<I>(static_cast<I>(1) << (8 * sizeof(I) - 1));
+        return sizeof(I) + sizeof(F) == 8 ? 0 : static_cast<I>(static_cast<I>(1) << (8 * sizeof(I) - 1));
     return value <= low    ? std::numeric_limits<I>::min()
            : value >= high ? std::numeric_limits<I>::max()
                            : static_cast<I>(value);
@@ -54,20 +54,20 @@ template <typename I, typename F> static inline I integer(F value)
 } // namespace cuda_on_cpu
 } // namespace kernbridge
 
-/* min and max of two types have the type that C++ gives to `true ? a : b`. */
+/* min and max of two types have the type that C++ gives to `true ? a : b`. NaN loses. */
 template <typename T, typename U>
 static inline kernbridge::cuda_on_cpu::common<T, U> min(T a, U b)
 {
     typedef kernbridge::cuda_on_cpu::common<T, U> type;
     type v = static_cast<type>(a), w = static_cast<type>(b);
-    return w < v ? w : v;
+    return w < v || v != v ? w : v;
 }
 template <typename T, typename U>
 static inline kernbridge::cuda_on_cpu::common<T, U> max(T a, U b)
 {
     typedef kernbridge::cuda_on_cpu::common<T, U> type;
     type v = static_cast<type>(a), w = static_cast<type>(b);
-    return v < w ? w : v;
+    return v < w || v != v ? w : v;
 }
 static inline float min(float a, float b)
 {
@@ -351,7 +351,8 @@ static inline unsigned long long __umul64hi(unsigned long long a, unsigned long 
 }
 static inline int __mul24(int a, int b)
 {
-    return static_cast<int>((static_cast<unsigned>(a) << 8 >> 8) * (static_cast<unsigned>(b) << 8 >> 8));
+    long long v = static_cast<int>(static_cast<unsigned>(a) << 8) >> 8;
+    return static_cast<int>(v * (static_cast<int>(static_cast<unsigned>(b) << 8) >> 8));
 }
 static inline unsigned __umul24(unsigned a, unsigned b)
 {
@@ -362,11 +363,19 @@ static inline unsigned __sad(int a, int b, unsigned c)
     return (a > b ? static_cast<unsigned>(a) - static_cast<unsigned>(b)
                   : static_cast<unsigned>(b) - static_cast<unsigned>(a)) + c;
 }
-static inline int __dp4a(int a, int b, int c)
+static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c)
 {
     for (int i = 0; i < 32; i += 8)
-        c += static_cast<signed char>(a >> i) * static_cast<signed char>(b >> i);
+        c += (a >> i & 0xff) * (b >> i & 0xff);
     return c;
+}
+static inline int __dp4a(int a, int b, int c)
+{
+    unsigned sum = static_cast<unsigned>(c);
+    for (int i = 0; i < 32; i += 8)
+        sum += static_cast<unsigned>(static_cast<signed char>(a >> i) *
+                                     static_cast<signed char>(b >> i));
+    return static_cast<int>(sum);
 }
 
 /* Conversions: to the nearest (rn), to zero (rz), down (rd) and up (ru). */

@@ -374,6 +374,8 @@ def _cuda_on_cpu(
     translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared", "-fno-math-errno"]
     translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-o", "@out"]
     translated += ["-fno-trapping-math", f"-Werror=frame-larger-than={FRAME_MAX}"]
+    if os.uname().machine == "aarch64":  # where a division by zero would give 0
+        translated += ["-fsanitize=integer-divide-by-zero", "-fsanitize-undefined-trap-on-error"]
     if request.checked and any("clang" in os.path.basename(tool) for tool in compiler.tools):
         translated += ["-mllvm", "-tsan-instrument-read-before-write"]
     return start, [*rest, "@source"], tuple(translated)
