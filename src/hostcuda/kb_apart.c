@@ -260,9 +260,13 @@ void kb_apart_access(kb_thread *t, const void *at, uint64_t size, uint32_t how, 
     const kb_apart *p = c->apart;
     kb_checks_settle_race(c);
     uint64_t address = (uintptr_t)at, from = address - (uintptr_t)p->base;
-    if (from >= p->size && address >= FIRST_PAGE)
+    uint32_t kind = how % KB_CHECK_KINDS;
+    if (from >= p->size && address >= FIRST_PAGE) {
+        if (kind == KB_ACCESS_ATOMIC) /* of a lock among the variables */
+            kb_check_atomic(t);
         return;
-    uint32_t kind = how % KB_CHECK_KINDS, site = kb_site_of_code(code);
+    }
+    uint32_t site = kb_site_of_code(code);
     uint64_t row = row_of(c, from);
     c->may_be_same = how & KB_CUDA_ALIGNED; /* of a copy of a structure, the write is asked first */
     // NOLINTNEXTLINE(performance-no-int-to-ptr): with a tag

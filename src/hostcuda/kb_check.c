@@ -447,14 +447,21 @@ static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_
                    verbs[a->kind], element, r->about->name, place_text(t, a->site, place));
 }
 
+void kb_check_atomic(kb_thread *t)
+{
+    kb_checks *c = t->block->checks;
+    if (c->fences.fenced)
+        kb_fences_atomic(&c->fences, c->block, t->index, tick(c));
+}
+
 /* All that a read may find, and what follows from an access. */
 static void touch(kb_thread *t, access *a)
 {
     kb_checks *c = t->block->checks;
     uint64_t unit = c->rows->of[a->row].unit;
     uint64_t begin = a->offset / unit, end = (a->offset + a->size - 1) / unit;
-    if (a->kind == KB_ACCESS_ATOMIC && c->fences.fenced)
-        kb_fences_atomic(&c->fences, c->block, t->index, tick(c));
+    if (a->kind == KB_ACCESS_ATOMIC)
+        kb_check_atomic(t);
     check_written(t, a, begin, end);
     if (c->apart && a->size < unit) /* another part may be another thread's */
         return;

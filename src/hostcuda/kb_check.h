@@ -151,6 +151,9 @@ _Noreturn void kb_check_fail(kb_thread *thread, uint32_t site, uint32_t other, c
 _Noreturn void kb_check_fail_at(kb_thread *thread, uint64_t row, uint64_t offset, uint32_t how,
                                 const char *what);
 
+/* An atomic access, which is checked otherwise or not at all. */
+void kb_check_atomic(kb_thread *thread);
+
 /* a fence; and a barrier of the grid, to which the thread will come. */
 void kb_check_fenced(kb_thread *thread);
 void kb_check_grid(kb_thread *thread);

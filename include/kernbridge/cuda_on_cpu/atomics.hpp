@@ -29,8 +29,19 @@ template <> struct Word<8> {
     typedef uint64_t type;
 };
 
+/* A loop of a thread that calls atomic functions which change nothing may wait for another thread of
+ * the block, to which it gives way at times. */
+static thread_local unsigned n_unchanged, unchanged_by;
+static inline void unchanged(uint32_t site)
+{
+    n_unchanged = unchanged_by == threadIdx.x ? n_unchanged + 1 : 0;
+    unchanged_by = threadIdx.x;
+    if (KB_CUDA_IS_CHECKED || n_unchanged % 128 == 127)
+        wait_to_poll(site);
+}
+
 /* Replaces a value by change(value), and returns it; the bits are compared, as on a GPU. */
-template <typename T, typename F> static inline T update(T *at, const F &change)
+template <typename T, typename F> static inline T update(T *at, const F &change, uint32_t site)
 {
     typedef typename Word<sizeof(T)>::type word;
     word *bits = reinterpret_cast<word *>(at);
@@ -42,6 +53,8 @@ template <typename T, typename F> static inline T update(T *at, const F &change)
         memcpy(&wanted, static_cast<void *>(&made), sizeof made);
     } while (!__atomic_compare_exchange_n(bits, &seen, wanted, true, __ATOMIC_SEQ_CST,
                                           __ATOMIC_RELAXED));
+    if (seen == wanted)
+        unchanged(site);
     return old;
 }
 
@@ -56,75 +69,57 @@ template <typename T> static inline T swap_if(T *at, T expected, T value, uint32
     memcpy(static_cast<void *>(&expected), &seen, sizeof seen);
     if (!swapped) /* what it waits for may be up to another thread of the block */
         wait_to_poll(site);
+    else if (seen == wanted)
+        unchanged(site);
     return expected;
 }
 
-template <typename T> static inline T add(T *at, T value, std::true_type)
+template <typename T> static inline T add(T *at, T value, std::true_type, uint32_t site)
 {
+    if (!value)
+        unchanged(site);
     return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
 }
-template <typename T> static inline T add(T *at, T value, std::false_type)
+template <typename T> static inline T add(T *at, T value, std::false_type, uint32_t site)
 {
-    return update(at, [value](T old) -> T { return old + value; });
+    return update(at, [value](T old) -> T { return old + value; }, site);
 }
 
 } // namespace cuda_on_cpu
 } // namespace kernbridge
 
+/* A function of `old` and `value`. */
+#define KB_CHANGE(name, T, expression)                                                             \
+    static inline T name(T *at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE)                   \
+    {                                                                                              \
+        return kernbridge::cuda_on_cpu::update(                                                    \
+            at, [value](T old) -> T { return (void)old, expression; }, site);                      \
+    }
+#define KB_BITS(name, change, sign)                                                                \
+    template <typename T>                                                                          \
+    static inline T name(T *at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE)                   \
+    {                                                                                              \
+        T old = __atomic_fetch_##change(at, value, __ATOMIC_SEQ_CST);                              \
+        if ((old sign value) == old)                                                               \
+            kernbridge::cuda_on_cpu::unchanged(site);                                              \
+        return old;                                                                                \
+    }
 /* Each in three scopes, which are the same here. */
 #define KB_ATOMIC(name, scope)                                                                     \
     template <typename T>                                                                          \
-    static inline T name##Add##scope(T *at, kernbridge::cuda_on_cpu::same<T> value)                \
+    static inline T name##Add##scope(T *at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE)       \
     {                                                                                              \
-        return kernbridge::cuda_on_cpu::add(at, value, std::is_integral<T>());                     \
+        return kernbridge::cuda_on_cpu::add(at, value, std::is_integral<T>(), site);               \
     }                                                                                              \
-    template <typename T>                                                                          \
-    static inline T name##Sub##scope(T *at, kernbridge::cuda_on_cpu::same<T> value)                \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::update(at, [value](T old) -> T { return old - value; });   \
-    }                                                                                              \
-    template <typename T>                                                                          \
-    static inline T name##Exch##scope(T *at, kernbridge::cuda_on_cpu::same<T> value)               \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::update(at, [value](T) -> T { return value; });             \
-    }                                                                                              \
-    template <typename T>                                                                          \
-    static inline T name##Min##scope(T *at, kernbridge::cuda_on_cpu::same<T> value)                \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::update(                                                    \
-            at, [value](T old) -> T { return value < old ? value : old; });                        \
-    }                                                                                              \
-    template <typename T>                                                                          \
-    static inline T name##Max##scope(T *at, kernbridge::cuda_on_cpu::same<T> value)                \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::update(                                                    \
-            at, [value](T old) -> T { return old < value ? value : old; });                        \
-    }                                                                                              \
-    template <typename T>                                                                          \
-    static inline T name##And##scope(T *at, kernbridge::cuda_on_cpu::same<T> value)                \
-    {                                                                                              \
-        return __atomic_fetch_and(at, value, __ATOMIC_SEQ_CST);                                    \
-    }                                                                                              \
-    template <typename T>                                                                          \
-    static inline T name##Or##scope(T *at, kernbridge::cuda_on_cpu::same<T> value)                 \
-    {                                                                                              \
-        return __atomic_fetch_or(at, value, __ATOMIC_SEQ_CST);                                     \
-    }                                                                                              \
-    template <typename T>                                                                          \
-    static inline T name##Xor##scope(T *at, kernbridge::cuda_on_cpu::same<T> value)                \
-    {                                                                                              \
-        return __atomic_fetch_xor(at, value, __ATOMIC_SEQ_CST);                                    \
-    }                                                                                              \
-    static inline unsigned name##Inc##scope(unsigned *at, unsigned last)                           \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::update(                                                    \
-            at, [last](unsigned old) { return old >= last ? 0u : old + 1; });                      \
-    }                                                                                              \
-    static inline unsigned name##Dec##scope(unsigned *at, unsigned last)                           \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::update(                                                    \
-            at, [last](unsigned old) { return old == 0 || old > last ? last : old - 1; });         \
-    }                                                                                              \
+    template <typename T> KB_CHANGE(name##Sub##scope, T, old - value)                              \
+    template <typename T> KB_CHANGE(name##Exch##scope, T, value)                                   \
+    template <typename T> KB_CHANGE(name##Min##scope, T, value < old ? value : old)                \
+    template <typename T> KB_CHANGE(name##Max##scope, T, old < value ? value : old)                \
+    KB_BITS(name##And##scope, and, &)                                                              \
+    KB_BITS(name##Or##scope, or, |)                                                                \
+    KB_BITS(name##Xor##scope, xor, ^)                                                              \
+    KB_CHANGE(name##Inc##scope, unsigned, old >= value ? 0u : old + 1)                             \
+    KB_CHANGE(name##Dec##scope, unsigned, old == 0 || old > value ? value : old - 1)               \
     template <typename T>                                                                          \
     static inline T name##CAS##scope(T *at, kernbridge::cuda_on_cpu::same<T> expected,             \
                                      kernbridge::cuda_on_cpu::same<T> value, KB_SITE)              \
@@ -134,6 +129,8 @@ template <typename T> static inline T add(T *at, T value, std::false_type)
 KB_ATOMIC(atomic, )
 KB_ATOMIC(atomic, _block)
 KB_ATOMIC(atomic, _system)
+#undef KB_CHANGE
+#undef KB_BITS
 #undef KB_ATOMIC
 
 #endif

@@ -151,3 +151,63 @@ def test_nan_loses_in_extremes_of_two_types(module, x64):
     got = np.asarray(module.of_extremes(x, outs=S((3, 8), jnp.float64)))
     assert got[0].tolist() == got[2].tolist() == np.fmax(x, 1).tolist()
     assert got[1].tolist() == np.fmin(x, 1).tolist()
+
+
+POLLS = r"""
+#include "kernbridge/kernbridge.hpp"
+using kernbridge::Tensor;
+__device__ int lock = 0, total = 0;
+enum { ADD, OR, AND, MAX, CAS, EXCHANGE, LOCK };
+
+__device__ bool is_set(int *flag, int which) {
+    return which == ADD   ? atomicAdd(flag, 0) != 0
+           : which == OR  ? atomicOr(flag, 0) != 0
+           : which == AND ? atomicAnd(flag, ~0) != 0
+           : which == MAX ? atomicMax(flag, 0) != 0
+           : which == CAS ? atomicCAS(flag, 0, 0) != 0
+                          : atomicExch(flag, 0) != 0;
+}
+__global__ void poll(int *out, int *flag, int which) {
+    if (threadIdx.x == 0) {
+        while (!is_set(flag, which)) {}
+    } else if (threadIdx.x == 1) {
+        out[1] = 5;
+        __threadfence();
+        atomicExch(flag, 1);
+    }
+    if (threadIdx.x == 0) {
+        __threadfence();
+        out[0] = 7;
+    }
+}
+__global__ void locked(int *out) {
+    while (atomicExch(&lock, 1)) {}
+    __threadfence();
+    int now = *out;
+    __nanosleep(1); // the others come meanwhile
+    *out = now + 1;
+    __threadfence();
+    atomicExch(&lock, 0);
+}
+// @BE polls ret:i32[3] attr.which:int32
+void polls(Tensor out, int which) {
+    int *o = out.data_ptr<int>();
+    cudaMemset(o, 0, out.nbytes());
+    if (which == LOCK) locked<<<1, 64>>>(o);
+    else poll<<<1, 2>>>(o, o + 2, which);
+}
+"""
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_loops_that_poll_by_atomic_functions_end(module, check, run_python):
+    run_python(
+        f"""
+import jax, jax.numpy as jnp, kernbridge
+module = kernbridge.load_cuda_inline("polls", {POLLS!r}, check={check})
+outs = jax.ShapeDtypeStruct((3,), jnp.int32)
+for which in range(6):
+    assert module.polls(outs=outs, which=which)[:2].tolist() == [7, 5], which
+assert module.polls(outs=outs, which=6)[0] == 64
+"""
+    )
