@@ -7,7 +7,7 @@
 
 #include <cfloat>
 #include <climits>
-#include <cmath>
+#include <math.h> /* its functions need no std:: */
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

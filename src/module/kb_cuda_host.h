@@ -7,7 +7,7 @@
 
 /* Bytes of a thread's stack. Compilers refuse a function that takes more than FRAME_MAX of it, see
  * toolchain/library.py; it may call others. */
-enum { KB_CUDA_HOST_STACK = 192 * 1024 };
+enum { KB_CUDA_HOST_STACK = 1024 * 1024 };
 
 /* Connects a library, if it is of this kind; KB_INVALID_ARGUMENT if it is of another version. */
 kb_status kb_cuda_host_connect(void *library, kb_error *err);

@@ -37,6 +37,8 @@ static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, cons
     threadIdx = uint3{0, 0, 0};
     waited = nullptr;
     threads = given; /* last: from here on, accesses may be checked */
+    for (const DynamicName *name = dynamic_names; name; name = name->next)
+        name->set();
     try {
         for (unsigned z = at[2]; z < block.z; z++, y = 0)
             for (; y < block.y; y++, x = 0)

@@ -169,11 +169,24 @@ template <typename T, typename Key> static inline T &shared_array(Key, const cha
     static char key;
     using item = std::remove_all_extents_t<T>;
     constexpr size_t unit =
-        std::is_class<item>::value && sizeof(item) > 4 ? alignof(item) < 4 ? alignof(item) : 4
+        !std::is_scalar<item>::value && sizeof(item) > 4 ? alignof(item) < 4 ? alignof(item) : 4
                                                        : sizeof(item);
     return *static_cast<T *>(shared_memory(&key, name, sizeof(T), unit));
 }
 #endif
+
+/* A name of dynamic shared memory outside of functions: a pointer, which each block sets. */
+struct DynamicName;
+static const DynamicName *dynamic_names;
+struct DynamicName {
+    void (*set)();
+    const DynamicName *next;
+
+    DynamicName(void (*set)()) : set(set), next(dynamic_names)
+    {
+        dynamic_names = this;
+    }
+};
 
 template <typename T>
 static inline T *shared_of_launch(const char *name)

@@ -39,23 +39,36 @@ _REFUSED = (
     (r"nvcuda|wmma|__pipeline_\w+|__nv_fp[468]\w*", "what only GPUs have"),
 )
 _TOKEN = re.compile(
-    rf"(?P<literal>{_LITERAL})|(?P<launch><<<)"
-    r"|(?P<shared>(?:\b(?:extern|static|volatile)\s+)*\b__shared__\b)"
+    rf"(?P<literal>{_LITERAL})|(?P<launch>(?<!operator)(?<!operator )<<\s*<)"
+    r"|(?P<shared>\b__shared__\b)"
+    r"|\bcuda(?:Launch(?:Cooperative)?Kernel|Func\w+)\s*\(\s*"
+    r"(?P<cast>\(\s*(?:const\s+)?void\s*\*\s*\)|reinterpret_cast\s*<[\w\s]*\bvoid\s*\*\s*>)"
     r"|(?P<noinline>(?<!\()\b__noinline__\b)"
     r"|(?P<asm>\b(?:asm|__asm__|__asm)\b)"
     rf"|(?P<refused>\b(?:{'|'.join(names for names, _ in _REFUSED)})\b)"
 )
-_FORWARD = re.compile(rf"{_LITERAL}|[()\[\]{{}}]|>>>")
+_FORWARD = re.compile(rf"{_LITERAL}|[()\[\]{{}},]|>>\s*>")
 _UNSIZED = re.compile(r"([^;\[\]=]*?)([A-Za-z_]\w*)\s*\[\s*\]((?:\s*\[[^\[\]]*\])*)([^;,]*);")
 _NAMESPACE_HEAD = re.compile(r'\bnamespace\b[^()]*$|\bextern\s*"[^"]*"\s*$')
+_ALIGNED = r"\balignas\s*\((?:[^()]|\([^()]*\))*\)"
+_ATTRIBUTE = (
+    r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)"
+    rf"|{_ALIGNED}"
+)
+_ATTRIBUTES = re.compile(_ATTRIBUTE)
+# The words of a declaration before and after __shared__, which has no place of its own in it.
+_WORDS_BEFORE = re.compile(
+    rf"(?:(?:{_ATTRIBUTE}|\b\w+(?:\s*::\s*\w+)*(?:\s*<[^<>;{{}}]*>)?)\s*)*+\Z"
+)
+_ATTRIBUTES_AFTER = re.compile(rf"\s*(?:(?:{_ATTRIBUTE})\s*)*")
+_NAMES = r"[A-Za-z_]\w*\s*(?:\[[^;]*?\]\s*)*(?:,\s*[A-Za-z_]\w*\s*(?:\[[^;]*?\]\s*)*)*"
 # Of several arrays in one declaration, all have the same type.
 _SIZED = re.compile(
     r"([^;\[\]=(),]*?(?:<[^;=]*?>)?[^;\[\]=(),<>]*?[\s&*>])"
-    r"([A-Za-z_]\w*\s*(?:\[[^;]*?\]\s*)*(?:,\s*[A-Za-z_]\w*\s*(?:\[[^;]*?\]\s*)*)*);"
+    rf"({_NAMES});"
 )
-_ATTRIBUTES = re.compile(
-    r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)"
-)
+_NAMES_ALONE = re.compile(rf"(\s*)({_NAMES});")
+_TYPE_WITH_MEMBERS = re.compile(r"(union|struct|class)\b\s*(\w*)\s*(?=\{)")
 _KEYWORDS = frozenset(
     ("return", "else", "do", "case", "throw", "and", "or", "not", "if", "while", "for", "switch")
 )
@@ -63,7 +76,6 @@ _KEYWORDS = frozenset(
 _PTX = {
     "mov.u32%0,%%laneid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() & 31",
     "mov.u32%0,%laneid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() & 31",
-    "mov.u32%0,%%lanemask_lt;": "({0}) = ::__lanemask_lt()",
     "mov.u32%0,%%warpid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() >> 5",
     "mov.u32%0,%%smid;": "({0}) = 0",
     "mov.u64%0,%%globaltimer;": "({0}) = ::clock64()",
@@ -84,6 +96,8 @@ _PTX = {
     "bar.sync0;": "::__syncthreads()",
     "": "(void)0",
 }
+_MASKS = ("eq", "lt", "le", "ge", "gt")
+_PTX |= {f"mov.u32%0,%%lanemask_{n};": f"({{0}}) = ::__lanemask_{n}()" for n in _MASKS}
 # What CUB's headers have. The sources of a vector are numbered before or after the address.
 _ADDRESS = r"(?:\.v[24])?\.[ub](?P<bits>16|32|64)"
 _VECTOR = r"(?:\{(?:%\d,?)+\}|%\d)"
@@ -162,12 +176,14 @@ class _Translation:
                 if found["noinline"] is not None:
                     changes.append((*found.span(), "__attribute__((noinline))"))
                 elif found["shared"] is not None:
-                    changes.append(self._shared(found))
+                    changes += self._shared(found, begin)
                 elif found["asm"] is not None:
                     change = self._assembly(found, is_cub)
                     changes += [change] if change else []
                 elif is_cub:
                     continue
+                elif found["cast"] is not None:
+                    changes.append((*found.span("cast"), ""))
                 elif found["refused"] is not None:
                     self._refuse_name(found)
                 else:
@@ -200,40 +216,62 @@ class _Translation:
             if re.fullmatch(names, found["refused"]):
                 raise self._refuse(found.start(), f"{found['refused']} ({what})")
 
-    def _shared(self, found: re.Match[str]) -> tuple[int, int, str]:
-        words = found["shared"].split()
-        volatile = "volatile " if "volatile" in words else ""
+    def _shared(self, found: re.Match[str], floor: int) -> list[tuple[int, int, str]]:
+        before = _WORDS_BEFORE.search(self.text, max(floor, found.start() - 512), found.start())
+        assert before is not None
+        after = _ATTRIBUTES_AFTER.match(self.text, found.end())
+        assert after is not None
+        words = before[0].split()
+        given = " ".join(w for w in words if w not in ("extern", "static"))
+        kind = " ".join(_ATTRIBUTES.sub(" ", given).split())
         if "extern" not in words:
-            known = self._checked_array(found, volatile) if self.checked else None
-            return known or (*found.span(), f"static thread_local {volatile}")
-        declared = _UNSIZED.match(self.text, found.end())
+            known = self._checked_array(before.start(), after.end(), kind) if self.checked else None
+            aligned = "".join(f"{a} " for a in re.findall(_ALIGNED, before[0] + after[0]))
+            rest = re.sub(_ALIGNED, " ", f"{given} {after[0]}")
+            return known or [(before.start(), after.end(), f"{aligned}static thread_local {rest}")]
+        declared = _UNSIZED.match(self.text, after.end())
         if declared is None:
             raise self._refuse(
                 found.start(), "extern __shared__ memory that is not one array without a size"
             )
-        kind = volatile + " ".join(_ATTRIBUTES.sub(" ", declared[1]).split())
+        kind = " ".join([*kind.split(), *_ATTRIBUTES.sub(" ", declared[1]).split()])
         name, dims = declared[2], declared[3].strip()
         pointer = f"{kind} (*{name}){dims}" if dims else f"{kind} *{name}"
         cast = f"{kind} (*){dims}" if dims else f"{kind} *"
-        lines = "\n" * self.text.count("\n", found.start(), declared.end())
-        # Outside of functions this does not compile.
-        value = f'({{ ({cast}){_NAMESPACE}shared_of_launch<{kind}>("{name}"); }})'
-        return found.start(), declared.end(), f"{pointer} = {value};{lines}"
+        lines = "\n" * self.text.count("\n", before.start(), declared.end())
+        value = f'({cast}){_NAMESPACE}shared_of_launch<{kind}>("{name}")'
+        if self._is_in_function(before.start()):
+            new = f"{pointer} = {value};"
+        else:  # each block that runs sets it
+            new = f"static thread_local {pointer}; static const {_NAMESPACE}DynamicName "
+            new += f"kb_dynamic_{name}{{[] {{ {name} = {value}; }}}};"
+        return [(before.start(), declared.end(), new + lines)]
 
-    def _checked_array(self, found: re.Match[str], volatile: str) -> tuple[int, int, str] | None:
+    def _checked_array(
+        self, begin: int, after: int, kind: str
+    ) -> list[tuple[int, int, str]] | None:
         """Return references to what the core gives; None for what is not declared in a function."""
-        declared = _SIZED.match(self.text, found.end())
-        if declared is None or not self._is_in_function(found.start()):
+        if not self._is_in_function(begin):
             return None
-        kind = volatile + " ".join(_ATTRIBUTES.sub(" ", declared[1]).split())
+        changes, start = [], begin
+        if members := _TYPE_WITH_MEMBERS.match(self.text, after):
+            tag = members[2] or f"kb_shared_{after}"
+            changes.append((begin, members.end(), f"{members[1]} {tag} "))
+            after = start = self._close(members.end() + 1, "}") + 1
+            kind = f"{kind} {tag}"
+        declared = (_NAMES_ALONE if members else _SIZED).match(self.text, after)
+        if declared is None:
+            return None
+        kind = " ".join([*kind.split(), *_ATTRIBUTES.sub(" ", declared[1]).split()])
         made = [
             f'auto &{name} = {_NAMESPACE}shared_array<{kind}{dims}>([] {{}}, "{name}");'
             for name, dims in re.findall(
                 r"([A-Za-z_]\w*)\s*((?:\[[^;]*?\]\s*)*)(?:,|$)", declared[2]
             )
         ]
-        lines = "\n" * self.text.count("\n", found.start(), declared.end())
-        return found.start(), declared.end(), " ".join(made) + lines
+        lines = "\n" * self.text.count("\n", start, declared.end())
+        new = "; " * bool(changes) + " ".join(made) + lines
+        return [*changes, (start, declared.end(), new)]
 
     def _is_in_function(self, position: int) -> bool:
         """Whether the innermost braces around a place belong to no namespace."""
@@ -244,32 +282,68 @@ class _Translation:
         before = re.split(r"[;{}]", self.text[max(0, at - 512) : max(at, 0)])[-1]
         return at > 0 and _NAMESPACE_HEAD.search(before) is None
 
-    def _close(self, position: int, closing: str) -> int:
-        """Return the position of what closes a group that begins before `position`."""
+    def _close(self, position: int, closing: str, end: int = sys.maxsize) -> int:
+        """Return where `closing` is, or `end`, in a group that begins before `position`."""
         depth = 0
-        for found in _FORWARD.finditer(self.text, position):
+        for found in _FORWARD.finditer(self.text, position, end):
             word = found[0]
-            if word == closing and depth == 0:
+            if depth == 0 and "".join(word.split()) == closing:
                 return found.start()
             depth += (word in "([{") - (word in ")]}") if len(word) == 1 else 0
             if depth < 0:
                 break
+        else:
+            if end != sys.maxsize:
+                return end
         raise self._refuse(position, f"something without the {closing!r} that closes it")
 
     def _launch(self, found: re.Match[str]) -> list[tuple[int, int, str]]:
         begin = self._callee(found.start())
         end = self._close(found.end(), ">>>")
-        after = re.compile(r"\s*\(").match(self.text, end + 3)
+        after = re.compile(r">>\s*>\s*\(").match(self.text, end)
         callee = self.text[begin : found.start()]
         if not callee.strip() or after is None:
             raise self._refuse(found.start(), "<<< that launches no kernel")
+        capture, given, passed, changes = self._arguments(after.end())
         head = (
-            f"{_NAMESPACE}Launch{{[&](auto... kb_p) __attribute__((always_inline)) "
-            f"{{ {callee.rstrip()}(kb_p...); }}, {_NAMESPACE}Configuration("
+            f"{_NAMESPACE}Launch{{[{capture}]({given}) __attribute__((always_inline)) "
+            f"{{ {callee.rstrip()}({passed}); }}, {_NAMESPACE}Configuration("
         )
         lines = "\n" * callee[len(callee.rstrip()) :].count("\n")
         name = json.dumps(" ".join(callee.split()))
-        return [(begin, found.end(), head + lines), (end, end + 3, f"), {name}}}")]
+        changes += [(begin, found.end(), head + lines), (end, after.end() - 1, f"), {name}}}")]
+        return changes
+
+    def _arguments(self, begin: int) -> tuple[str, str, str, list[tuple[int, int, str]]]:
+        """Return how a launch captures, its parameters, what it passes on, and what it leaves out.
+
+        A null pointer and a list in braces have no type of their own, so they stay in the call.
+        """
+        end, parts, start = self._close(begin, ")"), [], begin
+        while start <= end:
+            at = min(self._close(start, ",", end), end)
+            while (
+                _opens_more(self.text[start:at]) and at < end
+            ):  # a comma of a template's arguments
+                at = min(self._close(at + 1, ",", end), end)
+            parts.append((start, at, _MARKER.sub("", self.text[start:at]).strip()))
+            start = at + 1
+        stay = [re.match(r"\{|(?:\d[\w.]*|__null|NULL)\Z", word) is not None for *_, word in parts]
+        if not any(stay):
+            return "&", "auto... kb_p", "kb_p...", []
+        given, passed, changes = [], [], []
+        for i, ((at, until, word), stays) in enumerate(zip(parts, stay, strict=True)):
+            dots = "..." if word.endswith("...") else ""
+            given += [] if stays else [f"auto{dots} kb_p{i}"]
+            passed.append(word if stays else f"kb_p{i}{dots}")
+            if stays:
+                markers = list(_MARKER.finditer(self.text, at, until))
+                lines = "\n" * self.text.count("\n", at, until)
+                changes.append((at, until, f"\n{markers[-1][0]}\n" if markers else lines))
+            if i and (stays or len(given) == 1):
+                changes.append((at - 1, at, ""))
+        capture = "=" if any(word[:1] == "{" for _, _, word in parts) else "&"
+        return capture, ", ".join(given), ", ".join(passed), changes
 
     def _callee(self, position: int) -> int:
         """Return where the expression begins that names the kernel."""
@@ -338,6 +412,12 @@ class _Translation:
             raise self._refuse(found.start(), f"inline PTX ({' '.join(code.split())[:60]!r})")
         lines = "\n" * (self.text.count("\n", found.start(), end + 1))
         return found.start(), end + 1, f"({new or _NAMESPACE + 'no_instruction()'}){lines}"
+
+
+def _opens_more(text: str) -> bool:
+    """Whether an argument of a template follows, as after `f<a`."""
+    left = re.sub(r"<<|<=|->|>=", "", text)
+    return re.search(r"\w\s*<", left) is not None and left.count("<") > left.count(">")
 
 
 def _meaning(code: str, operands: list[str]) -> str | None:

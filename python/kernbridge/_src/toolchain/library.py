@@ -44,8 +44,8 @@ RULES = tuple(
 )
 """What decides how a request is built: each library was built from these files, too."""
 
-FRAME_MAX = 96 << 10
-"""Bytes that a function of CUDA C++ on the CPU may take of a thread's stack."""
+FRAME_MAX = 640 << 10
+"""Bytes that a function of CUDA C++ on the CPU may take of a thread's stack; a GPU has 512 KB."""
 HASHED = 256 << 20
 """Another file of up to so many bytes is known by its content, a larger one by size and time."""
 File = tuple[str, int, int, str]
