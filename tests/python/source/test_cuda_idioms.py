@@ -126,3 +126,34 @@ def test_declarations_and_launches_as_they_are_written(load):
     assert module.big(outs=S((4,), I32)).tolist() == [7999 + 39999 - i for i in range(4)]
     odd = jnp.asarray([np.nan, np.inf, -np.inf, -1.0, 0.5, -0.0], F32)
     assert module.classes(odd, outs=S((6,), I32)).tolist() == [17, 2, 10, 12, 4, 12]
+
+
+ARCHITECTURES = {
+    # what the source has: whether it is refused
+    "#if defined(NOWHERE) && \\\n  __CUDA_ARCH__ >= 800\nint f(;\n#endif": False,
+    "#if defined(NOWHERE)\n#ifdef __CUDA_ARCH__\nint f(;\n#endif\n#endif": False,
+    "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 700\nstatic int v;\n#endif": False,
+    "#if __CUDA_ARCH__ < 600\nstatic int v;\n#endif": False,
+    "template <class T> __device__ T g(T a) { return a; }\n#if __CUDA_ARCH__ >= 800\n"
+    "template <> __device__ int g<int>(int a) { /* } */ if (a) { a = 1 - (1 - a); } return a; }\n"
+    "#endif": False,
+    "#define HERE 1\n#if defined(HERE) && __CUDA_ARCH__ >= 800\n#define FAST\n#endif\n"
+    "#undef HERE": True,
+    "#if defined(NOWHERE)\nint a;\n#elif 700 <= __CUDA_ARCH__\nint a;\n#endif": True,
+    "#if __CUDA_ARCH__ != 0 && \\\n  1\nstatic int v;\n#endif": True,
+    "#if __CUDA_ARCH__ == 800\nstatic int v;\n#endif": True,
+}
+
+
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++", marks=pytest.mark.exhaustive)])
+def test_code_for_gpus_alone_is_told_from_code_for_nobody(compiler, monkeypatch):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    monkeypatch.setenv("CXX", compiler)
+    for i, (text, refused) in enumerate(ARCHITECTURES.items()):
+        source = f"{HEAD}{text}\n// @BE f{i} ret stream\nvoid f{i}(Tensor o, int64_t stream) {{}}\n"
+        if not refused:
+            kernbridge.load_cuda_inline(f"arch{i}{compiler[0]}", source)
+            continue
+        with pytest.raises(kernbridge.KernelCompilationError, match=r"cu:[3-6]: .* GPUs alone"):
+            kernbridge.load_cuda_inline(f"arch{i}{compiler[0]}", source)

@@ -440,28 +440,28 @@ def _meaning(code: str, operands: list[str]) -> str | None:
 
 
 _CONDITION = re.compile(
-    r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|line|include)\b(.*)$", re.MULTILINE
+    r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|line|include)\b((?:[^\\\n]|\\.|\\\n)*)$",
+    re.MULTILINE,
 )
 _LIBRARIES = re.compile(
     r'\s*[<"]((?:cub/device|thrust|cuda|cutlass|cute)/[^">]*|(?:cu(?:blas|fft|sparse)|mma)[^">/]*)'
 )
-# What holds in device code of some GPU alone, where __CUDA_ARCH__ is not defined.
-_FOR_GPUS = re.compile(
-    r"^\s*__CUDA_ARCH__\s*(?://.*|/\*.*)?$|(?<!!)(?<!! )\bdefined\s*\(?\s*__CUDA_ARCH__"
-    r"|__CUDA_ARCH__\s*(?:>|==)"
-)
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_SPECIALISATION = re.compile(r"\s*template\s*<\s*>[^;@#]*[;@]")
 
 
-def check_directives(label: str, file: str, text: str) -> None:
+def check_directives(
+    label: str, file: str, text: str, preprocess: Callable[[str | None], str]
+) -> None:
     """Raise KernelCompilationError for includes of what does not run on CPUs.
 
-    It is also raised for code under `#if __CUDA_ARCH__ ...` without an `#else`, which would be left
-    out on CPUs without a word.
+    It is also raised for code that only GPUs compile, since it would be left out on CPUs without a
+    word. `preprocess(None)` is the source with its macros, and `preprocess(text)` what a text is.
     """
-    places: list[str] = []  # of the conditions around a line that are of that kind; or ""
+    levels: list[tuple[str, int, int, list[str]]] = []  # around a line: place, and directives
     name, shift = file, 0
     for found in _CONDITION.finditer(text):
-        kind, rest = found[1], found[2]
+        kind, rest, directive = found[1], found[2], found[0].strip()
         line = text.count("\n", 0, found.start()) + 1 - shift
         if kind == "line":
             numbered = re.match(r'\s*(\d+)\s*"([^"]*)"', rest)
@@ -471,15 +471,68 @@ def check_directives(label: str, file: str, text: str) -> None:
             if named := _LIBRARIES.match(rest):
                 raise _refused(label, f"{name}:{line}", f"{named[1]} (a library of CUDA)")
         elif kind.startswith("if"):
-            is_for_gpus = kind != "ifndef" and _FOR_GPUS.search(rest) is not None
-            places.append(f"{name}:{line}" if is_for_gpus else "")
-        elif kind in ("elif", "else") and places:
-            places[-1] = ""
-        elif kind == "endif" and places and (place := places.pop()):
-            raise KernelCompilationError(
-                f"{label}: {place}: the source has code for GPUs alone (__CUDA_ARCH__), and none "
-                "for CPUs, where it would be left out; write an #else [KB4005]"
-            )
+            levels.append((name, line, found.end(), [directive]))
+        elif kind in ("elif", "else") and levels:
+            levels[-1][3].append(directive)
+        elif kind == "endif" and levels:
+            place, at, begin, directives = levels[-1]
+            if _may_be_for_gpus(directives, text[begin : found.start()]):
+                around = [d for level in levels[:-1] for d in level[3]]
+                macros = _macros(preprocess(None), place, at)
+                if _is_for_gpus(preprocess, macros, around, len(levels) - 1, directives):
+                    raise KernelCompilationError(
+                        f"{label}: {place}:{at}: the source has code for GPUs alone "
+                        "(__CUDA_ARCH__), and none for CPUs, where it would be left out; write an "
+                        "#else [KB4005]"
+                    )
+            levels.pop()
+
+
+def _may_be_for_gpus(directives: Sequence[str], inside: str) -> bool:
+    """Whether branches depend on __CUDA_ARCH__, and have more than optional specialisations."""
+    if directives[-1].lstrip("# \t").startswith("else"):
+        return False
+    if not any("__CUDA_ARCH__" in directive for directive in directives):
+        return False
+    code, before = _COMMENTS.sub(" ", inside), ""
+    while code != before:
+        before, code = code, re.sub(r"\{[^{}#]*\}", "@", code)
+    return _SPECIALISATION.sub("", code).strip() != ""
+
+
+def _macros(text: str, file: str, line: int) -> str:
+    """Return the definitions of macros before a line, of a text from `-E -dD`."""
+    here, number, end = "", 0, 0
+    lines = text.split("\n")
+    for i, written in enumerate(lines):
+        if marker := _MARKER.match(written):
+            here, number = marker[2], int(marker[1])
+            continue
+        if here == file and number < line:
+            end = i + 1
+        number += 1
+    return "\n".join(w for w in lines[:end] if re.match(r"#\s*(?:define|undef) ", w))
+
+
+def _is_for_gpus(
+    preprocess: Callable[[str | None], str],
+    macros: str,
+    around: Sequence[str],
+    depth: int,
+    directives: Sequence[str],
+) -> bool:
+    """Whether a CPU reaches these branches and takes none, but some GPU does."""
+    numbers = {int(n) for n in re.findall(r"\b\d{3,4}\b", " ".join(directives))}
+    architectures = {n + i for n in numbers for i in (-1, 0, 1)} | {520, 750, 900, 1200}
+    tests = [macros]
+    for machine in ("cpu", *map(str, sorted(architectures))):
+        gpu = "" if machine == "cpu" else f"#define __CUDA_ARCH__ {machine}"
+        branches = [f"{directive}\nkb_takes_{machine}" for directive in directives]
+        tests += ["#undef __CUDA_ARCH__", gpu, *around, f"kb_reaches_{machine}", *branches]
+        tests += ["#endif"] * (depth + 1)
+    seen = preprocess("\n".join([*tests, ""]))
+    takes = set(re.findall(r"\bkb_takes_(\w+)", seen))
+    return "kb_reaches_cpu" in seen and "cpu" not in takes and takes != set()
 
 
 def flags_of(flags: Sequence[str]) -> list[str]:

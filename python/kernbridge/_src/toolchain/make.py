@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -234,14 +234,15 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     source = workspace / f"{job.stem}{library.SUFFIXES[request.language]}"
     source.write_text(finished.source, encoding="utf-8", errors="surrogateescape", newline="")
     commands = job.commands(workspace, finished.flags)
-    if len(commands) > 1:
-        from kernbridge._src.toolchain import cuda_source
-
-        cuda_source.check_directives(request.name, source.name, finished.source)
     command = " && ".join(map(shlex.join, commands)).replace(inside, "")
     _say(request, f"kernbridge: {command}")
     environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
+    preprocess = _preprocessor(commands[0], workspace, environment)
+    if len(commands) > 1:
+        from kernbridge._src.toolchain import cuda_source
+
+        cuda_source.check_directives(request.name, source.name, finished.source, preprocess)
     tools: list[File] = []
     try:
         rules = filter(os.path.isfile, library.RULES)  # not if they are in an archive
@@ -254,7 +255,7 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
                 meanwhile=lambda: tools.extend(library.describe(before)),
             )
             if ended.status == 0 and not ended.limit and len(commands) > 1:
-                _translate(job, workspace)
+                _translate(job, workspace, preprocess)
                 ended = programs.run(commands[1], errors=True, environment=environment)
     except OSError as e:
         raise KernelToolchainError(
@@ -275,13 +276,33 @@ def _say(request: Request, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def _translate(job: Job, workspace: Path) -> None:
+def _preprocessor(
+    command: Sequence[str], workspace: Path, environment: Mapping[str, str]
+) -> Callable[[str | None], str]:
+    """Return a function for the source as it is with its macros, or (as) another text."""
+
+    @functools.cache
+    def preprocess(text: str | None) -> str:
+        out = command.index("-o")
+        words, made = [*command[:out], *command[out + 2 :], "-w", "-dD"], b""
+        if text is not None:
+            words, made = (
+                [*command[:1], "-E", "-P", "-w", "-x", "c++", "-undef", "-"],
+                text.encode(),
+            )
+        most = 1 << 28
+        return programs.run(words, input=made, environment=environment, written=most).text
+
+    return preprocess
+
+
+def _translate(job: Job, workspace: Path, preprocess: Callable[[str | None], str]) -> None:
     from kernbridge._src.toolchain import cuda_source
 
     others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *cuda_source.headers())
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
         if not path.startswith(others) and os.path.isfile(path):
-            cuda_source.check_directives(job.request.name, path, _text(path))
+            cuda_source.check_directives(job.request.name, path, _text(path), preprocess)
     text = _text(str(workspace / f"{job.stem}.i"))
     own, checked = job.own, job.request.checked
     made = cuda_source.translate(job.request.name, text, lambda name: name.startswith(own), checked)
