@@ -7,13 +7,39 @@
 namespace cooperative_groups
 {
 
+class coalesced_group;
+
+#define KB_IS(T, name, expression)                                                                 \
+    T name() const                                                                                 \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+
+/* A group whose kind is known when it runs: the grid, a block, or lanes of a warp. */
 class thread_group
 {
+  public:
+    void sync(KB_SITE) const;
+    unsigned long long size() const;
+    unsigned long long thread_rank() const;
+    KB_IS(unsigned long long, num_threads, size())
+    coalesced_group part(unsigned n) const;
+
+  protected:
+    enum Kind { GRID, BLOCK, LANES };
+    explicit thread_group(Kind kind, unsigned mask = 0) : kind_(kind), mask_(mask)
+    {
+    }
+    Kind kind_;
+    unsigned mask_; /* of lanes */
 };
 
 class grid_group : public thread_group
 {
   public:
+    grid_group() : thread_group(GRID)
+    {
+    }
     void sync(KB_SITE) const
     {
         kernbridge::cuda_on_cpu::Away away("grid.sync()");
@@ -21,96 +47,74 @@ class grid_group : public thread_group
             throw kernbridge::Error("grid.sync() in a launch that is not cooperative");
         kernbridge::cuda_on_cpu::host().grid_barrier(away.self(), site);
     }
-    bool is_valid() const
-    {
-        return kernbridge::cuda_on_cpu::exchanged != 0;
-    }
-    unsigned long long size() const
-    {
-        return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z * blockDim.x *
-               blockDim.y * blockDim.z;
-    }
-    unsigned long long num_threads() const
-    {
-        return size();
-    }
-    unsigned long long block_rank() const
-    {
-        return blockIdx.x +
-               static_cast<unsigned long long>(gridDim.x) *
-                   (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z);
-    }
-    unsigned long long num_blocks() const
-    {
-        return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z;
-    }
-    unsigned long long thread_rank() const
-    {
-        return block_rank() * (blockDim.x * blockDim.y * blockDim.z) +
-               kernbridge::cuda_on_cpu::index_of_thread();
-    }
-    dim3 group_dim() const
-    {
-        return gridDim;
-    }
+    KB_IS(bool, is_valid, kernbridge::cuda_on_cpu::exchanged != 0)
+    KB_IS(unsigned long long, size, num_blocks() * blockDim.x * blockDim.y * blockDim.z)
+    KB_IS(unsigned long long, num_threads, size())
+    KB_IS(unsigned long long, block_rank,
+          blockIdx.x + static_cast<unsigned long long>(gridDim.x) *
+                           (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z))
+    KB_IS(unsigned long long, num_blocks,
+          static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z)
+    KB_IS(unsigned long long, thread_rank,
+          block_rank() * (blockDim.x * blockDim.y * blockDim.z) +
+              kernbridge::cuda_on_cpu::index_of_thread())
+    KB_IS(dim3, group_dim, gridDim)
+    KB_IS(dim3, dim_blocks, gridDim)
+    KB_IS(dim3, block_index, blockIdx)
 };
 
 class thread_block : public thread_group
 {
   public:
+    enum { MOST = 1024 };
+
+    thread_block() : thread_group(BLOCK)
+    {
+    }
     void sync(KB_SITE) const
     {
         __syncthreads(site);
     }
-    unsigned size() const
-    {
-        return blockDim.x * blockDim.y * blockDim.z;
-    }
-    unsigned num_threads() const
-    {
-        return size();
-    }
-    unsigned thread_rank() const
-    {
-        return kernbridge::cuda_on_cpu::index_of_thread();
-    }
-    dim3 thread_index() const
-    {
-        return threadIdx;
-    }
-    dim3 group_index() const
-    {
-        return blockIdx;
-    }
-    dim3 group_dim() const
-    {
-        return blockDim;
-    }
-    dim3 dim_threads() const
-    {
-        return blockDim;
-    }
+    KB_IS(unsigned, size, blockDim.x *blockDim.y *blockDim.z)
+    KB_IS(unsigned, num_threads, size())
+    KB_IS(unsigned, thread_rank, kernbridge::cuda_on_cpu::index_of_thread())
+    KB_IS(dim3, thread_index, threadIdx)
+    KB_IS(dim3, group_index, blockIdx)
+    KB_IS(dim3, group_dim, blockDim)
+    KB_IS(dim3, dim_threads, blockDim)
+    coalesced_group part(unsigned n) const;
 };
 
-/* Lanes of one warp, given by a mask. */
+/* Lanes of one warp, given by a mask; and which of how many parts of a larger group it is. */
 class coalesced_group : public thread_group
 {
   public:
-    explicit coalesced_group(unsigned mask) : mask_(mask)
+    enum { MOST = 32 };
+
+    explicit coalesced_group(unsigned mask, unsigned rank = 0, unsigned parts = 1)
+        : thread_group(LANES, mask), rank_(rank), parts_(parts)
     {
+    }
+    KB_IS(unsigned, meta_group_rank, rank_)
+    KB_IS(unsigned, meta_group_size, parts_)
+    /* Each `n` lanes, in the order of their ranks. */
+    coalesced_group part(unsigned n) const
+    {
+        unsigned mask = 0, rank = 0, own = thread_rank() / n;
+        for (unsigned left = mask_; left; left &= left - 1)
+            mask |= rank++ / n == own ? left & -left : 0;
+        return coalesced_group(mask, own, (size() + n - 1) / n);
+    }
+    template <typename T> coalesced_group with_label(T label, KB_SITE) const
+    {
+        return coalesced_group(__match_any_sync(mask_, label, site));
     }
     void sync(KB_SITE) const
     {
         __syncwarp(mask_, site);
     }
-    unsigned size() const
-    {
-        return static_cast<unsigned>(__builtin_popcount(mask_));
-    }
-    unsigned num_threads() const
-    {
-        return size();
-    }
+    KB_IS(unsigned, size, static_cast<unsigned>(__builtin_popcount(mask_)))
+    KB_IS(unsigned, num_threads, size())
     unsigned thread_rank() const
     {
         unsigned lane = kernbridge::cuda_on_cpu::index_of_thread() & 31;
@@ -137,10 +141,7 @@ class coalesced_group : public thread_group
     }
     unsigned ballot(int predicate, KB_SITE) const
     {
-        unsigned found = __ballot_sync(mask_, predicate, site), packed = 0, n = 0;
-        for (unsigned left = mask_; left; left &= left - 1)
-            packed |= (found >> __builtin_ctz(left) & 1) << n++;
-        return packed;
+        return packed(__ballot_sync(mask_, predicate, site));
     }
     int any(int predicate, KB_SITE) const
     {
@@ -152,13 +153,22 @@ class coalesced_group : public thread_group
     }
     template <typename T> unsigned match_any(T value, KB_SITE) const
     {
-        unsigned found = __match_any_sync(mask_, value, site), packed = 0, n = 0;
-        for (unsigned left = mask_; left; left &= left - 1)
-            packed |= (found >> __builtin_ctz(left) & 1) << n++;
-        return packed;
+        return packed(__match_any_sync(mask_, value, site));
+    }
+    template <typename T> unsigned match_all(T value, int &is_same, KB_SITE) const
+    {
+        return packed(__match_all_sync(mask_, value, &is_same, site));
     }
 
   private:
+    /* The bits of the group's lanes, by rank. */
+    unsigned packed(unsigned found) const
+    {
+        unsigned bits = 0, n = 0;
+        for (unsigned left = mask_; left; left &= left - 1)
+            bits |= (found >> __builtin_ctz(left) & 1) << n++;
+        return bits;
+    }
     int lane_of(unsigned rank) const
     {
         unsigned left = mask_;
@@ -166,24 +176,50 @@ class coalesced_group : public thread_group
             left &= left - 1;
         return __builtin_ctz(left);
     }
-    unsigned mask_;
+    unsigned rank_, parts_;
 };
 
-template <unsigned n, typename Parent = void> class thread_block_tile : public coalesced_group
+inline coalesced_group thread_block::part(unsigned n) const
+{
+    unsigned index = kernbridge::cuda_on_cpu::index_of_thread();
+    return coalesced_group((n >= 32 ? ~0u : (1u << n) - 1) << (index & 31 & ~(n - 1)), index / n,
+                           (size() + n - 1) / n);
+}
+inline coalesced_group thread_group::part(unsigned n) const
+{
+    return kind_ == LANES ? coalesced_group(mask_).part(n) : thread_block().part(n);
+}
+inline void thread_group::sync(uint32_t site) const
+{
+    kind_ == LANES   ? __syncwarp(mask_, site)
+    : kind_ == BLOCK ? __syncthreads(site)
+                     : grid_group().sync(site);
+}
+inline unsigned long long thread_group::size() const
+{
+    return kind_ == LANES   ? coalesced_group(mask_).size()
+           : kind_ == BLOCK ? thread_block().size()
+                            : grid_group().size();
+}
+inline unsigned long long thread_group::thread_rank() const
+{
+    return kind_ == LANES   ? coalesced_group(mask_).thread_rank()
+           : kind_ == BLOCK ? thread_block().thread_rank()
+                            : grid_group().thread_rank();
+}
+
+/* A tile is also one that does not say what it is a part of. */
+template <unsigned n, typename Parent = void> class thread_block_tile;
+template <unsigned n> class thread_block_tile<n, void> : public coalesced_group
 {
     static_assert(n <= 32 && (n & (n - 1)) == 0,
                   "a tile is 1, 2, 4, 8, 16 or 32 threads of a warp");
 
   public:
-    explicit thread_block_tile(const thread_block &)
-        : coalesced_group((n == 32 ? ~0u : (1u << n % 32) - 1)
-                          << (kernbridge::cuda_on_cpu::index_of_thread() & 31 & ~(n - 1)))
+    enum { MOST = n };
+
+    explicit thread_block_tile(const coalesced_group &part) : coalesced_group(part)
     {
-    }
-    template <unsigned m, typename P>
-    explicit thread_block_tile(const thread_block_tile<m, P> &) : thread_block_tile(thread_block())
-    {
-        static_assert(n <= m, "a tile of a tile is not larger");
     }
     static constexpr unsigned size()
     {
@@ -193,17 +229,24 @@ template <unsigned n, typename Parent = void> class thread_block_tile : public c
     {
         return n;
     }
-    unsigned meta_group_rank() const
-    {
-        return kernbridge::cuda_on_cpu::index_of_thread() / n;
-    }
-    unsigned meta_group_size() const
-    {
-        return (blockDim.x * blockDim.y * blockDim.z + n - 1) / n;
-    }
+};
+template <unsigned n, typename Parent> class thread_block_tile : public thread_block_tile<n>
+{
+    static_assert(n <= unsigned(Parent::MOST), "a tile of a tile is not larger");
+    using thread_block_tile<n>::thread_block_tile;
+};
+
+#undef KB_IS
+
+/* The memory that tiles of several warps need on a GPU. */
+template <unsigned n> struct block_tile_memory {
 };
 
 static inline thread_block this_thread_block()
+{
+    return thread_block();
+}
+template <unsigned n> static inline thread_block this_thread_block(block_tile_memory<n> &)
 {
     return thread_block();
 }
@@ -215,9 +258,33 @@ static inline coalesced_group coalesced_threads(KB_SITE)
 {
     return coalesced_group(__activemask(site));
 }
-template <unsigned n, typename G> static inline thread_block_tile<n, G> tiled_partition(const G &g)
+template <unsigned n, typename G> static inline auto tiled_partition(const G &group)
 {
-    return thread_block_tile<n, G>(g);
+    if constexpr (std::is_same_v<G, coalesced_group>)
+        return group.part(n);
+    else if constexpr (std::is_same_v<G, thread_group>)
+        return thread_block_tile<n>(group.part(n));
+    else
+        return thread_block_tile<n, G>(group.part(n));
+}
+template <typename G> static inline auto tiled_partition(const G &group, unsigned n)
+{
+    if (!n || (n & (n - 1)) || n > 32)
+        kernbridge::cuda_on_cpu::fail("tiled_partition: a tile is 1, 2, 4, 8, 16 or 32 threads");
+    if constexpr (std::is_base_of_v<coalesced_group, G>)
+        return group.part(n);
+    else
+        return thread_group(group.part(n));
+}
+template <typename G, typename T>
+static inline coalesced_group labeled_partition(const G &group, T label, KB_SITE)
+{
+    return group.with_label(label, site);
+}
+template <typename G>
+static inline coalesced_group binary_partition(const G &group, bool predicate, KB_SITE)
+{
+    return group.with_label(static_cast<int>(predicate), site);
 }
 template <typename G> static inline void sync(const G &group, KB_SITE)
 {

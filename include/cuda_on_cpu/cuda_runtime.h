@@ -26,6 +26,7 @@
 #include "kernbridge/cuda_on_cpu/launch.hpp"
 #include "kernbridge/cuda_on_cpu/threads.hpp"
 #include "kernbridge/cuda_on_cpu/warps.hpp"
+#include "kernbridge/cuda_on_cpu/words.hpp"
 #ifdef KB_CUDA_CHECKED
 #include "kernbridge/cuda_on_cpu/checked.hpp"
 #endif

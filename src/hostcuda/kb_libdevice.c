@@ -6,6 +6,7 @@
  * variables: a compiler that knows nothing of directions moves no access to them over a call. */
 #define _GNU_SOURCE /* exp10l, lgamma_r, jn, yn */
 #include "hostcuda/kb_libdevice.h"
+#include "kernbridge/cuda_on_cpu/special.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -143,17 +144,7 @@ double kb_nv_yn(int32_t n, double x)
 
 double kb_nv_erfcx(double x)
 {
-    if (x >= 8) { /* the continued fraction of Laplace */
-        long double below = x;
-        for (int k = 24; k > 0; k--)
-            below = x + (long double)k / 2 / below;
-        return (double)(1 / (sqrt_pi * below));
-    }
-    double square = x * x;
-    if (isinf(square))
-        return square;
-    double rest = fma(x, x, -square);
-    return (double)(expl(square) * erfcl(x) * (1 + (long double)rest));
+    return kb_erfcx(x);
 }
 
 /* x of erf(x) = y, for 0 <= y <= 1/2. Halley's steps: each triples the digits. */
@@ -253,35 +244,14 @@ double kb_nv_cospi(double x)
     return (quarters == 1 || quarters == 2 ? -s : s) + 0.0; /* no -0 */
 }
 
-/* The modified Bessel function of order 0 or 1, of x >= 0. */
-static long double bessel_i(int order, long double x)
-{
-    const long double enough = 1e-21L;
-    if (x > 30) { /* Hankel's expansion */
-        long double term = 1, sum = 1;
-        for (int k = 1; fabsl(term) > enough; k++) {
-            long double odd = 2 * k - 1;
-            term *= (odd * odd - 4 * order) / (8 * k * x);
-            sum += term;
-        }
-        return isinf(x) ? x : expl(x) / sqrtl(2 * pi_l * x) * sum;
-    }
-    long double term = order ? x / 2 : 1, sum = term;
-    for (int k = 1; term > enough * sum; k++) {
-        term *= x * x / 4 / (long double)(k * (k + order));
-        sum += term;
-    }
-    return sum;
-}
-
 double kb_nv_cyl_bessel_i0(double x)
 {
-    return (double)bessel_i(0, fabsl(x));
+    return (double)kb_bessel_i(0, fabsl(x));
 }
 
 double kb_nv_cyl_bessel_i1(double x)
 {
-    return copysign((double)bessel_i(1, fabsl(x)), x);
+    return copysign((double)kb_bessel_i(1, fabsl(x)), x);
 }
 
 static long double norm_of(int32_t n, const double *x)

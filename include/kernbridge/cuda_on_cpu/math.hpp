@@ -181,14 +181,6 @@ static inline void sincospi(double a, double *s, double *c)
     *s = sinpi(a);
     *c = cospi(a);
 }
-static inline float norm3df(float a, float b, float c)
-{
-    return sqrtf(a * a + b * b + c * c);
-}
-static inline double norm3d(double a, double b, double c)
-{
-    return sqrt(a * a + b * b + c * c);
-}
 static inline float rhypotf(float a, float b)
 {
     return 1.0f / hypotf(a, b);

@@ -151,9 +151,18 @@ KB_REDUCE(__reduce_min_sync, int, b < a ? b : a)
 KB_REDUCE(__reduce_max_sync, int, a < b ? b : a)
 #undef KB_REDUCE
 
-static inline unsigned __lanemask_lt()
-{
-    return (1u << (kernbridge::cuda_on_cpu::index_of_thread() & 31)) - 1;
-}
+/* Lanes before this one, it included or not, and after it. */
+#define KB_LANEMASK(name, mask)                                                                    \
+    static inline unsigned __lanemask_##name()                                                     \
+    {                                                                                              \
+        unsigned own = 1u << (kernbridge::cuda_on_cpu::index_of_thread() & 31);                    \
+        return mask;                                                                               \
+    }
+KB_LANEMASK(eq, own)
+KB_LANEMASK(lt, own - 1)
+KB_LANEMASK(le, own | (own - 1))
+KB_LANEMASK(ge, -own)
+KB_LANEMASK(gt, -own & ~own)
+#undef KB_LANEMASK
 
 #endif

@@ -41,6 +41,123 @@ def load(compiler, checked, monkeypatch):
     )
 
 
+GROUPS = r"""
+#include "kernbridge/kernbridge.hpp"
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+namespace cg = cooperative_groups;
+using kernbridge::Tensor;
+
+__device__ int sum_of_ranks(cg::thread_group g, int *room, int value) {
+    int rank = g.thread_rank();
+    for (int d = g.size() / 2; d > 0; d /= 2) {
+        room[rank] = value;
+        g.sync();
+        if (rank < d) value += room[rank + d];
+        g.sync();
+    }
+    return value;
+}
+template <unsigned n> __device__ int warp_sum(cg::thread_block_tile<n> &tile, int v) {
+    for (int d = tile.size() / 2; d; d /= 2) v += tile.shfl_down(v, d);
+    return tile.shfl(v, 0);
+}
+__global__ void groups(const int *x, int *out, int n) {
+    __shared__ int room[64];
+    __shared__ cg::block_tile_memory<64> memory;
+    cg::thread_block block = cg::this_thread_block(memory);
+    cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);
+    auto four = cg::tiled_partition<4>(warp);
+    cg::thread_block_tile<4> plain = four;
+    cg::thread_group halves = cg::tiled_partition(block, 16), same = four;
+    cg::thread_group eights = cg::tiled_partition(halves, 8);
+    int i = block.thread_rank(), v = x[i];
+    int *row = out + i;
+    row[0] = sum_of_ranks(block, room, i);
+    block.sync();
+    row[n] = sum_of_ranks(halves, room + i / 16 * 16, v);
+    row[2 * n] = warp_sum(warp, v) + 1000 * warp_sum<4>(four, 1);
+    row[3 * n] = warp.meta_group_rank() + 10 * warp.meta_group_size() +
+                 100 * four.meta_group_rank() + 1000 * plain.meta_group_size();
+    row[4 * n] = same.size() + 10 * (int)eights.size() + 1000 * (int)eights.thread_rank();
+    cg::coalesced_group odd = cg::binary_partition(warp, v & 1);
+    row[5 * n] = cg::reduce(odd, v, cg::plus<int>()) + 1000 * odd.size();
+    auto label = cg::labeled_partition(four, v % 3);
+    row[6 * n] = label.size() + 10 * label.thread_rank() + 1000 * label.num_threads();
+    if (v & 1) {
+        cg::coalesced_group active = cg::coalesced_threads();
+        cg::coalesced_group pairs = cg::tiled_partition<2>(active);
+        int all;
+        unsigned mask = active.match_all(7, all);
+        row[7 * n] = cg::reduce(pairs, v, cg::greater<int>()) +
+                     1000 * (all && mask == (1u << active.size()) - 1) +
+                     10000 * pairs.meta_group_rank() + 1000000 * pairs.meta_group_size();
+    } else
+        row[7 * n] = -1;
+    cg::sync(block);
+}
+// @BE of_groups arg:i32[n] ret:i32[8, n] stream
+void of_groups(const Tensor x, Tensor out, int64_t stream) {
+    groups<<<1, 64>>>(x.data_ptr<int>(), out.data_ptr<int>(), 64);
+}
+__global__ void over_the_grid(const int *x, int *out, int n) {
+    extern int __shared__ room[];
+    cg::grid_group grid = cg::this_grid();
+    cg::thread_group any = grid;
+    for (int i = any.thread_rank(); i < n; i += any.size()) out[i] = x[i] + 1;
+    any.sync();
+    room[threadIdx.x] = out[n - 1 - grid.thread_rank()];
+    grid.sync();
+    out[grid.thread_rank()] = room[threadIdx.x] + 100 * grid.block_index().x * grid.dim_blocks().x;
+}
+// @BE reversed arg:i32[n] ret:i32[n] stream
+void reversed(const Tensor x, Tensor out, int64_t stream) {
+    const int *from = x.data_ptr<int>();
+    int *to = out.data_ptr<int>(), n = x.numel();
+    void *given[] = {(void *)&from, (void *)&to, (void *)&n};
+    cudaLaunchCooperativeKernel((void *)over_the_grid, dim3(n / 8), 8, given, 32, NULL);
+}
+// @BE plus_one arg:i32[n] ret:i32[n] stream
+void plus_one(const Tensor x, Tensor out, int64_t stream) {
+    const int *from = x.data_ptr<int>();
+    int *to = out.data_ptr<int>(), n = x.numel();
+    void *given[] = {&from, &to, &n};
+    cudaLaunchCooperativeKernel(reinterpret_cast<const void *>(&over_the_grid), 1, n, given, 4 * n,
+                                (cudaStream_t)stream);
+}
+"""
+
+
+@pytest.mark.parametrize(("compiler", "checked"), COMPILERS)
+def test_groups_of_threads(load):
+    module = load("groups", GROUPS)
+    v = np.random.default_rng(3).integers(0, 9, 64).astype(np.int32)
+    found = np.asarray(module.of_groups(jnp.asarray(v), outs=S((8, 64), I32)))
+    i = np.arange(64)
+    warps, fours = i // 32, i // 4
+    assert found[0, 0] == 63 * 64 // 2
+    assert found[1, ::16].tolist() == v.reshape(4, 16).sum(1).tolist()
+    assert (found[2] == np.repeat(v.reshape(2, 32).sum(1), 32) + 4000).all()
+    assert (found[3] == warps + 20 + 100 * (fours % 8) + 8000).all()
+    assert (found[4] == 84 + 1000 * (i % 8)).all()
+    for k in i:
+        odd = v[(warps == warps[k]) & (v % 2 == v[k] % 2)]
+        assert found[5, k] == odd.sum() + 1000 * len(odd)
+        label = i[(fours == fours[k]) & (v % 3 == v[k] % 3)]
+        assert found[6, k] == 1001 * len(label) + 10 * label.tolist().index(k)
+        if v[k] % 2 == 0:
+            assert found[7, k] == -1
+            continue
+        active = i[(warps == warps[k]) & (v % 2 == 1)].tolist()
+        pair = active.index(k) // 2
+        most = v[active[2 * pair : 2 * pair + 2]].max()
+        assert found[7, k] == most + 1000 + 10000 * pair + 1000000 * ((len(active) + 1) // 2)
+    x = np.arange(32, dtype=np.int32)
+    expected = x[::-1] + 1 + 100 * 4 * (x // 8)
+    assert module.reversed(jnp.asarray(x), outs=S((32,), I32)).tolist() == expected.tolist()
+    assert module.plus_one(jnp.asarray(x), outs=S((32,), I32)).tolist() == (x[::-1] + 1).tolist()
+
+
 HEAD = '#include "kernbridge/kernbridge.hpp"\nusing kernbridge::Tensor;\n'
 WRITTEN = r"""
 #define ROWS 64
@@ -157,3 +274,276 @@ def test_code_for_gpus_alone_is_told_from_code_for_nobody(compiler, monkeypatch)
             continue
         with pytest.raises(kernbridge.KernelCompilationError, match=r"cu:[3-6]: .* GPUs alone"):
             kernbridge.load_cuda_inline(f"arch{i}{compiler[0]}", source)
+
+
+def halves(f, bits, signed, *words):
+    """f(x, y, lowest, highest) of each lane of words, as a word."""
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    made = 0
+    for at in range(0, 32, bits):
+        lanes = [w >> at & (1 << bits) - 1 for w in words]
+        lanes = [v - (1 << bits) if signed and v >> bits - 1 else v for v in lanes]
+        made |= (f(*lanes, low, high) & (1 << bits) - 1) << at
+    return made
+
+
+def clip(v, low, high):
+    return max(low, min(high, v))
+
+
+LANES = {  # of a name that 2 or 4 follows: whether lanes have signs, and the value
+    "vadd": (False, lambda x, y, *_: x + y),
+    "vaddss": (True, lambda x, y, *m: clip(x + y, *m)),
+    "vaddus": (False, lambda x, y, *m: clip(x + y, *m)),
+    "vsub": (False, lambda x, y, *_: x - y),
+    "vsubss": (True, lambda x, y, *m: clip(x - y, *m)),
+    "vsubus": (False, lambda x, y, *m: clip(x - y, *m)),
+    "vavgs": (True, lambda x, y, *_: (x + y) // 2 if x + y < 0 else (x + y + 1) // 2),
+    "vavgu": (False, lambda x, y, *_: (x + y + 1) // 2),
+    "vhaddu": (False, lambda x, y, *_: (x + y) // 2),
+    "vabsdiffs": (True, lambda x, y, *_: abs(x - y)),
+    "vabsdiffu": (False, lambda x, y, *_: abs(x - y)),
+    "vmaxs": (True, lambda x, y, *_: max(x, y)),
+    "vmaxu": (False, lambda x, y, *_: max(x, y)),
+    "vmins": (True, lambda x, y, *_: min(x, y)),
+    "vminu": (False, lambda x, y, *_: min(x, y)),
+    "vcmpeq": (False, lambda x, y, *_: -(x == y)),
+    "vcmpne": (False, lambda x, y, *_: -(x != y)),
+    "vcmpges": (True, lambda x, y, *_: -(x >= y)),
+    "vcmpgeu": (False, lambda x, y, *_: -(x >= y)),
+    "vcmpgts": (True, lambda x, y, *_: -(x > y)),
+    "vcmpltu": (False, lambda x, y, *_: -(x < y)),
+    "vsetles": (True, lambda x, y, *_: int(x <= y)),
+    "vsetleu": (False, lambda x, y, *_: int(x <= y)),
+    "vsetlts": (True, lambda x, y, *_: int(x < y)),
+    "vsetgtu": (False, lambda x, y, *_: int(x > y)),
+}
+SINGLE = {
+    "vabs": lambda x, *_: abs(x),
+    "vabsss": lambda x, *m: clip(abs(x), *m),
+    "vneg": lambda x, *_: -x,
+    "vnegss": lambda x, *m: clip(-x, *m),
+}
+
+
+def signed(word):
+    return word - (word >> 31 << 32)
+
+
+def total(word, bits):
+    return sum(word >> at & (1 << bits) - 1 for at in range(0, 32, bits))
+
+
+def found_bit(mask, base, offset):
+    places = range(base, 32) if offset >= 0 else range(base, -1, -1)
+    places = [p for p in (places[:1] if offset == 0 else places) if mask >> p & 1]
+    return places[max(abs(offset), 1) - 1] if len(places) >= max(abs(offset), 1) else -1
+
+
+def dot(a, b, c, first, sign):
+    cut = lambda v, bits: v - (v >> bits - 1 << bits) if sign else v  # noqa: E731
+    lanes = ((a >> 16 * i & 0xFFFF, b >> 8 * i + first & 0xFF) for i in range(2))
+    return c + sum(cut(x, 16) * cut(y, 8) for x, y in lanes)
+
+
+def words():
+    """Expressions of words a, b and c, and their values as Python integers."""
+    for name, (sign, f) in LANES.items():
+        for lanes, bits in ((2, 16), (4, 8)):
+            yield (
+                f"__{name}{lanes}(a, b)",
+                lambda a, b, c, f=f, t=bits, s=sign: halves(f, t, s, a, b),
+            )
+    for name, f in SINGLE.items():
+        for lanes, bits in ((2, 16), (4, 8)):
+            yield f"__{name}{lanes}(a)", lambda a, b, c, f=f, t=bits: halves(f, t, True, a)
+    for sign in "su":
+        f = LANES[f"vabsdiff{sign}"][1]
+        for lanes, bits in ((2, 16), (4, 8)):
+            yield (
+                f"__vsad{sign}{lanes}(a, b)",
+                lambda a, b, c, f=f, t=bits, s=sign == "s": total(halves(f, t, s, a, b), t),
+            )
+    s = signed
+    yield "__hadd((int)a, (int)b)", lambda a, b, c: (s(a) + s(b)) // 2
+    yield "__rhadd((int)a, (int)b)", lambda a, b, c: (s(a) + s(b) + 1) // 2
+    yield "__uhadd(a, b)", lambda a, b, c: (a + b) // 2
+    yield "__urhadd(a, b)", lambda a, b, c: (a + b + 1) // 2
+    yield "__usad(a, b, c)", lambda a, b, c: abs(a - b) + c
+    yield "__funnelshift_lc(a, b, c & 63)", lambda a, b, c: (b << 32 | a) << min(c & 63, 32) >> 32
+    yield "__funnelshift_rc(a, b, c & 63)", lambda a, b, c: (b << 32 | a) >> min(c & 63, 32)
+    yield (
+        "__fns(a, b & 31, (int)(c & 15) - 8)",
+        lambda a, b, c: found_bit(a, b & 31, (c & 15) - 8),
+    )
+    for which, first in (("lo", 0), ("hi", 16)):
+        yield (
+            f"__dp2a_{which}((int)a, (int)b, (int)c)",
+            lambda a, b, c, first=first: dot(a, b, c, first, True),
+        )
+        yield f"__dp2a_{which}(a, b, c)", lambda a, b, c, first=first: dot(a, b, c, first, False)
+    wrap = lambda v: s(v & 0xFFFFFFFF)  # noqa: E731
+    yield "__viaddmax_s32(a, b, c)", lambda a, b, c: max(wrap(a + b), s(c))
+    yield "__viaddmin_s32_relu(a, b, c)", lambda a, b, c: max(min(wrap(a + b), s(c)), 0)
+    yield "__vimin3_s32(a, b, c)", lambda a, b, c: min(s(a), s(b), s(c))
+    yield "__vimax3_u32(a, b, c)", lambda a, b, c: max(a, b, c)
+    yield "__vimax_s32_relu(a, b)", lambda a, b, c: max(s(a), s(b), 0)
+    yield (
+        "__viaddmax_s16x2(a, b, c)",
+        lambda a, b, c: halves(
+            lambda x, y, z, *_: max((x + y + 2**15) % 2**16 - 2**15, z), 16, True, a, b, c
+        ),
+    )
+    yield "umin(a, b) + umax(a, c)", lambda a, b, c: min(a, b) + max(a, c)
+    yield (
+        "(unsigned)(llmin((long long)a - b, 0) + llmax((long long)a - c, 0))",
+        lambda a, b, c: min(a - b, 0) + max(a - c, 0),
+    )
+    yield ("(unsigned)(ullmin(a, b) + ullmax(a, c))", lambda a, b, c: min(a, b) + max(a, c))
+
+
+@pytest.mark.parametrize(("compiler", "checked"), COMPILERS)
+def test_operations_on_words(load):
+    rows = list(words())
+    body = "\n".join(f"    out[{i} * n + t] = {text};" for i, (text, _) in enumerate(rows))
+    source = f"""{HEAD}__global__ void k(const unsigned *x, unsigned *out, int n) {{
+    int t = threadIdx.x;
+    unsigned a = x[t], b = x[n + t], c = x[2 * n + t];
+    __builtin_assume(n > 0);
+{body}
+}}
+// @BE of_words arg:u32[3, n] ret:u32[m, n] stream
+void of_words(const Tensor x, Tensor out, int64_t stream) {{
+    k<<<1, 29>>>(x.data_ptr<unsigned>(), out.data_ptr<unsigned>(), 29);
+}}
+"""
+    x = np.random.default_rng(5).integers(0, 2**32, (3, 29), np.uint32)
+    x[:, :6] = [0, 2**32 - 1, 0x80008000, 0x7FFF8001, 0x80FF7F01, 0x80808080]
+    x[1, :4] = [0x80008000, 1, 0x80008000, 0x00017FFF]
+    out = S((len(rows), 29), jnp.uint32)
+    found = np.asarray(load("words", source).of_words(jnp.asarray(x), outs=out))
+    for (text, f), row in zip(rows, found.tolist(), strict=True):
+        expected = [f(*map(int, column)) & 0xFFFFFFFF for column in x.T]
+        assert row == expected, text
+
+
+ROUNDED = {  # expressions of floats or doubles x, y and z with their exact values
+    "{f}add_{r}(x, y)": lambda x, y, z: x + y,
+    "{f}sub_{r}(x, y)": lambda x, y, z: x - y,
+    "{f}mul_{r}(x, y)": lambda x, y, z: x * y,
+    "{f}div_{r}(x, y)": lambda x, y, z: x / y,
+    "{f}rcp_{r}(x)": lambda x, y, z: 1 / x,
+    "{fma}_{r}(x, y, z)": lambda x, y, z: x * y + z,
+}
+CONVERTED = {
+    "float": ("__int2float_{r}((int)k)", "__ll2float_{r}(k)", "__double2float_{r}((double)k / 3)"),
+    "double": ("__ll2double_{r}(k)", "__ull2double_{r}(k)"),
+}
+
+
+@pytest.mark.parametrize(("compiler", "checked"), COMPILERS)
+def test_directions_of_rounding_are_exact(load):
+    rows = []  # type, expression, direction
+    for kind, f, fma in (("float", "__f", "__fmaf"), ("double", "__d", "__fma")):
+        for r in ("rz", "rd", "ru"):
+            rows += [(kind, t.format(f=f, fma=fma, r=r), v, r) for t, v in ROUNDED.items()]
+            rows += [(kind, f"{f}sqrt_{r}(fabs(x))", None, r)]
+            rows += [(kind, t.format(r=r), t, r) for t in CONVERTED[kind]]
+    body = "\n".join(
+        f"    {{ using T = {kind}; T x = v[t], y = v[n + t], z = v[2 * n + t]; (void)y; (void)z;\n"
+        f"      out[{i} * n + t] = {text}; }}"
+        for i, (kind, text, _, _) in enumerate(rows)
+    )
+    source = f"""{HEAD}__global__ void k(const double *v, double *out, int n) {{
+    int t = threadIdx.x;
+    long long k = (long long)v[3 * n + t];
+{body}
+}}
+// @BE rounded arg:f64[4, n] ret:f64[m, n] stream
+void rounded(const Tensor x, Tensor out, int64_t stream) {{
+    k<<<1, 23>>>(x.data_ptr<double>(), out.data_ptr<double>(), 23);
+}}
+"""
+    rng = np.random.default_rng(7)
+    v = (rng.normal(size=(4, 23)) * 2.0 ** rng.integers(-9, 9, (4, 23))).astype(np.float32)
+    v = v.astype(np.float64)
+    v[3] = rng.integers(-(2**31), 2**31, 23)
+    v[3, :3] = [2**24 + 1, -(2**24) - 1, 16777219]
+    with jax.enable_x64(True):
+        out = S((len(rows), 23), jnp.float64)
+        found = np.asarray(load("rounded", source).rounded(jnp.asarray(v), outs=out))
+    for (kind, text, exact, r), row in zip(rows, found, strict=True):
+        nearby = np.float32 if kind == "float" else np.float64
+        for at, value in enumerate(row):
+            x, y, z, k = (Fraction(float(a)) for a in v[:, at])
+            if exact is None:  # a root: its square is compared
+                below, above = nearby(value), np.nextafter(nearby(value), nearby(np.inf))
+                if r == "ru":
+                    below, above = np.nextafter(nearby(value), nearby(0)), nearby(value)
+                squares = (Fraction(float(below)) ** 2, Fraction(float(above)) ** 2)
+                assert squares[0] <= abs(x) <= squares[1], text
+                continue
+            right = k if isinstance(exact, str) else exact(x, y, z)
+            if isinstance(exact, str) and "double2float" in exact:
+                right = Fraction(float(k) / 3.0)
+            if isinstance(exact, str) and "ull2double" in exact:
+                right = Fraction(int(k) % 2**64)
+            down = r == "rd" or (r == "rz" and right > 0)
+            next_one = np.nextafter(nearby(value), nearby(np.inf if down else -np.inf))
+            got, other = Fraction(float(value)), Fraction(float(next_one))
+            assert (got <= right < other) if down else (other < right <= got), (text, x, y, z)
+
+
+def test_other_functions_of_mathematics(monkeypatch):
+    texts = (
+        "norm3d(x, y, 2.0)",
+        "rnorm3d(x, y, 2.0)",
+        "norm4d(x, y, 2.0, 3.0)",
+        "rnorm4d(x, y, 2.0, 3.0)",
+        "norm(3, a)",
+        "rnorm(3, a)",
+        "erfcx(x)",
+        "erfcx(10 * y)",
+        "cyl_bessel_i0(x)",
+        "cyl_bessel_i1(x)",
+        "norm3df(x, y, 2.0f)",
+        "rnorm4df(x, y, 2.0f, 3.0f)",
+        "normf(3, b)",
+        "erfcxf(x)",
+        "cyl_bessel_i0f(x)",
+        "cyl_bessel_i1f(x)",
+        "norm3df(1e30f, 1e30f, 0.0f) / 1e30f",
+        "(double)s.x + 10 * s.y + f.w",
+    )
+    body = "\n".join(f"    out[{i} * n + t] = {text};" for i, text in enumerate(texts))
+    source = f"""{HEAD}__global__ void k(const double *v, double *out, int n) {{
+    __shared__ float2 s;
+    __shared__ float4 f;
+    int t = threadIdx.x;
+    double x = v[t], y = v[n + t], a[3] = {{x, y, 2}};
+    float b[3] = {{(float)x, (float)y, 2}};
+    if (t == 0) {{ s = make_float2(0, 0); f = make_float4(0, 0, 0, 0); }}
+    __syncthreads();
+    atomicAdd(&s, make_float2(1, 2));
+    atomicAdd(&f, make_float4(1, 2, 3, 0.5f));
+    __syncthreads();
+{body}
+}}
+// @BE others arg:f64[2, n] ret:f64[m, n] stream
+void others(const Tensor x, Tensor out, int64_t stream) {{
+    k<<<1, 9>>>(x.data_ptr<double>(), out.data_ptr<double>(), 9);
+}}
+"""
+    x, y = np.linspace(-3, 4, 9), np.linspace(0.25, 30, 9)
+    with jax.enable_x64(True):
+        module = kernbridge.load_cuda_inline("others", source)
+        out = S((len(texts), 9), jnp.float64)
+        found = np.asarray(module.others(jnp.asarray([x, y]), outs=out))
+    three, four = np.sqrt(x**2 + y**2 + 4), np.sqrt(x**2 + y**2 + 13)
+    scaled = [scipy.special.erfcx(x), scipy.special.erfcx(10 * y)]
+    bessel = [scipy.special.i0(x), scipy.special.i1(x)]
+    doubles = [three, 1 / three, four, 1 / four, three, 1 / three, *scaled, *bessel]
+    np.testing.assert_allclose(found[:10], doubles, rtol=2e-15)
+    singles = [three, 1 / four, three, scaled[0], *bessel, np.full(9, np.sqrt(2))]
+    np.testing.assert_allclose(found[10:17], singles, rtol=4e-7)
+    assert (found[17] == 9 + 10 * 18 + 4.5).all()

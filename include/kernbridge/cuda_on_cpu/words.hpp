@@ -1,0 +1,279 @@
+/* Intrinsics of CUDA C++ on the CPU that are defined by tables: arithmetic with a direction of
+ * rounding, operations on the halves and bytes of a word, and what else math.hpp has not. */
+#ifndef KERNBRIDGE_CUDA_ON_CPU_WORDS_HPP
+#define KERNBRIDGE_CUDA_ON_CPU_WORDS_HPP
+
+#include "kernbridge/cuda_on_cpu/atomics.hpp"
+#include "kernbridge/cuda_on_cpu/math.hpp"
+#include "kernbridge/cuda_on_cpu/special.h"
+
+namespace kernbridge
+{
+namespace cuda_on_cpu
+{
+
+/* What `f` returns under a direction of rounding, which is a state of the processor. Compilers know
+ * nothing of it, and move no access to a volatile variable over a call. */
+template <typename R, typename F, typename X, typename Y, typename Z>
+static inline R rounded(int direction, const F &f, X x, Y y, Z z)
+{
+    volatile X a = x;
+    volatile Y b = y;
+    volatile Z c = z;
+    int before = fegetround();
+    fesetround(direction);
+    volatile R result = f(static_cast<X>(a), static_cast<Y>(b), static_cast<Z>(c));
+    fesetround(before);
+    return result;
+}
+
+/* f(x, y, lowest, highest) of each lane of two words, whose results keep the lane's bits. */
+template <int bits, bool is_signed, typename F>
+static inline unsigned lanes(unsigned a, unsigned b, const F &f)
+{
+    const int unused = 32 - bits, low = is_signed ? -(1 << (bits - 1)) : 0;
+    const int high = (1 << (bits - is_signed)) - 1;
+    unsigned result = 0;
+    for (int i = 0; i < 32; i += bits) {
+        int x = static_cast<int>(a >> i << unused), y = static_cast<int>(b >> i << unused);
+        x = is_signed ? x >> unused : static_cast<int>(static_cast<unsigned>(x) >> unused);
+        y = is_signed ? y >> unused : static_cast<int>(static_cast<unsigned>(y) >> unused);
+        result |= (static_cast<unsigned>(f(x, y, low, high)) & ((1u << bits) - 1)) << i;
+    }
+    return result;
+}
+static inline int clamped(int value, int low, int high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+static inline unsigned sum_of(int bits, unsigned a)
+{
+    return bits == 16 ? (a & 0xffff) + (a >> 16)
+                      : (a & 0xff) + (a >> 8 & 0xff) + (a >> 16 & 0xff) + (a >> 24);
+}
+template <typename T> static inline T wrapped_sum(T a, T b)
+{
+    return static_cast<T>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
+}
+template <typename T> static inline T norm_of(int n, const T *values)
+{
+    T sum = 0;
+    for (int i = 0; i < n; i++)
+        sum = std::hypot(sum, values[i]);
+    return sum;
+}
+
+} // namespace cuda_on_cpu
+} // namespace kernbridge
+
+#define KB_IS(T, name, parameters, expression)                                                     \
+    static inline T name parameters                                                                \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+
+#define KB_ROUNDED_TO(name, suffix, direction, R, parameters, expression, ...)                     \
+    static inline R name##suffix parameters                                                        \
+    {                                                                                              \
+        auto f = [](auto a, auto b, auto c) -> R { return (void)b, (void)c, expression; };         \
+        return kernbridge::cuda_on_cpu::rounded<R>(direction, f, __VA_ARGS__);                     \
+    }
+#define KB_ROUNDED(name, R, parameters, expression, ...)                                           \
+    KB_ROUNDED_TO(name, _rz, FE_TOWARDZERO, R, parameters, expression, __VA_ARGS__)                \
+    KB_ROUNDED_TO(name, _rd, FE_DOWNWARD, R, parameters, expression, __VA_ARGS__)                  \
+    KB_ROUNDED_TO(name, _ru, FE_UPWARD, R, parameters, expression, __VA_ARGS__)
+#define KB_ROUNDED_BOTH(of_float, of_double, arguments, expression, ...)                           \
+    KB_ROUNDED(of_float, float, arguments(float), expression, __VA_ARGS__)                         \
+    KB_ROUNDED(of_double, double, arguments(double), expression, __VA_ARGS__)
+#define KB_OF_1(T) (T x)
+#define KB_OF_2(T) (T x, T y)
+#define KB_OF_3(T) (T x, T y, T z)
+KB_ROUNDED_BOTH(__fadd, __dadd, KB_OF_2, a + b, x, y, 0)
+KB_ROUNDED_BOTH(__fsub, __dsub, KB_OF_2, a - b, x, y, 0)
+KB_ROUNDED_BOTH(__fmul, __dmul, KB_OF_2, a *b, x, y, 0)
+KB_ROUNDED_BOTH(__fdiv, __ddiv, KB_OF_2, a / b, x, y, 0)
+KB_ROUNDED_BOTH(__frcp, __drcp, KB_OF_1, 1 / a, x, 0, 0)
+KB_ROUNDED_BOTH(__fsqrt, __dsqrt, KB_OF_1, std::sqrt(a), x, 0, 0)
+KB_ROUNDED_BOTH(__fmaf, __fma, KB_OF_3, std::fma(a, b, c), x, y, z)
+KB_ROUNDED(__double2float, float, (double x), static_cast<float>(a), x, 0, 0)
+KB_ROUNDED(__int2float, float, (int x), static_cast<float>(a), x, 0, 0)
+KB_ROUNDED(__uint2float, float, (unsigned x), static_cast<float>(a), x, 0, 0)
+KB_ROUNDED(__ll2float, float, (long long x), static_cast<float>(a), x, 0, 0)
+KB_ROUNDED(__ull2float, float, (unsigned long long x), static_cast<float>(a), x, 0, 0)
+KB_ROUNDED(__ll2double, double, (long long x), static_cast<double>(a), x, 0, 0)
+KB_ROUNDED(__ull2double, double, (unsigned long long x), static_cast<double>(a), x, 0, 0)
+#undef KB_ROUNDED_TO
+#undef KB_ROUNDED
+#undef KB_ROUNDED_BOTH
+#undef KB_OF_1
+#undef KB_OF_2
+#undef KB_OF_3
+
+#define KB_LANES_OF(name, bits, is_signed, expression)                                             \
+    static inline unsigned name(unsigned a, unsigned b)                                            \
+    {                                                                                              \
+        auto f = [](int x, int y, int low, int high) -> int {                                      \
+            return (void)y, (void)low, (void)high, expression;                                     \
+        };                                                                                         \
+        return kernbridge::cuda_on_cpu::lanes<bits, is_signed>(a, b, f);                           \
+    }
+#define KB_LANES(name, is_signed, expression)                                                      \
+    KB_LANES_OF(name##2, 16, is_signed, expression) KB_LANES_OF(name##4, 8, is_signed, expression)
+#define KB_LANES_OF_ONE(name, expression)                                                          \
+    KB_LANES(kb_##name, true, expression)                                                          \
+    KB_IS(unsigned, __##name##2, (unsigned a), kb_##name##2(a, 0))                                 \
+    KB_IS(unsigned, __##name##4, (unsigned a), kb_##name##4(a, 0))
+#define KB_COMPARED(name, is_signed, expression)                                                   \
+    KB_LANES(__vcmp##name, is_signed, expression ? -1 : 0)                                         \
+    KB_LANES(__vset##name, is_signed, expression ? 1 : 0)
+#define KB_CLAMPED(value) kernbridge::cuda_on_cpu::clamped(value, low, high)
+KB_LANES_OF_ONE(vabs, x < 0 ? -x : x)
+KB_LANES_OF_ONE(vabsss, KB_CLAMPED(x < 0 ? -x : x))
+KB_LANES_OF_ONE(vneg, -x)
+KB_LANES_OF_ONE(vnegss, KB_CLAMPED(-x))
+KB_LANES(__vadd, false, x + y)
+KB_LANES(__vaddss, true, KB_CLAMPED(x + y))
+KB_LANES(__vaddus, false, KB_CLAMPED(x + y))
+KB_LANES(__vsub, false, x - y)
+KB_LANES(__vsubss, true, KB_CLAMPED(x - y))
+KB_LANES(__vsubus, false, KB_CLAMPED(x - y))
+KB_LANES(__vavgs, true, (x + y + (x + y >= 0)) >> 1)
+KB_LANES(__vavgu, false, (x + y + 1) >> 1)
+KB_LANES(__vhaddu, false, (x + y) >> 1)
+KB_LANES(__vabsdiffs, true, x < y ? y - x : x - y)
+KB_LANES(__vabsdiffu, false, x < y ? y - x : x - y)
+KB_LANES(__vmaxs, true, x < y ? y : x)
+KB_LANES(__vmaxu, false, x < y ? y : x)
+KB_LANES(__vmins, true, y < x ? y : x)
+KB_LANES(__vminu, false, y < x ? y : x)
+KB_COMPARED(eq, false, x == y)
+KB_COMPARED(ne, false, x != y)
+KB_COMPARED(ges, true, x >= y)
+KB_COMPARED(geu, false, x >= y)
+KB_COMPARED(gts, true, x > y)
+KB_COMPARED(gtu, false, x > y)
+KB_COMPARED(les, true, x <= y)
+KB_COMPARED(leu, false, x <= y)
+KB_COMPARED(lts, true, x < y)
+KB_COMPARED(ltu, false, x < y)
+KB_IS(unsigned, __vsads2, (unsigned a, unsigned b),
+      kernbridge::cuda_on_cpu::sum_of(16, __vabsdiffs2(a, b)))
+KB_IS(unsigned, __vsads4, (unsigned a, unsigned b),
+      kernbridge::cuda_on_cpu::sum_of(8, __vabsdiffs4(a, b)))
+KB_IS(unsigned, __vsadu2, (unsigned a, unsigned b),
+      kernbridge::cuda_on_cpu::sum_of(16, __vabsdiffu2(a, b)))
+KB_IS(unsigned, __vsadu4, (unsigned a, unsigned b),
+      kernbridge::cuda_on_cpu::sum_of(8, __vabsdiffu4(a, b)))
+
+/* The larger or smaller of sums and of three numbers, of words and of their halves. */
+#define KB_EXTREME(T, name, max, min, sum)                                                         \
+    KB_IS(T, __vimax3_##name, (T a, T b, T c), max(max(a, b), c))                                  \
+    KB_IS(T, __vimin3_##name, (T a, T b, T c), min(min(a, b), c))                                  \
+    KB_IS(T, __viaddmax_##name, (T a, T b, T c), max(sum(a, b), c))                                \
+    KB_IS(T, __viaddmin_##name, (T a, T b, T c), min(sum(a, b), c))
+#define KB_EXTREME_RELU(T, name, max, min, sum)                                                    \
+    KB_EXTREME(T, name, max, min, sum)                                                             \
+    KB_IS(T, __vimax_##name##_relu, (T a, T b), max(max(a, b), 0))                                 \
+    KB_IS(T, __vimin_##name##_relu, (T a, T b), max(min(a, b), 0))                                 \
+    KB_IS(T, __vimax3_##name##_relu, (T a, T b, T c), max(__vimax3_##name(a, b, c), 0))            \
+    KB_IS(T, __vimin3_##name##_relu, (T a, T b, T c), max(__vimin3_##name(a, b, c), 0))            \
+    KB_IS(T, __viaddmax_##name##_relu, (T a, T b, T c), max(__viaddmax_##name(a, b, c), 0))        \
+    KB_IS(T, __viaddmin_##name##_relu, (T a, T b, T c), max(__viaddmin_##name(a, b, c), 0))
+KB_EXTREME_RELU(int, s32, max, min, kernbridge::cuda_on_cpu::wrapped_sum)
+KB_EXTREME_RELU(unsigned, s16x2, __vmaxs2, __vmins2, __vadd2)
+KB_EXTREME(unsigned, u32, max, min, kernbridge::cuda_on_cpu::wrapped_sum)
+KB_EXTREME(unsigned, u16x2, __vmaxu2, __vminu2, __vadd2)
+#undef KB_EXTREME
+#undef KB_EXTREME_RELU
+#undef KB_LANES_OF
+#undef KB_LANES
+#undef KB_LANES_OF_ONE
+#undef KB_COMPARED
+#undef KB_CLAMPED
+
+#define KB_IS_BOTH(name, parameters, expression)                                                   \
+    KB_IS(float, name##f, parameters(float), static_cast<float>(expression))                       \
+    KB_IS(double, name, parameters(double), static_cast<double>(expression))
+#define KB_OF_1(T) (T x)
+#define KB_OF_3(T) (T x, T y, T z)
+#define KB_OF_4(T) (T x, T y, T z, T w)
+#define KB_OF_N(T) (int n, const T *x)
+KB_IS_BOTH(norm3d, KB_OF_3, std::hypot(std::hypot(x, y), z))
+KB_IS_BOTH(rnorm3d, KB_OF_3, 1 / std::hypot(std::hypot(x, y), z))
+KB_IS_BOTH(norm4d, KB_OF_4, std::hypot(std::hypot(x, y), std::hypot(z, w)))
+KB_IS_BOTH(rnorm4d, KB_OF_4, 1 / std::hypot(std::hypot(x, y), std::hypot(z, w)))
+KB_IS_BOTH(norm, KB_OF_N, kernbridge::cuda_on_cpu::norm_of(n, x))
+KB_IS_BOTH(rnorm, KB_OF_N, 1 / kernbridge::cuda_on_cpu::norm_of(n, x))
+KB_IS_BOTH(erfcx, KB_OF_1, kb_erfcx(static_cast<double>(x)))
+KB_IS_BOTH(cyl_bessel_i0, KB_OF_1, kb_bessel_i(0, std::fabs(x)))
+KB_IS_BOTH(cyl_bessel_i1, KB_OF_1, std::copysign(kb_bessel_i(1, std::fabs(x)), x))
+KB_IS(int, __hadd, (int a, int b), static_cast<int>((static_cast<long long>(a) + b) >> 1))
+KB_IS(int, __rhadd, (int a, int b), static_cast<int>((static_cast<long long>(a) + b + 1) >> 1))
+KB_IS(unsigned, __uhadd, (unsigned a, unsigned b), (a & b) + ((a ^ b) >> 1))
+KB_IS(unsigned, __urhadd, (unsigned a, unsigned b), (a | b) - ((a ^ b) >> 1))
+KB_IS(unsigned, __usad, (unsigned a, unsigned b, unsigned c), (a < b ? b - a : a - b) + c)
+KB_IS(unsigned, __funnelshift_lc, (unsigned low, unsigned high, unsigned n),
+      n >= 32 ? low : __funnelshift_l(low, high, n))
+KB_IS(unsigned, __funnelshift_rc, (unsigned low, unsigned high, unsigned n),
+      n >= 32 ? high : __funnelshift_r(low, high, n))
+KB_IS(unsigned, umin, (unsigned a, unsigned b), b < a ? b : a)
+KB_IS(unsigned, umax, (unsigned a, unsigned b), a < b ? b : a)
+KB_IS(long long, llmin, (long long a, long long b), b < a ? b : a)
+KB_IS(long long, llmax, (long long a, long long b), a < b ? b : a)
+KB_IS(unsigned long long, ullmin, (unsigned long long a, unsigned long long b), b < a ? b : a)
+KB_IS(unsigned long long, ullmax, (unsigned long long a, unsigned long long b), a < b ? b : a)
+#undef KB_IS_BOTH
+#undef KB_OF_1
+#undef KB_OF_3
+#undef KB_OF_4
+#undef KB_OF_N
+
+/* Two halves of a word times the lower (lo) or higher two bytes of another. */
+#define KB_DOT(name, T, half, byte, first)                                                         \
+    static inline T name(T a, T b, T c)                                                            \
+    {                                                                                              \
+        for (int i = 0; i < 2; i++)                                                                \
+            c += static_cast<T>(static_cast<half>(a >> 16 * i)) *                                  \
+                 static_cast<T>(static_cast<byte>(b >> (8 * i + first)));                          \
+        return c;                                                                                  \
+    }
+KB_DOT(__dp2a_lo, int, int16_t, int8_t, 0)
+KB_DOT(__dp2a_hi, int, int16_t, int8_t, 16)
+KB_DOT(__dp2a_lo, unsigned, uint16_t, uint8_t, 0)
+KB_DOT(__dp2a_hi, unsigned, uint16_t, uint8_t, 16)
+#undef KB_DOT
+
+/* The place of the bit that is set and is the `offset`th from `base` on, counted from 1, downwards
+ * if it is negative; ~0 if there is none. */
+static inline unsigned __fns(unsigned mask, unsigned base, int offset)
+{
+    int left = offset < 0 ? -offset : offset, n = left ? 32 : 1;
+    for (unsigned at = base; n-- && at < 32; at += offset < 0 ? ~0u : 1u)
+        if (mask >> at & 1 && --left <= 0)
+            return at;
+    return ~0u;
+}
+
+/* Addresses: all are those of the process. */
+#define KB_ADDRESS(space)                                                                          \
+    KB_IS(size_t, __cvta_generic_to_##space, (const void *at), reinterpret_cast<size_t>(at))       \
+    KB_IS(void *, __cvta_##space##_to_generic, (size_t at), reinterpret_cast<void *>(at))
+KB_ADDRESS(shared)
+KB_ADDRESS(global)
+KB_ADDRESS(local)
+KB_ADDRESS(constant)
+#undef KB_ADDRESS
+
+/* Each number is added atomically, and not all at once, as on a GPU. */
+KB_IS(float2, atomicAdd, (float2 * to, float2 value),
+      (float2{atomicAdd(&to->x, value.x), atomicAdd(&to->y, value.y)}))
+KB_IS(float4, atomicAdd, (float4 * to, float4 value),
+      (float4{atomicAdd(&to->x, value.x), atomicAdd(&to->y, value.y), atomicAdd(&to->z, value.z),
+              atomicAdd(&to->w, value.w)}))
+#undef KB_IS
+
+#ifndef __clang__
+#define __builtin_assume(condition) static_cast<void>(0)
+#endif
+
+#endif
