@@ -21,7 +21,7 @@ import zlib
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -217,7 +217,7 @@ def built(name, source, declaration):
     return paths[2], paths[3]
 
 
-@lru_cache(maxsize=64)
+@cache
 def _space(text):
     """The namespace of definitions, which programs share."""
     name = f"<definitions of pairs {zlib.crc32(text.encode()):08x}>"
@@ -305,27 +305,42 @@ def failures(items, function):
     return texts
 
 
-def in_this_process(seed, numbers, some=()):
-    """Run programs of a seed; returns what fails, and what another process has to run."""
+def in_one_process(seed, numbers, some=(), at=None):
+    """Run programs of a seed; returns what fails, and what another process has to run.
+
+    Each is written to the file `at` before it runs, for the case that it ends the process.
+    """
     later = []
+
+    def run_one(given):
+        if at:
+            at.write_text(str(given))
+        check(given, later)
+
     items = [(f"program {n} of seed {seed}", program(seed, n, some)) for n in numbers]
     items = [i for i in items if HAS_ENZYME or i[1].chosen["rule"] != "Enzyme"]
-    return failures(items, lambda given: check(given, later)), later
+    return failures(items, run_one), later
 
 
-def in_another(path):
+def first(path, seed, begin, end):
+    """Run programs; prints what fails, and leaves in a file what another process has to run."""
+    path = Path(path)
+    texts, later = in_one_process(seed, range(begin, end), at=path.with_suffix(".at"))
+    path.write_bytes(pickle.dumps(later))
+    print(*texts, "all have run", sep="\n")
+
+
+def second(path):
     """Run what another process left in a file; prints what fails."""
-    items = pickle.loads(Path(path).read_bytes())
-    for text in failures([("in another process", item) for item in items], check_again):
-        print(text)
-    print(f"{len(items)} programs")
+    items = [("in another process", item) for item in pickle.loads(Path(path).read_bytes())]
+    print(*failures(items, check_again), "all have run", sep="\n")
 
 
 def main(seed, first, last, *features):
     counts = Counter()
     for number in range(int(first), int(last)):
         began = sum(os.times()[:4])
-        texts, later = in_this_process(seed, [number], features)
+        texts, later = in_one_process(seed, [number], features)
         texts += failures([("exported", item) for item in later], check_again)
         counts["wrong" if texts else "right"] += 1
         spent = sum(os.times()[:4]) - began
