@@ -19,6 +19,7 @@ import numba
 import numpy as np
 import pytest
 from conftest import path_with
+from kernbridge import KernelCompilationError, elementwise
 from kernbridge._src.keys import fingerprint as keys_fingerprint
 from numba import njit
 from numba.core.cpu_options import FastMathOptions, ParallelOptions
@@ -548,3 +549,22 @@ def test_threads_agree():
 
         with ThreadPoolExecutor(8) as pool:
             assert len(set(pool.map(take, range(8)))) == 1
+
+
+class Forward:
+    """Like beartype's proxies of names that do not exist yet."""
+
+    def __getattr__(self, name):
+        raise AssertionError(f"{name} is asked for")
+
+
+FORWARD = Forward()
+
+
+@pytest.mark.once
+def test_an_object_that_answers_with_an_assertion_is_refused_by_numba():
+    def checked(x, y):
+        return x * y if FORWARD is not None else x
+
+    with pytest.raises(KernelCompilationError, match="KB4001"):
+        elementwise(checked)(np.ones(3, np.float32), 2)

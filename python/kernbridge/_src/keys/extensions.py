@@ -158,12 +158,15 @@ def name_of(value: Any, owner: types.ModuleType | None) -> str | None:
     if type(value) in _CONTAINERS:
         return None
     anywhere = isinstance(value, type | types.BuiltinFunctionType)
-    if not (anywhere or is_library(type(value).__module__) or hasattr(value, "__code__")):
+    try:
+        if not (anywhere or is_library(type(value).__module__) or hasattr(value, "__code__")):
+            return None
+        module = getattr(value, "__module__", None)
+        if hasattr(value, "class_type") or not (anywhere or module is None or is_library(module)):
+            return None  # a jitclass, or what a user wrote
+        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    except Exception:  # of a `__getattr__`
         return None
-    module = getattr(value, "__module__", None)
-    if hasattr(value, "class_type") or not (anywhere or module is None or is_library(module)):
-        return None  # a jitclass, or what a user wrote
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     try:
         if functools.reduce(getattr, str(name).split("."), sys.modules[str(module)]) is value:
             return f"{module}:{name}"
