@@ -329,6 +329,20 @@ def test_transformations():
 
 
 @pytest.mark.exhaustive
+@numba.njit
+def signed(x, squared, out):
+    for i in range(x.size):
+        out[i] = x[i] * x[i] if squared else -x[i]
+
+
+@pytest.mark.parametrize("jit", [jax.jit, lambda f: f])
+def test_a_bool_of_python_as_keyword(jit):
+    op, x = by_enzyme(signed), jnp.arange(3.0)
+    for squared in (True, False):
+        gradient = jax.grad(lambda x, s=squared: jit(lambda x: op(x, squared=s))(x).sum())
+        np.testing.assert_array_equal(jit(gradient)(x), 2 * x if squared else -jnp.ones(3))
+
+
 def test_rules_of_ones_own_beside_enzyme():
     op = numba_kernel(softplus, like, jvp="enzyme", vjp=lambda inputs, outputs, ct: (7 * ct, None))
     x, a = jnp.asarray(normal(4)), jnp.ones(1)

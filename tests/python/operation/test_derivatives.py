@@ -348,6 +348,28 @@ def test_rules_under_shard_map():
         np.testing.assert_allclose(got[1], want[1], rtol=1e-5)
 
 
+def test_a_rule_that_calls_vjp_is_transposed_under_shard_map():
+    def vjp(inputs, outputs, cts):
+        ct = {"out": cts["out"], "positives": np.zeros(cts["out"].shape, jax.dtypes.float0)}
+        return jax.vjp(pure, *inputs)[1](ct)
+
+    op = numba_kernel(wave, outs_of, vjp=vjp)
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec("i")
+    two, other = jnp.concatenate([x, x + 0.5]), jnp.concatenate([y, y - 2])
+
+    def tangents(f):
+        return lambda a, b: jax.jvp(lambda a: f(a, b)["out"], (a,), (b,))[1]
+
+    def linearized(f):
+        return lambda a, b: jax.linearize(lambda a: f(a, b)["out"], a)[1](b)
+
+    for transformed in (tangents, linearized):
+        sharded = jax.shard_map(transformed(op), mesh=mesh, in_specs=spec, out_specs=spec)
+        expected = transformed(pure)(two, other)
+        np.testing.assert_allclose(jax.jit(sharded)(two, other), expected, rtol=1e-5)
+
+
 def test_functions_from_source_get_their_attributes():
     module = load_cpp_inline(
         "derivatives",

@@ -474,6 +474,60 @@ def test_gradients_on_an_explicit_mesh():
         check(jax.vmap(jax.grad(lambda x: jnp.sum(op(x, x)))), placed(A, "x"))
 
 
+@numba.njit
+def weighted(x, w, out):
+    for i in range(x.size):
+        out[i] = x[i] * x[i] * w[0]
+
+
+def weighted_by_jax(x, w):
+    return x * x * w[0]
+
+
+DOUBLED = numba_kernel(renamed(scaled_sum), same)
+
+
+@pytest.mark.filterwarnings("ignore:.*is gathered on each")
+@pytest.mark.parametrize("rule", ["i, j -> i", None])
+def test_derivatives_with_batch_axes_on_an_explicit_mesh(rule):
+    def vjp(inputs, outputs, ct):
+        x, w = inputs
+        if rule is None:
+            return DOUBLED(x * ct * w[0], 0 * ct), jnp.zeros_like(w).at[0].set((ct * x * x).sum())
+        return 2 * x * ct * w[0], jnp.zeros_like(w).at[0].set((ct * x * x).sum())
+
+    op = numba_kernel(
+        renamed(weighted), lambda x, w: S(x.shape, x.dtype), sharding_rule=rule, vjp=vjp
+    )
+    where = mesh(*LINE, kind=AxisType.Explicit)
+    x, w = np.arange(1, 9, dtype=np.float32), np.array([2, 0.5, 1], np.float32)
+    transformations = {
+        "grad": lambda f, x, w: jax.grad(lambda x: f(x, w).sum())(x),
+        "jacfwd": lambda f, x, w: jax.jacfwd(lambda w: f(x, w))(w),
+        "hessian": lambda f, x, w: jax.hessian(lambda w: (f(x, w) ** 2).sum())(w),
+        "vmap of grad": lambda f, x, w: jax.vmap(jax.grad(lambda w: f(x, w).sum()))(
+            jnp.stack([w, w, 2 * w])
+        ),
+    }
+    if rule is None:  # DOUBLED has no rule
+        transformations = {"grad": transformations["grad"]}
+    for name, transformed in transformations.items():
+        with jax.set_mesh(where):
+            placed = put(x, "x", kind=AxisType.Explicit), put(w, kind=AxisType.Explicit)
+            found = jax.jit(lambda x, w, t=transformed: t(op, x, w))(*placed)
+        expected = transformed(weighted_by_jax, x, w)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=name)
+
+
+def test_a_sharding_in_outs_is_refused():
+    for kind in (AxisType.Explicit, AxisType.Auto):
+        where = NamedSharding(mesh(*LINE, kind=kind), P("x"))
+        placed = S((8, 3), "float32", sharding=where)
+        for outs in (placed, lambda x, placed=placed: placed):
+            with pytest.raises(ValueError, match=r"has the sharding .*'x'.*sharding_rule=.*KB1002"):
+                numba_kernel(renamed(numbered), outs)(X)
+
+
 def test_devices_in_another_order():
     devices = np.array(jax.devices()[:4])[[2, 0, 3, 1]].reshape(2, 2)
     where = jax.sharding.Mesh(devices, ("x", "y"))

@@ -317,7 +317,9 @@ def _with_all_levels(
     missing = levels.axes_missing(index)
     if not missing:
         return operand, aval
-    wide = aval.update(shape=(*levels.shape, *levels.own_shape(index, aval.shape)))
+    where = sharding.with_all_levels(aval, levels, index)
+    placed = {} if where is None else {"sharding": where}
+    wide = aval.update(shape=(*levels.shape, *levels.own_shape(index, aval.shape)), **placed)
 
     def spread(x: Any) -> Any:
         return jnp.broadcast_to(jnp.expand_dims(x, missing), wide.shape)

@@ -242,6 +242,16 @@ def output_shardings(
     return shardings
 
 
+def with_all_levels(aval: Any, levels: BatchAxes, operand: int) -> Any:
+    """The sharding of an operand with every level of the batch; None if no explicit mesh has it."""
+    where = private_jax.explicit_sharding(aval)
+    if where is None:
+        return None
+    own, mask = iter(where.spec), levels.mask_of(operand)
+    spec = [next(own) if mask >> k & 1 else None for k in range(len(levels.sizes))]
+    return jax.sharding.NamedSharding(where.mesh, jax.sharding.PartitionSpec(*spec, *own))
+
+
 def parts_of(
     target: str,
     operands: Sequence[Any],

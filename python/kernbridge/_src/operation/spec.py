@@ -215,6 +215,13 @@ def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
             raise ValueError(
                 f"{label}: output {index} in `outs` has the negative extent {d} [KB1002]"
             )
+    where = leaf.sharding if isinstance(leaf, jax.ShapeDtypeStruct) else None
+    if any(spec := getattr(where, "spec", ())):
+        raise ValueError(
+            f"{label}: output {index} in `outs` has the sharding {spec}, but an operation takes "
+            "the sharding of its outputs from sharding_rule=; leave it out here, and pass a rule, "
+            "or call jax.reshard on the result [KB1002]"
+        )
     return ArrayType.of(leaf)
 
 

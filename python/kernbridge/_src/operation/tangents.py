@@ -24,7 +24,7 @@ import numpy as np
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, quoted
 from kernbridge._src.base.private_jax import Tracer, ad, eval_jaxpr
-from kernbridge._src.operation import primitive
+from kernbridge._src.operation import primitive, sharding
 from kernbridge._src.operation.batch_axes import NONE, BatchAxes, vmapped
 from kernbridge._src.operation.primitive import (
     Frontend,
@@ -321,7 +321,7 @@ def _transposed(
     def reverse(*cotangents: Any) -> tuple[Any, ...]:
         return tuple(backward(*inputs, *outputs, *cotangents))
 
-    specs = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in shape.tangent_outs]
+    specs = [jax.typeof(y) for y in outputs if is_inexact(y.dtype)]
     jax.eval_shape(reverse, *specs)  # errors of the rule itself come as they are
     try:
         return list(jax.linear_transpose(reverse, *specs)(tuple(given)))
@@ -347,8 +347,11 @@ def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
 
 
 def _abstract_eval(*operands: Any, rules: Rules, shape: _Shape, levels: BatchAxes) -> Any:
-    _, results, _ = shape.split(operands)
-    shardings = [private_jax.explicit_sharding(x) for x in results if is_inexact(x.dtype)]
+    shardings = [
+        sharding.with_all_levels(x, levels, k)
+        for k, x in enumerate(operands[: shape.n_known])
+        if k >= shape.n_inputs and is_inexact(x.dtype)
+    ]
     return abstract(rules.label, operands, shape.tangent_outs, levels, False, shardings)
 
 
@@ -385,14 +388,16 @@ def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: Ba
 def _transpose(
     cotangents: Any, *operands: Any, rules: Rules, shape: _Shape, levels: BatchAxes
 ) -> list[Any]:
-    known = operands[: shape.n_known]
+    known = [x if hasattr(x, "dtype") else jnp.asarray(x) for x in operands[: shape.n_known]]
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
     masks = levels.choose([*range(shape.n_known), *[None] * len(given)])
     found = vmapped(_backward(rules, shape), masks)(*match_varying([*known, *given]))
     result: list[Any] = [None] * len(operands)
     for k, ct in enumerate(found, start=shape.n_known):
         if ad.is_undefined_primal(operands[k]):
-            result[k] = jnp.sum(ct, levels.axes_missing(k)) if levels else ct
+            ct = jnp.sum(ct, levels.axes_missing(k)) if levels else ct
+            where = private_jax.explicit_sharding(operands[k].aval)
+            result[k] = ct if where is None else jax.sharding.reshard(ct, where)
     return result
 
 
