@@ -343,6 +343,30 @@ def test_a_bool_of_python_as_keyword(jit):
         np.testing.assert_array_equal(jit(gradient)(x), 2 * x if squared else -jnp.ones(3))
 
 
+@numba.njit
+def repeated_sums(x, out):
+    for r in range(out.size):
+        s = np.float32(0)
+        for k in range(x.size):
+            s += x[k] * x[k] * (r + 1)
+        out[r] = s
+
+
+def test_reverse_over_reverse_of_a_sum_in_each_row():
+    op = by_enzyme(repeated_sums, S((2,), "float32"))
+    x = jnp.array([1.0, -2.0, 0.5], jnp.float32)
+
+    def by_jax(x):
+        return jnp.sum(x * x) * jnp.arange(1.0, 3.0)
+
+    def loss(f):
+        return lambda x: jnp.sum(f(x) ** 2)
+
+    expected = jax.hessian(loss(by_jax))(x)
+    np.testing.assert_allclose(jax.jacrev(jax.grad(loss(op)))(x), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.jacfwd(jax.grad(loss(op)))(x), expected, rtol=1e-5)
+
+
 def test_rules_of_ones_own_beside_enzyme():
     op = numba_kernel(softplus, like, jvp="enzyme", vjp=lambda inputs, outputs, ct: (7 * ct, None))
     x, a = jnp.asarray(normal(4)), jnp.ones(1)

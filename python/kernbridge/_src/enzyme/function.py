@@ -47,6 +47,11 @@ _OPTIONS = (
     *("-enzyme-fast-math=0", "-vectorize-loops=0", "-vectorize-slp=0"),
     *("-S", "-o", "-", "-"),
 )
+# Enzyme may guess the type of what is a real number to LLVM, too.
+_LOOSE, _UNDEDUCED = "-enzyme-loose-types", "Cannot deduce type of "
+_UNDEDUCED_REALS = re.compile(
+    _UNDEDUCED + r"[^\n=]*= (?:phi|load|f(?:add|sub|mul|div|neg))(?: [a-z]+)*? (?:float|double)\b"
+)
 _ADDED_ZERO = re.compile(r"( = fadd) ((?:double|float) \S+, 0\.0+e\+00)$", re.M)
 _DATA, _DIMS = 24, 40  # where XLA's description of a buffer has its address and its extents
 
@@ -345,6 +350,8 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     given = (old if by_clang else _tagged(old)).encode()  # clang has tagged it
     for passes in (_PASSES + _OPTIMISE, _PASSES)[by_clang:]:
         ended = enzyme.run(f"-passes={passes}", *_OPTIONS, input=given)
+        if ended.text.count(_UNDEDUCED) == len(_UNDEDUCED_REALS.findall(ended.text)) > 0:
+            ended = enzyme.run(f"-passes={passes}", _LOOSE, *_OPTIONS, input=given)
         if "PLEASE submit a bug report" not in ended.text:
             break  # LLVM may crash on what Enzyme leaves in memory, but not on its text
     _, found, module = ended.text.partition("; ModuleID")
