@@ -1,6 +1,10 @@
 """Functions that return values: `elementwise`, `guvectorize`, and functions that return arrays."""
 
+import logging
 import math
+import os
+import signal
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -464,3 +468,35 @@ def test_globals_and_defaults_are_read_when_a_function_is_wrapped():
         np.testing.assert_array_equal(kernbridge.elementwise(lambda v: inlined(v))(x), want)  # noqa: B023
     again = kernbridge.elementwise(reads)
     assert again is kernbridge.elementwise(reads)
+
+
+def test_a_trial_that_does_not_end_is_ended(caplog):
+    """Nothing ended it, not even Ctrl-C."""
+
+    @kernbridge.kernel
+    @numba.njit
+    def flips(n):
+        while n < 2:
+            n = 1 - n
+        return np.full(3, n)
+
+    class Presses(logging.Handler):
+        def emit(self, record):
+            if "now on zeros" in record.getMessage():
+                threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    log, presses = logging.getLogger("kernbridge"), Presses()
+    log.addHandler(presses)
+    with caplog.at_level("INFO", "kernbridge"), pytest.raises(KeyboardInterrupt):
+        flips(12)
+    log.removeHandler(presses)
+    kernbridge.config.set_compiler_limits(seconds=0.5)
+    try:
+        with pytest.raises(
+            ValueError, match=r"did not end within 0.5 s for zeros; pass outs=.*02\]"
+        ):
+            flips(12)
+    finally:
+        kernbridge.config.set_compiler_limits(seconds=600)
+    declared = kernbridge.kernel(lambda n: jax.ShapeDtypeStruct((3,), jnp.int32))(flips.__wrapped__)
+    np.testing.assert_array_equal(declared(12), [12] * 3)

@@ -239,6 +239,7 @@ def deferred() -> Iterator[None]:
         pressed.append(number)
         return None
 
+    vars(note).update(pressed=pressed)
     signal.signal(signal.SIGINT, note)
     try:
         yield
@@ -247,6 +248,11 @@ def deferred() -> Iterator[None]:
             signal.signal(signal.SIGINT, heard)
         if pressed:
             signal.raise_signal(signal.SIGINT)
+
+
+def is_interrupted() -> bool:
+    """Whether a Ctrl-C waits for the end of what this thread does."""
+    return bool(getattr(signal.getsignal(signal.SIGINT), "pressed", ()))
 
 
 # No thread of a child holds a lock of its parent's.

@@ -9,12 +9,14 @@ import jax
 import numpy as np
 
 from kernbridge._src.base import settings
-from kernbridge._src.base.errors import KernelCompilationError, quoted
+from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.base.progress import shown
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, log
 from kernbridge._src.inline import asked
 from kernbridge._src.keys import fingerprint
+from kernbridge._src.numba_cpu import trial
 from kernbridge._src.operation.spec import ArrayType
 
 
@@ -152,20 +154,25 @@ class Question(Recipe[Results]):
         remedy = "pass outs= with a function of all parameters that returns the shapes"
         if any(not isinstance(d, int) for t in self._arguments for d in t.shape):
             raise ValueError(f"{how}, but {self._listed} have symbolic extents; {remedy} [KB1002]")
-        failure = first = None
+        failure, first = "", None
         # An empty result is often one of values: x[x > 5]. Numbers that may be indices stay small.
-        for what, real, whole in (("zeros", 0, 0), ("ones", 1, 1), ("large ones", (1e3, -1e3), 1)):
+        of_all = (("zeros", (0, 0), 0), ("ones", (1, 1), 1), ("large ones", (1e3, -1e3), 1))
+        for what, real, whole in of_all:
             if what == "large ones" and first is None:
                 break
-            types = [(t, real if t.dtype.kind in "fc" else whole) for t in self._arguments]
-            given = [np.resize(number, t.shape).astype(t.dtype) for t, number in types]
-            try:
-                found = self._dispatcher(*[a if a.shape else a[()] for a in given])
-            except Exception as e:
-                failure = e
+            log.info("%s, %s: now on %s", how, self._listed, what)
+            given = []
+            for t in self._arguments:
+                even, odd = real if t.dtype.kind in "fc" else (whole, whole)
+                a = np.full(t.shape, even, t.dtype)
+                a.reshape(-1)[1::2] = odd
+                given.append(a if t.shape else a[()])
+            with shown(f"calling {self.label} on {what}, to find the shapes of its results"):
+                shapes = trial.shapes(self._dispatcher, given)
+            if isinstance(shapes, str):
+                failure = failure or f"{shapes} for {what}"
                 continue
-            shapes = [np.shape(item) for item in (found if isinstance(found, tuple) else (found,))]
-            log.info("%s, %s; it returned %s", how, self._listed, ", ".join(map(str, shapes)))
+            log.info("%s: it returned %s", self.label, ", ".join(map(str, shapes)))
             if first not in (None, shapes):
                 raise ValueError(
                     f"{self.label}: the shapes that it returns depend on values: {first} for "
@@ -176,10 +183,7 @@ class Question(Recipe[Results]):
             first = shapes
         if first is not None:
             return first
-        assert failure is not None
-        raise ValueError(
-            f"{how}, {self._listed}, which failed: {quoted(failure)}; {remedy} [KB1002]"
-        )
+        raise ValueError(f"{how}, {self._listed}, which failed: {failure}; {remedy} [KB1002]")
 
 
 def canonical(dtype: Any) -> np.dtype[Any]:
