@@ -2,8 +2,6 @@
  */
 #include "hostcuda/kb_block.h"
 
-#include "hostcuda/kb_fault.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

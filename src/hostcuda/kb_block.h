@@ -113,6 +113,13 @@ void kb_block_end(kb_block *block);
 _Noreturn void kb_block_fail(kb_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Bytes below the stacks of a block, more than any frame has. */
+enum { KB_FAULT_GUARD = 1 << 20 };
+
+/* This thread of the system begins to run code of the block; or, with NULL, has ended. Meanwhile, a
+ * block of CUDA C++ ends with a fault if a stack overflows or an integer is divided by zero. */
+void kb_fault_watch(kb_block *block);
+
 /* The end of a message about a write out of bounds. */
 extern const char kb_block_left_out[];
 

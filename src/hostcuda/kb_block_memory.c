@@ -4,7 +4,6 @@
 #endif
 #include "core/kb_memory.h"
 #include "hostcuda/kb_block.h"
-#include "hostcuda/kb_fault.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -340,19 +340,6 @@ static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
            l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
 }
 
-/* The same code in another copy. */
-static const kb_hostcuda_code *moved(const kb_hostcuda_code *from, ptrdiff_t offset,
-                                     kb_hostcuda_code *code)
-{
-#define MOVED(p) ((p) ? (__typeof__(p))((uintptr_t)(p) + (uintptr_t)offset) : NULL)
-    *code = *from;
-    code->blocks = MOVED(from->blocks);
-    code->threads.run = MOVED(from->threads.run);
-    code->threads.loop = MOVED(from->threads.loop);
-#undef MOVED
-    return code;
-}
-
 kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, char fault[KB_FAULT_SIZE])
@@ -362,17 +349,20 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     memcpy(l.sizes, sizes, sizeof l.sizes);
     if (!fits(&l, &n_blocks, &n_threads))
         return KB_CU_INVALID_VALUE;
-    kb_variables_copy *copy = NULL;
-    kb_hostcuda_code of_device;
-    ptrdiff_t offset = 0;
     kb_error err;
-    if (code->variables &&
-        kb_variables_enter(code->variables, xla, &copy, &offset, &err) != KB_OK) {
+    kb_hostcuda_code there = *code;
+    kb_variables_copy *copy =
+        code->variables ? kb_variables_enter(code->variables, xla, &err) : NULL;
+    if (code->variables && !copy) {
         (void)snprintf(fault, KB_FAULT_SIZE, "%s", err.message);
         return KB_HOSTCUDA_FAULT;
     }
-    if (offset)
-        l.code = moved(code, offset, &of_device);
+    if (copy) {
+        there.blocks = KB_MOVED(code->blocks, copy);
+        there.threads.run = KB_MOVED(code->threads.run, copy);
+        there.threads.loop = KB_MOVED(code->threads.loop, copy);
+        l.code = &there;
+    }
     uint64_t mode = kb_float_mode_exact();
     int64_t alone_max = code->blocks || code->threads.loop ? ALONE_MAX : ALONE_FIBRES_MAX;
     if (code->cooperative)
@@ -387,7 +377,7 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
         kb_pool_for_started(n_blocks, run_blocks, &l);
     kb_float_mode_restore(mode);
     if (copy)
-        kb_variables_leave(copy);
+        pthread_mutex_unlock(&copy->lock);
     bool faulted = atomic_load(&l.faulted);
     if (code->counts)
         count(code->counts, faulted);

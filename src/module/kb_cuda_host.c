@@ -8,7 +8,6 @@
 #include "hostcuda/kb_unwritten.h"
 #include "hostcuda/kb_variables.h"
 #include "kernbridge/cuda_host.h"
-#include "module/kb_open.h"
 #include "module/kb_source.h"
 
 #include <dlfcn.h>
@@ -124,17 +123,6 @@ static const kb_cuda_host functions = {
     .filled = kb_unwritten_fill,
 };
 
-static kb_status make_copy(const kb_xla_bytes *bytes, void **place, kb_error *err)
-{
-    void *library = NULL;
-    kb_status s = kb_open_bytes(bytes, &library, err);
-    kb_cuda_host_slot_type *slot = s == KB_OK ? dlsym(library, "kb_cuda_host_slot") : NULL;
-    if (slot)
-        slot->functions = &functions;
-    *place = slot;
-    return s;
-}
-
 kb_status kb_cuda_host_connect(void *library, kb_error *err)
 {
     kb_cuda_host_slot_type *slot = dlsym(library, "kb_cuda_host_slot");
@@ -145,7 +133,7 @@ kb_status kb_cuda_host_connect(void *library, kb_error *err)
                             "the module was built from CUDA C++ for version %u of kernbridge's "
                             "interface on the CPU, expected %d: build it again",
                             slot->version, KB_CUDA_HOST_VERSION);
-    kb_status s = slot->functions ? KB_OK : kb_variables_note(slot, make_copy, err);
+    kb_status s = slot->functions ? KB_OK : kb_variables_note(slot, err);
     slot->functions = &functions;
     return s;
 }

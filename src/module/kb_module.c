@@ -1,9 +1,26 @@
-/* Owns the reading of what shared libraries of kernels describe. */
+/* Owns the opening of shared libraries of kernels. */
 #include "module/kb_module.h"
 
 #include "module/kb_cuda_host.h"
 
 #include <dlfcn.h>
+#include <fenv.h>
+#include <stdbool.h>
+
+/* What -ffast-math links to a library flushes subnormal numbers from then on, in the thread that
+ * opens it: that is undone. */
+kb_status kb_module_open(const char *path, void **library, kb_error *err)
+{
+    fenv_t before;
+    bool kept = fegetenv(&before) == 0;
+    *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (kept)
+        (void)fesetenv(&before);
+    if (*library)
+        return KB_OK;
+    const char *why = dlerror();
+    return kb_error_set(err, KB_NOT_FOUND, "%s", why ? why : "the library cannot be opened");
+}
 
 kb_status kb_module_symbol(void *library, const char *name, void **address, kb_error *err)
 {

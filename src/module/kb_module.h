@@ -4,7 +4,9 @@
 
 #include "core/kb_error.h"
 #include "kernbridge/module.h"
-#include "module/kb_open.h"
+
+/* Opens the library. Closes it again if one of its static constructors threw. */
+kb_status kb_module_open(const char *path, void **library, kb_error *err);
 
 /* The address of an exported function; KB_NOT_FOUND without it. */
 kb_status kb_module_symbol(void *library, const char *name, void **address, kb_error *err);

@@ -135,12 +135,10 @@ static KB_COLD kb_status describe_code(const running *r, int code, kb_error *err
 }
 
 /* Errors that launches left behind, whether or not the kernel looked for them. */
-static kb_status check_launches(const kb_source_step *step, ptrdiff_t offset, const kb_frame *frame,
-                                kb_error *err)
+static kb_status check_launches(const kb_source_step *step, const kb_frame *frame, kb_error *err)
 {
     const char *what = NULL;
-    uintptr_t last_error = (uintptr_t)step->last_error + (uintptr_t)offset;
-    int code = ((kb_source_last_error *)last_error)(&what);
+    int code = step->last_error(&what);
     if (!KB_LIKELY(code == 0))
         return kb_error_set(err, KB_INTERNAL,
                             "%s: a launch failed with CUDA runtime error %d, %s [KB3004]",
@@ -202,21 +200,25 @@ kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
     if (!KB_LIKELY(!step->zeroed))
         zero_outputs(&r.call);
     kb_variables_copy *copy = NULL;
-    ptrdiff_t offset = 0;
+    kb_source_step there;
     if (!KB_LIKELY(!step->variables)) {
-        s = kb_variables_enter(step->variables, frame->xla, &copy, &offset, err);
-        if (s != KB_OK) {
+        copy = kb_variables_enter(step->variables, frame->xla, err);
+        if (!copy) {
             kb_tensors_close(&tensors);
-            return s;
+            return err->status;
         }
+        there = *step;
+        there.run = KB_MOVED(step->run, copy);
+        there.last_error = KB_MOVED(step->last_error, copy);
+        step = &there;
     }
-    int code = ((kb_source_function *)((uintptr_t)step->run + (uintptr_t)offset))(&r.call);
+    int code = step->run(&r.call);
     if (!KB_LIKELY(code == 0) || atomic_load_explicit(&r.failed, memory_order_relaxed))
         s = describe_code(&r, code, err);
     else if (step->last_error)
-        s = check_launches(step, offset, frame, err);
+        s = check_launches(step, frame, err);
     if (copy)
-        kb_variables_leave(copy);
+        pthread_mutex_unlock(&copy->lock);
     if (atomic_load_explicit(&r.memory, memory_order_relaxed))
         free_scratch(&r);
     kb_tensors_close(&tensors);
