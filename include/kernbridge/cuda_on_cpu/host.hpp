@@ -317,46 +317,36 @@ static inline cudaError_t cudaFreeHost(void *pointer)
 {
     return cudaFree(pointer);
 }
+/* The forms with a stream do the same. */
+#define cudaMemcpyAsync           cudaMemcpy
+#define cudaMemsetAsync           cudaMemset
+#define cudaMemcpy2DAsync         cudaMemcpy2D
+#define cudaMemcpyToSymbolAsync   cudaMemcpyToSymbol
+#define cudaMemcpyFromSymbolAsync cudaMemcpyFromSymbol
 static inline cudaError_t cudaMemcpy(void *to, const void *from, size_t size,
-                                     cudaMemcpyKind = cudaMemcpyDefault)
+                                     cudaMemcpyKind = cudaMemcpyDefault, cudaStream_t = nullptr)
 {
     if (size)
         memmove(to, from, size);
     kernbridge::cuda_on_cpu::filled(to, size);
     return cudaSuccess;
 }
-static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size,
-                                          cudaMemcpyKind = cudaMemcpyDefault,
-                                          cudaStream_t = nullptr)
-{
-    return cudaMemcpy(to, from, size);
-}
-static inline cudaError_t cudaMemset(void *to, int value, size_t size)
+static inline cudaError_t cudaMemset(void *to, int value, size_t size, cudaStream_t = nullptr)
 {
     if (size)
         memset(to, value, size);
     kernbridge::cuda_on_cpu::filled(to, size);
     return cudaSuccess;
 }
-static inline cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t = nullptr)
-{
-    return cudaMemset(to, value, size);
-}
 static inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from,
                                        size_t from_pitch, size_t width, size_t height,
-                                       cudaMemcpyKind = cudaMemcpyDefault)
+                                       cudaMemcpyKind = cudaMemcpyDefault,
+                                       cudaStream_t = nullptr)
 {
     for (size_t row = 0; row < height; row++)
         cudaMemcpy(static_cast<char *>(to) + row * to_pitch,
                    static_cast<const char *>(from) + row * from_pitch, width);
     return cudaSuccess;
-}
-static inline cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
-                                            size_t from_pitch, size_t width, size_t height,
-                                            cudaMemcpyKind = cudaMemcpyDefault,
-                                            cudaStream_t = nullptr)
-{
-    return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height);
 }
 static inline cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width,
                                             size_t height, cudaStream_t = nullptr)
@@ -385,7 +375,8 @@ template <typename T> static inline cudaError_t cudaGetSymbolSize(size_t *size, 
 template <typename T>
 static inline cudaError_t cudaMemcpyToSymbol(const T &symbol, const void *from, size_t size,
                                              size_t offset = 0,
-                                             cudaMemcpyKind = cudaMemcpyHostToDevice)
+                                             cudaMemcpyKind = cudaMemcpyHostToDevice,
+                                             cudaStream_t = nullptr)
 {
     if (offset > sizeof symbol || size > sizeof symbol - offset)
         return kernbridge::cuda_on_cpu::set_error(cudaErrorInvalidValue);
@@ -393,29 +384,14 @@ static inline cudaError_t cudaMemcpyToSymbol(const T &symbol, const void *from, 
     return cudaMemcpy(static_cast<char *>(at) + offset, from, size);
 }
 template <typename T>
-static inline cudaError_t cudaMemcpyToSymbolAsync(const T &symbol, const void *from, size_t size,
-                                                  size_t offset = 0,
-                                                  cudaMemcpyKind = cudaMemcpyHostToDevice,
-                                                  cudaStream_t = nullptr)
-{
-    return cudaMemcpyToSymbol(symbol, from, size, offset);
-}
-template <typename T>
 static inline cudaError_t cudaMemcpyFromSymbol(void *to, const T &symbol, size_t size,
                                                size_t offset = 0,
-                                               cudaMemcpyKind = cudaMemcpyDeviceToHost)
+                                               cudaMemcpyKind = cudaMemcpyDeviceToHost,
+                                               cudaStream_t = nullptr)
 {
     if (offset > sizeof symbol || size > sizeof symbol - offset)
         return kernbridge::cuda_on_cpu::set_error(cudaErrorInvalidValue);
     return cudaMemcpy(to, reinterpret_cast<const char *>(&symbol) + offset, size);
-}
-template <typename T>
-static inline cudaError_t cudaMemcpyFromSymbolAsync(void *to, const T &symbol, size_t size,
-                                                    size_t offset = 0,
-                                                    cudaMemcpyKind = cudaMemcpyDeviceToHost,
-                                                    cudaStream_t = nullptr)
-{
-    return cudaMemcpyFromSymbol(to, symbol, size, offset);
 }
 
 /* What the device is like. */
