@@ -189,3 +189,21 @@ def test_derivatives_are_split_among_devices():
     assert by_x.sharding.is_equivalent_to(rows, 2)
     np.testing.assert_allclose(by_x, 2 * x * w, rtol=1e-6)
     np.testing.assert_allclose(by_w, (x * x).sum(axis=0), rtol=1e-6)
+
+
+FACTORS = np.random.default_rng(5).normal(size=3000).astype(np.float32)
+
+
+@cuda.jit
+def scaled(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i] * x[i] * cuda.const.array_like(FACTORS)[7 * i]
+
+
+@pytest.mark.exhaustive
+def test_a_large_constant_array():
+    like = jax.ShapeDtypeStruct((90,), jnp.float32)
+    op = numba_cuda_kernel(scaled, like, launch_dims=90, derivatives="enzyme")
+    x = jnp.linspace(1, 2, 90)
+    np.testing.assert_allclose(jax.grad(lambda x: op(x).sum())(x), 2 * x * FACTORS[:630:7], 1e-6)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.packing import sealed
-from kernbridge._src.cuda_on_cpu import fma, ir
+from kernbridge._src.cuda_on_cpu import fma, ir, library
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, vector_math
@@ -83,7 +83,9 @@ class HostCodeRecipe(Recipe[HostCode]):
         return ir.machine().triple, *ir.processor(), *versions, vectors
 
     def make(self) -> Artefact:
-        machine, module, needed = _made(self._text)
+        machine, module, needed, tables = _made(self._text)
+        optimised = str(module)
+        library.link_tables(module, tables)
         for function in module.functions:
             if not function.is_declaration:
                 function.add_function_attribute("nounwind")  # tables take a quarter of the object
@@ -94,7 +96,6 @@ class HostCodeRecipe(Recipe[HostCode]):
                     f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this "
                     "kernbridge does not have; lower it again with this version [KB5107]"
                 )
-        optimised = str(module)
         # llvmlite 0.45 prints the attributes of a function before its name.
         by_threads = re.search(r"^define .*@kb_fibre\(", optimised, re.M) is not None
         form = by_threads + ("@kb_grid_barrier(" in optimised)
@@ -137,17 +138,21 @@ def code(image: bytes) -> tuple[str, str, int, str]:
 
     The image is compiled again.
     """
-    machine, module, _ = _made(image[:-1].decode().split("\n", 1)[1])
+    machine, module, *_ = _made(image[:-1].decode().split("\n", 1)[1])
     optimised = str(module)
     shared, (processor, _) = _size(optimised, "shared"), ir.processor()
     return optimised, machine.emit_assembly(module), shared, processor
 
 
-def _made(text: str) -> tuple[Any, Any, int]:
-    """LLVM's target machine, the optimised module for it, and the features that it needs."""
+def _made(text: str) -> tuple[Any, Any, int, str]:
+    """LLVM's target machine, the optimised module for it, and the features that it needs.
+
+    The last is what `library.link_tables` takes, of large constants that the module declares.
+    """
+    text, mark, tables = text.partition(library.TABLE_LINE)
     given, needed = cpu_features.known(ir.processor()[1])
     machine = ir.machine(given)
-    return machine, _optimised(text, machine, given), needed
+    return machine, _optimised(text, machine, given), needed, mark + tables
 
 
 def _size(module: str, what: str) -> int:

@@ -85,7 +85,8 @@ def host_ir(
             )
         texts += linked.fitted(label, module, linked.compiled(label, sources, foreign), foreign)
         host.declared |= {name for name in _linked(texts)[1] if not _core.cuda_code_provides(name)}
-    return completed(label, texts, entry, host, checks)
+    text, uses_z = completed(label, texts, entry, host, checks)
+    return text + "".join(host.tables.values()), uses_z
 
 
 @dataclass

@@ -7,6 +7,7 @@ file is parsed at most once in a process, when the first kernel needs it.
 
 from __future__ import annotations
 
+import base64
 import copy
 import re
 import sys
@@ -17,6 +18,8 @@ from typing import Any
 
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir
+
+TABLE_LINE = "; large constant "  # its name, its alignment and its bytes follow, as base64
 
 _FILES = (
     *("gpu", "arithmetic", "atomics", "nrt"),
@@ -51,6 +54,16 @@ def _parsed(*files: str) -> Any:
 def link_files(module: Any, *files: str) -> None:
     """Link what the module declares and these files, which are parsed as one, define."""
     module.link_in(_parsed(*files), preserve=True)
+
+
+def link_tables(module: Any, tables: str) -> None:
+    """Define the large constants that the module declares, from the lines `HostModule.tables`."""
+    for line in tables.split(TABLE_LINE)[1:]:
+        name, align, encoded = line.split()
+        data = base64.b64decode(encoded)
+        value = f'[{len(data)} x i8] c"\\{data.hex(chr(92))}", align {align}\n'
+        module.link_in(llvm.parse_assembly(f"@{name} = constant {value}"))
+        module.get_global_variable(name).linkage = "internal"
 
 
 def names(*files: str) -> set[str]:

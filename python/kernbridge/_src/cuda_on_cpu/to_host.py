@@ -8,6 +8,7 @@ what changes is copied, which suffices because printed values refer to each othe
 
 from __future__ import annotations
 
+import base64
 import copy
 import re
 from collections.abc import Sequence
@@ -17,8 +18,8 @@ from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu import library
 from kernbridge._src.cuda_on_cpu.checks import Array, Checks
 from kernbridge._src.cuda_on_cpu.library import replaced
+from kernbridge._src.numba_common.private_llvmlite import TABLE, ir
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
-from kernbridge._src.numba_common.private_llvmlite import ir
 
 OUTSIDE = (
     "kb.outside."  # and the description of an array in hexadecimal digits, see isolated_compile.py
@@ -63,6 +64,7 @@ class HostModule:
         self._label = label
         self._checks = checks
         self.outside: list[str] = []  # descriptions of the arrays that the kernel writes to
+        self.tables: dict[str, str] = {}  # lines of large constant arrays, by their names
         self.shared_size = 0
         self.shared_arrays: list[SharedArray] = []
         self._offsets: dict[str, int] = {}  # of shared arrays: static ones, then the others
@@ -130,6 +132,11 @@ class HostModule:
         for value in made.globals.values():
             if isinstance(value, ir.GlobalVariable):
                 value.addrspace = 0
+                if value.name.startswith(TABLE):  # the text is printed and parsed repeatedly
+                    data = base64.b64encode(value.initializer.constant).decode()
+                    line = f"{library.TABLE_LINE}{value.name} {value.align} {data}\n"
+                    self.tables[value.name] = line
+                    value.initializer, value.linkage = None, ""
                 if value.linkage == "common":
                     value.linkage = "internal"
         return made

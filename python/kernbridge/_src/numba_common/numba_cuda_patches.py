@@ -5,15 +5,18 @@ Imported only when a kernel is compiled, since it imports Numba.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from kernbridge import _core
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.defaults import change_of
-from kernbridge._src.numba_common.private_llvmlite import ir
+from kernbridge._src.numba_common.private_llvmlite import TABLE, ir
 from kernbridge._src.numba_common.private_numba_cuda import (
     Omitted,
     codegen,
@@ -21,6 +24,7 @@ from kernbridge._src.numba_common.private_numba_cuda import (
     global_compiler_lock,
     nvrtc,
     nvvm,
+    target,
 )
 
 # What CUDA promises about thread and block indices: the first, and the one after the last. Numba
@@ -36,6 +40,30 @@ for _axis, _threads, _blocks in (("x", 1024, 2**31 - 1), ("y", 1024, 65536), ("z
         f"ctaid.{_axis}": (0, _blocks),
         f"nctaid.{_axis}": (1, _blocks),
     }
+
+_make_constant = target.CUDATargetContext.make_constant_array
+
+
+class _WithoutBytes(np.ndarray[Any, Any]):
+    def tobytes(self, order: Any = "C") -> bytes:
+        return b""
+
+
+def _constant_array(self: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """Make a large array one constant, with a name of its own, instead of one for each byte."""
+    if array.nbytes < 4096:
+        return _make_constant(self, builder, kind, array)
+    array = array if array.flags.f_contiguous else np.ascontiguousarray(array)
+    data = bytearray(array.tobytes(order="A"))
+    made = _make_constant(self, builder, kind, array.view(_WithoutBytes))
+    _, table = builder.module.globals.popitem()
+    table.name = TABLE + hashlib.sha256(data).hexdigest()
+    table.value_type.count, table.initializer.constant = len(data), data
+    builder.module.add_global(table)
+    return made
+
+
+_CONSTANTS = (target.CUDATargetContext, "make_constant_array", _constant_array)
 
 
 def cubin_of(library: Any, architecture: tuple[int, int]) -> bytes:
@@ -79,6 +107,7 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
             (dispatcher, "get_current_device", lambda: device),
             (library, "_ensure_cc", lambda self, given: cc if given is None else given),
             (library, "get_asm_str", assemble_annotated),
+            _CONSTANTS,
         ):
             yield
 
@@ -91,5 +120,6 @@ def without_nvvm() -> Iterator[None]:
     with patched(
         (codegen.CUDACodeLibrary, "get_asm_str", lambda self, *_, **__: ""),
         (nvvm, "NVVM", lambda: known),
+        _CONSTANTS,
     ):
         yield

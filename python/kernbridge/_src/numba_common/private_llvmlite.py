@@ -22,6 +22,8 @@ from kernbridge._src.base.patched import patched
 
 versions.warn_of_untested("llvmlite")
 
+TABLE = "kb_table_"  # and a digest of the content: the name of a large constant array
+
 
 class _OffHere:
     """Replaces llvmlite's switch for typed pointers: off in one thread, unchanged in others."""

@@ -34,6 +34,8 @@ def explain(error: BaseException) -> str:
             f"{np.__version__}, which no longer has numpy.row_stack: pip install 'numpy<2.5', or "
             "a newer numba-cuda"
         )
+    if "ptxas error" in text:  # which nvJitLink reports
+        return ""
     missing = ("libnvvm", "nvJitLink", "nvjitlink", "libNVVM", "nvrtc")
     if any(name in text for name in missing) or type(error).__name__ == "NvvmSupportError":
         return (

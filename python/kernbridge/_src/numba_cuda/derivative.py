@@ -256,6 +256,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         module, *others = map(llvm.parse_assembly, texts)
         for other in others:
             module.link_in(other)
+        library.link_tables(module, "".join(host.tables.values()))
         library.link_files(module, "atomics", "arithmetic")
         called = {f.name for f in module.functions if f.is_declaration}
         waits = "kb.barrier0" in called
