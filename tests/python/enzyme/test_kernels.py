@@ -142,6 +142,44 @@ def test_temporary_arrays():
 
 
 @numba.njit
+def of_either(x, y, at, out):
+    for i in range(out.size):
+        row = x if at[i] % 2 else y[1:]
+        out[i] = np.sin(row[i]) * y[i]
+
+
+def test_an_array_that_is_chosen_at_run_time():
+    """The tangent of an input that is no parameter of the derivative was the input itself."""
+    at = np.array([0, 1, 1, 0, 3], np.int32)
+
+    def reference(x, y, at):
+        return jnp.sin(jnp.where(at % 2 == 1, x, y[1:])) * y[:5]
+
+    op, given = by_enzyme(of_either), (normal(5), normal(6, seed=1))
+    for about in (0, 1):
+
+        def of_one(function, about=about):
+            fixed = given[1 - about]
+            if about:
+                return lambda y: function(fixed, y, at)
+            return lambda x: function(x, fixed, at)
+
+        assert_derivatives(of_one(op), of_one(reference), given[about], second=True)
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("function", ["exp", "sin", "log", "sqrt", "tanh"])
+def test_second_derivatives_with_respect_to_one_of_two_shapes(function):
+    of_math, of_jax = getattr(math, function), getattr(jnp, function)
+    op = kernbridge.elementwise(lambda x, y: of_math(x * y), derivatives="enzyme")
+    x, y = np.array([[0.6], [0.9]]), np.array([0.4, 0.7, 1.3])
+    for about in (0, 1):
+        ours = jax.hessian(lambda x, y: op(x, y).sum(), about)(x, y)
+        theirs = jax.hessian(lambda x, y: of_jax(x * y).sum(), about)(x, y)
+        np.testing.assert_allclose(ours, theirs, atol=1e-12)
+
+
+@numba.njit
 def never_read(x, out):
     unread = np.zeros(x.size)
     for i in range(x.size):

@@ -1,4 +1,8 @@
-"""Finds code that reads the bits of real numbers as integers, or the reverse."""
+"""Finds code that Enzyme takes for something else, unless it is told or the code is refused.
+
+This is code that reads the bits of real numbers as integers, or the reverse, and code that finds
+out at run time which array it uses.
+"""
 
 from __future__ import annotations
 
@@ -104,3 +108,39 @@ def _mixed(lines: Sequence[str], reals: Sequence[str]) -> str:
     real |= {root(a) for a, kind, _ in accesses if _is_real(kind)}
     real -= structures
     return next((line for a, kind, line in accesses if _is_integer(kind) and root(a) in real), "")
+
+
+_ADDRESS = re.compile(rf"^\s*({_NAME}) = (?:getelementptr|freeze|bitcast)\b.*?{_POINTER}({_NAME})")
+_CHOSEN_FROM = re.compile(rf"^\s*({_NAME}) = (?:phi|select)\b(.*\bptr\b.*)$")
+_KEPT = re.compile(rf"^\s*store {_POINTER}({_NAME}),")
+
+
+def chooses_arrays(module: str, primal: str) -> bool:
+    """Whether a kernel may find out at run time which array it uses.
+
+    That is where it chooses between the addresses of several arrays, or stores the address of a
+    buffer. Functions are inlined into `primal`.
+    """
+    parameters, body = next(f[1:] for f in _FUNCTION.findall(module) if f[0] == primal)
+    lines = body.split("\n")
+    parents = {f[1]: f[2] for f in map(_ADDRESS.match, lines) if f}
+
+    def root(name: str) -> str:
+        while name in parents:
+            name = parents[name]
+        return name
+
+    choices = [(f[1], _CHOSEN.findall(f[2])) for f in map(_CHOSEN_FROM.match, lines) if f]
+    n_choices = len(choices) + 1
+    while len(choices) < n_choices:
+        n_choices, left = len(choices), []
+        for name, among in choices:
+            others = {root(other) for other in among} - {root(name)}
+            if len(others) == 1:  # one array, perhaps at another element
+                parents[root(name)] = others.pop()
+            elif others:
+                left.append((name, among))
+        choices = left
+    buffers = re.findall(rf"\bptr[^,]*? ({_NAME})(?=,|\))", parameters)[2:]
+    kept = {root(f[1]) for f in map(_KEPT.match, lines) if f}
+    return bool(choices) or not kept.isdisjoint(buffers)

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, cast
 
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.enzyme import grammar
+from kernbridge._src.enzyme.bits import chooses_arrays
 from kernbridge._src.enzyme.tool import Enzyme
 
 Mode = Literal["jvp", "vjp"]
@@ -92,6 +93,7 @@ class Function:
     n_extents: int
     operands: tuple[int, ...]  # buffers, in the order of a call
     results: tuple[int, ...]
+    chooses_arrays: bool = False  # at run time
 
     @property
     def arrays(self) -> tuple[int, ...]:
@@ -147,7 +149,9 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
         given_shadows, results = of_results, of_active
 
     name = f"{function.name}.{mode}"
-    given = [f'metadata !"enzyme_const", ptr %{name}' for name in ("status", "exception")]
+    # What has no shadow then counts as its own, which Enzyme finds out by comparing addresses.
+    given = ['metadata !"enzyme_runtime_activity"'] * function.chooses_arrays
+    given += [f'metadata !"enzyme_const", ptr %{name}' for name in ("status", "exception")]
     for i in range(len(function.buffers)):
         shadow = f", ptr %b{shadows[i]}" if i in shadows else ""
         kept = "dup" if function.buffers[i].is_read else "dupnoneed"
@@ -166,6 +170,7 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
         function.n_extents,
         (*function.operands, *given_shadows),
         results,
+        function.chooses_arrays,
     )
 
 
@@ -201,12 +206,13 @@ def around(
     results: tuple[int, ...],
 ) -> Function:
     """Return a function that calls a kernel of that form, which a module defines."""
+    chooses = chooses_arrays(text, called)
     given = ["ptr %status", "ptr %exception"]
     given += [f"ptr %b{i}" for i in range(len(buffers))]
     given += [f"i64 %e{k}" for k in range(n_extents)]
     body = f"  call void @{called}({', '.join(given)})\n  ret void"
     text = f"{text}\n{head('kernel', buffers, n_extents)} {{\n{body}\n}}\n"
-    return Function(text, "kernel", buffers, n_extents, operands, results)
+    return Function(text, "kernel", buffers, n_extents, operands, results, chooses)
 
 
 def head(name: str, buffers: Sequence[Buffer], n_extents: int) -> str:
