@@ -142,6 +142,41 @@ def test_temporary_arrays():
 
 
 @numba.njit
+def times_variance(x, y, out):
+    variance = y.var()
+    for i in range(x.size):
+        out[i] = variance * x[i]
+
+
+def test_a_variance_of_several_inputs():
+    """Numba makes a loop of one step of each `np.conj`, whose values Enzyme confused."""
+
+    given = normal(6), normal(6, seed=1)
+    assert_derivatives(by_enzyme(times_variance), lambda x, y: y.var() * x, *given)
+
+
+@numba.njit
+def item_of_a_tuple(x, y, out):
+    k = 0
+    for i in range(x.size):
+        b = y[i]
+        for _ in range(2):
+            k += 1
+            b = b * b * 0.5
+        out[i] = (x[i], b, x[i])[k % 3] * b
+
+
+def test_a_tuple_with_an_index_of_run_time():
+    """A `switch` leads to one block from several cases, of which Enzyme added up all."""
+
+    def reference(x, y):
+        b = (y * y * 0.5) ** 2 * 0.5
+        return jnp.where(2 * (jnp.arange(6) + 1) % 3 == 1, b, x) * b
+
+    assert_derivatives(by_enzyme(item_of_a_tuple), reference, normal(6), normal(6, seed=1))
+
+
+@numba.njit
 def of_either(x, y, at, out):
     for i in range(out.size):
         row = x if at[i] % 2 else y[1:]

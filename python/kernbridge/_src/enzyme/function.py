@@ -41,7 +41,12 @@ _ITEMS = {
     "complex128": ("Float@double", 16),
 }
 _FILL = "@llvm.memset.p0.i64"
-_PASSES = "always-inline,function(sroa,early-cse<memssa>,instcombine),enzyme"
+# Enzyme keeps the values of each loop, and sums the cotangents of all edges that a `switch` has to
+# one block, as if each of them had been taken.
+_PASSES = (
+    "always-inline,function(sroa,early-cse<memssa>,instcombine,loop-simplify,lcssa,"
+    "loop(indvars,loop-unroll-full),sroa,early-cse<memssa>,instcombine,lowerswitch),enzyme"
+)
 _OPTIMISE = ",default<O2>"
 # Enzyme marks what it adds as `fast`, which leaves open what comes of infinite numbers and NaNs.
 _OPTIONS = (
