@@ -176,6 +176,51 @@ def test_a_tuple_with_an_index_of_run_time():
     assert_derivatives(by_enzyme(item_of_a_tuple), reference, normal(6), normal(6, seed=1))
 
 
+@numba.njit(error_model="numpy")
+def guarded(x, w, out):
+    total = 0.0
+    for i in range(x.size):
+        v = x[i]
+        out[i, 0] = v * np.log(v) if v > 0 else 0.0
+        out[i, 1] = w[i] / v if v != 0 else 0.0
+        out[i, 2] = v**0.5 if v > 0 else 0.0
+        out[i, 3] = 0.0 if np.isnan(1 / v) or v == 0 else v * v
+        out[i, 4] = w[i] * np.cbrt(v) if v != 0 else 0.0
+        out[i, 5] = np.exp(w[i] / v) if v > 0.01 else v
+        out[i, 6] = max(v, 0.0) ** w[0]
+        if v <= 0:
+            continue
+        total += v**0.4
+    for i in range(x.size):
+        out[i, 7] = total
+
+
+def guarded_of_jax(x, w):
+    positive, nonzero = x > 0, x != 0
+    v, u = jnp.where(positive, x, 1), jnp.where(nonzero, x, 1)
+    steep = jnp.where(positive, v ** w[0], 0)
+    cubic = jnp.sign(u) * jnp.exp(jnp.log(abs(u)) / 3)
+    total = jnp.where(positive, v**0.4, 0).sum()
+    columns = [
+        jnp.where(positive, v * jnp.log(v), 0),
+        jnp.where(nonzero, w / u, 0),
+        jnp.where(positive, jnp.sqrt(v), 0),
+        jnp.where(nonzero, x * x, 0),
+        jnp.where(nonzero, w * cubic, 0),
+        jnp.where(x > 0.01, jnp.exp(w / jnp.where(x > 0.01, x, 1)), x),
+        steep,
+        jnp.broadcast_to(total, x.shape),
+    ]
+    return jnp.stack(columns, axis=1)
+
+
+@pytest.mark.parametrize("second", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_what_a_branch_guards_at_singular_points(second):
+    op = by_enzyme(guarded, lambda x, w: S((4, 8), x.dtype))
+    x, w = np.array([0.0, 1.37, -2.4, 2.7]), np.array([0.7, 1.9, 0.5, -0.4])
+    assert_derivatives(op, guarded_of_jax, x, w, second=second)
+
+
 @numba.njit
 def of_either(x, y, at, out):
     for i in range(out.size):

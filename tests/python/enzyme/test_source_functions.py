@@ -413,3 +413,48 @@ void f(const kb_tensor *x, kb_tensor *out) {{
 def test_what_has_no_source_is_refused(tmp_path):
     with pytest.raises(NoDerivativeError, match=r"no source to differentiate.*KB2107"):
         by_enzyme(kb.load_binary(c().path).softplus, attrs={"scale": 1.0})
+
+
+GUARDS = r"""
+#include <cmath>
+// @BE guards x: f64[n], n, w: f64[n] -> out: f64[n, 4]
+void guards(const double *x, int n, const double *w, double *out)
+{
+    int k = 0;
+    for (int i = 0; i < n; i++) {
+        double v = x[i], b = w[i], *o = out + 4 * i;
+        o[0] = v > 0 ? v * std::log(v) : 0;
+        o[1] = v != 0 ? w[i] / v : 0;
+        if (v > 0) o[2] = std::pow(v, 0.5);
+        else o[2] = 0;
+        for (int j = 0; j < 2; j++) { k++; b = b * b * 0.5; }
+        double chosen;
+        switch (k % 5) {
+        case 1: case 3: case 4: chosen = b; break;
+        default: chosen = v;
+        }
+        const double t[3] = {v, b, v};
+        const double *row = k % 3 ? x : w;
+        o[3] = t[k % 3] * b + chosen * row[i];
+    }
+}
+"""
+
+
+def test_guards_cases_and_chosen_arrays():
+    op = kb.load_cpp_inline("guards", GUARDS).guards.operation(derivatives="enzyme")
+
+    def reference(x, w):
+        positive, nonzero = x > 0, x != 0
+        v, u = jnp.where(positive, x, 1), jnp.where(nonzero, x, 1)
+        b, k = (w * w * 0.5) ** 2 * 0.5, 2 * (jnp.arange(4) + 1)
+        chosen = jnp.where((k % 5 == 1) | (k % 5 >= 3), b, x)
+        last = jnp.where(k % 3 == 1, b, x) * b + chosen * jnp.where(k % 3 > 0, x, w)
+        columns = [v * jnp.log(v), jnp.where(nonzero, w / u, 0), jnp.where(positive, v**0.5, 0)]
+        return jnp.stack([*columns, last], axis=1)
+
+    given = np.array([0.0, 1.37, -2.4, 2.7]), np.array([0.7, 1.9, 0.5, -0.4])
+    assert_derivatives(op, reference, *given, second=True)
+    for about in (0, 1):
+        ours, theirs = (jax.jacfwd(f, about)(*map(jnp.asarray, given)) for f in (op, reference))
+        np.testing.assert_allclose(ours, theirs)

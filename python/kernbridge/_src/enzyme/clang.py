@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from kernbridge import _core
 from kernbridge._src.base.packing import HostCode
+from kernbridge._src.enzyme import guards
 from kernbridge._src.enzyme.function import Refused
 from kernbridge._src.enzyme.tool import Enzyme
 from kernbridge._src.numba_common import cpu_features, elf
@@ -129,11 +130,12 @@ def simplified(text: str, kept: str, enzyme: Enzyme) -> str:
     # Only at the end is it known which buffers the function reads, and which it writes to.
     passes = "internalize,globaldce,default<O2>,function-attrs"
     words = (f"-passes={passes}", f"-internalize-public-api-list={kept}", *_SIMPLIFY)
-    ended = enzyme.run(*words, input=text.encode())
+    ended = enzyme.run(*words, input=guards.hidden(text).encode())
     _, found, module = ended.text.partition("; ModuleID")
     if ended.status or not found:
         raise Refused(f"opt {enzyme.version} fails: {ended.limit or ended.text[:300]}")
-    module = re.sub(r"^@llvm\.global_[cd]tors = [^\n]*\n", "", found + module, flags=re.M)
+    module = guards.shown(found + module)
+    module = re.sub(r"^@llvm\.global_[cd]tors = [^\n]*\n", "", module, flags=re.M)
     _check(module, kept)
     return re.sub(r' "(?:target-cpu|target-features|tune-cpu)"="[^"]*"', "", module)
 

@@ -49,8 +49,10 @@ _PASSES = (
 )
 _OPTIMISE = ",default<O2>"
 # Enzyme marks what it adds as `fast`, which leaves open what comes of infinite numbers and NaNs.
+# Its own simplification would compute both sides of a branch, and make switches of branches.
 _OPTIONS = (
-    *("-enzyme-fast-math=0", "-vectorize-loops=0", "-vectorize-slp=0"),
+    *("-enzyme-fast-math=0", "-enzyme-preopt=0", "-enzyme-select-opt=0"),
+    *("-vectorize-loops=0", "-vectorize-slp=0"),
     *("-S", "-o", "-", "-"),
 )
 # Enzyme may guess the type of what is a real number to LLVM, too.
@@ -312,6 +314,41 @@ def _with_gamma(text: str) -> str:
     return with_declared(text, (f"double @llvm.{name}.f64(double)" for name in names))
 
 
+# Tangents of zero would be multiplied by infinity, as in `max(x, 0) ** 0.3`.
+_POWER = re.compile(
+    r"@(?:llvm\.pow\.f(?:32|64)|powf?)(?=\((double|float) [^\s,]+, (?:\w+ )+"
+    r"(?:%|\d\.\d+e-|0x(?:[0-2]|3[0-9A-E]|3F[0-9A-E])))"
+)
+_POWERS = """
+define internal {kind} @kb.power.{kind}({kind} %x, {kind} %y) alwaysinline {{
+  %is_zero = fcmp oeq {kind} %x, 0.0
+  %is_positive = fcmp oge {kind} %y, 0.0
+  %is_small = fcmp olt {kind} %y, 1.0
+  %is_root = and i1 %is_positive, %is_small
+  %is_steep = and i1 %is_zero, %is_root
+  br i1 %is_steep, label %steep, label %other
+steep:
+  %is_one = fcmp oeq {kind} %y, 0.0
+  %value = select i1 %is_one, {kind} 1.0, {kind} 0.0
+  ret {kind} %value
+other:
+  %power = call {kind} @llvm.pow.{code}({kind} %x, {kind} %y)
+  ret {kind} %power
+}}
+"""
+
+
+def _with_powers(text: str) -> str:
+    """Let powers with an exponent below 1 have the derivative zero at zero, as square roots do."""
+    text, n = _POWER.subn(r"@kb.power.\1", text)
+    if not n:
+        return text
+    codes = {"double": "f64", "float": "f32"}
+    text += "".join(_POWERS.format(kind=kind, code=code) for kind, code in codes.items())
+    declared = (f"{kind} @llvm.pow.{code}({kind}, {kind})" for kind, code in codes.items())
+    return with_declared(text, declared)
+
+
 _REAL = re.compile(
     r"^ +(?:%\S+ = load (double|float), |store (double|float) )(?![^\n]*!tbaa)[^\n]*", re.M
 )
@@ -356,7 +393,7 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     text = with_declared(f"{function.text}\n", (f"void {_FILL}(ptr, i8, i64, i1)",))
     if name := _calling_itself(text):
         raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly")
-    old = _with_gamma(_without_moves(grammar.to_oldest(text)))
+    old = _with_powers(_with_gamma(_without_moves(grammar.to_oldest(text))))
     old = _SUBTRACTED.sub(_NEGATED, old)
     given = (old if by_clang else _tagged(old)).encode()  # clang has tagged it
     for passes in (_PASSES + _OPTIMISE, _PASSES)[by_clang:]:

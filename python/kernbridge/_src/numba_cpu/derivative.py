@@ -19,7 +19,7 @@ from typing import Any, cast
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
 from kernbridge._src.enzyme import function as ir
-from kernbridge._src.enzyme import grammar
+from kernbridge._src.enzyme import grammar, guards
 from kernbridge._src.enzyme.bits import reinterprets
 from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused, Steps
 from kernbridge._src.enzyme.kernel import DerivativeJob
@@ -236,12 +236,12 @@ def _build_primal(
     has_lines = overload.kernel._compiler.targetoptions.get("debug")
     items = [getattr(b.type, "dtype", b.type) for b in buffers]
     of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
-    simple = binding.parse_bitcode(library._final_module.as_bitcode())
+    simple = binding.parse_assembly(guards.hidden(str(library._final_module)))
     if not has_lines:  # which are lost by inlining early
         _inlined(simple, name)
     _simplify(simple)
     attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
-    text = str(simple)
+    text = guards.shown(str(simple))
     if reinterprets(text, name, of_reals):
         raise Refused("it uses the bits of real numbers as integers, or has a list of real numbers")
     text = _ALLOCATING.sub("", text)

@@ -35,7 +35,7 @@ from kernbridge._src.cuda_on_cpu import library
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiled_in_isolation
 from kernbridge._src.cuda_on_cpu.to_host import HostModule
 from kernbridge._src.enzyme import function as ir
-from kernbridge._src.enzyme import tool
+from kernbridge._src.enzyme import guards, tool
 from kernbridge._src.enzyme.bits import reinterprets
 from kernbridge._src.enzyme.function import LABELS, Buffer, Function, Kind, Refused
 from kernbridge._src.forge.artefacts import Artefact
@@ -487,17 +487,17 @@ def _simplified(
     text = _DYNAMIC.sub(f"= add i32 {dynamic}, 0", text)
     # Without the attribute, LLVM might move a barrier to where some threads of a warp do not come.
     text = _REGISTER.sub(_described, _BARRIER.sub(r"\1 convergent", text))
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(guards.hidden(text))
     machine = llvm.Target.from_default_triple().create_target_machine()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = tuning.slp_vectorization = False
     tuning.loop_unrolling = True  # threads need not keep the values of a loop that is unrolled
     builder = llvm.create_pass_builder(machine, tuning)
     run_once(builder.getModulePassManager(), module, builder)
-    if reinterprets(str(module), "kb_primal", of_reals):
+    text = guards.shown(str(module))
+    if reinterprets(text, "kb_primal", of_reals):
         raise Refused("it uses the bits of real numbers as integers")
     read, written = _accessed(module.get_function("kb_primal"))
-    text = str(module)
     _check(text)
     text = re.sub(r"^target [^\n]*\n", "", text, flags=re.M)
     text = gpu_code.LIBDEVICE.sub(lambda m: f"@{m[1]}(" if m[1] in gpu_code.MATH else m[0], text)
