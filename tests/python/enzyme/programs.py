@@ -59,6 +59,14 @@ _BINARY = {
     "max({0}, {1})": jnp.maximum,
     "np.hypot({0}, 1 + {1} * {1})": lambda a, b: jnp.hypot(a, 1 + b * b),
 }
+# What is singular at zero, where the guard is closed.
+_GUARDED = {
+    "u * np.log(u) if u > 0 else {}": lambda u, b: (u > 0, lambda u: u * jnp.log(u), b),
+    "{} / u if u != 0 else 0.3": lambda u, b: (u != 0, lambda u: b / u, 0.3),
+    "u ** 0.7 * {0} if u > 0 else {0}": lambda u, b: (u > 0, lambda u: u**0.7 * b, b),
+    "np.sin(1 / u) if abs(u) > 0 else {}": lambda u, b: (abs(u) > 0, lambda u: jnp.sin(1 / u), b),
+    "np.exp(np.sqrt(u)) if u > 0 else {}": lambda u, b: (u > 0, lambda u: jnp.exp(jnp.sqrt(u)), b),
+}
 
 
 class Program(NamedTuple):
@@ -100,7 +108,7 @@ def _of_items(rng, items, arrays, spelled):
     """
     names = one(rng, items), one(rng, items), one(rng, arrays)
     a, b, array = spelled(names[0]), spelled(names[1]), names[2]
-    kind = rng.integers(7)
+    kind = rng.integers(10)
     if kind == 0:
         text = one(rng, _UNARY)
         lines = ["{t} = " + text.format(a)]
@@ -163,6 +171,46 @@ def _of_items(rng, items, arrays, spelled):
 
             return jax.lax.scan(step, b, jnp.arange(eval(m, {"n": n})))[0]
 
+    elif kind == 6:
+        text = one(rng, _GUARDED)
+        lines = [f"u = {a} if {a} > 0.2 else {a} * 0", "{t} = " + text.format(b)]
+
+        def by_jax(a, b, array, at):
+            u = jnp.where(a > 0.2, a, 0)
+            is_open, inside, outside = _GUARDED[text](u, b)
+            return jnp.where(is_open, inside(jnp.where(is_open, u, 1)), outside)
+
+    elif kind == 7:
+        step, n_steps = one(rng, [1, 2]), one(rng, ["2", "m % 3"])
+        index = one(rng, ["m % 3", "(m + 1) % 3", "min(m, 2)"])
+        lines = [
+            f"m, u = {spelled('at')}, {b}",
+            f"for j in range({n_steps}):",
+            f"    m += {step}",
+            f"    u = np.sin(u) * {a}",
+            f"items = ({a}, u, {b} * u)",
+            f"{{t}} = items[{index}] * u",
+        ]
+
+        def by_jax(a, b, array, at):
+            n, m, u = eval(n_steps, {"m": at}), at, b
+            for j in range(2):
+                m = m + jnp.where(j < n, step, 0)
+                u = jnp.where(j < n, jnp.sin(u) * a, u)
+            k = eval(index, {"m": m, "min": jnp.minimum})
+            return jnp.select([k == 0, k == 1], [a, u], b * u) * u
+
+    elif kind == 8:
+        other = one(rng, arrays)
+        lines = [
+            f"row = {array} if {spelled('at')} % 2 else {other}[1:]",
+            f"{{t}} = row[{spelled('at')} // 2] * np.cos({a})",
+        ]
+        names = (*names[:2], array, other)
+
+        def by_jax(a, b, array, other, at):
+            return jnp.where(at % 2 == 1, array[at // 2], other[1 + at // 2]) * jnp.cos(a)
+
     else:
         lines = [
             f"m, u = {spelled('at')}, {b}",
@@ -183,7 +231,7 @@ def _of_items(rng, items, arrays, spelled):
 def _of_arrays(rng, arrays):
     """Lines that compute an array `{t}` from two, and the function of JAX."""
     a, b = one(rng, arrays), one(rng, arrays)
-    kind = rng.integers(4)
+    kind = rng.integers(6)
     if kind == 0:
         lines = [
             "{t} = np.zeros(n, x.dtype)",
@@ -223,6 +271,21 @@ def _of_arrays(rng, arrays):
 
         def by_jax(a, b, at):
             return jnp.convolve(jnp.sin(a), b)[: len(a)] / len(a)
+
+    elif kind == 3:
+        text = one(rng, ["np.var({})", "np.std({}[1:])", "{}.var()", "np.std(np.outer({0}, {0}))"])
+        lines = [f"{{t}} = {a} * {text.format(b)}"]
+
+        def by_jax(a, b, at):
+            return a * eval(text.format("b"), {"np": jnp, "b": b})
+
+    elif kind == 4:
+        text = one(rng, ["np.cbrt({})", "np.clip({}, -0.7, 0.4)", "{0} * np.conj({0})"])
+        lines = [f"{{t}} = ({b} - {b}.mean()) / np.std({b})", "for i in range(n):"]
+        lines += [f"    {{t}}[i] = {text.format('{t}[i]')} * {a}[i]"]
+
+        def by_jax(a, b, at):
+            return eval(text.format("z"), {"np": jnp, "z": (b - b.mean()) / jnp.std(b)}) * a
 
     else:
         lines = [
