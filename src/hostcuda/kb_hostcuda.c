@@ -354,7 +354,7 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     kb_variables_copy *copy =
         code->variables ? kb_variables_enter(code->variables, xla, &err) : NULL;
     if (code->variables && !copy) {
-        (void)snprintf(fault, KB_FAULT_SIZE, "%s", err.message);
+        (void)snprintf(fault, KB_FAULT_SIZE, "%.1000s", err.message);
         return KB_HOSTCUDA_FAULT;
     }
     if (copy) {
