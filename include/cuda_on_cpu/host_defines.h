@@ -6,7 +6,7 @@
 
 #define __host__
 #define __device__
-#define __global__ __attribute__((always_inline)) inline
+#define __global__ __attribute__((always_inline)) __inline__ /* so translations know kernels */
 #define __constant__
 #define __managed__
 #define __forceinline__ __attribute__((always_inline)) inline

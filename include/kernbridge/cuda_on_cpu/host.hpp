@@ -19,7 +19,7 @@
     X(cudaErrorInvalidValue, 1, "invalid argument")                                                \
     X(cudaErrorMemoryAllocation, 2, "out of memory")                                               \
     X(cudaErrorInitializationError, 3, "initialization error")                                     \
-    X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument (1 to 1024 threads)")      \
+    X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")      \
     X(cudaErrorInvalidSymbol, 13, "invalid device symbol")                                         \
     X(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy")                    \
     X(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                               \
@@ -57,6 +57,16 @@ typedef struct kb_cuda_event {
 #define cudaEventBlockingSync  0x01
 #define cudaEventDisableTiming 0x02
 #define cudaHostAllocDefault   0x00
+#define cudaHostAllocPortable  0x01
+#define cudaHostAllocMapped    0x02
+#define cudaHostAllocWriteCombined 0x04
+#define cudaHostRegisterDefault 0x00
+#define cudaHostRegisterPortable 0x01
+#define cudaHostRegisterMapped 0x02
+#define cudaDeviceScheduleAuto 0x00
+#define cudaDeviceScheduleSpin 0x01
+#define cudaDeviceScheduleBlockingSync 0x04
+#define cudaDeviceMapHost      0x08
 #define cudaMemAttachGlobal    0x01
 #define cudaOccupancyDefault   0x00
 #define cudaCpuDeviceId        (-1)
@@ -93,13 +103,33 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxGridDimZ = 7,
     cudaDevAttrMaxSharedMemoryPerBlock = 8,
     cudaDevAttrWarpSize = 10,
+    cudaDevAttrMaxRegistersPerBlock = 12,
+    cudaDevAttrClockRate = 13,
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrKernelExecTimeout = 17,
+    cudaDevAttrIntegrated = 18,
+    cudaDevAttrCanMapHostMemory = 19,
+    cudaDevAttrComputeMode = 20,
+    cudaDevAttrConcurrentKernels = 31,
+    cudaDevAttrMemoryClockRate = 36,
+    cudaDevAttrGlobalMemoryBusWidth = 37,
+    cudaDevAttrL2CacheSize = 38,
     cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+    cudaDevAttrUnifiedAddressing = 41,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+    cudaDevAttrManagedMemory = 83,
+    cudaDevAttrConcurrentManagedAccess = 89,
     cudaDevAttrCooperativeLaunch = 95,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+
+enum cudaComputeMode {
+    cudaComputeModeDefault,
+    cudaComputeModeExclusive,
+    cudaComputeModeProhibited,
+    cudaComputeModeExclusiveProcess
 };
 
 struct cudaDeviceProp {
@@ -108,7 +138,8 @@ struct cudaDeviceProp {
         totalConstMem;
     int regsPerBlock, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], major, minor,
         multiProcessorCount, maxThreadsPerMultiProcessor, cooperativeLaunch, concurrentKernels,
-        l2CacheSize;
+        l2CacheSize, canMapHostMemory, integrated, unifiedAddressing, managedMemory,
+        concurrentManagedAccess, computeMode, clockRate, memoryClockRate, memoryBusWidth;
 };
 struct cudaFuncAttributes {
     size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
@@ -155,6 +186,11 @@ inline cudaError_t &last_error()
     static thread_local cudaError_t error = cudaSuccess;
     return error;
 }
+inline char *refused_launch() /* a description of the last one */
+{
+    static thread_local char text[384];
+    return text;
+}
 inline cudaError_t set_error(cudaError_t error)
 {
     return error == cudaSuccess ? error : last_error() = error;
@@ -192,6 +228,8 @@ static inline const char *cudaGetErrorName(cudaError_t error)
 }
 static inline const char *cudaGetErrorString(cudaError_t error)
 {
+    if (error == cudaErrorInvalidConfiguration && *kernbridge::cuda_on_cpu::refused_launch())
+        return kernbridge::cuda_on_cpu::refused_launch();
     switch (error) {
 #define KB_CUDA_ERROR(name, number, text)                                                          \
     case name:                                                                                     \
@@ -219,6 +257,12 @@ KB_CUDA_NOTHING(cudaEventSynchronize, cudaEvent_t)
 KB_CUDA_NOTHING(cudaEventQuery, cudaEvent_t)
 KB_CUDA_NOTHING(cudaMemPrefetchAsync, const void *, size_t, int, cudaStream_t = nullptr)
 KB_CUDA_NOTHING(cudaDeviceSetCacheConfig, cudaFuncCache)
+KB_CUDA_NOTHING(cudaSetDeviceFlags, unsigned)
+KB_CUDA_NOTHING(cudaProfilerStart)
+KB_CUDA_NOTHING(cudaProfilerStop)
+KB_CUDA_NOTHING(cudaHostRegister, void *, size_t, unsigned)
+KB_CUDA_NOTHING(cudaHostUnregister, void *)
+KB_CUDA_NOTHING(cudaStreamAttachMemAsync, cudaStream_t, const void *, size_t = 0, unsigned = 0)
 #undef KB_CUDA_NOTHING
 
 static inline cudaError_t cudaGetDevice(int *device)
@@ -248,6 +292,15 @@ static inline cudaError_t cudaStreamCreate(cudaStream_t *stream)
 static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     return cudaStreamCreate(stream);
+}
+static inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int)
+{
+    return cudaStreamCreate(stream);
+}
+static inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = *greatest = 0;
+    return cudaSuccess;
 }
 static inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus *status)
 {
@@ -303,6 +356,12 @@ template <typename T> static inline cudaError_t cudaMallocHost(T **pointer, size
 template <typename T> static inline cudaError_t cudaHostAlloc(T **pointer, size_t size, unsigned)
 {
     return cudaMalloc(pointer, size);
+}
+template <typename T>
+static inline cudaError_t cudaHostGetDevicePointer(T **pointer, void *of_host, unsigned)
+{
+    *pointer = static_cast<T *>(of_host);
+    return cudaSuccess;
 }
 static inline cudaError_t cudaFree(void *pointer)
 {
@@ -399,7 +458,8 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
 {
     *p = {"CPU", static_cast<size_t>(1) << 34, 48 * 1024, kernbridge::cuda_on_cpu::SHARED_MAX,
           228 * 1024, 64 * 1024, 65536, 32, kernbridge::cuda_on_cpu::THREADS_MAX, {1024, 1024, 64},
-          {INT_MAX, 65535, 65535}, 9, 0, 1, 2048, 1, 0, 1 << 20};
+          {INT_MAX, 65535, 65535}, 9, 0, 1, 2048, 1, 0, 1 << 20,
+          1, 1, 1, 1, 1, cudaComputeModeDefault, 1000000, 1000000, 64};
     return cudaSuccess;
 }
 static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
@@ -428,7 +488,30 @@ static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attr
         break;
     case cudaDevAttrMultiProcessorCount:
     case cudaDevAttrCooperativeLaunch:
+    case cudaDevAttrIntegrated:
+    case cudaDevAttrCanMapHostMemory:
+    case cudaDevAttrUnifiedAddressing:
+    case cudaDevAttrManagedMemory:
+    case cudaDevAttrConcurrentManagedAccess:
         *value = 1;
+        break;
+    case cudaDevAttrKernelExecTimeout:
+    case cudaDevAttrComputeMode:
+    case cudaDevAttrConcurrentKernels:
+        *value = 0;
+        break;
+    case cudaDevAttrClockRate:
+    case cudaDevAttrMemoryClockRate:
+        *value = 1000000;
+        break;
+    case cudaDevAttrGlobalMemoryBusWidth:
+        *value = 64;
+        break;
+    case cudaDevAttrL2CacheSize:
+        *value = 1 << 20;
+        break;
+    case cudaDevAttrMaxRegistersPerBlock:
+        *value = 65536;
         break;
     case cudaDevAttrMaxThreadsPerMultiProcessor:
         *value = 2048;

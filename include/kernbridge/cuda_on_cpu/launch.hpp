@@ -82,6 +82,13 @@ static inline cudaError_t launch(const kb_cuda_launch &how)
     threads = nullptr; /* also where a fault has ended a kernel in its midst */
     if (code == 0)
         return cudaSuccess;
+    if (code == 1)
+        snprintf(refused_launch(), 384,
+                 "invalid configuration argument: %.60s has a grid of (%u, %u, %u), blocks of (%u, "
+                 "%u, %u) and %u bytes of dynamic shared memory; a block has 1 to 1024 threads, at "
+                 "most 64 along z, and %d bytes; a grid has 1 to 65535 blocks along y and z",
+                 how.name, how.sizes[0], how.sizes[1], how.sizes[2], how.sizes[3], how.sizes[4],
+                 how.sizes[5], how.shared, static_cast<int>(SHARED_MAX));
     if (code == 2 && !call)
         fprintf(stderr, "%s\n", fault);
     return set_error(code == 2 ? cudaErrorLaunchFailure : cudaErrorInvalidConfiguration);

@@ -281,16 +281,30 @@ static inline unsigned __isShared(const void *)
     return 0;
 }
 
-/* A failed assertion, which the C library would end the process for. */
-extern "C" __attribute__((visibility("hidden"))) void
-__assert_fail(const char *condition, const char *file, unsigned line, const char *) noexcept
+namespace kernbridge
+{
+namespace cuda_on_cpu
+{
+/* A failed assertion of a kernel ends its launch, and of other functions the call. */
+[[noreturn]] __attribute__((noinline, cold)) static void
+fail_assertion(const char *condition, const char *file, unsigned line, const char *)
 {
     char text[512];
     snprintf(text, sizeof text, "the assertion (%s) at %s:%u failed", condition, file, line);
-    if (kernbridge::cuda_on_cpu::threads)
-        kernbridge::cuda_on_cpu::fail(text);
-    fprintf(stderr, "%s\n", text);
-    abort();
+    if (threads)
+        fail(text);
+    throw Error(text);
 }
+} // namespace cuda_on_cpu
+} // namespace kernbridge
+
+/* What the C library would end the process in, as code calls it that was compiled otherwise. */
+extern "C" __attribute__((visibility("hidden"))) void
+__assert_fail(const char *condition, const char *file, unsigned line, const char *) noexcept
+{
+    kernbridge::cuda_on_cpu::fail_assertion(condition, file, line, "");
+}
+#include <cassert> /* declares the function, and what else includes this does not */
+#define __assert_fail kernbridge::cuda_on_cpu::fail_assertion
 
 #endif

@@ -547,3 +547,83 @@ void others(const Tensor x, Tensor out, int64_t stream) {{
     singles = [three, 1 / four, three, scaled[0], *bessel, np.full(9, np.sqrt(2))]
     np.testing.assert_allclose(found[10:17], singles, rtol=4e-7)
     assert (found[17] == 9 + 10 * 18 + 4.5).all()
+
+
+HOST = r"""
+#include <cuda_profiler_api.h>
+#include <cassert>
+#ifndef __DRIVER_TYPES_H__
+#error "helpers ask whether the runtime is there"
+#endif
+typedef int cublasLike;
+static int cublasCount(cublasLike n) { return n + 1; }
+__global__ void k(int *out, int v) { out[threadIdx.x + blockDim.x * blockIdx.x] = v; }
+// @BE host ret:i32[8] attr.which stream
+void host(Tensor out, int which, int64_t stream) {
+    int *o = out.data_ptr<int>(), mode = -1, clock = 0, integrated = -1, *mapped = nullptr;
+    assert(which != 1);
+    cudaDeviceProp p;
+    cudaGetDeviceProperties(&p, 0);
+    cudaProfilerStart();
+    cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, 0);
+    cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, 0);
+    cudaDeviceGetAttribute(&integrated, cudaDevAttrIntegrated, 0);
+    KB_CHECK(mode != cudaComputeModeProhibited && clock > 0 && p.canMapHostMemory && integrated);
+    cudaHostRegister(o, out.nbytes(), cudaHostRegisterMapped);
+    cudaHostGetDevicePointer(&mapped, o, 0);
+    if (which == 2) k<<<dim3(1, 70000), 8>>>(o, 1);
+    if (which == 3) k<<<1, dim3(8, 200)>>>(o, 1);
+    if (which == 4) k<<<1, 8, 300000>>>(o, 1);
+    k<<<1, 8>>>(mapped, cublasCount(6));
+    cudaHostUnregister(o);
+    cudaProfilerStop();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("compiler", "checked"),
+    [("g++", False), pytest.param("clang++", True, marks=pytest.mark.exhaustive)],
+)
+def test_functions_of_the_host(load):
+    module = load("host", HEAD + HOST)
+    said = {
+        1: r"the assertion \(which != 1\) at host_\w+\.cu:\d+ failed",
+        2: r"configuration argument: k has a grid of \(1, 70000, 1\), .* 1 to 65535 blocks along y",
+        3: r"blocks of \(8, 200, 1\) .*a block has 1 to 1024 threads",
+        4: r"and 300000 bytes of dynamic shared memory.* 232448 bytes",
+    }
+    for which, text in said.items():
+        with pytest.raises(Exception, match=text):
+            module.host(outs=S((8,), I32), which=which).block_until_ready()
+    assert module.host(outs=S((8,), I32), which=0).tolist() == [7] * 8
+
+
+@pytest.mark.parametrize("call", ["k(o)", "if (o) k(o)", "else_<int>(o)", "{ ::k(o); k (o); }"])
+def test_a_kernel_that_is_called_as_a_function_is_refused(call):
+    source = f"""{HEAD}
+__global__ void __launch_bounds__(32) k(int *o) {{ o[0] = 1; }}
+template <typename T> __global__ void else_(T *o) {{ o[0] = 2; }}
+// @BE f ret stream
+void f(Tensor out, int64_t stream) {{
+    int *o = out.data_ptr<int>();
+    k<<<1, 1>>>(o);
+    {call};
+}}
+"""
+    said = r"plain\.cu:10: a __global__ function call must be configured: write (k|else_)<<<grid, "
+    with pytest.raises(kernbridge.KernelCompilationError, match=said):
+        kernbridge.load_cuda_inline("plain", source)
+
+
+def test_a_function_with_a_kernels_name_is_called():
+    source = f"""{HEAD}
+__global__ void fill(int *o, int v) {{ o[threadIdx.x] = v; }}
+static void fill(Tensor t) {{ fill<<<1, (unsigned)t.numel()>>>(t.data_ptr<int>(), 3); }}
+// @BE f ret:i32[n] stream
+void f(Tensor out, int64_t stream) {{
+    fill(out);
+}}
+"""
+    module = kernbridge.load_cuda_inline("named_alike", source)
+    assert module.f(outs=S((5,), I32)).tolist() == [3] * 5

@@ -72,6 +72,12 @@ _TYPE_WITH_MEMBERS = re.compile(r"(union|struct|class)\b\s*(\w*)\s*(?=\{)")
 _KEYWORDS = frozenset(
     ("return", "else", "do", "case", "throw", "and", "or", "not", "if", "while", "for", "switch")
 )
+# How __global__ is defined on CPUs.
+_KERNEL = r"__attribute__\(\(always_inline\)\) __inline__\b[^;{}()]*?\b(\w+)\s*\("
+_CALL = (
+    r"(?:[;{{}})]|\belse\b|\breturn\b)(?:\s|#[^\n]*\n)*(?:::)?\b({})\s*"
+    r"(?:<(?:(?!<\s*<)[^;{{}}()])*>\s*)?\("
+)
 # What PTX instructions mean, by their text without blanks and types of registers.
 _PTX = {
     "mov.u32%0,%%laneid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() & 31",
@@ -164,6 +170,7 @@ class _Translation:
     def result(self) -> str:
         """Each change replaces a span; changes inside of a change are made by a second call."""
         changes: list[tuple[int, int, str]] = []
+        self._refuse_plain_calls()
         for begin, end, is_cub in self._segments():
             if is_cub:
                 for m in _FOR_NVCC.finditer(self.text, begin, end):
@@ -206,15 +213,44 @@ class _Translation:
         ]
 
     def _refuse(self, position: int, what: str) -> KernelCompilationError:
+        return _refused(self.label, self._place(position), what)
+
+    def _place(self, position: int) -> str:
         i = bisect.bisect_right(self.starts, position) - 1
         marker = self.markers[i]
         line = int(marker[1]) + self.text.count("\n", marker.end() + 1, position)
-        return _refused(self.label, f"{marker[2]}:{line}", what)
+        return f"{marker[2]}:{line}"
+
+    def _find(self, pattern: str) -> list[re.Match[str]]:
+        """Return where a pattern is in the user's own text."""
+        compiled = re.compile(pattern)
+        own = [(begin, end) for begin, end, is_cub in self._segments() if not is_cub]
+        return [m for span in own for m in compiled.finditer(self.text, *span)]
+
+    def _refuse_plain_calls(self) -> None:
+        """Refuse statements that call a kernel as a function, as nvcc does."""
+        for name in {m[1] for m in self._find(_KERNEL)}:
+            if any(not m[0].startswith("__inline__") for m in self._declarations(name)):
+                continue  # another function or variable has this name, too
+            for found in self._find(_CALL.format(name)):
+                raise KernelCompilationError(
+                    f"{self.label}: {self._place(found.start(1))}: a __global__ function call must "
+                    f"be configured: write {name}<<<grid, block>>>(...) [KB4006]"
+                )
+
+    def _declarations(self, name: str) -> list[re.Match[str]]:
+        """Return where something may be declared that has a name."""
+        words = "|".join((*_KEYWORDS, "new", "typename", "sizeof"))
+        head = rf"(?:__inline__[^;{{}}()]*?)?(?:\b(?!(?:{words})\b)\w+|[>*&])\s"
+        return self._find(rf"{head}\s*[*&]*\b{name}\s*(?=[=;,({{:[])")
 
     def _refuse_name(self, found: re.Match[str]) -> None:
+        word = found["refused"]
         for names, what in _REFUSED:
-            if re.fullmatch(names, found["refused"]):
-                raise self._refuse(found.start(), f"{found['refused']} ({what})")
+            if re.fullmatch(names, word) and not (
+                what == "a library of CUDA" and self._declarations(word)
+            ):
+                raise self._refuse(found.start(), f"{word} ({what})")
 
     def _shared(self, found: re.Match[str], floor: int) -> list[tuple[int, int, str]]:
         before = _WORDS_BEFORE.search(self.text, max(floor, found.start() - 512), found.start())
