@@ -49,9 +49,11 @@ def test_explicit_launch_and_its_extras(gpu):
 
 
 @pytest.mark.parametrize(("grid", "block"), [(0, 256), (1, 0), ((1, 0), 4)])
-def test_a_launch_of_nothing_gives_zeros(gpu, grid, block):
-    op = kernbridge.numba_cuda_kernel(add, S((5,), F32), grid=grid, block=block)
-    np.testing.assert_array_equal(op(jnp.ones(5), jnp.ones(5)), np.zeros(5))
+def test_a_launch_of_nothing_is_refused_unless_an_array_is_empty(gpu, grid, block):
+    op = kernbridge.numba_cuda_kernel(add, lambda x, y: x, grid=grid, block=block)
+    with pytest.raises(ValueError, match=r"launches no thread.*\[KB1102\]"):
+        op(jnp.ones(5), jnp.ones(5))
+    assert op(jnp.ones(0), jnp.ones(0)).shape == (0,)
     assert gpu.launches == []
 
 

@@ -180,7 +180,7 @@ def test_the_disk_is_read_again_only_after_another_process(waits, root, monkeypa
     load = artefacts.load
     monkeypatch.setattr(artefacts, "load", lambda *a: reads.append(a) or load(*a))
     if waits:
-        key = forge._key(recipe)
+        key = forge.disk_key(recipe)
         other = forge.locked(root, key.hex(), 0)
         assert other.__enter__() == (True, False)
         timer = threading.Timer(0.2, lambda: other.__exit__(None, None, None))

@@ -6,6 +6,7 @@ The function may never end for the values that it gets, and compiled code hears 
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import signal
@@ -30,13 +31,13 @@ def shapes(function: Any, given: Sequence[Any]) -> list[tuple[int, ...]] | str:
     if any(_PARALLEL in made.library.get_llvm_str() for made in function.overloads.values()):
         return _call(function, given)
     reader, writer = os.pipe()
+    limit = min(SECONDS, get_compiler_limits().seconds)
     with warnings.catch_warnings():  # the child calls nothing of JAX
         warnings.simplefilter("ignore")
         child = os.fork()
     if child == 0:
-        _answer(function, given, writer)
+        _answer(function, given, writer, limit)
     os.close(writer)
-    limit = min(SECONDS, get_compiler_limits().seconds)
     end, text = time.monotonic() + limit, b""
     try:
         while time.monotonic() < end:
@@ -66,9 +67,11 @@ def _call(function: Any, given: Sequence[Any]) -> list[tuple[int, ...]] | str:
     return [np.shape(item) for item in (found if isinstance(found, tuple) else (found,))]
 
 
-def _answer(function: Any, given: Sequence[Any], writer: int) -> NoReturn:
+def _answer(function: Any, given: Sequence[Any], writer: int, limit: float) -> NoReturn:
     try:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.alarm(math.ceil(limit) + 1)  # the process that would end this one may be gone
         os.write(writer, json.dumps(_call(function, given)).encode())
     finally:
         os._exit(0)
