@@ -50,6 +50,8 @@ def _rule(op):
     names = ", ".join(op.inputs)
     given = ", ".join(f"{name}={name}" for name in op.inputs)
     ct, dy = "ct", "dy"
+    if op.front == "XLACustomKernel" and kind == "rule by position":
+        ct = "ct[0]"
     if op.chosen["place"] == "explicit axes":  # the operation may have gathered what it got
         ct, dy = "h.placed_as(ct, y)", "h.placed_as(dy, outputs)"
     return (RULES.lstrip() + RULE[kind].lstrip()).format(

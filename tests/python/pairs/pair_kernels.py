@@ -26,10 +26,10 @@ SHORT = {"float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32", "b
 REFERENCES = {
     "broadcasting": "{f}(a * w)",
     "row sums": "jnp.sum({f}(a * w), 1)",
-    "shared array": "sum(w[k] * jnp.pad({f}(a), 1)[k : k + a.size] for k in range(w.size))",
+    "shared array": "jnp.convolve({f}(a.astype(w.dtype)), w[::-1], 'same')",
     "atomics": "jnp.zeros_like(w).at[at].add({f}(a * w[at]))",
     "records": "{f}(jax.lax.bitcast_convert_type(a[:, 0], jnp.float32))",
-    "device variable": "jnp.sum({f}(a))[None]",
+    "device variable": "jnp.sum({f}(a.astype(w.dtype)))[None]",
     "only writes": "jnp.arange(a.size).astype(a.dtype)",
 }
 
@@ -115,6 +115,7 @@ class Operation:
         is_array = (
             self.chosen["scalars"] == "by position"
             and not self.has_signature
+            and self.memory != "in place"  # inplace= makes numbers of them, as a signature does
             and self.front not in ("kernel", "elementwise")
         ) or (self.front == "XLACustomKernel" and not self.is_static)
         s, b = ("s[()]", "b[()]") if is_array else ("s", "b")
@@ -166,15 +167,16 @@ class Operation:
         return self._each([f"{out}[{at}] = {self.scaled(self.applied('a[i].v'))}", *changed])
 
     def _shared_array(self, out, at):
-        zero = f"numba.{self.out}(0)"
+        kind = f"numba.{self.out}"
+        zero, item = f"{kind}(0)", self.applied(f"{kind}(a[{{}}])")
         return [
-            f"tile = cuda.shared.array({T + 2}, numba.{self.out})",
+            f"tile = cuda.shared.array({T + 2}, {kind})",
             "i, t = cuda.grid(1), cuda.threadIdx.x",
-            f"tile[t + 1] = {self.applied('a[i]')} if i < a.size else {zero}",
+            f"tile[t + 1] = {item.format('i')} if i < a.size else {zero}",
             "if t == 0:",
-            f"    tile[0] = {self.applied('a[i - 1]')} if i > 0 else {zero}",
+            f"    tile[0] = {item.format('i - 1')} if i > 0 else {zero}",
             f"if t == {T - 1}:",
-            f"    tile[{T + 1}] = {self.applied('a[i + 1]')} if i + 1 < a.size else {zero}",
+            f"    tile[{T + 1}] = {item.format('i + 1')} if i + 1 < a.size else {zero}",
             *["cuda.syncthreads()"] * (not self.is_wrong),
             "if i < a.size:",
             f"    total = {zero}",

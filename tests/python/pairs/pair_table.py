@@ -98,6 +98,12 @@ APART = (
         "they have no static=; write the number, or close over it",
     ),
     ({"XLACustomKernel"}, {"by keyword", "bool keyword"}, "keywords are static"),
+    (
+        {"numba_cuda_callable"},
+        {"outs"},
+        {"by position"},
+        "Numba's device arrays have an axis; a signature makes numbers of them",
+    ),
     ({"records"}, {"float64", "mixed dtypes"}, "the record is of float32"),
     # derivatives
     ({"records"}, no("no rule"), "words of records are integers"),
