@@ -224,7 +224,7 @@ def test_operations_of_warps(module):
         (1, r"thread \(5, 0, 0\): __trap was called"),
         (2, r"__syncwarp for the lanes 0x00000003, and thread \(1, .* in __syncthreads: neither"),
         (3, r"thread \(2, 0, 0\): on_cpu\.cu:\d+: check failed: \(i != 2\) i is 2"),
-        (9, r"error 9, invalid configuration argument: faulty has .* blocks of \(2000, 1, 1\).*KB3004"),
+        (9, r"error 9, invalid configuration argument: .* blocks of \(2000, 1, 1\).*KB3004"),
     ],
 )
 def test_faults(module, which, text):
