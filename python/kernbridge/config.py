@@ -19,6 +19,7 @@ from kernbridge._src.base.errors import UnsupportedArchError, coded
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.base.settings import ALLOW_IMPORTS as ALLOW_IMPORTS
 from kernbridge._src.base.settings import may_import as may_import
+from kernbridge._src.numba_cpu.kernel import needs_numba
 from kernbridge._src.toolchain import architectures as reader
 from kernbridge._src.toolchain.architectures import Spelling
 from kernbridge._src.toolchain.programs import get_compiler_limits as get_compiler_limits
@@ -35,13 +36,14 @@ def set_numba_num_threads(n: int | None) -> None:
     `n` is 1 to `numba.config.NUMBA_NUM_THREADS`; None restores the number of each kernel. Anything
     else is a TypeError or a ValueError.
     """
-    import numba
-
     if n is None:
         _core.set_num_threads(0)
         return
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"set_numba_num_threads: n is {n!r}, expected an integer or None [KB8001]")
+    needs_numba("set_numba_num_threads")
+    import numba
+
     most = numba.config.NUMBA_NUM_THREADS
     if not 1 <= n <= most:
         raise ValueError(

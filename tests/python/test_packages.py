@@ -110,11 +110,23 @@ def test_make_says_what_a_python_lacks(monkeypatch, module, name, value, said):
     assert re.search(said + ".*Or name another Python: make PYTHON=", asked())
 
 
-def test_without_numba_cuda_the_extras_for_gpus_and_for_the_cpu_are_named(monkeypatch):
+def test_without_numba_cuda_the_packages_for_gpus_and_for_the_cpu_are_named(monkeypatch):
+    """By what an index has, which is not kernbridge itself."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ImportError) as error:
         kernbridge.numba_cuda_kernel(None, None, launch_dims=1)
-    assert "'kernbridge[cuda13]' (or [cuda12]); 'kernbridge[cuda]'" in str(error.value)
+    said = str(error.value)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for extra in ("cuda13", "cuda"):
+        wanted = [*extras["numba"], *(p for p in extras[extra] if "kernbridge" not in p)]
+        assert f"pip install {' '.join(map(repr, wanted))} " in said
+    assert "kernbridge[" not in said
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(ImportError, match=r"set_numba_num_threads needs Numba.*KB4016"):
+        kernbridge.config.set_numba_num_threads(0)
+    kernbridge.config.set_numba_num_threads(None)
 
 
 def of_recipe(section):

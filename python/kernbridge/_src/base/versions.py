@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from types import ModuleType
 
 from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, show_way
@@ -48,8 +49,8 @@ def warn_of_untested(package: str) -> None:
     if not first <= minor(version) <= last:
         warnings.warn(
             f"{package} {version} is not among the versions that kernbridge is tested with, "
-            f"{_tested(package)}. `{_install(package)}` installs a tested one."
-            " [KB8004]",
+            f"{_tested(package)}. `{install(_EXTRAS.get(package, 'tested'))}` installs a "
+            "tested one. [KB8004]",
             KernbridgeWarning,
             stacklevel=3,
         )
@@ -119,7 +120,8 @@ def _package(owner: str) -> str | None:
 def _unknown(package: str, name: str) -> UnknownVersionError:
     return UnknownVersionError(
         f"kernbridge does not support {package} {_version(package)}: `{name}` is missing. It is "
-        f"tested with {_tested(package)}. Install one of these versions ({_install(package)}), or "
+        f"tested with {_tested(package)}. Install one of these versions "
+        f"({install(_EXTRAS.get(package, 'tested'))}), or "
         "look for a newer kernbridge. [KB8003]"
     )
 
@@ -138,5 +140,17 @@ def _tested(package: str) -> str:
     return f"versions {first} to {last}"
 
 
-def _install(package: str) -> str:
-    return f"pip install 'kernbridge[{_EXTRAS.get(package, 'tested')}]'"
+def install(extra: str) -> str:
+    """The line that installs the packages of an extra, as pyproject.toml has them.
+
+    No index has kernbridge itself.
+    """
+    return "pip install " + " ".join(f"'{package}'" for package in dict.fromkeys(_packages(extra)))
+
+
+def _packages(extra: str) -> Iterator[str]:
+    for line in metadata.requires(_OURS) or ():
+        package, _, marker = (part.strip() for part in line.partition(";"))
+        if marker.replace("_", "-").replace("'", '"') == f'extra == "{extra}"':
+            of_ours = re.fullmatch(rf"{_OURS}\[(.*)\]", package)
+            yield from _packages(of_ours[1]) if of_ours else [package]

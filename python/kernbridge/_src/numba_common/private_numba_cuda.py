@@ -62,9 +62,9 @@ def refused_architecture(
 
 if importlib.util.find_spec("numba_cuda") is None:
     raise ImportError(
-        "kernels of numba.cuda need the package numba-cuda, which is not installed: pip install "
-        "'kernbridge[cuda13]' (or [cuda12]); 'kernbridge[cuda]' is enough to run them on the CPU"
-        " [KB4016]"
+        "kernels of numba.cuda need the package numba-cuda, which is not installed: "
+        f"{versions.install('cuda13')} (or [cu12]); {versions.install('cuda')} is enough to run "
+        "them on the CPU [KB4016]"
     )
 if "numba_cuda" not in (cuda.__file__ or ""):
     raise ImportError(

@@ -11,6 +11,7 @@ import sys
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.reports import warn
+from kernbridge._src.base.versions import install
 from kernbridge._src.toolchain import architectures as toolchain_architectures
 
 ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
@@ -22,8 +23,8 @@ def require(label: str) -> None:
     """Raise ImportError where Numba-CUDA, which the kernel needs, is missing."""
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
         raise ImportError(
-            f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]' (or [cuda12]); "
-            "'kernbridge[cuda]' is enough to run kernels on the CPU [KB4016]"
+            f"{label} needs Numba-CUDA: {install('cuda13')} (or [cu12]); "
+            f"{install('cuda')} is enough to run kernels on the CPU [KB4016]"
         )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.base.progress import shown
-from kernbridge._src.base.versions import minor
+from kernbridge._src.base.versions import install, minor
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.enzyme import tool as enzyme
 from kernbridge._src.forge import artefacts
@@ -108,7 +108,7 @@ def _why_not(module: str, switch: str) -> tuple[str, str]:
     """Why Numba or Numba-CUDA does not work, and a remedy; empty if it does."""
     package, extra = module.replace("_", "-"), module.rpartition("_")[2]
     if not (importlib.util.find_spec("numba") and importlib.util.find_spec(module)):
-        return f"{package} is not installed", f"pip install 'kernbridge[{extra}]'"
+        return f"{package} is not installed", install(extra)
     if os.environ.get(switch, "0") not in ("", "0"):
         return f"{switch} is set, which switches its compiler off", "unset it"
     numpy, found = _version("numpy"), _version(package) or "0"
