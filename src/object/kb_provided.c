@@ -77,6 +77,8 @@ static const own_function OWN[] = {
     {"kb_failed", FUNCTION(kb_failed)},
     {"kb_failure", FUNCTION(kb_failure)},
     {"kb_resize", FUNCTION(kb_resize)},
+    {"kb_malloc", FUNCTION(kb_malloc_or_fail)},
+    {"kb_realloc", FUNCTION(kb_realloc_or_fail)},
     {"_Znwm", FUNCTION(kb_new)},
     {"_Znam", FUNCTION(kb_new)},
     {"_ZdlPv", FUNCTION(kb_delete)},

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Before each part of memory. */
@@ -94,5 +95,18 @@ void *kb_resize(void *memory, size_t bytes)
     if (memory)
         memcpy(moved, memory, known < bytes ? known : bytes);
     kb_delete(memory);
+    return moved;
+}
+
+void *kb_malloc_or_fail(size_t bytes)
+{
+    return kb_realloc_or_fail(NULL, bytes);
+}
+
+void *kb_realloc_or_fail(void *memory, size_t bytes)
+{
+    void *moved = realloc(memory, bytes ? bytes : 1);
+    if (!moved)
+        kb_thrown("MemoryError: no memory for the values that the derivative keeps\0");
     return moved;
 }

@@ -34,4 +34,8 @@ void *kb_new(size_t bytes);
 void kb_delete(void *memory);
 void *kb_resize(void *memory, size_t bytes);
 
+/* malloc and realloc of derivatives of Numba kernels: they fail as kb_thrown does. */
+void *kb_malloc_or_fail(size_t bytes);
+void *kb_realloc_or_fail(void *memory, size_t bytes);
+
 #endif

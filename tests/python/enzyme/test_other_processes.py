@@ -62,6 +62,38 @@ def test_a_derivative_is_made_once_for_all_processes(tmp_path, run_python):
     assert [f.stat().st_mtime_ns for f in found] == stamps
 
 
+WITHOUT_MEMORY = """
+import resource, math, jax, jax.numpy as jnp, numba, kernbridge
+
+@numba.njit
+def chain(x, n, out):
+    u = x[0]
+    for i in range(n):
+        u = math.sin(u) * x[1]
+    out[0] = u
+
+op = kernbridge.numba_kernel(chain, jax.ShapeDtypeStruct((1,), "float32"), derivatives="enzyme")
+gradient = jax.jit(jax.grad(lambda x, n: op(x, n=n)[0]))
+x = jnp.array([0.3, 0.9])
+first = gradient(x, 3)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), used + (1 << 30)))
+try:
+    gradient(x, 2_000_000_000).block_until_ready()
+except Exception as e:
+    print(e)
+print((gradient(x, 3) == first).all())
+"""
+
+
+@pytest.mark.exhaustive
+@needs_enzyme
+def test_a_derivative_without_memory_fails(run_python):
+    printed = run_python(WITHOUT_MEMORY)
+    assert "numba_kernel 'chain': MemoryError: no memory for the values" in printed
+    assert printed.rstrip().endswith("True")
+
+
 def test_without_enzyme_the_message_says_what_to_install(tmp_path, run_python):
     printed = run_python(KERNEL, check=False, KERNBRIDGE_ENZYME=str(tmp_path))
     assert "[KB4008]" in printed

@@ -512,3 +512,41 @@ def entry(function: Function, name: str) -> Function:
     )
     head = f"define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs)"
     return replace(function, text=f"{function.text}\n{head} {{\n{body}\n}}\n", name=name)
+
+
+def guarded(text: str, entry: str, is_done: str) -> tuple[str, str]:
+    """Add a function around an entry, to which what throws comes back; also return its name.
+
+    Unless it `is_done` by a comparison of its `%code`, the failure is described by the core.
+    """
+    name = f"{entry}.guarded"
+    return text + _GUARD.format(entry=entry, name=name, is_done=is_done), name
+
+
+# What throws, or fails otherwise, comes back to the entry: see src/object/kb_thrown.h.
+_GUARD = """
+define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) {{
+  %place = alloca [512 x i8], align 16
+  call void @kb_landing(ptr %place)
+  %thrown = call i32 @_setjmp(ptr %place) returns_twice
+  %is_back = icmp ne i32 %thrown, 0
+  br i1 %is_back, label %failed, label %run
+run:
+  %code = call i32 @{entry}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) noinline
+  call void @kb_landed()
+  %is_done = {is_done}
+  br i1 %is_done, label %end, label %failed
+failed:
+  %status = phi i32 [ 0, %0 ], [ %code, %run ]
+  %record = call ptr @kb_failure(i32 %status)
+  store ptr %record, ptr %exception
+  br label %end
+end:
+  %returned = phi i32 [ %code, %run ], [ 1, %failed ]
+  ret i32 %returned
+}}
+declare void @kb_landing(ptr)
+declare void @kb_landed()
+declare i32 @_setjmp(ptr) returns_twice
+declare ptr @kb_failure(i32)
+"""

@@ -48,6 +48,7 @@ _ALLOCATING = re.compile(
     r"|define [^\n]*@NRT_(?:incref|decref)\(.*?^}\n)",
     re.M | re.S,
 )
+_OF_MEMORY = re.compile(r"@(malloc|realloc)\(")
 _RAISING = "raise_with_shape_context"  # of Numba, makes a text of integers
 # What has no derivative, such as what computes strides from extents.
 _INACTIVE = re.compile(
@@ -99,8 +100,11 @@ class NumbaDerivative(DerivativeJob):
 
     def compile(self, function: Function, text: str) -> HostCode:
         library = self._library
-        text = entries.optimised(_SAYING.sub("", text), library, self._primal.has_vector_math)
-        entry = SimpleNamespace(name=function.name, keep=(library,), llvm_ir=text)
+        text, name = _SAYING.sub("", text), function.name
+        if re.search(r" call [^\n]*@(?:malloc|realloc)\(", text):
+            text, name = ir.guarded(_OF_MEMORY.sub(r"@kb_\1(", text), name, "icmp eq i32 0, 0")
+        text = entries.optimised(text, library, self._primal.has_vector_math)
+        entry = SimpleNamespace(name=name, keep=(library,), llvm_ir=text)
         try:
             return object_code.make(cast(Entry, entry))
         except object_code.NotCarried as e:

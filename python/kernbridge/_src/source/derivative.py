@@ -24,7 +24,6 @@ from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Request
 
 _PRIMAL = "kb_primal"
-_ENTRY = "kb_derivative"
 _CODES = {"bool": 6, "int": 0, "uint": 1, "float": 2, "complex": 5}  # DLPack's
 _UNIT = """
 #line 1 "kernbridge"
@@ -210,35 +209,5 @@ class SourceDerivative(DerivativeJob):
         )
 
     def compile(self, function: Function, text: str) -> HostCode:
-        name = f"{_ENTRY}.guarded"
-        guarded = _GUARD.format(entry=function.name, name=name)
-        return clang.machine_code(text + guarded, name, self._enzyme)
-
-
-# What throws, or fails otherwise, comes back to the entry: see src/object/kb_thrown.h.
-_GUARD = """
-define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) {{
-  %place = alloca [512 x i8], align 16
-  call void @kb_landing(ptr %place)
-  %thrown = call i32 @_setjmp(ptr %place) returns_twice
-  %is_back = icmp ne i32 %thrown, 0
-  br i1 %is_back, label %failed, label %run
-run:
-  %code = call i32 @{entry}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) noinline
-  call void @kb_landed()
-  %is_right = icmp eq i32 %code, 0
-  br i1 %is_right, label %end, label %failed
-failed:
-  %status = phi i32 [ 0, %0 ], [ %code, %run ]
-  %record = call ptr @kb_failure(i32 %status)
-  store ptr %record, ptr %exception
-  br label %end
-end:
-  %returned = phi i32 [ 0, %run ], [ 1, %failed ]
-  ret i32 %returned
-}}
-declare void @kb_landing(ptr)
-declare void @kb_landed()
-declare i32 @_setjmp(ptr) returns_twice
-declare ptr @kb_failure(i32)
-"""
+        text, name = ir.guarded(text, function.name, "icmp eq i32 %code, 0")
+        return clang.machine_code(text, name, self._enzyme)
