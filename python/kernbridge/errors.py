@@ -3,7 +3,8 @@
 Every exception derives from `KernbridgeError`. Exceptions about kernels derive from `KernelError`:
 `KernelToolchainError` if a tool is missing, `KernelCompilationError` if a compiler refuses a
 kernel, and `KernelLoadError`, `KernelRegistrationError` and `KernelNotAvailableError` if a compiled
-kernel cannot be used. JAX reports the errors of a running kernel as `jax.errors.JaxRuntimeError`.
+kernel cannot be used. JAX reports the errors of a running kernel as `jax.errors.JaxRuntimeError`
+or, from version 0.12 on, as `ValueError`: catch both.
 
 Examples
 --------
