@@ -253,10 +253,9 @@ def test_second_derivatives_with_respect_to_one_of_two_shapes(function):
     of_math, of_jax = getattr(math, function), getattr(jnp, function)
     op = kernbridge.elementwise(lambda x, y: of_math(x * y), derivatives="enzyme")
     x, y = np.array([[0.6], [0.9]]), np.array([0.4, 0.7, 1.3])
-    for about in (0, 1):
-        ours = jax.hessian(lambda x, y: op(x, y).sum(), about)(x, y)
-        theirs = jax.hessian(lambda x, y: of_jax(x * y).sum(), about)(x, y)
-        np.testing.assert_allclose(ours, theirs, atol=1e-12)
+    ours = jax.hessian(lambda x, y: op(x, y).sum(), 1)(x, y)
+    theirs = jax.hessian(lambda x, y: of_jax(x * y).sum(), 1)(x, y)
+    np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
 @numba.njit

@@ -130,17 +130,16 @@ def chooses_arrays(module: str, primal: str) -> bool:
             name = parents[name]
         return name
 
-    choices = [(f[1], _CHOSEN.findall(f[2])) for f in map(_CHOSEN_FROM.match, lines) if f]
-    n_choices = len(choices) + 1
-    while len(choices) < n_choices:
-        n_choices, left = len(choices), []
-        for name, among in choices:
-            others = {root(other) for other in among} - {root(name)}
-            if len(others) == 1:  # one array, perhaps at another element
-                parents[root(name)] = others.pop()
-            elif others:
-                left.append((name, among))
-        choices = left
+    choices = {f[1]: _CHOSEN.findall(f[2]) for f in map(_CHOSEN_FROM.match, lines) if f}
+    settled = True
+    while settled:
+        settled = False
+        for name, among in [*choices.items()]:
+            others = {root(other) for other in among} - {name}
+            if len(others) < 2:  # one array, perhaps at another element
+                parents.update((name, other) for other in others)
+                del choices[name]
+                settled = True
     buffers = re.findall(rf"\bptr[^,]*? ({_NAME})(?=,|\))", parameters)[2:]
     kept = {root(f[1]) for f in map(_KEPT.match, lines) if f}
     return bool(choices) or not kept.isdisjoint(buffers)

@@ -314,26 +314,24 @@ def _with_gamma(text: str) -> str:
     return with_declared(text, (f"double @llvm.{name}.f64(double)" for name in names))
 
 
-# Tangents of zero would be multiplied by infinity, as in `max(x, 0) ** 0.3`.
+# A tangent of zero would be multiplied by infinity in `max(x, 0) ** 0.3`.
 _POWER = re.compile(
     r"@(?:llvm\.pow\.f(?:32|64)|powf?)(?=\((double|float) [^\s,]+, (?:\w+ )+"
     r"(?:%|\d\.\d+e-|0x(?:[0-2]|3[0-9A-E]|3F[0-9A-E])))"
 )
 _POWERS = """
-define internal {kind} @kb.power.{kind}({kind} %x, {kind} %y) alwaysinline {{
-  %is_zero = fcmp oeq {kind} %x, 0.0
-  %is_positive = fcmp oge {kind} %y, 0.0
-  %is_small = fcmp olt {kind} %y, 1.0
-  %is_root = and i1 %is_positive, %is_small
-  %is_steep = and i1 %is_zero, %is_root
-  br i1 %is_steep, label %steep, label %other
-steep:
-  %is_one = fcmp oeq {kind} %y, 0.0
-  %value = select i1 %is_one, {kind} 1.0, {kind} 0.0
-  ret {kind} %value
-other:
-  %power = call {kind} @llvm.pow.{code}({kind} %x, {kind} %y)
-  ret {kind} %power
+define internal {0} @kb.power.{0}({0} %x, {0} %y) alwaysinline {{
+  %zero = fcmp oeq {0} %x, 0.0
+  %none = fcmp oeq {0} %y, 0.0
+  %some = fcmp oge {0} %y, 0.0
+  %few = fcmp olt {0} %y, 1.0
+  %root = and i1 %some, %few
+  %steep = and i1 %zero, %root
+  %base = select i1 %steep, {0} 1.0, {0} %x
+  %power = call {0} @llvm.pow.{1}({0} %base, {0} %y)
+  %value = uitofp i1 %none to {0}
+  %result = select i1 %steep, {0} %value, {0} %power
+  ret {0} %result
 }}
 """
 
@@ -341,12 +339,9 @@ other:
 def _with_powers(text: str) -> str:
     """Let powers with an exponent below 1 have the derivative zero at zero, as square roots do."""
     text, n = _POWER.subn(r"@kb.power.\1", text)
-    if not n:
-        return text
-    codes = {"double": "f64", "float": "f32"}
-    text += "".join(_POWERS.format(kind=kind, code=code) for kind, code in codes.items())
-    declared = (f"{kind} @llvm.pow.{code}({kind}, {kind})" for kind, code in codes.items())
-    return with_declared(text, declared)
+    kinds = (("double", "f64"), ("float", "f32")) if n else ()
+    text += "".join(_POWERS.format(*kind) for kind in kinds)
+    return with_declared(text, (f"{t} @llvm.pow.{code}({t}, {t})" for t, code in kinds))
 
 
 _REAL = re.compile(

@@ -9,6 +9,7 @@ might not be reached.
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from kernbridge._src.enzyme.function import with_declared
@@ -25,7 +26,7 @@ _FUNCTION = re.compile(
     r"@llvm\.((?:a?(?:sin|cos|tan)h?|atan2|exp(?:2|10)?|fma|fmuladd|ldexp|log(?:2|10)?|powi?|sqrt)"
     r"\.f(?:32|64))"
 )
-_DECLARED = re.compile(r"^(declare [^\n]*@kb\.hidden\.llvm\.[^(\n]*\([^)\n]*\))[^\n]*\n", re.M)
+_DECLARED = re.compile(r"^(declare [^\n]*@kb\.hidden\.[^(\n]*\([^)\n]*\))[^\n]*\n", re.M)
 _PURE = "readnone nounwind willreturn"
 
 
@@ -40,18 +41,14 @@ def hidden(text: str) -> str:
 
     text = _FUNCTION.sub(r"@kb.hidden.llvm.\1", _OPERATION.sub(call, text))
     text = _DECLARED.sub(rf"\1 {_PURE}\n", text)
-    for kind in ("double", "float"):
-        for name in ("fmul", "fdiv", "frem"):
-            text += f"declare {kind} @kb.hidden.{name}.{kind}({kind}, {kind}) {_PURE}\n"
+    for name, kind in itertools.product(("fmul", "fdiv", "frem"), ("double", "float")):
+        text += f"declare {kind} @kb.hidden.{name}.{kind}({kind}, {kind}) {_PURE}\n"
     return text
 
 
 def shown(text: str) -> str:
     """Return a module in which hidden operations are what they were."""
-    declared = [
-        found[1].removeprefix("declare ").replace("@kb.hidden.", "@")
-        for found in _DECLARED.finditer(text)
-    ]
+    declared = [found[1] for found in _DECLARED.finditer(text) if ".hidden.llvm." in found[1]]
     text = _HIDDEN.sub(r" = \3 \1\2 \4, \5", _DECLARED.sub("", text))
-    text = re.sub(r"^declare [^\n]*@kb\.hidden\.f[^\n]*\n", "", text, flags=re.M)
-    return with_declared(text.replace("@kb.hidden.llvm.", "@llvm."), declared)
+    text = text.replace("@kb.hidden.", "@")
+    return with_declared(text, (d[len("declare ") :].replace("kb.hidden.", "") for d in declared))
