@@ -98,15 +98,19 @@ void *kb_resize(void *memory, size_t bytes)
     return moved;
 }
 
+static void *or_fail(void *memory)
+{
+    if (!memory)
+        kb_thrown("MemoryError: no memory for the values that the derivative keeps\0");
+    return memory;
+}
+
 void *kb_malloc_or_fail(size_t bytes)
 {
-    return kb_realloc_or_fail(NULL, bytes);
+    return or_fail(kb_malloc(bytes ? bytes : 1));
 }
 
 void *kb_realloc_or_fail(void *memory, size_t bytes)
 {
-    void *moved = realloc(memory, bytes ? bytes : 1);
-    if (!moved)
-        kb_thrown("MemoryError: no memory for the values that the derivative keeps\0");
-    return moved;
+    return or_fail(realloc(memory, bytes ? bytes : 1));
 }
