@@ -10,6 +10,8 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
+from kernbridge._src.enzyme.registered import REGISTERED
+
 _FUNCTION = re.compile(r"^define [^\n]*?@\"?([\w.$-]+)\"?\(([^\n]*)\{\n(.*?)^\}$", re.M | re.S)
 _NAME = r'%(?:"[^"]*"|[\w.$-]+)'
 _POINTER = r"ptr(?: addrspace\(\d+\))? "
@@ -45,6 +47,8 @@ def reinterprets(module: str, primal: str, of_reals: Sequence[bool]) -> str:
     again is a copy of what it was read from.
     """
     for name, parameters, body in _FUNCTION.findall(module):
+        if name.startswith(REGISTERED):  # whose body Enzyme does not differentiate
+            continue
         given = re.findall(rf"({_NAME})(?=,|\))", parameters)[2:] if name == primal else []
         if found := _mixed(
             body.split("\n"), [p for p, real in zip(given, of_reals, strict=False) if real]

@@ -20,6 +20,7 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.reports import hides_frames
 
 NAMED = "kernbridge_inlined_"  # how the names of translations begin
+in_derivative = False  # whether Enzyme will differentiate what Numba compiles, under its lock
 
 
 class NotInlined(Exception):
@@ -33,6 +34,9 @@ class Translation:
     name: str  # contains a digest of the text
     results: tuple[str, ...]  # dtypes
     jitted: Any  # a function of numba.njit, which Numba-CUDA takes, too
+    need: str = ""  # of JAX's derivative (rules.py)
+    in_derivative: Any = None  # what a derivative calls in place of `jitted`
+    roots: tuple[Any, ...] = ()
 
 
 class InlinedFunction:
@@ -118,20 +122,31 @@ class InlinedFunction:
                 f"{self.label}: the function returns {shapes}, expected a scalar or a tuple of "
                 "scalars"
             )
-        from kernbridge._src.inline import translate  # which few programs need
+        from kernbridge._src.inline import rules, translate  # which few programs need
 
         try:
             text = translate.translate(closed, is_tuple)
         except translate.NotTranslated as e:
             raise NotInlined(f"{self.label}: {e}") from None
         digest = hashlib.sha256(text.encode()).hexdigest()
+        need = rules.needed(closed)
         name = f"{NAMED}{self.__name__ if self.__name__.isidentifier() else ''}_{digest[:24]}"
         space = {"math": math, "np": np, "__name__": "kernbridge.inlined"}
         exec(compile(text, f"<{self.label}>", "exec"), space)
         made: Any = space[translate.NAME]
         made.__name__ = made.__qualname__ = name
         jitted = numba.njit(error_model="numpy", forceinline=True)(made)
-        return Translation(name, tuple(str(leaf.dtype) for leaf in leaves), jitted)
+        results = tuple(str(leaf.dtype) for leaf in leaves)
+        if not need or len(dtypes) != 1 or dtypes[0][0] != "f":
+            return Translation(name, results, jitted, need)
+        roots = tuple(
+            rules.Root(self.label, _result(self.__wrapped__, k), dtypes[0], is_wide, need)
+            if dtype[0] == "f"
+            else None
+            for k, dtype in enumerate(results)
+        )
+        called = rules.calling(roots, jitted, dtypes[0], is_tuple)
+        return Translation(name, results, jitted, need, called, roots)
 
 
 @hides_frames
@@ -140,7 +155,7 @@ def inline(function: Callable[..., Any]) -> InlinedFunction:
 
     Kernels of ``numba.njit`` and ``numba.cuda.jit`` call it with scalars, also from functions that
     they call. It becomes part of their machine code on CPUs and on GPUs, and is differentiated with
-    it by Enzyme.
+    it by Enzyme. docs/derivatives.md says where its ``custom_jvp`` and ``custom_vjp`` count.
 
     Parameters
     ----------
@@ -193,6 +208,10 @@ def inline(function: Callable[..., Any]) -> InlinedFunction:
     return InlinedFunction(function)
 
 
+def _result(function: Callable[..., Any], k: int) -> Callable[..., Any]:
+    return lambda *scalars: jax.tree.leaves(function(*scalars))[k]
+
+
 def _type_of(inlined: InlinedFunction) -> Any:
     from kernbridge._src.inline.translate import DTYPES
     from kernbridge._src.numba_common.private_numba import AbstractTemplate, as_dtype, errors, types
@@ -222,7 +241,8 @@ def _type_of(inlined: InlinedFunction) -> Any:
                 translation = inlined.translation(dtypes)
             except NotInlined as e:
                 raise errors.TypingError(str(e)) from None
-            self._called = self.context.resolve_value_type(translation.jitted)
+            called = translation.in_derivative if in_derivative else None
+            self._called = self.context.resolve_value_type(called or translation.jitted)
             return self._called.get_call_type(self.context, given, {})
 
         def get_impl_key(self, signature: Any) -> Any:

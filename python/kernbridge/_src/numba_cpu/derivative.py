@@ -19,10 +19,12 @@ from typing import Any, cast
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
 from kernbridge._src.enzyme import function as ir
-from kernbridge._src.enzyme import grammar, guards
+from kernbridge._src.enzyme import grammar, guards, registered
 from kernbridge._src.enzyme.bits import reinterprets
 from kernbridge._src.enzyme.function import Buffer, Function, Kind, Refused, Steps
 from kernbridge._src.enzyme.kernel import DerivativeJob
+from kernbridge._src.inline import function as inline
+from kernbridge._src.inline import rules
 from kernbridge._src.numba_common.private_llvmlite import binding, run_once
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm
 from kernbridge._src.numba_common.private_numba import (
@@ -76,11 +78,12 @@ class NumbaDerivative(DerivativeJob):
     kind = "numba_cpu_derivative"
 
     def __init__(self, primal: Job, aliases: tuple[tuple[int, int], ...], steps: Steps) -> None:
+        ruled = rules.described(primal.fingerprint.inlined, len(steps))
         super().__init__(
             primal.label,
             primal.kernel.py_func.__name__,
             primal.identity,
-            aliases,
+            (aliases, ruled) if ruled else aliases,
             steps,
             primal.lasting,
         )
@@ -100,7 +103,7 @@ class NumbaDerivative(DerivativeJob):
 
     def compile(self, function: Function, text: str) -> HostCode:
         library = self._library
-        text, name = _SAYING.sub("", text), function.name
+        text, name = registered.released(_SAYING.sub("", text)), function.name
         if re.search(r" call [^\n]*@(?:malloc|realloc)\(", text):
             text, name = ir.guarded(_OF_MEMORY.sub(r"@kb_\1(", text), name, "icmp eq i32 0, 0")
         text = entries.optimised(text, library, self._primal.has_vector_math)
@@ -122,7 +125,8 @@ class NumbaDerivative(DerivativeJob):
         shared = {by_buffer[n + o]: by_buffer[i] for i, o in aliases.items()}
         own = [b for b in by_buffer if b not in shared]
         given = [None if b is None else by_buffer[b] for b in primal._assignment.given]
-        text, name, only_written = _build_primal(overload, given, own, shared)
+        used = primal.fingerprint.inlined, len(self._steps)
+        text, name, only_written = _build_primal(overload, given, own, shared, *used)
         buffers: list[Buffer] = []
         n_extents = 0
         for i, parameter in enumerate(by_buffer):
@@ -160,6 +164,7 @@ def _compiling(kernel: Any, debug: bool) -> Iterator[None]:
         entries.compiling_apart(purpose, lambda _: True, **options, **lines),
         patched(
             (front, "targetoptions", {**front.targetoptions, **options, "debug": debug}),
+            (inline, "in_derivative", True),
             (library, "_optimize_functions", _lay_out),
             (library, "_optimize_final_module", _keep_for_linking),
             (context, "cached_internal_func", internal),
@@ -203,6 +208,8 @@ def _build_primal(
     parameters: Sequence[entries.HostParameter | None],
     buffers: Sequence[entries.HostParameter],
     shared: Mapping[entries.HostParameter, entries.HostParameter],
+    inlined: Sequence[Any],
+    order: int,
 ) -> tuple[str, str, frozenset[int]]:
     """Generate a function of buffers (enzyme/function.py) that calls the kernel.
 
@@ -240,7 +247,13 @@ def _build_primal(
     has_lines = overload.kernel._compiler.targetoptions.get("debug")
     items = [getattr(b.type, "dtype", b.type) for b in buffers]
     of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
-    simple = binding.parse_assembly(guards.hidden(str(library._final_module)))
+    simple = binding.parse_bitcode(library._final_module.as_bitcode())
+    names = sorted(f.name for f in simple.functions)
+    if why := rules.unknown(inlined, " ".join(names), has_nodes=True):
+        raise Refused(why)
+    if names := [n for n in names if n.startswith(rules.NODE)]:
+        simple.link_in(_nodes(context, names, order))
+    simple = binding.parse_assembly(guards.hidden(str(simple)))
     if not has_lines:  # which are lost by inlining early
         _inlined(simple, name)
     _simplify(simple)
@@ -254,6 +267,36 @@ def _build_primal(
     written = frozenset(i for i in range(len(buffers)) if b"writeonly" in attributes[2 + i])
     with _to_inline(text) as module:
         return str(module), name, written
+
+
+def _nodes(context: Any, names: Sequence[str], order: int) -> Any:
+    """A module that defines functions with JAX's derivatives up to an order."""
+    try:
+        nodes = [node for root in rules.roots(names) for node in root.node(order).all()]
+    except rules.NoRule as e:
+        raise Refused(f"it calls {e}") from e
+    library = context.codegen().create_library("kb_nodes")
+    module = library.create_ir_module("kb_nodes")
+    described = []
+    for node in nodes:
+        result, argument = (getattr(types, d) for d in (node.result, node.dtype))
+        jitted = rules.jitted(node)
+        jitted.compile((argument,))
+        (compiled,) = jitted.overloads.values()
+        library.add_linking_library(compiled.library)
+        kind = context.call_conv.get_function_type(result, [argument])
+        called = llvm.Function(module, kind, compiled.fndesc.llvm_func_name)
+        kind = llvm.FunctionType(context.get_value_type(result), [kind.args[2]])
+        plain = llvm.Function(module, kind, f"{node.name}.plain")
+        builder = llvm.IRBuilder(plain.append_basic_block())
+        call = context.call_conv.call_function
+        builder.ret(call(builder, called, result, [argument], plain.args)[1])
+        derivative = node.derivative and node.derivative.name
+        described.append((node.name, node.result, node.dtype, derivative))
+    entries.link(library, module, lambda: None)
+    made = binding.parse_bitcode(library._final_module.as_bitcode())
+    made.link_in(binding.parse_assembly(registered.text(described)))
+    return made
 
 
 def _simplify(module: Any) -> None:
@@ -280,7 +323,8 @@ def _to_inline(text: str) -> Any:
 def _inlined(module: Any, kept: str = "") -> Any:
     """Let all functions of a module be inlined, except Numba's `noinline` ones and `kept`."""
     for function in module.functions:
-        if not function.is_declaration and function.name != kept:
+        is_kept = function.name == kept or function.name.startswith(registered.REGISTERED)
+        if not function.is_declaration and not is_kept:
             function.linkage = "internal"
             if _RAISING in function.name:
                 function.add_function_attribute("noinline")

@@ -40,6 +40,7 @@ from kernbridge._src.enzyme.bits import reinterprets
 from kernbridge._src.enzyme.function import LABELS, Buffer, Function, Kind, Refused
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
+from kernbridge._src.inline import rules
 from kernbridge._src.keys.identity import Ingredients, identity_of
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
@@ -253,6 +254,9 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             except KernelCompilationError as e:
                 found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
                 raise Refused(f"it uses {found[1]}" if found else str(e)) from e
+        inlined = self._primal.fingerprint.inlined
+        if why := rules.unknown(inlined, "".join(texts), has_nodes=False):
+            raise Refused(why)
         module, *others = map(llvm.parse_assembly, texts)
         for other in others:
             module.link_in(other)
