@@ -75,6 +75,16 @@ static int need_too_much(void)
     return 0;
 }
 
+static int keep_values(void)
+{
+    char *values = kb_realloc_or_fail(kb_malloc_or_fail(0), 100);
+    memset(values, 1, 100); /* all of it: AddressSanitizer watches */
+    kb_free(values);
+    kb_memory_fail_nth(1);
+    (void)kb_malloc_or_fail(8);
+    return 0;
+}
+
 /* What a failure left behind would be lost with the thread: AddressSanitizer looks for it. */
 static void *fail_in_thread(void *unused)
 {
@@ -87,6 +97,7 @@ int main(void)
     pthread_t thread;
     CHECK_INT(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
     CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK_HAS(run(keep_values), "MemoryError: no memory");
     CHECK_PTR(run(allocate), NULL);
     const char *text = run(throw_one);
     CHECK_TEXT(text, "std::domain_error: negative");
