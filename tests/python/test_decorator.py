@@ -260,3 +260,18 @@ def test_the_decorator_imports_neither_numba_nor_numba_cuda(run_python):
         "print([m for m in ('numba', 'numba_cuda', 'numba_cuda_mlir') if m in sys.modules])\n"
     )
     assert printed == "[]\n"
+
+
+def test_kernels_that_fill_their_outputs_and_have_a_value():
+    """They counted as functions of all parameters, of which the message named one that is none."""
+    filled = kernbridge.kernel("x: f32[n] -> f32[n]")(numba.njit(lambda x, out: out.fill(x[0])))
+    np.testing.assert_array_equal(filled(jnp.arange(3.0) + 2), [2, 2, 2])
+
+    @kernbridge.kernel("x: f32[n] -> f32[n]")
+    @numba.njit
+    def returned(x, out):
+        out[:] = x
+        return x
+
+    with pytest.raises(TypeError, match=r"'returned': the kernel returns .*array.*\[KB4002\]"):
+        jax.eval_shape(returned, jnp.ones(3))

@@ -16,6 +16,7 @@ from kernbridge._src.keys.fingerprint import is_mlir
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.numba_cpu.returning import OPTIONS, returning
 from kernbridge._src.operation.annotations import annotated
+from kernbridge._src.operation.call_signature import ResultsOf, split_items
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import seems_to_return
 from kernbridge._src.operation.sharding_rule import ShardingRule
@@ -145,13 +146,16 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         given: dict[str, Any] = {**options}
         label = f"kernel {options.get('name') or _name(kernel)!r}"
         is_function = front_end == "numba_kernel" and seems_to_return(kernel.py_func.__code__)
+        if is_function and isinstance(text := given.get("signature"), str):
+            # A kernel that fills its outputs may also return something, as a lambda does.
+            n_inputs = len(split_items(text.partition("->")[0]))
+            taken = inspect.signature(kernel.py_func).parameters.keys()
+            is_function = len(taken - (given.get("static") or {}).keys()) <= n_inputs
         if described is None and "signature" not in given and "py_func" in dir(kernel):
             text = annotated(label, kernel.py_func, is_function, given.get("static") or ())
             if text is not None:
                 given["signature"], outs = text, FROM_SIGNATURE
         if is_function and "signature" in given:
-            from kernbridge._src.operation.call_signature import ResultsOf
-
             static = given.get("static") or ()
             names = [n for n in inspect.signature(kernel.py_func).parameters if n not in static]
             outs = ResultsOf.read(label, given.pop("signature"), names)
@@ -202,8 +206,8 @@ def _kind_of(front_end: str, kernel: Any, outs: Any) -> str:
         return {"numba_kernel": "arrays", "guvectorize": "layout"}.get(front_end, front_end)
     raise TypeError(
         f"kernel {_name(kernel)!r}: it returns no value, and `outs` does not describe its outputs; "
-        "write @kernbridge.kernel(outs=...) above the kernel, with the shape and dtype of each "
-        "[KB1002]"
+        "write `return` before the result, or @kernbridge.kernel(outs=...) above the kernel, with "
+        "the shape and dtype of each array that it fills [KB1002]"
     )
 
 

@@ -341,10 +341,16 @@ def test_mistakes():
     with pytest.raises(TypeError, match=r"returns an? array.*\[KB4002\]"):
         whole(jnp.ones(2))
     nothing = kernbridge.elementwise(lambda x: None)
-    with pytest.raises(TypeError, match=r"returns none.*\[KB4002\]"):
+    with pytest.raises(TypeError, match=r"returns nothing, .*write `return`.*\[KB4002\]"):
         nothing(jnp.ones(2))
-    with pytest.raises(kernbridge.errors.KernelCompilationError, match=r"float32.*\[KB4001\]"):
+    with pytest.raises(
+        kernbridge.errors.KernelCompilationError, match=r"float32; .* as a number.*\[KB4001\]"
+    ):
         kernbridge.elementwise(lambda x: x.sort())(jnp.ones(2))
+    with pytest.raises(TypeError, match=r"it has no input 'z'; .* is mixed\(x, y.*\[KB2001\]"):
+        mixed(1.0, z=2.0)
+    with pytest.raises(TypeError, match=r"static is 'y', expected a dict.*\[KB1103\]"):
+        kernbridge.elementwise(lambda x, y: x, static="y")
     with pytest.raises(TypeError, match=r"elementwise: `function` is 3.*\[KB1001\]"):
         kernbridge.elementwise(3)
     with pytest.raises(ValueError, match=r"the axis 'n' of .*\[KB2007\]"):
@@ -358,7 +364,7 @@ def test_mistakes():
     def fills(x, out):
         out[0] = x[0]
 
-    with pytest.raises(TypeError, match=r"'fills'.*outs=.*\[KB1002\]"):
+    with pytest.raises(TypeError, match=r"'fills'.*`return`.*outs=.*\[KB1002\]"):
         kernbridge.kernel(fills)
 
 

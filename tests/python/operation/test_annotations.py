@@ -52,6 +52,13 @@ def test_a_function_that_returns_and_names_for_several_dtypes():
 
 
 def test_annotations_that_are_refused_or_say_nothing():
+    with pytest.raises(TypeError, match=r"'filled': .* outputs; write .* after the .*KB1010"):
+
+        @kernbridge.kernel
+        @numba.njit
+        def filled(x: Float32[Array, "n"], out: Float32[Array, "n"]):
+            out[:] = x
+
     with pytest.raises(ValueError, match=r"'#n'; arrays of a kernel are not broadcast.*KB1010"):
 
         @kernbridge.kernel

@@ -51,6 +51,7 @@ def test_a_signature_gives_outputs_names_and_numbers():
         (lambda a: [*a[:2], jnp.ones(3)], "'leak' is f32.3., but is declared as f32"),
         (lambda a: a[:2], "missing .* 'leak'; the call has 2 arguments, expected .v: f32.n., "),
         (lambda a: [*a, 1.0], "too many positional arguments"),
+        (lambda a: [jnp.stack([a[0]] * 2), *a[1:]], "differs; use jax.vmap for a batch"),
     ],
 )
 def test_calls_that_do_not_fit(change, message):
@@ -70,6 +71,7 @@ def test_calls_that_do_not_fit(change, message):
         ("f32[n], bool[n], f32 -> f32", r"write f32\[\]"),
         ("f32[n], bool[n], f32 -> any", "has no dtype"),
         ("f99[n], bool[n], f32 -> f32[n]", "'f99' is no dtype"),
+        ("Float64[n], bool[n], f32 -> f32[n]", "'Float64' is no dtype; write float64, or T"),
         ("f32[n/2], bool[n], f32 -> f32[n]", "'n/2' in .* is no dimension"),
         ("v: f32[n], v: bool[n], f32 -> f32[n]", "'v' stands twice"),
         ("v: f32[n], bool[n], f32, f32[n] -> v: f64[n]", "keeps its type"),
@@ -96,6 +98,21 @@ def test_what_else_is_refused_when_a_kernel_is_wrapped():
         kernbridge.numba_kernel(step, signature=STEP, inplace="v, v")
     with pytest.raises(TypeError, match="KB1010"):
         kernbridge.numba_kernel(step, signature=3)
+    with pytest.raises(TypeError, match=r"inplace= without .*leave it out, or .*KB1010"):
+        kernbridge.numba_kernel(step, S((4,), "float32"), inplace="v")
+    with pytest.raises(TypeError, match=r"static is 'leak', expected a dict.*KB1103"):
+        kernbridge.numba_kernel(step, S((4,), "float32"), static="leak")
+    fixed = kernbridge.numba_kernel(step, lambda v, s: v, static={"leak": 0.5})
+    with pytest.raises(TypeError, match=r"'leak', .*; static= has its value: leave it out.*2001"):
+        jax.eval_shape(fixed, V, SPIKED, leak=0.5)
+    op = kernbridge.numba_kernel(step, signature=STEP)
+    with pytest.raises(TypeError, match=r"it has no input 'lake'; .* leak: f32\) .KB2001"):
+        jax.eval_shape(op, V, SPIKED, lake=0.5)
+    shorter = kernbridge.numba_kernel(step, signature="f32[n], bool[n], f32 -> f32[n-5]")
+    with pytest.raises(ValueError, match=r"'step': the extent n - 5 of the output .* is -1"):
+        jax.eval_shape(shorter, V, SPIKED, 0.5)
+    with jax.enable_x64(True), pytest.raises(TypeError, match=rf"pass np.uint64\({2**63}\)"):
+        op(V, SPIKED, 2**63)
     twice = kernbridge.numba_kernel(step, lambda v, s, leak: (v, v), signature=STEP)
     with pytest.raises(ValueError, match="KB1010"):
         jax.eval_shape(twice, V, SPIKED, 0.5)

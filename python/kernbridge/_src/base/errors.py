@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from kernbridge._src.base import debug
@@ -96,6 +96,12 @@ def quoted(error: BaseException) -> str:
     if _CODE.search(first):
         return without_code(first).partition(". ")[0]
     return f"{type(error).__name__}: {error}"
+
+
+def unknown_name(given: Iterable[str], known: Container[str]) -> str:
+    """What is wrong with the first of these keywords that is not known; empty if all are."""
+    unknown = next((name for name in given if name not in known), None)
+    return f"it has no input {unknown!r}" if unknown else ""
 
 
 def defect(text: str) -> str:

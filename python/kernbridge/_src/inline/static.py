@@ -26,6 +26,15 @@ _inlined: LRUCache[InlinedFunction] = LRUCache(FUNCTIONS_KEPT)
 _NUMBERS = (bool, int, float, complex, np.bool_, np.number)
 
 
+def read(label: str, given: Any) -> dict[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(
+            f"{label}: static is {given!r}, expected a dict of the values of parameters, such as "
+            "static={'mode': 1} [KB1103]"
+        )
+    return dict(given or {})
+
+
 def check(
     label: str, function: Any, given: Mapping[str, Any], refusal: Callable[[Any], str | None]
 ) -> None:

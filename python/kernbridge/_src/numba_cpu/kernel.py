@@ -218,9 +218,9 @@ def numba_kernel(
     if vector_math is not None:  # None stands for the default, also where it is given
         vector_math = None if vector_math == libmvec.is_default(kernel) else bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
-    values = dict(static or {})
     shown = name_of("numba_kernel", kernel.py_func, name)
     label = f"numba_kernel {shown!r}"
+    values = static_values.read(label, static)
     static_values.check(label, kernel.py_func, values, static_values.refusal_on_cpus)
     declared = read_signature(label, kernel.py_func, signature, inplace, values)
     order = declared.bound if declared else None

@@ -114,6 +114,8 @@ class Question(Recipe[Results]):
         hint = ""
         if any(t.shape for t in self._arguments):
             hint = "; if it is a function of numbers, use kernbridge.elementwise"
+        elif self.label.startswith("elementwise") and "Unknown attribute" in str(failure):
+            hint = "; it gets each element as a number: use kernbridge.kernel for arrays"
         raise instead_of(
             failure,
             KernelCompilationError(
@@ -137,9 +139,12 @@ class Question(Recipe[Results]):
         if isinstance(item, (types.Number, types.Boolean)):
             return as_dtype(item).name, is_array
         expected = "a number, an array, or a tuple of these, the same in every branch"
+        what = str(kind)
         if kind == types.none:
-            expected += "; a function that writes its results into arrays needs outs="
-        raise TypeError(f"{self.label}: the function returns {kind}, expected {expected} [KB4002]")
+            what, expected = "nothing", f"{expected}; write `return` before the result"
+            if not self.label.startswith("elementwise"):
+                expected += ", or pass outs= if it writes its results into arrays"
+        raise TypeError(f"{self.label}: the function returns {what}, expected {expected} [KB4002]")
 
     def _check_outs(self, dtypes: Sequence[str]) -> None:
         assert self._outs is not None

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import debug
+from kernbridge._src.base.errors import unknown_name
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.obtain import obtain
@@ -57,7 +58,7 @@ ROW_AXES_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
 _dispatchers: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
 
-def _dispatcher_of(function: Any, options: Mapping[str, Any]) -> Any:
+def _dispatcher_of(function: Any, options: dict[str, Any]) -> Any:
     """A dispatcher of a function as it reads now, one for all functions that read alike."""
     new = dispatcher_of(function, options, error_model="numpy")  # divides by zero as NumPy
     found = fingerprint.take(new)
@@ -170,7 +171,8 @@ class Returning(PythonFrontend):
         try:
             given = self.signature.bind(*inputs, **scalars)
         except TypeError as e:
-            text = f"{self.label}: {e}; the function is {self.name}{self.signature} [KB2001]"
+            why = unknown_name(scalars, self.signature.parameters) or e
+            text = f"{self.label}: {why}; the function is {self.name}{self.signature} [KB2001]"
             raise TypeError(text) from None
         if given.kwargs:
             given.apply_defaults()
@@ -556,7 +558,8 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
     of = given.get
     fast = None if of("vector_math") is None else bool(of("vector_math"))
     options = CompileOptions(bool(of("check")) or debug.checks(), bool(of("zero_outputs")), fast)
-    rule, static, name = of("sharding_rule"), dict(of("static") or {}), of("name")
+    what = kind if kind == "elementwise" else "kernel"
+    rule, static, name = of("sharding_rule"), static_values.read(what, of("static")), of("name")
     if rule is True and isinstance(outs, ResultsOf):
         rule = outs.signature.with_arrays.sharding_rule
     dispatcher, owner = function, function
@@ -580,8 +583,9 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
         vmap_threads=of("vmap_threads"),
     )
     if is_kept:
-        operations = attached_to(owner, ("operations", *key), lambda: LRUCache(OPERATIONS_KEPT))
-        operation = frontend.operation(spec, operations)
+        kept: LRUCache[Operation]
+        kept = attached_to(owner, ("operations", *key), lambda: LRUCache(OPERATIONS_KEPT))
+        operation = frontend.operation(spec, kept)
     else:  # JAX may keep the front end for long, which must not keep the operation
         operation = frontend.make_operation(spec)
     names = ("__module__", "__qualname__", "__doc__")

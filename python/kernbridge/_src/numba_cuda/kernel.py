@@ -221,7 +221,7 @@ def numba_cuda_kernel(
         signature=declared,
     )
     views = _read_views(label, view or {})
-    values = dict(static or {})
+    values = static_values.read(label, static)
     static_values.check(label, kernel.py_func, values, _refusal)
     vectors = read_vector_math(label, vector_math, bool(check))
     vectors = None if vectors == is_fast(kernel) else vectors

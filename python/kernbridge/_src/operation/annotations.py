@@ -27,6 +27,12 @@ def annotated(
     result = hints.pop("return", None)
     results = typing.get_args(result) if typing.get_origin(result) is tuple else (result,)
     if not all(map(_is_array, results)):
+        if result is None and not returns and any(map(_is_array, hints.values())):
+            raise TypeError(
+                f"{label}: its annotations do not say which parameters are outputs; write the type "
+                'of the output after the parameters, as in -> Float32[Array, "n"], and none at the '
+                "output's own parameter [KB1010]"
+            )
         return None
     names = [name for name in inspect.signature(function).parameters if name not in static]
     inputs = [name for name in names if returns or name in hints]

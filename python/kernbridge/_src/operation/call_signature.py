@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base.errors import counted, short
+from kernbridge._src.base.errors import counted, short, unknown_name
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.operation.signature import (
     ANY,
@@ -186,6 +186,10 @@ class CallSignature:
         return {name for d in dims for name in names_in(d)}
 
     @property
+    def has_types(self) -> bool:
+        return any(p.type for p in (*self.inputs, *self.outputs))
+
+    @property
     def with_arrays(self) -> CallSignature:
         """This signature for a function whose numbers are arrays without dimensions."""
         return replace(self, inputs=tuple(replace(p, is_number=False) for p in self.inputs))
@@ -272,8 +276,9 @@ class CallSignature:
         try:
             return self.python.bind(*args, **keywords).arguments
         except TypeError as e:
+            why = unknown_name(keywords, [p.name for p in self.inputs]) or e
             raise TypeError(
-                f"{self.label}: {e}; the call has {counted(len(args), 'argument')}"
+                f"{self.label}: {why}; the call has {counted(len(args), 'argument')}"
                 + "".join(f", {name}=" for name in keywords)
                 + f", expected ({', '.join(map(str, self.inputs))}) [KB2001]"
             ) from None
@@ -352,9 +357,12 @@ class CallSignature:
         """The outputs of a call, whose arguments are checked."""
         values = self.match(inputs, scalars).values
         replaced = {o: inputs[i] for i, o in self.aliases(scalars)}
-        return tuple(
-            replaced.get(o) or _type_of(p.type, values) for o, p in enumerate(self.outputs)
-        )
+        try:
+            return tuple(
+                replaced.get(o) or _type_of(p.type, values) for o, p in enumerate(self.outputs)
+            )
+        except ValueError as e:
+            raise ValueError(f"{self.label}: {e}; pass larger inputs [KB2007]") from None
 
     def check_outs(
         self,
@@ -552,7 +560,10 @@ def _type_of(declared: DeclaredType | None, values: Mapping[str, Any]) -> ArrayT
         if dim == LEADING:
             shape += values[LEADING]
         else:
-            shape.append(evaluate(dim, values) if isinstance(dim, str) else dim)
+            extent = evaluate(dim, values) if isinstance(dim, str) else dim
+            if isinstance(extent, int) and extent < 0:
+                raise ValueError(f"the extent {dim} of the output {declared} is {extent}")
+            shape.append(extent)
     return ArrayType(tuple(shape), np.dtype(values.get(declared.dtype, declared.dtype)))
 
 

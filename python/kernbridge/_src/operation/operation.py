@@ -449,9 +449,12 @@ def not_an_array(
             )
         of_ints = np.iinfo(jax.dtypes.canonicalize_dtype(int))
         if isinstance(value, int) and not of_ints.min <= value <= of_ints.max:
+            remedy = "a float, or enable 64-bit types with JAX_ENABLE_X64=1"
+            if of_ints.bits == 64:
+                remedy = f"np.uint64({value})" if 0 < value < 2**64 else "a float"
             return TypeError(
-                f"{label}: {place} is {value}, which is out of range for {of_ints.dtype}; pass a "
-                "float, or enable 64-bit types with JAX_ENABLE_X64=1 [KB2002]"
+                f"{label}: {place} is {value}, which is out of range for {of_ints.dtype}; pass "
+                f"{remedy} [KB2002]"
             )
         if not _is_operand(value):
             return TypeError(

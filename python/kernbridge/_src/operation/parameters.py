@@ -134,7 +134,7 @@ class KernelParameters:
         self.bound = bound
         self._has_stream = has_stream
         self._what = "function" if has_stream else "kernel"
-        self.label = label
+        self.label, self._static = label, static
         parameters = inspect.signature(function).parameters.values()
         kinds = {p.name: p.kind for p in parameters if p.name not in static}
         self.names = tuple(name for name, kind in kinds.items() if kind is not _VARIADIC)
@@ -183,9 +183,10 @@ class KernelParameters:
     def check_keywords(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.names:
+                why = "; static= has its value: leave it out" if name in self._static else ""
                 raise TypeError(
                     f"{self.label}: the kernel {self} has no parameter {name!r}, which the call "
-                    "passes by keyword [KB2001]"
+                    f"passes by keyword{why} [KB2001]"
                 )
 
     def warn_of_unwritten(self, outputs: Iterable[str], unused: bool) -> None:

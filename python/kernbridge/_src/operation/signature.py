@@ -82,7 +82,9 @@ class DeclaredType(Struct):
 
 
 def is_variable(dtype: str) -> bool:
-    """Whether a name stands for a dtype that a call determines."""
+    """Whether a name stands for a dtype that a call determines; refuse what looks like a dtype."""
+    if dtype[:1].isupper() and (dtype == "Bool" or dtype.lower() in dtype_names()):
+        raise ValueError(f"'{dtype}' is no dtype; write {dtype.lower()}, or T for any dtype")
     return dtype[:1].isupper()
 
 
@@ -184,8 +186,8 @@ class Extents:
             if not declared.fits(dtype, len(shape)):
                 raise Mismatch(
                     i,
-                    ": its number of dimensions differs; reshape it, or declare ... for any number "
-                    "of them",
+                    ": its number of dimensions differs; use jax.vmap for a batch, reshape it, or "
+                    "declare ... for any number of them",
                 )
             dims: tuple[Any, ...] = declared.dims
             if LEADING in dims:

@@ -265,6 +265,11 @@ class OperationSpec:
                     'signature="x: f32[n] -> f32[n]", or outs= with their shapes and dtypes '
                     "[KB1002]"
                 )
+        elif self.signature is not None and not self.signature.has_types:
+            raise TypeError(
+                f"{label}: inplace= without signature= names all outputs, but `outs` is given, "
+                'too; leave it out, or write signature="x: f32[n] -> x, out: f32[n]" [KB1010]'
+            )
         elif not callable(outs) or has_type(outs):
             outs = Outputs.of(label, outs)
         aliases = _read_aliases(label, self.aliases) if self.aliases else ()
@@ -329,6 +334,8 @@ class OperationSpec:
             outs = self.signature.outs(inputs, scalars)
             outs = Outputs.of(self.label, outs[0] if len(outs) == 1 else outs)
         elif not isinstance(outs, Outputs):
+            if parameters is not None:
+                parameters.check_keywords(scalars)
             outs = call_with_shapes(self.label, "outs", outs, inputs, scalars, parameters)
             outs = Outputs.of(self.label, outs)
         outputs: Outputs = outs.canonical(self.label)
