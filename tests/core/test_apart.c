@@ -324,8 +324,8 @@ static void reads_what_none_wrote(kb_thread *t)
 
 static void declares_too_large(kb_thread *t)
 {
-    (void)kb_apart_shared(t, &first_key, "a", 256 * 1024, 1);
-    (void)kb_apart_shared(t, &second_key, "b", 256 * 1024 + 1, 1);
+    (void)kb_apart_shared(t, &first_key, "a", 12 * 1024, 1);
+    (void)kb_apart_shared(t, &second_key, "b", 36 * 1024 + 1, 1);
 }
 
 static void declares_too_many(kb_thread *t)
@@ -335,12 +335,12 @@ static void declares_too_many(kb_thread *t)
         (void)kb_apart_shared(t, &keys[i], i < 62 ? "one" : "the last", 4, 4);
 }
 
-/* Of all arrays together, a number of cells. */
+/* Of all arrays together, 48 KiB. */
 static void declares_what_there_is(kb_thread *t)
 {
     static char keys[16];
     for (int i = 0; i < 16; i++)
-        (void)kb_apart_shared(t, &keys[i], "one", 256 * 1024, 1);
+        (void)kb_apart_shared(t, &keys[i], "one", 3 * 1024, 1);
 }
 
 static void declares_one_more(kb_thread *t)
@@ -363,14 +363,14 @@ static void test_shared_arrays(void)
          "2"},
         {races_in_shared, "element [1] of the shared array 'b'"},
         {reads_what_none_wrote, "element [0] of the shared array 'a'"},
-        {declares_too_large, "no memory to check the accesses to the shared array 'b'"},
+        {declares_too_large, "arrays up to 'b' take 49153 bytes, CUDA allows 49152"},
         {declares_too_many, "no memory to check the accesses to the shared array 'the last'"},
     };
     if (!CHECK(enter()))
         return;
     CHECK_TEXT(launch(declares_what_there_is), "");
     CHECK_HAS(launch(declares_one_more),
-              "no memory to check the accesses to the shared array 'one more'");
+              "the static shared arrays up to 'one more' take 49153 bytes, CUDA allows 49152");
     leave();
     dynamic = 16;
     for (uint32_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
