@@ -627,3 +627,52 @@ void f(Tensor out, int64_t stream) {{
 """
     module = kernbridge.load_cuda_inline("named_alike", source)
     assert module.f(outs=S((5,), I32)).tolist() == [3] * 5
+
+
+KERNEL = "__global__ void k(float *o) { o[0] = 1; }\n"
+MISTAKES = {
+    "// @BE f arg ret\nvoid f(const Tensor x, Tensor o, cudaStream_t s) {}": (
+        r"describes 2 parameters, and C\+\+ has 3 .*: add `stream` for its parameter s"
+    ),
+    f"// @BE k arg\n{KERNEL}": r"k is a kernel \(__global__\), .* annotate the function that ",
+    "#include <nowhere/at_all.h>\n// @BE f ret\nvoid f(Tensor o) {}": (
+        r"the header nowhere/at_all\.h was not found; give its folder with extra_include_paths="
+    ),
+}
+
+
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("source", MISTAKES)
+def test_mistakes_are_told_with_their_remedy(source, compiler, monkeypatch):
+    monkeypatch.setenv("CXX", compiler)
+    with pytest.raises((kernbridge.KernelError, ValueError), match=MISTAKES[source]):
+        kernbridge.load_cuda_inline("mistake", HEAD + source)
+
+
+def test_mistakes_with_libraries_are_told_with_their_remedy(tmp_path):
+    with pytest.raises(
+        kernbridge.CompilationError, match=r"library nowhere_at_all was not found.*-L"
+    ):
+        kernbridge.load_c_inline(
+            "linked",
+            "// @BE f x: f64[n], n -> y: f64[n]\nvoid f(const double *x, int n, double *y) {}",
+            extra_ldflags=["-lnowhere_at_all"],
+        )
+    any_library = np.random.mtrand.__file__
+    header = tmp_path / "filters.h"
+    header.write_text(
+        "typedef struct filter filter;\nint filter_mean(const double *x, int n, double *y);\n"
+        "int filter_apply(filter *h, const double *x, int n, double *y);\n"
+    )
+    said = {
+        (
+            "filter_meen",
+            "x: f64[n], n -> y: f64[n]",
+        ): r"or header, .* \(did you mean filter_mean\?\)",
+        ("filter_apply", "h, x: f64[n], n -> y: f64[n]"): (
+            r"h is a `filter \*`, which JAX cannot pass; write a function of your own that makes it"
+        ),
+    }
+    for (name, signature), text in said.items():
+        with pytest.raises((kernbridge.KernelError, ValueError), match=text):
+            kernbridge.load_binary(any_library, {name: signature}, header=str(header))

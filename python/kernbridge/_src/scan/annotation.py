@@ -95,6 +95,7 @@ class Annotation:
                 f"'{cut(name)}' is no name of a function: it must be a C identifier; for a member "
                 "of a class, or an instance of a template, annotate a function that calls it"
             )
+        self.near = ""  # a name that is declared, if this one is not
         self.infer = words is None
         self.words = words or []
         text = " ".join(m[0] for m in self.words)
@@ -158,6 +159,12 @@ class Annotation:
 
         `bytes_only`: the function sees the bytes of its arrays and no types.
         """
+        kernels = rf"\b__global__\b[^;{{}}()]*(?:\([^()]*\)[^;{{}}()]*)?\b{self.name}\s*\("
+        if found is None and not kernel and re.search(kernels, self.source.text):
+            self.refuse(
+                f"{self.name} is a kernel (__global__), and a module calls functions: annotate the "
+                "function that launches it, or make an operation of it with kernbridge.cuda_kernel"
+            )
         if self.infer and found is None:
             kind = "the kernel (__global__) " if kernel else ""
             self.refuse(
@@ -206,7 +213,8 @@ class Annotation:
         if found is None:
             self.refuse(
                 f"the declaration of {self.name}, to which the signature belongs, was not found in "
-                f"this source or in what it includes; {WRITTEN_OUT}"
+                "the source or header, or in what it includes"
+                f"{self.near and f' (did you mean {self.near}?)'}; {WRITTEN_OUT}"
             )
         self.found = found
         whole_call = [p.look for p in found.parameters] == ["call"]
@@ -218,7 +226,12 @@ class Annotation:
             if whole_call and any(p.role == "extent" for p in passed):
                 raise ValueError("a function of the whole call finds extents in its arrays")
         except ValueError as e:
-            self._disagree(f"the signature '{cut(self.signature)}': {e}")
+            why = str(e)
+            for p in found.parameters:
+                if "*" in p.ctype and f"parameter {p.name!r}" in why:
+                    why = f"{p.name} is a `{p.ctype}`, which JAX cannot pass; write a function of "
+                    why += "your own that makes it (load_c_inline, docs/libraries.md)"
+            self._disagree(f"the signature '{cut(self.signature)}': {why}")
         if found.returns_nothing:
             passed = (*passed, plain.Passed("nothing", 0, ""))
         return ScannedFunction(
@@ -278,6 +291,9 @@ class Annotation:
         if len(parameters) != len(self.tokens):
             lone = [t.name for t in self.tokens if t.role == "attr" and t.name not in places]
             absent = f": attr.{lone[0]} not found in signature" if lone else ""
+            streams = [p.name for p in parameters if p.look == "stream" or p.name == "stream"]
+            if streams and not any(t.role == "stream" for t in self.tokens):
+                absent += f": add `stream` for its parameter {streams[0] or 'of this type'}"
             self._disagree(
                 f"the annotation describes {len(self.tokens)} parameters, and {what} has "
                 f"{len(parameters)} ({cut(self.found.listed)}){absent}; {WRITTEN_OUT}"

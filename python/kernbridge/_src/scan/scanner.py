@@ -7,6 +7,7 @@ alone, whatever it contains.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -155,6 +156,9 @@ class _Code:
         if absent and included:
             elsewhere = _Code(Source([("", included())]))._find(absent, None)
             found |= {name: d._replace(at=-1) for name, d in elsewhere.items()}
+            names = re.findall(r"\b([A-Za-z_]\w*)\s*\(", included() + self.source.text)
+            for a in absent.values():
+                a.near = next(iter(difflib.get_close_matches(a.name, set(names) - {a.name}, 1)), "")
         return [a.describe(found.get(a.name), kernel is not None, bytes_only) for a in annotations]
 
     def _find(self, wanted: Mapping[str, Annotation], kernel: str | None) -> dict[str, Declaration]:

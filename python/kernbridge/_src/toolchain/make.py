@@ -36,6 +36,18 @@ from kernbridge._src.toolchain.flags import asks
 from kernbridge._src.toolchain.library import Built, File, Finished, Job, Known, Request
 from kernbridge._src.toolchain.programs import Ended
 
+_HINTS = (
+    (
+        re.compile(r"error: ([^\s:]+): No such file or directory|error: '([^']+)' file not found"),
+        ": the header {0} was not found; give its folder with extra_include_paths=[...], or "
+        "include_paths= of cuda_kernel",
+    ),
+    (
+        re.compile(r"cannot find -l([^\s:]+)|unable to find library -l([^\s:]+)"),
+        ": the library {0} was not found; install its package for development, or give its folder "
+        "with -L in extra_ldflags=",
+    ),
+)
 ATTEMPTS = 3
 """Builds of one request, if its headers change meanwhile."""
 TICK = 0.012
@@ -470,6 +482,14 @@ def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: 
         )
     status = ended.status
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    hints = [
+        text.format(next(filter(None, found.groups())))
+        for pattern, text in _HINTS
+        if (found := pattern.search(output))
+    ]
     raise CompilationError(
-        f"{what}: compilation failed: {tool} ({how}) [KB4006]", output, command, source=source
+        f"{what}: compilation failed: {tool} ({how}){''.join(hints)} [KB4006]",
+        output,
+        command,
+        source=source,
     )
