@@ -86,17 +86,14 @@ static inline double max(double a, double b)
     return fmax(a, b);
 }
 
-/* Functions of one number a, and of two, a and b. */
-#define KB_OF_ONE(type, name, expression)                                                          \
-    static inline type name(type a)                                                                \
+/* Functions that are one expression, of one number a, and of two, a and b. */
+#define KB_IS(T, name, parameters, expression)                                                     \
+    static inline T name parameters                                                                \
     {                                                                                              \
         return expression;                                                                         \
     }
-#define KB_OF_TWO(type, name, expression)                                                          \
-    static inline type name(type a, type b)                                                        \
-    {                                                                                              \
-        return expression;                                                                         \
-    }
+#define KB_OF_ONE(type, name, expression) KB_IS(type, name, (type a), expression)
+#define KB_OF_TWO(type, name, expression) KB_IS(type, name, (type a, type b), expression)
 /* Names that the C library declares, too, are macros. */
 #define __expf(a)    expf(a)
 #define __exp10f(a)  powf(10.0f, (a))
@@ -131,18 +128,9 @@ KB_OF_TWO(double, __dmul_rn, a *b)
 KB_OF_TWO(double, __ddiv_rn, a / b)
 #undef KB_OF_ONE
 #undef KB_OF_TWO
-static inline float rsqrt(float a)
-{
-    return rsqrtf(a);
-}
-static inline float __fmaf_rn(float a, float b, float c)
-{
-    return fmaf(a, b, c);
-}
-static inline double __fma_rn(double a, double b, double c)
-{
-    return fma(a, b, c);
-}
+KB_IS(float, rsqrt, (float a), rsqrtf(a))
+KB_IS(float, __fmaf_rn, (float a, float b, float c), fmaf(a, b, c))
+KB_IS(double, __fma_rn, (double a, double b, double c), fma(a, b, c))
 static inline double sinpi(double a)
 {
     double r = remainder(a, 2.0), n = fabs(r);
@@ -155,22 +143,10 @@ static inline double cospi(double a)
            : n > 0.75 ? -cos(3.141592653589793 * (1.0 - n))
                       : sin(3.141592653589793 * (0.5 - n));
 }
-static inline float sinpif(float a)
-{
-    return static_cast<float>(sinpi(static_cast<double>(a)));
-}
-static inline float cospif(float a)
-{
-    return static_cast<float>(cospi(static_cast<double>(a)));
-}
-static inline double normcdf(double a)
-{
-    return 0.5 * erfc(-0.7071067811865476 * a);
-}
-static inline float normcdff(float a)
-{
-    return static_cast<float>(normcdf(static_cast<double>(a)));
-}
+KB_IS(float, sinpif, (float a), static_cast<float>(sinpi(static_cast<double>(a))))
+KB_IS(float, cospif, (float a), static_cast<float>(cospi(static_cast<double>(a))))
+KB_IS(double, normcdf, (double a), 0.5 * erfc(-0.7071067811865476 * a))
+KB_IS(float, normcdff, (float a), static_cast<float>(normcdf(static_cast<double>(a))))
 static inline void sincospif(float a, float *s, float *c)
 {
     *s = sinpif(a);
@@ -181,14 +157,8 @@ static inline void sincospi(double a, double *s, double *c)
     *s = sinpi(a);
     *c = cospi(a);
 }
-static inline float rhypotf(float a, float b)
-{
-    return 1.0f / hypotf(a, b);
-}
-static inline double rhypot(double a, double b)
-{
-    return 1.0 / hypot(a, b);
-}
+KB_IS(float, rhypotf, (float a, float b), 1.0f / hypotf(a, b))
+KB_IS(double, rhypot, (double a, double b), 1.0 / hypot(a, b))
 /* Halley's method, from an approximation by Winitzki. */
 static inline double erfcinv(double a)
 {
@@ -215,86 +185,32 @@ static inline double erfinv(double a)
     }
     return v;
 }
-static inline float erfinvf(float a)
-{
-    return static_cast<float>(erfinv(static_cast<double>(a)));
-}
-static inline float erfcinvf(float a)
-{
-    return static_cast<float>(erfcinv(static_cast<double>(a)));
-}
-static inline double normcdfinv(double a)
-{
-    return -1.4142135623730951 * erfcinv(2.0 * a);
-}
-static inline float normcdfinvf(float a)
-{
-    return static_cast<float>(normcdfinv(static_cast<double>(a)));
-}
+KB_IS(float, erfinvf, (float a), static_cast<float>(erfinv(static_cast<double>(a))))
+KB_IS(float, erfcinvf, (float a), static_cast<float>(erfcinv(static_cast<double>(a))))
+KB_IS(double, normcdfinv, (double a), -1.4142135623730951 * erfcinv(2.0 * a))
+KB_IS(float, normcdfinvf, (float a), static_cast<float>(normcdfinv(static_cast<double>(a))))
 
 /* Bits. */
-static inline int __float_as_int(float a)
-{
-    return kernbridge::cuda_on_cpu::bits_as<int>(a);
-}
-static inline unsigned __float_as_uint(float a)
-{
-    return kernbridge::cuda_on_cpu::bits_as<unsigned>(a);
-}
-static inline float __int_as_float(int a)
-{
-    return kernbridge::cuda_on_cpu::bits_as<float>(a);
-}
-static inline float __uint_as_float(unsigned a)
-{
-    return kernbridge::cuda_on_cpu::bits_as<float>(a);
-}
-static inline long long __double_as_longlong(double a)
-{
-    return kernbridge::cuda_on_cpu::bits_as<long long>(a);
-}
-static inline double __longlong_as_double(long long a)
-{
-    return kernbridge::cuda_on_cpu::bits_as<double>(a);
-}
-static inline int __double2hiint(double a)
-{
-    return static_cast<int>(__double_as_longlong(a) >> 32);
-}
-static inline int __double2loint(double a)
-{
-    return static_cast<int>(__double_as_longlong(a));
-}
+KB_IS(int, __float_as_int, (float a), kernbridge::cuda_on_cpu::bits_as<int>(a))
+KB_IS(unsigned, __float_as_uint, (float a), kernbridge::cuda_on_cpu::bits_as<unsigned>(a))
+KB_IS(float, __int_as_float, (int a), kernbridge::cuda_on_cpu::bits_as<float>(a))
+KB_IS(float, __uint_as_float, (unsigned a), kernbridge::cuda_on_cpu::bits_as<float>(a))
+KB_IS(long long, __double_as_longlong, (double a), kernbridge::cuda_on_cpu::bits_as<long long>(a))
+KB_IS(double, __longlong_as_double, (long long a), kernbridge::cuda_on_cpu::bits_as<double>(a))
+KB_IS(int, __double2hiint, (double a), static_cast<int>(__double_as_longlong(a) >> 32))
+KB_IS(int, __double2loint, (double a), static_cast<int>(__double_as_longlong(a)))
 static inline double __hiloint2double(int high, int low)
 {
     return __longlong_as_double(static_cast<long long>(
         static_cast<unsigned long long>(static_cast<unsigned>(high)) << 32 |
         static_cast<unsigned>(low)));
 }
-static inline int __popc(unsigned a)
-{
-    return __builtin_popcount(a);
-}
-static inline int __popcll(unsigned long long a)
-{
-    return __builtin_popcountll(a);
-}
-static inline int __clz(int a)
-{
-    return a ? __builtin_clz(static_cast<unsigned>(a)) : 32;
-}
-static inline int __clzll(long long a)
-{
-    return a ? __builtin_clzll(static_cast<unsigned long long>(a)) : 64;
-}
-static inline int __ffs(int a)
-{
-    return __builtin_ffs(a);
-}
-static inline int __ffsll(long long a)
-{
-    return __builtin_ffsll(a);
-}
+KB_IS(int, __popc, (unsigned a), __builtin_popcount(a))
+KB_IS(int, __popcll, (unsigned long long a), __builtin_popcountll(a))
+KB_IS(int, __clz, (int a), a ? __builtin_clz(static_cast<unsigned>(a)) : 32)
+KB_IS(int, __clzll, (long long a), a ? __builtin_clzll(static_cast<unsigned long long>(a)) : 64)
+KB_IS(int, __ffs, (int a), __builtin_ffs(a))
+KB_IS(int, __ffsll, (long long a), __builtin_ffsll(a))
 static inline unsigned __brev(unsigned a)
 {
     unsigned r = 0;
@@ -317,26 +233,15 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
     }
     return r;
 }
-static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n)
-{
-    return static_cast<unsigned>(((static_cast<uint64_t>(high) << 32 | low) << (n & 31)) >> 32);
-}
-static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n)
-{
-    return static_cast<unsigned>((static_cast<uint64_t>(high) << 32 | low) >> (n & 31));
-}
-static inline int __mulhi(int a, int b)
-{
-    return static_cast<int>(static_cast<long long>(a) * b >> 32);
-}
-static inline unsigned __umulhi(unsigned a, unsigned b)
-{
-    return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
-}
-static inline long long __mul64hi(long long a, long long b)
-{
-    return static_cast<long long>(static_cast<__int128>(a) * b >> 64);
-}
+KB_IS(unsigned, __funnelshift_l, (unsigned low, unsigned high, unsigned n),
+      static_cast<unsigned>(((static_cast<uint64_t>(high) << 32 | low) << (n & 31)) >> 32))
+KB_IS(unsigned, __funnelshift_r, (unsigned low, unsigned high, unsigned n),
+      static_cast<unsigned>((static_cast<uint64_t>(high) << 32 | low) >> (n & 31)))
+KB_IS(int, __mulhi, (int a, int b), static_cast<int>(static_cast<long long>(a) * b >> 32))
+KB_IS(unsigned, __umulhi, (unsigned a, unsigned b),
+      static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32))
+KB_IS(long long, __mul64hi, (long long a, long long b),
+      static_cast<long long>(static_cast<__int128>(a) * b >> 64))
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {
     return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
@@ -397,42 +302,15 @@ KB_CONVERSIONS(__double2uint, double, unsigned)
 KB_CONVERSIONS(__double2ll, double, long long)
 KB_CONVERSIONS(__double2ull, double, unsigned long long)
 #undef KB_CONVERSIONS
-static inline float __int2float_rn(int a)
-{
-    return static_cast<float>(a);
-}
-static inline float __uint2float_rn(unsigned a)
-{
-    return static_cast<float>(a);
-}
-static inline float __ll2float_rn(long long a)
-{
-    return static_cast<float>(a);
-}
-static inline float __ull2float_rn(unsigned long long a)
-{
-    return static_cast<float>(a);
-}
-static inline double __int2double_rn(int a)
-{
-    return a;
-}
-static inline double __uint2double_rn(unsigned a)
-{
-    return a;
-}
-static inline double __ll2double_rn(long long a)
-{
-    return static_cast<double>(a);
-}
-static inline double __ull2double_rn(unsigned long long a)
-{
-    return static_cast<double>(a);
-}
-static inline float __double2float_rn(double a)
-{
-    return static_cast<float>(a);
-}
+KB_IS(float, __int2float_rn, (int a), static_cast<float>(a))
+KB_IS(float, __uint2float_rn, (unsigned a), static_cast<float>(a))
+KB_IS(float, __ll2float_rn, (long long a), static_cast<float>(a))
+KB_IS(float, __ull2float_rn, (unsigned long long a), static_cast<float>(a))
+KB_IS(double, __int2double_rn, (int a), a)
+KB_IS(double, __uint2double_rn, (unsigned a), a)
+KB_IS(double, __ll2double_rn, (long long a), static_cast<double>(a))
+KB_IS(double, __ull2double_rn, (unsigned long long a), static_cast<double>(a))
+KB_IS(float, __double2float_rn, (double a), static_cast<float>(a))
 
 /* Loads and stores that say how they are cached. */
 #define KB_LOAD(name)                                                                              \

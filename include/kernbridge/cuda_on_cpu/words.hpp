@@ -66,12 +66,6 @@ template <typename T> static inline T norm_of(int n, const T *values)
 } // namespace cuda_on_cpu
 } // namespace kernbridge
 
-#define KB_IS(T, name, parameters, expression)                                                     \
-    static inline T name parameters                                                                \
-    {                                                                                              \
-        return expression;                                                                         \
-    }
-
 #define KB_ROUNDED_TO(name, suffix, direction, R, parameters, expression, ...)                     \
     static inline R name##suffix parameters                                                        \
     {                                                                                              \
