@@ -276,10 +276,6 @@ static inline void __assume(bool condition)
     if (!condition)
         __builtin_unreachable();
 }
-static inline unsigned __isShared(const void *)
-{
-    return 0;
-}
 
 namespace kernbridge
 {

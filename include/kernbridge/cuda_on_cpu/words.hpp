@@ -4,6 +4,7 @@
 #define KERNBRIDGE_CUDA_ON_CPU_WORDS_HPP
 
 #include "kernbridge/cuda_on_cpu/atomics.hpp"
+#include "kernbridge/cuda_on_cpu/cooperative.hpp"
 #include "kernbridge/cuda_on_cpu/math.hpp"
 #include "kernbridge/cuda_on_cpu/special.h"
 
@@ -264,6 +265,24 @@ KB_IS(float2, atomicAdd, (float2 * to, float2 value),
 KB_IS(float4, atomicAdd, (float4 * to, float4 value),
       (float4{atomicAdd(&to->x, value.x), atomicAdd(&to->y, value.y), atomicAdd(&to->z, value.z),
               atomicAdd(&to->w, value.w)}))
+
+/* Which memory an address belongs to: shared memory is the system thread's, and dynamic_shared. */
+static inline unsigned __isShared(const void *at)
+{
+    using namespace kernbridge::cuda_on_cpu;
+    if (KB_CUDA_IS_CHECKED)
+        fail("__isShared and __isGlobal are not known in the checked mode");
+    const ThreadMemory memory = memory_of_thread();
+    size_t fixed = static_cast<size_t>(static_cast<const char *>(at) - memory.begin);
+    size_t dynamic = static_cast<size_t>(static_cast<const unsigned char *>(at) - dynamic_shared);
+    return fixed < memory.size || (threads && dynamic < threads->dynamic_shared);
+}
+static inline unsigned __isLocal(const void *at)
+{
+    const char *here = static_cast<const char *>(__builtin_frame_address(0)) - (64 << 10);
+    return static_cast<size_t>(static_cast<const char *>(at) - here) < 1u << 20;
+}
+KB_IS(unsigned, __isGlobal, (const void *at), !__isShared(at) && !__isLocal(at))
 #undef KB_IS
 
 #ifndef __clang__

@@ -514,11 +514,14 @@ def test_other_functions_of_mathematics(monkeypatch):
         "cyl_bessel_i1f(x)",
         "norm3df(1e30f, 1e30f, 0.0f) / 1e30f",
         "(double)s.x + 10 * s.y + f.w",
+        "__isShared(&s) + 2 * __isGlobal(v) + 4 * __isShared(v) + 8 * __isLocal(a) + "
+        "16 * __isGlobal(a) + 32 * __isShared(moving) + 64 * __isGlobal(moving)",
     )
     body = "\n".join(f"    out[{i} * n + t] = {text};" for i, text in enumerate(texts))
     source = f"""{HEAD}__global__ void k(const double *v, double *out, int n) {{
     __shared__ float2 s;
     __shared__ float4 f;
+    extern __shared__ int moving[];
     int t = threadIdx.x;
     double x = v[t], y = v[n + t], a[3] = {{x, y, 2}};
     float b[3] = {{(float)x, (float)y, 2}};
@@ -531,7 +534,7 @@ def test_other_functions_of_mathematics(monkeypatch):
 }}
 // @BE others arg:f64[2, n] ret:f64[m, n] stream
 void others(const Tensor x, Tensor out, int64_t stream) {{
-    k<<<1, 9>>>(x.data_ptr<double>(), out.data_ptr<double>(), 9);
+    k<<<1, 9, 64>>>(x.data_ptr<double>(), out.data_ptr<double>(), 9);
 }}
 """
     x, y = np.linspace(-3, 4, 9), np.linspace(0.25, 30, 9)
@@ -547,6 +550,7 @@ void others(const Tensor x, Tensor out, int64_t stream) {{
     singles = [three, 1 / four, three, scaled[0], *bessel, np.full(9, np.sqrt(2))]
     np.testing.assert_allclose(found[10:17], singles, rtol=4e-7)
     assert (found[17] == 9 + 10 * 18 + 4.5).all()
+    assert (found[18] == 1 + 2 + 8 + 32).all()
 
 
 HOST = r"""
