@@ -99,10 +99,9 @@ def compare(place, program, call, reference, arguments, split):
         try:
             for _ in range(3):
                 same(run(*placed), wanted)
-        except (TypeError, ValueError):
-            if _refuses(program, reference, placed):
-                return  # this says nothing about operations
-            raise
+        except Exception as e:
+            if isinstance(e, AssertionError) or not _refuses(program, reference, placed):
+                raise  # what JAX itself refuses says nothing about operations
 
 
 def _refuses(program, reference, placed):
@@ -133,4 +132,4 @@ def refused(program, make, arguments):
         if "[KB" in str(e):
             return
         raise
-    raise AssertionError(f"nothing was found; the results are {found}")
+    raise AssertionError(f"nothing was found; the results are {str(found)[:400]}")

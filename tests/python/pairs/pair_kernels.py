@@ -72,7 +72,11 @@ class Operation:
         numbers = [*self.traced, *["on"] * self.has_bool]
         if self.has_signature:
             self.inputs = sorted([*self.arrays, *numbers], key=self.order.index)
-        elif pick["scalars"] == "by position" or self.front in ("kernel", "elementwise"):
+        elif (
+            pick["scalars"] == "by position"
+            or self.front in ("kernel", "elementwise")
+            or self.memory == "in place"  # inplace= makes a signature of the parameters
+        ):
             self.inputs = [*self.arrays, *numbers]
         else:  # keywords of a kernel follow its arrays
             self.inputs = [*self.arrays, *sorted(numbers)]
