@@ -11,13 +11,14 @@ pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
 pytestmark = [pytest.mark.once, pytest.mark.exhaustive]
 
-PROGRAM = """
+HEAD = """
 import jax, jax.numpy as jnp, numpy as np
 import kernbridge
 from kernbridge import numba_cuda_kernel
 from numba import cuda, float32, int32
 S = jax.ShapeDtypeStruct
-
+"""
+PROGRAM = """
 @cuda.jit(device=True)
 def fibonacci(n):
     if n < 2:
@@ -99,4 +100,29 @@ print("held")
 
 
 def test_device_functions_may_call_themselves(run_python):
-    assert "held" in run_python(PROGRAM, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")
+    assert "held" in run_python(HEAD + PROGRAM, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")
+
+
+def test_functions_that_call_each_other_are_refused_as_such(run):
+    run("""
+@cuda.jit(device=True)
+def even(n):
+    return True if n == 0 else odd(n - 1)
+
+@cuda.jit(device=True)
+def odd(n):
+    return False if n == 0 else even(n - 1)
+
+@cuda.jit
+def parity(x, out):
+    out[0] = even(x[0])
+
+op = numba_cuda_kernel(parity, S((1,), jnp.int32), launch_dims=1)
+try:
+    op(jnp.ones(1, jnp.int32))
+except kernbridge.errors.KernelCompilationError as e:
+    assert "Device functions call each other, or" in str(e), e
+    assert "make one function of those that call each other" in str(e), e
+else:
+    raise SystemExit("it is compiled")
+""")

@@ -47,7 +47,7 @@ _SHAPE = (
 )
 _REMEDIES = (  # regular expressions
     (_RECURSION, "Convert the arguments, as in f(int32(5)) for f(5), so that every call of the "
-     "function has the same types"),
+     "function has the same types, and make one function of those that call each other"),
     (r"of type Module\(<module '(?!numpy|numba|math')", "A kernel can call functions of NumPy, "
      "math and Numba, and functions of JAX that kernbridge.inline made callable"),
     ("Cannot unify", "A variable can have only one type in a kernel; use two names"),
@@ -91,7 +91,10 @@ def _cause(error: BaseException) -> str:
     """The first cause that Numba names, without the functions that it tried."""
     text = str(error)
     if _RECURSION in text:
-        return "A device function calls itself with types that differ from those of its first call."
+        return (
+            "Device functions call each other, or one calls itself with types that differ from "
+            "those of its first call."
+        )
     if _NEW_ARRAY in text:
         return "The kernel calls a function that creates an array."
     inner = text.rfind(_SPECIFIC)
