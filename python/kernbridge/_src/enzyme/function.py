@@ -55,6 +55,10 @@ _OPTIONS = (
     *("-vectorize-loops=0", "-vectorize-slp=0"),
     *("-S", "-o", "-", "-"),
 )
+_SIMPLER = (  # with its own simplification, but without computing both sides of a branch
+    *("-two-entry-phi-node-folding-threshold=0", "-phi-node-folding-threshold=0"),
+    *("-speculate-one-expensive-inst=0", "-enzyme-preopt=1"),
+)
 # Enzyme may guess the type of what is a real number to LLVM, too.
 _LOOSE, _UNDEDUCED = "-enzyme-loose-types", "Cannot deduce type of "
 _UNDEDUCED_REALS = re.compile(
@@ -397,6 +401,9 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
             ended = enzyme.run(f"-passes={passes}", _LOOSE, *_OPTIONS, input=given)
         if "PLEASE submit a bug report" not in ended.text:
             break  # LLVM may crash on what Enzyme leaves in memory, but not on its text
+    if _UNDEDUCED in ended.text:
+        options = (o for o in _OPTIONS if o != "-enzyme-preopt=0")
+        ended = enzyme.run(f"-passes={passes}", *_SIMPLER, *options, input=given)
     _, found, module = ended.text.partition("; ModuleID")
     if "didn't implement memmove" in ended.text:
         raise Refused("it moves data within an array as bytes")
