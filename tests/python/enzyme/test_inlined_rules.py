@@ -88,7 +88,8 @@ def test_derivatives_are_those_of_jax(name):
         return
     assert_close(jax.jvp(op, (x,), (x + 2,))[1], (x + 2) * jax.vmap(first)(x))
     second = jax.jacfwd(jax.grad(lambda x: op(x).sum()))(x)
-    assert_close(jnp.diagonal(second), jax.vmap(jax.grad(first))(x))
+    finite = jnp.isfinite(jax.vmap(first)(x))  # elsewhere, a tangent of zero times infinity is NaN
+    assert_close(jnp.diagonal(second)[finite], jax.vmap(jax.grad(first))(x)[finite])
 
 
 def test_rules_that_differ_alone():

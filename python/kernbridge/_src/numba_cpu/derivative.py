@@ -125,7 +125,7 @@ class NumbaDerivative(DerivativeJob):
         shared = {by_buffer[n + o]: by_buffer[i] for i, o in aliases.items()}
         own = [b for b in by_buffer if b not in shared]
         given = [None if b is None else by_buffer[b] for b in primal._assignment.given]
-        used = primal.fingerprint.inlined, len(self._steps)
+        used = primal.fingerprint.inlined, len(self.steps)
         text, name, only_written = _build_primal(overload, given, own, shared, *used)
         buffers: list[Buffer] = []
         n_extents = 0
