@@ -111,11 +111,9 @@ static bool find_regions(const kb_frame *frame, kb_arena *arena, kb_unwritten *c
 static kb_status look_at_outputs(const kb_frame *frame, const kb_unwritten *c, kb_error *err)
 {
     const kb_kernel *kernel = frame->kernel;
-    for (uint32_t i = 0; i < kernel->plan.n_steps; i++) {
-        kb_step_kind kind = kernel->plan.steps[i].kind;
-        if (kind != KB_STEP_LAUNCH && kind != KB_STEP_FILL && kind != KB_STEP_COPY)
+    for (uint32_t i = 0; i < kernel->plan.n_steps; i++)
+        if (kernel->plan.steps[i].kind == KB_STEP_HOST || kernel->plan.steps[i].kind > KB_STEP_COPY)
             return KB_OK; /* we do not see what it writes */
-    }
     for (uint32_t i = 0; i < kernel->n_outputs; i++) {
         const kb_xla_buffer *buffer = kb_frame_raw(frame, kernel->n_inputs + i);
         size_t step = kb_dtype_size(buffer->dtype), size = kb_buffer_bytes(buffer), n = 0, at = 0;

@@ -582,12 +582,10 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
         sharding_rule=rule,
         vmap_threads=of("vmap_threads"),
     )
-    if is_kept:
-        kept: LRUCache[Operation]
-        kept = attached_to(owner, ("operations", *key), lambda: LRUCache(OPERATIONS_KEPT))
-        operation = frontend.operation(spec, kept)
-    else:  # JAX may keep the front end for long, which must not keep the operation
-        operation = frontend.make_operation(spec)
+    kept: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
+    if is_kept:  # JAX may keep another front end for long, which must not keep its operations
+        kept = attached_to(owner, ("operations", *key), lambda: kept)
+    operation = frontend.operation(spec, kept)
     names = ("__module__", "__qualname__", "__doc__")
     functools.update_wrapper(operation, frontend.function, names, ())
     signature = outs.signature.python if isinstance(outs, ResultsOf) else frontend.signature

@@ -186,10 +186,6 @@ class CallSignature:
         return {name for d in dims for name in names_in(d)}
 
     @property
-    def has_types(self) -> bool:
-        return any(p.type for p in (*self.inputs, *self.outputs))
-
-    @property
     def with_arrays(self) -> CallSignature:
         """This signature for a function whose numbers are arrays without dimensions."""
         return replace(self, inputs=tuple(replace(p, is_number=False) for p in self.inputs))
@@ -357,12 +353,10 @@ class CallSignature:
         """The outputs of a call, whose arguments are checked."""
         values = self.match(inputs, scalars).values
         replaced = {o: inputs[i] for i, o in self.aliases(scalars)}
-        try:
-            return tuple(
-                replaced.get(o) or _type_of(p.type, values) for o, p in enumerate(self.outputs)
-            )
-        except ValueError as e:
-            raise ValueError(f"{self.label}: {e}; pass larger inputs [KB2007]") from None
+        return tuple(
+            replaced.get(o) or _type_of(self.label, p.type, values)
+            for o, p in enumerate(self.outputs)
+        )
 
     def check_outs(
         self,
@@ -553,7 +547,7 @@ def _names_of(p: Parameter) -> list[str]:
     return [*names, *([p.type.dtype] if is_variable(p.type.dtype) else [])]
 
 
-def _type_of(declared: DeclaredType | None, values: Mapping[str, Any]) -> ArrayType:
+def _type_of(label: str, declared: DeclaredType | None, values: Mapping[str, Any]) -> ArrayType:
     assert declared is not None
     shape: list[Any] = []
     for dim in declared.dims:
@@ -562,7 +556,10 @@ def _type_of(declared: DeclaredType | None, values: Mapping[str, Any]) -> ArrayT
         else:
             extent = evaluate(dim, values) if isinstance(dim, str) else dim
             if isinstance(extent, int) and extent < 0:
-                raise ValueError(f"the extent {dim} of the output {declared} is {extent}")
+                raise ValueError(
+                    f"{label}: the extent {dim} of the output {declared} is {extent}; pass larger "
+                    "inputs [KB2007]"
+                )
             shape.append(extent)
     return ArrayType(tuple(shape), np.dtype(values.get(declared.dtype, declared.dtype)))
 

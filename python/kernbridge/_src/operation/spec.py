@@ -265,7 +265,7 @@ class OperationSpec:
                     'signature="x: f32[n] -> f32[n]", or outs= with their shapes and dtypes '
                     "[KB1002]"
                 )
-        elif self.signature is not None and not self.signature.has_types:
+        elif (s := self.signature) and not any(p.type for p in (*s.inputs, *s.outputs)):
             raise TypeError(
                 f"{label}: inplace= without signature= names all outputs, but `outs` is given, "
                 'too; leave it out, or write signature="x: f32[n] -> x, out: f32[n]" [KB1010]'

@@ -30,11 +30,8 @@ def check(label: str, path: Path) -> None:
 
     maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
     mapped = {line.split(None, 5)[-1] for line in maps.splitlines()}
-    linkers = [name for name in mapped if os.path.basename(name).startswith("ld-")]
-    if not linkers:  # of another libc
-        return
-    listed = programs.run([linkers[0], "--list", str(path)]).text
-    for name, found in _LINE.findall(listed):
+    linker = next(name for name in mapped if os.path.basename(name).startswith("ld-"))
+    for name, found in _LINE.findall(programs.run([linker, "--list", str(path)]).text):
         about = os.stat(file := os.path.realpath(found))
         digest = _digest(file, about.st_ino, about.st_size, about.st_mtime_ns)
         is_known = (name or found) in _seen or file + _DELETED not in mapped
