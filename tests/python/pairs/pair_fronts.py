@@ -253,7 +253,8 @@ def _source(op):
         return "\n".join([_quoted(source), "", *_call(op, [text])])
     options = [*_derivatives(op), *aliases, *["sharding_rule=True"] * op.sharded]
     load = {"load_cpp of tensors": "load_cpp"}.get(op.front, op.front) + "_inline"
-    loading = ["replace=True", "carry=True", *care]
+    carry = ["carry=True"] * (op.chosen["process"] == "export")
+    loading = ["replace=True", *carry, *care]
     if op.front == "load_binary":
         source, declaration = function_of_pointers(op)
         wrapped = [
