@@ -70,7 +70,8 @@ static inline cudaError_t launch(const kb_cuda_launch &how)
     if (last_error() == cudaErrorLaunchFailure)
         return cudaErrorLaunchFailure; /* as a context that has had a fault */
     const kb_call *call = this_call();
-    if (how.shared > static_cast<uint32_t>(__atomic_load_n(&dynamic_max, __ATOMIC_RELAXED))) {
+    uint32_t allowed = static_cast<uint32_t>(__atomic_load_n(&dynamic_max, __ATOMIC_RELAXED));
+    if (how.shared > allowed && how.shared <= SHARED_MAX) { /* the core refuses more than that */
         if (call)
             (void)kb_fail(call, KB_INVALID_ARGUMENT,
                           "launch of %s with %u bytes of dynamic shared memory: for more than 49152, "

@@ -16,7 +16,7 @@ VARIABLES = (
     "KERNBRIDGE_COMPUTE_CAPABILITIES",
     "BRAINEVENT_COMPUTE_CAPABILITIES",
 )
-SOURCE = "// @BE f arg ret\n__global__ void f(const float *x, float *out) {}\n"
+SOURCE = "// @BE f arg ret stream\nvoid f(BE::Tensor x, BE::Tensor out, int64_t stream) {}\n"
 
 
 @pytest.fixture(autouse=True)

@@ -201,18 +201,18 @@ def numba_cuda_kernel(
     """
     name = name_of("numba_cuda_kernel", getattr(kernel, "py_func", kernel), name)
     label = f"numba_cuda_kernel {name!r}"
-    launch: dict[str, Any] = {"grid": grid, "block": block, "launch_dims": launch_dims}
     others = (threads_per_block, shared_mem, cooperative, cluster, pdl)
     # A wrong launch is refused where Numba-CUDA is missing, too, as BrainEvent does.
-    parts = [v if isinstance(v, (tuple, list)) else (v,) for v in launch.values()]
+    parts = [v if isinstance(v, (tuple, list)) else (v,) for v in (grid, block, launch_dims)]
     has_names = any(isinstance(part, str) for value in parts for part in value)
-    rule = None if has_names else LaunchRule(label, *launch.values(), *others)
+    rule = None if has_names else LaunchRule(label, grid, block, launch_dims, *others)
     cuda.require("numba_cuda_kernel")
     _check_dispatcher(label, kernel)
     declared = read_signature(label, kernel.py_func, signature, inplace, static or ())
     if declared is not None:
-        launch = {what: declared.numbers(what, given) for what, given in launch.items()}
-    rule = rule or LaunchRule(label, *launch.values(), *others)
+        grid, block = declared.numbers("grid", grid), declared.numbers("block", block)
+        launch_dims = declared.numbers("launch_dims", launch_dims)
+    rule = rule or LaunchRule(label, grid, block, launch_dims, *others)
     method = rule.vmap_method(vmap_method)
     spec = OperationSpec(
         *(label, outs, method, input_output_aliases, has_side_effect),

@@ -228,7 +228,7 @@ class Annotation:
         except ValueError as e:
             why = str(e)
             for p in found.parameters:
-                if "*" in p.ctype and f"parameter {p.name!r}" in why:
+                if "*" in p.ctype and f"parameter {p.name!r} receives" in why:
                     why = f"{p.name} is a `{p.ctype}`, which JAX cannot pass; write a function of "
                     why += "your own that makes it (load_c_inline, docs/libraries.md)"
             self._disagree(f"the signature '{cut(self.signature)}': {why}")

@@ -383,8 +383,10 @@ def _cuda_on_cpu(
 
 # Calls of functions before every access, which include/kernbridge/cuda_on_cpu/checked.hpp defines
 # in place of the sanitizers' libraries. g++ would write out what copies memory, without such calls.
-_CHECKED = ("-O1", "-g1", "-fsanitize=thread", "-fsanitize=bounds,alignment", "-nodefaultlibs")
-_CHECKED += ("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset")
+_CHECKED = (
+    *("-O1", "-g1", "-fsanitize=thread", "-fsanitize=bounds,alignment", "-nodefaultlibs"),
+    *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
+)
 _WRAPPED = "-Wl,-Bsymbolic,--wrap=memcpy,--wrap=memmove,--wrap=memset"  # clang copies structures so
 _CHECKED_LIBRARIES = (_WRAPPED, "-lstdc++", "-lm", "-lgcc_s", "-lc")
 
