@@ -56,6 +56,14 @@ static void fill_and_copy(const kb_driver *cu)
     launch(&plain, one_block, beside, "reads element [3] of 'b'");
 }
 
+/* Of what its step writes, nothing is known. */
+static kb_kernel kernel_of(uint32_t n_outputs)
+{
+    static const kb_step host = {.kind = KB_STEP_HOST};
+    return (kb_kernel){
+        .name = "kernel", .n_outputs = n_outputs, .plan = {.steps = &host, .n_steps = 1}};
+}
+
 /* The launches of a call, one after the other. */
 static kb_status launch_all(const kb_frame *frame, kb_error *err)
 {
@@ -103,7 +111,7 @@ static kb_status launch_all(const kb_frame *frame, kb_error *err)
 
 static void test_unwritten(void)
 {
-    const kb_kernel kernel = {.name = "kernel", .n_outputs = 4};
+    const kb_kernel kernel = kernel_of(4);
     const int64_t dims[4] = {10, 12, 8, 2};
     int32_t *const results[4] = {x, y, b, c};
     kb_error err;
@@ -164,7 +172,7 @@ static kb_status launch_with_constant(const kb_frame *frame, kb_error *err)
 
 static void run_with(kb_run *launches, int32_t *result, int64_t n)
 {
-    const kb_kernel kernel = {.name = "kernel", .n_outputs = 1};
+    const kb_kernel kernel = kernel_of(1);
     const int64_t dims[1] = {n};
     kb_error err;
     fake_frame f;
@@ -225,7 +233,7 @@ static kb_status launch_with_large(const kb_frame *frame, kb_error *err)
 
 static void test_large_arguments(void)
 {
-    const kb_kernel kernel = {.name = "kernel", .n_outputs = 2};
+    const kb_kernel kernel = kernel_of(2);
     const int64_t dims[1] = {MANY};
     kb_error err;
     fake_frame f;
