@@ -148,7 +148,7 @@ def test_explain(capsys, spelling):
     assert "Remedy: Write into the array" in printed
 
 
-@pytest.mark.parametrize(("code", "like"), [("KB1098", "KB1008"), ("nonsense", None)])
+@pytest.mark.parametrize(("code", "like"), [("KB1098", "KB2109"), ("nonsense", None)])
 def test_explain_an_unknown_code(capsys, code, like):
     with pytest.raises(SystemExit) as caught:
         cli.main(["explain", code])
