@@ -2,6 +2,7 @@
 #include "core/kb_plan.h"
 
 #include "core/kb_host.h"
+#include "core/kb_running.h"
 
 #include <stdatomic.h>
 
@@ -48,10 +49,10 @@ kb_status kb_plan_step(const kb_step *step, const kb_frame *frame, kb_error *err
 
 kb_status kb_plan_run(const kb_plan *plan, const kb_frame *frame, kb_error *err)
 {
-    for (uint32_t i = 0; i < plan->n_steps; i++) {
-        kb_status s = kb_plan_step(&plan->steps[i], frame, err);
-        if (!KB_LIKELY(s == KB_OK))
-            return s;
-    }
-    return KB_OK;
+    kb_running *running = kb_running_enter(frame->kernel);
+    kb_status s = KB_OK;
+    for (uint32_t i = 0; i < plan->n_steps && KB_LIKELY(s == KB_OK); i++)
+        s = kb_plan_step(&plan->steps[i], frame, err);
+    kb_running_leave(running);
+    return s;
 }

@@ -8,6 +8,7 @@
 
 #include "core/kb_memory.h"
 #include "core/kb_pool.h"
+#include "core/kb_running.h"
 #include "core/kb_ticks.h"
 
 #include <pthread.h>
@@ -110,8 +111,8 @@ static kb_status run_rows(const kb_slices *slices, kb_cursor *cursor, const kb_s
     return kb_plan_step(step, &cursor->frame, err);
 }
 
-kb_status kb_slices_run(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
-                        int64_t begin, int64_t end, int64_t *failed, kb_error *err)
+static kb_status run(const kb_slices *slices, kb_cursor *cursor, const kb_step *step, int64_t begin,
+                     int64_t end, int64_t *failed, kb_error *err)
 {
     if (slices->rows)
         return run_rows(slices, cursor, step, begin, end, failed, err);
@@ -132,6 +133,15 @@ kb_status kb_slices_run(const kb_slices *slices, kb_cursor *cursor, const kb_ste
         }
     }
     return KB_OK;
+}
+
+kb_status kb_slices_run(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
+                        int64_t begin, int64_t end, int64_t *failed, kb_error *err)
+{
+    kb_running *running = kb_running_enter(slices->frame->kernel);
+    kb_status s = run(slices, cursor, step, begin, end, failed, err);
+    kb_running_leave(running);
+    return s;
 }
 
 enum {

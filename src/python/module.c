@@ -10,6 +10,7 @@
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_memory.h"
+#include "core/kb_running.h"
 #include "embed/kb_targets.h"
 
 #include <errno.h>
@@ -258,6 +259,13 @@ static PyObject *has_any(PyObject *Py_UNUSED(self), PyObject *args)
     return PyErr_Occurred() ? NULL : PyBool_FromLong(found);
 }
 
+static int watch_faults(PyObject *module)
+{
+    (void)module;
+    kb_running_watch_faults();
+    return 0;
+}
+
 /* The core's state is the process's, and JAX's is too: importing JAX twice ends the process. */
 static int refuse_subinterpreter(PyObject *module)
 {
@@ -289,6 +297,7 @@ static PyMethodDef methods[] = {
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)refuse_subinterpreter},
+    {Py_mod_exec, (void *)(uintptr_t)watch_faults},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_callbacks},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_code},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},

@@ -2,6 +2,7 @@
 
 import ctypes
 import inspect
+import platform
 import random
 import re
 import subprocess
@@ -486,3 +487,63 @@ def test_drawn_parameters_arrive_where_they_belong(load, seed, count):
         assert found.keys() == expected.keys(), text
         for name, value in expected.items():
             assert found[name].tolist() == value.tolist(), (name, text)
+
+
+FAULTS = r"""
+import faulthandler, os, signal, sys
+import jax, jax.numpy as jnp, kernbridge, numba, numpy as np
+
+SOURCE = '''
+// @BE broken x: f32[n], n -> out: f32[n]
+void broken(const float *x, int n, float *out)
+{
+    volatile int divisor = (int)x[1];
+    out[0] = (float)(n / divisor);
+    *(volatile float *)0 = x[0];
+}
+'''
+
+@numba.njit
+def beyond(at, x):
+    x[at[0]] = 3
+
+def in_c(second):
+    op = kernbridge.load_c_inline("faults", SOURCE).broken
+    return op(jnp.arange(5, dtype=jnp.float32).at[1].set(second))
+
+def in_numba():
+    op = kernbridge.numba_kernel(beyond, jax.ShapeDtypeStruct((7,), jnp.int32))
+    jax.block_until_ready(op(jnp.array([3], jnp.int32)))
+    return jax.jit(jax.vmap(op))(jnp.array([[3], [1 << 30]], jnp.int32))
+
+def in_python():
+    jax.block_until_ready(jnp.ones(3))
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def after_faulthandler():
+    faulthandler.enable()
+    return in_c(1)
+
+cases = [lambda: in_c(1), lambda: in_c(0), in_numba, in_python, after_faulthandler]
+for i, case in enumerate(cases):
+    child = os.fork()
+    if child == 0:
+        jax.block_until_ready(case())
+        os._exit(0)
+    print(signal.Signals(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).name, flush=True)
+    print(f"end of {i}", file=sys.stderr, flush=True)
+"""
+
+
+def test_a_fault_in_a_kernel_prints_its_operation(run_python):
+    printed = run_python(FAULTS, check=False)
+    ends = ["SIGSEGV", "SIGFPE" if platform.machine() == "x86_64" else "SIGSEGV", *["SIGSEGV"] * 3]
+    assert printed.split()[:5] == ends, printed
+    null, divided, numba, python, last = printed.split("end of ")[:5]
+    of_c = "in load_c_inline 'faults.broken'\n"
+    assert "kernbridge: segmentation fault " + of_c in null
+    assert ("by zero, " if "SIGFPE" in ends else "fault ") + of_c in divided
+    assert "kernbridge: segmentation fault in numba_kernel 'beyond', defined at" in numba
+    assert "kernbridge:" not in python
+    assert "Segmentation fault" in last
+    assert "kernbridge: segmentation fault " + of_c in last
