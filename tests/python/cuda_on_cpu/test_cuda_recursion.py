@@ -118,11 +118,14 @@ def parity(x, out):
     out[0] = even(x[0])
 
 op = numba_cuda_kernel(parity, S((1,), jnp.int32), launch_dims=1)
-try:
-    op(jnp.ones(1, jnp.int32))
-except kernbridge.errors.KernelCompilationError as e:
-    assert "Device functions call each other, or" in str(e), e
-    assert "make one function of those that call each other" in str(e), e
-else:
-    raise SystemExit("it is compiled")
+x = np.ones(1, np.int32)
+for call in (lambda: op(x), kernbridge.cuda_on_cpu()(lambda: parity[1, 1](x, x))):
+    try:
+        call()
+    except kernbridge.errors.KernelCompilationError as e:
+        assert "The device functions 'odd' and 'even' call each other.\\n" in str(e), e
+        assert "make one function of those that call each other" in str(e), e
+        assert "[KB4001]" in str(e), e
+    else:
+        raise SystemExit("it is compiled")
 """)

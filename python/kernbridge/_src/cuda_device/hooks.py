@@ -22,13 +22,13 @@ from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base import versions
-from kernbridge._src.base.errors import KernbridgeError, typed
+from kernbridge._src.base.errors import KernbridgeError, KernelCompilationError, typed
 from kernbridge._src.cuda_device import code, launch, mode
 from kernbridge._src.cuda_device.launch import install_host_api
 from kernbridge._src.cuda_device.mode import choose
 from kernbridge._src.forge.obtain import deferred
 from kernbridge._src.keys import package_digest
-from kernbridge._src.numba_common import numba_cuda_patches, private_numba_cuda
+from kernbridge._src.numba_common import numba_cuda_patches, private_numba_cuda, refusals
 from kernbridge._src.numba_common.private_numba_cuda import (
     codegen,
     dispatcher,
@@ -127,8 +127,16 @@ def _install_dispatchers() -> None:
         original = vars(self).get(code.COUNTERPART_OF)
         if original is not None:  # which may read something else than when it was compiled before
             self.py_func = counterpart(*original).py_func
-        with code.compiling(self):
-            return compile_kernel(self, sig)
+        try:
+            with code.compiling(self):
+                return compile_kernel(self, sig)
+        except AttributeError as e:
+            if not refusals.is_recursion(e):
+                raise
+            raise KernelCompilationError(
+                f"{code.label_of(self.py_func)}: Numba-CUDA cannot compile the kernel [KB4001]\n"
+                + refusals.report(e, self.py_func, of_cuda=True)
+            ) from None
 
     def compiled_device(self: Any, *args: Any, **kwargs: Any) -> Any:
         with deferred(), global_compiler_lock, numba_cuda_patches.without_nvvm():

@@ -91,10 +91,7 @@ def _cause(error: BaseException) -> str:
     """The first cause that Numba names, without the functions that it tried."""
     text = str(error)
     if _RECURSION in text:
-        return (
-            "Device functions call each other, or one calls itself with types that differ from "
-            "those of its first call."
-        )
+        return _recursion(error)
     if _NEW_ARRAY in text:
         return "The kernel calls a function that creates an array."
     inner = text.rfind(_SPECIFIC)
@@ -117,6 +114,24 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, (TypeError, ValueError)):
         cause = f"{_SURPRISED} {type(error).__name__}: {cause}"
     return cause
+
+
+def is_recursion(error: BaseException) -> bool:
+    return _RECURSION in str(error)
+
+
+def _recursion(error: BaseException) -> str:
+    frames = (frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__))
+    for known in frames:
+        if "rec_ov" in known:
+            caller = known["self"].func_ir.func_id.func_name
+            callee = known["rec_ov"].qualname.rpartition(".")[2]
+            if caller != callee:
+                return f"The device functions {callee!r} and {caller!r} call each other."
+    return (
+        "Device functions call each other, or one calls itself with types that differ from "
+        "those of its first call."
+    )
 
 
 def _place(error: BaseException, function: Any, cause: str) -> list[str]:
