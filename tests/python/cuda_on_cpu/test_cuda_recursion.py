@@ -129,3 +129,26 @@ for call in (lambda: op(x), kernbridge.cuda_on_cpu()(lambda: parity[1, 1](x, x))
     else:
         raise SystemExit("it is compiled")
 """)
+
+
+def test_an_operation_calls_a_device_function_with_a_declared_signature(run):
+    run("""
+with kernbridge.cuda_on_cpu():
+    @cuda.jit("float32(float32, float32)", device=True)
+    def mean(a, b):
+        return (a + b) / 2
+
+@cuda.jit
+def means(x, n, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = mean(x[i], n[0])  # an integer, which the signature converts
+
+x, n = np.arange(5, dtype=np.float32), np.array([3], np.int32)
+for options in ({}, {"check": True}):
+    op = numba_cuda_kernel(means, S((5,), jnp.float32), launch_dims=5, **options)
+    np.testing.assert_array_equal(op(x, n), (x + 3) / 2)
+out = np.zeros(5, np.float32)
+kernbridge.cuda_on_cpu()(lambda: means[1, 8](x, n, out))()
+np.testing.assert_array_equal(out, (x + 3) / 2)
+""")

@@ -15,6 +15,7 @@ import functools
 import gc
 import inspect
 import sys
+from contextlib import nullcontext
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FunctionType
@@ -31,6 +32,7 @@ from kernbridge._src.keys import package_digest
 from kernbridge._src.numba_common import numba_cuda_patches, private_numba_cuda, refusals
 from kernbridge._src.numba_common.private_numba_cuda import (
     codegen,
+    cuda,
     dispatcher,
     driver,
     global_compiler_lock,
@@ -43,6 +45,7 @@ _Dispatcher = dispatcher.CUDADispatcher
 _HOME, _TWINS = "_kernbridge_home", "_kernbridge_twins"
 _home_of_others: str | None = None  # of dispatchers made before Numba was patched
 _installed = False
+_ANY_ARCHITECTURE = (8, 0)
 _MLIR = "numba_cuda_mlir.cuda"
 
 # What depends on what was compiled. Twins have everything else in common.
@@ -242,7 +245,10 @@ def _compile_declared(original: Any, own: dict[str, Any], made: Any) -> None:
         return
     for argument_types, compiled in own["overloads"].items():
         if made.targetoptions.get("device"):
-            with typeinfer.register_dispatcher(made):
+            without_gpu: Any = nullcontext()
+            if mode.current() is None and not cuda.is_available():  # LLVM IR, for an operation
+                without_gpu = numba_cuda_patches.compiling_for(_ANY_ARCHITECTURE)
+            with typeinfer.register_dispatcher(made), without_gpu:
                 made.compile_device(argument_types, compiled.signature.return_type)
         else:
             made.compile(argument_types)
