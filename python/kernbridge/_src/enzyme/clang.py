@@ -7,6 +7,7 @@ exception or ends the process, becomes a call of `kb_thrown` (src/object/kb_thro
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -152,7 +153,8 @@ def _check(module: str, kept: str) -> None:
         if name in seen or name not in bodies:
             continue
         seen.add(name)
-        for line in bodies[name].split("\n"):
+        lines = bodies[name].split("\n")
+        for line in lines:
             used = set(_SYMBOL.findall(line))
             left += used
             what, changing = "", used & variables
@@ -166,18 +168,16 @@ def _check(module: str, kept: str) -> None:
                 what = "it calls setjmp"
             if what:
                 # The optimiser may have moved an instruction, which then has no line.
-                same = (
-                    other
-                    for other in bodies[name].split("\n")
-                    if changing & {*_SYMBOL.findall(other)}
-                )
-                raise Refused(
-                    what, next(filter(None, (place_of(module, o) for o in (line, *same))), "")
-                )
+                same = (other for other in lines if changing & {*_SYMBOL.findall(other)})
+                places = (place_of(module, other) for other in (line, *same))
+                raise Refused(what, next(filter(None, places), ""))
 
 
-def place_of(module: str, line: str) -> str:
-    """The line in the user's file that an instruction belongs to, if the module has lines."""
+def place_of(module: str, line: str, has_folders: bool = False) -> str:
+    """The line in the user's file that an instruction belongs to, if the module has lines.
+
+    If a module `has_folders`, as Numba's have, the names of its files need them.
+    """
     if not (at := re.search(r"!dbg (!\d+)", line)):
         return ""
 
@@ -187,8 +187,10 @@ def place_of(module: str, line: str) -> str:
 
     location = at[1]
     while location:  # what is inlined from the system's headers belongs to what calls it
-        file = field(field(field(location, "scope"), "file"), "filename")
-        if file and not file.startswith("/usr/"):
+        described = field(field(location, "scope"), "file")
+        file = field(described, "filename")
+        if file and (has_folders or not file.startswith("/usr/")):
+            file = os.path.join(field(described, "directory") * has_folders, file)
             line = field(location, "line")
             return "" if line == "0" else f"{file}:{line}"
         location = field(location, "inlinedAt")

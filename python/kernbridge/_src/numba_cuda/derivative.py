@@ -16,7 +16,6 @@ Imported only when a derivative is lowered.
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,8 +33,8 @@ from kernbridge._src.cuda_on_cpu import ir as host_ir
 from kernbridge._src.cuda_on_cpu import library
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiled_in_isolation
 from kernbridge._src.cuda_on_cpu.to_host import HostModule
+from kernbridge._src.enzyme import clang, guards, tool
 from kernbridge._src.enzyme import function as ir
-from kernbridge._src.enzyme import guards, tool
 from kernbridge._src.enzyme.bits import reinterprets
 from kernbridge._src.enzyme.function import LABELS, Buffer, Function, Kind, Refused
 from kernbridge._src.forge.artefacts import Artefact
@@ -236,8 +235,8 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         except Exception:  # the message only lacks the line
             return ""
         for text in texts:
-            if found := re.search(rf"(?:{what})[^\n]*!dbg !(\d+)", text):
-                return _line(text, found[1])
+            if found := re.search(rf"(?:{what})[^\n]*!dbg [^\n]*", text):
+                return clang.place_of(text, found[0], has_folders=True)
         return ""
 
     def _primal_function(self) -> tuple[Function, list[int], bool]:
@@ -431,26 +430,6 @@ _OF_THREADS = (
     r'call [^\n]*@"?(?:llvm\.nvvm\.(?!read|barrier0)|___numba_atomic|cudaCG)'
     r"|atomicrmw |cmpxchg |fence "
 )
-
-
-def _line(text: str, location: str) -> str:
-    """The file and the line of a location in the debug information of a module."""
-
-    def entry(number: str) -> str:
-        found = re.search(rf"^!{number} = (.*)$", text, re.M)
-        return found[1] if found else ""
-
-    described = entry(location)
-    line = re.search(r"\bline: (\d+)", described)
-    while not (file := re.search(r"\bfile: !(\d+)", described)):
-        scope = re.search(r"\bscope: !(\d+)", described)
-        if scope is None:
-            return ""
-        described = entry(scope[1])
-    names = dict(re.findall(r'(filename|directory): "([^"]*)"', entry(file[1])))
-    if not line or "filename" not in names:
-        return ""
-    return f"{os.path.join(names.get('directory', ''), names['filename'])}:{line[1]}"
 
 
 @dataclass(frozen=True)
