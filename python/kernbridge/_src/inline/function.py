@@ -7,7 +7,6 @@ JAX function for the types of each call. Numba asks it under its lock, in any th
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,8 +96,6 @@ class InlinedFunction:
             return found
 
     def _translated(self, dtypes: tuple[str, ...], is_wide: bool) -> Translation:
-        from kernbridge._src.numba_common.private_numba import numba
-
         scalars = [jax.ShapeDtypeStruct((), np.dtype(d)) for d in dtypes]
         try:
             with jax.enable_x64(is_wide), private_jax.own_lines():
@@ -131,11 +128,7 @@ class InlinedFunction:
         digest = hashlib.sha256(text.encode()).hexdigest()
         need = rules.needed(closed)
         name = f"{NAMED}{self.__name__ if self.__name__.isidentifier() else ''}_{digest[:24]}"
-        space = {"math": math, "np": np, "__name__": "kernbridge.inlined"}
-        exec(compile(text, f"<{self.label}>", "exec"), space)
-        made: Any = space[translate.NAME]
-        made.__name__ = made.__qualname__ = name
-        jitted = numba.njit(error_model="numpy", forceinline=True)(made)
+        jitted = rules.jitted(text, name, self.label)
         results = tuple(str(leaf.dtype) for leaf in leaves)
         if not need or len(dtypes) != 1 or dtypes[0][0] != "f":
             return Translation(name, results, jitted, need)

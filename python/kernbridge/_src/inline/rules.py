@@ -35,7 +35,7 @@ _SOFT = (
 )
 NODE = "kb.node."
 _serial = itertools.count()
-_roots: dict[str, Root] = {}  # by name
+roots: dict[str, Root] = {}  # by name
 
 
 class NoRule(Exception):
@@ -69,7 +69,7 @@ class Root:
         self.name, self.label = f"{NODE}{next(_serial)}", label
         self._function, self._dtype, self._wide, self._need = function, dtype, wide, need
         self._nodes: dict[int, Node] = {}
-        _roots[self.name] = self
+        roots[self.name] = self
 
     def node(self, order: int) -> Node:
         """The function with its derivatives up to an order, or raise NoRule.
@@ -123,10 +123,6 @@ def needed(jaxpr: Any) -> str:
     return found
 
 
-def roots(names: Sequence[str]) -> list[Root]:
-    return [_roots[name] for name in names]
-
-
 def described(functions: Sequence[Any], order: int) -> list[Any]:
     """What derivatives depend on, of those functions that the kernel may call."""
     found = []
@@ -160,7 +156,7 @@ def unknown(functions: Sequence[Any], called: str, has_nodes: bool) -> str:
 def calling(made: Sequence[Root | None], plain: Any, dtype: str, is_tuple: bool) -> Any:
     """A function that calls nodes for those results that have one."""
     from kernbridge._src.numba_common.private_llvmlite import binding
-    from kernbridge._src.numba_common.private_numba import numba, types
+    from kernbridge._src.numba_common.private_numba import types
 
     space: dict[str, Any] = {"plain": plain}
     results = []
@@ -174,14 +170,15 @@ def calling(made: Sequence[Root | None], plain: Any, dtype: str, is_tuple: bool)
         results.append(f"node{k}(x)")
     text = "".join(f"{r}, " for r in results)
     text = f"({text})" if is_tuple else text.removesuffix(", ")
-    exec(f"def called(x):\n    return {text}\n", space)
-    return numba.njit(error_model="numpy", forceinline=True)(space["called"])
+    return jitted(f"def {translate.NAME}(x):\n    return {text}\n", "called", **space)
 
 
-def jitted(node: Node) -> Any:
-    """A node as a function of Numba."""
+def jitted(text: str, name: str = translate.NAME, label: str = "string", **known: Any) -> Any:
+    """A function of Numba, by the name that compiled code has for it, given its text."""
     from kernbridge._src.numba_common.private_numba import numba
 
-    space: dict[str, Any] = {"math": math, "np": np, "__name__": "kernbridge.inlined"}
-    exec(node.text, space)
-    return numba.njit(error_model="numpy", forceinline=True)(space[translate.NAME])
+    space = {"math": math, "np": np, "__name__": "kernbridge.inlined", **known}
+    exec(compile(text, f"<{label}>", "exec"), space)
+    made: Any = space[translate.NAME]
+    made.__name__ = made.__qualname__ = name
+    return numba.njit(error_model="numpy", forceinline=True)(made)

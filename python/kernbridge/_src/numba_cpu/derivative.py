@@ -272,7 +272,7 @@ def _build_primal(
 def _nodes(context: Any, names: Sequence[str], order: int) -> Any:
     """A module that defines functions with JAX's derivatives up to an order."""
     try:
-        nodes = [node for root in rules.roots(names) for node in root.node(order).all()]
+        nodes = [node for n in names for node in rules.roots[n].node(order).all()]
     except rules.NoRule as e:
         raise Refused(f"it calls {e}") from e
     library = context.codegen().create_library("kb_nodes")
@@ -280,7 +280,7 @@ def _nodes(context: Any, names: Sequence[str], order: int) -> Any:
     described = []
     for node in nodes:
         result, argument = (getattr(types, d) for d in (node.result, node.dtype))
-        jitted = rules.jitted(node)
+        jitted = rules.jitted(node.text)
         jitted.compile((argument,))
         (compiled,) = jitted.overloads.values()
         library.add_linking_library(compiled.library)
