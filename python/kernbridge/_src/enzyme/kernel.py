@@ -26,9 +26,7 @@ _OTHER: dict[Mode, Mode] = {"jvp": "vjp", "vjp": "jvp"}
 class Native(NamedTuple):
     """A derivative that the core can call. It is never released."""
 
-    copied: tuple[int, ...]  # operands of which it needs a copy
     program: bytes
-    scratch: tuple[tuple[str, tuple[int, ...]], ...]  # of each array: dtype, and numbers of extents
     about: dict[str, Any]  # as `DerivativeJob.make` describes it
 
 
@@ -134,5 +132,4 @@ class DerivativeJob(Recipe[Native]):
 
     def _registered(self, made: Artefact) -> Native:
         _core.register_host_code(self.identity, made.blobs[0])
-        scratch = tuple((str(d), tuple(map(int, e))) for d, e in made.meta["scratch"])
-        return Native(tuple(map(int, made.meta["copied"])), made.blobs[0], scratch, made.meta)
+        return Native(made.blobs[0], made.meta)

@@ -95,12 +95,12 @@ def lowered(job: DerivativeJob, operands: Sequence[ArrayType], call: Call) -> Na
         digest=job.identity,
         key=job.key,
         origin="",
-        copied=native.copied,
+        copied=tuple(native.about["copied"]),
         why_not_portable=job.why_not_portable,
         program=native.program,
         temporaries=tuple(
             ArrayType(tuple(extents[k] for k in axes), np.dtype(dtype))
-            for dtype, axes in native.scratch
+            for dtype, axes in native.about["scratch"]
         ),
     )
 
