@@ -26,16 +26,10 @@ _COMPILE = (
     *("-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE"),
     "-DKB_DERIVATIVE",
 )
-_IGNORE_EXCEPTIONS = "-fignore-exceptions"
 _SIMPLIFY = (
-    *(
-        "-vectorize-loops=0",
-        "-vectorize-slp=0",
-        "-unroll-runtime=0",
-        "-jump-threading-threshold=0",
-        "-enable-load-pre=0",  # Enzyme would keep what a loop loads for its next round
-        "-inline-threshold=10000",
-    ),
+    *("-vectorize-loops=0", "-vectorize-slp=0", "-unroll-runtime=0"),
+    "-enable-load-pre=0",  # Enzyme would keep what a loop loads for its next round
+    *("-jump-threading-threshold=0", "-inline-threshold=10000"),
     *("-S", "-o", "-", "-"),
 )
 # Options that change which code is made, but not what it means; all others are passed on.
@@ -85,9 +79,7 @@ def to_ir(
 ) -> str:
     """Compile a translation unit without optimising it, or raise Refused with clang's reason."""
     words = [*_passed_on(flags), *_system_headers(language, host), *_COMPILE]
-    words += ["-g1"] * has_lines
-    if language == "c++":
-        words.append(_IGNORE_EXCEPTIONS)
+    words += ["-g1"] * has_lines + ["-fignore-exceptions"] * (language == "c++")
     unknown: set[str] = set()
     for _ in range(2):
         given = [word for word in words if word.partition("=")[0] not in unknown]

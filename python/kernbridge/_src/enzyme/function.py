@@ -174,15 +174,9 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
         f"{head(name, buffers, function.n_extents)} {{\n"
         f"  call void (...) @{call}(ptr @{function.name}, {', '.join(given)})\n  ret void\n}}\n"
     )
-    return Function(
-        text,
-        name,
-        tuple(buffers),
-        function.n_extents,
-        (*function.operands, *given_shadows),
-        results,
-        function.chooses_arrays,
-    )
+    operands = (*function.operands, *given_shadows)
+    made = replace(function, text=text, name=name, buffers=tuple(buffers))
+    return replace(made, operands=operands, results=results)
 
 
 # The kind of a shadow, by the kind of its buffer; a pair has the kinds for inactive and for active
@@ -287,18 +281,15 @@ _NEGATED = r"  %kb.minus.\2 = fneg \5 \6\n  \1 = \3fadd \4, \5 %kb.minus.\2"
 
 
 _GAMMA = re.compile(r'^declare [^\n]*@"?((?:__nv_|numba_)?[lt]?gammaf?)"?\([^\n]*\n', re.M)
-_GAMMA_OF_FLOAT = """define internal float @{name}(float %x) alwaysinline {{
-  %y = fpext float %x to double
+_GAMMA_OF = """define internal {t} @{name}({t} %x) alwaysinline {{
+  %y = {widen} {t} %x to double
   %z = call double @kb.{function}(double %y)
-  %r = fptrunc double %z to float
-  ret float %r
+  %r = {narrow} double %z to {t}
+  ret {t} %r
 }}
 """
-_GAMMA_OF_DOUBLE = """define internal double @{name}(double %x) alwaysinline {{
-  %r = call double @kb.{function}(double %x)
-  ret double %r
-}}
-"""
+_OF_FLOAT = {"t": "float", "widen": "fpext", "narrow": "fptrunc"}
+_OF_DOUBLE = {"t": "double", "widen": "bitcast", "narrow": "bitcast"}
 
 
 def _with_gamma(text: str) -> str:
@@ -306,9 +297,9 @@ def _with_gamma(text: str) -> str:
 
     def defined(found: re.Match[str]) -> str:
         name = found[1]
-        form = _GAMMA_OF_FLOAT if name.endswith("f") else _GAMMA_OF_DOUBLE
-        is_log = "lgamma" in name or name in ("gamma", "gammaf")
-        return form.format(name=name, function="lgamma" if is_log else "tgamma")
+        function = "lgamma" if "lgamma" in name or name in ("gamma", "gammaf") else "tgamma"
+        of = _OF_FLOAT if name.endswith("f") else _OF_DOUBLE
+        return _GAMMA_OF.format(name=name, function=function, **of)
 
     text, n = _GAMMA.subn(defined, text)
     if not n:
@@ -465,7 +456,8 @@ def _reason(output: str) -> str:
 
 def entry(function: Function, name: str) -> Function:
     """Add a function for a call of XLA, with the type that numba_cpu/entry.py describes."""
-    lines, arguments = [], ["ptr %status", "ptr %exception"]
+    head = f"define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) {{"
+    lines = [function.text, head, "  %status = alloca i32", "  store i32 0, ptr %status"]
     n_hidden = len(function.results) + len(function.written)
     scratch = [i for i, b in enumerate(function.buffers) if b.kind == "scratch"]
     places = [("inputs", k, i) for k, i in enumerate(function.operands)]
@@ -484,8 +476,6 @@ def entry(function: Function, name: str) -> Function:
             f"  %given{i} = load ptr, ptr %field{i}",
             f"  %is_null{i} = icmp eq ptr %given{i}, null",
             f"  %data{i} = select i1 %is_null{i}, ptr inttoptr (i64 64 to ptr), ptr %given{i}",
-        ]
-        lines += [
             f"  %list{i} = getelementptr i8, ptr %buffer{i}, i64 {_DIMS}",
             f"  %dims{i} = load ptr, ptr %list{i}",
         ]
@@ -500,20 +490,11 @@ def entry(function: Function, name: str) -> Function:
     for i, b in enumerate(function.buffers):
         if b.begins_as_zeros:
             lines += _fill(i, b)
-    arguments += [data[i] for i in range(len(function.buffers))]
+    arguments = ["ptr %status", "ptr %exception", *(data[i] for i in range(len(function.buffers)))]
     arguments += [extents[k] for k in range(function.n_extents)]
-    body = "\n".join(
-        (
-            "  %status = alloca i32",
-            "  store i32 0, ptr %status",
-            *lines,
-            f"  call void @{function.name}({', '.join(arguments)})",
-            "  %code = load i32, ptr %status",
-            "  ret i32 %code",
-        )
-    )
-    head = f"define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs)"
-    return replace(function, text=f"{function.text}\n{head} {{\n{body}\n}}\n", name=name)
+    lines += [f"  call void @{function.name}({', '.join(arguments)})"]
+    lines += ["  %code = load i32, ptr %status", "  ret i32 %code", "}", ""]
+    return replace(function, text="\n".join(lines), name=name)
 
 
 def guarded(text: str, entry: str, is_done: str) -> tuple[str, str]:

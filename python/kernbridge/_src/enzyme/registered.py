@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 _TYPES = {"float32": "float", "float64": "double"}
+_CASTS = {("float", "double"): "fpext", ("double", "float"): "fptrunc"}
 REGISTERED = "kb.registered."
 _USED = re.compile(r"^@llvm\.compiler\.used = [^\n]*\n", re.M)
 _WEAK = re.compile(rf'^define weak ([^\n]*@"?{re.escape(REGISTERED)})', re.M)
@@ -61,10 +62,7 @@ def text(functions: Iterable[tuple[str, str, str, str | None]]) -> str:
         t, a = _TYPES[result], _TYPES[argument]
         called = f"{REGISTERED}{name}" if partial else f"{name}.plain"
         given = {"t": t, "a": a, "name": name, "called": called, "partial": partial, "n": n}
-        casts = {"float": "fpext", "double": "fptrunc"}
-        given |= dict.fromkeys(("cast", "back"), "bitcast")
-        if t != a:
-            given |= {"cast": casts[a], "back": casts[t]}
+        given |= {"cast": _CASTS.get((a, t), "bitcast"), "back": _CASTS.get((t, a), "bitcast")}
         made += _FUNCTION.format(**given)
         if partial:
             made += _DERIVATIVES.format(**given)
