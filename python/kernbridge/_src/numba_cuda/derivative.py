@@ -141,9 +141,8 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         self._has_one_axis, self._dynamic = has_one_axis, dynamic
         registers = registers_with(threads) if threads and not self.target.emulates else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
-        described = (words, roles, [tuple(s) for s in steps])
         how = (has_batch, has_one_axis, self._registers, dynamic)
-        made_of = (described, how)
+        made_of = (words, roles, [tuple(s) for s in steps]), how
         self.identity = self.digest = identity_of(
             Ingredients(made="enzyme", code=primal.digest, described=made_of, inlined=None)
         )
@@ -164,14 +163,11 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             entry = f"{self._primal.symbol}_{'_'.join(s.mode for s in self.steps)}"
             text, shared_size = _with_entry(function, entry, wide)
             text = ir.run(replace(function, text=text), enzyme)
+            buffers = function.buffers
             if self._roles.in_place:  # the contents of its buffers are used afterwards
-                own = [
-                    b if b.kind == "shared" else b._replace(kind="inout") for b in function.buffers
-                ]
-                function = replace(function, buffers=tuple(own))
-            text, buffers = sums.with_fewer_atomics(
-                text, entry, function.buffers, self._has_one_axis
-            )
+                own = (b if b.kind == "shared" else b._replace(kind="inout") for b in buffers)
+                buffers = tuple(own)
+            text, buffers = sums.with_fewer_atomics(text, entry, buffers, self._has_one_axis)
             function = replace(function, buffers=buffers)
         except Refused as e:
             raise e.error(self.label, self._place(e)) from None
@@ -224,9 +220,8 @@ class DerivativeJob(Recipe[DerivativeFunction]):
 
     def _place(self, refused: Refused) -> str:
         """The line of the call that was refused; the kernel is compiled again to find it."""
-        called = re.match(r"it calls (\S+),", str(refused))
         what = _OF_THREADS
-        if called:
+        if called := re.match(r"it calls (\S+),", str(refused)):
             what = rf'call [^\n]*@"?(?:__nv_)?{re.escape(called[1])}"?\('
         try:
             with global_compiler_lock, host_ir.opaque_pointers():
@@ -340,11 +335,8 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
         operands, results = (tuple(places[b] for b in of) for of in (roles.operands, roles.outputs))
         function = ir.around(text, "kb_primal", tuple(buffers), n_extents, operands, results)
-        return (
-            function,
-            sorted(changed.intersection(function.arrays)),
-            not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"}),
-        )
+        uses_z = not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+        return function, sorted(changed.intersection(function.arrays)), uses_z
 
     def _image(
         self, text: str, entry: str, function: Function, wide: bool, shared_size: int
@@ -571,8 +563,7 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
     head = f"define void @{name}({', '.join(words + extents)}) {{"
     call = f"  call void @{function.name}({', '.join(arguments + extents)})"
     text = "\n".join([function.text, head, *before, *lines, call, "  ret void", "}\n"])
-    if filled:
-        text += _ZERO
+    text += _ZERO * bool(filled)
     declared = [f"i32 @kb.{r}.{a}()" for r in _REGISTERS for a in "xyz"]
     declared += ["void @kb.barrier0() convergent", "ptr @kb.shared(i64)"]
     text = _OWN.sub(_nvidia_name, text)

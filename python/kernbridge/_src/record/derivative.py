@@ -86,7 +86,9 @@ class _Derivative:
         sources, results = (step.active, outs) if step.mode == "jvp" else (outs, step.active)
         self._sources = {self._known(b): n + k for k, b in enumerate(sources)}
         self._results = {self._known(b): len(own_operands) + k for k, b in enumerate(results)}
-        self._primal = [self._renumbered(s) for s in recording.steps]
+        # An output in the memory of an input has the input's number.
+        known = {b: self._known(b) for b in range(len(self._arrays))}
+        self._primal = [self._moved(s, known) for s in recording.steps]
         self._reaches = [self._reach(s) for s in self._primal]
         self._written = set().union(*(r.writes for r in self._reaches))
         self._values: dict[int, int] = {}  # numbers in the derivative's plan, by buffer
@@ -164,9 +166,8 @@ class _Derivative:
                 if k < last:
                     self._restore(kept[k])
                 self._launch_derivative(step, reach)
-            elif isinstance(step, Fill):
-                if step.buffer in self._shadows:
-                    self.steps.append(self._moved(replace(step, pattern=0), self._shadows))
+            elif isinstance(step, Fill) and step.buffer in self._shadows:
+                self.steps.append(self._moved(replace(step, pattern=0), self._shadows))
             elif isinstance(step, Copy) and step.to_buffer in self._shadows:
                 self._add_back(step)
             self._restore(kept[k])
@@ -199,16 +200,16 @@ class _Derivative:
         active = set(self._sources if self._differentiation.mode == "jvp" else self._results)
         in_place = tuple(b for b in buffers if b not in read_only or (b in real and b in active))
         shadows = tuple(b for b in in_place if b in real)
-        how = self._differentiation.mode, tuple(buffers.index(b) for b in shadows)
-        kernel = function.kernel()
+        how = Differentiation(self._differentiation.mode, tuple(map(buffers.index, shadows)))
         one_axis = step.grid[1:] == (Value(constant=1),) * 2 and step.block[1:] == (1, 1)
         job = DerivativeJob(
             numba_cuda_compile.Job(
-                *(self._recording.label, kernel, function.parameters, False), self._recording.target
+                *(self._recording.label, function.kernel(), function.parameters, False),
+                self._recording.target,
             ),
             own,
             Roles(buffers, in_place=in_place),
-            (Differentiation(*how),),
+            (how,),
             has_batch=self._has_batch and step.grid[2] == Value(constant=1),
             has_one_axis=one_axis and not step.auto_block,
             threads=0 if step.auto_block else int(np.prod(step.block)),
@@ -262,11 +263,6 @@ class _Derivative:
     def _known(self, b: int) -> int:
         return self._same.get(b, b)
 
-    def _renumbered(self, step: Step) -> Step:
-        """A step in which an output in the memory of an input has the input's number."""
-        every = range(len(self._arrays))
-        return self._moved(step, {b: self._known(b) for b in every})
-
     def _moved(self, step: Step, numbers: dict[int, int]) -> Step:
         if isinstance(step, Fill):
             return replace(step, buffer=numbers[step.buffer])
@@ -284,8 +280,7 @@ class _Derivative:
         return self._n_buffers + len(self.temporaries) - 1
 
     def _copy(self, source: int, to: int, b: int) -> None:
-        size = _n_items(self._arrays[b]) * self._arrays[b].dtype.itemsize
-        if size:
+        if size := _n_items(self._arrays[b]) * self._arrays[b].dtype.itemsize:
             self.steps.append(Copy(to, 0, source, 0, size))
 
     def _fill(self, b: int, number: int) -> None:

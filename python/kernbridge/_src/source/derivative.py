@@ -7,6 +7,7 @@ Attributes are constants of it. Imported only when a derivative is lowered.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -169,12 +170,8 @@ class SourceDerivative(DerivativeJob):
 
     def _unit(self, index: int, own: Sequence[int], shared: dict[int, int]) -> str:
         """The end of the translation unit: a function of buffers that calls the user's."""
-        extents: dict[int, list[str]] = {}
-        n_extents = 0
-        for i in own:
-            rank = self._arrays[i][1]
-            extents[i] = [f"e{n_extents + d}" for d in range(rank)]
-            n_extents += rank
+        count = itertools.count()
+        extents = {i: [f"e{next(count)}" for _ in range(self._arrays[i][1])] for i in own}
         parameters = [f"void *__restrict__ b{i}" for i in own]
         parameters += [f"int64_t {name}" for i in own for name in extents[i]]
         dims, tensors = [], []
