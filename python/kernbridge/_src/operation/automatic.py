@@ -125,10 +125,8 @@ class InSteps(tangents.Automatic):
     ) -> list[Any]:
         cts = [ct for ct in given if ct is not None]
         found = self._bind(Step("vjp", tuple(which)), inputs, cts)
-        result: list[Any] = [None] * len(inputs)
-        for i, ct in zip(which, found, strict=True):
-            result[i] = ct
-        return result
+        by_input = dict(zip(which, found, strict=True))
+        return [by_input.get(i) for i in range(len(inputs))]
 
 
 @dataclass(frozen=True)
@@ -141,20 +139,15 @@ class ByEnzyme(InSteps):
     def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
         call, types = self.call, tuple(map(ArrayType.of, inputs))
         inexact = tuple(j for j, t in enumerate(call.outs) if is_inexact(t.dtype))
+        sources, made, arrays, pairs = step.active, inexact, call.outs, call.aliases
+        if step.mode == "vjp":
+            sources, made, arrays = inexact, step.active, types
+            pairs = tuple((j, i) for i, j in call.aliases)
         if self.frontend.halves_can_be_wide and any(map(_is_half, (*types, *call.outs))):
             outs = tuple(replace(t, dtype=_SINGLE) if _is_half(t) else t for t in call.outs)
             wide = replace(self, call=replace(call, outs=outs))
             found = wide._bind(step, list(map(_widened, inputs)), list(map(_widened, shadows)))
-            arrays, of = (call.outs, inexact) if step.mode == "jvp" else (types, step.active)
-            return [y.astype(arrays[i].dtype) for y, i in zip(found, of, strict=True)]
-        if step.mode == "jvp":
-            sources, made = step.active, inexact
-            outs = tuple(call.outs[j] for j in made)
-            pairs = call.aliases
-        else:
-            sources, made = inexact, step.active
-            outs = tuple(types[i] for i in made)
-            pairs = tuple((j, i) for i, j in call.aliases)
+            return [y.astype(arrays[i].dtype) for y, i in zip(found, made, strict=True)]
         aliases = tuple(
             (len(inputs) + sources.index(a), made.index(b))
             for a, b in pairs
@@ -164,7 +157,7 @@ class ByEnzyme(InSteps):
             call,
             n_inputs=len(inputs) + len(sources),
             scalars=(),
-            outs=outs,
+            outs=tuple(arrays[i] for i in made),
             aliases=aliases,
             vmap_method=None,
             has_side_effect=False,
