@@ -7,7 +7,7 @@ out at run time which array it uses.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 from kernbridge._src.enzyme.registered import REGISTERED
@@ -71,13 +71,8 @@ def _mixed(lines: Sequence[str], reals: Sequence[str]) -> str:
         if a != b and (is_part or structures.isdisjoint((a, b))):
             parents[a] = b
 
-    uses: defaultdict[str, int] = defaultdict(int)
-    stored: defaultdict[str, int] = defaultdict(int)
-    for line in lines:
-        for name in re.findall(_NAME, line):
-            uses[name] += 1
-        if found := _STORE.match(line):
-            stored[found[2]] += 1
+    uses = Counter(name for line in lines for name in re.findall(_NAME, line))
+    stored = Counter(found[2] for found in map(_STORE.match, lines) if found)
     accesses: list[tuple[str, str, str]] = []  # address, type, instruction
     for line in lines:
         result = _RESULT.match(line)

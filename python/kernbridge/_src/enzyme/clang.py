@@ -216,7 +216,8 @@ def machine_code(text: str, name: str, enzyme: Enzyme) -> HostCode:
         raise Refused(f"clang {enzyme.version} fails: {ended.limit or 'it makes no machine code'}")
     for missing in elf.undefined(ended.output):
         if not _core.host_code_provides(missing):
-            raise Refused(f"it calls {spelled(missing)}", place_of(text, _calling(text, missing)))
+            call = re.search(rf'call [^\n]*@"?{re.escape(missing)}"?\([^\n]*', text)
+            raise Refused(f"it calls {spelled(missing)}", place_of(text, call[0]) if call else "")
     return HostCode(ended.output, mask, {}, True)
 
 
@@ -227,11 +228,6 @@ def _renamed(text: str, name: str, other: str) -> str:
         rf"^declare [^\n]*@{name}\([^\n]*\n", "" if is_known else r"\g<0>", text, flags=re.M
     )
     return re.sub(rf"@{name}\b(?![.\w])", f"@{other}", text)
-
-
-def _calling(text: str, name: str) -> str:
-    found = re.search(rf'call [^\n]*@"?{re.escape(name)}"?\([^\n]*', text)
-    return found[0] if found else ""
 
 
 def spelled(symbol: str) -> str:
