@@ -155,10 +155,7 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
         buffers.append(b._replace(kind=kind, is_read=True, begins_as_zeros=zeros))
     of_active = tuple(shadows[i] for i in function.operands if i in active)
     of_results = tuple(shadows[i] for i in function.results if i in shadows)
-    given_shadows, results = of_active, of_results
-    if mode == "vjp":
-        given_shadows, results = of_results, of_active
-
+    given_shadows, results = (of_active, of_results) if mode == "jvp" else (of_results, of_active)
     name = f"{function.name}.{mode}"
     # What has no shadow then counts as its own, which Enzyme finds out by comparing addresses.
     given = ['metadata !"enzyme_runtime_activity"'] * function.chooses_arrays

@@ -214,9 +214,8 @@ class _Translation:
 
     def _assigned(self, dtype: Any, text: str) -> str:
         name = f"t{next(self._numbers)}"
-        self._line(
-            f"{name} = bool({text})" if str(dtype) == "bool" else f"{name} = np.{dtype}({text})"
-        )
+        kind = "bool" if str(dtype) == "bool" else f"np.{dtype}"
+        self._line(f"{name} = {kind}({text})")
         return name
 
     def _indented(self, *block: Any) -> list[Value]:
@@ -334,11 +333,8 @@ class _Translation:
         def select(i: str, *xs: str) -> str:
             if len(xs) == 1:
                 return xs[0]
-            tests = (
-                [i]
-                if eqn.invars[0].aval.dtype == bool
-                else [f"{i} >= {k}" for k in range(1, len(xs))]
-            )
+            is_bool = eqn.invars[0].aval.dtype == bool
+            tests = [i] if is_bool else [f"{i} >= {k}" for k in range(1, len(xs))]
             text = xs[0]
             for test, x in zip(tests, xs[1:], strict=True):
                 text = f"({x} if {test} else {text})"

@@ -121,7 +121,6 @@ class NumbaDerivative(DerivativeJob):
                 raise Refused(f"it has arrays of {dtype}, whose numbers it treats as bits")
         by_buffer = primal.host_parameters()
         n, aliases = primal.n_operands, self._aliases
-        of_output = {o: i for i, o in aliases.items()}
         shared = {by_buffer[n + o]: by_buffer[i] for i, o in aliases.items()}
         own = [b for b in by_buffer if b not in shared]
         given = [None if b is None else by_buffer[b] for b in primal._assignment.given]
@@ -140,9 +139,7 @@ class NumbaDerivative(DerivativeJob):
             buffers.append(Buffer(dtype, extents, kind, len(buffers) not in only_written))
             n_extents += rank
         places = {p: k for k, p in enumerate(own)}
-        results = tuple(
-            places[by_buffer[of_output.get(o, n + o)]] for o in range(len(primal.signature.outputs))
-        )
+        results = tuple(places[shared.get(b, b)] for b in by_buffer[n:])
         return ir.around(text, name, tuple(buffers), n_extents, tuple(range(n)), results)
 
 
@@ -244,7 +241,6 @@ def _build_primal(
     builder.store(code, primal.args[0])
     builder.ret_void()
     entries.link(library, module, lambda: None)
-    has_lines = overload.kernel._compiler.targetoptions.get("debug")
     items = [getattr(b.type, "dtype", b.type) for b in buffers]
     of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
     simple = binding.parse_bitcode(library._final_module.as_bitcode())
@@ -254,7 +250,7 @@ def _build_primal(
     if names := [n for n in names if n.startswith(rules.NODE)]:
         simple.link_in(_nodes(context, names, order))
     simple = binding.parse_assembly(guards.hidden(str(simple)))
-    if not has_lines:  # which are lost by inlining early
+    if not overload.kernel._compiler.targetoptions.get("debug"):  # inlining early loses the lines
         _inlined(simple, name)
     _simplify(simple)
     attributes = [[*a.attributes] for a in simple.get_function(name).arguments]

@@ -530,7 +530,8 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
 
     The threads of a block fill shadows of shared arrays with zeros before any of them begins.
     """
-    lines, words, arguments = [], [], ["ptr null", "ptr null"]
+    lines = ["  %z32 = call i32 @kb.ctaid.z()", "  %z = zext i32 %z32 to i64"] * wide
+    words, arguments = [], ["ptr null", "ptr null"]
     offset, filled = 0, []
     for i, b in enumerate(function.buffers):
         arguments.append(f"ptr %p{i}")
@@ -554,15 +555,12 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
             f"with the shadows of its shared arrays it has {offset} bytes of shared memory, of "
             f"which a kernel can have {_STATIC_MAX}"
         )
-    before = []
-    if wide:
-        before = ["  %z32 = call i32 @kb.ctaid.z()", "  %z = zext i32 %z32 to i64"]
     if filled:
         fills = [f"  call void @kb_zero(ptr %p{i}, i64 {n})" for i, n in filled]
         lines += [*fills, "  call void @kb.barrier0()"]
     head = f"define void @{name}({', '.join(words + extents)}) {{"
     call = f"  call void @{function.name}({', '.join(arguments + extents)})"
-    text = "\n".join([function.text, head, *before, *lines, call, "  ret void", "}\n"])
+    text = "\n".join([function.text, head, *lines, call, "  ret void", "}\n"])
     text += _ZERO * bool(filled)
     declared = [f"i32 @kb.{r}.{a}()" for r in _REGISTERS for a in "xyz"]
     declared += ["void @kb.barrier0() convergent", "ptr @kb.shared(i64)"]

@@ -106,9 +106,8 @@ class _Derivative:
                 if is_input:
                     self._copy(b, self._values[b], b)
         shadowed = {b for r in self._reaches for b in r.shadows} | self._sources.keys()
-        shadowed |= {b for b in self._results if b in used} | {
-            b for b in used if is_inexact(self._arrays[b].dtype) and b >= self._n_operands
-        }
+        real = {b for b in used if is_inexact(self._arrays[b].dtype)}
+        shadowed |= (used & self._results.keys()) | {b for b in real if b >= self._n_operands}
         for b in sorted(shadowed):
             self._begin_shadow(b)
         if self._differentiation.mode == "jvp":
