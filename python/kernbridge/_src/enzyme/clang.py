@@ -89,8 +89,7 @@ def to_ir(
             break
     _, found, module = ended.text.partition("; ModuleID")
     if ended.status or not found:
-        said = _FAILED.findall(ended.text) or [("", ended.text[:300])]
-        place, why = said[0]
+        place, why = (_FAILED.findall(ended.text) or [("", ended.text[:300])])[0]
         raise Refused(f"clang {enzyme.version} refuses it: {ended.limit or why}", place)
     module = _ALLOCATE.sub(r"\1 = icmp eq i64 0, 0", found + module)
     module = _SORT.sub(lambda sort: _DEPTH.sub("= add i64 0, 0", sort[0]), module)

@@ -427,11 +427,9 @@ def _calling_itself(text: str) -> str:
 def _without_moves(text: str) -> str:
     """Replace moves of memory in a module by copies through a temporary buffer."""
     sizes = sorted({found[1] for found in _MOVE.finditer(text)})
-    if not sizes:
-        return text
     text = _MOVE.sub(r"call void @kb.move.\1(\2)", text)
     text += "".join(_MOVED.format(size=size, as_i64=_AS_I64[size]) for size in sizes)
-    return with_declared(text, _DECLARED)
+    return with_declared(text, _DECLARED if sizes else ())
 
 
 def _reason(output: str) -> str:
