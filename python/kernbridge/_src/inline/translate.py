@@ -150,8 +150,7 @@ def _opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
 
 def _place(eqn: Any) -> str:
     """The line of the user's function that an equation comes from."""
-    frames = getattr(eqn.source_info.traceback, "frames", ())
-    for frame in frames:
+    for frame in getattr(eqn.source_info.traceback, "frames", ()):
         if not frame.file_name.startswith((*_PACKAGES, _OWN)):
             return f" ({frame.file_name}:{frame.line_num} in {frame.function_name})"
     return ""

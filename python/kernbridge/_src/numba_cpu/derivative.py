@@ -79,14 +79,8 @@ class NumbaDerivative(DerivativeJob):
 
     def __init__(self, primal: Job, aliases: tuple[tuple[int, int], ...], steps: Steps) -> None:
         ruled = rules.described(primal.fingerprint.inlined, len(steps))
-        super().__init__(
-            primal.label,
-            primal.kernel.py_func.__name__,
-            primal.identity,
-            (aliases, ruled) if ruled else aliases,
-            steps,
-            primal.lasting,
-        )
+        described, name = (aliases, ruled) if ruled else aliases, primal.kernel.py_func.__name__
+        super().__init__(primal.label, name, primal.identity, described, steps, primal.lasting)
         self._primal, self._aliases = primal, dict(aliases)
         self.source = primal.place
         self.why_not_portable = primal.why_not_portable

@@ -98,11 +98,8 @@ class DerivativeFunction(DeviceFunction):
 
     def words(self, numbers: Sequence[int]) -> list[Word]:
         """The words of a launch; `numbers` are the plan's, of the function's arrays."""
-        words = []
-        for b in numbers:
-            words.append(Word("address", buffer=b))
-            if self.wide:
-                words.append(Word("stride", buffer=b))
+        kinds = ("address", "stride") if self.wide else ("address",)
+        words = [Word(kind, buffer=b) for b in numbers for kind in kinds]
         places = {
             e: Word("extent", buffer=number, dim=dim)
             for number, i in zip(numbers, self.function.arrays, strict=True)
@@ -495,8 +492,7 @@ def _accessed(function: Any) -> tuple[set[int], set[int]]:
         return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
 
     roots = {name(a): i for i, a in enumerate([*function.arguments][2:]) if str(a.type) == "ptr"}
-    read: set[int] = set()
-    written: set[int] = set()
+    read, written = set[int](), set[int]()
     for instruction in (i for block in function.blocks for i in block.instructions):
         operation, operands = instruction.opcode, list(map(name, instruction.operands))
         if operation == "getelementptr" and operands[0] in roots:

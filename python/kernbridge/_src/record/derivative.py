@@ -184,13 +184,11 @@ class _Derivative:
         function = step.function
         assert isinstance(function, numba_cuda_compile.NumbaCudaFunction)
         words = iter(w for w in step.words if w.kind != "stride")
-        own = [
-            [next(words) for _ in range(leaf.n_words(False))]
-            for leaf in leaves(function.parameters)
-        ]
+        parameters = list(leaves(function.parameters))
+        own = [[next(words) for _ in range(leaf.n_words(False))] for leaf in parameters]
         read_only = {
             found[0].buffer
-            for i, (found, leaf) in enumerate(zip(own, leaves(function.parameters), strict=True))
+            for i, (found, leaf) in enumerate(zip(own, parameters, strict=True))
             if found[0].kind == "address" and (leaf.read_only or leaf.kind == "loaded")
             if i not in function.opened
         }

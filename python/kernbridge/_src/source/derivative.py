@@ -121,14 +121,13 @@ class SourceDerivative(DerivativeJob):
         n, of_output = self._n_inputs, {o: i for i, o in self._aliases}
         shared = {n + o: i for o, i in of_output.items()}  # outputs in the memory of an input
         own = [i for i in range(len(self._arrays)) if i not in shared]
-        unit = self._unit(names.index(self._export.function.name), own, shared)
+        unit = finished.source + self._unit(names.index(self._export.function.name), own, shared)
         host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
         flags = [
             "-std=c11" if request.language == "c" else "-std=c++17",
             *(f"-I{folder}" for folder in (*request.own_include_paths, *request.include_paths)),
             *(*host.arguments, *finished.flags, *request.cflags),
         ]
-        unit = finished.source + unit
         text = clang.to_ir(unit, request.language, flags, self._enzyme, host, debug)
         text = _INACTIVE.sub(r'\1 nofree "enzyme_inactive"', text)
         text = clang.simplified(text, _PRIMAL, self._enzyme)
@@ -143,8 +142,7 @@ class SourceDerivative(DerivativeJob):
         n_extents = 0
         for i, said in zip(own, known, strict=False):
             dtype, rank = self._arrays[i]
-            reads_only = "readonly" in said or "readnone" in said
-            kind: Kind = "in" if reads_only else "work"
+            kind: Kind = "in" if "readonly" in said or "readnone" in said else "work"
             if i >= n or i in of_output.values():
                 kind = "out" if i >= n else "inout"
             extents = tuple(range(n_extents, n_extents + rank))
