@@ -514,8 +514,8 @@ def test_what_enzyme_cannot_differentiate_is_refused_with_the_line():
     for kernel, reason, given in (
         (scaled_complement, "it calls __nv_erfcx", (x,)),
         (compacted, "the value that an atomic operation returns", (x, n)),
-        (shifted, "bits of real numbers|passes numbers as bits", (x,)),
-        (greatest, "atomic|bits of real numbers", (x,)),
+        (shifted, "it uses a shuffle", (x,)),
+        (greatest, "it has an atomic maximum of real numbers", (x,)),
     ):
         op = by_enzyme(kernel, like, threads_per_block=64)
         with pytest.raises(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from kernbridge import numba_cuda_callable, numba_cuda_kernel
-from kernbridge.errors import KernbridgeWarning
+from kernbridge.errors import KernbridgeWarning, NoDerivativeError
 from needs_enzyme import assert_derivatives, needs_enzyme
 
 cuda = pytest.importorskip("numba.cuda")
@@ -207,3 +207,25 @@ def test_a_large_constant_array():
     op = numba_cuda_kernel(scaled, like, launch_dims=90, derivatives="enzyme")
     x = jnp.linspace(1, 2, 90)
     np.testing.assert_allclose(jax.grad(lambda x: op(x).sum())(x), 2 * x * FACTORS[:630:7], 1e-6)
+
+
+@cuda.jit
+def shifted(x, out):
+    i = cuda.grid(1)
+    out[i] = cuda.shfl_down_sync(0xFFFFFFFF, x[i], 1)
+
+
+@cuda.jit
+def greatest(x, out):
+    cuda.atomic.max(out, 0, x[cuda.grid(1)])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "why"),
+    [(shifted, "it uses a shuffle"), (greatest, "it has an atomic maximum of real numbers")],
+)
+def test_what_is_refused(kernel, why):
+    like = jax.ShapeDtypeStruct((64,), jnp.float32)
+    op = numba_cuda_kernel(kernel, like, grid=1, block=64, derivatives="enzyme")
+    with pytest.raises(NoDerivativeError, match=rf"(?s){why}.*test_cuda_kernels\.py:\d+.*KB2107"):
+        jax.grad(lambda x: op(x).sum())(jnp.ones(64, jnp.float32))

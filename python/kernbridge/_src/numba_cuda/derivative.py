@@ -467,10 +467,10 @@ def _simplified(
     builder = llvm.create_pass_builder(machine, tuning)
     run_once(builder.getModulePassManager(), module, builder)
     text = guards.shown(str(module))
+    _check(text)
     if reinterprets(text, "kb_primal", of_reals):
         raise Refused("it uses the bits of real numbers as integers")
     read, written = _accessed(module.get_function("kb_primal"))
-    _check(text)
     text = re.sub(r"^target [^\n]*\n", "", text, flags=re.M)
     text = gpu_code.LIBDEVICE.sub(lambda m: f"@{m[1]}(" if m[1] in gpu_code.MATH else m[0], text)
     return f'target triple = "{gpu_code.TRIPLE}"\n' + _OWN.sub(_nvidia_name, text), read, written
@@ -514,11 +514,14 @@ def _check(text: str) -> None:
             raise Refused("it uses the value that an atomic operation returns")
         if found[2] not in ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min"):
             raise Refused(f"it uses the atomic operation {found[2]}")
+    if found := re.search(r"___numba_atomic_\w+_(?:nan)?(max|min)\b", text):
+        raise Refused(f"it has an atomic {found[1]}imum of real numbers")
     if re.search(r" cmpxchg |^  fence | load atomic | store atomic ", text, re.M):
         raise Refused("it waits for other threads, or replaces numbers atomically")
     for name in _declared(text):
         if name.startswith("kb.") and not _OWN.match(f"@{name}("):
-            raise Refused(f"it uses {name.removeprefix('kb.')}, which passes numbers as bits")
+            used = "a shuffle" if name.startswith("kb.shfl.") else name.removeprefix("kb.")
+            raise Refused(f"it uses {used}, which passes numbers as bits")
 
 
 def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
