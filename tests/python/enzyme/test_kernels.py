@@ -554,6 +554,20 @@ def with_bits(x, work, out):
         out[i] = values[i]
 
 
+@numba.njit(parallel=True)
+def times_the_greatest(x, w, out):
+    greatest = -np.inf
+    for i in numba.prange(x.size):
+        greatest = max(greatest, x[i] * w[i])
+    for i in range(x.size):
+        out[i] = greatest * x[i]
+
+
+def test_a_maximum_over_a_loop():
+    op = by_enzyme(times_the_greatest)
+    assert_derivatives(op, lambda x, w: jnp.max(x * w) * x, normal(7), normal(7, seed=1))
+
+
 @numba.njit
 def with_bits_of_a_number(x, out):
     for i in range(x.size):

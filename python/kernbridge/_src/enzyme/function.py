@@ -59,6 +59,8 @@ _SIMPLER = (  # with its own simplification, but without computing both sides of
     *("-two-entry-phi-node-folding-threshold=0", "-phi-node-folding-threshold=0"),
     *("-speculate-one-expensive-inst=0", "-enzyme-preopt=1"),
 )
+# Enzyme's choice of the values that it keeps may fail, such as in a loop that finds a maximum.
+_UNCHOSEN, _CHOICE_FAILED = "-enzyme-mincut-cache=0", "GradientUtils::computeMinCache"
 # Enzyme may guess the type of what is a real number to LLVM, too.
 _LOOSE, _UNDEDUCED = "-enzyme-loose-types", "Cannot deduce type of "
 _UNDEDUCED_REALS = re.compile(
@@ -387,6 +389,8 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
         ended = enzyme.run(f"-passes={passes}", *_OPTIONS, input=given)
         if ended.text.count(_UNDEDUCED) == len(_UNDEDUCED_REALS.findall(ended.text)) > 0:
             ended = enzyme.run(f"-passes={passes}", _LOOSE, *_OPTIONS, input=given)
+        if _CHOICE_FAILED in ended.text:
+            ended = enzyme.run(f"-passes={passes}", _UNCHOSEN, *_OPTIONS, input=given)
         if "PLEASE submit a bug report" not in ended.text:
             break  # LLVM may crash on what Enzyme leaves in memory, but not on its text
     if _UNDEDUCED in ended.text:
@@ -446,6 +450,8 @@ def _reason(output: str) -> str:
         if re.search("error:|ERROR|UNREACHABLE|^cannot handle", line)
     ]
     first = re.sub(r"^.*Enzyme: ", "", (lines or output.splitlines() or ["it failed"])[0])
+    if re.search("Assertion `|PLEASE submit", first):
+        return "Enzyme itself failed on it, at an assertion of its own or of LLVM"
     return f"Enzyme reports: {first[:300]}"
 
 
