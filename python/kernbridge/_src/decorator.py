@@ -79,11 +79,8 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         functions that return values, or else is a function of all their parameters, which replaces
         the call on zeros. For ``@numba.guvectorize`` it describes the arrays of one call, and is
         needed only if no types are declared.
-    name, signature, inplace
-        See `numba_kernel`.
-    vmap_method, input_output_aliases, has_side_effect, zero_outputs, static, check, sharding_rule
-        See `numba_kernel`.
-    jvp, vjp, derivatives
+    name, signature, inplace, vmap_method, input_output_aliases, has_side_effect, zero_outputs, \
+static, check, jvp, vjp, derivatives, sharding_rule
         See `numba_kernel`.
     vector_math
         See both functions.

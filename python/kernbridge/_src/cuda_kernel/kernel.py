@@ -308,7 +308,8 @@ def cuda_kernel(
         is const. An attribute with the name of a dimension has its value, and texts in `attrs` are
         sums and products of dimensions, as in ``attrs={"n": "rows * cols"}``. A number of the
         signature, such as ``k: f32``, is an attribute, which calls may pass by position.
-    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
+    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, \
+input_output_aliases, zero_outputs, check, has_side_effect
         See `numba_cuda_kernel`.
     params : str or list of str, optional
         The role of each parameter of the kernel, in order: "arg" for an input, "ret" for an output,
@@ -329,13 +330,8 @@ def cuda_kernel(
     vmap_method : str, optional
         See `numba_cuda_kernel`. If neither `launch_dims` nor `grid` is a function, each slice is
         one launch, in a loop in C.
-    input_output_aliases, zero_outputs, check, has_side_effect
-        See `numba_cuda_kernel`.
-    jvp, vjp : function, optional
-        The derivative; see `numba_kernel`. The attributes are passed as additional keyword
-        arguments.
-    sharding_rule : str or ShardingRule, optional
-        The dimensions along which a call may be split among devices; see `numba_kernel`.
+    jvp, vjp, sharding_rule
+        See `numba_kernel`. Rules get the attributes as additional keyword arguments.
 
     Returns
     -------

@@ -196,12 +196,7 @@ class Operation:
 
     @reports.hides_frames
     def inspect(self, *inputs: Any, **scalars: Any) -> tuple[Inspection, ...]:
-        """Return the code and the resources of the kernels that run for inputs of these shapes.
-
-        Parameters
-        ----------
-        *inputs, **scalars : arrays, or objects with a shape and a dtype
-            The arguments of a call.
+        """Return the code and the resources of the kernels that run for arguments as of `plan`.
 
         Returns
         -------

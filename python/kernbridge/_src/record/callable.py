@@ -80,16 +80,13 @@ def numba_cuda_callable(
         copy device arrays (``a[:] = 0``, ``a.copy_to_device(b)``); loop and branch on shapes; and
         call helper functions. It runs twice at each lowering, and must write every element of the
         outputs.
-    outs, name, signature, inplace
+    outs, name, signature, inplace, input_output_aliases, has_side_effect
         As for `numba_cuda_kernel`. A signature does not mention the stream.
     vmap_method : str, optional
         By default, the function always gets arrays of the declared ranks, and each step of the plan
         is executed for all slices of `jax.vmap`: as one launch with the batch in the z axis of the
         grid, or, for kernels that use z, as one launch for each slice. The named methods have the
         same meanings as in JAX.
-    input_output_aliases : dict of int to int, optional
-        From the index of an input to the index of an output of the same shape and dtype, which uses
-        the input's memory.
     record : {"auto", "always", "never"}, default "auto"
         What happens if the function cannot be recorded, because it reads elements on the host,
         passes an array to another library, or behaves differently each time that it runs (draws
@@ -100,8 +97,6 @@ def numba_cuda_callable(
     vector_math : bool, optional
         As for `numba_cuda_kernel`, for every kernel that the function launches. If the function
         runs as Python code, only the ``fastmath`` option of each kernel counts.
-    has_side_effect : bool, default False
-        Run the function even if nothing reads its outputs. Implied by `outs` without any output.
     jvp, vjp, derivatives, sharding_rule : optional
         The derivative, and the dimensions along which devices split a call; see `numba_kernel`.
 

@@ -293,15 +293,7 @@ replace, auto_register, target_prefix, optimization_level
 def load_cuda_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
-    """Build one ``.cu`` file; see `load_cuda_inline` for the other parameters.
-
-    Parameters
-    ----------
-    filepath : str or Path
-        The file. Its own folder is searched first for includes.
-    name : str, optional
-        The module's name; by default the file's, without its suffix.
-    """
+    """Build one ``.cu`` file as `load_cuda_inline` builds a string; see `load_cpp_file`."""
     return _build_files("load_cuda_file", "cuda", name, [filepath], functions, options)
 
 
@@ -314,7 +306,7 @@ def load_cuda_dir(
     file_patterns: Sequence[str] = ("*.cu",),
     **options: Any,
 ) -> CompiledModule:
-    """Build the ``.cu`` files of a folder as one module; see `load_cuda_file`.
+    """Build the ``.cu`` files of a folder as one module; see `load_cuda_inline`.
 
     Parameters
     ----------
