@@ -131,26 +131,13 @@ class SourceFunction:
         sharding_rule: str | ShardingRule | bool | None = None,
         **attributes: Any,
     ) -> Any:
+        given = {k: v for k, v in locals().items() if k not in ("inputs", "attributes")}
         named: dict[str, Any] = {}
         if self._signature is not None:
             named, attributes = attributes, {}
         try:
-            operation = SourceFunction.operation.__wrapped__(  # type: ignore[attr-defined]
-                self,
-                outs,
-                vmap_method=vmap_method,
-                vmap_threads=vmap_threads,
-                input_output_aliases=input_output_aliases,
-                has_side_effect=has_side_effect,
-                zero_outputs=zero_outputs,
-                attrs=attrs,
-                jvp=jvp,
-                vjp=vjp,
-                derivatives=derivatives,
-                sharding_rule=sharding_rule,
-                **attributes,
-            )
-            return operation(*inputs, **named)
+            operation = SourceFunction.operation.__wrapped__  # type: ignore[attr-defined]
+            return operation(**given, **attributes)(*inputs, **named)
         except Exception as e:
             hide_frames(e)
             raise
