@@ -26,13 +26,7 @@ TESTED = {  # the first and the last minor version; pyproject.toml repeats them 
     "llvmlite": ((0, 45), (0, 50)),
     "numba-cuda-mlir": ((0, 6), (0, 6)),
 }
-_MODULES = {
-    "JAX": "jax",
-    "Numba": "numba",
-    "Numba-CUDA": "numba_cuda",
-    "llvmlite": "llvmlite",
-    "numba-cuda-mlir": "numba_cuda_mlir",
-}
+_MODULES = {package: package.lower().replace("-", "_") for package in TESTED}
 _BEGINNINGS = {  # how the names of modules begin; the longest one counts
     **{module: package for package, module in _MODULES.items()},
     "jaxlib": "JAX",
