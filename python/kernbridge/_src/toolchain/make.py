@@ -250,7 +250,7 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     _say(request, f"kernbridge: {command}")
     environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
-    preprocess = _preprocessor(commands[0], workspace, environment)
+    preprocess = _preprocessor(commands[0], environment)
     if len(commands) > 1:
         from kernbridge._src.toolchain import cuda_source
 
@@ -289,20 +289,17 @@ def _say(request: Request, text: str) -> None:
 
 
 def _preprocessor(
-    command: Sequence[str], workspace: Path, environment: Mapping[str, str]
+    command: Sequence[str], environment: Mapping[str, str]
 ) -> Callable[[str | None], str]:
     """Return a function for the source as it is with its macros, or (as) another text."""
 
     @functools.cache
     def preprocess(text: str | None) -> str:
-        out = command.index("-o")
-        words, made = [*command[:out], *command[out + 2 :], "-w", "-dD"], b""
-        if text is not None:
-            words, made = (
-                [*command[:1], "-E", "-P", "-w", "-x", "c++", "-undef", "-"],
-                text.encode(),
-            )
-        most = 1 << 28
+        words = [*command[:1], "-E", "-P", "-w", "-x", "c++", "-undef", "-"]
+        if text is None:
+            out = command.index("-o")
+            words = [*command[:out], *command[out + 2 :], "-w", "-dD"]
+        made, most = (text or "").encode(), 1 << 28
         return programs.run(words, input=made, environment=environment, written=most).text
 
     return preprocess
