@@ -51,10 +51,7 @@ _FORWARD = re.compile(rf"{_LITERAL}|[()\[\]{{}},]|>>\s*>")
 _UNSIZED = re.compile(r"([^;\[\]=]*?)([A-Za-z_]\w*)\s*\[\s*\]((?:\s*\[[^\[\]]*\])*)([^;,]*);")
 _NAMESPACE_HEAD = re.compile(r'\bnamespace\b[^()]*$|\bextern\s*"[^"]*"\s*$')
 _ALIGNED = r"\balignas\s*\((?:[^()]|\([^()]*\))*\)"
-_ATTRIBUTE = (
-    r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)"
-    rf"|{_ALIGNED}"
-)
+_ATTRIBUTE = rf"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|{_ALIGNED}"
 _ATTRIBUTES = re.compile(_ATTRIBUTE)
 # The words of a declaration before and after __shared__, which has no place of its own in it.
 _WORDS_BEFORE = re.compile(
@@ -63,10 +60,7 @@ _WORDS_BEFORE = re.compile(
 _ATTRIBUTES_AFTER = re.compile(rf"\s*(?:(?:{_ATTRIBUTE})\s*)*")
 _NAMES = r"[A-Za-z_]\w*\s*(?:\[[^;]*?\]\s*)*(?:,\s*[A-Za-z_]\w*\s*(?:\[[^;]*?\]\s*)*)*"
 # Of several arrays in one declaration, all have the same type.
-_SIZED = re.compile(
-    r"([^;\[\]=(),]*?(?:<[^;=]*?>)?[^;\[\]=(),<>]*?[\s&*>])"
-    rf"({_NAMES});"
-)
+_SIZED = re.compile(rf"([^;\[\]=(),]*?(?:<[^;=]*?>)?[^;\[\]=(),<>]*?[\s&*>])({_NAMES});")
 _NAMES_ALONE = re.compile(rf"(\s*)({_NAMES});")
 _TYPE_WITH_MEMBERS = re.compile(r"(union|struct|class)\b\s*(\w*)\s*(?=\{)")
 _KEYWORDS = frozenset(
@@ -86,14 +80,10 @@ _PTX = {
     "mov.u32%0,%%smid;": "({0}) = 0",
     "mov.u64%0,%%globaltimer;": "({0}) = ::clock64()",
     "mov.u64%0,%%clock64;": "({0}) = ::clock64()",
-    "ex2.approx.ftz.f32%0,%1;": "({0}) = ::exp2f({1})",
     "ex2.approx.f32%0,%1;": "({0}) = ::exp2f({1})",
     "lg2.approx.f32%0,%1;": "({0}) = ::log2f({1})",
-    "lg2.approx.ftz.f32%0,%1;": "({0}) = ::log2f({1})",
-    "rcp.approx.ftz.f32%0,%1;": "({0}) = 1.0f / ({1})",
     "rcp.approx.f32%0,%1;": "({0}) = 1.0f / ({1})",
     "rsqrt.approx.f32%0,%1;": "({0}) = ::rsqrtf({1})",
-    "rsqrt.approx.ftz.f32%0,%1;": "({0}) = ::rsqrtf({1})",
     "sqrt.approx.f32%0,%1;": "({0}) = ::sqrtf({1})",
     "tanh.approx.f32%0,%1;": "({0}) = ::tanhf({1})",
     "membar.gl;": "::__threadfence()",
@@ -102,6 +92,8 @@ _PTX = {
     "bar.sync0;": "::__syncthreads()",
     "": "(void)0",
 }
+_FTZ = [f"{name}.approx{{}}.f32%0,%1;" for name in ("ex2", "lg2", "rcp", "rsqrt")]
+_PTX |= {ptx.format(".ftz"): _PTX[ptx.format("")] for ptx in _FTZ}
 _MASKS = ("eq", "lt", "le", "ge", "gt")
 _PTX |= {f"mov.u32%0,%%lanemask_{n};": f"({{0}}) = ::__lanemask_{n}()" for n in _MASKS}
 # What CUB's headers have. The sources of a vector are numbered before or after the address.
@@ -358,9 +350,7 @@ class _Translation:
         end, parts, start = self._close(begin, ")"), [], begin
         while start <= end:
             at = min(self._close(start, ",", end), end)
-            while (
-                _opens_more(self.text[start:at]) and at < end
-            ):  # a comma of a template's arguments
+            while at < end and _opens_more(self.text[start:at]):  # a comma of a template
                 at = min(self._close(at + 1, ",", end), end)
             parts.append((start, at, _MARKER.sub("", self.text[start:at]).strip()))
             start = at + 1
@@ -513,9 +503,8 @@ def check_directives(
         elif kind == "endif" and levels:
             place, at, begin, directives = levels[-1]
             if _may_be_for_gpus(directives, text[begin : found.start()]):
-                around = [d for level in levels[:-1] for d in level[3]]
                 macros = _macros(preprocess(None), place, at)
-                if _is_for_gpus(preprocess, macros, around, len(levels) - 1, directives):
+                if _is_for_gpus(preprocess, macros, [level[3] for level in levels]):
                     raise KernelCompilationError(
                         f"{label}: {place}:{at}: the source has code for GPUs alone "
                         "(__CUDA_ARCH__), and none for CPUs, where it would be left out; write an "
@@ -526,9 +515,8 @@ def check_directives(
 
 def _may_be_for_gpus(directives: Sequence[str], inside: str) -> bool:
     """Whether branches depend on __CUDA_ARCH__, and have more than optional specialisations."""
-    if directives[-1].lstrip("# \t").startswith("else"):
-        return False
-    if not any("__CUDA_ARCH__" in directive for directive in directives):
+    has_else = directives[-1].lstrip("# \t").startswith("else")
+    if has_else or not any("__CUDA_ARCH__" in directive for directive in directives):
         return False
     code, before = _COMMENTS.sub(" ", inside), ""
     while code != before:
@@ -551,13 +539,10 @@ def _macros(text: str, file: str, line: int) -> str:
 
 
 def _is_for_gpus(
-    preprocess: Callable[[str | None], str],
-    macros: str,
-    around: Sequence[str],
-    depth: int,
-    directives: Sequence[str],
+    preprocess: Callable[[str | None], str], macros: str, levels: Sequence[Sequence[str]]
 ) -> bool:
-    """Whether a CPU reaches these branches and takes none, but some GPU does."""
+    """Whether a CPU reaches the branches of the last level and takes none, but some GPU does."""
+    directives, around = levels[-1], [d for level in levels[:-1] for d in level]
     numbers = {int(n) for n in re.findall(r"\b\d{3,4}\b", " ".join(directives))}
     architectures = {n + i for n in numbers for i in (-1, 0, 1)} | {520, 750, 900, 1200}
     tests = [macros]
@@ -565,7 +550,7 @@ def _is_for_gpus(
         gpu = "" if machine == "cpu" else f"#define __CUDA_ARCH__ {machine}"
         branches = [f"{directive}\nkb_takes_{machine}" for directive in directives]
         tests += ["#undef __CUDA_ARCH__", gpu, *around, f"kb_reaches_{machine}", *branches]
-        tests += ["#endif"] * (depth + 1)
+        tests += ["#endif"] * len(levels)
     seen = preprocess("\n".join([*tests, ""]))
     takes = set(re.findall(r"\bkb_takes_(\w+)", seen))
     return "kb_reaches_cpu" in seen and "cpu" not in takes and takes != set()
