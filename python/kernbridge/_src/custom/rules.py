@@ -200,21 +200,7 @@ class RuleTable:
 
     @hides_frames
     def def_jvp_rule2(self, *rules: Rule | None) -> None:
-        """Define the derivative by inputs.
-
-        Parameters
-        ----------
-        *rules : function or None
-            One for each input: ``rule(tangent, *primals, **params)`` returns the tangents of the
-            outputs that come from this input; None: there are none.
-
-        Raises
-        ------
-        TypeError
-            If a rule is no function, or does not take these arguments.
-        ValueError
-            When called, if there are not as many rules as inputs.
-        """
+        """Define the derivative by one rule for each input, as `defjvp` does."""
         self._set("the jvp rule", JvpRule.of_inputs(self.name, rules))
 
     @hides_frames
