@@ -45,22 +45,8 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
 def jaxinfo_to_warpinfo(info: Any) -> Any:
     """Return the Warp array type of an array, or of an object with a shape and a dtype.
 
-    Parameters
-    ----------
-    info : jax.ShapeDtypeStruct
-        Of rank 1 or more.
-
-    Returns
-    -------
-    warp.array
-        The array type, for the annotation of a kernel's parameter.
-
-    Raises
-    ------
-    ImportError
-        If Warp is not installed.
-    ValueError
-        If the rank is 0, or Warp has no such dtype.
+    It serves as the annotation of a kernel's parameter. The errors are those of
+    `jaxtype_to_warptype`; rank 0 is a ValueError, too.
     """
     if not info.shape:
         raise ValueError(
