@@ -569,6 +569,11 @@ def test_a_maximum_over_a_loop():
 
 
 @numba.njit
+def with_where(x, out):
+    out[:] = np.where(x > 0, x, np.sin(x))
+
+
+@numba.njit
 def with_bits_of_a_number(x, out):
     for i in range(x.size):
         bits = x.view(np.int64)[i] >> 1
@@ -625,6 +630,9 @@ def line_of(kernel, text):
         (with_random_numbers, like, "numba_get_np_random_state", "np.random.random()"),
         (with_bits, lambda x: (S(x.shape, jnp.int64), like(x)), "same memory", "values[i] = x[i]"),
         (with_bits_of_a_number, like, "uses the bits of real numbers", None),
+        pytest.param(
+            *(with_where, like, "`np.where` of arrays", None), marks=pytest.mark.exhaustive
+        ),
         (with_a_list_of_numbers, like, "a list of real numbers", None),
         (with_a_list_of_arrays, like, "a list of arrays", None),
         (with_recursion, like, "calls itself", None),

@@ -359,9 +359,12 @@ def _tagged(text: str) -> str:
 
 
 class Refused(Exception):
-    """Enzyme cannot differentiate a function: the reason, and the line if the module has lines."""
+    """Enzyme cannot differentiate a function: the reason, and the line if the module has lines.
 
-    def __init__(self, reason: str, place: str = "") -> None:
+    The place is None if no line needs to be found.
+    """
+
+    def __init__(self, reason: str, place: str | None = "") -> None:
         super().__init__(reason)
         self.place = place
 
@@ -381,7 +384,7 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     """
     text = with_declared(f"{function.text}\n", (f"void {_FILL}(ptr, i8, i64, i1)",))
     if name := _calling_itself(text):
-        raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly")
+        raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", None)
     old = _with_powers(_with_gamma(_without_moves(grammar.to_oldest(text))))
     old = _SUBTRACTED.sub(_NEGATED, old)
     given = (old if by_clang else _tagged(old)).encode()  # clang has tagged it
@@ -408,6 +411,8 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
         )
     if ended.status == 0 and found:
         return _ADDED_ZERO.sub(r"\1 nsz \2", found + module)  # whatever the sign of a zero
+    if "@llvm.stacksave" in text and not by_clang and not ended.limit:  # Numba's, for shapes
+        raise Refused("it has `np.where` of arrays, or broadcasts arrays by another function", None)
     place = re.search(r"^error: (/?[^<:]\S*?:[1-9]\d*)", ended.text, re.M)
     raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
 

@@ -79,13 +79,17 @@ class DerivativeJob(Recipe[Native]):
         return tool.find().identity(self.by_clang)
 
     def make(self) -> Artefact:
-        enzyme = tool.find()
+        enzyme, lines = tool.find(), self.by_clang
         try:
             self._kernel = self._kernel or self.primal(debug=False)  # the other mode's, too
+            lines = True  # unlike the refusals before, Enzyme's are repeated with lines
             function, text = self._derive(enzyme, self._kernel)
+            lines = self.by_clang
             code = self.compile(function, text)
         except Refused as e:
-            raise e.error(self.label, e.place or self._place(enzyme)) from None
+            raise e.error(
+                self.label, e.place or (self._place(enzyme) if lines and e.place == "" else "")
+            ) from None
         operands = [function.buffers[i] for i in function.operands]
         results = [function.buffers[i] for i in function.results]
         hidden = [operands[i] for i in function.written] + [*function.scratch]
@@ -120,7 +124,8 @@ class DerivativeJob(Recipe[Native]):
         try:
             self.compile(*self._derive(enzyme, self.primal(debug=True)))
         except Refused as again:
-            return "" if again.place.startswith("/usr/") else again.place
+            place = again.place or ""
+            return "" if place.startswith("/usr/") else place
         except Exception:  # the message only lacks the line
             return ""
         return ""
