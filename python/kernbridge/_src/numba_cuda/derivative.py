@@ -514,8 +514,8 @@ def _check(text: str) -> None:
             raise Refused("it uses the value that an atomic operation returns")
         if found[2] not in ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min"):
             raise Refused(f"it uses the atomic operation {found[2]}")
-    if found := re.search(r"___numba_atomic_\w+_(?:nan)?(max|min)\b", text):
-        raise Refused(f"it has an atomic {found[1]}imum of real numbers")
+    if extreme := re.search(r"___numba_atomic_\w+_(?:nan)?(max|min)\b", text):
+        raise Refused(f"it has an atomic {extreme[1]}imum of real numbers")
     if re.search(r" cmpxchg |^  fence | load atomic | store atomic ", text, re.M):
         raise Refused("it waits for other threads, or replaces numbers atomically")
     for name in _declared(text):
