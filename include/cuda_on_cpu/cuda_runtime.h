@@ -7,12 +7,12 @@
 
 #include <cfloat>
 #include <climits>
-#include <math.h> /* its functions need no std:: */
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <math.h> /* its functions need no std:: */
 #include <new>
 #include <tuple>
 #include <utility>

@@ -118,7 +118,7 @@ template <typename F> inline int guard(const kb_call *call, const F &body)
     } restore;
     current() = call;
 #ifdef KB_SHARED_RUNTIME
-    (void)cudaGetLastError(); /* of somebody else's making */
+    (void)cudaGetLastError();                   /* of somebody else's making */
 #endif
 #ifdef KERNBRIDGE_CUDA_ON_CPU_RUNTIME_H
     kernbridge::cuda_on_cpu::threads = nullptr; /* which a fault may have left behind */

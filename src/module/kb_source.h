@@ -21,7 +21,7 @@ typedef struct kb_source_step {
     bool zeroed; /* on the CPU: outputs that are no input's memory are filled with zeros first */
     uint32_t n_attributes;
     const void *const *attributes;
-    struct kb_variables *variables; /* of the code, if it has some; found when the step is planned */
+    struct kb_variables *variables; /* of the code, or NULL; found when the step is planned */
 } kb_source_step;
 
 /* Calls the function on the buffers of the frame. A failure has the words that the function gave.
