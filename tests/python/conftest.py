@@ -113,6 +113,17 @@ def gpu():
     driver.close()
 
 
+@pytest.fixture(scope="module")
+def without_fake_gpu():
+    """The CPU runs CUDA, as on a machine without a GPU, and not the fake driver."""
+    from kernbridge._src.plan import targets
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(targets, "_of_gpus", ["cuda"])
+        patch.setitem(targets._makers, "cpu", targets.Emulated)
+        yield
+
+
 @pytest.fixture
 def run_python(tmp_path, request):
     """Run a program in a fresh process; returns what it printed.

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.plan import targets
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("without_fake_gpu")]
 
 SOURCE = """
 template <typename T> __global__ void scale(T *out, const T *x, int n, T factor) {
@@ -22,15 +21,6 @@ extern "C" __global__ void decay(float *v, const float *x, int n, float leak, in
 }
 """
 X = jnp.arange(5.0)
-
-
-@pytest.fixture(autouse=True)
-def on_cpu():
-    """Kernels run on the CPU, and not on the fake driver."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(targets, "_of_gpus", ["cuda"])
-        patch.setitem(targets._makers, "cpu", targets.Emulated)
-        yield
 
 
 def kernel(name="decay", signature="v: f32[n], x: f32[n] -> v", **options):

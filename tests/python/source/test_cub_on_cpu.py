@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.plan import targets
 
 pytestmark = [
+    pytest.mark.usefixtures("without_fake_gpu"),
     pytest.mark.once,
     pytest.mark.skipif(
         importlib.util.find_spec("nvidia") is None, reason="nvidia-cuda-cccl is not installed"
@@ -184,12 +184,6 @@ void of_rest(const Tensor x, Tensor out, cudaStream_t s) {
     rest<<<1, B, 0, s>>>(x.data_ptr<int>(), out.data_ptr<int>(), B);
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def without_fake_gpu(monkeypatch):
-    monkeypatch.setattr(targets, "_of_gpus", ["cuda"])
-    monkeypatch.setitem(targets._makers, "cpu", targets.Emulated)
 
 
 def load(letters):

@@ -9,9 +9,8 @@ import kernbridge
 import numpy as np
 import pytest
 import scipy.special
-from kernbridge._src.plan import targets
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("without_fake_gpu")]
 
 F32, I32 = jnp.float32, jnp.int32
 S = jax.ShapeDtypeStruct
@@ -21,14 +20,6 @@ COMPILERS = [
     pytest.param("clang++", False, marks=pytest.mark.exhaustive),
     pytest.param("clang++", True, marks=pytest.mark.exhaustive),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_fake_gpu():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(targets, "_of_gpus", ["cuda"])
-        patch.setitem(targets._makers, "cpu", targets.Emulated)
-        yield
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import kernbridge
 import pytest
 from jax import ShapeDtypeStruct as S
-from kernbridge._src.plan import targets
 
 pytestmark = pytest.mark.once
 
@@ -122,12 +121,10 @@ FAULTS = {
 
 
 @pytest.fixture(params=["g++", pytest.param("clang++", marks=pytest.mark.exhaustive)])
-def run(request, monkeypatch):
+def run(request, monkeypatch, without_fake_gpu):
     if shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
     monkeypatch.setenv("CXX", request.param)
-    monkeypatch.setattr(targets, "_of_gpus", ["cuda"])  # without the fake GPU
-    monkeypatch.setitem(targets._makers, "cpu", targets.Emulated)
     module = kernbridge.load_cuda_inline(
         "checked_kernels", KERNELS, check=True, auto_register=False
     )

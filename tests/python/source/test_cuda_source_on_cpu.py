@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from kernbridge._src.plan import targets
 from kernbridge._src.toolchain.nvcc import find_nvcc
 from sharded import check, mesh, put
 
@@ -19,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "sources"))
 import cuda_faults
 import keep
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("without_fake_gpu")]
 
 F32, I32 = jnp.float32, jnp.int32
 S = jax.ShapeDtypeStruct
@@ -160,14 +159,6 @@ void fails(Tensor out, int which, int64_t stream) {
     faulty<<<1, out.numel()>>>(which, out.data_ptr<int>());
 }
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_fake_gpu():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(targets, "_of_gpus", ["cuda"])
-        patch.setitem(targets._makers, "cpu", targets.Emulated)
-        yield
 
 
 @pytest.fixture(scope="module")

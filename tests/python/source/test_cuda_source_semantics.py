@@ -5,7 +5,6 @@ import kernbridge
 import numpy as np
 import pytest
 from jax import ShapeDtypeStruct as S
-from kernbridge._src.plan import targets
 
 pytestmark = pytest.mark.once
 
@@ -85,11 +84,8 @@ void of_extremes(const Tensor x, Tensor out) {
 
 
 @pytest.fixture(scope="module")
-def module():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(targets, "_of_gpus", ["cuda"])  # without the fake GPU
-        patch.setitem(targets._makers, "cpu", targets.Emulated)
-        yield kernbridge.load_cuda_inline("semantics", SOURCE)
+def module(without_fake_gpu):
+    return kernbridge.load_cuda_inline("semantics", SOURCE)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import kernbridge
 import numpy as np
 import pytest
 from jax import ShapeDtypeStruct as S
-from kernbridge._src.plan import targets
 
 pytestmark = pytest.mark.once
 
@@ -59,25 +58,22 @@ void set(const Tensor x, Tensor out, int to) {
 
 
 @pytest.fixture(scope="module")
-def operations():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(targets, "_of_gpus", ["cuda"])  # without the fake GPU
-        patch.setitem(targets._makers, "cpu", targets.Emulated)
-        module = kernbridge.load_cuda_inline("device_variables", MODULE, carry=True)
-        options = {"grid": 64, "block": 64, "attrs": {"n": lambda x: x.size}}
-        outs = lambda dtype: lambda x: S((1,), dtype)  # noqa: E731
-        total = kernbridge.cuda_kernel(LAST_BLOCK, "last_block", outs(jnp.float32), **options)
-        count = kernbridge.cuda_kernel(
-            LAST_BLOCK, "count", outs(jnp.int32), grid=1, block=1, has_side_effect=True
-        )
-        yield {
-            "module": (
-                module.total.operation(S((1,), jnp.float32)),
-                module.counted.operation(S((1,), jnp.int32), has_side_effect=True),
-            ),
-            "kernel": (total, count),
-            "set": module.set,
-        }
+def operations(without_fake_gpu):
+    module = kernbridge.load_cuda_inline("device_variables", MODULE, carry=True)
+    options = {"grid": 64, "block": 64, "attrs": {"n": lambda x: x.size}}
+    outs = lambda dtype: lambda x: S((1,), dtype)  # noqa: E731
+    total = kernbridge.cuda_kernel(LAST_BLOCK, "last_block", outs(jnp.float32), **options)
+    count = kernbridge.cuda_kernel(
+        LAST_BLOCK, "count", outs(jnp.int32), grid=1, block=1, has_side_effect=True
+    )
+    return {
+        "module": (
+            module.total.operation(S((1,), jnp.float32)),
+            module.counted.operation(S((1,), jnp.int32), has_side_effect=True),
+        ),
+        "kernel": (total, count),
+        "set": module.set,
+    }
 
 
 @pytest.mark.parametrize("of", ["module", "kernel"])
