@@ -11,8 +11,8 @@ namespace cuda_on_cpu
 {
 
 /* On the host, `threads` is NULL, and nothing is asked. */
-KB_UNCHECKED __attribute__((noinline)) static void ask(const void *at, uint64_t size, uint32_t how,
-                                                       const void *code)
+KB_UNCHECKED __attribute__((noinline)) static void
+ask(const void *at, uint64_t size, uint32_t how, const void *code)
 {
     kb_cuda_thread *of_block = threads;
     if (!of_block)
@@ -184,7 +184,7 @@ struct kb_wrong_index {
     const struct {
         uint16_t kind, info;
         char name[1]; /* in quotes */
-    } * array, *index;
+    } *array, *index;
 };
 KB_HOOK void __ubsan_handle_out_of_bounds(kb_wrong_index *where, uintptr_t index)
 {

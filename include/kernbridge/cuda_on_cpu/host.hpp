@@ -19,7 +19,7 @@
     X(cudaErrorInvalidValue, 1, "invalid argument")                                                \
     X(cudaErrorMemoryAllocation, 2, "out of memory")                                               \
     X(cudaErrorInitializationError, 3, "initialization error")                                     \
-    X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")      \
+    X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")                          \
     X(cudaErrorInvalidSymbol, 13, "invalid device symbol")                                         \
     X(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy")                    \
     X(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                               \
@@ -49,27 +49,27 @@ typedef struct kb_cuda_event {
     struct timespec at;
 } *cudaEvent_t;
 
-#define cudaStreamLegacy       ((cudaStream_t)0x1)
-#define cudaStreamPerThread    ((cudaStream_t)0x2)
-#define cudaStreamDefault      0x00
-#define cudaStreamNonBlocking  0x01
-#define cudaEventDefault       0x00
-#define cudaEventBlockingSync  0x01
-#define cudaEventDisableTiming 0x02
-#define cudaHostAllocDefault   0x00
-#define cudaHostAllocPortable  0x01
-#define cudaHostAllocMapped    0x02
-#define cudaHostAllocWriteCombined 0x04
-#define cudaHostRegisterDefault 0x00
-#define cudaHostRegisterPortable 0x01
-#define cudaHostRegisterMapped 0x02
-#define cudaDeviceScheduleAuto 0x00
-#define cudaDeviceScheduleSpin 0x01
+#define cudaStreamLegacy               ((cudaStream_t)0x1)
+#define cudaStreamPerThread            ((cudaStream_t)0x2)
+#define cudaStreamDefault              0x00
+#define cudaStreamNonBlocking          0x01
+#define cudaEventDefault               0x00
+#define cudaEventBlockingSync          0x01
+#define cudaEventDisableTiming         0x02
+#define cudaHostAllocDefault           0x00
+#define cudaHostAllocPortable          0x01
+#define cudaHostAllocMapped            0x02
+#define cudaHostAllocWriteCombined     0x04
+#define cudaHostRegisterDefault        0x00
+#define cudaHostRegisterPortable       0x01
+#define cudaHostRegisterMapped         0x02
+#define cudaDeviceScheduleAuto         0x00
+#define cudaDeviceScheduleSpin         0x01
 #define cudaDeviceScheduleBlockingSync 0x04
-#define cudaDeviceMapHost      0x08
-#define cudaMemAttachGlobal    0x01
-#define cudaOccupancyDefault   0x00
-#define cudaCpuDeviceId        (-1)
+#define cudaDeviceMapHost              0x08
+#define cudaMemAttachGlobal            0x01
+#define cudaOccupancyDefault           0x00
+#define cudaCpuDeviceId                (-1)
 
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost,

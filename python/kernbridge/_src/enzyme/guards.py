@@ -21,7 +21,7 @@ _HIDDEN = re.compile(
     rf" = (?:\w+ )?call {_FLAGS}(double|float) @kb\.hidden\.(f\w+)\.\2"
     rf"\(\2 (?:\w+ )*{_VALUE}, \2 (?:\w+ )*{_VALUE}\)(?: #\d+)?"
 )
-# Functions of LLVM, except for those whose derivative is finite wherever it is taken.
+# Functions of LLVM whose derivative is somewhere infinite or NaN.
 _FUNCTION = re.compile(
     r"@llvm\.((?:a?(?:sin|cos|tan)h?|atan2|exp(?:2|10)?|fma|fmuladd|ldexp|log(?:2|10)?|powi?|sqrt)"
     r"\.f(?:32|64))"
