@@ -230,8 +230,8 @@ $(VENV)/enzyme.stamp $(DEV)/enzyme.stamp $(OLDEST)/enzyme.stamp: %/enzyme.stamp:
 	  $(ENZYME) && touch $@ || echo "skipped: $(ENZYME), which cannot be installed here"
 
 # Packages whose kernels tests differentiate, without what these depend on.
-$(VENV)/packages.stamp: tests/python/enzyme/packages.txt $(VENV)/test.stamp
-	$(call install,$(VENV),--no-deps -r tests/python/enzyme/packages.txt)
+$(VENV)/packages.stamp: tests/python/ext/enzyme/packages.txt $(VENV)/test.stamp
+	$(call install,$(VENV),--no-deps -r tests/python/ext/enzyme/packages.txt)
 	touch $@
 
 $(OLDEST)/test.stamp $(NEXT)/test.stamp: private UV_OF := $(VENV)

@@ -87,7 +87,7 @@ def against_a_loop(size: int, rounds: int) -> dict[str, float]:
 
 def one_block(rounds: int) -> dict[str, float]:
     from kernbridge import _core
-    from kernbridge._src.cuda_device import launch
+    from kernbridge._ext.emulator.device import launch
 
     x, out = cuda.to_device(np.ones(BLOCK, np.float32)), cuda.device_array(BLOCK, np.float32)
     configured = relu[1, BLOCK]

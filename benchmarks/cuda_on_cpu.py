@@ -32,7 +32,7 @@ import kernbridge._core as _core
 import measure
 import numba
 import numpy as np
-from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.plan import targets
 from numba import cuda

@@ -21,7 +21,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = "python/kernbridge/_src"
+PACKAGES = ("python/kernbridge/_src", "python/kernbridge/_ext")
 TEXT = {".c", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".ll", ".md", ".py"}
 BEGIN, END = "<!-- packages, by tests/rooms.py -->\n", "<!-- end -->\n"
 
@@ -49,26 +49,30 @@ def rooms(lines: dict[str, int], folders: list[str]) -> dict[str, int]:
 
 
 def private_modules() -> set[str]:
-    """The modules of `_src` that tests import, or name in programs that they run."""
+    """The private modules that tests import, or name in programs that they run."""
     found = set()
     for file in (ROOT / "tests").rglob("*.py"):
         text = file.read_text()
         for package, names in re.findall(
-            r"from kernbridge\._src([\w.]*) import \(?\s*(\w+(?: as \w+)?(?:,\s*\w+(?: as \w+)?)*)",
+            r"from kernbridge\.(_(?:src|ext)[\w.]*) import "
+            r"\(?\s*(\w+(?: as \w+)?(?:,\s*\w+(?: as \w+)?)*)",
             text,
         ):
             found |= {f"{package}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?", names)}
             found.add(package)
-        found |= set(re.findall(r"kernbridge\._src((?:\.\w+)+)", text))
-    folder = ROOT / PACKAGES
-    return {name for name in found if (folder / f"{name[1:].replace('.', '/')}.py").is_file()}
+        found |= set(re.findall(r"kernbridge\.(_(?:src|ext)(?:\.\w+)+)", text))
+    folder = ROOT / "python" / "kernbridge"
+    return {name for name in found if (folder / f"{name.replace('.', '/')}.py").is_file()}
 
 
 def table_of_packages(layers: list[str]) -> str:
-    """The packages and modules of `_src`, from the highest layer to the lowest."""
+    """The packages of the core, from the highest layer to the lowest, and the extensions."""
+    core, extensions = (ROOT / folder for folder in PACKAGES)
+    rooms = [core / name for name in re.findall(r"kernbridge\._src\.(\w+)", " ".join(layers))]
+    rooms += sorted(p for p in extensions.iterdir() if (p / "__init__.py").is_file())
     rows = ["| package | duty |", "|---|---|"]
-    for name in re.findall(r"kernbridge\._src\.(\w+)", " ".join(layers)):
-        folder = ROOT / PACKAGES / name
+    for folder in rooms:
+        name = folder.relative_to(core if folder.is_relative_to(core) else extensions.parent)
         file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
         paragraph = (ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0]
         rows.append(f"| `{name}` | {' '.join(paragraph.split())} |")

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     # Sorting would write a statement for each name that is imported as itself.
     # isort: off
     from kernbridge import benchmark, cache, config, registry
-    from kernbridge._src.bundle.export import export_bundle
-    from kernbridge._src.cuda_device.switch import cuda_on_cpu
-    from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel, cuda_kernel
+    from kernbridge._ext.embed.export import export_bundle
+    from kernbridge._ext.emulator.device.switch import cuda_on_cpu
+    from kernbridge._ext.nvrtc.kernel import CudaKernel as CudaKernel, cuda_kernel
     from kernbridge._src.custom.kernel import KernelEntry as KernelEntry, XLACustomKernel
     from kernbridge._src.custom.rules import (
         defjvp as defjvp,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         jaxtype_to_warptype as jaxtype_to_warptype,
     )
     from kernbridge._src.decorator import kernel
-    from kernbridge._src.inline.function import InlinedFunction as InlinedFunction, inline
+    from kernbridge._ext.inline.function import InlinedFunction as InlinedFunction, inline
     from kernbridge._src.numba_cpu.returning import elementwise
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
     from kernbridge._src.record.callable import numba_cuda_callable
@@ -57,18 +57,18 @@ if TYPE_CHECKING:
         load_cuda_file,
         load_cuda_inline,
     )
-    from kernbridge._src.source.load_binary import CudaBinary as CudaBinary, load_binary
+    from kernbridge._ext.nvrtc.load_binary import CudaBinary as CudaBinary, load_binary
     from kernbridge._src.source.module import (
         CompiledModule as CompiledModule,
         SourceFunction as SourceFunction,
     )
-    from kernbridge._src.tools.check_rules import (
+    from kernbridge._ext.tools.check_rules import (
         RuleCheck as RuleCheck,
         RuleCheckError as RuleCheckError,
         check_rules,
     )
-    from kernbridge._src.tools.doctor import print_diagnostics
-    from kernbridge._src.tools.explain import Explanation as Explanation, explain
+    from kernbridge._ext.tools.doctor import print_diagnostics
+    from kernbridge._ext.tools.explain import Explanation as Explanation, explain
     from kernbridge.benchmark import (
         BenchmarkConfig as BenchmarkConfig,
         BenchmarkRecord as BenchmarkRecord,
@@ -123,26 +123,26 @@ _MODULES = ("benchmark", "cache", "config", "registry")
 # Names that are imported when they are first used: a program needs few of them. Those that are not
 # in __all__ are classes of results and errors, and names that BrainEvent has.
 _LATER = {
-    "_src.bundle.export": ("export_bundle",),
-    "_src.cuda_device.switch": ("cuda_on_cpu",),
-    "_src.cuda_kernel.kernel": ("CudaKernel", "cuda_kernel"),
+    "_ext.embed.export": ("export_bundle",),
+    "_ext.emulator.device.switch": ("cuda_on_cpu",),
+    "_ext.nvrtc.kernel": ("CudaKernel", "cuda_kernel"),
     "_src.custom.kernel": ("KernelEntry", "XLACustomKernel"),
     "_src.custom.rules": ("defjvp", "general_batching_rule"),
     "_src.custom.warp": ("jaxinfo_to_warpinfo", "jaxtype_to_warptype"),
     "_src.decorator": ("kernel",),
-    "_src.inline.function": ("InlinedFunction", "inline"),
+    "_ext.inline.function": ("InlinedFunction", "inline"),
     "_src.numba_cpu.returning": ("elementwise",),
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
     "_src.record.callable": ("numba_cuda_callable",),
-    "_src.source.load_binary": ("CudaBinary", "load_binary"),
+    "_ext.nvrtc.load_binary": ("CudaBinary", "load_binary"),
     "_src.source.load": (
         *("load_c_file", "load_c_inline", "load_cpp_file", "load_cpp_inline"),
         *("load_cuda_dir", "load_cuda_file", "load_cuda_inline"),
     ),
     "_src.source.module": ("CompiledModule", "SourceFunction"),
-    "_src.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
-    "_src.tools.doctor": ("print_diagnostics",),
-    "_src.tools.explain": ("Explanation", "explain"),
+    "_ext.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
+    "_ext.tools.doctor": ("print_diagnostics",),
+    "_ext.tools.explain": ("Explanation", "explain"),
     "benchmark": ("BenchmarkConfig", "BenchmarkRecord", "BenchmarkResult", "benchmark_function"),
     "cache": ("clear_cache", "get_cache_dir", "set_cache_dir"),
     "registry": (

@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from kernbridge._src.tools import commands, doctor
-from kernbridge._src.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
+from kernbridge._ext.tools import commands, doctor
+from kernbridge._ext.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -44,8 +44,8 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
     if chosen is not None:  # also for processes that tests start
         os.environ[_VARIABLE] = "check" if chosen == "check" else "1"
     try:
+        from kernbridge._ext.emulator.device.switch import install_from_environment
         from kernbridge._src.base import debug
-        from kernbridge._src.cuda_device.switch import install_from_environment
 
         debug.switch_on("count")
         install_from_environment()
@@ -80,8 +80,8 @@ class _Summary:
 
 
 def _seen() -> dict[str, Any]:
-    from kernbridge._src.cuda_device import mode
-    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+    from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
+    from kernbridge._ext.emulator.device import mode
 
     return {
         "launched": cuda_on_cpu_compile.launches(),

@@ -3,7 +3,7 @@
  * Everything is reached through the table of functions that a plugin's GetPjrtApi returns. The
  * table grows at its end, and so do extensions; a plugin writes into `struct_size` how far they go.
  * tests/core/pjrt_check.c asserts the layout of the table's beginning against a pjrt_c_api.h. That
- * of the FFI extension, whose header no package has, is held by tests/python/bundle, which run
+ * of the FFI extension, whose header no package has, is held by tests/python/ext/embed, which run
  * plugins of several versions.
  *
  * Ownership: an error that a function returns belongs to the caller; its message to the error. */

@@ -1,4 +1,4 @@
-/* The description of a bundle, as text. Written by kernbridge/_src/bundle/export.py, read here;
+/* The description of a bundle, as text. Written by kernbridge/_ext/embed/export.py, read here;
  * input, not trust. Each item is a line; words are separated by one space.
  *
  *     kernbridge-bundle 1

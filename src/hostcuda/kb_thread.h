@@ -1,5 +1,5 @@
 /* A thread of a block as compiled kernels see it, and what they call. The generated code (see
- * python/kernbridge/_src/cuda_on_cpu/compile.py) knows the offsets of the first members and the
+ * python/kernbridge/_ext/emulator/compiler/compile.py) knows the offsets of the first members and the
  * functions' names. A function that waits returns when the other threads have come; when they never
  * will, it does not return, and the block ends with a fault. */
 #ifndef KB_THREAD_H

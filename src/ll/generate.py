@@ -3,7 +3,7 @@
     python src/ll/generate.py FOLDER
 
 CMake runs it and installs the files beside the others, which are in
-python/kernbridge/_src/cuda_on_cpu/ll.
+python/kernbridge/_ext/emulator/compiler/ll.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """libdevice on CPUs: functions that call one of LLVM, of the C library or of kernbridge.
 
-`python/kernbridge/_src/cuda_on_cpu/ll/libdevice.ll` has the functions that follow no rule. In a
+The file `libdevice.ll` of the emulator's compiler has the functions that follow no rule. In a
 signature, the letter `x` is the number that a function is about; `_KINDS` has the other letters.
 """
 

@@ -1,5 +1,5 @@
 /* How machine code that was made of C or C++ allocates and fails, without unwinding its stack:
- * derivatives of functions of modules (python/kernbridge/_src/enzyme/clang.py). Any thread may
+ * derivatives of functions of modules (python/kernbridge/_ext/enzyme/clang.py). Any thread may
  * enter; each has a state of its own. */
 #ifndef KB_THROWN_H
 #define KB_THROWN_H

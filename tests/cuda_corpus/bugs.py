@@ -33,7 +33,7 @@ def plant(name: str, text: str) -> str:
 def planted(name: str) -> Iterator[None]:
     """Kernels that are lowered for the CPU in this context have a bug."""
     from kernbridge import _core
-    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+    from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
     from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
     compile_kernel = numba_cuda_compile.compile_kernel

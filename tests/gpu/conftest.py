@@ -1,6 +1,6 @@
 """Tests that need a GPU which JAX can use; without one they are skipped, with the reason.
 
-With --on-cpu they run on the CPU, see tests/python/cuda_on_cpu/test_gpu_tests_on_cpu.py.
+With --on-cpu they run on the CPU, see tests/python/ext/emulator/test_gpu_tests_on_cpu.py.
 """
 
 import os

@@ -24,7 +24,7 @@ coba = coba_cuda.coba
 ROOT = Path(__file__).parents[2]
 STEPS, SPIKES = 10_000, 77_906
 
-pytestmark = pytest.mark.gpu_only("tests/python/bundle runs a C host on the CPU")
+pytestmark = pytest.mark.gpu_only("tests/python/ext/embed runs a C host on the CPU")
 
 
 def folder_of(*packages):

@@ -8,7 +8,7 @@ import kernbridge
 import numpy as np
 import pytest
 from kernbridge import cli
-from kernbridge._src.tools import doctor
+from kernbridge._ext.tools import doctor
 from numba import cuda
 
 pytestmark = pytest.mark.gpu_only("commands look at the GPU of this machine")

@@ -11,7 +11,7 @@ from typing import Any
 
 import kernbridge
 from kernbridge import _core
-from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
 from stand_ins import reads
 
 LEVEL = "NUMBA_CUDA_TESTS_LEVEL"  # environment variable: see _optimise_less

@@ -133,7 +133,7 @@ def fake_target():
     """The target of the fake driver: a kernel has a cubin, and code for the CPU."""
     import kernbridge._core as _core
     from kernbridge import KernelCompilationError
-    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+    from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
     from kernbridge._src.plan.targets import Emulated, Gpu
 
     class FakeGpu(Gpu):

@@ -6,7 +6,7 @@ import kernbridge._core as _core
 import llvmlite.binding as llvm
 import numpy as np
 from cuda_corpus.libdevice_inputs import FUNCTIONS
-from kernbridge._src.cuda_on_cpu import library
+from kernbridge._ext.emulator.compiler import library
 from numba.core import config
 
 LLVM = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "int16": "i16"}

@@ -25,7 +25,7 @@ import subprocess
 import hidden
 import kernbridge
 import pytest
-from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._ext.nvrtc import nvrtc
 from kernbridge._src.forge.obtain import held
 from kernbridge._src.toolchain.make import Job, Request, build
 

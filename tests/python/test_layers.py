@@ -19,20 +19,22 @@ def imported(path):
             yield from (f"{node.module}.{a.name}" for a in node.names)
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "_src").rglob("*.py")), ids=lambda p: p.stem)
+PRIVATE = ("kernbridge._core", "kernbridge._src.", "kernbridge._ext.")
+FILES = sorted(path for folder in ("_src", "_ext") for path in (PACKAGE / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_the_implementation_imports_nothing_of_the_face(path):
-    face = [n for n in imported(path) if not n.startswith(("kernbridge._src.", "kernbridge._core"))]
-    assert face == []
+    assert [n for n in imported(path) if not n.startswith(PRIVATE)] == []
 
 
 def test_nothing_outside_imports_a_private_module_of_the_face():
     folders = ("python", "tests", "benchmarks", "examples", "studies")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     assert len(files) > 200
-    private = ("kernbridge._core", "kernbridge._src")
     for path in files:
         wrong = [n for n in imported(path) if n.startswith("kernbridge._")]
-        assert [n for n in wrong if not n.startswith(private)] == [], path
+        assert [n for n in wrong if not f"{n}.".startswith(PRIVATE)] == [], path
 
 
 def test_every_room_is_in_the_contract():

@@ -11,9 +11,9 @@ pytestmark = pytest.mark.once
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
 import llvmlite.binding as llvm  # noqa: E402
-from kernbridge._src.cuda_on_cpu import library  # noqa: E402
+from kernbridge._ext.emulator.compiler import library  # noqa: E402
 
-FOLDERS = [Path(p) / "_src/cuda_on_cpu/ll" for p in sys.modules["kernbridge"].__path__]
+FOLDERS = [Path(p) / "_ext/emulator/compiler/ll" for p in sys.modules["kernbridge"].__path__]
 TEXTS = {p.stem: p.read_text() for folder in FOLDERS for p in folder.glob("*")}
 TOGETHER = [["frame", "registers", form] for form in ("loops", "fibres")]  # parsed as one
 ALONE = [[name] for name in library._FILES]

@@ -30,12 +30,12 @@ PYTHONS_OWN = (  # messages of Python and of the user's own code
 # Modules with errors that a caller's message quotes, with its code; that have Numba's or NumPy's
 # words, whose part they take; or that are about a command line.
 QUOTED = {
-    "_src/cuda_kernel/nvrtc.py",
+    "_ext/nvrtc/nvrtc.py",
     "_src/base/private_jax.py",
     "_src/base/options.py",
     "_src/base/struct.py",
-    "_src/benchmark/result.py",
-    "_src/cuda_device/code.py",
+    "_ext/benchmark/result.py",
+    "_ext/emulator/device/code.py",
     "_src/plan/cubin.py",
     "_src/numba_cpu/compile.py",
     "_src/numba_cpu/entry.py",
@@ -44,8 +44,8 @@ QUOTED = {
     "_src/numba_cuda/callback.py",
     "_src/numba_cuda/compile.py",
     "_src/numba_cuda/entry.py",
-    "_src/inline/function.py",
-    "_src/mlir/compile.py",
+    "_ext/inline/function.py",
+    "_ext/mlir/compile.py",
     "_src/operation/origin.py",
     "_src/record/record.py",
     "_src/scan/annotation.py",
@@ -56,7 +56,7 @@ QUOTED = {
     "_src/operation/annotations.py",
     "_src/source/frontend.py",
     "_src/source/module.py",
-    "_src/tools/commands.py",
+    "_ext/tools/commands.py",
 }
 NOT_FILTERED = (
     "The kernel is called for a TPU or GPU only",  # jax.export filters no tracebacks

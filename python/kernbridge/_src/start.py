@@ -17,8 +17,8 @@ from typing import Any
 import jax
 
 from kernbridge import _core
+from kernbridge._ext.emulator.device import switch
 from kernbridge._src.base import debug, private_jax, reports, settings
-from kernbridge._src.cuda_device import switch
 from kernbridge._src.operation import embed_once, missing_platform, operation, origin
 from kernbridge._src.operation.sharding import SPLIT, TOGETHER
 
@@ -27,7 +27,7 @@ def _later(module: str, function: str, *first: Any) -> Callable[..., Any]:
     """A function of a module that few programs need, which is imported when it is called."""
 
     def call(*rest: Any) -> Any:
-        found = importlib.import_module(f"kernbridge._src.{module}")
+        found = importlib.import_module(f"kernbridge.{module}")
         return getattr(found, function)(*first, *rest)
 
     return call
@@ -47,8 +47,8 @@ def _register_targets() -> None:
         names = {name + SPLIT: name for name in sorted(split)}
         names |= {name: name for name in (embed_once.GPU, *embed_once.ON_CPU.values())}
         for asked, name in names.items():
-            shardings = _later("operation.sharding", "sharding_of_results", name)
-            parts = _later("operation.sharding", "parts_of", name)
+            shardings = _later("_src.operation.sharding", "sharding_of_results", name)
+            parts = _later("_src.operation.sharding", "parts_of", name)
             private_jax.register_partitioner(asked, shardings, parts)
 
 
@@ -70,9 +70,9 @@ def _end_entries() -> None:
 
 private_jax.hide_frames_of(reports.OURS)
 _register_targets()
-_core.set_caller(_later("numba_cuda.callback", "call"))
+_core.set_caller(_later("_src.numba_cuda.callback", "call"))
 _core.set_resolver(origin.resolve)
-_core.set_host_compiler(_later("cuda_on_cpu.compile", "compile_image"))
+_core.set_host_compiler(_later("_ext.emulator.compiler.compile", "compile_image"))
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 os.register_at_fork(after_in_child=operation.after_fork)
 settings.install()

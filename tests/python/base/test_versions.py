@@ -18,7 +18,8 @@ pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
 FOLDER = Path(kernbridge.__file__).parent
 FOREIGN = ("jax", "jaxlib", "numba", "numba_cuda_mlir", "llvmlite")
-HANDED_OUT = tuple(f"kernbridge._src.{p}.private_" for p in ("base", "numba_common", "mlir"))
+ROOMS = ("_src.base", "_src.numba_common", "_ext.mlir")
+HANDED_OUT = tuple(f"kernbridge.{room}.private_" for room in ROOMS)
 OPTIONAL = {  # which only some of the tested versions have
     "DynamicJaxprTracer",
     "ManualAxisType",

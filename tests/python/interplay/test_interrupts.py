@@ -6,7 +6,7 @@ import subprocess
 
 import kernbridge
 import pytest
-from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._ext.nvrtc import nvrtc
 from kernbridge._src.toolchain.nvcc import find_nvcc
 from kernbridge.errors import KernelToolchainError
 
@@ -274,7 +274,7 @@ def test_a_cuda_kernel_on_the_cpu_runs_to_its_end(run_python):
 
 
 NVRTC = """
-from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._ext.nvrtc import nvrtc
 kernbridge.config.set_cuda_architectures("9.0")
 SOURCE = r'''
 extern "C" __global__ void scaled(const float *x, float *out, int n) {
@@ -331,7 +331,7 @@ def test_the_next_kernel_of_nvrtc_is_right(run_python, tmp_path):
 
 
 FIRST_OF_NVRTC = """
-from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._ext.nvrtc import nvrtc
 heard, done = set(), threading.Event()
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, _: heard.add(number))

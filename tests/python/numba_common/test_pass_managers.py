@@ -1,7 +1,7 @@
 """Pass managers are freed, which llvmlite does not do."""
 
 import pytest
-from kernbridge._src.cuda_on_cpu.compile import private_llvmlite
+from kernbridge._ext.emulator.compiler.compile import private_llvmlite
 from llvmlite import binding as llvm
 
 pytestmark = pytest.mark.once

@@ -1,6 +1,6 @@
 """Functions of packages as operations, each wrapped in one line and compared with the package.
 
-`tests/python/enzyme/packages.txt` lists the packages.
+`tests/python/ext/enzyme/packages.txt` lists the packages.
 """
 
 import importlib

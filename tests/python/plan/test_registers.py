@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import pytest
-from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._ext.nvrtc import nvrtc
 
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
 OUT = jax.ShapeDtypeStruct((2048,), jnp.float32)

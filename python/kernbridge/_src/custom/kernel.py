@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import jax
 
+from kernbridge._ext.benchmark.measure import benchmark_operation
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelFallbackExhaustedError, coded
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
-from kernbridge._src.benchmark.measure import benchmark_operation
 from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params_of
 from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.keys.host_state import take

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kernbridge._ext.enzyme.automatic import InSteps, differentiated
 from kernbridge._src.base import errors, private_jax
 from kernbridge._src.base.exact import exact
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, Tracer, ad, batching, mlir
@@ -23,7 +24,6 @@ from kernbridge._src.base.reports import instead_of
 from kernbridge._src.custom import rules
 from kernbridge._src.operation import missing_platform
 from kernbridge._src.operation import primitive as operation_primitive
-from kernbridge._src.operation.automatic import InSteps, differentiated
 from kernbridge._src.operation.batch_axes import NONE, BatchAxes, looped, to_front, vmapped
 from kernbridge._src.operation.primitive import match_varying
 from kernbridge._src.operation.sharding import output_shardings

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
+from kernbridge._ext.inline import asked
 from kernbridge._src.base.errors import KernelCompilationError, typed
 from kernbridge._src.base.packing import host_code
 from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
-from kernbridge._src.inline import asked
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common import private_llvmlite, refusals, vector_math
 from kernbridge._src.numba_common.private_numba import config, numba, types

@@ -19,10 +19,10 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.obtain import deferred, obtain, recall
-from kernbridge._src.inline import static as static_values
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation import origin as operation_origin
+from kernbridge._src.operation import static as static_values
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
@@ -354,8 +354,8 @@ class NumbaCpu(PythonFrontend):
         )
 
     def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
-        from kernbridge._src.numba_cpu.derivative import NumbaDerivative
-        from kernbridge._src.operation import automatic
+        from kernbridge._ext.enzyme import automatic
+        from kernbridge._ext.enzyme.numba_cpu import NumbaDerivative
 
         operands, call, steps, *_ = wanted
         primal = self.new_job(Signature.of(operands, call), checked=False)  # its own call checks

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from kernbridge._ext.inline import asked
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.progress import shown
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, log
-from kernbridge._src.inline import asked
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_cpu import trial
 from kernbridge._src.operation.spec import ArrayType

@@ -23,12 +23,12 @@ from kernbridge._src.base.errors import unknown_name
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.obtain import obtain
-from kernbridge._src.inline import static as static_values
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, needs_numba
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
 from kernbridge._src.numba_cpu.signature import CompileOptions
+from kernbridge._src.operation import static as static_values
 from kernbridge._src.operation.call_signature import ResultsOf, check_number, is_weak
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, as_operands

@@ -13,17 +13,17 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kernbridge._ext.emulator.counterpart import counterpart, declared
+from kernbridge._ext.inline import asked
+from kernbridge._ext.mlir import compile as mlir
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
-from kernbridge._src.inline import asked
-from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
-from kernbridge._src.numba_cuda.counterpart import counterpart, declared
 from kernbridge._src.plan.program import DeviceFunction, Parameter, leaves, with_open
 from kernbridge._src.plan.targets import Gpu, Target
 from kernbridge._src.toolchain import cuda as toolchain_cuda

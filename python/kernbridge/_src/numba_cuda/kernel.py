@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kernbridge._ext.mlir import compile as mlir
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
-from kernbridge._src.inline import static as static_values
 from kernbridge._src.keys import host_state
-from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
+from kernbridge._src.operation import static as static_values
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     Assignment,
@@ -484,8 +484,8 @@ class NumbaCuda(CallingFrontend):
         )
 
     def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
+        from kernbridge._ext.enzyme.numba_cuda import DerivativeJob, Roles, lowered
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-        from kernbridge._src.numba_cuda.derivative import DerivativeJob, Roles, lowered
 
         label, rule, target = self.label, self.rule, self._target(platform)
         why = numba_cuda_compile.why_not_native(self.kernel, target)

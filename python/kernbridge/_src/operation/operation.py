@@ -313,7 +313,8 @@ def _traceable_call(
         static, outputs = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
             return outputs.unflatten(bind(frontend, static, operands))
-        from kernbridge._src.operation import automatic, tangents
+        from kernbridge._ext.enzyme import automatic
+        from kernbridge._src.operation import tangents
 
         exact = (exact_items(dict(keywords)), state)
         order = spec.signature.places(names) if spec.signature else ()

@@ -12,16 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kernbridge._ext.nvrtc import parallel_compile
 from kernbridge._src.base import private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir, xla
-from kernbridge._src.operation import (
-    embed_once,
-    missing_platform,
-    origin,
-    parallel_compile,
-    sharding,
-)
+from kernbridge._src.operation import embed_once, missing_platform, origin, sharding
 from kernbridge._src.operation.batch_axes import BatchAxes, Dim, to_front
 from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Call, Functions, Step

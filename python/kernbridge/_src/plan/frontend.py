@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 import jax
 
 from kernbridge import _core
+from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._src.base import debug
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
@@ -23,7 +24,6 @@ from kernbridge._src.plan import cubin, launch, targets
 from kernbridge._src.plan.program import Buffer, Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.plan.targets import Target
 from kernbridge._src.toolchain import architectures, cuda, programs
-from kernbridge._src.toolchain.cuda_source import CPP_ON_CPU
 
 Lowered = tuple[NativeCall, Program]
 
@@ -128,7 +128,7 @@ def _inspect(step: Launch) -> Inspection:
     if cc == _core.HOST_CC:
         llvm_ir, assembly, static_shared, processor = "", "", 0, os.uname().machine
         if CPP_ON_CPU.encode() not in image:
-            from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+            from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
 
             llvm_ir, assembly, static_shared, processor = cuda_on_cpu_compile.code(image)
         return Inspection(

@@ -110,7 +110,7 @@ class Emulated(Target):
 
     @contextmanager
     def lowering(self, raises: bool) -> Iterator[None]:
-        from kernbridge._src.cuda_on_cpu import isolated_compile
+        from kernbridge._ext.emulator.compiler import isolated_compile
         from kernbridge._src.numba_common import numba_cuda_patches as patches
 
         with patches.compiling_for(_LIKE_CPU), patches.without_nvvm(), ExitStack() as stack:
@@ -123,8 +123,8 @@ class Emulated(Target):
             yield
 
     def finish(self, job: Any, compiled: Any, opened: tuple[int, ...]) -> tuple[Images, bool]:
-        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-        from kernbridge._src.cuda_on_cpu.checks import Checks
+        from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
+        from kernbridge._ext.emulator.compiler.checks import Checks
 
         library, fast, checks = compiled._codelibrary, self.vector_math, None
         if self.checked:
@@ -144,7 +144,7 @@ class Emulated(Target):
         return {_core.HOST_CC: image}, uses_z
 
     def images(self, job: Any, made: Artefact) -> Images:
-        from kernbridge._src.cuda_on_cpu.compile import host_code
+        from kernbridge._ext.emulator.compiler.compile import host_code
 
         (image,) = made.blobs
         code = host_code(image, job.label, job.kernel.py_func)

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kernbridge._ext.emulator.device.switch import cuda_on_cpu
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
-from kernbridge._src.cuda_device.switch import cuda_on_cpu
 from kernbridge._src.keys.host_state import identity_of
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
@@ -288,7 +288,7 @@ class NumbaCudaCallable(CallingFrontend):
         )
 
     def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
-        from kernbridge._src.record import derivative
+        from kernbridge._ext.enzyme import record as derivative
 
         operands, call, steps, *_, own_call = wanted
         target = self._target(platform)

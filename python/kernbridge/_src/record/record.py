@@ -26,11 +26,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from kernbridge._ext.mlir import compile as mlir
 from kernbridge._src.base.errors import typed
 from kernbridge._src.base.reports import beginning_of, current_line, line_of
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.extensions import is_foreign_name
-from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda import callback
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured, Order, read_configured

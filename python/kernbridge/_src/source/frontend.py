@@ -234,8 +234,8 @@ class SourceFrontend(Frontend):
         )
 
     def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
-        from kernbridge._src.operation import automatic
-        from kernbridge._src.source.derivative import SourceDerivative
+        from kernbridge._ext.enzyme import automatic
+        from kernbridge._ext.enzyme.source import SourceDerivative
 
         operands, call, steps, *_ = wanted
         job = SourceDerivative(self.export, self.values, self.zeroed, operands, call, steps)

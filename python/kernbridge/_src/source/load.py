@@ -487,7 +487,7 @@ def _build(
 
 def is_cuda_checked() -> bool:
     """Whether CUDA C++ that is compiled for the CPU is checked without being asked to."""
-    from kernbridge._src.cuda_device import mode
+    from kernbridge._ext.emulator.device import mode
 
     return debug.checks() or mode.current() == mode.CHECK
 
@@ -497,7 +497,7 @@ def _runs_on_cpu(compute_capability: Any) -> bool:
 
     That is so where launches of Numba-CUDA run on the CPU, too: there, GPUs are not asked for.
     """
-    from kernbridge._src.cuda_device import mode
+    from kernbridge._ext.emulator.device import mode
     from kernbridge._src.plan.targets import gpu_platforms
     from kernbridge._src.toolchain import architectures
 

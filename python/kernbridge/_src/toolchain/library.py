@@ -37,7 +37,7 @@ RULES = tuple(
     f"{_OURS}{name}.py"
     for name in (
         *(f"toolchain/{name}" for name in ("library", "make", "flags", "compilers", "nvcc")),
-        "toolchain/cuda_source",
+        "../_ext/emulator/cuda_source",
         *("scan/scanner", "scan/annotation", "scan/plain", "operation/signature"),
         *("operation/call_signature", "source/glue", "source/plain_glue", "source/load"),
     )
@@ -127,7 +127,7 @@ class Job:
         self.start += [f"-I{p[:-1]}" for p in self.own] + [f"-I{p}" for p in user]
         self.cflags = request.cflags
         if self.translated:
-            from kernbridge._src.toolchain import cuda_source
+            from kernbridge._ext.emulator import cuda_source
 
             self.cflags = tuple(cuda_source.flags_of(request.cflags))
         words = (*host.arguments, *self.cflags, *request.ldflags)
@@ -363,7 +363,7 @@ def _cuda(request: Request, nvcc: Nvcc, host: HostCompiler) -> tuple[list[str], 
 def _cuda_on_cpu(
     request: Request, compiler: HostCompiler
 ) -> tuple[list[str], list[str], tuple[str, ...]]:
-    from kernbridge._src.toolchain import cuda_source
+    from kernbridge._ext.emulator import cuda_source
 
     start = [*compiler.command, "-x", "c++", "-std=c++17", "-E", "-MD", "-MF", "@deps"]
     start += ["-o", "@preprocessed", "-D__CUDACC__", "-D__NVCC__", "-DKB_SHARED_RUNTIME"]

@@ -252,7 +252,7 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
     preprocess = _preprocessor(commands[0], environment)
     if len(commands) > 1:
-        from kernbridge._src.toolchain import cuda_source
+        from kernbridge._ext.emulator import cuda_source
 
         cuda_source.check_directives(request.name, source.name, finished.source, preprocess)
     tools: list[File] = []
@@ -306,7 +306,7 @@ def _preprocessor(
 
 
 def _translate(job: Job, workspace: Path, preprocess: Callable[[str | None], str]) -> None:
-    from kernbridge._src.toolchain import cuda_source
+    from kernbridge._ext.emulator import cuda_source
 
     others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *cuda_source.headers())
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):

@@ -1,0 +1,1 @@
+"""Runs CUDA kernels on CPUs: compiles their IR, and makes the CPU a device of Numba-CUDA."""

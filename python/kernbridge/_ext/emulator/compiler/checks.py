@@ -1,0 +1,289 @@
+"""Adds the checks of the checked mode to the LLVM IR of a Numba-CUDA kernel for the CPU.
+
+Each load, store and atomic operation, except those on the function's own variables, is preceded by
+a call of a function of src/hostcuda/kb_check.h, which returns the address to use instead. Shared
+and local arrays, and the addresses in arguments, are numbered. Line numbers come from the debug
+information. Constants of the module describe the arrays to the C core.
+"""
+
+from __future__ import annotations
+
+import copy
+import linecache
+import math
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernbridge._ext.emulator.compiler.library import constant, replaced, text
+from kernbridge._src.numba_common.private_llvmlite import ir
+
+_READ, _WRITE, _ATOMIC, _WRITE_VALUE = range(4)  # as kb_check.h has them, and so on
+_KINDS = 4
+_VALUE_MAX = 64  # bits of a value that is compared with what is there
+BATCHED, STRIDED, CONSTANT, _DYNAMIC = 1, 2, 4, 8
+_TEXT = "\t"
+_TEXT_MAX = 100  # characters of a line of the source
+
+_WAITS = re.compile(r"kb\.(?:barrier0|bar\.warp|shfl|vote|match|active_mask)|cudaCGSynchronize")
+_FENCES = ("kb.membar.", "kb.nanosleep")
+_ATOMICS = ("kb.atomic", "___numba_atomic")
+_COPIES = ("llvm.memcpy", "llvm.memmove")
+
+_REALS = {ir.HalfType: 16, ir.FloatType: 32, ir.DoubleType: 64}  # and their bits
+
+_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_POINTER = _I8.as_pointer()
+_VOID = ir.VoidType()
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An array, or a scalar in a buffer, whose address is passed to the kernel."""
+
+    name: str  # with its type
+    word: int
+    item_size: int
+    cell: int  # bytes of an item that are always written together
+    n_dims: int
+    flags: int  # of BATCHED, STRIDED and CONSTANT
+
+
+def written_together(dtype: np.dtype[Any]) -> int:
+    if dtype.fields is None:
+        return dtype.base.itemsize
+    fields = dtype.fields.values()
+    return math.gcd(
+        dtype.itemsize, *(math.gcd(written_together(kind), at) for kind, at, *_ in fields)
+    )
+
+
+@dataclass(slots=True)
+class Array:
+    symbol: str
+    item: Any  # its type, or the name of the type
+    item_size: Any
+    size: Any
+    offset: int = 0
+    place: str = ""  # the line that creates it
+
+
+@dataclass
+class Checks:
+    label: str
+    arguments: Sequence[Argument]
+    sites: list[str] = field(default_factory=lambda: [""])
+    shared: dict[str, Array] = field(default_factory=dict)  # by name, as the table has them
+    _local: list[Array] = field(default_factory=list)
+    _own: set[str] = field(default_factory=set)  # addresses of the function's variables
+    _instead: list[tuple[Any, Any, Array]] = field(default_factory=list)  # of local arrays
+    waits: bool = False  # threads may wait for each other
+    _host: Any = None  # the HostModule to which instructions are appended
+
+    @classmethod
+    def of(cls, label: str, named: Iterable[tuple[str, Iterable[Any]]], batched: bool) -> Checks:
+        """The checks of a kernel: `named` are the names of its parameters, and their leaves."""
+        arguments, word = [], 0
+        for name, leaves in named:
+            for leaf in leaves:
+                if leaf.kind != "scalar":
+                    described, size = f"{name!r} ({leaf.describe()})", leaf.dtype.itemsize
+                    flags = BATCHED * batched + STRIDED * (leaf.layout != "C")
+                    flags += CONSTANT * leaf.read_only
+                    cell = written_together(leaf.dtype)
+                    arguments.append(Argument(described, word, size, cell, leaf.ndim, flags))
+                word += leaf.n_words(batched)
+        return cls(label, arguments)
+
+    def begin_function(self, host: Any) -> None:
+        self._host, self._own, self._instead = host, set(), []
+
+    def put(self, instruction: Any, location: Any) -> None:
+        place = _place(location)
+        for array, known, described in self._instead:
+            is_phi = isinstance(instruction, ir.PhiInstr)
+            read = [v for v, _ in instruction.incomings] if is_phi else instruction.operands
+            if any(operand is array for operand in read):
+                described.place = described.place or place
+                instruction = copy.copy(instruction)
+                instruction.replace_usage(array, known)
+        operation = instruction.opname
+        if operation == "call":
+            self._put_call(instruction, place)
+        elif operation == "alloca" and "_cudapy_lmem" in instruction.name:
+            self._host.put(instruction)
+            self._put_local(instruction)
+        elif operation in ("load", "load atomic"):
+            self._put_access(instruction, 0, _READ, instruction.type, place)
+        elif operation in ("store", "store atomic"):
+            value = instruction.operands[0]
+            self._put_access(instruction, 1, _WRITE, value.type, place, value)
+        elif operation in ("atomicrmw", "cmpxchg"):
+            self._put_access(instruction, 0, _ATOMIC, instruction.operands[1].type, place)
+        else:
+            if operation == "alloca" or (
+                operation in ("getelementptr", "bitcast")
+                and any(o.get_reference() in self._own for o in instruction.operands)
+            ):
+                self._own.add(instruction.get_reference())
+            self._host.put(instruction)
+
+    def _put_call(self, call: Any, place: str) -> None:
+        name = call.callee.name
+        if name.startswith(_ATOMICS) and call.type != _VOID:
+            self._put_access(call, 1, _ATOMIC, call.type, place)
+        elif name.startswith(_COPIES) and call.args[2].type == _I64:
+            to, of, size = call.operands[1:4]
+            call = replaced(call, 1, self._asked(to, size, _WRITE, place))
+            self._host.put(replaced(call, 2, self._asked(of, size, _READ, place)))
+        elif _WAITS.match(name):
+            self._put_at(place)
+            if name.startswith("cudaCG"):
+                self._put_question("kb.check.grid", _VOID, [])
+            self._host.put(call)
+        else:
+            if name == "kb.check.shared":
+                array = list(self.shared.values())[call.args[0].constant]
+                array.place = array.place or place
+            if name.startswith(_FENCES):
+                self._put_at(place)
+            self._host.put(call)
+            if name.startswith("kb.membar."):
+                self._put_question("kb.check.fence", _VOID, [])
+
+    def _put_at(self, place: str) -> None:
+        self._put_question("kb.check.at", _VOID, [ir.Constant(_I32, self._site(place))])
+
+    def _put_question(self, name: str, result: Any, arguments: Any, called: str = "") -> Any:
+        return self._host.put(self._host.call(name, result, arguments, called or "kb.call"))
+
+    def _put_local(self, array: Any) -> None:
+        kind = array.allocated_type
+        item = kind.element if isinstance(kind, ir.ArrayType) else kind
+        described = Array(array.get_reference(), item, _size_of(item, _I32), _size_of(kind))
+        number = ir.Constant(_I32, len(self._local))
+        known = self._put_question("kb.check.local", array.type, [array, number], "kb.local")
+        self._local.append(described)
+        self._instead.append((array, known, described))
+
+    def _put_access(
+        self, instruction: Any, at: int, kind: int, type_: Any, place: str, value: Any = None
+    ) -> None:
+        """Append an instruction that accesses the address in operand `at`."""
+        address = instruction.operands[at]
+        if kind == _ATOMIC or instruction.opname == "load atomic":
+            self._put_at(place)
+        if kind == _ATOMIC or address.get_reference() not in self._own:
+            if value is not None and (value := self._bits(value)) is not None:
+                kind = _WRITE_VALUE
+            asked = self._asked(address, _size_of(type_), kind, place, value)
+            instruction = replaced(instruction, at, asked)
+        self._host.put(instruction)
+
+    def _asked(self, address: Any, size: Any, kind: int, place: str, value: Any = None) -> Any:
+        """The memory to use in place of an address."""
+        how = ir.Constant(_I32, kind + _KINDS * self._site(place))
+        arguments = [address, size, how, value or ir.Constant(_I64, 0)]
+        return self._put_question("kb.check.access", address.type, arguments, "kb.memory")
+
+    def _bits(self, value: Any) -> Any:
+        """The bits of a number as one of 64 bits; None if it has more."""
+        kind = value.type
+        width = next((n for t, n in _REALS.items() if isinstance(kind, t)), 0)
+        if width:
+            kind = ir.IntType(width)
+            value = self._put_cast("bitcast", value, kind)
+        if not isinstance(kind, ir.IntType) or kind.width > _VALUE_MAX:
+            return None
+        return value if kind.width == _VALUE_MAX else self._put_cast("zext", value, _I64)
+
+    def _put_cast(self, operation: str, value: Any, kind: Any) -> Any:
+        cast = ir.CastInstr(self._host.block, operation, value, kind, "kb.bits")
+        return self._host.put(cast)
+
+    def _site(self, place: str) -> int:
+        if place not in self.sites:
+            self.sites.append(place)
+        return self.sites.index(place)
+
+    def table(self) -> str:
+        """The constants for the C side, which src/hostcuda/kb_check.h describes."""
+        module = ir.Module("kb.table")
+        row_of = ir.LiteralStructType([_POINTER, *[_I32] * 4, _I64, _I64, _POINTER, _I64])
+
+        def row(name: str, *numbers: Any, cell: Any, shape: Sequence[int] = ()) -> Any:
+            """Numbers are item size, dimensions, word, flags, offset and size."""
+            extents: Any = ir.Constant(_POINTER, None)
+            if shape:
+                extents = constant(module, ir.ArrayType(_I64, len(shape)), list(shape))
+            values = zip(row_of.elements[1:7], numbers, strict=True)
+            typed = [v if isinstance(v, ir.Constant) else ir.Constant(t, v) for t, v in values]
+            cell = cell if isinstance(cell, ir.Constant) else ir.Constant(_I64, cell)
+            return ir.Constant(row_of, [text(module, name), *typed, extents, cell])
+
+        rows = [
+            row(a.name, a.item_size, a.n_dims, a.word, a.flags, 0, 0, cell=a.cell)
+            for a in self.arguments
+        ]
+        for where, made in (("shared", self.shared.values()), ("local", self._local)):
+            for array in made:
+                name, shape = _described(where, array.symbol, str(array.item), array.place)
+                flags = 0 if array.size else _DYNAMIC
+                numbers = (array.item_size, max(len(shape), 1), 0, flags, array.offset, array.size)
+                cell = 0
+                if where == "shared":
+                    cell = 1 if "records" in name else array.item_size
+                rows.append(row(name, *numbers, cell=cell, shape=shape))
+        arrays = constant(module, ir.ArrayType(row_of, len(rows)), rows)
+        sites = [text(module, site) for site in self.sites]
+        counts = (len(self.arguments), len(self.shared), len(self._local), len(sites))
+        table = [
+            text(module, self.label),
+            arrays,
+            *(ir.Constant(_I32, n) for n in counts),
+            constant(module, ir.ArrayType(_POINTER, len(sites)), sites),
+            ir.Constant(_I64, int(self.waits)),
+        ]
+        table_of = ir.LiteralStructType([_POINTER, _POINTER, *[_I32] * 4, _POINTER, _I64])
+        constant(module, table_of, table, "kb_check_table")
+        return "\n".join(map(str, module.globals.values()))
+
+
+def _size_of(kind: Any, result: Any = _I64) -> Any:
+    null = ir.Constant(kind.as_pointer(), None)
+    size = null.gep([ir.Constant(_I32, 1)]).ptrtoint(_I64)
+    return size if result is _I64 else size.trunc(result)
+
+
+def _described(where: str, symbol: str, item: str, place: str) -> tuple[str, tuple[int, ...]]:
+    """An array in words, and its shape; `compiling_checked` puts both into the symbol."""
+    shape: tuple[int, ...] = ()
+    if found := re.search(r"\.(\w+)\.(\d+(?:x\d+)*)[.\d]*\"?$", symbol):
+        item = found[1]
+        shape = tuple(int(n) for n in found[2].split("x"))
+    if 0 in shape:
+        where, shape = f"dynamic {where}", ()
+    count = "x".join(map(str, shape))
+    made = f" from {place.split(_TEXT)[0]}" if place else ""
+    return " ".join(filter(None, ("a", where, "array of", count, item))) + made, shape
+
+
+def _place(location: Any) -> str:
+    """Return "file:line" of debug information, with the line's text if it can be read; or ""."""
+    node = dict(location.operands) if location else {}
+    line = node.get("line")
+    for _ in range(32):
+        if "filename" in node:
+            path = os.path.join(node.get("directory") or "", node["filename"])
+            file = os.path.basename(path)
+            if not line or file.startswith("<"):
+                return ""
+            read = linecache.getline(path, line).strip()[:_TEXT_MAX]
+            return f"{file}:{line}{_TEXT}{read}" if read else f"{file}:{line}"
+        parent = node.get("file") or node.get("scope")
+        node = dict(parent.operands) if parent else {}
+    return ""

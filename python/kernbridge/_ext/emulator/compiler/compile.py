@@ -1,0 +1,217 @@
+"""Compiles Numba-CUDA kernels for the CPU.
+
+`ir` generates the LLVM IR from the IR that Numba has typed. This module compiles it to machine
+code, which src/object loads and src/hostcuda runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernbridge import _core
+from kernbridge._ext.emulator.compiler import fma, ir, library
+from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
+from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
+from kernbridge._src.base.packing import sealed
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe, held, obtain
+from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, vector_math
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+
+if TYPE_CHECKING:
+    from kernbridge._ext.emulator.compiler.checks import Checks
+
+_WITH_VECTORS = "; kernbridge vector math\n"
+DIGITS = 64  # of the digest that an image begins with
+
+refusals: dict[str, str] = {}
+"""Messages about kernels that do not run on CPUs, by what messages call the kernels."""
+
+
+def image_of(
+    label: str, library: Any, entry: str, checks: Checks | None = None, is_fast: bool = False
+) -> tuple[bytes, bool]:
+    """The image of a kernel for the CPU, and whether it reads z indices.
+
+    It holds a digest and LLVM IR, which begins with the number of the ABI that the IR assumes. If
+    the kernel `is_fast`, its loops may call libmvec.
+    """
+    try:
+        body, uses_z = ir.host_ir(label, library, entry, checks)
+    except (KernelCompilationError, KernelNotAvailableError) as e:
+        refusals[label] = str(e)
+        raise
+    return image(body, is_fast), uses_z
+
+
+def image(body: str, is_fast: bool) -> bytes:
+    options = _WITH_VECTORS if is_fast else ""
+    text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{options}{body}"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{digest}\n{text}\0".encode()
+
+
+@dataclass(eq=False)
+class HostCode:
+    data: bytes  # as src/object/kb_cuda_code.h describes it
+    symbols: dict[str, int]  # the addresses of what it defines
+    name: str = ""  # the module and the name of the kernel, if they are known
+
+
+class HostCodeRecipe(Recipe[HostCode]):
+    """The compilation of an image for this processor.
+
+    The result is never released: the core has its addresses in registered plans, and a program that
+    was compiled before may call it at any time.
+    """
+
+    kind = "cuda_host_code"
+    tool = "LLVM"
+
+    def __init__(self, image: bytes, label: str, name: str) -> None:
+        self.label, self.name = label, name
+        self.identity, text = image[:-1].split(b"\n", 1)
+        self._text = text.decode()
+
+    def made_of(self) -> tuple[Any, ...]:
+        vectors = vector_math.provided() if _WITH_VECTORS in self._text else ()
+        versions = private_llvmlite.version, llvm.llvm_version_info
+        return ir.machine().triple, *ir.processor(), *versions, vectors
+
+    def make(self) -> Artefact:
+        machine, module, needed, tables = _made(self._text)
+        optimised = str(module)
+        library.link_tables(module, tables)
+        for function in module.functions:
+            if not function.is_declaration:
+                function.add_function_attribute("nounwind")  # tables take a quarter of the object
+        code = machine.emit_object(module)
+        for name in elf.undefined(code):
+            if not _core.cuda_code_provides(name):
+                raise KernelNotAvailableError(
+                    f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this "
+                    "kernbridge does not have; lower it again with this version [KB5107]"
+                )
+        # llvmlite 0.45 prints the attributes of a function before its name.
+        by_threads = re.search(r"^define .*@kb_fibre\(", optimised, re.M) is not None
+        form = by_threads + ("@kb_grid_barrier(" in optimised)
+        sizes = (_size(optimised, what) for what in ("shared", "stack"))
+        body = struct.pack("<QIII", needed, form, *sizes) + code
+        return Artefact({}, (sealed(_core.CUDA_CODE_MAGIC, _core.HOST_ABI, self.identity, body),))
+
+    def use(self, made: Artefact) -> HostCode:
+        (data,) = made.blobs
+        return HostCode(data, _core.add_host_code(self.identity, data))
+
+
+def host_code(image: bytes, label: str = "a CUDA kernel", function: Any = None) -> HostCode:
+    """The machine code of an image, registered in this process; compiled at most once.
+
+    Launches are counted under the name of the Python function.
+    """
+    code = obtain(HostCodeRecipe(image, label, getattr(function, "__name__", "")))
+    if function and not code.name:
+        code.name = f"{function.__module__}.{function.__qualname__}"
+    return code
+
+
+def compile_image(image: bytes) -> HostCode:
+    digest, text = image[:-1].split(b"\n", 1)
+    if hashlib.sha256(text).hexdigest().encode() != digest:
+        raise KernelNotAvailableError(
+            "the program's code for the CPU is damaged; export it again [KB5107]"
+        )
+    if CPP_ON_CPU.encode() in text:
+        raise KernelNotAvailableError(
+            "the program has a kernel in CUDA C++ whose library for the CPU cannot be loaded here; "
+            "export it again on such a machine [KB5107]"
+        )
+    return host_code(image)
+
+
+def code(image: bytes) -> tuple[str, str, int, str]:
+    """The optimised LLVM IR of an image, its assembly, static shared memory and processor.
+
+    The image is compiled again.
+    """
+    machine, module, *_ = _made(image[:-1].decode().split("\n", 1)[1])
+    optimised = str(module)
+    shared, (processor, _) = _size(optimised, "shared"), ir.processor()
+    return optimised, machine.emit_assembly(module), shared, processor
+
+
+def _made(text: str) -> tuple[Any, Any, int, str]:
+    """LLVM's target machine, the optimised module for it, and the features that it needs.
+
+    The last is what `library.link_tables` takes, of large constants that the module declares.
+    """
+    text, mark, tables = text.partition(library.TABLE_LINE)
+    given, needed = cpu_features.known(ir.processor()[1])
+    machine = ir.machine(given)
+    return machine, _optimised(text, machine, given), needed, mark + tables
+
+
+def _size(module: str, what: str) -> int:
+    found = re.search(rf"@kb_{what}_size\(\)[^\n]*\{{\n[^}}]*?\bret i64 (\d+)", module)
+    assert found is not None, f"kb_{what}_size is no constant"
+    return int(found[1])
+
+
+def _optimised(text: str, machine: Any, features: str) -> Any:
+    module = llvm.parse_assembly(text)
+    module.triple = llvm.get_default_triple()
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    module = _with_fused_products(module, machine)
+    if "@llvm.arithmetic.fence." in text:
+        module = llvm.parse_assembly(fma.FENCED.sub(r" = bitcast \1 \2 to \1", str(module)))
+    if _WITH_VECTORS in text:
+        module = llvm.parse_assembly(vector_math.with_vectors(str(module), features))
+    is_checked = re.search(r'^@"?kb_check_table"? = ', text, flags=re.M) is not None
+    # Little can be gained if each access is a call.
+    options = llvm.create_pipeline_tuning_options(speed_level=1 if is_checked else 3)
+    options.loop_vectorization = options.slp_vectorization = True
+    options.loop_interleaving = True
+    builder = llvm.create_pass_builder(machine, options)
+    private_llvmlite.run_once(builder.getModulePassManager(), module, builder)
+    return module
+
+
+def _with_fused_products(module: Any, machine: Any) -> Any:
+    """The module with a kernel's products and sums fused as on a GPU, if the processor can.
+
+    They are found before the kernel is inlined into the loops over threads, in the form that NVVM
+    gives it.
+    """
+    _, features = ir.processor()
+    if not ("+fma" in features.split(",") or machine.triple.startswith("aarch64")):
+        return module
+    own = [f for f in module.functions if f.name == "kb_thread" or ir.is_recursive(f)]
+    if not any(re.search(r" fmul |@llvm\.fpto", str(function)) for function in own):
+        return module
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    builder = llvm.create_pass_builder(machine, options)
+    for function in own:
+        private_llvmlite.run_once(builder.getFunctionPassManager(), function, builder)
+    fused = llvm.parse_assembly(fma.fused(str(module)))
+    fused.verify()
+    return fused
+
+
+def launches() -> dict[str, tuple[int, int]]:
+    """How often each kernel was launched, and with a fault, by its name.
+
+    `debug.switch_on("count")` must have been called before. Kernels of kernbridge do not count.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for digest, code in list(held(HostCodeRecipe.kind).items()):
+        name = code.name or "a kernel of an exported program"
+        n, n_faults = _core.launches_of(digest)
+        if n and not name.startswith("kernbridge."):
+            before = found.get(name, (0, 0))
+            found[name] = before[0] + n, before[1] + n_faults
+    return found

@@ -1,0 +1,399 @@
+"""The LLVM IR of a Numba-CUDA kernel for the CPU.
+
+The kernel's modules, as `to_host` rewrites them, are linked with the `.ll` files of this package
+and with functions that run the threads:
+
+- `kb_thread(frame, words ...)` runs one thread; `kb.run(frame, words)` calls it with words that lie
+  in memory. All functions are inlined into it, except those that call themselves.
+- `kb_blocks(parameters, sizes, begin, end, found)` loops over blocks and threads, see ll/loops.ll.
+- `kb_fibre(parameters, thread)` runs one thread of a kernel that has barriers, shared memory or
+  operations of warps, see ll/fibres.ll; src/hostcuda gives the thread's place as a `kb_thread`.
+
+The last two take parameters as cuLaunchKernel does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kernbridge import _core
+from kernbridge._ext.emulator.compiler import library, linked, polls
+from kernbridge._ext.emulator.compiler.library import called, constant, text
+from kernbridge._ext.emulator.compiler.to_host import OUTSIDE_MAX, HostModule, refused
+from kernbridge._src.numba_common import cpu_features, private_llvmlite
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import ir
+
+if TYPE_CHECKING:
+    from kernbridge._ext.emulator.compiler.checks import Checks
+
+_UNSUPPORTED = (  # what a call means, by the beginning of its name
+    ("cudaCG", "cuda.cg.this_grid"),
+    ("kb.", "an instruction that only GPUs have"),
+    ("__nv_", "a function of libdevice that kernbridge does not know"),
+    ("_Z", "a function in CUDA C++"),
+    ("____", "a function in CUDA C++"),
+    ("", "a function that does not exist on CPUs"),
+)
+_OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared", "kb.check.shared"}
+_KEPT = {"kb_blocks", "kb_fibre", "kb_shared_size", "kb_thread"}
+_OF_C = {"NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_new_varsize"}
+_NOT_OF_C = ("llvm.", "kb.", "__nv_", "cudaCG")
+_LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _PLACEHOLDER
+
+_PLACEHOLDER = re.compile(
+    r"call ptr @kb\.frame\(\)|call i32 @kb\.site\(\)|call void @kb\.check\.at\(i32 (\d+)\)"
+    r"|^declare .*@kb\.(?:frame|site|check\.at)\(.*$",
+    re.M,
+)
+_ZEROED = re.compile(r"\bstore (\[.*\]) zeroinitializer, ptr ([^\s,]+)(?:, align \d+)?$", re.M)
+_ZEROING = "void @llvm.memset.p0.i64(ptr"
+_UNORDERED = re.compile(r"\bload atomic (.*?) unordered,")  # loads that may wait, see to_host.py
+_THREAD = re.compile(r"^(define internal void @kb_thread\(.*\)) \{$", re.M)
+
+_ALLOCA = re.compile(r"= alloca (.*?)(?:, i(?:32|64) (\d+))?(?:, align \d+)?$", re.M)
+_RECURSION = 256 * 1024  # bytes of stack for a thread that recurs, in addition to its variables
+_THREAD_AT = 48  # of the frame, see ll/frame.ll
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_POINTER = ir.IntType(8).as_pointer()
+
+
+def host_ir(
+    label: str, compiled: Any, entry: str, checks: Checks | None = None
+) -> tuple[str, bool]:
+    """The IR of a library of Numba-CUDA for the CPU, and whether the kernel reads z indices.
+
+    The IR has no data layout. With `checks`, it is for the checked mode.
+    """
+    with opaque_pointers():
+        host = HostModule(label, compiled.modules, checks)
+        texts = [str(module) for module in host.modules]
+    module, calls = _linked(texts)
+    external = calls & host.declared
+    foreign = {name for name in external if not name.startswith(_NOT_OF_C)} - _OF_C
+    if foreign and (sources := linked.sources(compiled)):
+        if checks:
+            raise refused(
+                label, f"functions in CUDA C++ ({', '.join(sorted(foreign))}) in checked mode"
+            )
+        texts += linked.fitted(label, module, linked.compiled(label, sources, foreign), foreign)
+        host.declared |= {name for name in _linked(texts)[1] if not _core.cuda_code_provides(name)}
+    text, uses_z = completed(label, texts, entry, host, checks)
+    return text + "".join(host.tables.values()), uses_z
+
+
+@dataclass
+class Given:
+    """What `completed` needs to know of modules in the form of a `HostModule`."""
+
+    shared_size: int
+    types: list[Any]  # of the parameters of the entry
+    declared: set[str]
+    outside: Sequence[str] = ()
+
+    def parameters(self, entry: str) -> list[Any]:
+        return self.types
+
+
+def completed(
+    label: str,
+    texts: Sequence[str],
+    entry: str,
+    host: HostModule | Given,
+    checks: Checks | None = None,
+) -> tuple[str, bool]:
+    """Complete modules that a `HostModule` has rewritten; see `host_ir`."""
+    module, calls = _linked(texts)
+    waits = not calls.isdisjoint(_OF_FIBRES)
+    while True:
+        _complete(module, entry, host, checks, waits)
+        recursive = [f.name for f in module.functions if is_recursive(f)]
+        text, stack_size, polled = _polling(module, _RECURSION if recursive else 0)
+        if waits or not (recursive or polled):
+            break
+        # Only a fibre can measure how much of its stack is left, and let other threads go on.
+        waits = True
+        module, calls = _linked(texts)
+    _check(label, module, calls & host.declared)
+    # Numba stores an array as one value, of which LLVM makes a store for each of its elements.
+    size = r"ptrtoint (ptr getelementptr (\1, ptr null, i64 1) to i64)"
+    text, n = _ZEROED.subn(rf"call {_ZEROING} \2, i8 0, i64 {size}, i1 false)", text)
+    if n and f"declare {_ZEROING}" not in text:
+        text += f"\ndeclare {_ZEROING}, i8, i64, i1)\n"
+    text = _placed(text, checks)
+    for name in recursive:
+        body = text[_definition(text, name) :].partition("\n}")[0]
+        # The checked mode knows one array for each place, and a recursion creates several.
+        if checks and "call ptr @kb_check_local_array(" in body:
+            raise refused(label, "a local array in a recursive device function in checked mode")
+        if re.search(_token(name) + r"(?![-\w$.(])", text):
+            raise refused(label, "a device function as a value")
+    if recursive:
+        text = _with_stack_checks(text, recursive)
+    text += stack_size
+    if checks:
+        with opaque_pointers():
+            text += checks.table()  # with the places where threads wait
+    return text, not calls.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+
+
+def _linked(texts: Sequence[str]) -> tuple[Any, set[str]]:
+    """The kernel's modules as one, and the functions that it still declares."""
+    module, *others = map(llvm.parse_assembly, texts)
+    for other in others:
+        module.link_in(other)
+    return module, library.link(module)
+
+
+def _complete(
+    module: Any, entry: str, host: HostModule | Given, checks: Checks | None, waits: bool
+) -> None:
+    """Link in what runs the threads, and inline all; with `waits`, each thread has a stack.
+
+    Functions are marked for inlining in text: llvmlite 0.45 adds an attribute to the result of a
+    function.
+    """
+    by_threads = waits or checks is not None
+    if checks:
+        checks.waits = waits
+    with opaque_pointers():
+        around = str(_around(entry, host, checks, by_threads))
+    module.link_in(llvm.parse_assembly(around))
+    library.link_files(module, "frame", "registers", "fibres" if by_threads else "loops")
+    module.get_global_variable("kb.outside.all").linkage = "internal"
+    for function in module.functions:
+        if not function.is_declaration and function.name not in _KEPT:
+            function.linkage = "internal"
+    inlining, builder = passes()[:2]
+    inlining.run(module, builder)
+    module.get_function("kb_thread").linkage = "internal"
+
+
+@contextmanager
+def opaque_pointers() -> Iterator[None]:
+    """Print llvmlite's IR with opaque pointers for LLVM; Numba-CUDA prints typed ones for NVVM."""
+    from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
+
+    with global_compiler_lock, private_llvmlite.opaque_pointers():
+        yield
+
+
+def machine(features: str | None = None) -> Any:
+    """LLVM's target machine of this process; it may use all features of `processor`, or these."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    cpu, present = processor()
+    features = present if features is None else features
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="default"
+    )
+
+
+def processor() -> tuple[str, str]:
+    """LLVM's name of the processor that code is for, and its features: this one's by default."""
+    name, features = cpu_features.asked()
+    return (
+        name or llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten() if features is None else features,
+    )
+
+
+@cache
+def passes() -> tuple[Any, Any, Any]:
+    """Passes that inline and drop dead code, their builder, and passes for `_polling`.
+
+    The latter turn variables into values.
+    """
+    options = llvm.create_pipeline_tuning_options(speed_level=0)
+    inlining = llvm.create_new_module_pass_manager()
+    inlining.add_always_inliner_pass()
+    inlining.add_global_dead_code_eliminate_pass()
+    values = llvm.create_new_function_pass_manager()
+    values.add_sroa_pass()
+    values.add_instruction_combine_pass()  # the addresses of some variables lie in tuples
+    values.add_sroa_pass()
+    return inlining, llvm.create_pass_builder(machine(), options), values
+
+
+def is_recursive(function: Any) -> bool:
+    """Whether a function of a kernel was not inlined, since it calls itself."""
+    return not function.is_declaration and function.name not in (*_KEPT, "kb_stack_size")
+
+
+def _check(label: str, module: Any, unknown: set[str]) -> None:
+    unknown = unknown - _LATER - _OF_C
+    for name in (function.name for function in module.functions if function.is_declaration):
+        if name in unknown and not name.startswith("llvm."):
+            construct = next(c for beginning, c in _UNSUPPORTED if name.startswith(beginning))
+            raise refused(label, f"{construct} ({name})")
+
+
+def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
+    """The module with calls in loops that wait, the size of its stack, and whether there are any.
+
+    `stack` is the number of bytes that a thread needs besides its variables.
+    """
+    text = str(module)
+    begin = text.index("define internal void @kb_thread(")
+    lines, total = _size_of_variables(text, begin, stack)
+    stack_size = "\n".join(["define i64 @kb_stack_size() {", *lines, f"  ret i64 {total}", "}\n"])
+    if not polls.MAY_POLL.search(text):
+        return text, stack_size, False
+    for function in module.functions:
+        if function.name == "kb_thread" or is_recursive(function):
+            _, builder, values = passes()
+            values.run(function, builder)
+    plain = str(module)
+    polling = polls.with_polls(plain)
+    if polling == plain:
+        return _UNORDERED.sub(r"load \1,", text), stack_size, False
+    return polling.replace(" unordered, align", " monotonic, align"), stack_size, True
+
+
+def _placed(text: str, checks: Checks | None) -> str:
+    """The module in which placeholders are the frame, and the numbers of places where threads wait.
+
+    Both are known once all is inlined. This is done on text, since llvmlite cannot change an
+    instruction of a parsed module.
+    """
+    sites = itertools.count()
+    place = 0
+
+    def instead(found: re.Match[str]) -> str:
+        nonlocal place
+        if found[0].startswith("call ptr"):
+            return "getelementptr i8, ptr %kb.frame, i64 0"
+        if found[0].startswith("call i32"):
+            if checks is None:
+                return f"add i32 0, {next(sites)}"
+            checks.sites.append(checks.sites[place])
+            return f"add i32 0, {len(checks.sites) - 1}"
+        if found[1]:
+            place = int(found[1])
+        return ""
+
+    text = _PLACEHOLDER.sub(instead, text)
+    return _THREAD.sub(r"\1 alwaysinline {", text)  # compile.py inlines it, with other passes
+
+
+def _around(entry: str, host: HostModule | Given, checks: Checks | None, by_threads: bool) -> Any:
+    """The module around an entry. Make and print it inside `opaque_pointers()`."""
+    made = ir.Module("kb.entry")
+    made.triple = ""
+    types = host.parameters(entry)
+    words = ir.LiteralStructType(types)
+    with _function(made, "kb_thread", [_POINTER, *types]) as (function, builder):
+        frame, *values = function.args
+        frame.name = "kb.frame"
+        frame.add_attribute("noalias")
+        called(builder, entry, values)
+    with _function(made, "kb.run", [_POINTER, words.as_pointer()]) as (function, builder):
+        function.attributes.add("alwaysinline")
+        frame, address = function.args
+        loaded = [builder.load(_member(builder, address, i)) for i in range(len(types))]
+        called(builder, "kb_thread", [frame, *loaded])
+    if by_threads:
+        kinds = [_POINTER.as_pointer(), _POINTER]
+        with _function(made, "kb_fibre", kinds) as (function, builder):
+            parameters, thread = function.args
+            parameters.add_attribute("noalias")
+            given = _words(builder, words, parameters)
+            for i, argument in enumerate(checks.arguments if checks else ()):
+                at = builder.bitcast(_member(builder, given, argument.word), _I64.as_pointer())
+                address = [builder.load(at), ir.Constant(_I64, i + 1)]
+                builder.store(called(builder, "kb.check.argument", address, _I64), at)
+            called(builder, "kb.fibre.checked" if checks else "kb.fibre", [given, thread])
+    else:
+        kinds = [_POINTER.as_pointer(), _POINTER, _I64, _I64, _POINTER]
+        with _function(made, "kb_blocks", kinds) as (function, builder):
+            parameters, sizes, begin, end, found = function.args
+            for pointer in (parameters, sizes, found):
+                pointer.add_attribute("noalias")
+            given = _words(builder, words, parameters)
+            called(builder, "kb.loops", [given, sizes, begin, end, found])
+    shared_size = ir.Function(made, ir.FunctionType(_I64, []), "kb_shared_size")
+    ir.IRBuilder(shared_size.append_basic_block("entry")).ret(ir.Constant(_I64, host.shared_size))
+    shown = list(host.outside[:OUTSIDE_MAX])
+    if len(host.outside) > OUTSIDE_MAX:
+        shown[-1] = "one of its arrays"
+    described = [text(made, what) for what in shown]
+    constant(made, ir.ArrayType(_POINTER, len(shown)), described, "kb.outside.all")
+    return made
+
+
+@contextmanager
+def _function(module: Any, name: str, types: Sequence[Any]) -> Iterator[tuple[Any, ir.IRBuilder]]:
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), types), name)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    yield function, builder
+    builder.ret_void()
+
+
+def _words(builder: Any, kind: Any, parameters: Any) -> Any:
+    """The address of a copy of a launch's arguments in one structure."""
+    words = builder.alloca(kind)
+    for i, element in enumerate(kind.elements):
+        parameter = builder.load(builder.gep(parameters, [ir.Constant(_I64, i)]))
+        word = builder.load(builder.bitcast(parameter, element.as_pointer()))
+        builder.store(word, _member(builder, words, i))
+    return words
+
+
+def _member(builder: Any, address: Any, i: int) -> Any:
+    return builder.gep(address, [ir.Constant(_I32, 0), ir.Constant(_I32, i)])
+
+
+def _size_of_variables(text: str, begin: int, more: int) -> tuple[list[str], str]:
+    """Instructions that compute the bytes of a function's variables plus `more`, and their value.
+
+    The function's definition begins at `begin`. The types are read from the text, since llvmlite
+    does not return the type of a variable in a parsed module.
+    """
+    lines, total = [], str(more)
+    for i, (kind, count) in enumerate(_ALLOCA.findall(text, begin, text.index("\n}", begin))):
+        end = f"ptrtoint (ptr getelementptr ({kind}, ptr null, i64 {count or 1}) to i64)"
+        lines.append(f"  %kb.s{i} = add i64 {total}, {end}")
+        total = f"%kb.s{i}"
+    return lines, total
+
+
+def _token(name: str) -> str:
+    """A regular expression for the name of a function in text."""
+    return re.escape(f"@{name}" if re.fullmatch(r"[-\w$.]+", name) else f'@"{name}"')
+
+
+def _definition(text: str, name: str) -> int:
+    begin = re.search(rf"^define [^\n]*{_token(name)}\(", text, re.M)
+    assert begin is not None
+    return begin.start()
+
+
+def _with_stack_checks(text: str, names: Sequence[str]) -> str:
+    """The module in which recursive functions check how much of the stack is left.
+
+    As `kb_thread`, they get the thread's frame as their first parameter. The check is a function of
+    src/hostcuda/kb_block.c.
+    """
+    for name in names:
+        text = re.sub(_token(name) + r"\(", r"\g<0>ptr %kb.frame, ", text)
+        text = text.replace("(ptr %kb.frame, )", "(ptr %kb.frame)")
+        begin = _definition(text, name)
+        lines, size = _size_of_variables(text, begin, 0)
+        check = [
+            f"  %kb.thread.at = getelementptr i8, ptr %kb.frame, i64 {_THREAD_AT}",
+            "  %kb.thread = load ptr, ptr %kb.thread.at",
+            *lines,
+            f"  call void @kb_recurse(ptr %kb.thread, i64 {size})\n",
+        ]
+        # The first block may have a label.
+        first = re.compile(r"[^\n]*\{\n(?:\S[^\n]*:[^\n]*\n)?").match(text, begin)
+        assert first is not None
+        text = text[: first.end()] + "\n".join(check) + text[first.end() :]
+    return text + "declare void @kb_recurse(ptr, i64)\n"

@@ -1,0 +1,372 @@
+"""Compiles Numba-CUDA kernels with the additions of a CPU mode.
+
+Numba-CUDA keeps the machine code of a device function with its dispatcher. Code with additions must
+not be found by a kernel that is compiled for a GPU or for another mode, and is therefore kept
+separately. Everything here runs under Numba's lock. Imported only when a kernel is compiled, since
+it imports Numba.
+
+Writes out of bounds are skipped and reported. Numba-CUDA computes the address of an element and
+writes there. Without the checked mode, the indices of each write are compared with the array's
+extents, and a call of `kb.outside.NAME` reports the result; `to_host` numbers it, and ll/loops.ll
+and ll/fibres.ll define the function. If a kernel makes the same comparison itself, LLVM removes
+this one, so that loops are vectorised as before. A write is a store by index, an atomic update, an
+access with a cache hint, or the use of a record, whose fields are written by its address. A view
+that begins outside of its array has no elements.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from kernbridge._ext.emulator.compiler.library import called
+from kernbridge._ext.emulator.compiler.to_host import OUTSIDE
+from kernbridge._src.base.errors import typed
+from kernbridge._src.base.patched import patched
+from kernbridge._src.numba_common.private_llvmlite import ir
+from kernbridge._src.numba_common.private_numba_cuda import (
+    MinimalCallConv,
+    NumbaDebugInfoWarning,
+    arrayobj,
+    cache_hints,
+    cgutils,
+    cudaimpl,
+    dispatcher,
+    lowering,
+    target,
+    typeinfer,
+)
+
+_Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
+
+_kept: dict[str, tuple[_Kept, _Kept]] = {}  # of each purpose: overloads, and internal functions
+_around: list[tuple[str, dict[str, Any], Any]] = []  # the purposes of the present compilation
+
+_NOT_OF_USERS = ("numba.", "kernbridge")  # how the names of modules begin
+
+
+@contextmanager
+def compiled_in_isolation(purpose: str, **options: Any) -> Iterator[None]:
+    """Compile device functions for `purpose`, with more target options.
+
+    In a nested context, the compiled code serves both purposes together.
+    """
+    template_of = dispatcher.CUDADispatcher.get_call_template
+    if _around:
+        other, others, template_of = _around[-1]
+        purpose, options = f"{other} {purpose}", {**others, **options}
+    overloads, internal = _kept.setdefault(purpose, (_Kept(), _Kept()))
+    context = dispatcher.cuda_target.target_context
+    found: set[int] = set()  # the identities of dispatchers, which `isolated` keeps alive
+
+    def isolated_template(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if id(self) not in found:
+            found.add(id(self))
+            declared = () if self._can_compile else tuple(self.overloads.items())
+            is_new = self not in overloads
+            own = patched(
+                (self, "overloads", overloads.setdefault(self, {})),
+                (self, "targetoptions", {**self.targetoptions, **options}),
+            )
+            isolated.enter_context(own)
+            if is_new:  # Numba's own finaliser releases only what Numba compiles
+                weakref.finalize(self, self._make_finalizer())
+            for types, compiled in declared:  # signatures of the decorator, compiled only here
+                with typeinfer.register_dispatcher(self):
+                    self.compile_device(types, compiled.signature.return_type)
+        return template_of(self, *args, **kwargs)
+
+    _around.append((purpose, options, template_of))
+    try:
+        with (
+            ExitStack() as isolated,
+            patched(
+                (dispatcher.CUDADispatcher, "get_call_template", isolated_template),
+                (context, "cached_internal_func", internal.setdefault(context, {})),
+            ),
+        ):
+            yield
+    finally:
+        _around.pop()
+
+
+@dataclass
+class _Element:
+    """What an address was made of: indices, with the extents and the numbers of their axes."""
+
+    address: Any
+    data: Any
+    shape: Sequence[Any]
+    layout: str
+    axes: Sequence[tuple[Any, Any, int]]
+
+
+@contextmanager
+def _checking_indices(known: Callable[[Any, _Element], Any]) -> Iterator[None]:
+    """Let Numba-CUDA ask for checks of indices; `known` returns what stands for an address."""
+    address_of, item_pointer = cgutils.get_item_pointer2, cgutils.get_item_pointer
+    view, parameters = arrayobj.basic_indexing, inspect.signature(address_of)
+    axes: list[tuple[Any, Any, int]] = []  # of the address that is computed next
+
+    def checked_pointer(*args: Any, boundscheck: bool = True, **how: Any) -> Any:
+        return item_pointer(*args, boundscheck=boundscheck, **how)
+
+    def known_address(*args: Any, **how: Any) -> Any:
+        given = parameters.bind(*args, **how).arguments
+        made = address_of(*args, **how)
+        element = _Element(made, given["data"], given["shape"], given["layout"], tuple(axes))
+        axes.clear()
+        return known(given["builder"], element)
+
+    def known_view(*args: Any, **how: Any) -> Any:
+        axes.clear()
+        return view(*args, **how)
+
+    def known_axis(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
+        axes.append((index, extent, axis if isinstance(axis, int) else 0))
+
+    with patched(
+        (cgutils, "get_item_pointer", checked_pointer),
+        (cgutils, "get_item_pointer2", known_address),
+        (cgutils, "do_boundscheck", known_axis),
+        (arrayobj, "basic_indexing", known_view),
+        (target.CUDATargetContext, "enable_boundscheck", property(lambda self: True)),
+    ):
+        yield
+
+
+@contextmanager
+def compiling_checked() -> Iterator[None]:
+    """Let Numba-CUDA check indices and keep line numbers, for the checked mode."""
+    make_array = cudaimpl._generic_array
+
+    def named_array(context: Any, builder: Any, *, symbol_name: str, **how: Any) -> Any:
+        dtype = str(how["dtype"]) if re.fullmatch(r"\w+", str(how["dtype"])) else "records"
+        name = f"{symbol_name}.{dtype}.{'x'.join(map(str, how['shape']))}"
+        return make_array(context, builder, symbol_name=name, **how)
+
+    def known(builder: Any, element: _Element) -> Any:
+        """An address that stands in for another one, and keeps the indices that it came from."""
+        if not element.axes:
+            return element.address
+        pointer = ir.IntType(8).as_pointer()
+        made = builder.bitcast(element.address, pointer)
+        for index, extent, axis in element.axes:
+            number = ir.Constant(ir.IntType(32), axis)
+            made = called(builder, "kb.check.axis", [made, index, extent, number], pointer)
+        return builder.bitcast(made, element.address.type)
+
+    naming = patched((cudaimpl, "_generic_array", named_array))
+    isolated = compiled_in_isolation("check", lineinfo=True)
+    with naming, _checking_indices(known), isolated, warnings.catch_warnings():
+        # The source of a renamed kernel is not at the place that its code object names.
+        warnings.simplefilter("ignore", NumbaDebugInfoWarning)
+        yield
+
+
+@contextmanager
+def compiling_raising() -> Iterator[None]:
+    """Let exceptions of kernels with debug=True end the launch.
+
+    Numba-CUDA returns the number of an exception, which is known only in the process that compiled
+    the kernel. Here, the thread reports the type, the message and the line immediately.
+    """
+    return_exception, lower = MinimalCallConv.return_user_exc, lowering.CUDALower.lower_inst
+    last: list[Any] = [None, ""]  # the block that was added to last, and the place there
+
+    def report(context: Any, builder: Any, name: str, text: str) -> None:
+        called(builder, name, [context.insert_string_const_addrspace(builder, text)])
+
+    def reporting(
+        self: Any, builder: Any, exc: Any, exc_args: Any = None, *more: Any, **how: Any
+    ) -> Any:
+        report(self.context, builder, "kb.raise", _described(exc, exc_args))
+        return return_exception(self, builder, exc, exc_args, *more, **how)
+
+    def placed(self: Any, instruction: Any) -> None:
+        if not self.fndesc.modname.startswith(_NOT_OF_USERS):
+            place = f"{self.loc.filename}:{self.loc.line} in {self.func_ir.func_id.func_name!r}"
+            if last != [self.builder.block, place]:
+                last[:] = self.builder.block, place
+                report(self.context, self.builder, "kb.place", place)
+        lower(self, instruction)
+
+    patches = patched(
+        (MinimalCallConv, "return_user_exc", reporting), (lowering.CUDALower, "lower_inst", placed)
+    )
+    with compiled_in_isolation("raising"), patches:
+        yield
+
+
+def _described(exc: Any, exc_args: Any) -> str:
+    try:
+        lines = traceback.format_exception_only(exc(*(exc_args or ())))
+    except Exception:  # which the exception's class raises
+        lines = [f"{exc.__name__}{exc_args or ''}"]
+    text = "".join(lines).strip()
+    qualified = f"{exc.__module__}.{exc.__qualname__}"
+    return exc.__qualname__ + text.removeprefix(qualified) if text.startswith(qualified) else text
+
+
+@dataclass
+class _Watch:
+    """One compilation: the addresses that were computed, and the names of the kernel's arrays."""
+
+    elements: dict[int, _Element] = field(default_factory=dict)  # by the identity of the address
+    names: dict[str, str] = field(default_factory=dict)  # of variables: what they are copies of
+    name: str = ""  # of the array that the present instruction writes to
+
+    def known(self, builder: Any, element: _Element) -> Any:
+        self.elements[id(element.address)] = element
+        return element.address
+
+
+@contextmanager
+def compiling_bounded() -> Iterator[None]:
+    """Let Numba-CUDA check the indices of writes. Under Numba's lock."""
+    watch = _Watch()
+    with compiled_in_isolation("bounds"), _checking_indices(watch.known), _reporting(watch):
+        yield
+
+
+def _reporting(watch: _Watch) -> Any:
+    view, store, load = arrayobj.basic_indexing, arrayobj.store_item, arrayobj.load_item
+    flat_class, lower = arrayobj.make_array_flat_cls, lowering.CUDALower.lower_inst
+
+    def bounded_view(context: Any, builder: Any, *args: Any, **how: Any) -> Any:
+        made, shape, strides = view(context, builder, *args, **how)
+        if shape and (axes := watch.elements[id(made)].axes):
+            bad = _beyond(builder, axes)
+            shape = [builder.select(bad, extent.type(0), extent) for extent in shape]
+        return made, shape, strides
+
+    def bounded_store(context: Any, builder: Any, array_type: Any, value: Any, address: Any) -> Any:
+        element = watch.elements.get(id(address))
+        if not element or not element.axes:
+            return store(context, builder, array_type, value, address)
+        bad = _reported(builder, element, array_type, watch.name)
+        with _unless(builder, bad):
+            store(context, builder, array_type, value, address)
+        return None
+
+    def bounded_load(context: Any, builder: Any, array_type: Any, address: Any) -> Any:
+        element = watch.elements.get(id(address))
+        if element and isinstance(context.get_value_type(array_type.dtype), ir.PointerType):
+            address = _instead(builder, element, array_type, watch.name)
+        return load(context, builder, array_type, address)
+
+    def bounded_flat(flat_type: Any) -> Any:
+        made = flat_class(flat_type)
+        write = made.setitem
+
+        def setitem(
+            self: Any, context: Any, builder: Any, kind: Any, array: Any, index: Any, value: Any
+        ) -> None:
+            element = _Element(None, None, (), "A", [(index, array.nitems, 0)])
+            bad = _reported(builder, element, kind, watch.name)
+            with _unless(builder, bad):
+                write(self, context, builder, kind, array, index, value)
+
+        made.setitem = setitem
+        return made
+
+    def named_instruction(self: Any, instruction: Any) -> None:
+        kept, watch.name = watch.name, _written_by(instruction, watch.names)
+        if self.fndesc.modname.startswith("numba."):  # names that are internal to Numba
+            watch.name = ""
+        try:
+            lower(self, instruction)
+        finally:
+            watch.name = kept
+
+    def safe_pointer(context: Any, builder: Any, array_type: Any, *args: Any, **how: Any) -> Any:
+        """For atomic updates and cache hints: a wrong index leads to other memory."""
+        made = cgutils.get_item_pointer(context, builder, array_type, *args, **how)
+        return _instead(builder, watch.elements[id(made)], array_type, watch.name)
+
+    safe = SimpleNamespace(**{**vars(cgutils), "get_item_pointer": safe_pointer})
+    return patched(
+        (arrayobj, "basic_indexing", bounded_view),
+        (arrayobj, "store_item", bounded_store),
+        (arrayobj, "load_item", bounded_load),
+        (arrayobj, "make_array_flat_cls", bounded_flat),
+        (lowering.CUDALower, "lower_inst", named_instruction),
+        (cudaimpl, "cgutils", safe),
+        (cache_hints, "cgutils", safe),
+    )
+
+
+@contextmanager
+def _unless(builder: Any, bad: Any) -> Iterator[None]:
+    """Instructions that run if `bad` is false, in blocks that follow the present one."""
+    function = builder.function
+    at = function.blocks.index(builder.block) + 1
+    inside = function.insert_basic_block(at, "kb.inside")
+    rest = function.insert_basic_block(at + 1, "kb.rest")
+    builder.cbranch(bad, rest, inside)
+    builder.position_at_end(inside)
+    yield
+    builder.branch(rest)
+    builder.position_at_end(rest)
+
+
+def _written_by(instruction: Any, names: dict[str, str]) -> str:
+    """The name in the source of the array that an instruction may write to; or ""."""
+    target: Any = getattr(instruction, "target", None)
+    if type(instruction).__name__ == "Assign":
+        value = instruction.value
+        if type(value).__name__ == "Var":
+            names[instruction.target.name] = names.get(value.name, value.name)
+        operation = getattr(value, "op", "")
+        target = None
+        if operation == "call" and value.args:
+            target = value.args[0]
+        elif operation in ("getitem", "static_getitem"):
+            target = value.value
+    found = getattr(target, "name", "")
+    found = names.get(found, found) if isinstance(found, str) else ""
+    return "" if found.startswith("$") else found.split(".")[0]
+
+
+def _beyond(builder: Any, axes: Sequence[tuple[Any, Any, int]]) -> Any:
+    """Whether an index leaves its axis, by the same comparisons that kernels make."""
+    answers = []
+    for index, extent, _ in axes:
+        answers.append(builder.icmp_signed("<", index, index.type(0)))
+        answers.append(builder.icmp_signed(">=", index, extent))
+    return functools.reduce(builder.or_, answers)
+
+
+def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
+    """Whether the element lies outside of its array; appends the call that reports it.
+
+    An index may leave its axis and still reach an element of an array without gaps.
+    """
+    bad = _beyond(builder, element.axes)
+    if element.layout in "CF" and len(element.shape) > 1:
+        end = builder.gep(element.data, [functools.reduce(builder.mul, element.shape)])
+        before = builder.icmp_unsigned("<", element.address, element.data)
+        after = builder.icmp_unsigned(">=", element.address, end)
+        bad = builder.and_(bad, builder.or_(before, after))
+    described = f"{name!r} " if name else "an array "
+    described += f"({typed(array_type.dtype, [f'{array_type.ndim}d'])})"
+    called(builder, OUTSIDE + described.encode().hex(), [bad])
+    return bad
+
+
+def _instead(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
+    """The element's address, or the address of other memory if it lies outside its array."""
+    if not element.axes:
+        return element.address
+    other = cgutils.alloca_once(builder, element.address.type.pointee, zfill=True)
+    bad = _reported(builder, element, array_type, name)
+    return builder.select(bad, other, element.address)

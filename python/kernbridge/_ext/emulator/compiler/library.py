@@ -1,0 +1,110 @@
+"""Provides the functions that kernels call, in `.ll` files, and adds calls and constants to IR.
+
+`src/ll/generate.py` writes some of them when kernbridge is built. All definitions are
+`linkonce_odr`, so that LLVM's linker takes only those that are referenced, and `alwaysinline`. Each
+file is parsed at most once in a process, when the first kernel needs it.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import re
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import ir
+
+TABLE_LINE = "; large constant "  # its name, its alignment and its bytes follow, as base64
+
+_FOLDER = "_ext/emulator/compiler/ll"  # in an editable install, CMake's files are in another one
+_FILES = (
+    *("gpu", "arithmetic", "atomics", "nrt"),
+    *("halves", "f16", "f16_integers", "bf16", "bf16_integers"),
+    *("libdevice", "libdevice_calls", "libdevice_conversions", "libdevice_integers"),
+)
+
+
+def defines(name: str) -> bool:
+    return name in _files_by_name()
+
+
+def link(module: Any) -> set[str]:
+    """Link the functions that the module declares and the files define, and what these call.
+
+    Returns the names of the functions that are still declared.
+    """
+    files = _files_by_name()
+    while True:
+        declared = {f.name for f in module.functions if f.is_declaration}
+        if declared.isdisjoint(files):
+            return declared
+        for file in sorted({files[name] for name in declared.intersection(files)}):
+            link_files(module, file)
+
+
+@cache
+def _parsed(*files: str) -> Any:
+    return llvm.parse_assembly("".join(map(_text, files)))
+
+
+def link_files(module: Any, *files: str) -> None:
+    """Link what the module declares and these files, which are parsed as one, define."""
+    module.link_in(_parsed(*files), preserve=True)
+
+
+def link_tables(module: Any, tables: str) -> None:
+    """Define the large constants that the module declares, from the lines `HostModule.tables`."""
+    for line in tables.split(TABLE_LINE)[1:]:
+        name, align, encoded = line.split()
+        data = base64.b64decode(encoded)
+        value = f'[{len(data)} x i8] c"\\{data.hex(chr(92))}", align {align}\n'
+        module.link_in(llvm.parse_assembly(f"@{name} = constant {value}"))
+        module.get_global_variable(name).linkage = "internal"
+
+
+def names(*files: str) -> set[str]:
+    return set(re.findall(r"^define [^@]*@([\w.]+)", "\n".join(map(_text, files)), flags=re.M))
+
+
+@cache
+def _files_by_name() -> dict[str, str]:
+    return {name: file for file in _FILES for name in names(file)}
+
+
+def _text(name: str) -> str:
+    folders = (Path(p, _FOLDER) for p in sys.modules["kernbridge"].__path__)
+    return next(p for p in (f / f"{name}.ll" for f in folders) if p.exists()).read_text()
+
+
+def constant(module: Any, kind: Any, value: Any, name: str = "") -> Any:
+    """A constant global of a module; private if it has no name."""
+    made = ir.GlobalVariable(module, kind, name or f"{module.name}.{len(module.globals)}")
+    made.global_constant = True
+    made.linkage = "" if name else "private"
+    made.initializer = value if isinstance(value, ir.Constant) else ir.Constant(kind, value)
+    return made
+
+
+def text(module: Any, string: str) -> Any:
+    """The address of a string that C can read."""
+    data = bytearray(string.encode() + b"\0")
+    return constant(module, ir.ArrayType(ir.IntType(8), len(data)), data)
+
+
+def replaced(instruction: Any, at: int, operand: Any) -> Any:
+    made = copy.copy(instruction)
+    made.operands = list(instruction.operands)
+    made.operands[at] = operand
+    return made
+
+
+def called(builder: Any, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
+    """Append a call of a function, which is declared if necessary; returns its value."""
+    kind = ir.FunctionType(result or ir.VoidType(), [a.type for a in arguments])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    return builder.call(function, arguments)

@@ -1,0 +1,273 @@
+"""Replaces functions of Numba-CUDA when a thread launches on the CPU for the first time.
+
+Functions of numba-cuda-mlir, which has the same host API, are replaced when a program imports that
+package. Each replacement checks the mode of the thread, so threads that launch on a GPU are not
+affected. Replacements stay in place until the process ends.
+
+A dispatcher belongs to the mode in which it was created. In another mode, it is replaced by a twin:
+a separate dispatcher of the same Python function. A kernel may therefore be decorated before
+launches are switched to the CPU, and be launched on a GPU afterwards.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+import sys
+from contextlib import nullcontext
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import FunctionType
+from typing import Any
+
+from kernbridge import _core
+from kernbridge._ext.emulator.counterpart import counterpart
+from kernbridge._ext.emulator.device import code, launch, mode
+from kernbridge._ext.emulator.device.launch import install_host_api
+from kernbridge._ext.emulator.device.mode import choose
+from kernbridge._src.base import versions
+from kernbridge._src.base.errors import KernbridgeError, KernelCompilationError, typed
+from kernbridge._src.forge.obtain import deferred
+from kernbridge._src.keys import package_digest
+from kernbridge._src.numba_common import numba_cuda_patches, private_numba_cuda, refusals
+from kernbridge._src.numba_common.private_numba_cuda import (
+    codegen,
+    cuda,
+    dispatcher,
+    driver,
+    global_compiler_lock,
+    nrt,
+    typeinfer,
+)
+
+_Dispatcher = dispatcher.CUDADispatcher
+_HOME, _TWINS = "_kernbridge_home", "_kernbridge_twins"
+_home_of_others: str | None = None  # of dispatchers made before Numba was patched
+_installed = False
+_ANY_ARCHITECTURE = (8, 0)
+_MLIR = "numba_cuda_mlir.cuda"
+
+# What depends on what was compiled. Twins have everything else in common.
+_STATE = {"overloads", "specializations", "_can_compile", "_specialized", "_cache", "_numba_type_"}
+_STATE |= {
+    name
+    for owner in _Dispatcher.__mro__
+    if owner.__module__ == dispatcher.__name__
+    for name, value in vars(owner).items()
+    if isinstance(value, (FunctionType, property)) and not name.startswith("__")
+} | {"configure"}
+_STATE -= {"_reduce_states", "_uuid", "_set_uuid"}
+
+
+def install() -> None:
+    global _installed
+    with global_compiler_lock:
+        if not _installed:
+            install_host_api(private_numba_cuda)
+            # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.
+            for name in (
+                *("ensure_allocated", "ensure_initialized", "_single_thread_launch"),
+                "set_memsys_to_module",
+            ):
+                choose(nrt._Runtime, name, lambda self, *_, **__: None)
+            choose(nrt._Runtime, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0))
+            _install_code()
+            _install_dispatchers()
+            if _MLIR in sys.modules:
+                _install_mlir()
+            else:
+                sys.meta_path.insert(0, _FinderOfMlir())
+            _installed = True
+
+
+def _install_mlir() -> None:
+    from kernbridge._ext.emulator.device import mlir_hooks
+
+    mlir_hooks.install()
+
+
+def _install_code() -> None:
+    library, get_function = codegen.CUDACodeLibrary, codegen.CUDACodeLibrary.get_cufunc
+
+    @functools.wraps(get_function)
+    def function_of(self: Any) -> Any:
+        return code.function_of(self) if code.is_for_cpu(self) else get_function(self)
+
+    library.get_cufunc = function_of
+    for what, names in (
+        ("PTX", ("get_asm_str", "get_asm_strs", "get_lto_ptx")),
+        ("LTO-IR", ("get_ltoir",)),
+        ("cubin", ("get_cubin",)),
+        ("linker output", ("get_linkerinfo",)),
+        ("SASS", ("get_sass", "get_sass_cfg")),
+    ):
+        for name in names:
+            choose(library, name, functools.partial(code.refuse, what), code.is_for_cpu)
+    choose(
+        codegen.JITCUDACodegen,
+        "magic_tuple",  # by which Numba's cache on disk keeps kernels for the CPU apart
+        lambda self: ("kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest_of()),
+    )
+
+
+def _install_dispatchers() -> None:
+    kernels = dispatcher._Kernel
+    make, bind, run = _Dispatcher.__init__, kernels.bind, kernels.launch
+    compile_kernel, compile_device = _Dispatcher.compile, _Dispatcher.compile_device
+
+    @functools.wraps(make)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        vars(self)[_HOME] = mode.current()
+        make(self, *args, **kwargs)
+
+    def bound(self: Any) -> None:
+        with versions.explained():
+            code.add_image(self)
+            bind(self)
+
+    def compiled(self: Any, sig: Any) -> Any:
+        original = vars(self).get(code.COUNTERPART_OF)
+        if original is not None:  # which may read something else than when it was compiled before
+            self.py_func = counterpart(*original).py_func
+        try:
+            with code.compiling(self):
+                return compile_kernel(self, sig)
+        except AttributeError as e:
+            if not refusals.is_recursion(e):
+                raise
+            raise KernelCompilationError(
+                f"{code.label_of(self.py_func)}: Numba-CUDA cannot compile the kernel [KB4001]\n"
+                + refusals.report(e, self.py_func, of_cuda=True)
+            ) from None
+
+    def compiled_device(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with deferred(), global_compiler_lock, numba_cuda_patches.without_nvvm():
+            return compile_device(self, *args, **kwargs)
+
+    @functools.wraps(run)
+    def launched(
+        self: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+    ) -> None:
+        if code.is_for_cpu(self._codelibrary):
+            launch.launch(self, args, griddim, blockdim, stream, sharedmem)
+            return
+        if not isinstance(stream, driver.ExperimentalStream):  # configured on the CPU
+            stream = driver._to_core_stream(stream)
+        run(self, args, griddim, blockdim, stream, sharedmem)
+
+    _Dispatcher.__init__ = made
+    configure = _explained(_Dispatcher.configure.__wrapped__, "[{}]")
+    _Dispatcher.configure = functools.lru_cache(maxsize=128)(configure)
+    _Dispatcher.__call__ = _explained(_Dispatcher.__call__, "({})")
+    _Dispatcher._compile_for_args = _explained(_Dispatcher._compile_for_args, "[...]({})")
+    kernels.launch = launched
+    choose(kernels, "bind", bound)
+    choose(_Dispatcher, "compile", compiled)
+    choose(_Dispatcher, "compile_device", compiled_device)
+
+
+def _explained(method: Any, got: str) -> Any:
+    """Let errors of a dispatcher's method also say what a launch on the CPU needs and got."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except Exception as e:
+            if mode.current() is not None and not isinstance(e, KernbridgeError):
+                name, parameters = self.py_func.__name__, inspect.signature(self.py_func).parameters
+                given = ", ".join(map(_shown, args))
+                e.add_note(
+                    f"kernel {name!r}: expected {name}[blocks, threads]({', '.join(parameters)}), "
+                    "where both are integers or tuples of up to three, and each argument an array, "
+                    f"a number or a tuple of these; got {name}{got.format(given)}"
+                )
+            raise
+
+    return call
+
+
+def _shown(value: Any) -> str:
+    return typed(value.dtype, value.shape) if hasattr(value, "dtype") else f"{value!r:.40}"
+
+
+def adopt_dispatchers(wanted: str) -> None:
+    """Let all dispatchers that exist belong to a mode, unless one has compiled for a GPU."""
+    global _home_of_others
+    existing = [found for found in gc.get_objects() if type(found) is _Dispatcher]
+    if any(vars(found).get("overloads") or _HOME in vars(found) for found in existing):
+        use_twins()
+    else:
+        _home_of_others = wanted
+
+
+def use_twins() -> None:
+    if "__getattribute__" not in vars(_Dispatcher):
+        _Dispatcher.__getattribute__ = _attribute
+
+
+def _attribute(self: Any, name: str) -> Any:
+    if name in _STATE:
+        own = object.__getattribute__(self, "__dict__")
+        wanted = mode.current()
+        if own.get(_HOME, _home_of_others) != wanted:
+            self = _twin(self, own, wanted)
+    return object.__getattribute__(self, name)
+
+
+def _twin(original: Any, own: dict[str, Any], wanted: str | None) -> Any:
+    twins = own.get(_TWINS)
+    if twins is not None and wanted in twins:
+        return twins[wanted]
+    with global_compiler_lock:
+        twins = own.setdefault(_TWINS, {own.get(_HOME, _home_of_others): original})
+        if wanted not in twins:
+            made = _Dispatcher(
+                original.py_func,
+                targetoptions=original.targetoptions,
+                pipeline_class=original._compiler.pipeline_class,
+            )
+            vars(made)[_TWINS] = twins
+            twins[wanted] = made
+            try:
+                _compile_declared(original, own, made)
+            except BaseException:
+                del twins[wanted]
+                raise
+        return twins[wanted]
+
+
+def _compile_declared(original: Any, own: dict[str, Any], made: Any) -> None:
+    if isinstance(own["_cache"], dispatcher.CUDACache):
+        made.enable_caching()
+    if object.__getattribute__(original, "_can_compile"):
+        return
+    for argument_types, compiled in own["overloads"].items():
+        if made.targetoptions.get("device"):
+            without_gpu: Any = nullcontext()
+            if mode.current() is None and not cuda.is_available():  # LLVM IR, for an operation
+                without_gpu = numba_cuda_patches.compiling_for(_ANY_ARCHITECTURE)
+            with typeinfer.register_dispatcher(made), without_gpu:
+                made.compile_device(argument_types, compiled.signature.return_type)
+        else:
+            made.compile(argument_types)
+    made._specialized = own["_specialized"]
+    made.disable_compile()
+
+
+class _FinderOfMlir(MetaPathFinder):
+    """Finds numba-cuda-mlir, as Python does, and replaces its functions when it is executed."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == _MLIR else None
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_replace(module: Any) -> None:
+            execute(module)
+            _install_mlir()
+
+        spec.loader.exec_module = execute_and_replace  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,541 @@
+"""The CPU as the only CUDA device of a thread: a driver in Python beneath Numba-CUDA, and launches.
+
+Numba's arrays, contexts, memory, streams and events are used unchanged; their calls of the driver
+are executed in the memory of the process, immediately. An object may end when its thread no longer
+uses the CPU. The functions that end objects therefore recognise objects of the CPU by handle.
+numba-cuda-mlir has the same host API in modules of its own, so each package has its own driver.
+
+The arguments of a launch become 8-byte words in the order of Numba's entry. The kernel works on the
+memory of NumPy arrays directly. An array is copied, as for a GPU, if it overlaps another array of
+the launch, if `cuda.In` protects it, or if its elements are not aligned.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import operator
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import numpy
+
+from kernbridge import _core
+from kernbridge._ext.emulator.device import mode
+from kernbridge._ext.emulator.device.mode import choose
+from kernbridge._src.base.errors import KernelFaultError, KernelNotAvailableError, coded, typed
+from kernbridge._src.base.patched import patched
+from kernbridge._src.numba_common.private_numba_cuda import (
+    NumbaPerformanceWarning,
+    config,
+    cuda,
+    devicearray,
+    dispatcher,
+    driver,
+    types,
+    wrap_arg,
+)
+from kernbridge._src.plan.launch import pad
+
+Three = tuple[int, int, int]
+Words = list[int]
+
+binding = driver.binding  # of both packages
+VERSION = 13, 0  # which the driver reports to Numba
+NAME = "the CPU, by kernbridge"
+CAPABILITY = 9, 0
+
+_CONTEXT = 0x10  # the handle of the only context
+_ALIGNMENT = 256  # of memory, as cuMemAlloc has it
+_HANDLES = itertools.count(0x1000)  # of streams and events, smaller than any address
+_ENDING = (
+    *("cuMemFree", "cuMemFreeHost", "cuMemHostUnregister"),
+    *("cuEventDestroy", "cuStreamDestroy", "cuLibraryUnload"),
+)
+_ATTRIBUTES = {
+    "CAN_MAP_HOST_MEMORY": 1,
+    "CONCURRENT_MANAGED_ACCESS": 1,
+    "COOPERATIVE_LAUNCH": 1,
+    "MANAGED_MEMORY": 1,
+    "MAX_BLOCK_DIM_X": 1024,
+    "MAX_BLOCK_DIM_Y": 1024,
+    "MAX_BLOCK_DIM_Z": 64,
+    "MAX_GRID_DIM_X": 2**31 - 1,
+    "MAX_GRID_DIM_Y": 65535,
+    "MAX_GRID_DIM_Z": 65535,
+    "MAX_SHARED_MEMORY_PER_BLOCK": 48 * 1024,
+    "MAX_THREADS_PER_BLOCK": 1024,
+    "MULTIPROCESSOR_COUNT": 4,
+    "UNIFIED_ADDRESSING": 1,
+    "WARP_SIZE": 32,
+}
+
+
+def failure(api: Any, call: str, code: str) -> Exception:
+    return api.CudaAPIError(getattr(binding.CUresult, code), f"Call to {call} results in {code}")
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.handles: list[int] = []
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Everything has ended when a call returns, and needs no preparation."""
+
+
+def _always(answer: int) -> Any:
+    return lambda *_, **__: answer
+
+
+class HostDriver:
+    """The functions of the driver that Numba calls, as its `Driver` has them: errors raise."""
+
+    api: Any  # the package's module `driver`
+    is_initialized, initialization_error = True, None
+
+    def __new__(cls) -> HostDriver:
+        return object.__new__(cls)  # there is only one `Driver`, which is another one
+
+    def __init__(self) -> None:
+        self.devices: dict[int, Any] = {}
+        # What has not ended: memory and pinned memory by address, streams, and times of events.
+        self.alive: dict[int, Any] = {}
+        self._contexts = _Stack()
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+        raise KernelNotAvailableError(
+            f"the program calls {name} of the CUDA driver, which does not run on CPUs; run it on a "
+            "GPU [KB7005]"
+        )
+
+    ensure_initialized = cuInit = cuCtxSynchronize = cuDevicePrimaryCtxReset = _nothing
+    cuStreamSynchronize = cuStreamWaitEvent = cuEventSynchronize = cuEventQuery = _nothing
+    cuProfilerStart = cuProfilerStop = cuKernelSetCacheConfig = cuKernelSetAttribute = _nothing
+    cuDriverGetVersion = _always(1000 * VERSION[0] + 10 * VERSION[1])
+    cuDeviceGetCount = _always(1)
+    cuDeviceCanAccessPeer = cuCtxGetDevice = _always(0)
+    cuOccupancyMaxActiveBlocksPerMultiprocessor = _always(2)
+
+    def get_device(self, devnum: int = 0) -> Any:
+        if devnum != 0:
+            raise failure(self.api, "cuDeviceGet", "CUDA_ERROR_INVALID_DEVICE")
+        return self.devices[0]
+
+    def reset(self) -> None:
+        self._contexts.handles.clear()
+
+    def cuDeviceGetAttribute(self, code: Any, device: int) -> int:
+        return _ATTRIBUTES.get(code.name.removeprefix("CU_DEVICE_ATTRIBUTE_"), 0)
+
+    def cuCtxGetCurrent(self) -> Any:
+        handles = self._contexts.handles
+        return binding.CUcontext(handles[-1] if handles else 0)
+
+    def cuCtxPushCurrent(self, handle: Any) -> None:
+        self._contexts.handles.append(int(handle))
+
+    def cuCtxPopCurrent(self) -> Any:
+        return binding.CUcontext(self._contexts.handles.pop())
+
+    def cuMemGetInfo(self) -> tuple[int, int]:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
+
+    def cuMemAlloc(self, size: int) -> Any:
+        if size == 0:
+            raise failure(self.api, "cuMemAlloc", "CUDA_ERROR_INVALID_VALUE")
+        try:
+            if size > self.cuMemGetInfo()[1]:
+                raise MemoryError
+            memory = numpy.empty(size + _ALIGNMENT, numpy.uint8)
+        except MemoryError:
+            raise failure(self.api, "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY") from None
+        address = -(-_address(memory) // _ALIGNMENT) * _ALIGNMENT
+        self.alive[address] = memory
+        return binding.CUdeviceptr(address)
+
+    def cuMemAllocManaged(self, size: int, flags: int) -> Any:
+        return self.cuMemAlloc(size)
+
+    def cuMemHostAlloc(self, size: int, flags: int) -> int:
+        return int(self.cuMemAlloc(size))
+
+    def cuMemHostGetDevicePointer(self, pointer: int, flags: int) -> Any:
+        return binding.CUdeviceptr(int(pointer))
+
+    def cuPointerGetAttribute(self, attribute: Any, pointer: Any) -> Any:
+        return pointer
+
+    def cuMemGetAddressRange(self, pointer: Any) -> tuple[Any, int]:
+        at = int(pointer)
+        for begin, memory in list(self.alive.items()):
+            size = memory.size - _ALIGNMENT if isinstance(memory, numpy.ndarray) else 0
+            if begin <= at < begin + size:
+                return binding.CUdeviceptr(begin), size
+        raise failure(self.api, "cuMemGetAddressRange", "CUDA_ERROR_NOT_FOUND")
+
+    def _copy(self, to: Any, source: Any, size: int, stream: Any = 0) -> None:
+        ctypes.memmove(int(to), int(source), size)
+
+    cuMemcpyHtoD = cuMemcpyDtoH = cuMemcpyDtoD = _copy
+    cuMemcpyHtoDAsync = cuMemcpyDtoHAsync = cuMemcpyDtoDAsync = _copy
+
+    def cuMemsetD8(self, to: Any, byte: int, size: int, stream: Any = 0) -> None:
+        ctypes.memset(int(to), byte, size)
+
+    cuMemsetD8Async = cuMemsetD8
+
+    def cuMemHostRegister(self, pointer: int, size: int, flags: int) -> None:
+        if pointer in self.alive:
+            code = "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"
+            raise failure(self.api, "cuMemHostRegister", code)
+        self.alive[pointer] = None
+
+    def _handle(self, kind: Any) -> Any:
+        handle = next(_HANDLES)
+        self.alive[handle] = None
+        return kind(handle)
+
+    def cuStreamCreate(self, flags: int) -> Any:
+        return self._handle(binding.CUstream)
+
+    def cuEventCreate(self, flags: int) -> Any:
+        return self._handle(binding.CUevent)
+
+    def cuEventRecord(self, event: Any, stream: Any) -> None:
+        self.alive[int(event)] = time.perf_counter()
+
+    def cuEventElapsedTime(self, begin: Any, end: Any) -> float:
+        begun, ended = self.alive[int(begin)], self.alive[int(end)]
+        if begun is None or ended is None:
+            raise failure(self.api, "cuEventElapsedTime", "CUDA_ERROR_INVALID_HANDLE")
+        return 1e3 * (ended - begun)
+
+
+def _ending(name: str) -> Any:
+    """A function that ends an object, of the CPU or of a GPU, whatever its thread uses now."""
+
+    def call(self: HostDriver, handle: Any) -> None:
+        if int(handle) in self.alive:
+            del self.alive[int(handle)]
+            return
+        code, *_ = getattr(binding, name)(handle)
+        if code != binding.CUresult.CUDA_SUCCESS:
+            raise failure(self.api, name, code.name)
+
+    call.__name__ = name  # which Numba logs
+    return call
+
+
+for _name in _ENDING:
+    setattr(HostDriver, _name, _ending(_name))
+
+
+class HostDevice:
+    def __init__(self) -> None:
+        self.id = 0
+        self.compute_capability = CAPABILITY
+        self.name = NAME
+        self.uuid = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, 'kernbridge')}"
+
+    release_primary_context = _nothing  # there is one as long as the process lives
+
+
+class HostContext:
+    def reset(self: Any) -> None:
+        """Free what nothing uses; memory that is still in use stays."""
+        self.memory_manager.deallocations.clear()
+
+
+def install(api: Any) -> Any:
+    """Put the processor beneath a package, whose module `driver` is `api`; return its device."""
+    host = type("HostDriver", (HostDriver, api.Driver), {"api": api})()
+    device = type("HostDevice", (HostDevice, api.Device), {})()
+    context = type("HostContext", (HostContext, api.Context), {})
+    with patched((api, "_memory_manager", api.NumbaCUDAMemoryManager)):
+        device.primary_context = context(device, binding.CUcontext(_CONTEXT))
+    host.devices[0] = device
+
+    class ChoosingDriver(api.Driver):
+        """For which `host` stands while a thread is on the CPU."""
+
+        def __getattribute__(self, name: str) -> Any:
+            if mode.current() is None and name not in _ENDING:
+                return object.__getattribute__(self, name)
+            return getattr(host, name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            object.__setattr__(self if mode.current() is None else host, name, value)
+
+        def __delattr__(self, name: str) -> None:
+            object.__delattr__(self if mode.current() is None else host, name)
+
+    api.driver.__class__ = ChoosingDriver
+    choose(api.Stream, "add_callback", lambda stream, call, arg=None: call(stream, 0, arg))
+    return device
+
+
+def refuse_memory_of_gpus(memory: Any) -> None:
+    """Raise TypeError for an array, or its memory, that Numba has made on a GPU."""
+    context = getattr(getattr(memory, "gpu_data", memory), "context", None)
+    if context is not None and context.device.name != NAME:
+        raise TypeError(
+            "a device array that was created on a GPU, outside of kernbridge.cuda_on_cpu, is "
+            "used inside of it; copy it to the host first, with copy_to_host() [KB7005]"
+        )
+
+
+class View:
+    """What Numba's launcher reads of a strided memory view of cuda.core, of an array's memory."""
+
+    __slots__ = ("_layout", "array", "dtype", "ptr", "shape", "size")
+
+    def __init__(self, array: Any) -> None:
+        self.array, flags = array, array.flags
+        self.ptr = _address(array)
+        self.shape = array.shape
+        self.dtype = array.dtype
+        self.size = array.size
+        self._layout = devicearray._StridedLayoutShim(
+            strides_in_bytes=array.strides,
+            is_contiguous_c=flags.c_contiguous,
+            is_contiguous_f=flags.f_contiguous,
+            is_contiguous_any=flags.forc,
+        )
+
+
+def copied(
+    value: Any, stream: Any = 0, copy: bool = True, user_explicit: bool = False
+) -> tuple[Any, bool]:
+    """`_to_strided_memory_view` of Numba: the device's memory, and whether it is a copy."""
+    if not driver.is_device_memory(value) and hasattr(value, "__cuda_array_interface__"):
+        value = cuda.from_cuda_array_interface(value.__cuda_array_interface__, owner=value)
+    if driver.is_device_memory(value):
+        return value._strided_memory_view_shim, False
+    array = numpy.asanyarray(value)
+    if not array.nbytes:
+        return View(array), True
+    begin, end = driver.host_memory_extents(array)  # more than nbytes where strides leave gaps
+    memory = numpy.empty(end - begin, numpy.uint8)
+    if copy:
+        if not user_explicit and isinstance(value, numpy.ndarray):
+            _warn_of_copies()
+        ctypes.memmove(_address(memory), begin, end - begin)
+    offset = _address(array) - begin
+    return View(numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)), True
+
+
+def _copied_back(copy: Any, value: Any) -> None:
+    """Write the elements of the copy of a host array into the array, and nothing between them."""
+    array = numpy.asanyarray(value)
+    if array.flags.writeable:
+        array[...] = copy
+    elif array.tobytes() != copy.tobytes():  # the compiler allows it for arrays of JAX
+        raise KernelFaultError(
+            f"a kernel wrote to an argument of type {type(value).__name__}, "
+            f"{typed(array.dtype, array.shape)}, which is read-only, so that the result would "
+            "be lost; pass a NumPy array that can be written to, such as numpy.array(x), or "
+            "memory of cuda.to_device(x) [KB3003]"
+        )
+
+
+def _out_to_device(hint: Any, after: list[Any], stream: Any = 0) -> Any:
+    """`Out.to_device` of Numba: a copy is copied back when the launch has ended."""
+    view, is_copy = copied(hint.value, stream, hint.copy_input)
+    if is_copy:
+        after.append(lambda: _copied_back(view.array, hint.value))
+    return view
+
+
+def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Words:
+    """Return the words of a launch; the caller calls what is put in `after` when it has ended."""
+    packers = kernel.__dict__.get("_kernbridge_packers")
+    if packers is None:
+        packers = kernel._kernbridge_packers = [_packer(kernel, t) for t in kernel.argument_types]
+    words: Words = []
+    hosts = Hosts(stream, after)
+    hosts.add(tuple(arguments))
+    for pack, argument in zip(packers, arguments, strict=True):
+        pack(words, argument, hosts)
+    return words
+
+
+class Hosts:
+    """The host arrays of a launch, its stream, and what is called when it has ended."""
+
+    def __init__(self, stream: Any, after: list[Any]) -> None:
+        self.stream, self.after = stream, after
+        self._extents: dict[int, tuple[int, int]] = {}  # by the identity of an argument
+        self._all: list[tuple[int, int]] = []
+
+    def add(self, value: Any) -> None:
+        """Remember where an argument, or each member of a tuple, lies if it is a host array."""
+        if isinstance(value, tuple):
+            for element in value:
+                self.add(element)
+        array = value if type(value) is numpy.ndarray else getattr(value, "value", None)
+        if type(array) is numpy.ndarray and array.nbytes:
+            extents = driver.host_memory_extents(array)
+            self._extents[id(value)] = extents
+            self._all.append(extents)
+
+    def address(self, array: Any) -> int | None:
+        """Where a host array lies, or None if another argument shares memory with it."""
+        extents = self._extents.get(id(array))
+        if extents is None:
+            return _address(array)
+        begin, end = extents
+        if len(self._all) > 1 and sum(b < end and begin < e for b, e in self._all) > 1:
+            return None
+        return begin if array.flags.forc else _address(array)
+
+
+Packer = Callable[[Words, Any, Hosts], None]
+
+
+def _packer(kernel: Any, kind: Any) -> Packer:
+    def through_numba(words: Words, value: Any, hosts: Hosts) -> None:
+        parts: list[Any] = []
+        kernel._prepare_args(kind, value, hosts.stream, hosts.after, parts)
+        words += map(bits, parts)
+
+    if kernel.extensions:
+        return through_numba
+    if isinstance(kind, types.Array):
+        return _pack_array
+    if isinstance(kind, types.Integer):
+        mask = (1 << kind.bitwidth) - 1
+        return lambda words, value, hosts: words.append(operator.index(value) & mask)
+    if isinstance(kind, types.BaseTuple):
+        packers = [_packer(kernel, element) for element in kind]
+
+        def pack_members(words: Words, value: Any, hosts: Hosts) -> None:
+            for pack, element in zip(packers, value, strict=True):
+                pack(words, element, hosts)
+
+        return pack_members
+    if kind in (types.float64, types.float32):
+        number = ctypes.c_double if kind == types.float64 else ctypes.c_float
+        return lambda words, value, hosts: words.append(bits(number(value)))
+    return through_numba  # records, enumerations, and other rare types
+
+
+def _pack_array(words: Words, value: Any, hosts: Hosts) -> None:
+    if type(value) is numpy.ndarray:
+        address = hosts.address(value)
+        if address is not None and value.flags.aligned:
+            _warn_of_copies()
+            words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+            return
+    elif isinstance(value, devicearray.DeviceNDArray):
+        own: Words | None = vars(value).get("_kernbridge_words")  # which stay the same
+        if own is None:
+            refuse_memory_of_gpus(value)
+            view = value._strided_memory_view_shim
+            own = [0, 0, view.size, view.dtype.itemsize, view.ptr or 0]
+            own += (*view.shape, *view._layout.strides_in_bytes)
+            value._kernbridge_words = own
+        words += own
+        return
+    view = wrap_arg(value).to_device(hosts.after, hosts.stream)
+    words += (0, 0, view.size, view.dtype.itemsize, view.ptr or 0, *view.shape)
+    words += view._layout.strides_in_bytes
+
+
+def bits(value: Any) -> int:
+    """A value as cuda.core's launch takes it."""
+    if isinstance(value, float):
+        value = ctypes.c_double(value)
+    if isinstance(value, ctypes._SimpleCData):
+        return int.from_bytes(bytes(value), "little")
+    return int(value)
+
+
+def _address(array: Any) -> int:
+    return int(array.ctypes.data)
+
+
+def _warn_of_copies() -> None:
+    if config.CUDA_WARN_ON_IMPLICIT_COPY and not config.DISABLE_PERFORMANCE_WARNINGS:
+        text = "Host array used in CUDA kernel will incur copy overhead to/from device."
+        devicearray.warn(NumbaPerformanceWarning(text))
+
+
+def launch(
+    kernel: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+) -> None:
+    if kernel.debug:
+        _launch_with_exceptions(kernel, args, griddim, blockdim, stream, sharedmem)
+        return
+    function = kernel._codelibrary.get_cufunc()
+    after: list[Any] = []
+    words = words_of(kernel, args, stream, after)
+    run(function, three(griddim), three(blockdim), sharedmem, words)
+    for write_back in after:
+        write_back()
+
+
+def run(function: Any, grid: Three, block: Three, shared: int, words: Words) -> None:
+    packed = (ctypes.c_uint64 * len(words))(*words)
+    try:
+        _core.launch_host_code(function.digest, grid, block, int(shared), packed)
+    except RuntimeError as e:
+        text = f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
+        raise KernelFaultError(coded(text, "KB3004")) from None
+    except (ValueError, OverflowError) as e:
+        error = failure(driver, "cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE")
+        error.add_note(f"kernel {function.kernel_name!r}, grid {grid}, block {block}: {e}")
+        raise error from None
+
+
+def three(sizes: Any) -> Three:
+    return pad([int(n) for n in sizes] if isinstance(sizes, tuple) else [int(sizes)])
+
+
+def _core_launch(stream: Any, config: Any, function: Any, *values: Any) -> None:
+    words = [bits(value) for value in values]
+    run(function, three(config.grid), three(config.block), config.shmem_size, words)
+
+
+# Numba's launcher reads the exceptions of kernels with `debug=True`: it is run with another launch.
+_launch_with_exceptions = FunctionType(
+    dispatcher._Kernel.launch.__code__,
+    {**vars(dispatcher), "launch": _core_launch, "LaunchConfig": SimpleNamespace},
+    "launch",
+    dispatcher._Kernel.launch.__defaults__,
+)
+
+
+def install_host_api(inside: Any) -> None:
+    """Put the processor beneath the host API of a package, whose modules `inside` has."""
+    driver, devices = inside.driver, inside.devices
+    vars(driver).setdefault("_logger", driver.make_logger())
+    on_host = [devices._DeviceContextManager(install(driver))]
+    on_gpus = devices._DeviceList.lst
+    devices._DeviceList.lst = property(
+        lambda self: on_gpus.fget(self) if mode.current() is None else on_host
+    )
+
+    def host_stream(stream: Any) -> Any:
+        return driver.Stream(driver.binding.CUstream(driver._stream_handle(stream or 0)))
+
+    choose(driver, "_to_core_stream", host_stream)
+    choose(inside.nvvm, "is_available", lambda: True)  # none is needed
+    choose(inside.runtime.Runtime, "get_version", lambda self: VERSION)
+    require = driver.require_device_memory
+
+    def require_of_cpu(memory: Any) -> None:
+        require(memory)
+        refuse_memory_of_gpus(memory)
+
+    choose(driver, "require_device_memory", require_of_cpu)
+    choose(inside.devicearray, "_to_strided_memory_view", copied)
+    choose(inside.Out, "to_device", _out_to_device)

@@ -1,0 +1,274 @@
+"""Derivatives that a front end makes by itself, as further kernels.
+
+`ByEnzyme` takes the place of a user's rule in `tangents.Rules`. It calls a `Derivative`: the kernel
+of a front end after one or more steps of differentiation, which is a front end, too. Its own
+derivatives are automatic as well, so every order and mixture of modes is one more step.
+
+`differentiated` makes the same steps of a function that calls such kernels.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.base import debug
+from kernbridge._src.base.private_jax import Jaxpr, ad, eval_jaxpr
+from kernbridge._src.forge.obtain import obtain
+from kernbridge._src.operation import tangents
+from kernbridge._src.operation.batch_axes import NONE
+from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall, call_p
+from kernbridge._src.operation.sharding_rule import Terms
+from kernbridge._src.operation.spec import HALF_DTYPES, ArrayType, Call, Mode, Step, is_inexact
+
+_SINGLE = np.dtype("float32")
+
+if TYPE_CHECKING:
+    from kernbridge._ext.enzyme.kernel import DerivativeJob
+
+
+@dataclass(frozen=True)
+class Derivative(Frontend):
+    """A derivative of a kernel. Its operands are the kernel's, and then tangents or cotangents.
+
+    Attributes
+    ----------
+    kernel : Frontend
+        The kernel, which is no derivative.
+    types, call :
+        The operands and the call of the kernel, without batch axes.
+    """
+
+    kernel: Frontend
+    types: tuple[ArrayType, ...]
+    call: Call
+    steps: tuple[Step, ...]
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        return f"the {self.steps[-1].mode} of {self.kernel.label}"
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"{self.kernel.name}_{'_'.join(s.mode for s in self.steps)}"
+
+    @property
+    def platforms(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.kernel.platforms
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        return ()
+
+    def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
+        return ("",) * (n_inputs + len(scalars) + n_outputs)
+
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+        """Nothing: the kernel's call was checked."""
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        wanted = Differentiated(self.types, self.call, self.steps, operands, call)
+        return self.kernel.lower_derivative(platform, wanted)
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        return self.kernel.inspect(self.types, self.call)
+
+
+def lowered(job: DerivativeJob, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+    """Make a derivative for CPUs of a kernel, whose operands and call are given."""
+    from kernbridge._ext.enzyme import adjoint
+
+    native = obtain(job)
+    if not call.has_side_effect:
+        adjoint.watch(job, native)
+    made = (call.outs[b - len(operands)] for b in call.fresh)
+    extents = [n for t in (*operands, *made) for n in t.shape]
+    return NativeCall(
+        target=debug.host_target(),
+        digest=job.identity,
+        key=job.key,
+        origin="",
+        copied=tuple(native.about["copied"]),
+        why_not_portable=job.why_not_portable,
+        program=native.program,
+        temporaries=tuple(
+            ArrayType(tuple(extents[k] for k in axes), np.dtype(dtype))
+            for dtype, axes in native.about["scratch"]
+        ),
+    )
+
+
+class InSteps(tangents.Automatic):
+    """A rule of which each use is one more step."""
+
+    @abstractmethod
+    def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
+        """Call the derivative; `shadows` are tangents or cotangents."""
+
+    def tangents(self, inputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+        active = tuple(
+            i
+            for i, (x, t) in enumerate(zip(inputs, given, strict=True))
+            if is_inexact(x.dtype) and type(t) is not ad.Zero
+        )
+        return self._bind(Step("jvp", active), inputs, [given[i] for i in active])
+
+    def cotangents(
+        self, inputs: Sequence[Any], given: Sequence[Any], which: Sequence[int]
+    ) -> list[Any]:
+        cts = [ct for ct in given if ct is not None]
+        found = self._bind(Step("vjp", tuple(which)), inputs, cts)
+        by_input = dict(zip(which, found, strict=True))
+        return [by_input.get(i) for i in range(len(inputs))]
+
+
+@dataclass(frozen=True)
+class ByEnzyme(InSteps):
+    """The derivative of one call, in one mode, by the front end itself."""
+
+    frontend: Frontend
+    call: Call
+
+    def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
+        call, types = self.call, tuple(map(ArrayType.of, inputs))
+        inexact = tuple(j for j, t in enumerate(call.outs) if is_inexact(t.dtype))
+        sources, made, arrays, pairs = step.active, inexact, call.outs, call.aliases
+        if step.mode == "vjp":
+            sources, made, arrays = inexact, step.active, types
+            pairs = tuple((j, i) for i, j in call.aliases)
+        if self.frontend.halves_can_be_wide and any(map(_is_half, (*types, *call.outs))):
+            outs = tuple(replace(t, dtype=_SINGLE) if _is_half(t) else t for t in call.outs)
+            wide = replace(self, call=replace(call, outs=outs))
+            found = wide._bind(step, list(map(_widened, inputs)), list(map(_widened, shadows)))
+            return [y.astype(arrays[i].dtype) for y, i in zip(found, made, strict=True)]
+        aliases = tuple(
+            (len(inputs) + sources.index(a), made.index(b))
+            for a, b in pairs
+            if a in sources and b in made
+        )
+        derived = replace(
+            call,
+            n_inputs=len(inputs) + len(sources),
+            scalars=(),
+            outs=tuple(arrays[i] for i in made),
+            aliases=aliases,
+            vmap_method=None,
+            has_side_effect=False,
+            terms=_terms(call.terms, step.mode, sources, made),
+        )
+        known = self.frontend
+        if isinstance(known, Derivative):
+            frontend = replace(known, steps=(*known.steps, step))
+        else:
+            frontend = Derivative(known, types, call, (step,))
+        operands = [*inputs, *(map(_conjugate, shadows) if step.mode == "vjp" else shadows)]
+        found = tangents.bind(frontend, derived, _rules(frontend, derived), operands)
+        return list(map(_conjugate, found)) if step.mode == "vjp" else found
+
+
+def _is_half(t: ArrayType) -> bool:
+    return t.dtype.name in HALF_DTYPES
+
+
+def _widened(x: Any) -> Any:
+    """Enzyme knows no float16 and bfloat16: a kernel is differentiated as one of float32."""
+    return x.astype(_SINGLE) if _is_half(ArrayType.of(x)) else x
+
+
+def _rules(frontend: Frontend, call: Call) -> tangents.Rules:
+    rule = ByEnzyme(frontend, call)
+    tree = jax.tree.structure([0] * len(call.outs))
+    return tangents.Rules(frontend.label, tree, rule, rule, symbolic_zeros=True)
+
+
+def _conjugate(x: Any) -> Any:
+    """JAX's cotangent of a complex number is the conjugate of the pair of partial derivatives."""
+    return jnp.conj(x) if jnp.iscomplexobj(x) else x
+
+
+def _terms(terms: Terms, mode: Mode, sources: Sequence[int], made: Sequence[int]) -> Terms:
+    """The dimensions of a derivative's arrays; one that a cotangent lacks is summed."""
+    ins, outs = (terms.ins, terms.outs) if mode == "jvp" else (terms.outs, terms.ins)
+    operands = (*terms.ins, *(ins[i] for i in sources))
+    results = tuple(outs[i] for i in made)
+    sums = terms.sums
+    if mode == "vjp":
+        names = {n for term in operands for n in term}
+        sums = tuple(sorted(n for n in names if terms.can_split(n)))
+    return replace(terms, ins=operands, outs=results, sums=sums)
+
+
+def differentiated(
+    function: Callable[..., Any],
+    outs: Sequence[ArrayType],
+    types: Sequence[Any],
+    steps: Sequence[Step],
+) -> Callable[..., list[Any]]:
+    """Return the derivative of a function, in whose calls of kernels Enzyme is the missing rule.
+
+    Its operands, of these types, are the function's, and then for each step tangents or cotangents.
+    """
+    n_real, counts = sum(is_inexact(t.dtype) for t in outs), list[int]()
+    for mode, active in steps:
+        counts.append(len(active) if mode == "jvp" else n_real)
+        n_real = n_real if mode == "jvp" else len(active)
+    n = len(types) - sum(counts)
+    program = jax.make_jaxpr(function)(*types[:n])
+    jaxpr = _by_enzyme(program.jaxpr)
+
+    def derivative(*operands: Any) -> list[Any]:
+        return list(eval_jaxpr(jaxpr, program.consts, *operands))
+
+    for step, count in zip(steps, counts, strict=True):
+        derivative = _after(derivative, step, n)
+        n += count
+    return derivative
+
+
+def _by_enzyme(program: Any) -> Any:
+    """A jaxpr in which kernels without a rule have Enzyme's, where their front end has it."""
+
+    def inner(value: Any) -> Any:
+        if isinstance(value, Jaxpr):
+            return _by_enzyme(value)
+        if isinstance(getattr(value, "jaxpr", None), Jaxpr):  # with constants, before JAX 0.12
+            return value.replace(jaxpr=_by_enzyme(value.jaxpr))
+        return tuple(map(inner, value)) if type(value) is tuple else value
+
+    equations = []
+    for eqn in program.eqns:
+        primitive, params = eqn.primitive, eqn.params
+        if primitive is call_p and params["frontend"].differentiates:
+            frontend, call = params["frontend"], replace(params["call"], levels=NONE)
+            levels = params["call"].levels
+            primitive = tangents.operation_p
+            params = {"frontend": frontend, "call": call, "levels": levels}
+            params["rules"] = _rules(frontend, call)
+        else:
+            params = {name: inner(value) for name, value in params.items()}
+        equations.append(eqn.replace(primitive=primitive, params=params))
+    return program.replace(eqns=equations)
+
+
+def _after(function: Callable[..., Any], step: Step, n: int) -> Callable[..., list[Any]]:
+    def derivative(*operands: Any) -> list[Any]:
+        inputs, given = operands[:n], list(operands[n:])
+
+        def of_active(*values: Any) -> list[Any]:
+            moved = dict(zip(step.active, values, strict=True))
+            found = function(*(moved.get(i, x) for i, x in enumerate(inputs)))
+            return [y for y in found if is_inexact(y.dtype)]
+
+        active = [inputs[i] for i in step.active]
+        if step.mode == "jvp":
+            return list(jax.jvp(of_active, active, given)[1])
+        return list(jax.vjp(of_active, *active)[1](given))
+
+    return derivative

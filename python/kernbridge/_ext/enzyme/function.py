@@ -1,0 +1,541 @@
+"""Functions in LLVM IR that compute on buffers, and their derivatives as functions of that kind.
+
+A kernel of any language is brought into one form,
+
+    void name(i32 *status, i8 **exception, data of each buffer..., i64 extents...)
+
+with C-ordered buffers. Its derivative has this form, too: the kernel's own buffers, and their
+shadows, which hold tangents or cotangents. Derivatives of any order are therefore made in one way.
+Enzyme replaces the calls of `__enzyme_autodiff` and `__enzyme_fwddiff` (https://enzyme.mit.edu).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+from kernbridge._ext.enzyme import grammar
+from kernbridge._ext.enzyme.bits import chooses_arrays
+from kernbridge._ext.enzyme.tool import Enzyme
+from kernbridge._src.base.errors import NoDerivativeError
+
+Mode = Literal["jvp", "vjp"]
+Steps = Sequence[tuple[Mode, tuple[int, ...]]]
+"""Each differentiation, with the operands that it is with respect to (operation/spec.py: Step)."""
+LABELS: dict[Mode, str] = {"jvp": "tangents", "vjp": "cotangents"}
+Kind = Literal["in", "work", "inout", "out", "scratch", "shared"]
+
+_CALLS = {"jvp": "__enzyme_fwddiff", "vjp": "__enzyme_autodiff"}
+# What the memory of an item holds, for Enzyme's analysis, and the number of bytes.
+_ITEMS = {
+    **{
+        f"{sign}int{bits}": ("Integer", bits // 8) for sign in ("", "u") for bits in (8, 16, 32, 64)
+    },
+    "bool": ("Integer", 1),
+    "float32": ("Float@float", 4),
+    "float64": ("Float@double", 8),
+    "complex64": ("Float@float", 8),
+    "complex128": ("Float@double", 16),
+}
+_FILL = "@llvm.memset.p0.i64"
+# Enzyme keeps the values of each loop, and sums the cotangents of all edges that a `switch` has to
+# one block, as if each of them had been taken.
+_PASSES = (
+    "always-inline,function(sroa,early-cse<memssa>,instcombine,loop-simplify,lcssa,"
+    "loop(indvars,loop-unroll-full),sroa,early-cse<memssa>,instcombine,lowerswitch),enzyme"
+)
+_OPTIMISE = ",default<O2>"
+# Enzyme marks what it adds as `fast`, which leaves open what comes of infinite numbers and NaNs.
+# Its own simplification would compute both sides of a branch, and make switches of branches.
+_OPTIONS = (
+    *("-enzyme-fast-math=0", "-enzyme-preopt=0", "-enzyme-select-opt=0"),
+    *("-vectorize-loops=0", "-vectorize-slp=0"),
+    *("-S", "-o", "-", "-"),
+)
+_SIMPLER = (  # with its own simplification, but without computing both sides of a branch
+    *("-two-entry-phi-node-folding-threshold=0", "-phi-node-folding-threshold=0"),
+    *("-speculate-one-expensive-inst=0", "-enzyme-preopt=1"),
+)
+# Enzyme's choice of the values that it keeps may fail, such as in a loop that finds a maximum.
+_UNCHOSEN, _CHOICE_FAILED = "-enzyme-mincut-cache=0", "GradientUtils::computeMinCache"
+# Enzyme may guess the type of what is a real number to LLVM, too.
+_LOOSE, _UNDEDUCED = "-enzyme-loose-types", "Cannot deduce type of "
+_UNDEDUCED_REALS = re.compile(
+    _UNDEDUCED + r"[^\n=]*= (?:phi|load|f(?:add|sub|mul|div|neg))(?: [a-z]+)*? (?:float|double)\b"
+)
+_ADDED_ZERO = re.compile(r"( = fadd) ((?:double|float) \S+, 0\.0+e\+00)$", re.M)
+_DATA, _DIMS = 24, 40  # where XLA's description of a buffer has its address and its extents
+
+
+class Buffer(NamedTuple):
+    """An array of a function.
+
+    Its kind says what the function does with it: it reads an operand ("in"), may write to its own
+    copy of an operand ("work"), turns an operand into a result in place ("inout"), makes a result
+    ("out"), or writes to memory that has no meaning afterwards ("scratch"), which the threads of a
+    block of a GPU may share ("shared").
+    """
+
+    dtype: str
+    extents: tuple[int, ...]  # the parameter that holds each
+    kind: Kind
+    is_read: bool = True  # if not, what is written to it need not be computed for a derivative
+    begins_as_zeros: bool = False
+    is_alone: bool = True  # no other thread writes to it between two accesses of one thread
+    size: int = 0  # bytes, if it is shared
+
+    @property
+    def is_inexact(self) -> bool:
+        return "Float" in _ITEMS[self.dtype][0]
+
+    @property
+    def item_size(self) -> int:
+        return _ITEMS[self.dtype][1]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function, and the module that defines it, in the grammar of LLVM that Enzyme reads."""
+
+    text: str
+    name: str
+    buffers: tuple[Buffer, ...]
+    n_extents: int
+    operands: tuple[int, ...]  # buffers, in the order of a call
+    results: tuple[int, ...]
+    chooses_arrays: bool = False  # at run time
+
+    @property
+    def arrays(self) -> tuple[int, ...]:
+        """The buffers that a launch is given; shared memory is part of the launch itself."""
+        return tuple(i for i, b in enumerate(self.buffers) if b.kind != "shared")
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The operands of which a call needs a copy."""
+        return tuple(k for k, i in enumerate(self.operands) if self.buffers[i].kind == "work")
+
+    @property
+    def scratch(self) -> tuple[Buffer, ...]:
+        return tuple(b for b in self.buffers if b.kind == "scratch")
+
+
+def can_hold(dtype: str) -> bool:
+    """Whether derivatives are known for arrays of a dtype, or are not needed."""
+    return dtype in _ITEMS
+
+
+def derive_in_steps(function: Function, steps: Steps) -> Function:
+    """Return the derivative after several steps, before Enzyme has run."""
+    for mode, operands in steps:
+        function = derive(function, mode, frozenset(function.operands[k] for k in operands))
+    return function
+
+
+def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
+    """Return the derivative with respect to some operands, before Enzyme has run.
+
+    `active` are indices of buffers. The derivative's operands are the function's operands, then
+    tangents of the active ones (jvp) or cotangents of the results (vjp). Its results are the
+    tangents of the results or the cotangents of the active operands.
+    """
+    values: dict[Kind, Kind] = {"inout": "work", "out": "scratch"}
+    buffers = [b._replace(kind=values.get(b.kind, b.kind), is_read=True) for b in function.buffers]
+    shadows: dict[int, int] = {}  # by buffer of the function
+    for i, b in enumerate(function.buffers):
+        if not b.is_inexact or (b.kind == "in" and i not in active):
+            continue
+        kinds = _SHADOWS[mode][b.kind]
+        name = kinds[i in active] if isinstance(kinds, tuple) else kinds
+        kind = cast(Kind, name.lstrip("0"))
+        zeros = name.startswith("0")
+        zeros |= b.begins_as_zeros and kind in ("out", "scratch", "shared")
+        shadows[i] = len(buffers)
+        buffers.append(b._replace(kind=kind, is_read=True, begins_as_zeros=zeros))
+    of_active = tuple(shadows[i] for i in function.operands if i in active)
+    of_results = tuple(shadows[i] for i in function.results if i in shadows)
+    given_shadows, results = (of_active, of_results) if mode == "jvp" else (of_results, of_active)
+    name = f"{function.name}.{mode}"
+    # What has no shadow then counts as its own, which Enzyme finds out by comparing addresses.
+    given = ['metadata !"enzyme_runtime_activity"'] * function.chooses_arrays
+    given += [f'metadata !"enzyme_const", ptr %{name}' for name in ("status", "exception")]
+    for i in range(len(function.buffers)):
+        shadow = f", ptr %b{shadows[i]}" if i in shadows else ""
+        kept = "dup" if function.buffers[i].is_read else "dupnoneed"
+        given.append(f'metadata !"enzyme_{kept if shadow else "const"}", ptr %b{i}{shadow}')
+    given += [f'metadata !"enzyme_const", i64 %e{k}' for k in range(function.n_extents)]
+    call = f"{_CALLS[mode]}.{name}"
+    text = (
+        f"{function.text}\ndeclare void @{call}(...)\n"
+        f"{head(name, buffers, function.n_extents)} {{\n"
+        f"  call void (...) @{call}(ptr @{function.name}, {', '.join(given)})\n  ret void\n}}\n"
+    )
+    operands = (*function.operands, *given_shadows)
+    made = replace(function, text=text, name=name, buffers=tuple(buffers))
+    return replace(made, operands=operands, results=results)
+
+
+# The kind of a shadow, by the kind of its buffer; a pair has the kinds for inactive and for active
+# operands. A 0 before the kind means that the shadow begins as zeros. The tangent of a buffer that
+# begins as zeros does so, too.
+_SHADOWS: dict[Mode, dict[Kind, str | tuple[str, str]]] = {
+    "jvp": {
+        "in": ("", "in"),
+        "work": ("0scratch", "work"),
+        "inout": ("0out", "inout"),
+        "out": "out",
+        "scratch": "scratch",
+        "shared": "shared",
+    },
+    "vjp": {
+        "in": ("", "0out"),
+        "work": ("0scratch", "0out"),
+        "inout": ("work", "inout"),
+        "out": "work",
+        "scratch": "0scratch",
+        "shared": "0shared",
+    },
+}
+
+
+def around(
+    text: str,
+    called: str,
+    buffers: tuple[Buffer, ...],
+    n_extents: int,
+    operands: tuple[int, ...],
+    results: tuple[int, ...],
+) -> Function:
+    """Return a function that calls a kernel of that form, which a module defines."""
+    chooses = chooses_arrays(text, called)
+    given = ["ptr %status", "ptr %exception"]
+    given += [f"ptr %b{i}" for i in range(len(buffers))]
+    given += [f"i64 %e{k}" for k in range(n_extents)]
+    body = f"  call void @{called}({', '.join(given)})\n  ret void"
+    text = f"{text}\n{head('kernel', buffers, n_extents)} {{\n{body}\n}}\n"
+    return Function(text, "kernel", buffers, n_extents, operands, results, chooses)
+
+
+def head(name: str, buffers: Sequence[Buffer], n_extents: int) -> str:
+    """The first line of a function's definition, with what Enzyme should know of its memory."""
+    parameters = ["ptr noalias %status", "ptr noalias %exception"]
+    for i, b in enumerate(buffers):
+        parameters.append(f"ptr {'noalias ' * b.is_alone}{holds(b.dtype)} %b{i}")
+    parameters += [f"i64 %e{k}" for k in range(n_extents)]
+    return f"define void @{name}({', '.join(parameters)})"
+
+
+def holds(dtype: str) -> str:
+    """The attribute of a pointer to items of a dtype."""
+    return f'"enzyme_type"="{{[-1]:Pointer, [-1,-1]:{_ITEMS[dtype][0]}}}"'
+
+
+def with_declared(text: str, declarations: Iterable[str]) -> str:
+    """Declare those functions that a module neither declares nor defines."""
+    for declaration in declarations:
+        name = re.escape(declaration[declaration.index("@") : declaration.index("(") + 1])
+        if not re.search(rf"^(?:declare|define) [^\n]*{name}", text, re.M):
+            text += f"declare {declaration}\n"
+    return text
+
+
+def _fill(i: int, buffer: Buffer) -> list[str]:
+    """Instructions of an entry that fill a buffer with zeros."""
+    lines, size = [], str(buffer.item_size)
+    for axis, extent in enumerate(buffer.extents):
+        lines.append(f"  %size{i}.{axis} = mul i64 {size}, %extent{extent}")
+        size = f"%size{i}.{axis}"
+    return [*lines, f"  call void {_FILL}(ptr %data{i}, i8 0, i64 {size}, i1 false)"]
+
+
+# Enzyme takes memory that moves for memory that is copied, which is wrong where the two overlap.
+_MOVE = re.compile(r"call void @llvm\.memmove\.p0\.p0\.(i32|i64)\((ptr [^\n]*), i1 \w+\)")
+_MOVED = """
+define internal void @kb.move.{size}(ptr %to, ptr %from, {size} %n) alwaysinline {{
+  %bytes = {as_i64}
+  %copy = call noalias ptr @malloc(i64 %bytes)
+  call void @llvm.memcpy.p0.p0.i64(ptr %copy, ptr %from, i64 %bytes, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %copy, i64 %bytes, i1 false)
+  call void @free(ptr %copy)
+  ret void
+}}
+"""
+_AS_I64 = {"i32": "zext i32 %n to i64", "i64": "add i64 %n, 0"}
+_DECLARED = (
+    "noalias ptr @malloc(i64)",
+    "void @free(ptr)",
+    "void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+)
+
+
+# Enzyme differentiates an atomic subtraction as if it were an addition.
+_SUBTRACTED = re.compile(
+    r'^  (%"?([\w.$-]+)"?) = (atomicrmw (?:volatile )?)fsub (ptr[^,]*), (double|float) ([^\s,]+)',
+    re.M,
+)
+_NEGATED = r"  %kb.minus.\2 = fneg \5 \6\n  \1 = \3fadd \4, \5 %kb.minus.\2"
+
+
+_GAMMA = re.compile(r'^declare [^\n]*@"?((?:__nv_|numba_)?[lt]?gammaf?)"?\([^\n]*\n', re.M)
+_GAMMA_OF = """define internal {t} @{name}({t} %x) alwaysinline {{
+  %y = {widen} {t} %x to double
+  %z = call double @kb.{function}(double %y)
+  %r = {narrow} double %z to {t}
+  ret {t} %r
+}}
+"""
+_OF_FLOAT = {"t": "float", "widen": "fpext", "narrow": "fptrunc"}
+_OF_DOUBLE = {"t": "double", "widen": "bitcast", "narrow": "bitcast"}
+
+
+def _with_gamma(text: str) -> str:
+    """Let a module compute the gamma function, and its logarithm, as gamma.ll does."""
+
+    def defined(found: re.Match[str]) -> str:
+        name = found[1]
+        function = "lgamma" if "lgamma" in name or name in ("gamma", "gammaf") else "tgamma"
+        of = _OF_FLOAT if name.endswith("f") else _OF_DOUBLE
+        return _GAMMA_OF.format(name=name, function=function, **of)
+
+    text, n = _GAMMA.subn(defined, text)
+    if not n:
+        return text
+    text += Path(__file__).with_name("gamma.ll").read_text()
+    names = ("exp", "fabs", "floor", "log", "sin")
+    return with_declared(text, (f"double @llvm.{name}.f64(double)" for name in names))
+
+
+# A tangent of zero would be multiplied by infinity in `max(x, 0) ** 0.3`.
+_POWER = re.compile(
+    r"@(?:llvm\.pow\.f(?:32|64)|powf?)(?=\((double|float) [^\s,]+, (?:\w+ )+"
+    r"(?:%|\d\.\d+e-|0x(?:[0-2]|3[0-9A-E]|3F[0-9A-E])))"
+)
+_POWERS = """
+define internal {0} @kb.power.{0}({0} %x, {0} %y) alwaysinline {{
+  %zero = fcmp oeq {0} %x, 0.0
+  %none = fcmp oeq {0} %y, 0.0
+  %some = fcmp oge {0} %y, 0.0
+  %few = fcmp olt {0} %y, 1.0
+  %root = and i1 %some, %few
+  %steep = and i1 %zero, %root
+  %base = select i1 %steep, {0} 1.0, {0} %x
+  %power = call {0} @llvm.pow.{1}({0} %base, {0} %y)
+  %value = uitofp i1 %none to {0}
+  %result = select i1 %steep, {0} %value, {0} %power
+  ret {0} %result
+}}
+"""
+
+
+def _with_powers(text: str) -> str:
+    """Let powers with an exponent below 1 have the derivative zero at zero, as square roots do."""
+    text, n = _POWER.subn(r"@kb.power.\1", text)
+    kinds = (("double", "f64"), ("float", "f32")) if n else ()
+    text += "".join(_POWERS.format(*kind) for kind in kinds)
+    return with_declared(text, (f"{t} @llvm.pow.{code}({t}, {t})" for t, code in kinds))
+
+
+_REAL = re.compile(
+    r"^ +(?:%\S+ = load (double|float), |store (double|float) )(?![^\n]*!tbaa)[^\n]*", re.M
+)
+_TAGS = """
+!{0} = !{{!"kernbridge"}}
+!{1} = !{{!"double", !{0}, i64 0}}
+!{2} = !{{!"float", !{0}, i64 0}}
+!{3} = !{{!{1}, !{1}, i64 0}}
+!{4} = !{{!{2}, !{2}, i64 0}}
+"""
+
+
+def _tagged(text: str) -> str:
+    """Mark each access to a real number by a `tbaa` tag, which Enzyme's analysis of types reads."""
+    n = 1 + max(map(int, re.findall(r"^!(\d+) = ", text, re.M)), default=-1)
+    tags = {"double": n + 3, "float": n + 4}
+    text = _REAL.sub(lambda found: f"{found[0]}, !tbaa !{tags[found[1] or found[2]]}", text)
+    return text + _TAGS.format(*range(n, n + 5))
+
+
+class Refused(Exception):
+    """Enzyme cannot differentiate a function: the reason, and the line if the module has lines.
+
+    The place is None if no line needs to be found.
+    """
+
+    def __init__(self, reason: str, place: str | None = "") -> None:
+        super().__init__(reason)
+        self.place = place
+
+    def error(self, label: str, place: str) -> NoDerivativeError:
+        return NoDerivativeError(
+            f"{label}: Enzyme cannot differentiate the kernel: {self}{place and f' ({place})'}. "
+            "Write the derivative of this kernel as a function (vjp=, jvp=), or leave this part "
+            "out of it [KB2107]"
+        )
+
+
+def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
+    """Let Enzyme replace its calls in a function's module; return the module, or raise Refused.
+
+    Enzyme refuses, for example, a function that calls one whose derivative it does not know. Its
+    LLVM optimises the module, unless that is of C or C++ (`by_clang`), where clang does.
+    """
+    text = with_declared(f"{function.text}\n", (f"void {_FILL}(ptr, i8, i64, i1)",))
+    if name := _calling_itself(text):
+        raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", None)
+    old = _with_powers(_with_gamma(_without_moves(grammar.to_oldest(text))))
+    old = _SUBTRACTED.sub(_NEGATED, old)
+    given = (old if by_clang else _tagged(old)).encode()  # clang has tagged it
+    for passes in (_PASSES + _OPTIMISE, _PASSES)[by_clang:]:
+        ended = enzyme.run(f"-passes={passes}", *_OPTIONS, input=given)
+        if ended.text.count(_UNDEDUCED) == len(_UNDEDUCED_REALS.findall(ended.text)) > 0:
+            ended = enzyme.run(f"-passes={passes}", _LOOSE, *_OPTIONS, input=given)
+        if _CHOICE_FAILED in ended.text:
+            ended = enzyme.run(f"-passes={passes}", _UNCHOSEN, *_OPTIONS, input=given)
+        if "PLEASE submit a bug report" not in ended.text:
+            break  # LLVM may crash on what Enzyme leaves in memory, but not on its text
+    if _UNDEDUCED in ended.text:
+        options = (o for o in _OPTIONS if o != "-enzyme-preopt=0")
+        ended = enzyme.run(f"-passes={passes}", *_SIMPLER, *options, input=given)
+    _, found, module = ended.text.partition("; ModuleID")
+    if "didn't implement memmove" in ended.text:
+        raise Refused("it moves data within an array as bytes")
+    # It does not matter for the memory that a first derivative allocates itself.
+    where = "" if text.count("declare void @__enzyme_") == 1 else ".*@_Zd[la]Pv"
+    if by_clang and re.search(f"freeing without malloc{where}", ended.text):
+        raise Refused(
+            "it frees memory of which Enzyme does not find where it is allocated: a container that "
+            "grows has to get its size where it is made"
+        )
+    if ended.status == 0 and found:
+        return _ADDED_ZERO.sub(r"\1 nsz \2", found + module)  # whatever the sign of a zero
+    if "@llvm.stacksave" in text and not by_clang and not ended.limit:  # Numba's, for shapes
+        raise Refused("it has `np.where` of arrays, or broadcasts arrays by another function", None)
+    place = re.search(r"^error: (/?[^<:]\S*?:[1-9]\d*)", ended.text, re.M)
+    raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
+
+
+_DEFINED = re.compile(r"^define [^\n]*?@(\"[^\"]+\"|[\w.$-]+)\([^\n]*\{\n(.*?)^\}$", re.M | re.S)
+
+
+def _calling_itself(text: str) -> str:
+    """A function of a module that calls itself, perhaps by way of others; empty if none does."""
+    bodies = dict(_DEFINED.findall(text))
+    called = {
+        name: {c for c in re.findall(r'@("[^"]+"|[\w.$-]+)', body) if c in bodies}
+        for name, body in bodies.items()
+    }
+    while leaves := [name for name, others in called.items() if not others & called.keys()]:
+        for name in leaves:
+            del called[name]
+    return next((n for n, others in called.items() if n in others), next(iter(called), ""))
+
+
+def _without_moves(text: str) -> str:
+    """Replace moves of memory in a module by copies through a temporary buffer."""
+    sizes = sorted({found[1] for found in _MOVE.finditer(text)})
+    text = _MOVE.sub(r"call void @kb.move.\1(\2)", text)
+    text += "".join(_MOVED.format(size=size, as_i64=_AS_I64[size]) for size in sizes)
+    return with_declared(text, _DECLARED if sizes else ())
+
+
+def _reason(output: str) -> str:
+    """Why Enzyme refused, in words."""
+    if found := re.search(r"Enzyme: No .*? found for (\S+)", output):
+        return f"it calls {found[1]}, of which Enzyme knows no derivative"
+    if found := re.search(r"Enzyme: Cannot deduce type of (.*)", output):
+        return f"Enzyme cannot tell numbers from other data in {found[1].strip()[:200]}"
+    if re.search(r"Enzyme: <analysis>|Illegal updateAnalysis", output):
+        return "it uses the same memory for real numbers and for integers"
+    lines = [
+        line
+        for line in output.splitlines()
+        if re.search("error:|ERROR|UNREACHABLE|^cannot handle", line)
+    ]
+    first = re.sub(r"^.*Enzyme: ", "", (lines or output.splitlines() or ["it failed"])[0])
+    if re.search("Assertion `|PLEASE submit", first):
+        return "Enzyme itself failed on it, at an assertion of its own or of LLVM"
+    return f"Enzyme reports: {first[:300]}"
+
+
+def entry(function: Function, name: str) -> Function:
+    """Add a function for a call of XLA, with the type that numba_cpu/entry.py describes."""
+    head = f"define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) {{"
+    lines = [function.text, head, "  %status = alloca i32", "  store i32 0, ptr %status"]
+    n_hidden = len(function.results) + len(function.written)
+    scratch = [i for i, b in enumerate(function.buffers) if b.kind == "scratch"]
+    places = [("inputs", k, i) for k, i in enumerate(function.operands)]
+    places += [("outputs", k, i) for k, i in enumerate(function.results)]
+    places += [("outputs", k, i) for k, i in enumerate(scratch, n_hidden)]
+    data: dict[int, str] = {}
+    extents: dict[int, str] = {}
+    for side, at, i in places:
+        if i in data:  # a result that an operand becomes
+            continue
+        data[i] = f"ptr %data{i}"
+        lines += [
+            f"  %at{i} = getelementptr ptr, ptr %{side}, i64 {at}",
+            f"  %buffer{i} = load ptr, ptr %at{i}",
+            f"  %field{i} = getelementptr i8, ptr %buffer{i}, i64 {_DATA}",
+            f"  %given{i} = load ptr, ptr %field{i}",
+            f"  %is_null{i} = icmp eq ptr %given{i}, null",
+            f"  %data{i} = select i1 %is_null{i}, ptr inttoptr (i64 64 to ptr), ptr %given{i}",
+            f"  %list{i} = getelementptr i8, ptr %buffer{i}, i64 {_DIMS}",
+            f"  %dims{i} = load ptr, ptr %list{i}",
+        ]
+        for axis, extent in enumerate(function.buffers[i].extents):
+            if extent in extents:
+                continue
+            extents[extent] = f"i64 %extent{extent}"
+            lines += [
+                f"  %dim{extent} = getelementptr i64, ptr %dims{i}, i64 {axis}",
+                f"  %extent{extent} = load i64, ptr %dim{extent}",
+            ]
+    for i, b in enumerate(function.buffers):
+        if b.begins_as_zeros:
+            lines += _fill(i, b)
+    arguments = ["ptr %status", "ptr %exception", *(data[i] for i in range(len(function.buffers)))]
+    arguments += [extents[k] for k in range(function.n_extents)]
+    lines += [f"  call void @{function.name}({', '.join(arguments)})"]
+    lines += ["  %code = load i32, ptr %status", "  ret i32 %code", "}", ""]
+    return replace(function, text="\n".join(lines), name=name)
+
+
+def guarded(text: str, entry: str, is_done: str) -> tuple[str, str]:
+    """Add a function around an entry, to which what throws comes back; also return its name.
+
+    Unless it `is_done` by a comparison of its `%code`, the failure is described by the core.
+    """
+    name = f"{entry}.guarded"
+    return text + _GUARD.format(entry=entry, name=name, is_done=is_done), name
+
+
+# What throws, or fails otherwise, comes back to the entry: see src/object/kb_thrown.h.
+_GUARD = """
+define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) {{
+  %place = alloca [512 x i8], align 16
+  call void @kb_landing(ptr %place)
+  %thrown = call i32 @_setjmp(ptr %place) returns_twice
+  %is_back = icmp ne i32 %thrown, 0
+  br i1 %is_back, label %failed, label %run
+run:
+  %code = call i32 @{entry}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) noinline
+  call void @kb_landed()
+  %is_done = {is_done}
+  br i1 %is_done, label %end, label %failed
+failed:
+  %status = phi i32 [ 0, %0 ], [ %code, %run ]
+  %record = call ptr @kb_failure(i32 %status)
+  store ptr %record, ptr %exception
+  br label %end
+end:
+  %returned = phi i32 [ %code, %run ], [ 1, %failed ]
+  ret i32 %returned
+}}
+declare void @kb_landing(ptr)
+declare void @kb_landed()
+declare i32 @_setjmp(ptr) returns_twice
+declare ptr @kb_failure(i32)
+"""

@@ -1,0 +1,116 @@
+"""Makes machine code of LLVM IR for NVIDIA's GPUs, by LLVM's own back end, with libdevice.
+
+Mathematical functions have the names of C while Enzyme reads the IR. Here they get libdevice's.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kernbridge._ext.enzyme import sums
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import run_once
+from kernbridge._src.numba_common.private_numba_cuda import driver, get_cuda_paths
+
+TRIPLE = "nvptx64-nvidia-cuda"
+SHARED = re.compile(r'= (?:tail )?call ptr @"?kb\.shared"?\(i64 (\d+)\)')
+
+# Functions of libdevice that have the names of C's in what Enzyme reads, and their own before and
+# after it. LLVM's intrinsics that NVIDIA's back end does not know become libdevice's, too.
+MATH = frozenset(
+    name + suffix
+    for name in (
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign"),
+        *("cos", "cosh", "erf", "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "fdim", "floor"),
+        *("fma", "fmax", "fmin", "fmod", "hypot", "j0", "j1", "jn", "ldexp", "log", "log10"),
+        *("log1p", "log2", "nearbyint", "pow", "powi", "remainder", "rint", "round", "sin"),
+        *("sinh", "sqrt", "tan", "tanh", "trunc", "y0", "y1", "yn"),
+    )
+    for suffix in ("", "f")
+)
+LIBDEVICE = re.compile(r"@__nv_(\w+)\(")
+_OF_C = re.compile(r"@(\w+)\(")
+_INTRINSIC = re.compile(
+    r"@llvm\.(acos|asin|atan|atan2|cos|cosh|exp|exp10|exp2|log|log10|log2|pow|powi|sin|sinh|tan"
+    r"|tanh)\.f(32|64)(?:\.i32)?\("
+)
+
+
+def cubin(
+    text: str, entry: str, cc: tuple[int, int], shared_size: int, registers: int, has_one_axis: bool
+) -> bytes:
+    """Machine code for GPUs of a compute capability, with so many registers a thread, or any."""
+    if "@malloc(" in text:  # end the launch if a thread gets no memory for what its loops overwrite
+        text = re.sub(r"\bcall [^\n@]*@malloc\(", "call ptr @kb_tape(", text) + _TAPE
+    text = sums.with_sums_of_warps(text, entry, has_one_axis)
+    text = text.replace(f"define void @{entry}(", f"define ptx_kernel void @{entry}(")
+    text = SHARED.sub(
+        r"= getelementptr i8, ptr addrspacecast (ptr addrspace(3) @kb_shared to ptr), i64 \1", text
+    )
+    text += f"\n@kb_shared = internal addrspace(3) global [{shared_size} x i8] undef, align 16\n"
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(TRIPLE)
+    machine = target.create_target_machine(cpu=f"sm_{cc[0]}{cc[1]}", opt=3)
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = TRIPLE, str(machine.target_data)
+    if "@__nv_" in text:
+        with open(get_cuda_paths()["libdevice"].info, "rb") as file:
+            module.link_in(llvm.parse_bitcode(file.read()))
+    for f in module.functions:
+        if not f.is_declaration and f.name != entry:
+            f.linkage = "internal"
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    builder = llvm.create_pass_builder(machine, options)
+    run_once(builder.getModulePassManager(), module, builder)
+    linker = driver._Linker(max_registers=registers or None, cc=(*cc, ""))
+    linker.add_ptx(machine.emit_assembly(module).encode())
+    cubin = linker.complete()
+    return bytes(getattr(cubin, "code", cubin))
+
+
+def with_libdevice(text: str) -> str:
+    """A module in which mathematical functions are libdevice's, each declared once."""
+
+    def of_intrinsic(found: re.Match[str]) -> str:
+        return f"@__nv_{found[1]}{'f' if found[2] == '32' else ''}("
+
+    def of_c(found: re.Match[str]) -> str:
+        return f"@__nv_{found[1]}(" if found[1] in MATH else found[0]
+
+    lines: list[str] = []
+    declared: set[str] = set()
+    for line in _OF_C.sub(of_c, _INTRINSIC.sub(of_intrinsic, text)).splitlines():
+        if found := re.match(r"declare [^@]*(@__nv_\w+)\(", line):
+            if found[1] in declared:
+                continue
+            declared.add(found[1])
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def tape(text: str) -> str:
+    """How much memory each thread of a derivative allocates, in words."""
+    sizes = re.findall(r"call [^\n]*@malloc\(i64 (?:noundef )?([^\s)]+)\)", text)
+    if not sizes:
+        return ""
+    if all(size.isdigit() for size in sizes):
+        return f"{sum(map(int, sizes)):,} bytes"
+    return "an amount that grows with the steps of a loop"
+
+
+_TAPE = """
+declare void @__assertfail(ptr, ptr, i32, ptr, i64)
+@kb_what = private constant [55 x i8] c"memory for what a derivative's loops overwrite is left\\00"
+@kb_where = private constant [11 x i8] c"derivative\\00"
+define internal noalias ptr @kb_tape(i64 %size) {
+  %memory = call ptr @malloc(i64 %size)
+  %none = icmp eq ptr %memory, null
+  br i1 %none, label %fail, label %end
+fail:
+  call void @__assertfail(ptr @kb_what, ptr @kb_where, i32 0, ptr @kb_where, i64 1)
+  br label %end
+end:
+  ret ptr %memory
+}
+"""

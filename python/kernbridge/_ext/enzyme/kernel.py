@@ -1,0 +1,140 @@
+"""Derivatives as kernels for CPUs: how one is made, kept on disk, registered and carried.
+
+A front end describes the compilation of a derivative as a `DerivativeJob`: it brings its kernel
+into the form of `function.py`, and makes machine code of what Enzyme has derived from that.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+from kernbridge import _core
+from kernbridge._ext.enzyme import function as ir
+from kernbridge._ext.enzyme import tool
+from kernbridge._ext.enzyme.function import LABELS, Function, Mode, Refused, Steps
+from kernbridge._ext.enzyme.tool import Enzyme
+from kernbridge._src.base.packing import HostCode, host_code
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe
+from kernbridge._src.keys.fingerprint import key_of
+from kernbridge._src.keys.identity import Ingredients, identity_of
+
+_OTHER: dict[Mode, Mode] = {"jvp": "vjp", "vjp": "jvp"}
+
+
+class Native(NamedTuple):
+    """A derivative that the core can call. It is never released."""
+
+    program: bytes
+    about: dict[str, Any]  # as `DerivativeJob.make` describes it
+
+
+class DerivativeJob(Recipe[Native]):
+    """The compilation of a derivative, given the steps that lead to it from the kernel.
+
+    `kernel` is the identity of the kernel, and `described` what the derivative depends on beside
+    that.
+    """
+
+    tool = "Enzyme"
+    why_not_portable = ""
+    by_clang = False  # whether the kernel is of C or C++
+    source = ""  # where the kernel is defined
+    _kernel: Function | None = None  # as it was compiled for derivatives
+
+    def __init__(
+        self, label: str, name: str, kernel: bytes, described: Any, steps: Steps, lasting: bool
+    ) -> None:
+        self.label, self.steps, self.lasting = label, steps, lasting
+        self._given = label, name, kernel, described
+        self.name = f"{name} ({LABELS[steps[-1][0]]})"
+        made_of = (described, [tuple(s) for s in steps])
+        self.identity = identity_of(
+            Ingredients(made="enzyme", code=kernel, described=made_of, inlined=None)
+        )
+        self.key = key_of(self.identity)
+        self._native: Native | None = None
+
+    def other_mode(self) -> DerivativeJob:
+        """The derivative whose last step is in the other mode; it takes the compiled kernel."""
+        other = copy.copy(self)
+        *before, (mode, active) = self.steps
+        steps = (*before, (_OTHER[mode], active))
+        DerivativeJob.__init__(other, *self._given, steps, self.lasting)
+        return other
+
+    def primal(self, debug: bool) -> Function:
+        """Bring the kernel into the form of `function.py`, with its lines if `debug`.
+
+        Refused is raised if that cannot be.
+        """
+        raise NotImplementedError
+
+    def compile(self, function: Function, text: str) -> HostCode:
+        """Make machine code of a function, whose module Enzyme has written, or raise Refused."""
+        raise NotImplementedError
+
+    def made_of(self) -> tuple[Any, ...]:
+        return tool.find().identity(self.by_clang)
+
+    def make(self) -> Artefact:
+        enzyme, lines = tool.find(), self.by_clang
+        try:
+            self._kernel = self._kernel or self.primal(debug=False)  # the other mode's, too
+            lines = True  # unlike the refusals before, Enzyme's are repeated with lines
+            function, text = self._derive(enzyme, self._kernel)
+            lines = self.by_clang
+            code = self.compile(function, text)
+        except Refused as e:
+            raise e.error(
+                self.label, e.place or (self._place(enzyme) if lines and e.place == "" else "")
+            ) from None
+        operands = [function.buffers[i] for i in function.operands]
+        results = [function.buffers[i] for i in function.results]
+        hidden = [operands[i] for i in function.written] + [*function.scratch]
+        codes = _core.dtypes()
+        described = [
+            (codes[b.dtype][0], len(b.extents), f"array {i}")
+            for i, b in enumerate((*operands, *results, *hidden))
+        ]
+        counts = (len(operands), len(results), len(hidden))
+        program = host_code(self.identity, (self.label, self.source, *counts), described, code)
+        self.lasting = self.lasting and code.lasting
+        arrays = {"operands": operands, "results": results, "scratch": function.scratch}
+        meta: dict[str, Any] = {
+            kind: [[b.dtype, list(b.extents)] for b in of] for kind, of in arrays.items()
+        }
+        place = {i: k for k, i in enumerate(function.operands)}
+        in_place = [place.get(i) for i in function.results]  # which operand becomes each result
+        meta |= {"copied": list(function.written), "in_place": in_place}
+        meta |= {"mode": self.steps[-1][0], "size": len(text)}
+        made = Artefact(meta, (program,))
+        self._native = self._registered(made)
+        return made
+
+    def _derive(self, enzyme: Enzyme, kernel: Function) -> tuple[Function, str]:
+        """The derivative, and its module after Enzyme has run."""
+        function = ir.derive_in_steps(kernel, self.steps)
+        function = ir.entry(function, "kb_derivative")
+        return function, ir.run(function, enzyme, self.by_clang)
+
+    def _place(self, enzyme: Enzyme) -> str:
+        """The line that was refused, which needs the kernel with its lines."""
+        try:
+            self.compile(*self._derive(enzyme, self.primal(debug=True)))
+        except Refused as again:
+            place = again.place or ""
+            return "" if place.startswith("/usr/") else place
+        except Exception:  # the message only lacks the line
+            return ""
+        return ""
+
+    def use(self, made: Artefact) -> Native:
+        if self._native is None:
+            self._native = self._registered(made)
+        return self._native
+
+    def _registered(self, made: Artefact) -> Native:
+        _core.register_host_code(self.identity, made.blobs[0])
+        return Native(made.blobs[0], made.meta)

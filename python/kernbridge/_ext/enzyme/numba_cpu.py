@@ -1,0 +1,323 @@
+"""Derivatives of Numba kernels on the CPU, by Enzyme, as kernels of their own.
+
+A derivative is machine code with the entry of any other kernel (numba_cpu/object_code.py). It is
+made when a call of it is lowered, kept on disk, and carried by programs. Enzyme differentiates what
+Numba has optimised, before loops are vectorised. Imported only when a derivative is lowered.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kernbridge._ext.enzyme import function as ir
+from kernbridge._ext.enzyme import grammar, guards, registered
+from kernbridge._ext.enzyme.bits import reinterprets
+from kernbridge._ext.enzyme.function import Buffer, Function, Kind, Refused, Steps
+from kernbridge._ext.enzyme.kernel import DerivativeJob
+from kernbridge._ext.inline import function as inline
+from kernbridge._ext.inline import rules
+from kernbridge._src.base.packing import HostCode
+from kernbridge._src.base.patched import patched
+from kernbridge._src.numba_common.private_llvmlite import binding, run_once
+from kernbridge._src.numba_common.private_llvmlite import ir as llvm
+from kernbridge._src.numba_common.private_numba import (
+    arraymath,
+    arrayobj,
+    cgutils,
+    errors,
+    global_compiler_lock,
+    linalg,
+    runtime,
+    types,
+)
+from kernbridge._src.numba_cpu import entry as entries
+from kernbridge._src.numba_cpu import object_code
+from kernbridge._src.numba_cpu.compile import Job
+from kernbridge._src.numba_cpu.entry import Entry
+
+# What allocator.ll defines.
+_ALLOCATING = re.compile(
+    r"^(?:declare [^\n]*@(?:malloc|free|llvm\.memcpy\.p0\.p0\.i64|llvm\.umin\.i64|NRT_(?:incref"
+    r"|decref|Allocate|Free|MemInfo_(?:call_dtor|alloc(?:_aligned)?|new_varsize_dtor"
+    r"|varsize_realloc)))\([^\n]*\n"
+    r"|define [^\n]*@NRT_(?:incref|decref)\(.*?^}\n)",
+    re.M | re.S,
+)
+_OF_MEMORY = re.compile(r"@(malloc|realloc)\(")
+_RAISING = "raise_with_shape_context"  # of Numba, makes a text of integers
+# What has no derivative, such as what computes strides from extents.
+_INACTIVE = re.compile(
+    r"^(declare [^\n]*@(?:numba_attempt_nocopy_reshape|\"?kb\.holds\.\w+\"?)\([^\n]*?\)[^\n]*"
+    rf"|define [^\n]*@[^\n(]*{_RAISING}[^\n]*?)( {{)?$",
+    re.M,
+)
+# A function that releases the items of a list.
+_LIST_OF_OBJECTS = re.compile(
+    r'^define [^\n]*@"?\.dtor\.list\.(?!unicode_type)[^\n]*\{\n'
+    r"(?!(?:[^\n]*:[^\n]*\n)?  ret void\n)",
+    re.M,
+)
+# Calls that say what an array of the kernel's own holds.
+_HOLDS = "kb.holds."
+_SAYING = re.compile(rf"^[^\n]*@\"?{re.escape(_HOLDS)}[^\n]*\n", re.M)
+_SAID = re.compile(rf'call void @"?{re.escape(_HOLDS)}(\w+)"?\(ptr ')
+_untyped_array = arrayobj._empty_nd_impl
+_internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+class NumbaDerivative(DerivativeJob):
+    """The compilation of a derivative, given the kernel's compilation and the steps."""
+
+    kind = "numba_cpu_derivative"
+
+    def __init__(self, primal: Job, aliases: tuple[tuple[int, int], ...], steps: Steps) -> None:
+        ruled = rules.described(primal.fingerprint.inlined, len(steps))
+        described, name = (aliases, ruled) if ruled else aliases, primal.kernel.py_func.__name__
+        super().__init__(primal.label, name, primal.identity, described, steps, primal.lasting)
+        self._primal, self._aliases = primal, dict(aliases)
+        self.source = primal.place
+        self.why_not_portable = primal.why_not_portable
+        self._library: Any = None  # of Numba, of the kernel that was compiled last
+
+    def made_of(self) -> tuple[Any, ...]:
+        return (*self._primal.made_of(), *super().made_of())
+
+    def primal(self, debug: bool) -> Function:
+        with _compiling(self._primal.kernel, debug):
+            overload, written = self._primal.compile_kernel()
+            self._library = overload.compiled.library
+            return self._function(overload, frozenset(written))
+
+    def compile(self, function: Function, text: str) -> HostCode:
+        library = self._library
+        text, name = registered.released(_SAYING.sub("", text)), function.name
+        if re.search(r" call [^\n]*@(?:malloc|realloc)\(", text):
+            text, name = ir.guarded(_OF_MEMORY.sub(r"@kb_\1(", text), name, "icmp eq i32 0, 0")
+        text = entries.optimised(text, library, self._primal.has_vector_math)
+        entry = SimpleNamespace(name=name, keep=(library,), llvm_ir=text)
+        try:
+            return object_code.make(cast(Entry, entry))
+        except object_code.NotCarried as e:
+            raise Refused(str(e)) from None
+
+    def _function(self, overload: Any, written: frozenset[int]) -> Function:
+        """The kernel as a function of its operands and of those outputs that are no operands."""
+        primal = self._primal
+        for dtype, _ in primal._buffer_types:
+            if not ir.can_hold(dtype):
+                raise Refused(f"it has arrays of {dtype}, whose numbers it treats as bits")
+        by_buffer = primal.host_parameters()
+        n, aliases = primal.n_operands, self._aliases
+        shared = {by_buffer[n + o]: by_buffer[i] for i, o in aliases.items()}
+        own = [b for b in by_buffer if b not in shared]
+        given = [None if b is None else by_buffer[b] for b in primal._assignment.given]
+        used = primal.fingerprint.inlined, len(self.steps)
+        text, name, only_written = _build_primal(overload, given, own, shared, *used)
+        buffers: list[Buffer] = []
+        n_extents = 0
+        for i, parameter in enumerate(by_buffer):
+            if parameter in shared:
+                continue
+            dtype, rank = primal._buffer_types[i]
+            kind: Kind = "work" if i in written else "in"
+            if i >= n or i in aliases:
+                kind = "out" if i >= n else "inout"
+            extents = tuple(range(n_extents, n_extents + rank))
+            buffers.append(Buffer(dtype, extents, kind, len(buffers) not in only_written))
+            n_extents += rank
+        places = {p: k for k, p in enumerate(own)}
+        results = tuple(places[shared.get(b, b)] for b in by_buffer[n:])
+        return ir.around(text, name, tuple(buffers), n_extents, tuple(range(n)), results)
+
+
+@contextmanager
+def _compiling(kernel: Any, debug: bool) -> Iterator[None]:
+    """Compile a kernel and all that it calls without vectorising loops or running them in parallel.
+
+    This code is kept apart from other code. With `debug`, instructions have the lines of the user's
+    functions; instructions of Numba's functions have the lines that call them.
+    """
+    context, front = kernel.targetctx, kernel._compiler
+    internal = _internal_functions.setdefault(context, {})
+    library = context.codegen()._library_class
+    options = {"parallel": False}
+    lines = {"debug": entries.is_users} if debug else {}
+    purpose = "derivative with lines" if debug else "derivative"
+    with (
+        warnings.catch_warnings(),
+        entries.compiling_apart(purpose, lambda _: True, **options, **lines),
+        patched(
+            (front, "targetoptions", {**front.targetoptions, **options, "debug": debug}),
+            (inline, "in_derivative", True),
+            (library, "_optimize_functions", _lay_out),
+            (library, "_optimize_final_module", _keep_for_linking),
+            (context, "cached_internal_func", internal),
+            *((m, "_empty_nd_impl", _typed_array) for m in (arrayobj, arraymath, linalg)),
+        ),
+    ):
+        if debug:  # of functions that have no file
+            warnings.simplefilter("ignore", errors.NumbaDebugInfoWarning)
+        yield
+
+
+def _lay_out(library: Any, module: Any) -> None:
+    """In place of Numba's optimisation of a module, which loses what its memory holds."""
+    module.data_layout = library._codegen._data_layout
+
+
+def _keep_for_linking(library: Any) -> None:
+    """Keep the code of a function as it is, before Numba makes machine code, which changes it."""
+    library._finalized = True
+    library._get_module_for_linking()
+    library._finalized = False
+
+
+def _typed_array(context: Any, builder: Any, array_type: Any, shapes: Any) -> Any:
+    """Make an array, and say what it holds."""
+    array = _untyped_array(context, builder, array_type, shapes)
+    dtype = str(array_type.dtype)
+    if ir.can_hold(dtype):
+        kind = llvm.FunctionType(llvm.VoidType(), [entries.POINTER])
+        says = cgutils.get_or_insert_function(builder.module, kind, _HOLDS + dtype)
+        says.attributes.add("inaccessiblememonly")
+        says.attributes.add("nounwind")
+        binding.add_symbol(_HOLDS + dtype, runtime.c_helpers["Free"])  # Numba's code does not run
+        builder.call(says, [builder.bitcast(array.data, entries.POINTER)])
+    return array
+
+
+@global_compiler_lock
+def _build_primal(
+    overload: entries.Overload,
+    parameters: Sequence[entries.HostParameter | None],
+    buffers: Sequence[entries.HostParameter],
+    shared: Mapping[entries.HostParameter, entries.HostParameter],
+    inlined: Sequence[Any],
+    order: int,
+) -> tuple[str, str, frozenset[int]]:
+    """Generate a function of buffers (enzyme/function.py) that calls the kernel.
+
+    Outputs in `shared` have the memory of an input. Returns the text of a module that Numba has
+    optimised without vectorising its loops, the function's name in it, and the buffers that it only
+    writes to.
+    """
+    if overload.finished:
+        raise Refused("it has `with` blocks, which Numba compiles separately")
+    compiled, context = overload.compiled, overload.kernel.targetctx
+    library, name = compiled.library, f"kb_primal_{next(entries.serial)}"
+    module = library.create_ir_module(name)
+    kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
+    n_extents = sum(getattr(b.type, "ndim", 0) for b in buffers)
+    status, exception = entries.INT32.as_pointer(), kernel_type.args[1]
+    given = [status, exception, *[entries.POINTER] * len(buffers), *[entries.INT64] * n_extents]
+    primal = llvm.Function(module, llvm.FunctionType(llvm.VoidType(), given), name)
+    for name_in_c in ("memset", "memcpy", "memmove"):  # loops keep the types of what they move
+        set.add(primal.attributes, f'"no-builtin-{name_in_c}"')  # `add` knows none with quotes
+    builder = llvm.IRBuilder(primal.append_basic_block())
+    rest = iter(primal.args[2 + len(buffers) :])
+    data = dict(zip(buffers, primal.args[2:], strict=False))
+    extents = {b: [next(rest) for _ in range(getattr(b.type, "ndim", 0))] for b in buffers}
+    for output, operand in shared.items():
+        data[output], extents[output] = data[operand], extents[operand]
+    found = entries.Given(data, extents)
+    entries.zero_outputs(context, builder, found, [p for p in parameters if p not in shared])
+    kernel = llvm.Function(module, kernel_type, compiled.fndesc.llvm_func_name)
+    result = cgutils.alloca_once(builder, kernel_type.args[0].pointee)
+    arguments = entries.arguments_of(context, builder, found, overload, parameters)
+    code = builder.call(kernel, [result, primal.args[1], *arguments])
+    builder.store(code, primal.args[0])
+    builder.ret_void()
+    entries.link(library, module, lambda: None)
+    items = [getattr(b.type, "dtype", b.type) for b in buffers]
+    of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
+    simple = binding.parse_bitcode(library._final_module.as_bitcode())
+    names = sorted(f.name for f in simple.functions)
+    if why := rules.unknown(inlined, " ".join(names), has_nodes=True):
+        raise Refused(why)
+    if names := [n for n in names if n.startswith(rules.NODE)]:
+        simple.link_in(_nodes(context, names, order))
+    simple = binding.parse_assembly(guards.hidden(str(simple)))
+    if not overload.kernel._compiler.targetoptions.get("debug"):  # inlining early loses the lines
+        _inlined(simple, name)
+    _simplify(simple)
+    attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
+    text = guards.shown(str(simple))
+    if reinterprets(text, name, of_reals):
+        raise Refused("it uses the bits of real numbers as integers, or has a list of real numbers")
+    text = _ALLOCATING.sub("", text)
+    if _LIST_OF_OBJECTS.search(text):
+        raise Refused("it has a list of arrays or other objects")
+    written = frozenset(i for i in range(len(buffers)) if b"writeonly" in attributes[2 + i])
+    with _to_inline(text) as module:
+        return str(module), name, written
+
+
+def _nodes(context: Any, names: Sequence[str], order: int) -> Any:
+    """A module that defines functions with JAX's derivatives up to an order."""
+    try:
+        nodes = [node for n in names for node in rules.roots[n].node(order).all()]
+    except rules.NoRule as e:
+        raise Refused(f"it calls {e}") from e
+    library = context.codegen().create_library("kb_nodes")
+    module = library.create_ir_module("kb_nodes")
+    described = []
+    for node in nodes:
+        result, argument = (getattr(types, d) for d in (node.result, node.dtype))
+        jitted = rules.jitted(node.text)
+        jitted.compile((argument,))
+        (compiled,) = jitted.overloads.values()
+        library.add_linking_library(compiled.library)
+        kind = context.call_conv.get_function_type(result, [argument])
+        called = llvm.Function(module, kind, compiled.fndesc.llvm_func_name)
+        kind = llvm.FunctionType(context.get_value_type(result), [kind.args[2]])
+        plain = llvm.Function(module, kind, f"{node.name}.plain")
+        builder = llvm.IRBuilder(plain.append_basic_block())
+        call = context.call_conv.call_function
+        builder.ret(call(builder, called, result, [argument], plain.args)[1])
+        derivative = node.derivative and node.derivative.name
+        described.append((node.name, node.result, node.dtype, derivative))
+    entries.link(library, module, lambda: None)
+    made = binding.parse_bitcode(library._final_module.as_bitcode())
+    made.link_in(binding.parse_assembly(registered.text(described)))
+    return made
+
+
+def _simplify(module: Any) -> None:
+    """Run passes that keep loops as they are."""
+    target = binding.Target.from_triple(binding.get_process_triple())
+    tuning = binding.create_pipeline_tuning_options(speed_level=2)
+    tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
+    builder = binding.create_pass_builder(target.create_target_machine(), tuning)
+    manager = builder.getModulePassManager()
+    manager.add_refprune_pass()
+    run_once(manager, module, builder)
+
+
+def _to_inline(text: str) -> Any:
+    """A module whose functions LLVM will inline into one, with an allocator in LLVM IR."""
+    inactive = r'\1 nofree "enzyme_inactive" "enzyme_no_escaping_allocation"\2'
+    text = _INACTIVE.sub(inactive, text)
+    text = _SAID.sub(lambda call: f"{call[0]}{ir.holds(call[1])} ", text)
+    allocator = Path(__file__).with_name("allocator.ll").read_text()
+    text = grammar.placed(text + allocator)
+    return _inlined(binding.parse_assembly(text, binding.create_context()))
+
+
+def _inlined(module: Any, kept: str = "") -> Any:
+    """Let all functions of a module be inlined, except Numba's `noinline` ones and `kept`."""
+    for function in module.functions:
+        is_kept = function.name == kept or function.name.startswith(registered.REGISTERED)
+        if not function.is_declaration and not is_kept:
+            function.linkage = "internal"
+            if _RAISING in function.name:
+                function.add_function_attribute("noinline")
+            elif not any(b"noinline" in attributes for attributes in function.attributes):
+                function.add_function_attribute("alwaysinline")
+    return module

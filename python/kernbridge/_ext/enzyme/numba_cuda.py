@@ -1,0 +1,608 @@
+"""Derivatives of Numba-CUDA kernels by Enzyme, for GPUs and for CPUs in their place.
+
+The IR of a kernel is brought into the form that `cuda_on_cpu.to_host` gives it, in which all that
+only GPUs have is a call of a function `kb.*`. Enzyme differentiates this form for NVIDIA's target,
+for which it adds to cotangents atomically, since many threads may read one number. The result is
+compiled to machine code for the CPU like any other kernel, or to PTX by LLVM's own back end.
+
+A derivative is launched with the grid and the block of the kernel. It works on copies of the arrays
+that the kernel changes, and the plan fills the arrays that it adds to with zeros. Shared arrays are
+parameters of the function that Enzyme sees, and each shared array of real numbers has a shadow in
+shared memory.
+
+Imported only when a derivative is lowered.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernbridge import _core
+from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
+from kernbridge._ext.emulator.compiler import ir as host_ir
+from kernbridge._ext.emulator.compiler import library
+from kernbridge._ext.emulator.compiler.isolated_compile import compiled_in_isolation
+from kernbridge._ext.emulator.compiler.to_host import HostModule
+from kernbridge._ext.enzyme import clang, gpu_code, guards, sums, tool
+from kernbridge._ext.enzyme import function as ir
+from kernbridge._ext.enzyme.bits import reinterprets
+from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Kind, Refused
+from kernbridge._ext.inline import rules
+from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.base.lru import attached_to
+from kernbridge._src.base.reports import beginning_of, warn
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe, obtain
+from kernbridge._src.keys.identity import Ingredients, identity_of
+from kernbridge._src.numba_common import numba_cuda_patches as patches
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import ir as llvm_ir
+from kernbridge._src.numba_common.private_llvmlite import run_once
+from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
+from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
+from kernbridge._src.numba_common.protect import compile_protected
+from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+from kernbridge._src.numba_cuda.compile import Job
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.operation.spec import Step as Differentiation
+from kernbridge._src.plan.frontend import plan
+from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchRule, LaunchShape, registers_with
+from kernbridge._src.plan.program import DeviceFunction, Fill, Step, Value, Word, leaves
+from kernbridge._src.plan.targets import Emulated, Gpu
+
+_STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
+
+# These functions have the names of NVIDIA's intrinsics while Enzyme reads the IR, because Enzyme
+# knows what the intrinsics do.
+_REGISTERS = ["tid", "ntid", "ctaid", "nctaid"]
+_OWN = re.compile(rf'@"?kb\.((?:{"|".join(_REGISTERS)})\.[xyz]|laneid|warpsize|barrier0)"?\(')
+_NVIDIA = re.compile(r"@llvm\.nvvm\.(?:read\.ptx\.sreg\.)?([\w.]+)\(")
+_BARRIER = re.compile(r'^(declare void @"?kb\.barrier0"?\(\))[^\n]*', re.M)
+_REGISTER = re.compile(r'^declare i32 (@"?kb\.([\w.]+)"?\(\))[^\n]*', re.M)
+_DYNAMIC = re.compile(r'= (?:tail )?call i32 @"?kb\.dynamic_shared"?\(\)')
+_ITEMS = {"double": "float64", "float": "float32", "{double, double}": "complex128"}
+_ITEMS |= {"{float, float}": "complex64"} | {f"i{n}": f"int{n}" for n in (8, 16, 32, 64)}
+
+
+class Roles(NamedTuple):
+    """What a kernel does with the buffers of a call."""
+
+    operands: tuple[int, ...]
+    outputs: tuple[int, ...] = ()
+    aliases: tuple[tuple[int, int], ...] = ()  # pairs of an operand and the output in its memory
+    zeroed: tuple[int, ...] = ()  # outputs that begin as zeros
+    in_place: tuple[int, ...] = ()  # operands whose derivatives are made in place
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class DerivativeFunction(DeviceFunction):
+    """Machine code of a derivative, and the function that was compiled, without its text."""
+
+    function: Function
+    wide: bool  # one launch serves a batch
+    written: tuple[int, ...]  # arrays of the kernel that it writes to
+    tape: str  # what each thread allocates for values that its loops overwrite; empty if nothing
+
+    @property
+    def n_words(self) -> int:
+        return (1 + self.wide) * len(self.function.arrays) + self.function.n_extents
+
+    def words(self, numbers: Sequence[int]) -> list[Word]:
+        """The words of a launch; `numbers` are the plan's, of the function's arrays."""
+        kinds = ("address", "stride") if self.wide else ("address",)
+        words = [Word(kind, buffer=b) for b in numbers for kind in kinds]
+        places = {
+            e: Word("extent", buffer=number, dim=dim)
+            for number, i in zip(numbers, self.function.arrays, strict=True)
+            for dim, e in enumerate(self.function.buffers[i].extents)
+        }
+        return [*words, *(places[e] for e in range(self.function.n_extents))]
+
+
+class DerivativeJob(Recipe[DerivativeFunction]):
+    """The compilation of a derivative, given the compilation of the kernel and the steps to it.
+
+    `words` has the words of each leaf of the kernel's parameters. If the launch `has_one_axis`,
+    blocks and threads are numbered along x alone. `threads` is the number of threads of a block, or
+    0 if it is not known; it limits the registers of a thread. `dynamic` is the size of the launch's
+    dynamic shared memory in bytes, which the derivative treats as an array.
+    """
+
+    kind = "numba_cuda_derivative"
+    tool = "Enzyme"
+
+    def __init__(
+        self,
+        primal: Job,
+        words: Sequence[Sequence[Word]],
+        roles: Roles,
+        steps: tuple[Differentiation, ...],
+        has_batch: bool,
+        has_one_axis: bool,
+        threads: int,
+        dynamic: int,
+    ) -> None:
+        self.label, self.kernel, self.target = primal.label, primal.kernel, primal.target
+        self.name = f"{primal.name} ({LABELS[steps[-1].mode]})"
+        self._primal, self._words, self._roles = primal, words, roles
+        self.steps, self._has_batch = steps, has_batch
+        self._has_one_axis, self._dynamic = has_one_axis, dynamic
+        registers = registers_with(threads) if threads and not self.target.emulates else 0
+        self._registers = registers if registers < REGISTERS_MAX else 0
+        how = (has_batch, has_one_axis, self._registers, dynamic)
+        made_of = (words, roles, [tuple(s) for s in steps]), how
+        self.identity = self.digest = identity_of(
+            Ingredients(made="enzyme", code=primal.digest, described=made_of, inlined=None)
+        )
+        if not self.target.emulates:
+            self.identity += repr(self.target).encode()
+        self.lasting, self.why_not_portable = primal.lasting, primal.why_not_portable
+
+    def made_of(self) -> tuple[Any, ...]:
+        versions = llvm.llvm_version_info, llvmlite_version
+        return (*self._primal.made_of(), *tool.find().identity(False), *versions)
+
+    def make(self) -> Artefact:
+        enzyme = tool.find()
+        try:
+            primal, written, uses_z = self._primal_function()
+            function = ir.derive_in_steps(primal, self.steps)
+            wide = self._has_batch and not uses_z
+            entry = f"{self._primal.symbol}_{'_'.join(s.mode for s in self.steps)}"
+            text, shared_size = _with_entry(function, entry, wide)
+            text = ir.run(replace(function, text=text), enzyme)
+            buffers = function.buffers
+            if self._roles.in_place:  # the contents of its buffers are used afterwards
+                own = (b if b.kind == "shared" else b._replace(kind="inout") for b in buffers)
+                buffers = tuple(own)
+            text, buffers = sums.with_fewer_atomics(text, entry, buffers, self._has_one_axis)
+            function = replace(function, buffers=buffers)
+        except Refused as e:
+            raise e.error(self.label, self._place(e)) from None
+        text = gpu_code.with_libdevice(text)
+        if isinstance(self.target, Gpu):
+            images = {
+                10 * major + minor: gpu_code.cubin(
+                    text, entry, (major, minor), shared_size, self._registers, self._has_one_axis
+                )
+                for major, minor in self.target.architectures
+            }
+        else:
+            images = {_core.HOST_CC: self._image(text, entry, function, wide, shared_size)}
+        meta = {
+            "entry": entry,
+            "architectures": list(images),
+            "wide": wide,
+            "written": list(written),
+            "tape": gpu_code.tape(text) if isinstance(self.target, Gpu) else "",
+            "buffers": [[b.dtype, list(b.extents), *b[2:]] for b in function.buffers],
+            "of_call": [list(function.operands), list(function.results)],
+        }
+        return Artefact(meta, tuple(images.values()))
+
+    def use(self, made: Artefact) -> DerivativeFunction:
+        meta = made.meta
+        buffers = [Buffer(d, tuple(e), *rest) for d, e, *rest in meta["buffers"]]
+        operands, results = map(tuple, meta["of_call"])
+        n_extents = 1 + max((e for b in buffers for e in b.extents), default=-1)
+        return DerivativeFunction(
+            identity=self.digest,
+            name=self.name,
+            entry=meta["entry"],
+            images=tuple(self.target.images(self, made).items()),
+            function=Function("", "", tuple(buffers), n_extents, operands, results),
+            wide=meta["wide"],
+            written=tuple(meta["written"]),
+            tape=meta["tape"],
+        )
+
+    def _compiled(self, has_lines: bool) -> tuple[Job, Any, tuple[int, ...]]:
+        """The job of the kernel for Enzyme, what Numba-CUDA makes of it, and the opened leaves."""
+        job = self._primal.for_target(_ForEnzyme(has_lines=has_lines))
+        found, opened = compile_protected(
+            (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
+            lambda opened: numba_cuda_compile.compile_entry(job.with_open(opened)),
+            job.refusal,
+        )
+        return job, found, opened
+
+    def _place(self, refused: Refused) -> str:
+        """The line of the call that was refused; the kernel is compiled again to find it."""
+        what = _OF_THREADS
+        if called := re.match(r"it calls (\S+),", str(refused)):
+            what = rf'call [^\n]*@"?(?:__nv_)?{re.escape(called[1])}"?\('
+        try:
+            with global_compiler_lock, host_ir.opaque_pointers():
+                _, compiled, _ = self._compiled(has_lines=True)
+                texts = [str(module) for module in compiled._codelibrary.modules]
+        except Exception:  # the message only lacks the line
+            return ""
+        for text in texts:
+            if found := re.search(rf"(?:{what})[^\n]*!dbg [^\n]*", text):
+                return clang.place_of(text, found[0], has_folders=True)
+        return ""
+
+    def _primal_function(self) -> tuple[Function, list[int], bool]:
+        """The kernel as a function of its operands, its other outputs, and its shared arrays.
+
+        Also returns the arrays that the kernel writes to, and whether it reads z indices.
+        """
+        with global_compiler_lock:
+            job, compiled, opened = self._compiled(has_lines=False)
+            try:
+                with host_ir.opaque_pointers():
+                    host = HostModule(self.label, compiled._codelibrary.modules, checks=None)
+                    texts = [str(module) for module in host.modules]
+            except KernelCompilationError as e:
+                found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
+                raise Refused(f"it uses {found[1]}" if found else str(e)) from e
+        inlined = self._primal.fingerprint.inlined
+        if why := rules.unknown(inlined, "".join(texts), has_nodes=False):
+            raise Refused(why)
+        module, *others = map(llvm.parse_assembly, texts)
+        for other in others:
+            module.link_in(other)
+        library.link_tables(module, "".join(host.tables.values()))
+        library.link_files(module, "atomics", "arithmetic")
+        called = {f.name for f in module.functions if f.is_declaration}
+        waits = "kb.barrier0" in called
+
+        roles, of_output = self._roles, {o: i for i, o in self._roles.aliases}
+        dtypes: dict[int, str] = {}  # by buffer of the call
+        ranks: dict[int, int] = {}
+        written = set()
+        for i, (leaf, own) in enumerate(zip(leaves(job.parameters), self._words, strict=True)):
+            if own[0].kind != "address":
+                continue
+            b = own[0].buffer
+            if dtypes.setdefault(b, leaf.dtype.name) != leaf.dtype.name:
+                raise Refused(f"it uses one array as {dtypes[b]} and as {leaf.dtype}")
+            if not ir.can_hold(dtypes[b]) or leaf.kind == "record":
+                raise Refused(f"it has arrays of {leaf.dtype}")
+            ranks[b] = max(ranks.get(b, 0), sum(word.kind == "extent" for word in own))
+            if i in opened:
+                written.add(b)
+        for o, i in of_output.items():
+            if i not in dtypes and o in dtypes:  # one parameter of the kernel stands for both
+                dtypes[i], ranks[i] = dtypes[o], ranks[o]
+        buffers: list[Buffer] = []
+        places: dict[int, int] = {}  # in the function, by buffer of the call
+        n_extents = 0
+        for b in sorted(dtypes):
+            if b in of_output:
+                places[b] = places[of_output[b]]
+                continue
+            kind: Kind = "work" if b in written else "in"
+            if b in roles.in_place or b in of_output.values():
+                kind = "inout"
+            elif b not in roles.operands:
+                kind = "out"
+            extents = tuple(range(n_extents, n_extents + ranks[b]))
+            n_extents += ranks[b]
+            places[b] = len(buffers)
+            zeros = b in roles.zeroed
+            alone = kind == "in" or not waits
+            buffers.append(Buffer(dtypes[b], extents, kind, begins_as_zeros=zeros, is_alone=alone))
+        lines: list[str] = []
+        words = []
+        for word in (w for own in self._words for w in own):
+            if word.kind == "constant":
+                words.append(f"i64 {word.value}")
+            elif word.kind == "extent":
+                words.append(f"i64 %e{buffers[places[word.buffer]].extents[word.dim]}")
+            else:
+                lines.append(f"  %o{len(lines)} = add i64 %a{places[word.buffer]}, {word.value}")
+                words.append(f"i64 %o{len(lines) - 1}")
+        addresses = [f"  %a{i} = ptrtoint ptr %b{i} to i64" for i in range(len(buffers))]
+
+        shared: dict[int, int] = {}  # the buffer of a shared array, by its offset
+        for array in host.shared_arrays:
+            dtype = _ITEMS.get(array.item)
+            if dtype is None:
+                raise Refused(f"it has a shared array of {array.item}")
+            if array.offset in shared:
+                raise Refused("it has several arrays in the shared memory of the launch")
+            shared[array.offset] = len(buffers)
+            size = array.size or self._dynamic
+            buffers.append(Buffer(dtype, (), "shared", is_alone=False, size=size))
+
+        entry = compiled._codelibrary._entry_name
+        kinds = ", ".join(word.split()[0] for word in words)
+        lines = [ir.head("kb_primal", buffers, n_extents) + " {", *addresses, *lines]
+        lines += [f'  call void @"{entry}"({", ".join(words)})', "  ret void", "}"]
+        around = f'declare void @"{entry}"({kinds})\n' + "\n".join(lines)
+        module.link_in(llvm.parse_assembly(around))
+        for function in module.functions:
+            if not function.is_declaration and function.name != "kb_primal":
+                function.linkage = "internal"
+        text, read, changed = _simplified(
+            module, shared, [b.is_inexact for b in buffers], self._dynamic
+        )
+        # Tangents in place need the values that the kernel writes, too.
+        all_read = bool(roles.in_place) and self.steps[0].mode == "jvp"
+        buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
+        operands, results = (tuple(places[b] for b in of) for of in (roles.operands, roles.outputs))
+        function = ir.around(text, "kb_primal", tuple(buffers), n_extents, operands, results)
+        uses_z = not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+        return function, sorted(changed.intersection(function.arrays)), uses_z
+
+    def _image(
+        self, text: str, entry: str, function: Function, wide: bool, shared_size: int
+    ) -> bytes:
+        """The image for a CPU."""
+        text = re.sub(r"^target [^\n]*\n", "", _NVIDIA.sub(r"@kb.\1(", text), flags=re.M)
+        n_words = (1 + wide) * len(function.arrays)
+        types = [llvm_ir.IntType(64)] * (n_words + function.n_extents)
+        declared = {name for name in _declared(text) if not _core.cuda_code_provides(name)}
+        host = host_ir.Given(shared_size, types, declared)
+        body, _ = host_ir.completed(self.label, [text], entry, host)
+        return cuda_on_cpu_compile.image(body, is_fast=False)
+
+
+def obtained(job: DerivativeJob) -> DerivativeFunction:
+    """The machine code of a derivative, which lives as long as the kernel; warn of its tape."""
+    made = obtain(job)
+    attached_to(job.kernel, "derivatives", dict[bytes, Any])[job.identity] = made
+    if made.tape:
+        warn(
+            f"{job.label}: each thread of the derivative allocates {made.tape} of device memory "
+            "for values that a loop of the kernel overwrites, which is slow and limited by the "
+            "device's heap; docs/derivatives.md says how to write kernels that need none [KB2108]"
+        )
+    return made
+
+
+def lowered(
+    job: DerivativeJob,
+    rule: LaunchRule,
+    shape: LaunchShape,
+    arrays: Sequence[ArrayType],
+    fresh: Sequence[int],
+    operands: Sequence[ArrayType],
+    call: Call,
+) -> NativeCall:
+    """The plan of a derivative with these operands and this call.
+
+    `arrays` are the operands of the kernel, and then the outputs that do not share the memory of an
+    operand. `fresh` are the buffers of these outputs in a call of the kernel.
+    """
+    made = obtained(job)
+    function = made.function
+    n = len(operands) + len(call.outs)
+    numbers = {i: k for k, i in enumerate(function.operands)}
+    for k, i in enumerate(function.results, len(operands)):
+        numbers.setdefault(i, k)
+    copied = function.written
+    numbers |= {function.operands[k]: n + j for j, k in enumerate(copied)}
+    hidden = [i for i, b in enumerate(function.buffers) if b.kind == "scratch"]
+    numbers |= {i: n + len(copied) + j for j, i in enumerate(hidden)}
+    sizes = [m for t in arrays for m in t.shape]
+    temporaries = [
+        ArrayType(tuple(sizes[e] for e in b.extents), np.dtype(b.dtype)) for b in function.scratch
+    ]
+    fills: list[Step] = [
+        Fill(numbers[i], 0, b.item_size, Value("count", buffer=numbers[i]), 0)
+        for i, b in enumerate(function.buffers)
+        if b.begins_as_zeros and i in numbers
+    ]
+    n_given = len(arrays) - len(fresh)
+    moved = {b: numbers[i] for i, b in enumerate((*range(n_given), *fresh))}
+    x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in shape.grid)
+    words = made.words([numbers[i] for i in function.arrays])
+    shape = replace(shape, grid=(x, y, z))
+    native, _ = plan(
+        f"{job.label} ({LABELS[job.steps[-1].mode]})",
+        beginning_of(job.kernel.py_func),
+        operands,
+        call,
+        [f"array {k}" for k in range(n)],
+        [*fills, replace(rule.step(shape, made, words, call.fresh, wide=made.wide), shared=0)],
+        copied=copied,
+        temporaries=temporaries,
+        why_not_portable=job.why_not_portable,
+        target=job.target,
+    )
+    return native
+
+
+# Operations between threads, as Numba-CUDA writes them.
+_OF_THREADS = (
+    r'call [^\n]*@"?(?:llvm\.nvvm\.(?!read|barrier0)|___numba_atomic|cudaCG)'
+    r"|atomicrmw |cmpxchg |fence "
+)
+
+
+@dataclass(frozen=True)
+class _ForEnzyme(Emulated):
+    """Compiles a kernel to the IR of a GPU, without libNVVM, apart from other code.
+
+    If it `has_lines`, instructions refer to lines of the source.
+    """
+
+    has_lines: bool = False
+
+    @contextmanager
+    def lowering(self, raises: bool) -> Iterator[None]:
+        if raises:
+            raise Refused("it has debug=True")
+        with (
+            patches.compiling_for((9, 0)),
+            patches.without_nvvm(),
+            compiled_in_isolation(
+                f"derivative {self.has_lines}", **({"lineinfo": True} if self.has_lines else {})
+            ),
+        ):
+            yield
+
+
+def _simplified(
+    module: Any, shared: dict[int, int], of_reals: Sequence[bool], dynamic: int
+) -> tuple[str, set[int], set[int]]:
+    """Inline and optimise what kb_primal calls, with shared arrays as its parameters.
+
+    Also returns the buffers that it reads, and the buffers that it writes to.
+    """
+    inlining, builder = host_ir.passes()[:2]
+    inlining.run(module, builder)
+    text = gpu_code.SHARED.sub(
+        lambda found: f"= getelementptr i8, ptr %b{shared[int(found[1])]}, i64 0", str(module)
+    )
+    text = _DYNAMIC.sub(f"= add i32 {dynamic}, 0", text)
+    # Without the attribute, LLVM might move a barrier to where some threads of a warp do not come.
+    text = _REGISTER.sub(_described, _BARRIER.sub(r"\1 convergent", text))
+    module = llvm.parse_assembly(guards.hidden(text))
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    tuning.loop_vectorization = tuning.slp_vectorization = False
+    tuning.loop_unrolling = True  # threads need not keep the values of a loop that is unrolled
+    builder = llvm.create_pass_builder(machine, tuning)
+    run_once(builder.getModulePassManager(), module, builder)
+    text = guards.shown(str(module))
+    _check(text)
+    if reinterprets(text, "kb_primal", of_reals):
+        raise Refused("it uses the bits of real numbers as integers")
+    read, written = _accessed(module.get_function("kb_primal"))
+    text = re.sub(r"^target [^\n]*\n", "", text, flags=re.M)
+    text = gpu_code.LIBDEVICE.sub(lambda m: f"@{m[1]}(" if m[1] in gpu_code.MATH else m[0], text)
+    return f'target triple = "{gpu_code.TRIPLE}"\n' + _OWN.sub(_nvidia_name, text), read, written
+
+
+def _described(found: re.Match[str]) -> str:
+    """The declaration of a register, with its range and its attributes for LLVM."""
+    if found[2] not in patches.RANGES:
+        return found[0]
+    begin, end = patches.RANGES[found[2]]
+    known = "memory(none) nounwind willreturn speculatable"
+    return f"declare noundef range(i32 {begin}, {end}) i32 {found[1]} {known}"
+
+
+def _accessed(function: Any) -> tuple[set[int], set[int]]:
+    """The buffers that a function reads, and the buffers that it writes or adds to."""
+
+    def name(value: Any) -> int:
+        return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
+
+    roots = {name(a): i for i, a in enumerate([*function.arguments][2:]) if str(a.type) == "ptr"}
+    read, written = set[int](), set[int]()
+    for instruction in (i for block in function.blocks for i in block.instructions):
+        operation, operands = instruction.opcode, list(map(name, instruction.operands))
+        if operation == "getelementptr" and operands[0] in roots:
+            roots[name(instruction)] = roots[operands[0]]
+            continue
+        at = {"store": 1, "atomicrmw": 0}.get(operation)
+        for k, value in enumerate(operands):
+            if value in roots and k != at:
+                read.add(roots[value])
+            if value in roots and operation != "load":
+                written.add(roots[value])
+    return read, written
+
+
+def _check(text: str) -> None:
+    """Refuse operations by which the result of a thread depends on the timing of other threads."""
+    for found in re.finditer(r"^  (%[\w.]+) = atomicrmw (?:volatile )?(\w+)", text, re.M):
+        if len(re.findall(re.escape(found[1]) + r"(?![\w.])", text)) > 1:
+            raise Refused("it uses the value that an atomic operation returns")
+        if found[2] not in ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min"):
+            raise Refused(f"it uses the atomic operation {found[2]}")
+    if extreme := re.search(r"___numba_atomic_\w+_(?:nan)?(max|min)\b", text):
+        raise Refused(f"it has an atomic {extreme[1]}imum of real numbers")
+    if re.search(r" cmpxchg |^  fence | load atomic | store atomic ", text, re.M):
+        raise Refused("it waits for other threads, or replaces numbers atomically")
+    for name in _declared(text):
+        if name.startswith("kb.") and not _OWN.match(f"@{name}("):
+            used = "a shuffle" if name.startswith("kb.shfl.") else name.removeprefix("kb.")
+            raise Refused(f"it uses {used}, which passes numbers as bits")
+
+
+def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
+    """Add the entry of a launch to a derivative; also return the bytes of its shared memory.
+
+    The threads of a block fill shadows of shared arrays with zeros before any of them begins.
+    """
+    lines = ["  %z32 = call i32 @kb.ctaid.z()", "  %z = zext i32 %z32 to i64"] * wide
+    words, arguments = [], ["ptr null", "ptr null"]
+    offset, filled = 0, []
+    for i, b in enumerate(function.buffers):
+        arguments.append(f"ptr %p{i}")
+        if b.kind == "shared":
+            lines.append(f"  %p{i} = call ptr @kb.shared(i64 {offset})")
+            end = offset + -(-b.size // 16) * 16
+            if b.begins_as_zeros:
+                filled.append((i, (end - offset) // 8))
+            offset = end
+            continue
+        words.append(f"i64 %w{i}")
+        at = f"%w{i}"
+        if wide:
+            words.append(f"i64 %s{i}")
+            lines += [f"  %d{i} = mul i64 %z, %s{i}", f"  %t{i} = add i64 %w{i}, %d{i}"]
+            at = f"%t{i}"
+        lines.append(f"  %p{i} = inttoptr i64 {at} to ptr")
+    extents = [f"i64 %e{k}" for k in range(function.n_extents)]
+    if offset > _STATIC_MAX:
+        raise Refused(
+            f"with the shadows of its shared arrays it has {offset} bytes of shared memory, of "
+            f"which a kernel can have {_STATIC_MAX}"
+        )
+    if filled:
+        fills = [f"  call void @kb_zero(ptr %p{i}, i64 {n})" for i, n in filled]
+        lines += [*fills, "  call void @kb.barrier0()"]
+    head = f"define void @{name}({', '.join(words + extents)}) {{"
+    call = f"  call void @{function.name}({', '.join(arguments + extents)})"
+    text = "\n".join([function.text, head, *lines, call, "  ret void", "}\n"])
+    text += _ZERO * bool(filled)
+    declared = [f"i32 @kb.{r}.{a}()" for r in _REGISTERS for a in "xyz"]
+    declared += ["void @kb.barrier0() convergent", "ptr @kb.shared(i64)"]
+    text = _OWN.sub(_nvidia_name, text)
+    return ir.with_declared(text, (_OWN.sub(_nvidia_name, line) for line in declared)), offset
+
+
+_ZERO = """
+define internal void @kb_zero(ptr %at, i64 %n) alwaysinline {
+entry:
+  %x = call i32 @kb.tid.x()
+  %y = call i32 @kb.tid.y()
+  %z = call i32 @kb.tid.z()
+  %nx = call i32 @kb.ntid.x()
+  %ny = call i32 @kb.ntid.y()
+  %nz = call i32 @kb.ntid.z()
+  %zy = mul i32 %z, %ny
+  %row = add i32 %zy, %y
+  %before = mul i32 %row, %nx
+  %thread = add i32 %before, %x
+  %nxy = mul i32 %nx, %ny
+  %threads = mul i32 %nxy, %nz
+  %first = zext i32 %thread to i64
+  %step = zext i32 %threads to i64
+  br label %next
+next:
+  %k = phi i64 [ %first, %entry ], [ %following, %more ]
+  %inside = icmp ult i64 %k, %n
+  br i1 %inside, label %more, label %end
+more:
+  %word = getelementptr i64, ptr %at, i64 %k
+  store i64 0, ptr %word
+  %following = add i64 %k, %step
+  br label %next
+end:
+  ret void
+}
+"""
+
+
+def _declared(text: str) -> list[str]:
+    return re.findall(r'^declare [^\n]*?@"?([\w.]+)"?\(', text, re.M)
+
+
+def _nvidia_name(found: re.Match[str]) -> str:
+    register = "" if found[1] == "barrier0" else "read.ptx.sreg."
+    return f"@llvm.nvvm.{register}{found[1]}("

@@ -1,0 +1,303 @@
+"""Derivatives of recorded functions: each launch is differentiated, and the plan run in reverse.
+
+The steps of a recording act on buffers: inputs, outputs and temporaries. A derivative has a shadow
+of each buffer of real numbers, which holds tangents or cotangents, and every launch is replaced by
+its derivative (numba_cuda/derivative.py), which works on buffers and shadows in place.
+
+- For tangents, the steps run in their order.
+- For cotangents, they first run forward, and what a step overwrites is kept. Then they run in
+  reverse. The derivative of a launch runs the launch again, on what its buffers contained before.
+
+Imported only when a derivative is lowered.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, DerivativeJob, Roles, obtained
+from kernbridge._src.base.errors import NoDerivativeError
+from kernbridge._src.base.reports import beginning_of
+from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+from kernbridge._src.operation.primitive import Differentiated, NativeCall
+from kernbridge._src.operation.spec import ArrayType, is_inexact
+from kernbridge._src.operation.spec import Step as Differentiation
+from kernbridge._src.plan.frontend import plan
+from kernbridge._src.plan.launch import join_words
+from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Value, Word, leaves
+from kernbridge._src.record.record import Recording, array_leaf, host_like
+
+
+def lowered(recording: Recording, function: Any, wanted: Differentiated) -> NativeCall:
+    """The plan of a derivative of a recorded function."""
+    made = _Derivative(recording, wanted)
+    made.run()
+    operands, call = wanted.own_operands, wanted.own_call
+    native, _ = plan(
+        f"{recording.label} ({wanted.steps[0].mode})",
+        beginning_of(function),
+        operands,
+        call,
+        [f"array {k}" for k in range(len(operands) + len(call.outs))],
+        made.steps,
+        temporaries=made.temporaries,
+        why_not_portable=recording.why_not_portable,
+        target=recording.target,
+    )
+    return native
+
+
+def refused(label: str, why: str) -> NoDerivativeError:
+    return NoDerivativeError(
+        f"{label}: Enzyme cannot differentiate the function: {why}. Write the derivative as a "
+        "function (vjp=, jvp=) [KB2107]"
+    )
+
+
+@dataclass
+class _Reaches:
+    """The buffers that a step of the recording reads and writes."""
+
+    reads: set[int]
+    writes: set[int]
+    made: DerivativeFunction | None = None  # of a launch
+    buffers: tuple[int, ...] = ()  # whose addresses it takes, before the ones of `shadows`
+    shadows: tuple[int, ...] = ()
+
+
+class _Derivative:
+    """The steps of a derivative. Buffers of the recording are numbered as there."""
+
+    def __init__(self, recording: Recording, wanted: Differentiated) -> None:
+        operands, call, (step,), own_operands, own_call = wanted
+        self._recording, self._differentiation, n = recording, step, len(operands)
+        self._arrays = [*operands, *call.outs, *recording.temporaries]
+        self._n_operands = n
+        self._same = {n + o: i for i, o in call.aliases}  # as which buffer an output is known
+        self._has_batch = bool(own_call.levels)
+        self.steps: list[Step] = []
+        self.temporaries: list[ArrayType] = []
+        self._n_buffers = len(own_operands) + len(own_call.outs)
+        outs = [n + o for o, t in enumerate(call.outs) if is_inexact(t.dtype)]
+        sources, results = (step.active, outs) if step.mode == "jvp" else (outs, step.active)
+        self._sources = {self._known(b): n + k for k, b in enumerate(sources)}
+        self._results = {self._known(b): len(own_operands) + k for k, b in enumerate(results)}
+        # An output in the memory of an input has the input's number.
+        known = {b: self._known(b) for b in range(len(self._arrays))}
+        self._primal = [self._moved(s, known) for s in recording.steps]
+        self._reaches = [self._reach(s) for s in self._primal]
+        self._written = set().union(*(r.writes for r in self._reaches))
+        self._values: dict[int, int] = {}  # numbers in the derivative's plan, by buffer
+        self._shadows: dict[int, int] = {}
+
+    def run(self) -> None:
+        own = [b for b in range(len(self._arrays)) if self._known(b) == b]
+        used = set().union(*(r.reads | r.writes for r in self._reaches))
+        for b in own:
+            is_input = b < self._n_operands
+            if is_input and b not in self._written:
+                self._values[b] = b
+            elif b in used:
+                self._values[b] = self._temporary(b)
+                if is_input:
+                    self._copy(b, self._values[b], b)
+        shadowed = {b for r in self._reaches for b in r.shadows} | self._sources.keys()
+        real = {b for b in used if is_inexact(self._arrays[b].dtype)}
+        shadowed |= (used & self._results.keys()) | {b for b in real if b >= self._n_operands}
+        for b in sorted(shadowed):
+            self._begin_shadow(b)
+        if self._differentiation.mode == "jvp":
+            self._forward()
+        else:
+            self._backward()
+        for b, result in self._results.items():
+            if b not in self._shadows:
+                self._fill(b, result)
+            elif self._shadows[b] != result:
+                self._copy(self._shadows[b], result, b)
+
+    def _begin_shadow(self, b: int) -> None:
+        source, result = self._sources.get(b), self._results.get(b)
+        is_changed = b in self._written or self._differentiation.mode == "vjp"
+        if source is not None and not is_changed:
+            self._shadows[b] = source
+            return
+        self._shadows[b] = self._temporary(b) if source is not None or result is None else result
+        if source is not None:
+            self._copy(source, self._shadows[b], b)
+        else:
+            self._fill(b, self._shadows[b])
+
+    def _forward(self) -> None:
+        for step, reach in zip(self._primal, self._reaches, strict=True):
+            if isinstance(step, Launch):
+                self._launch_derivative(step, reach)
+                continue
+            self.steps.append(self._moved(step, self._values))
+            if isinstance(step, Fill) and step.buffer in self._shadows:
+                self.steps.append(self._moved(replace(step, pattern=0), self._shadows))
+            elif isinstance(step, Copy) and step.to_buffer in self._shadows:
+                self.steps.append(self._moved(step, self._shadows))
+
+    def _backward(self) -> None:
+        defined = set(range(self._n_operands))
+        kept: list[dict[int, int]] = []
+        last = len(self._primal) - 1
+        before: set[int] = set()  # what earlier steps access
+        for k, (step, reach) in enumerate(zip(self._primal, self._reaches, strict=True)):
+            saved = {}
+            for b in sorted(reach.writes & defined):
+                if k < last or b in before:
+                    saved[b] = self._temporary(b)
+                    self._copy(self._values[b], saved[b], b)
+            kept.append(saved)
+            if k < last:  # the derivative of the last one runs it
+                self.steps.append(self._moved(step, self._values))
+            defined |= reach.writes
+            before |= reach.writes | reach.reads
+        for k in range(last, -1, -1):
+            step, reach = self._primal[k], self._reaches[k]
+            if isinstance(step, Launch):
+                if k < last:
+                    self._restore(kept[k])
+                self._launch_derivative(step, reach)
+            elif isinstance(step, Fill) and step.buffer in self._shadows:
+                self.steps.append(self._moved(replace(step, pattern=0), self._shadows))
+            elif isinstance(step, Copy) and step.to_buffer in self._shadows:
+                self._add_back(step)
+            self._restore(kept[k])
+
+    def _restore(self, saved: dict[int, int]) -> None:
+        for b, number in saved.items():
+            self._copy(number, self._values[b], b)
+
+    def _reach(self, step: Step) -> _Reaches:
+        if isinstance(step, Fill):
+            return _Reaches(set(), {step.buffer})
+        if isinstance(step, Copy):
+            return _Reaches({step.from_buffer}, {step.to_buffer})
+        assert isinstance(step, Launch)
+        function = step.function
+        assert isinstance(function, numba_cuda_compile.NumbaCudaFunction)
+        words = iter(w for w in step.words if w.kind != "stride")
+        parameters = list(leaves(function.parameters))
+        own = [[next(words) for _ in range(leaf.n_words(False))] for leaf in parameters]
+        read_only = {
+            found[0].buffer
+            for i, (found, leaf) in enumerate(zip(own, parameters, strict=True))
+            if found[0].kind == "address" and (leaf.read_only or leaf.kind == "loaded")
+            if i not in function.opened
+        }
+        buffers = tuple(sorted({w.buffer for found in own for w in found if w.kind == "address"}))
+        real = {b for b in buffers if is_inexact(self._arrays[b].dtype)}
+        active = set(self._sources if self._differentiation.mode == "jvp" else self._results)
+        in_place = tuple(b for b in buffers if b not in read_only or (b in real and b in active))
+        shadows = tuple(b for b in in_place if b in real)
+        how = Differentiation(self._differentiation.mode, tuple(map(buffers.index, shadows)))
+        one_axis = step.grid[1:] == (Value(constant=1),) * 2 and step.block[1:] == (1, 1)
+        job = DerivativeJob(
+            numba_cuda_compile.Job(
+                *(self._recording.label, function.kernel(), function.parameters, False),
+                self._recording.target,
+            ),
+            own,
+            Roles(buffers, in_place=in_place),
+            (how,),
+            has_batch=self._has_batch and step.grid[2] == Value(constant=1),
+            has_one_axis=one_axis and not step.auto_block,
+            threads=0 if step.auto_block else int(np.prod(step.block)),
+            dynamic=step.shared,
+        )
+        made = obtained(job)
+        writes = {buffers[i] for i in made.written}
+        return _Reaches(set(buffers), writes, made, buffers, shadows)
+
+    def _launch_derivative(self, step: Launch, reach: _Reaches) -> None:
+        made = reach.made
+        assert made is not None
+        numbers = [self._values[b] for b in reach.buffers]
+        numbers += [self._shadows[b] for b in reach.shadows]
+        words = tuple(made.words(numbers))
+        self.steps.append(replace(step, function=made, words=words, shared=0, wide=made.wide))
+
+    def _add_back(self, step: Copy) -> None:
+        """Add the copy's cotangent to its source's cotangent, and set the copy's to zero."""
+        dtypes = {self._arrays[b].dtype for b in (step.to_buffer, step.from_buffer)}
+        (dtype,) = dtypes if len(dtypes) == 1 else (None,)
+        if dtype is None or step.from_buffer not in self._shadows:
+            raise refused(self._recording.label, "it copies between arrays of different dtypes")
+        array = host_like((step.size // dtype.itemsize,), dtype)
+        places = ((step.to_buffer, step.to_offset), (step.from_buffer, step.from_offset))
+        found = [
+            array_leaf(array, Word("address", at, self._shadows[b], reach=step.size))
+            for b, at in places
+        ]
+        function, wide = numba_cuda_compile.compile_for_launch(
+            self._recording.label,
+            _add_kernel(),
+            [parameter for parameter, _ in found],
+            self._has_batch,
+            self._recording.target,
+        )
+        one = Value(constant=1)
+        self.steps.append(
+            Launch(
+                function=function,
+                grid=(Value(constant=-(-array.size // 256)), one, one),
+                block=(256, 1, 1),
+                shared=0,
+                words=join_words([words for _, words in found], wide),
+                wide=wide,
+            )
+        )
+        shadow, count = self._shadows[step.to_buffer], step.size // dtype.itemsize
+        self.steps.append(Fill(shadow, step.to_offset, dtype.itemsize, count, 0))
+
+    def _known(self, b: int) -> int:
+        return self._same.get(b, b)
+
+    def _moved(self, step: Step, numbers: dict[int, int]) -> Step:
+        if isinstance(step, Fill):
+            return replace(step, buffer=numbers[step.buffer])
+        if isinstance(step, Copy):
+            to, source = numbers[step.to_buffer], numbers[step.from_buffer]
+            return replace(step, to_buffer=to, from_buffer=source)
+        assert isinstance(step, Launch)
+        words = (
+            w if w.kind == "constant" else replace(w, buffer=numbers[w.buffer]) for w in step.words
+        )
+        return replace(step, words=tuple(words))
+
+    def _temporary(self, b: int) -> int:
+        self.temporaries.append(self._arrays[b])
+        return self._n_buffers + len(self.temporaries) - 1
+
+    def _copy(self, source: int, to: int, b: int) -> None:
+        if size := _n_items(self._arrays[b]) * self._arrays[b].dtype.itemsize:
+            self.steps.append(Copy(to, 0, source, 0, size))
+
+    def _fill(self, b: int, number: int) -> None:
+        array = self._arrays[b]
+        if n := _n_items(array):
+            self.steps.append(Fill(number, 0, array.dtype.itemsize, n, 0))
+
+
+def _n_items(array: ArrayType) -> int:
+    return int(np.prod(array.shape, dtype=np.int64))
+
+
+@functools.cache
+def _add_kernel() -> Any:
+    from numba import cuda
+
+    @cuda.jit
+    def add(x, out):  # type: ignore[no-untyped-def]
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] += x[i]
+
+    return add

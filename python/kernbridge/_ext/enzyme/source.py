@@ -1,0 +1,208 @@
+"""Derivatives of functions of C and C++ modules, by Enzyme, as kernels of their own.
+
+The module's translation unit is compiled once more, by clang and without vectorising loops,
+together with a function of the form that enzyme/function.py describes, which calls the user's.
+Attributes are constants of it. Imported only when a derivative is lowered.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernbridge import _core
+from kernbridge._ext.enzyme import clang, tool
+from kernbridge._ext.enzyme import function as ir
+from kernbridge._ext.enzyme.bits import reinterprets
+from kernbridge._ext.enzyme.function import Buffer, Function, Kind, Refused, Steps
+from kernbridge._ext.enzyme.kernel import DerivativeJob
+from kernbridge._src.base.packing import HostCode
+from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.toolchain import compilers, library
+from kernbridge._src.toolchain.library import Request
+
+_PRIMAL = "kb_primal"
+_CODES = {"bool": 6, "int": 0, "uint": 1, "float": 2, "complex": 5}  # DLPack's
+_UNIT = """
+#line 1 "kernbridge"
+#ifdef __cplusplus
+extern "C" {{
+#endif
+int kb_failed(const kb_call *call, int code, const char *format, ...);
+void *_Znwm(size_t bytes); /* operator new, which Enzyme knows; src/object/kb_thrown.c frees it */
+static void *kb_scratch_here(const kb_call *call, size_t bytes)
+{{
+    (void)call;
+    return _Znwm(bytes);
+}}
+static void kb_serial(const kb_call *call, int64_t count, kb_range_function *f, void *data)
+{{
+    (void)call;
+    if (count > 0)
+        f(data, 0, count);
+}}
+/* Of complex numbers, without the rules for infinities. */
+#define KB_COMPLEX(T, multiply, divide)                                             \
+    __complex__ T multiply(T a, T b, T c, T d)                                      \
+    {{                                                                               \
+        return __builtin_complex(a * c - b * d, a * d + b * c);                     \
+    }}                                                                               \
+    __complex__ T divide(T a, T b, T c, T d)                                        \
+    {{                                                                               \
+        T x = c < 0 ? -c : c, y = d < 0 ? -d : d, r = x < y ? c / d : d / c;        \
+        T n = x < y ? c * r + d : c + d * r;                                        \
+        return x < y ? __builtin_complex((a * r + b) / n, (b * r - a) / n)          \
+                     : __builtin_complex((a + b * r) / n, (b - a * r) / n);         \
+    }}
+KB_COMPLEX(float, __mulsc3, __divsc3)
+KB_COMPLEX(double, __muldc3, __divdc3)
+{attributes}
+void kb_primal(int *status, void **exception, {parameters})
+{{
+    (void)exception;
+    {dims}
+    const kb_tensor inputs[] = {{{inputs}}};
+    const kb_tensor outputs[] = {{{outputs}}};
+    const void *const attributes[] = {{{listed}}};
+    const kb_services services = {{sizeof services, KB_ABI, kb_failed, kb_scratch_here, kb_serial}};
+    const kb_call call = {{sizeof call, KB_ABI, &services, 0, 0, 0, {n_inputs}, {n_outputs},
+                          {n_attributes}, inputs, outputs, attributes}};
+    *status = kb_run_{index}(&call);
+}}
+#ifdef __cplusplus
+}}
+#endif
+"""
+_INACTIVE = re.compile(r"^(declare [^\n]*@kb_failed\([^\n]*?\))[^\n]*$", re.M)
+_PARAMETERS = re.compile(rf"^define [^\n]*@{_PRIMAL}\(([^\n]*)\)[^)\n]*\{{$", re.M)
+
+
+class SourceDerivative(DerivativeJob):
+    """The compilation of a derivative of one function, given the types of a call."""
+
+    kind = "source_derivative"
+    by_clang = True
+
+    def __init__(
+        self,
+        export: Any,  # an `Export` of module.py, which imports this
+        values: Sequence[bytes],
+        zeroed: bool,
+        operands: Sequence[ArrayType],
+        call: Call,
+        steps: Steps,
+    ) -> None:
+        self._export, self._values, self._zeroed = export, values, zeroed
+        self._arrays = [(t.dtype.name, len(t.shape)) for t in (*operands, *call.outs)]
+        self._n_inputs, self._aliases = len(operands), call.aliases
+        self._enzyme = tool.find()
+        self.source = export.function.place or export.module
+        kernel = f"{export.digest} {export.function.name}".encode()
+        described = (tuple(values), zeroed, self._arrays, self._n_inputs, self._aliases)
+        name = f"{export.module}.{export.function.name}"
+        super().__init__(export.label, name, kernel, described, steps, lasting=True)
+
+    def made_of(self) -> tuple[Any, ...]:
+        return (*super().made_of(), clang.target())
+
+    def primal(self, debug: bool) -> Function:
+        for dtype, _ in self._arrays:
+            if not ir.can_hold(dtype):
+                raise Refused(f"it has arrays of {dtype}, whose numbers are bits to Enzyme")
+        request = self._export.request
+        assert request is not None
+        assert request.finish is not None
+        self._check_unchanged(request)
+        finished = request.finish()
+        names = [function[0] for function in finished.notes]
+        n, of_output = self._n_inputs, {o: i for i, o in self._aliases}
+        shared = {n + o: i for o, i in of_output.items()}  # outputs in the memory of an input
+        own = [i for i in range(len(self._arrays)) if i not in shared]
+        unit = finished.source + self._unit(names.index(self._export.function.name), own, shared)
+        host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
+        flags = [
+            "-std=c11" if request.language == "c" else "-std=c++17",
+            *(f"-I{folder}" for folder in (*request.own_include_paths, *request.include_paths)),
+            *(*host.arguments, *finished.flags, *request.cflags),
+        ]
+        text = clang.to_ir(unit, request.language, flags, self._enzyme, host, debug)
+        text = _INACTIVE.sub(r'\1 nofree "enzyme_inactive"', text)
+        text = clang.simplified(text, _PRIMAL, self._enzyme)
+        of_reals = [self._arrays[i][0].startswith(("float", "complex")) for i in own]
+        if line := reinterprets(text, _PRIMAL, of_reals):
+            place = clang.place_of(text, line)
+            raise Refused("it uses the bits of real numbers as integers", place)
+        found = _PARAMETERS.search(text)
+        assert found is not None
+        known = found[1].split(", ")[2:]  # attributes of parameters contain no commas
+        buffers: list[Buffer] = []
+        n_extents = 0
+        for i, said in zip(own, known, strict=False):
+            dtype, rank = self._arrays[i]
+            kind: Kind = "in" if "readonly" in said or "readnone" in said else "work"
+            if i >= n or i in of_output.values():
+                kind = "out" if i >= n else "inout"
+            extents = tuple(range(n_extents, n_extents + rank))
+            is_read = "writeonly" not in said and "readnone" not in said
+            zeros = self._zeroed and i >= n
+            buffers.append(Buffer(dtype, extents, kind, is_read or i < n or zeros, zeros))
+            n_extents += rank
+        places = {i: k for k, i in enumerate(own)}
+        results = tuple(places[shared.get(i, i)] for i in range(n, len(self._arrays)))
+        head = rf"^define [^\n@]*(void @{_PRIMAL}\([^\n]*\) local_unnamed_addr)"
+        text = re.sub(head, r"define internal \1 alwaysinline", text, flags=re.M)
+        return ir.around(text, _PRIMAL, tuple(buffers), n_extents, tuple(range(n)), results)
+
+    def _check_unchanged(self, request: Request) -> None:
+        """Refuse sources whose headers have changed since; keep nothing if that is not known."""
+        digest, folder = self._export.digest, Path(self._export.path).parent
+        job = library.Job(request._replace(force_rebuild=False))
+        found = library.find(job, folder.parents[2])
+        self.lasting = found is not None and found.digest == digest
+        noted = any(known["digest"] == digest for known in library.read(folder, job.key))
+        if not self.lasting and (noted or found is not None):
+            raise Refused("what its module includes has changed since it was loaded: load it again")
+
+    def _unit(self, index: int, own: Sequence[int], shared: dict[int, int]) -> str:
+        """The end of the translation unit: a function of buffers that calls the user's."""
+        count = itertools.count()
+        extents = {i: [f"e{next(count)}" for _ in range(self._arrays[i][1])] for i in own}
+        parameters = [f"void *__restrict__ b{i}" for i in own]
+        parameters += [f"int64_t {name}" for i in own for name in extents[i]]
+        dims, tensors = [], []
+        for i, (dtype, rank) in enumerate(self._arrays):
+            at = shared.get(i, i)
+            names, bits = extents[at], _core.dtypes()[dtype][1]
+            kind = _CODES[dtype.rstrip("0123456789")]
+            dims.append(f"int64_t s{i}[{rank + 1}], t{i}[{rank + 1}];")
+            for d, name in enumerate(names):  # one by one, since Enzyme knows no copy of constants
+                dims.append(f"s{i}[{d}] = {name}, t{i}[{d}] = {' * '.join(names[d + 1 :]) or 1};")
+            tensors.append(
+                f"{{b{at}, {{KB_DEVICE_CPU, 0}}, {rank}, {{{kind}, {bits}, 1}}, s{i}, t{i}, 0, "
+                f"KB_TYPE_{dtype.upper()}, 0, {' * '.join(names) or '1'}}}"
+            )
+        constants = [
+            f"static const unsigned char kb_attribute_{k}[] __attribute__((aligned(16))) = "
+            f"{{{', '.join(map(str, value))}}};"
+            for k, value in enumerate(self._values)
+        ]
+        n = self._n_inputs
+        return _UNIT.format(
+            attributes="\n".join(constants),
+            parameters=", ".join(parameters) or "int unused",
+            dims="\n    ".join(dims),
+            inputs=", ".join(tensors[:n]) or "{0}",
+            outputs=", ".join(tensors[n:]) or "{0}",
+            listed=", ".join(f"kb_attribute_{k}" for k in range(len(constants))) or "0",
+            n_inputs=n,
+            n_outputs=len(tensors) - n,
+            n_attributes=len(constants),
+            index=index,
+        )
+
+    def compile(self, function: Function, text: str) -> HostCode:
+        text, name = ir.guarded(text, function.name, "icmp eq i32 %code, 0")
+        return clang.machine_code(text, name, self._enzyme)

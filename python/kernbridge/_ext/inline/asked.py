@@ -1,0 +1,100 @@
+"""Which translations of inlined functions a kernel calls, before the kernel is compiled.
+
+The machine code of a kernel depends on these translations, so its identity contains their texts.
+For which types the kernel calls a function is known only after Numba has typed the kernel, but the
+identity is needed to find code that was compiled before. A list in the cache on disk therefore
+says what each kernel asked of its functions, and what types they returned. Numba's typing reads
+nothing but these types, so where all functions still return the same types, the list is complete.
+Otherwise, it is made again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from kernbridge._ext.inline.function import NAMED, InlinedFunction, NotInlined
+from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe, obtain
+from kernbridge._src.keys.fingerprint import Fingerprint
+from kernbridge._src.keys.identity import Ingredients, identity_of
+
+
+class Job(Protocol):
+    """The compilation of a kernel by Numba."""
+
+    fingerprint: Fingerprint
+    label: str
+    name: str
+    tool: str
+
+    def made_of(self) -> tuple[Any, ...]: ...
+
+    def libraries(self) -> list[Any]:
+        """Compile the kernel to LLVM IR; return Numba's libraries of it."""
+
+
+class _Forgetful(dict[bytes, Any]):
+    """A table that remembers nothing: functions of another kernel may answer differently."""
+
+    def __setitem__(self, identity: bytes, answers: Any) -> None:
+        pass
+
+
+class _Asked(Recipe[tuple[str, ...]]):
+    kind = "inlined"
+    memory = _Forgetful
+
+    def __init__(self, job: Job, described: tuple[Any, ...]) -> None:
+        self._job = job
+        self._functions: tuple[InlinedFunction, ...] = job.fingerprint.inlined
+        self.identity = identity_of(
+            Ingredients(made="inlined", code=job.fingerprint, described=described, inlined=None)
+        )
+        self.label, self.tool, self.name = job.label, job.tool, job.name
+        self.lasting = not job.fingerprint.opaque
+
+    def made_of(self) -> tuple[Any, ...]:
+        return self._job.made_of()
+
+    def make(self) -> Artefact:
+        linked, left = set(), self._job.libraries()
+        while left:
+            library = left.pop()
+            if library not in linked:
+                linked.add(library)
+                left += library._linking_libraries
+        names = {library.name for library in linked if NAMED in library.name}
+        asked = []
+        for i, function in enumerate(self._functions):
+            for dtypes, made in sorted(function.translations.items()):
+                if made.name in names:
+                    try:
+                        asked.append([i, [*dtypes], [*function.translation(dtypes).results]])
+                    except NotInlined as e:
+                        text = f"{self.label}: Numba cannot compile the kernel [KB4001]\n{e}"
+                        raise KernelCompilationError(text) from None
+        return Artefact({"asked": asked}, ())
+
+    def use(self, made: Artefact) -> tuple[str, ...]:
+        names = []
+        for i, dtypes, results in made.meta["asked"]:
+            try:
+                found = self._functions[i].translation(tuple(dtypes))
+            except NotInlined as e:
+                raise ValueError from e
+            if list(found.results) != list(results):
+                raise ValueError  # the list is made again
+            names.append(f"{i} {found.name}")
+        return ("asked", *names)  # never empty, which the forge would take for nothing
+
+
+def identity(job: Job, made: str, *described: Any) -> bytes:
+    """Return the identity of what is made of a kernel of Numba, with all that it calls.
+
+    `described` is what the compilation depends on, beside the fingerprint of the kernel.
+    """
+    inlined = obtain(_Asked(job, (made, *described))) if job.fingerprint.inlined else ()
+    return identity_of(
+        Ingredients(made=made, code=job.fingerprint, described=described, inlined=inlined)
+    )

@@ -1,0 +1,78 @@
+"""Compiles one CUDA kernel for the CPU, with the host's C++ compiler, as modules are.
+
+The library describes the kernel's parameters itself, and the core finds it by the digest of an
+image, as it finds the code of Numba-CUDA's kernels. Exported programs contain the library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import threading
+
+from kernbridge import _core
+from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
+from kernbridge._ext.nvrtc import nvrtc, signature
+from kernbridge._src.base.packing import sealed
+from kernbridge._src.toolchain import library, make
+
+_made: dict[str, nvrtc.NvrtcFunction] = {}  # by digest; never released, since programs call them
+_lock = threading.Lock()
+_UNIT = """#line 1 "kernbridge_signature.h"
+{signature}
+#line 1 {file}
+{source}
+#line 1 "kernbridge"
+#include "kernbridge/cuda_on_cpu/kernel.hpp"
+KB_CUDA_KERNEL({name})
+"""
+
+
+def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFunction:
+    """Return the kernel for the CPU, compiled at most once for each content.
+
+    CompilationError is raised if the compiler refuses the source, KernelCompilationError if only
+    GPUs have what it uses.
+    """
+    request, cooperative, checked = given
+    built = make.build(
+        library.Request(
+            name=request.name.split("<")[0].replace("::", "."),
+            language="cuda_on_cpu",
+            source=_UNIT.format(
+                signature=signature.HEADER.replace("#pragma once", ""),
+                file=json.dumps(request.file, ensure_ascii=False),
+                source=request.source,
+                name=request.name,
+            ),
+            spec="",
+            cflags=request.options,
+            include_paths=request.include_paths,
+            own_include_paths=library.include_paths(on_cpu=True),
+            checked=checked,
+        )
+    )
+    text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{CPP_ON_CPU}{built.digest} {cooperative}\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    with _lock:
+        if digest not in _made:
+            body = struct.pack("<I", cooperative) + built.path.read_bytes()
+            code = sealed(_core.CUDA_LIBRARY_MAGIC, _core.HOST_ABI, digest.encode(), body)
+            _made[digest] = _function(request, digest, text, code)
+    return _made[digest]
+
+
+def _function(
+    request: nvrtc.Compilation, digest: str, text: str, code: bytes
+) -> nvrtc.NvrtcFunction:
+    codes, sizes = _core.add_host_library(digest.encode(), code)
+    image = f"{digest}\n{text}\0".encode()
+    return nvrtc.NvrtcFunction(
+        identity=bytes.fromhex(digest),
+        name=request.name,
+        entry=request.name,
+        sizes=sizes,
+        images=((_core.HOST_CC, image), (_core.HOST_CODE_CC, code)),
+        types=signature.types_of(codes),
+    )

@@ -1,0 +1,532 @@
+"""`cuda_kernel`: operations from CUDA kernels in source code, without nvcc, and their front end."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from kernbridge._ext.nvrtc import host, nvrtc, signature
+from kernbridge._ext.nvrtc.parallel_compile import Work
+from kernbridge._src.base import settings
+from kernbridge._src.base.errors import KernelCompilationError, KernelError, coded
+from kernbridge._src.base.exact import exact_items
+from kernbridge._src.base.lru import LRUCache
+from kernbridge._src.base.private_jax import Tracer
+from kernbridge._src.base.reports import hide_frames, hides_frames
+from kernbridge._src.keys import host_state
+from kernbridge._src.operation import signature as scan_attributes
+from kernbridge._src.operation.call_signature import CallSignature
+from kernbridge._src.operation.operation import Operation, as_html, shown
+from kernbridge._src.operation.sharding_rule import ShardingRule
+from kernbridge._src.operation.signature import (
+    ScannedFunction,
+    ScannedParameter,
+    is_variable,
+    join_tokens,
+)
+from kernbridge._src.operation.spec import (
+    FROM_SIGNATURE,
+    ArrayType,
+    Call,
+    Functions,
+    OperationSpec,
+    call_with_shapes,
+)
+from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
+from kernbridge._src.plan.launch import LaunchRule, find_dim
+from kernbridge._src.plan.program import Program, Value, Word
+from kernbridge._src.plan.targets import Target, gpu_platforms
+from kernbridge._src.scan import scanner
+from kernbridge._src.scan.annotation import Source
+
+_KEPT = 256  # operations of one kernel, by the values of attributes; lowered calls of each
+
+
+@dataclass(frozen=True)
+class Description:
+    """A kernel: its parameters and launch, and its code or what NVRTC compiles."""
+
+    label: str
+    file: str
+    function: ScannedFunction
+    rule: LaunchRule
+    zero_outputs: bool
+    checked: bool
+    code: nvrtc.NvrtcFunction | nvrtc.Compilation
+    signature: CallSignature | None = None
+
+    @functools.cached_property
+    def bound(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the parameters for inputs and for outputs, if a signature has them."""
+        return self.signature.bound if self.signature else ()
+
+    def of_call(self, function: ScannedFunction) -> ScannedFunction:
+        """The function with parameters in the order of a call; of an array that it changes, two."""
+        by_name = {p.name: p for p in function.parameters}
+        arrays = [
+            by_name[name]._replace(role=role)
+            for role, names in zip(("arg", "ret"), self.bound, strict=False)
+            for name in names
+        ]
+        return function._replace(parameters=(*arrays, *function.attributes)) if arrays else function
+
+
+def scan(
+    label: str,
+    file: str,
+    text: str,
+    name: str,
+    params: str | Sequence[str] | None,
+    machine_code: bool = False,
+) -> ScannedFunction:
+    """Read a kernel's parameters in its source, or in `params`.
+
+    The parameters of machine code have no types, so `params` must declare its arrays.
+    """
+    try:
+        return scanner.scan_kernel(Source([(file, text)]), name, join_tokens(params), machine_code)
+    except ValueError as e:
+        raise KernelError(coded(f"{label}: {e}", "KB4007")) from None
+
+
+def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> list[str]:
+    """Return the names of the attributes that derivative rules get, which are not functions."""
+    return [p.name for p in function.attributes if not callable(defaults.get(p.name))]
+
+
+class CudaKernelFrontend(PlannedFrontend):
+    def __init__(self, description: Description, values: Mapping[str, Any]) -> None:
+        self.label, self.function = description.label, description.of_call(description.function)
+        self.name, self.of_gpus = self.function.name, gpu_platforms()
+        on_cpu = ("cpu",) if isinstance(description.code, nvrtc.Compilation) else ()
+        self.platforms = tuple(dict.fromkeys((*self.of_gpus, *on_cpu)))
+        self.description, self.values = description, values
+        self.checked = description.checked
+        self._lowered: LRUCache[Lowered] = LRUCache(_KEPT)
+        self._is_compiled = False
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return self.function.parameter_names
+
+    def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
+        return self.function.buffer_names(n_inputs + len(scalars))
+
+    def compilation(self, platform: str) -> Work | None:
+        code = self.description.code
+        if not isinstance(code, nvrtc.Compilation) or self._is_compiled:
+            return None
+        if platform in self.of_gpus or not platform:
+            return nvrtc.compile_kernel, code
+        checked = self._target(platform).checked
+        return host.compile_kernel, (code, self.description.rule.cooperative, checked)
+
+    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
+        return self._lower(tuple(operands), call, self._target_here())[1]
+
+    def functions(self) -> Functions:
+        attributes = [(name, value) for name, value in self.values.items() if callable(value)]
+        return [*self.description.rule.functions, *attributes]
+
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+        self._check_arrays(self.function, operands, call.outs)
+        self.function.check_arrays(self.label, operands, call)
+        self.description.rule.resolve(operands, call)
+        self._numbers(self.function, operands, call.outs)
+
+    def _check_arrays(
+        self, function: ScannedFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
+    ) -> None:
+        for what, role, arrays in (("input", "arg", inputs), ("output", "ret", outs)):
+            pointers = function.having(role)
+            if len(pointers) != len(arrays):
+                parameters = self.description.function.parameters
+                listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in parameters)
+                raise TypeError(
+                    f"{self.label} takes {len(pointers)} {what}{'s'[: len(pointers) != 1]}, and "
+                    f"the call has {len(arrays)}; its parameters are ({listed}): pointers to const "
+                    "are inputs, unless params= says otherwise [KB2001]"
+                )
+            for i, (pointer, array) in enumerate(zip(pointers, arrays, strict=True)):
+                if pointer.type and pointer.type != array.dtype.name:
+                    raise TypeError(
+                        f"{self.label}: {what} {i} is {array}, and the kernel's parameter "
+                        f"{pointer.name!r} is {pointer.ctype}, expected {pointer.type}; convert "
+                        "the array, or make the kernel a template [KB2007]"
+                    )
+
+    def _numbers(
+        self, function: ScannedFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
+    ) -> dict[str, Any]:
+        """Return each attribute: bytes, a value of unknown type, or where C reads a symbol."""
+        numbers = {}
+        for p in function.attributes:
+            value = self.values[p.name]
+            if callable(value):
+                value = call_with_shapes(self.label, f"attrs[{p.name!r}]", value, inputs, {})
+            if jax.export.is_symbolic_dim(value):
+                found = find_dim(value, (*inputs, *outs))
+                types = "", "int32", "int64", "uint64"
+                if found is None or found.divisor != 1 or p.type not in types:
+                    raise ValueError(
+                        f"{self.label}: attribute {p.name!r} ({p.ctype}) is the symbolic number "
+                        f"{value}, and must be an extent or the size of an input or output, for an "
+                        "int or int64_t [KB2006]"
+                    )
+                value = found
+            elif p.type and not isinstance(value, bytes):
+                value = scan_attributes.encode(self.label, p, value)
+            numbers[p.name] = value
+        return numbers
+
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
+        description, rule, code = self.description, self.description.rule, self.description.code
+        if not isinstance(code, nvrtc.Compilation):
+            compiled = code
+        elif not target.emulates:
+            compiled = nvrtc.compile_kernel(code)
+        elif rule.cluster is not None:
+            raise KernelCompilationError(
+                f"{self.label}: the launch has a cluster, which kernbridge does not run on CPUs; "
+                "run it on a GPU [KB4005]"
+            )
+        else:
+            compiled = host.compile_kernel((code, rule.cooperative, target.checked))
+        self._is_compiled = True
+        # Functions of shapes are called at every lowering: what they read may have changed.
+        shape = rule.resolve(operands, call)
+        words = self._words(compiled, operands, call.outs)
+
+        def make() -> Lowered:
+            arrays = (*operands, *call.outs)
+            fills = zeros(arrays, call.fresh if description.zero_outputs else ())
+            names = [p.name for role in ("arg", "ret") for p in self.function.having(role)]
+            steps = (*fills, rule.step(shape, compiled, words, call.fresh))
+            what = self.label, description.file, operands, call, names, steps
+            return plan(*what, in_order=rule.pdl, target=target)
+
+        return self._lowered.find_or_make((operands, call, compiled, shape, words), make)
+
+    def _words(
+        self, compiled: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
+    ) -> tuple[Word, ...]:
+        function = signature.check(self.label, self.description.function, compiled.types)
+        self._check_arrays(self.description.of_call(function), inputs, outs)
+        numbers = self._numbers(function, inputs, outs)
+        next_buffer = {"arg": 0, "ret": len(inputs)}
+        # An output has the parameter of the input that it replaces.
+        named = {n: b for b, n in enumerate(n for side in self.description.bound for n in side)}
+        words: list[Word] = []
+        for p, size in zip(function.parameters, compiled.sizes, strict=True):
+            if p.role == "attr":
+                words += self._number(p, size, numbers[p.name])
+                continue
+            words.append(Word("address", buffer=named.get(p.name, next_buffer[p.role])))
+            next_buffer[p.role] += 1
+        return tuple(words)
+
+    def _number(self, p: ScannedParameter, size: int, value: Any) -> list[Word]:
+        if isinstance(value, Value):
+            return [Word(value.kind, buffer=value.buffer, dim=value.dim)]
+        if isinstance(value, jax.Array) and not isinstance(value, Tracer):
+            value = np.asarray(value)[()]
+        if isinstance(value, bytes):
+            data = value
+        elif isinstance(value, (np.generic, np.ndarray)):
+            data = value.tobytes()
+        else:
+            raise TypeError(
+                f"{self.label}: attribute {p.name!r} is {value!r}, and the type of the kernel's "
+                f"parameter ({p.ctype or 'unknown'}, {size} bytes) is not known; pass a NumPy "
+                "scalar of that type, such as numpy.float32(...), or write "
+                f"attr.{p.name}:float32 in params= [KB2006]"
+            )
+        if len(data) != size:
+            raise TypeError(
+                f"{self.label}: attribute {p.name!r} is {p.type or value!r} of {len(data)} bytes, "
+                f"and the kernel's parameter takes {size} [KB2006]"
+            )
+        words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
+        return [Word("constant", value=int(n)) for n in words]
+
+
+@hides_frames
+def cuda_kernel(
+    source: str,
+    name: str,
+    outs: Any = FROM_SIGNATURE,
+    *,
+    signature: str | None = None,
+    inplace: str | None = None,
+    grid: Any = None,
+    block: Any = None,
+    launch_dims: Any = None,
+    threads_per_block: int | tuple[int, ...] | str = 256,
+    shared_mem: int = 0,
+    params: str | Sequence[str] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    options: Sequence[str] = (),
+    include_paths: Sequence[str] = (),
+    use_fast_math: bool = False,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    cooperative: bool = False,
+    cluster: int | tuple[int, ...] | None = None,
+    pdl: bool = False,
+    zero_outputs: bool = False,
+    check: bool = False,
+    has_side_effect: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+    sharding_rule: str | ShardingRule | bool | None = None,
+) -> CudaKernel:
+    """Make a JAX operation from the source of a CUDA kernel, which NVRTC compiles.
+
+    The source contains only device code. The kernel is launched from C on XLA's stream, and XLA may
+    include the launch in a CUDA graph. Neither nvcc nor a host compiler is needed. The kernel is
+    compiled when the operation is first lowered. Compiled code is cached by content. If JAX lowers
+    a call for the CPU, the host's C++ compiler compiles the kernel, which then runs there.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++ source with a ``__global__`` function. Fixed-width integer types are predefined,
+        and headers of the toolkit may be included.
+    name : str
+        The name of the kernel in C++ notation, such as ``"scale"``, or ``"scale<float, 4>"`` for a
+        template.
+    outs : pytree of jax.ShapeDtypeStruct, or a function
+        See `numba_kernel`.
+    signature, inplace : str, optional
+        See `numba_cuda_kernel`. Parameters are inputs and outputs as the signature says, whatever
+        is const. An attribute with the name of a dimension has its value, and texts in `attrs` are
+        sums and products of dimensions, as in ``attrs={"n": "rows * cols"}``. A number of the
+        signature, such as ``k: f32``, is an attribute, which calls may pass by position.
+    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, \
+input_output_aliases, zero_outputs, check, has_side_effect
+        See `numba_cuda_kernel`.
+    params : str or list of str, optional
+        The role of each parameter of the kernel, in order: "arg" for an input, "ret" for an output,
+        "attr.n" or "attr.n:int32" for a number. "arg:f32[n]" and "ret:f32[n]" also declare the
+        dtype and the shape of an array, with which calls are compared. By default, the roles are
+        taken from a ``// @BE name ...`` comment in the source or, without one, from the signature:
+        pointers to const are inputs, other pointers are outputs, and parameters that are passed by
+        value are attributes with the parameters' names.
+    attrs : dict, optional
+        Values of attributes: numbers, or functions that are called with the same arguments as
+        `outs`, as in ``{"n": lambda x: x.size}``.
+    options : list of str, optional
+        Options for NVRTC, such as "-lineinfo" or "-DTILE=16".
+    include_paths : list of str, optional
+        Folders that are searched for headers.
+    use_fast_math : bool, default False
+        Compile with ``--use_fast_math``, which is faster and less accurate.
+    vmap_method : str, optional
+        See `numba_cuda_kernel`. If neither `launch_dims` nor `grid` is a function, each slice is
+        one launch, in a loop in C.
+    jvp, vjp, sharding_rule
+        See `numba_kernel`. Rules get the attributes as additional keyword arguments.
+
+    Returns
+    -------
+    CudaKernel
+        The operation, called as ``op(*inputs, **attributes)``. Attributes are numbers that are
+        known at trace time. They complement or override `attrs`.
+
+    Raises
+    ------
+    KernelError
+        If the source has no such kernel, or `params` disagrees with it.
+    TypeError, ValueError
+        When traced, if inputs, outputs or attributes do not match the kernel: if their number is
+        wrong, if the dtype of an array differs from the pointer's type, or if a number is out of
+        range.
+    KernelToolchainError
+        When lowered, if NVRTC is not found.
+    CompilationError
+        When lowered, if NVRTC refuses the source; the message contains NVRTC's output.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> scale = kernbridge.cuda_kernel(
+    ...     '''
+    ...     template <typename T>
+    ...     __global__ void scale(const T *x, T *out, int n, T factor) {
+    ...         int i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...         if (i < n) out[i] = factor * x[i];
+    ...     }''',
+    ...     "scale<float>",
+    ...     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+    ...     launch_dims=lambda x: x.size,
+    ...     attrs={"n": lambda x: x.size},
+    ... )  # doctest: +SKIP
+    >>> scale(jnp.arange(3.0), factor=jnp.float32(2))  # doctest: +SKIP
+    Array([0., 2., 4.], dtype=float32)
+    """
+    given = locals()
+    if not isinstance(name, str) or "\n" in name or "__global__" in name:
+        is_text = isinstance(name, str)
+        wrong = "is a source" if is_text else f"is missing: the second argument is {name!r}"
+        raise TypeError(
+            f"cuda_kernel: name {wrong}, expected the name of a kernel; write "
+            "cuda_kernel(source, name, outs, launch_dims=...) [KB1005]"
+        )
+    label = f"cuda_kernel {name!r}"
+    for what, value in (("source", source), ("name", name)):
+        if not isinstance(value, str) or not value:
+            raise TypeError(f"{label}: {what} is {value!r}, expected a string [KB1005]")
+    if isinstance(options, str):
+        raise TypeError(f"{label}: options is {options!r}, expected a list of strings [KB1005]")
+    file = f"{name.split('<')[0]}.cu"
+    flags = (*map(str, options), *(["--use_fast_math"] if use_fast_math else []))
+    folders = (*map(str, include_paths), *settings.include_paths)
+    code = nvrtc.Compilation(label, source, file, name, flags, folders)
+    function = scan(label, file, source, name, params)
+    return operation_of(label, file, function, lambda _: code, given)
+
+
+def operation_of(
+    label: str,
+    file: str,
+    function: ScannedFunction,
+    code: Callable[[ScannedFunction], nvrtc.NvrtcFunction | nvrtc.Compilation],
+    given: Mapping[str, Any],
+) -> CudaKernel:
+    """Make the operation of a kernel; `given` are the options of `cuda_kernel`."""
+    values, declared, arrays = given["attrs"] or {}, None, None
+    launch = {name: given[name] for name in ("grid", "block", "launch_dims")}
+    if given["signature"] is not None or given["inplace"] is not None:
+        function, declared, values = _read_signature(
+            label, function, given["signature"], given["inplace"], values
+        )
+        arrays = declared.of_arrays
+        launch = {name: arrays.numbers(name, value) for name, value in launch.items()}
+    others = ("threads_per_block", "shared_mem", "cooperative", "cluster", "pdl")
+    rule = LaunchRule(label, *launch.values(), *(given[name] for name in others))
+    method, names = rule.vmap_method(given["vmap_method"]), names_for_rules(function, values)
+    spec = OperationSpec(
+        *(label, given["outs"], method, given["input_output_aliases"], given["has_side_effect"]),
+        *(given["jvp"], given["vjp"], names, given["sharding_rule"]),
+        signature=arrays,
+    )
+    zeroed, checked = bool(given["zero_outputs"]), bool(given.get("check"))
+    described = Description(label, file, function, rule, zeroed, checked, code(function), declared)
+    return CudaKernel(spec, described, values)
+
+
+def _read_signature(
+    label: str, function: ScannedFunction, text: Any, inplace: Any, values: Mapping[str, Any]
+) -> tuple[ScannedFunction, CallSignature, Mapping[str, Any]]:
+    """The function with the roles that a signature gives its parameters, and their values."""
+    arrays = [p.name for p in function.parameters if p.role != "attr"]
+    attributes = [p.name for p in function.attributes]
+    given = arrays if text is None else [*arrays, *attributes]
+    declared = CallSignature.read(label, text, inplace, given, attributes)
+    assert declared is not None
+    outputs = {p.name: p for p in declared.outputs}
+    described = {**outputs, **{p.name: p for p in declared.inputs}}
+    parameters = []
+    for p in function.parameters:
+        item, is_number = described.get(p.name), p.role == "attr"
+        if item is not None:
+            dtype = item.type.dtype if item.type else ""
+            of_any = not dtype or is_variable(dtype)
+            if item.is_number != is_number or (is_number if of_any else p.type not in ("", dtype)):
+                raise ValueError(
+                    f"{label}: the signature '{declared}' has {str(item)!r}, but the kernel's "
+                    f"parameter is '{p.ctype} {p.name}'; write its type, such as {p.name}: "
+                    f"{'f32, or leave it out' if is_number else 'f32[n]'} [KB1010]"
+                )
+            p = p._replace(type=dtype) if is_number else p
+        if not is_number:
+            p = p._replace(role="ret" if p.name in outputs else "arg")
+        parameters.append(p)
+    dimensions = {a: a for a in attributes if a in declared.dimensions and a not in described}
+    values = {
+        name: declared.of_arrays.numbers(f"attrs[{name!r}]", value)
+        for name, value in {**dimensions, **values}.items()
+    }
+    inputs = tuple(p for p in declared.inputs if p.name not in values)
+    return function._replace(parameters=tuple(parameters)), replace(declared, inputs=inputs), values
+
+
+class CudaKernel:
+    """A CUDA kernel as an operation with attributes; made by `cuda_kernel` and `load_binary`."""
+
+    __module__ = "kernbridge"
+
+    def __init__(
+        self, spec: OperationSpec, description: Description, attrs: Mapping[str, Any]
+    ) -> None:
+        function = description.function
+        spec.check_names(function.parameter_names, names_for_rules(function, attrs))
+        self.spec = spec
+        self._description = description
+        self._attrs = dict(attrs)
+        self._operations: LRUCache[Operation] = LRUCache(_KEPT)
+        self.__name__ = description.function.name
+        self._signature = description.signature
+        if self._signature is not None:
+            python, kind = self._signature.python, inspect.Parameter.KEYWORD_ONLY
+            given = {*python.parameters, *attrs}
+            more = [
+                inspect.Parameter(p.name, kind) for p in function.attributes if p.name not in given
+            ]
+            self.__signature__ = python.replace(parameters=[*python.parameters.values(), *more])
+
+    def __call__(self, /, *inputs: Any, **attributes: Any) -> Any:
+        try:
+            if self._signature is not None:
+                given, attributes = self._signature.arguments(inputs, attributes)
+                inputs = tuple(given.pop(name) for name in self._description.bound[0])
+                attributes.update(given)
+            return self.operation(**attributes)(*inputs)
+        except Exception as e:
+            hide_frames(e)
+            raise
+
+    def __repr__(self) -> str:
+        return shown(self.spec.label, self._signature)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.spec.label, self._signature)
+
+    def operation(self, **attributes: Any) -> Operation:
+        """Return the operation with these attributes; the same one for the same values."""
+        label, values = self.spec.label, {**self._attrs, **attributes}
+        known = self._description.function.attributes
+        scan_attributes.check_names(label, known, values)
+        for p in known:
+            if isinstance(values[p.name], Tracer) or (p.type and not callable(values[p.name])):
+                scan_attributes.encode(label, p, values[p.name])
+        try:
+            key = exact_items(values)
+        except TypeError:  # a value that cannot be hashed
+            return self._make(values)
+        functions = [(name, value) for name, value in values.items() if callable(value)]
+        if functions:
+            state = host_state.take(functions)
+            if state.passing:
+                return self._make(values)
+            key = (key, state)
+        return self._operations.find_or_make(key, lambda: self._make(values))
+
+    def _make(self, values: Mapping[str, Any]) -> Operation:
+        numbers = scan_attributes.plain(values)
+        known = {n: numbers[n] for n in names_for_rules(self._description.function, self._attrs)}
+        return Operation(self.spec, CudaKernelFrontend(self._description, values), known)
+
+    def plan(self, *inputs: Any, **attributes: Any) -> Any:
+        """What C runs for inputs of these shapes; see `Operation.plan`."""
+        return self.operation(**attributes).plan(*inputs)
+
+    def inspect(self, *inputs: Any, **attributes: Any) -> Any:
+        """Code and resources of the launch; see `Operation.inspect`."""
+        return self.operation(**attributes).inspect(*inputs)

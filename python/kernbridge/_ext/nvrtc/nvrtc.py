@@ -1,0 +1,458 @@
+"""Compiles CUDA device code with NVRTC.
+
+Needs neither a GPU nor nvcc nor a host compiler.
+
+NVRTC does not report which headers it read. Each name that a source or one of its headers may
+include, whatever the conditions around it, is therefore searched for in every folder, and each file
+that is found is part of the cache key. These are at least the files that the compiler reads. If
+only the compiler knows a name (``#include MACRO``), or if a clock is read (``__TIME__``), nothing
+is cached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from kernbridge import _core
+from kernbridge._ext.nvrtc import signature
+from kernbridge._ext.nvrtc.signature import Type
+from kernbridge._src.base.errors import (
+    CompilationError,
+    KernelCompilationError,
+    KernelError,
+    KernelToolchainError,
+    UnsupportedArchError,
+    coded,
+)
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe, held, obtain
+from kernbridge._src.keys import package_digest
+from kernbridge._src.plan import cubin as gpu_cubin
+from kernbridge._src.plan.program import DeviceFunction
+from kernbridge._src.toolchain import cuda
+from kernbridge._src.toolchain import flags as build_flags
+
+VARIABLE = "KERNBRIDGE_LIBNVRTC"
+# The files that decide what is stored.
+_RULES = (
+    *("../_ext/nvrtc/nvrtc.py", "../_ext/nvrtc/signature.py", "toolchain/flags.py"),
+    *("../_ext/nvrtc/include/kernbridge_signature.h", "../_ext/nvrtc/include/stdint.h"),
+)
+_ARCHITECTURE = "--gpu-architecture=sm_"
+_REFUSED = 6  # NVRTC_ERROR_COMPILATION
+ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
+
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+# Textures, surfaces and the functions of the C++ library: without them it takes half the time.
+_NOT_MINIMAL = re.compile(r"#\s*include|texture|surface|surf[123]D|tex[123]D|std::")
+
+_STDINT = (Path(__file__).parent / "include" / "stdint.h").read_text()
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+_BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
+_DIRECTIVE = re.compile(
+    rf"^(?:.*\*/)?{_BLANK}(?:#|%:|\?\?=){_BLANK}(?:include|include_next|import|embed)\b"
+    rf'{_BLANK}(?:[<"]([^>"\n]+)[>"])?',
+    re.MULTILINE,
+)
+_UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\?\?/")
+
+_PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
+
+_HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cstddef", ""))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NvrtcFunction(DeviceFunction):
+    ptx: str = ""
+    types: tuple[Type, ...] | None = None  # of the parameters; None: NVRTC did not report them
+
+    def code(self) -> tuple[str, str]:
+        return "", self.ptx  # NVRTC returns no LLVM IR
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    label: str
+    source: str
+    file: str  # the name by which messages call the source
+    name: str  # of the kernel, as C++ writes it
+    options: tuple[str, ...]
+    include_paths: tuple[str, ...]
+
+
+def compile_kernel(request: Compilation) -> NvrtcFunction:
+    """Return the kernel for the architectures that are chosen, compiled at most once per content.
+
+    KernelToolchainError is raised if there is no NVRTC, CompilationError if it refuses the source.
+    """
+    job = Job(request)
+    for _ in range(ATTEMPTS - 1):
+        if job.lasting:
+            try:
+                return obtain(job)
+            except _HeadersChanged:
+                job = Job(request)
+    # What the compiler reads is not known, or changes each time that it reads.
+    job.lasting, job.identity = False, os.urandom(32)
+    function = obtain(job)
+    held(job.kind).pop(job.identity, None)
+    return function
+
+
+class _HeadersChanged(Exception):
+    """A header may have changed while NVRTC read it."""
+
+
+class Job(Recipe[NvrtcFunction]):
+    kind = "nvrtc"
+    files = _RULES
+    tool = "NVRTC"
+
+    def __init__(self, request: Compilation) -> None:
+        self.request, self.label, self.name = request, request.label, request.name
+        self.architectures, self.nvrtc = cuda.architectures(), library()
+        about = os.stat(self.nvrtc)
+        self._read = self._look()
+        digest, self.lasting = self._read
+        self._means = (
+            *(package_digest.digest_of(*_RULES), digest),
+            *(request.source, request.name, request.options, request.include_paths),
+        )
+        compiler = (self.nvrtc, about.st_size, about.st_mtime_ns)
+        self.identity = _digest((*self._means, request.file, self.architectures, compiler))
+
+    def _look(self) -> tuple[bytes, bool]:
+        request, toolkit = self.request, _toolkit_headers(self.nvrtc)
+        return _headers(request.source, request.options, request.include_paths, toolkit)
+
+    def make(self) -> Artefact:
+        found = _compile(self.request, self.architectures, self.nvrtc)
+        if self.lasting and self._look() != self._read:
+            raise _HeadersChanged
+        return found
+
+    def use(self, made: Artefact) -> NvrtcFunction:
+        means = ("nvrtc", *self._means) if self.lasting else (self._means, made.blobs)
+        pairs = zip(self.architectures, made.blobs, strict=False)
+        return NvrtcFunction(
+            identity=_digest(means),
+            name=self.name,
+            entry=made.meta["entry"],
+            sizes=tuple(made.meta["sizes"]),
+            images=tuple((10 * major + minor, cubin) for (major, minor), cubin in pairs),
+            ptx=made.blobs[-1].decode(),
+            types=tuple(signature.Type(*t) for t in made.meta["types"]),
+        )
+
+
+def _digest(parts: object) -> bytes:
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()
+
+
+def _compile(
+    request: Compilation, architectures: tuple[tuple[int, int], ...], nvrtc: str
+) -> Artefact:
+    runs = []
+    for major, minor in architectures:
+        folders = (f"-I{path}" for path in (*request.include_paths, *_toolkit_headers(nvrtc)))
+        target = f"{_ARCHITECTURE}{major}{minor}"
+        runs.append(_run(request, (target, "-std=c++17", *folders, *request.options), nvrtc))
+    first = runs[0]
+    if any(run[2:] != first[2:] for run in runs):
+        lines = "\n".join(
+            f"  {major}.{minor}: {run.entry}({', '.join(map(str, run.types))})"
+            for (major, minor), run in zip(architectures, runs, strict=True)
+        )
+        raise KernelCompilationError(
+            f"{request.label}: the parameters of {request.name!r} must be the same for each "
+            "compute capability, since every GPU gets the same arguments: [KB4006]\n"
+            f"{lines}"
+        )
+    return Artefact(
+        meta={"entry": first.entry, "sizes": first.sizes, "types": [list(t) for t in first.types]},
+        blobs=(*(run.cubin for run in runs), runs[-1].ptx.encode()),
+    )
+
+
+class _Run(NamedTuple):
+    cubin: bytes
+    ptx: str
+    entry: str
+    types: tuple[Type, ...]
+    sizes: list[int]
+
+
+def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
+    minimal = () if _NOT_MINIMAL.search(request.source) else ("--minimal",)
+    headers = (*_HEADERS, (signature.HEADER_NAME, signature.HEADER))
+    pre_included = (f"--pre-include={signature.HEADER_NAME}", *options)
+    probe = signature.expression(request.name)
+    for attempt in dict.fromkeys((minimal, ())):
+        try:
+            given = (*pre_included, *attempt)
+            cubin, ptx, entry, lowered = _nvrtc_call(request, nvrtc, given, headers, probe)
+            sizes = [size for _, size in gpu_cubin.read(cubin, entry).parameters]
+            return _Run(cubin, ptx.rstrip("\0"), entry, signature.read(lowered), sizes)
+        except ValueError as e:
+            refusal = _refusal(request, e, (*options, *attempt))
+    # Compiled again without additions of kernbridge, so that the messages are about the source
+    # alone. If that succeeds, the types of the parameters are not known.
+    try:
+        _nvrtc_call(request, nvrtc, options, _HEADERS, None)
+    except ValueError as e:
+        raise _refusal(request, e, options) from None
+    raise CompilationError(
+        f"{request.label}: NVRTC compiles {request.name!r} but does not report the types of its "
+        "parameters, which must be compared with the source [KB4006]",
+        compiler_output=refusal.compiler_output,
+        command=refusal.command,
+    )
+
+
+def _nvrtc_call(
+    request: Compilation,
+    nvrtc: str,
+    options: tuple[str, ...],
+    headers: tuple[tuple[str, str], ...],
+    probe: str | None,
+) -> tuple[bytes, str, str, str]:
+    """Return the cubin, the PTX and the lowered names of the kernel and of the probe.
+
+    ValueError with (what, log) is raised if NVRTC refuses the source.
+    """
+    try:
+        library = ctypes.CDLL(nvrtc)
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        inside = ctypes.cast(library.nvrtcGetCUBIN, ctypes.c_void_p).value
+    except (OSError, AttributeError) as e:
+        raise KernelToolchainError(f"{nvrtc} is not NVRTC 11.1 or later: {e} [KB4008]") from e
+    _core.nvrtc_keep_signals(inside or 0)
+    program, log, names = ctypes.c_void_p(), "", [_encoded(n) for n in (request.name, probe) if n]
+
+    def call(function: str, *arguments: object) -> None:
+        check(function, getattr(library, function)(*arguments))
+
+    def check(function: str, code: int) -> None:
+        if code == 0:
+            return
+        what = f"{function}: {library.nvrtcGetErrorString(code).decode()}"
+        if code == _REFUSED:
+            raise ValueError(what, log)
+        if "INVALID_OPTION" in what:
+            raise _refused_option(request, library, options)
+        raise KernelCompilationError(coded(f"{request.label}: {what}", "KB4006"))
+
+    def take(function: str) -> bytes:
+        size = ctypes.c_size_t()
+        call(f"{function}Size", program, ctypes.byref(size))
+        data = ctypes.create_string_buffer(size.value)
+        if size:
+            call(function, program, data)
+        return data.raw
+
+    def lowered(name: bytes) -> str:
+        found = ctypes.c_char_p()
+        call("nvrtcGetLoweredName", program, name, ctypes.byref(found))
+        return (found.value or b"").decode()
+
+    source = _encoded(request.source), _encoded(request.file), len(headers)
+    texts = _array(text for _, text in headers), _array(name for name, _ in headers)
+    call("nvrtcCreateProgram", ctypes.byref(program), *source, *texts)
+    try:
+        for name in names:
+            call("nvrtcAddNameExpression", program, name)
+        code = library.nvrtcCompileProgram(program, len(options), _array(options))
+        log = take("nvrtcGetProgramLog").rstrip(b"\0").decode(errors="backslashreplace")
+        check("nvrtcCompileProgram", code)
+        entry, *probes = map(lowered, names)
+        return take("nvrtcGetCUBIN"), take("nvrtcGetPTX").decode(), entry, "".join(probes)
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        data = text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        data = b"\0"
+    if b"\0" in data:
+        raise ValueError("a text contains the character NUL or half a surrogate pair", "")
+    return data
+
+
+def _array(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:
+    encoded = [_encoded(text) for text in texts]
+    return (ctypes.c_char_p * len(encoded))(*encoded)
+
+
+def _refused_option(
+    request: Compilation, library: ctypes.CDLL, options: tuple[str, ...]
+) -> KernelError:
+    """NVRTC does not name the option that it refuses, and writes no log."""
+    wanted = [int(option[len(_ARCHITECTURE) :]) for option in options if _ARCHITECTURE in option]
+    known: list[int] = []
+    with contextlib.suppress(AttributeError):  # an old NVRTC, which does not list them
+        count = ctypes.c_int()
+        library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        library.nvrtcGetSupportedArchs(found)
+        known = list(found)
+    if known and wanted[0] not in known:
+        first, *others = (f"{n // 10}.{n % 10}" for n in (wanted[0], *known))
+        return UnsupportedArchError(
+            f"{request.label}: this NVRTC does not compile for compute capability {first}; it "
+            f"knows {', '.join(others)}. Choose "
+            "others with kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS, or "
+            "install another nvidia-cuda-nvrtc [KB4009]"
+        )
+    return KernelCompilationError(
+        f"{request.label}: NVRTC rejects one of these options, and does not report which: "
+        f"{' '.join(request.options)} [KB4006]"
+    )
+
+
+def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) -> CompilationError:
+    what, log = error.args
+    return CompilationError(
+        f"{request.label}: NVRTC does not compile {request.name!r} ({what}) [KB4006]",
+        compiler_output=str(log),
+        command=" ".join(("nvrtc", *options)),
+    )
+
+
+def library() -> str:
+    return _find_library(os.environ.get(VARIABLE), os.environ.get("CUDA_HOME"))
+
+
+@functools.lru_cache(maxsize=8)
+def _find_library(chosen: str | None, home: str | None) -> str:
+    if chosen:
+        if not Path(chosen).is_file():
+            raise KernelToolchainError(
+                f"{VARIABLE} is {chosen!r}, and there is no such file [KB4008]"
+            )
+        return chosen
+    folders = [Path(home) / "lib64", Path(home) / "lib"] if home else []
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        wheels = sorted(Path(place).glob("cu[0-9]*"), reverse=True)
+        folders += [folder / "lib" for folder in (*wheels, Path(place) / "cuda_nvrtc")]
+    folders += [Path("/usr/local/cuda/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
+    folders += map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
+    for folder in folders:
+        for name in _NAMES:
+            if (folder / name).is_file():
+                return str((folder / name).resolve())
+    raise KernelToolchainError(
+        f"NVRTC, NVIDIA's run-time compiler, was not found. Looked for {' and '.join(_NAMES[:2])} "
+        f"in {', '.join(map(str, folders))}. pip install nvidia-cuda-nvrtc, or set CUDA_HOME to a "
+        f"toolkit, or {VARIABLE} to the library [KB4008]"
+    )
+
+
+def _toolkit_headers(nvrtc: str) -> tuple[str, ...]:
+    """Return the folder of cuda_fp16.h and the like, next to the library or in the toolkit."""
+    lib = Path(nvrtc).parent
+    places = [lib.parent / "include", lib.parents[1] / "include"]
+    places += [lib.parents[1] / "cuda_runtime" / "include"]
+    places += [lib.parents[i] / "include" for i in range(2, min(4, len(lib.parents)))]
+    found = [str(p) for p in places if (p / "cuda_fp16.h").is_file()]
+    return tuple(found[:1])
+
+
+_Names = tuple[tuple[str, ...], bool]  # that a text may include, and whether these are all
+
+
+def _headers(
+    source: str, options: Sequence[str], include_paths: Sequence[str], toolkit: Sequence[str]
+) -> tuple[bytes, bool]:
+    """The digest of all that a compilation may read now, and whether that is all.
+
+    If it is not, nothing may be kept.
+    """
+    words = [option.strip() for option in options]
+    found = list(build_flags.read(words))
+    given = [value.strip() for option, value in found if option in build_flags.FOLDERS]
+    # A name in quotes is looked for in the working folder too, and beside its includer.
+    folders = list(dict.fromkeys(map(os.path.abspath, (".", *include_paths, *given))))
+    roots = tuple(map(os.path.abspath, toolkit))
+    included, known = _names_in(source)
+    known = known and not any(_UNSEEN.search(w) or _PRECOMPILED.match(w) for w in words)
+    names = dict.fromkeys(value.strip() for option, value in found if option == "-include")
+    names |= dict.fromkeys(included)
+    beside: list[str] = []  # paths in the toolkit, beside a header that includes them
+    tried: set[str] = set()
+    read: dict[str, str] = {}  # the digests of files, by path
+    before = (-1, -1)
+    while beside or before != (now := (len(names), len(folders))):
+        if beside:
+            paths = [beside.pop()]
+        else:
+            before = now
+            paths = [os.path.join(f, name) for f in (*folders, *roots) for name in names]
+        for path in paths:
+            if path in tried:
+                continue
+            tried.add(path)
+            path = os.path.normpath(path)
+            content = None if path in read else _header(path)
+            if content is None:
+                continue
+            read[path], (included, is_all) = content
+            names |= dict.fromkeys(included)
+            folder = os.path.dirname(path)
+            if any(path.startswith(root + os.sep) for root in roots):
+                beside += [os.path.join(folder, name) for name in included]
+                continue
+            known = known and is_all
+            if folder not in folders:
+                folders.append(folder)
+    parts = repr(sorted(read.items())).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(parts).digest(), known
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_in(text: str) -> _Names:
+    known = _UNSEEN.search(text) is None
+    text = _SPLICE.sub("", text)
+    included = [match[1] for match in _DIRECTIVE.finditer(text)]
+    names = dict.fromkeys((*included, *build_flags.asks(text)))
+    known = known and None not in names  # where a macro makes a name
+    return tuple(filter(None, names)), known
+
+
+def _header(path: str) -> tuple[str, _Names] | None:
+    """Return digest and names of a file, read again unless it is certain that nothing changed."""
+    try:
+        about = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(about.st_mode):
+        return None
+    if time.time() - about.st_ctime <= 0.05:  # until then, a change may not show in its times
+        return _read_header.__wrapped__(path, ())
+    times = about.st_mtime_ns, about.st_ctime_ns
+    return _read_header(path, (about.st_dev, about.st_ino, about.st_size, *times))
+
+
+@functools.lru_cache(maxsize=8192)
+def _read_header(path: str, state: tuple[int, ...]) -> tuple[str, _Names]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as e:  # the compiler cannot read it either
+        data = f"{type(e).__name__} {e.errno}".encode()
+    text = data.decode(errors="surrogateescape")
+    return hashlib.sha256(data).hexdigest(), _names_in.__wrapped__(text)
