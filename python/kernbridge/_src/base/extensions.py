@@ -1,0 +1,49 @@
+"""The table of extensions. The core imports none of them, and asks here for what it needs of one.
+
+Each entry names the module of an extension that implements an interface of the core. The module is
+imported when it is first asked for. A folder of `kernbridge._ext` can therefore be deleted, and
+what nobody uses costs no time at import.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any
+
+from kernbridge._src.base.errors import KernelToolchainError
+
+_MODULES = {
+    "benchmark": "benchmark.measure",  # XLACustomKernel.benchmark
+    "inline": "inline.function",  # functions of JAX as values of `static=`
+    "inlined": "inline.asked",  # what the identity of a kernel contains of such functions
+}
+
+
+@cache
+def find(name: str) -> Any:
+    """The module of an entry, or None if this installation does not have the extension."""
+    package, _, _ = _MODULES[name].partition(".")
+    try:
+        importlib.import_module(f"kernbridge._ext.{package}")
+    except ModuleNotFoundError:
+        return None
+    return importlib.import_module(f"kernbridge._ext.{_MODULES[name]}")
+
+
+def load(name: str, purpose: str) -> Any:
+    """The module of an entry, which the caller needs for a purpose.
+
+    Raises
+    ------
+    KernelToolchainError
+        If this installation does not have the extension.
+    """
+    found = find(name)
+    if found is None:
+        folder = f"kernbridge/_ext/{_MODULES[name].partition('.')[0]}"
+        raise KernelToolchainError(
+            f"{purpose} needs the extension {folder!r}, which this installation does not have; "
+            "install kernbridge again [KB4011]"
+        )
+    return found
