@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
+from types import MethodType
 from typing import Any
 
 from kernbridge._src.base.errors import KernelToolchainError
@@ -17,6 +18,8 @@ _MODULES = {
     "benchmark": "benchmark.measure",  # XLACustomKernel.benchmark
     "inline": "inline.function",  # functions of JAX as values of `static=`
     "inlined": "inline.asked",  # what the identity of a kernel contains of such functions
+    "mlir": "mlir.compile",  # the dialect of numba-cuda-mlir
+    "mlir_host": "mlir.host",  # its functions for the host, for callables
 }
 
 
@@ -47,3 +50,14 @@ def load(name: str, purpose: str) -> Any:
             "install kernbridge again [KB4011]"
         )
     return found
+
+
+class Method:
+    """A method of a class of the core that is a function of an extension."""
+
+    def __init__(self, name: str, function: str) -> None:
+        self._name, self._function = name, function
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        function = getattr(load(self._name, f"`{self._function}`"), self._function)
+        return function if owner is None else MethodType(function, owner)

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import jax
 
-from kernbridge._ext.benchmark.measure import benchmark_operation
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelFallbackExhaustedError, coded
+from kernbridge._src.base.extensions import Method
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
@@ -593,7 +593,7 @@ class XLACustomKernel(RuleTable):
         """
         self.benchmark_data = self._benchmark_data_fn = fn
 
-    benchmark = benchmark_operation
+    benchmark = Method("benchmark", "benchmark_operation")
 
 
 def _as_key(label: str, outs: Any) -> Any:
