@@ -11,8 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._ext.nvrtc import host, nvrtc, signature
-from kernbridge._ext.nvrtc.parallel_compile import Work
+from kernbridge._ext.nvrtc import host, nvrtc, parallel_compile, signature
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernelCompilationError, KernelError, coded
 from kernbridge._src.base.exact import exact_items
@@ -23,6 +22,7 @@ from kernbridge._src.keys import host_state
 from kernbridge._src.operation import signature as scan_attributes
 from kernbridge._src.operation.call_signature import CallSignature
 from kernbridge._src.operation.operation import Operation, as_html, shown
+from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.signature import (
     ScannedFunction,
@@ -118,7 +118,14 @@ class CudaKernelFrontend(PlannedFrontend):
     def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         return self.function.buffer_names(n_inputs + len(scalars))
 
-    def compilation(self, platform: str) -> Work | None:
+    def traced(self) -> None:
+        parallel_compile.note(self)
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        parallel_compile.wait(self, platform)
+        return super().lower(platform, operands, call)
+
+    def compilation(self, platform: str) -> parallel_compile.Work | None:
         code = self.description.code
         if not isinstance(code, nvrtc.Compilation) or self._is_compiled:
             return None

@@ -31,8 +31,7 @@ _thread = _Thread()
 
 
 def note(frontend: Any) -> None:
-    if frontend.compilation("") is not None:
-        _thread.traced.append(weakref.ref(frontend))
+    _thread.traced.append(weakref.ref(frontend))
 
 
 def wait(frontend: Any, platform: str) -> None:

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._ext.nvrtc import parallel_compile
 from kernbridge._src.base import private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir, xla
@@ -143,12 +142,8 @@ class Frontend(ABC):
         """Compile and register a derivative of the kernel."""
         raise NotImplementedError
 
-    def compilation(self, platform: str) -> parallel_compile.Work | None:
-        """Work that a thread may do before `lower` is called, or None if there is none.
-
-        It compiles the kernel, calls no functions of the user and writes no warnings.
-        """
-        return None
+    def traced(self) -> None:  # noqa: B027
+        """A call was traced, which this thread may lower next: compilations may begin."""
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Plan:
         raise TypeError(
@@ -198,7 +193,7 @@ def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
-    parallel_compile.note(frontend)
+    frontend.traced()
     return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
 
 
@@ -260,7 +255,6 @@ def _lowered(
         ArrayType(call.levels.own_shape(i, aval.shape), np.dtype(aval.dtype))
         for i, aval in enumerate(ctx.avals_in)
     ]
-    parallel_compile.wait(frontend, platform)
     try:
         native = frontend.lower(platform, types, call)
     except KernelNotAvailableError as e:
