@@ -10,28 +10,13 @@ Otherwise, it is made again.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kernbridge._ext.inline.function import NAMED, InlinedFunction, NotInlined
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
-from kernbridge._src.keys.fingerprint import Fingerprint
-from kernbridge._src.keys.identity import Ingredients, identity_of
-
-
-class Job(Protocol):
-    """The compilation of a kernel by Numba."""
-
-    fingerprint: Fingerprint
-    label: str
-    name: str
-    tool: str
-
-    def made_of(self) -> tuple[Any, ...]: ...
-
-    def libraries(self) -> list[Any]:
-        """Compile the kernel to LLVM IR; return Numba's libraries of it."""
+from kernbridge._src.keys.identity import Ingredients, Job, identity_of
 
 
 class _Forgetful(dict[bytes, Any]):
@@ -89,12 +74,6 @@ class _Asked(Recipe[tuple[str, ...]]):
         return ("asked", *names)  # never empty, which the forge would take for nothing
 
 
-def identity(job: Job, made: str, *described: Any) -> bytes:
-    """Return the identity of what is made of a kernel of Numba, with all that it calls.
-
-    `described` is what the compilation depends on, beside the fingerprint of the kernel.
-    """
-    inlined = obtain(_Asked(job, (made, *described))) if job.fingerprint.inlined else ()
-    return identity_of(
-        Ingredients(made=made, code=job.fingerprint, described=described, inlined=inlined)
-    )
+def translations(job: Job, described: tuple[Any, ...]) -> tuple[str, ...]:
+    """The names of the translations that a kernel calls, for what is `described`."""
+    return obtain(_Asked(job, described))

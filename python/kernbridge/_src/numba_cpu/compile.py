@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._ext.inline import asked
 from kernbridge._src.base.errors import KernelCompilationError, typed
 from kernbridge._src.base.packing import host_code
 from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
 from kernbridge._src.keys import fingerprint
+from kernbridge._src.keys.identity import identity_of_job
 from kernbridge._src.numba_common import private_llvmlite, refusals, vector_math
 from kernbridge._src.numba_common.private_numba import config, numba, types
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
@@ -107,7 +107,7 @@ class Job(Recipe[Native]):
         self.has_vector_math = vector_math.is_default(kernel) if wanted is None else wanted
         self._native: Native | None = None  # if this object has compiled it
         self._compiled: tuple[Overload, tuple[int, ...]] | None = None  # if `libraries` has
-        self.identity = asked.identity(self, "numba.cpu", described)
+        self.identity = identity_of_job(self, "numba.cpu", described)
         self.key = fingerprint.key_of(self.identity)
 
     def made_of(self) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from kernbridge._ext.inline import asked
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.progress import shown
@@ -16,6 +15,7 @@ from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, log
 from kernbridge._src.keys import fingerprint
+from kernbridge._src.keys.identity import identity_of_job
 from kernbridge._src.numba_cpu import trial
 from kernbridge._src.operation.spec import ArrayType
 
@@ -53,7 +53,7 @@ class Question(Recipe[Results]):
         self.lasting = not self.fingerprint.opaque
         self._made_by: Any = tuple
         self._code: Any = None  # Numba's library, once the function is compiled
-        self.identity = asked.identity(self, "returned", repr((arguments, outs)))
+        self.identity = identity_of_job(self, "returned", repr((arguments, outs)))
 
     def made_of(self) -> tuple[Any, ...]:
         from kernbridge._src.numba_common.private_numba import numba

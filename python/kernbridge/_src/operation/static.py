@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._ext.inline.function import InlinedFunction, inline
+from kernbridge._src.base import extensions
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.fingerprint import is_dispatcher
@@ -22,7 +22,7 @@ from kernbridge._src.keys.fingerprint import is_dispatcher
 KERNELS_KEPT = 64  # that were made of one kernel
 FUNCTIONS_KEPT = 256
 
-_inlined: LRUCache[InlinedFunction] = LRUCache(FUNCTIONS_KEPT)
+_inlined: LRUCache[Any] = LRUCache(FUNCTIONS_KEPT)
 _NUMBERS = (bool, int, float, complex, np.bool_, np.number)
 
 
@@ -101,6 +101,7 @@ def _constant(value: Any) -> Any:
     is_numbas = is_dispatcher(value) or isinstance(value, np.ufunc | BuiltinFunctionType)
     if is_numbas or not is_function(value):
         return value
+    inline = extensions.load("inline", "a function of JAX in `static`").inline
     try:
         return _inlined.find_or_make(host_state.key_of({"": value}), lambda: inline(value))
     except TypeError:
