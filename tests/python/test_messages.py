@@ -42,7 +42,7 @@ QUOTED = {
     "_src/numba_cpu/object_code.py",
     "_src/numba_cpu/kernel.py",
     "_src/numba_cuda/callback.py",
-    "_src/numba_cuda/compile.py",
+    "_src/numba_cuda/dialect.py",
     "_src/numba_cuda/entry.py",
     "_ext/inline/function.py",
     "_ext/mlir/compile.py",

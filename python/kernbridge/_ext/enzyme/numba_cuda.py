@@ -48,7 +48,7 @@ from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 from kernbridge._src.numba_common.protect import compile_protected
-from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.compile import Job
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
@@ -209,7 +209,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         job = self._primal.for_target(_ForEnzyme(has_lines=has_lines))
         found, opened = compile_protected(
             (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-            lambda opened: numba_cuda_compile.compile_entry(job.with_open(opened)),
+            lambda opened: dialect.compile_entry(job.with_open(opened)),
             job.refusal,
         )
         return job, found, opened

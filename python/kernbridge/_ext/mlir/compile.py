@@ -1,4 +1,4 @@
-"""Compiles kernels of numba-cuda-mlir, the successor of Numba-CUDA, for GPUs.
+"""The dialect of numba-cuda-mlir, the successor of Numba-CUDA: compiles its kernels for GPUs.
 
 numba-cuda-mlir generates MLIR for the kernel, whose parameters are then replaced in text. In MLIR,
 the kernel is one function of the LLVM dialect. It takes an array as a memref (the address twice,
@@ -14,18 +14,18 @@ import inspect
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched
-from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common.protect import ReturnsValue
 from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Word, leaves
 
 PACKAGE = "numba-cuda-mlir"
+TAKES_FUNCTIONS = False
 
 _KERNEL = re.compile(r"^ *llvm\.func @\S+?\(.*\) attributes \{.*nvvm\.kernel.*\{$")
 _GLOBAL = re.compile(r"llvm\.mlir\.global (?:private|internal) [^@\n]*(@[\w.$]+)\(")
@@ -42,10 +42,12 @@ _SAME = {  # whose results are pointers into the same memory, or have one in the
 }
 _BRANCHES = {"llvm.br", "llvm.cond_br", "llvm.switch"}
 
-is_mlir = fingerprint.is_mlir
+
+def why_not_native(kernel: Any, on_gpu: bool) -> str:
+    return _unsupported(kernel)[0]
 
 
-def why_not_native(kernel: Any) -> tuple[str, str]:
+def _unsupported(kernel: Any) -> tuple[str, str]:
     """Return (feature, remedy) if the kernel needs the package's own launcher, else ("", "")."""
     options = kernel.targetoptions
     if options.get("debug"):
@@ -66,7 +68,7 @@ def check_kernel(label: str, kernel: Any) -> None:
             f"{label}: `kernel` is a device function of {PACKAGE}, which kernels call; decorate it "
             "without device=True [KB1001]"
         )
-    why, remedy = why_not_native(kernel)
+    why, remedy = _unsupported(kernel)
     if why:
         raise ValueError(
             f"{label}: a kernel of {PACKAGE} with {why} is not supported by kernbridge; {remedy}"
@@ -115,6 +117,14 @@ def check_strides(
                     f"to kernels of {PACKAGE}, which count strides in elements of "
                     f"{leaf.dtype.itemsize} bytes; copy it into an array without gaps [KB2003]"
                 )
+
+
+def lock() -> AbstractContextManager[None]:
+    return nullcontext()  # `compiling_for` has the package's own
+
+
+def refusal(label: str, architectures: Sequence[tuple[int, int]], error: Exception) -> str:
+    return ""
 
 
 def _symbol(job: Any) -> str:

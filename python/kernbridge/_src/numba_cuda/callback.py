@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.base import extensions
 from kernbridge._src.base.errors import without_code
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.patched import patched
@@ -91,12 +92,8 @@ def loaded() -> list[HostApi]:
     kernels, configured = dispatcher.CUDADispatcher, dispatcher._LaunchConfiguration
     cuda, driver = numba_cuda.cuda, numba_cuda.driver
     found = [HostApi("numba_cuda", (cuda,), kernels, configured, driver, array)]
-    if f"{_MLIR}.cuda" in sys.modules:
-        from kernbridge._src.numba_common import private_mlir_host as mlir
-
-        modules, array = (mlir.cuda, mlir.numba_cuda, mlir.api), mlir.devicearray.DeviceNDArrayBase
-        kernels, configured = mlir.descriptor.MLIRDispatcher, mlir.descriptor._ArgMarshaller
-        found.append(HostApi(_MLIR, modules, kernels, configured, mlir.driver, array))
+    if f"{_MLIR}.cuda" in sys.modules and (extension := extensions.find("mlir_host")):
+        found.append(extension.api(HostApi))
     return found
 
 

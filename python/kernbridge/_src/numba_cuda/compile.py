@@ -6,24 +6,22 @@ No GPU is needed. The forge finds what was compiled before, by content, in the p
 from __future__ import annotations
 
 import copy
-import dis
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kernbridge._ext.emulator.counterpart import counterpart, declared
-from kernbridge._ext.inline import asked
-from kernbridge._ext.mlir import compile as mlir
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
+from kernbridge._src.keys.identity import identity_of_job
 from kernbridge._src.numba_common import refusals
-from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
+from kernbridge._src.numba_common.protect import compile_protected
+from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.plan.program import DeviceFunction, Parameter, leaves, with_open
 from kernbridge._src.plan.targets import Gpu, Target
 from kernbridge._src.toolchain import cuda as toolchain_cuda
@@ -56,8 +54,7 @@ class NumbaCudaFunction(DeviceFunction):
             raise KernelCompilationError(defect(f"the kernel {self.name!r} is gone"))
         architecture = divmod(self.images[0][0], 10)
         job = Job(self.name, kernel, self.parameters, self.batched, Gpu((architecture,)))
-        compile_entry, _ = _compiler_of(kernel)
-        library = compile_entry(job.with_open(self.opened))._codelibrary
+        library = job.dialect.compile_entry(job.with_open(self.opened))._codelibrary
         return library.get_llvm_str(), library.get_asm_str(cc=(*architecture, ""))
 
 
@@ -86,7 +83,8 @@ class Job(Recipe[NumbaCudaFunction]):
         self.label, self.kernel, self.parameters = label, kernel, tuple(parameters)
         self.batched, self.target = batched, target
         self.name = kernel.py_func.__name__
-        self.tool = mlir.PACKAGE if mlir.is_mlir(kernel) and not target.emulates else "Numba-CUDA"
+        self.dialect = dialect.of(kernel, target)
+        self.tool = self.dialect.PACKAGE
         # Numba reads globals when it compiles for a signature: each has one fingerprint.
         identities = tuple(parameter.identity() for parameter in self.parameters)
         key = ("fingerprint", identities, batched, target.emulates)
@@ -95,7 +93,7 @@ class Job(Recipe[NumbaCudaFunction]):
         )
         where, *options = target.words(kernel)
         self.digest = fingerprint.digest  # until it is known what is inlined
-        self.identity = self.digest = asked.identity(self, where, identities, batched, *options)
+        self.identity = self.digest = identity_of_job(self, where, identities, batched, *options)
         if not target.emulates:
             self.identity += repr(target).encode()
         self.lasting = not fingerprint.opaque
@@ -117,12 +115,12 @@ class Job(Recipe[NumbaCudaFunction]):
 
     def for_target(self, target: Target) -> Job:
         job = copy.copy(self)
-        job.target = target
+        job.target, job.dialect = target, dialect.of(job.kernel, target)
         return job.with_numba_cuda()
 
     def with_numba_cuda(self) -> Job:
         """This job with a kernel of Numba-CUDA if it is for a CPU and for numba-cuda-mlir."""
-        if not (self.target.emulates and mlir.is_mlir(self.kernel)):
+        if dialect.of(self.kernel) is self.dialect:
             return self
         job = copy.copy(self)
         job.kernel = counterpart(self.label, self.kernel)
@@ -137,18 +135,16 @@ class Job(Recipe[NumbaCudaFunction]):
 
     def compile(self) -> tuple[Any, tuple[int, ...]]:
         """Compile to LLVM IR; with the leaves of parameters that had to be opened."""
-        compile_entry, lock = _compiler_of(self.kernel)
-        with lock:
+        with self.dialect.lock():
             return compile_protected(
                 (i for i, p in enumerate(leaves(self.parameters)) if p.read_only),
-                lambda opened: compile_entry(self.with_open(opened)),
+                lambda opened: self.dialect.compile_entry(self.with_open(opened)),
                 self.refusal,
             )
 
     def make(self) -> Artefact:
         job = self.with_numba_cuda()
-        _, lock = _compiler_of(job.kernel)
-        with lock:
+        with job.dialect.lock():
             compiled, opened = job.compile()
             images, uses_z = job.target.finish(job, compiled, opened)
         meta = {
@@ -183,15 +179,10 @@ class Job(Recipe[NumbaCudaFunction]):
         missing = versions.missing_name(error)
         if missing is not None or isinstance(error, (KernelCompilationError, UnknownVersionError)):
             return missing or error
-        remedy = None
-        if not mlir.is_mlir(self.kernel):
-            from kernbridge._src.numba_common import private_numba_cuda
-
-            remedy = private_numba_cuda.explain(error)
-            if isinstance(self.target, Gpu):
-                refuse = private_numba_cuda.refused_architecture
-                if refused := refuse(self.label, self.target.architectures, error):
-                    return refused
+        architectures = self.target.architectures if isinstance(self.target, Gpu) else ()
+        remedy = self.dialect.refusal(self.label, architectures, error)
+        if isinstance(remedy, Exception):
+            return remedy
         what = ", ".join(p.describe() for p in self.parameters)
         return KernelCompilationError(
             f"{self.label}: {self.tool} cannot compile the kernel for ({what}) [KB4001]\n"
@@ -201,17 +192,8 @@ class Job(Recipe[NumbaCudaFunction]):
 
 def why_not_native(kernel: Any, target: Target) -> str:
     """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
-    if mlir.is_mlir(kernel) and not target.emulates:
-        return mlir.why_not_native(kernel)[0]
-    options = kernel.targetoptions
-    if options.get("debug") and not target.emulates:
-        return "debug=True"
-    if options.get("extensions"):
-        return "extensions="
-    for item in options.get("link") or ():
-        if getattr(item, "setup_callback", None) or getattr(item, "teardown_callback", None):
-            return "a link= item with callbacks"
-    return ""
+    why: str = dialect.of(kernel, target).why_not_native(kernel, not target.emulates)
+    return why
 
 
 def compile_kernel(
@@ -248,12 +230,11 @@ def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) ->
     """Refuse arrays that fit none of the signatures that `cuda.jit` was given."""
     if getattr(kernel, "_can_compile", True):
         return
-    from kernbridge._src.numba_cuda import entry as numba_cuda_entry
 
     def arrays(signature: Iterable[Any]) -> list[Any]:
         return [(t.dtype, t.ndim) if hasattr(t, "ndim") else None for t in signature]
 
-    parameter_type = (mlir if mlir.is_mlir(kernel) else numba_cuda_entry).parameter_type
+    parameter_type = dialect.of(kernel).parameter_type
     signatures = declared(kernel)
     if arrays(map(parameter_type, parameters)) in map(arrays, signatures):
         return
@@ -262,56 +243,3 @@ def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) ->
         f"has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or decorate "
         "the kernel without a signature [KB4001]"
     )
-
-
-def _compiler_of(kernel: Any) -> tuple[Callable[[Job], Any], AbstractContextManager[Any]]:
-    """The function that compiles the entry of a kernel, and the lock that it needs."""
-    if mlir.is_mlir(kernel):
-        return mlir.compile_entry, nullcontext()
-    from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
-
-    return compile_entry, global_compiler_lock
-
-
-def compile_entry(job: Job) -> Any:
-    from kernbridge._src.numba_common import stores
-    from kernbridge._src.numba_common.private_numba import types
-    from kernbridge._src.numba_common.private_numba_cuda import cuda, dispatcher
-    from kernbridge._src.numba_cuda import entry as numba_cuda_entry
-
-    options = dict(job.kernel.targetoptions)
-    function = job.kernel.py_func
-    for step in dis.get_instructions(function):
-        if step.opname == "IMPORT_NAME":
-            line = step.positions.lineno if step.positions else function.__code__.co_firstlineno
-            raise KernelCompilationError(
-                f"{job.label}: {function.__code__.co_filename}:{line}: a kernel cannot import "
-                f"modules: move the import of {step.argval!r} to the top of the module [KB4004]"
-            )
-    device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
-    if "forceinline" in options:
-        device_options["forceinline"] = True
-    raises = options.pop("debug", False) and job.target.emulates  # the entry itself raises nothing
-    if raises:
-        device_options["debug"] = True
-    if job.target.checked:
-        options["lineinfo"] = True
-    device = cuda.jit(device=True, **device_options)(function)
-    entry, words = numba_cuda_entry.build_entry(device, job.parameters, job.batched)
-    entry.__name__ = entry.__qualname__ = job.symbol
-    entry.__module__ = "kernbridge"
-    names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    given = zip(names, job.parameters, strict=False)
-    written = {p.keyword or name for name, p in given if not getattr(p, "read_only", True)}
-    outputs = {i: name for i, name in enumerate(names) if name in written}
-    with job.target.lowering(raises):
-        compiled = dispatcher._Kernel(entry, words, **options)
-        (overload,) = device.overloads.values()
-        typed = device, overload.signature.args, overload
-        may_write = stores.WriteSearch(compile_again=None).may_write(*typed)
-        compiled.lost_fractions = stores.lost_fractions(*typed, outputs, None)
-    if overload.signature.return_type != types.none:
-        raise ReturnsValue(job.label, overload.signature.return_type)
-    if may_write:
-        raise TypeError("the kernel may write to a read-only input")
-    return compiled

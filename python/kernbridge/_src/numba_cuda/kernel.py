@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernbridge._ext.mlir import compile as mlir
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.keys import host_state
+from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation import static as static_values
 from kernbridge._src.operation.operation import Operation, wrap
@@ -207,7 +207,7 @@ def numba_cuda_kernel(
     has_names = any(isinstance(part, str) for value in parts for part in value)
     rule = None if has_names else LaunchRule(label, grid, block, launch_dims, *others)
     cuda.require("numba_cuda_kernel")
-    _check_dispatcher(label, kernel)
+    dialect.of(kernel).check_kernel(label, kernel)
     declared = read_signature(label, kernel.py_func, signature, inplace, static or ())
     if declared is not None:
         grid, block = declared.numbers("grid", grid), declared.numbers("block", block)
@@ -297,9 +297,10 @@ def _with_functions(label: str, kernel: Any, functions: Mapping[str, Any]) -> An
     """A kernel into which functions are compiled that it has parameters for."""
     if not functions:
         return kernel
-    if mlir.is_mlir(kernel):
+    package = dialect.of(kernel)
+    if not package.TAKES_FUNCTIONS:
         raise TypeError(
-            f"{label}: static contains functions, which kernels of numba-cuda-mlir cannot take; "
+            f"{label}: static contains functions, which kernels of {package.PACKAGE} cannot take; "
             "decorate the kernel with numba.cuda.jit of Numba-CUDA [KB1103]"
         )
     from kernbridge._src.numba_common.private_numba_cuda import cuda as numba_cuda
@@ -332,27 +333,6 @@ def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | 
                 f"{label}: view contains {dtype!r} for {place!r}, expected a NumPy dtype [KB1103]"
             ) from None
     return tuple(views)
-
-
-def _check_dispatcher(label: str, kernel: Any) -> None:
-    if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
-        mlir.check_kernel(label, kernel)
-        return
-    from kernbridge._src.numba_common.private_numba_cuda import dispatcher
-
-    hint = "decorate it with @numba.cuda.jit"
-    if isinstance(kernel, dispatcher.CUDADispatcher):
-        if not kernel.targetoptions.get("device"):
-            return
-        hint = "a device function can only be called by kernels; decorate it without device=True"
-    elif "CPUDispatcher" in type(kernel).__name__:
-        hint = "pass a numba.njit function to numba_kernel"
-    elif "FakeCUDAKernel" in type(kernel).__name__:
-        hint = "NUMBA_ENABLE_CUDASIM is set, which replaces numba.cuda with a simulator"
-    raise TypeError(
-        f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
-        f"numba.cuda.jit kernel; {hint} [KB1001]"
-    )
 
 
 @dataclass(eq=False, repr=False)

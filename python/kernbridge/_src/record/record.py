@@ -26,12 +26,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from kernbridge._ext.mlir import compile as mlir
 from kernbridge._src.base.errors import typed
 from kernbridge._src.base.reports import beginning_of, current_line, line_of
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.extensions import is_foreign_name
-from kernbridge._src.numba_cuda import callback
+from kernbridge._src.numba_cuda import callback, dialect
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured, Order, read_configured
 from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument, typed_scalar
@@ -292,8 +291,7 @@ class Recording:
             found = [read_argument(value, self._read_leaf) for value in arguments]
         except NotAnArgument as e:
             refuse(str(e))
-        if mlir.is_mlir(kernel) and not self.target.emulates:
-            mlir.check_strides(label, found)
+        dialect.of(kernel, self.target).check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [leaf for _, leaves in found for leaf in leaves]
         x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
