@@ -506,3 +506,35 @@ def test_a_trial_that_does_not_end_is_ended(caplog):
         kernbridge.config.set_compiler_limits(seconds=600)
     declared = kernbridge.kernel(lambda n: jax.ShapeDtypeStruct((3,), jnp.int32))(flips.__wrapped__)
     np.testing.assert_array_equal(declared(12), [12] * 3)
+
+
+def test_equal_functions_with_variables_of_their_own():
+    """They shared one dispatcher, which read the first one's variables for further types."""
+
+    def read():
+        space = {"FACTOR": 2.0}
+        exec(compile("def scaled(x):\n    return x * FACTOR\n", "<the same>", "exec"), space)
+        return space
+
+    one, other = read(), read()
+    of_one, of_other = (kernbridge.elementwise(space["scaled"]) for space in (one, other))
+    assert list(of_one(jnp.arange(3.0))) == [0, 2, 4]
+    one["FACTOR"] = 10.0
+    assert list(of_other(jnp.arange(4))) == [0, 2, 4, 6]
+
+
+def test_equal_closures_with_variables_of_their_own():
+    def made():
+        factor = 2.0
+
+        def change(value):
+            nonlocal factor
+            factor = value
+
+        return lambda x: x * factor, change
+
+    (one, change), (other, _) = made(), made()
+    of_one, of_other = kernbridge.elementwise(one), kernbridge.elementwise(other)
+    assert list(of_one(jnp.arange(3.0))) == [0, 2, 4]
+    change(10.0)
+    assert list(of_other(jnp.arange(4))) == [0, 2, 4, 6]

@@ -59,13 +59,17 @@ _dispatchers: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionar
 
 
 def _dispatcher_of(function: Any, options: dict[str, Any]) -> Any:
-    """A dispatcher of a function as it reads now, one for all functions that read alike."""
+    """A dispatcher of a function as it reads now, one for all that read the same variables."""
     new = dispatcher_of(function, options, error_model="numpy")  # divides by zero as NumPy
     found = fingerprint.take(new)
     if found.opaque:
         return new
     names = (function.__module__, function.__qualname__, function.__doc__)
-    return _dispatchers.setdefault((found.digest, found.lines, found.inlined, names), new)
+    # What is equal now stays equal only where it is the same: a variable may change, and Numba
+    # reads it when it compiles for further types.
+    variables = tuple(map(id, (function.__globals__, *(function.__closure__ or ()))))
+    key = (found.digest, found.lines, found.inlined, names, variables)
+    return _dispatchers.setdefault(key, new)
 
 
 class _Outs:
