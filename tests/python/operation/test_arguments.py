@@ -315,3 +315,19 @@ def test_a_scalar_with_the_name_of_our_own_parameters(name):
     op = numba_kernel(numba.njit(scope["kernel"]), S((1,), jnp.float32))
     assert op(jnp.ones(1), **{name: 3.0}) == 3
     assert jax.vmap(lambda x: op(x, **{name: 3.0}))(jnp.ones((2, 1))).tolist() == [[3], [3]]
+
+
+def test_a_function_as_an_argument_of_a_kernel_in_place():
+    """The names that `inplace=` alone gives to inputs contained the function's, too."""
+
+    @numba.njit
+    def changed(a, w, s, f):
+        for i in range(a.size):
+            a[i] = f(a[i] * w[0]) * s
+
+    double = numba.njit(lambda v: 2 * v)
+    a, w = jnp.arange(4.0), jnp.array([3.0, 1.0])
+    op = numba_kernel(changed, inplace="a")
+    for f, wanted in ((double, 12 * np.asarray(a)), (jnp.square, 18 * np.asarray(a) ** 2)):
+        np.testing.assert_allclose(op(a, w, s=2.0, f=f), wanted)
+        np.testing.assert_allclose(jax.jit(lambda *x, f=f: op(*x, f=f))(a, w, 2.0), wanted)

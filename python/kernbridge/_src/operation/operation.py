@@ -144,7 +144,11 @@ class Operation:
             return self, scalars
 
         def make() -> Operation | None:
-            made: Operation | None = self._frontend.calling(functions, self.spec)
+            spec = self.spec
+            if (s := spec.signature) is not None:  # that of `inplace=` names all parameters
+                kept = tuple(p for p in s.inputs if p.name not in functions)
+                spec = replace(spec, signature=replace(s, inputs=kept))
+            made: Operation | None = self._frontend.calling(functions, spec)
             return made
 
         try:

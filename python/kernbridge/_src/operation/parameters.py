@@ -131,6 +131,9 @@ class KernelParameters:
         `bound` are the names of the parameters for inputs and for outputs, if a signature says
         which they are.
         """
+        if bound is not None:
+            inputs, outputs = (tuple(n for n in side if n not in static) for side in bound)
+            bound = inputs, outputs
         self.bound = bound
         self._has_stream = has_stream
         self._what = "function" if has_stream else "kernel"
