@@ -47,6 +47,13 @@ def test_fixed_programs(run, begin):
 
 
 @pytest.mark.exhaustive
+def test_a_program_that_two_threads_compiled_at_once(run):
+    """Each replaced the entry of the derivative, and what only the first kept was released."""
+    for _ in range(2):
+        run("20261128", 1958, 1)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("begin", range(0, N_DRAWN, 25))
 def test_drawn_programs(run, begin):
     run(SEED, begin, 25)

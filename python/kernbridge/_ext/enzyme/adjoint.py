@@ -43,17 +43,21 @@ _DIFFER = (
 _Pointers = ctypes.POINTER(ctypes.c_void_p)
 _Entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[_Pointers] * 4)  # src/abi/kb_numba.h: kb_numba_entry
 _Words = ctypes.c_int64 * 6  # of a buffer of XLA: its data is the fourth, its extents the sixth
-_tests: dict[
-    bytes, _Test | None
-] = {}  # by the identity of a derivative, as long as the process lives
+# By the identity of a derivative, as long as the process lives: the core may enter them.
+_tests: dict[bytes, _Test | None] = {}
+_lock = threading.Lock()
 
 
 def watch(job: DerivativeJob, native: Native) -> None:
     """Let the first call of a derivative test it, unless one has done so before."""
     has_reverse = any(mode == "vjp" for mode, _ in job.steps)
-    if job.identity in _tests or not (has_reverse and settings.tests_adjoints()):
+    if not (has_reverse and settings.tests_adjoints()):
         return
-    _tests[job.identity], key = None, obtain.disk_key(job)
+    with _lock:  # threads may compile the same derivative, whose entry one of them replaces
+        if job.identity in _tests:
+            return
+        _tests[job.identity] = None
+    key = obtain.disk_key(job)
     is_known = key is not None and artefacts.load(_KIND, key) is not None
     if not debug.checks() and (is_known or native.about["size"] > _MOST_TEXT):
         return
