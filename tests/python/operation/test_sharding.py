@@ -519,6 +519,26 @@ def test_derivatives_with_batch_axes_on_an_explicit_mesh(rule):
         np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=name)
 
 
+def test_the_jacobian_of_each_slice_on_explicit_axes():
+    """The axis of the outer vmap, which is split, was taken for that of the inner one."""
+
+    @numba.njit
+    def squares(x, out):
+        for i in range(x.size):
+            out[i] = x[i] * x[i]
+
+    def vjp(inputs, outputs, ct):
+        (x,) = inputs
+        return (2 * x * ct,)
+
+    op = numba_kernel(squares, lambda x: x, vjp=vjp)
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    with jax.set_mesh(mesh(*LINE, kind=AxisType.Explicit)):
+        found = jax.jit(jax.vmap(jax.jacfwd(op)))(put(x, "x", kind=AxisType.Explicit))
+    np.testing.assert_allclose(found, [np.diag(2 * row) for row in x])
+    assert found.sharding.spec[0] == "x"
+
+
 def test_a_sharding_in_outs_is_refused():
     for kind in (AxisType.Explicit, AxisType.Auto):
         where = NamedSharding(mesh(*LINE, kind=kind), P("x"))

@@ -248,7 +248,8 @@ def with_all_levels(aval: Any, levels: BatchAxes, operand: int) -> Any:
     if where is None:
         return None
     own, mask = iter(where.spec), levels.mask_of(operand)
-    spec = [next(own) if mask >> k & 1 else None for k in range(len(levels.sizes))]
+    outer_first = reversed(range(len(levels.sizes)))
+    spec = [next(own) if mask >> k & 1 else None for k in outer_first]
     return jax.sharding.NamedSharding(where.mesh, jax.sharding.PartitionSpec(*spec, *own))
 
 
