@@ -24,20 +24,22 @@ template <auto kernel, typename... P> struct Kernel<kernel, void (*)(P...)> {
     static constexpr int32_t codes[n + 1] = {kernbridge_signature::code<P>::value..., 0};
     static constexpr uint32_t sizes[n + 1] = {sizeof(P)..., 0};
 
-    template <bool cooperative, size_t... i>
-    static uint32_t run_with(void *const *given, kb_cuda_thread *block, const uint32_t index[3],
-                             uint32_t first, std::index_sequence<i...>)
+    template <size_t... i>
+    __attribute__((noinline)) static uint32_t
+    run_with(void *const *given, kb_cuda_thread *block, const uint32_t index[3], uint32_t first,
+             void *cooperative, std::index_sequence<i...>)
     {
         auto call = [values = std::tuple<P...>(parameter<P>(given[i])...)]()
             __attribute__((always_inline)) { kernel(std::get<i>(values)...); };
-        void *parameters[] = {&call};
-        return run_threads<decltype(call), cooperative>(parameters, block, index, first);
+        void *parameters[] = {&call, cooperative};
+        return run_threads<decltype(call)>(parameters, block, index, first);
     }
     template <bool cooperative>
     static uint32_t run(void *const *given, kb_cuda_thread *block, const uint32_t index[3],
                         uint32_t first)
     {
-        return run_with<cooperative>(given, block, index, first, std::index_sequence_for<P...>());
+        return run_with(given, block, index, first, cooperative ? block : nullptr,
+                        std::index_sequence_for<P...>());
     }
 };
 

@@ -12,9 +12,46 @@ namespace kernbridge
 namespace cuda_on_cpu
 {
 
+/* What comes before the threads of a block. Like the functions below that are not inlined, it is
+ * the same for all kernels, of which a template may make hundreds. */
+__attribute__((noinline)) static void begin_block(kb_cuda_thread *given, const uint32_t index[3],
+                                                  bool cooperative, bool begins)
+{
+    exchanged = cooperative ? memory_of_thread().size : 0;
+    if (cooperative) {
+        if (begins && !index[0] && !index[1] && !index[2])
+            resident = nullptr; /* of an earlier launch */
+        enter_block(given->shared, begins);
+    }
+    dynamic_shared = given->shared + exchanged;
+    gridDim = dim3(given->nctaid[0], given->nctaid[1], given->nctaid[2]);
+    blockIdx = uint3{index[0], index[1], index[2]};
+    waited = nullptr;
+}
+
+__attribute__((noinline, cold)) static void set_dynamic_names()
+{
+    for (const DynamicName *name = dynamic_names; name; name = name->next)
+        name->set();
+}
+
+/* A kernel has thrown an exception. */
+[[noreturn]] __attribute__((noinline, cold)) static void fail_thrown()
+{
+    char thrown[512] = "the kernel threw an exception";
+    try {
+        throw;
+    } catch (const std::exception &e) {
+        snprintf(thrown, sizeof thrown, "%s", e.what());
+    } catch (...) {
+    }
+    fail(thrown);
+}
+
 /* Runs threads of a block, from `first` on: see kb_cuda_loop. A round of the innermost loop is a
- * thread; where the kernel never waits, compilers see a plain loop. */
-template <typename F, bool cooperative>
+ * thread; where the kernel never waits, compilers see a plain loop. The parameters are the kernel
+ * and, in a cooperative launch, any other address. */
+template <typename F>
 static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, const uint32_t index[3],
                             uint32_t first)
 {
@@ -22,23 +59,12 @@ static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, cons
     const dim3 block(given->ntid[0], given->ntid[1], given->ntid[2]);
     const uint32_t *at = thread_number(given, first)->tid;
     unsigned x = at[0], y = at[1];
-    char thrown[512];
-    exchanged = cooperative ? memory_of_thread().size : 0;
-    if (cooperative) {
-        bool begins = first == 0;
-        if (begins && !index[0] && !index[1] && !index[2])
-            resident = nullptr; /* of an earlier launch */
-        enter_block(given->shared, begins);
-    }
-    dynamic_shared = given->shared + exchanged;
+    begin_block(given, index, parameters[1], first == 0);
     blockDim = block;
-    gridDim = dim3(given->nctaid[0], given->nctaid[1], given->nctaid[2]);
-    blockIdx = uint3{index[0], index[1], index[2]};
     threadIdx = uint3{0, 0, 0};
-    waited = nullptr;
     threads = given; /* last: from here on, accesses may be checked */
-    for (const DynamicName *name = dynamic_names; name; name = name->next)
-        name->set();
+    if (dynamic_names)
+        set_dynamic_names();
     try {
         for (unsigned z = at[2]; z < block.z; z++, y = 0)
             for (; y < block.y; y++, x = 0)
@@ -54,15 +80,12 @@ static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, cons
                 }
         threads = nullptr;
         return block.x * block.y * block.z - 1;
-    } catch (const std::exception &e) {
-        snprintf(thrown, sizeof thrown, "%s", e.what());
     } catch (...) {
-        snprintf(thrown, sizeof thrown, "the kernel threw an exception");
+        fail_thrown();
     }
-    fail(thrown);
 }
 
-static inline cudaError_t launch(const kb_cuda_launch &how)
+__attribute__((noinline)) static cudaError_t launch(const kb_cuda_launch &how)
 {
     char fault[KB_CUDA_FAULT_SIZE];
     if (threads)
@@ -112,8 +135,9 @@ struct Configuration {
 
     template <typename F> cudaError_t run(const F &kernel)
     {
-        void *parameters[] = {const_cast<void *>(static_cast<const void *>(&kernel))};
-        how.loop = how.cooperative ? run_threads<F, true> : run_threads<F, false>;
+        void *parameters[] = {const_cast<void *>(static_cast<const void *>(&kernel)),
+                              how.cooperative ? &how : nullptr};
+        how.loop = run_threads<F>;
         how.parameters = parameters;
         how.fixed_shared =
             how.cooperative ? static_cast<uint32_t>(memory_of_thread().size) : 0;

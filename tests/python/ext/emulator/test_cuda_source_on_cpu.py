@@ -1,5 +1,6 @@
 """CUDA C++ modules on the CPU: values, faults, refusals, and what programs carry."""
 
+import platform
 import shutil
 import sys
 from pathlib import Path
@@ -333,6 +334,30 @@ def test_a_module_of_the_cpu_is_lowered_for_a_gpu_by_nvcc(monkeypatch):
 
 def test_every_form_of_a_launch(module):
     assert module.forms(outs=S((8,), I32)).tolist() == list(range(8))
+
+
+MARKED = r"""
+#include "kernbridge/kernbridge.hpp"
+template <int n> __global__ void marked(const long long *x, long long *out) {
+    __syncthreads();
+    out[threadIdx.x % n] = x[threadIdx.x % n] ^ 0x1d3f5a7c9e2b4861;
+}
+// @BE launched arg:i64[n] ret:i64[n]
+void launched(const kernbridge::Tensor x, kernbridge::Tensor out) {
+    marked<5><<<1, 64>>>(x.data_ptr<long long>(), out.data_ptr<long long>());
+}
+"""
+
+
+def test_a_launch_compiles_its_kernel_once(tmp_path):
+    module = kernbridge.load_cuda_inline("launched", MARKED, build_directory=tmp_path)
+    if platform.machine() == "x86_64":  # whose instructions contain the whole constant
+        (library,) = tmp_path.glob("*.so")
+        assert library.read_bytes().count((0x1D3F5A7C9E2B4861).to_bytes(8, "little")) == 1
+    with jax.enable_x64(True):
+        x = jnp.arange(-2, 3)
+        out = module.launched(x, outs=S(x.shape, x.dtype))
+    np.testing.assert_array_equal(out, np.arange(-2, 3) ^ 0x1D3F5A7C9E2B4861)
 
 
 KERNEL = r"""
