@@ -24,7 +24,7 @@ from kernbridge._src.base.errors import UnsupportedOperationError as Unsupported
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.inspection import Inspection as Inspection
 from kernbridge._src.operation.operation import Operation
-from kernbridge._src.operation.sharding_rule import ShardingRule
+from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge.errors import *  # noqa: F403  # programs may import them from here
 
 if TYPE_CHECKING:

@@ -775,7 +775,7 @@ def test_kb8008():
 
 OF_CUDA = "test_remedies_of_cuda.py::test_{}"
 ELSEWHERE = {
-    "KB1010": "operation/test_call_signatures.py::test_signatures_that_are_refused",
+    "KB1010": "signatures/test_call_signatures.py::test_signatures_that_are_refused",
     "KB2108": "enzyme/test_cuda_kernels.py::test_a_loop_that_overwrites_values",
     "KB2109": "enzyme/test_adjoint.py::test_a_wrong_derivative_is_refused_whenever_it_runs",
     "KB1101": OF_CUDA,

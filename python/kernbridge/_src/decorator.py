@@ -13,14 +13,14 @@ from kernbridge._src.base.errors import coded
 from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.keys.fingerprint import is_mlir
+from kernbridge._src.numba_common.parameters import seems_to_return
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.numba_cpu.returning import OPTIONS, returning
-from kernbridge._src.operation.annotations import annotated
-from kernbridge._src.operation.call_signature import ResultsOf, split_items
 from kernbridge._src.operation.operation import Operation
-from kernbridge._src.operation.parameters import seems_to_return
-from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import FROM_SIGNATURE
+from kernbridge._src.sharding.rule import ShardingRule
+from kernbridge._src.signatures.annotations import annotated
+from kernbridge._src.signatures.call_signature import ResultsOf, split_items
 
 
 class KernelOptions(TypedDict, total=False):

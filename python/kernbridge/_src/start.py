@@ -20,7 +20,7 @@ from kernbridge import _core
 from kernbridge._ext.emulator.device import switch
 from kernbridge._src.base import debug, private_jax, reports, settings
 from kernbridge._src.operation import embed_once, missing_platform, operation, origin
-from kernbridge._src.operation.sharding import SPLIT, TOGETHER
+from kernbridge._src.sharding.partition import SPLIT, TOGETHER
 
 
 def _later(module: str, function: str, *first: Any) -> Callable[..., Any]:
@@ -47,8 +47,8 @@ def _register_targets() -> None:
         names = {name + SPLIT: name for name in sorted(split)}
         names |= {name: name for name in (embed_once.GPU, *embed_once.ON_CPU.values())}
         for asked, name in names.items():
-            shardings = _later("_src.operation.sharding", "sharding_of_results", name)
-            parts = _later("_src.operation.sharding", "parts_of", name)
+            shardings = _later("_src.sharding.partition", "sharding_of_results", name)
+            parts = _later("_src.sharding.partition", "parts_of", name)
             private_jax.register_partitioner(asked, shardings, parts)
 
 

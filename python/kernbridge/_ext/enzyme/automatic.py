@@ -20,13 +20,13 @@ import numpy as np
 
 from kernbridge._src.base import debug
 from kernbridge._src.base.private_jax import Jaxpr, ad, eval_jaxpr
+from kernbridge._src.calls.batch_axes import NONE
+from kernbridge._src.calls.call import HALF_DTYPES, ArrayType, Call, Terms, is_inexact
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.operation import tangents
-from kernbridge._src.operation.batch_axes import NONE
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall, call_p
-from kernbridge._src.operation.sharding_rule import Terms
-from kernbridge._src.operation.spec import HALF_DTYPES, ArrayType, Call, Mode, Step, is_inexact
+from kernbridge._src.operation.spec import Mode, Step
 
 _SINGLE = np.dtype("float32")
 

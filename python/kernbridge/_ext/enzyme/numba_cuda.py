@@ -38,6 +38,7 @@ from kernbridge._ext.inline import rules
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import beginning_of, warn
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.identity import Ingredients, identity_of
@@ -51,7 +52,6 @@ from kernbridge._src.numba_common.protect import compile_protected
 from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.compile import Job
 from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchRule, LaunchShape, registers_with

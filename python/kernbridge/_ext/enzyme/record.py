@@ -22,9 +22,9 @@ import numpy as np
 from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, DerivativeJob, Roles, obtained
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.reports import beginning_of
+from kernbridge._src.calls.call import ArrayType, is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
-from kernbridge._src.operation.spec import ArrayType, is_inexact
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import join_words

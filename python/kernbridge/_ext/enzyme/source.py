@@ -20,7 +20,7 @@ from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import Buffer, Function, Kind, Refused, Steps
 from kernbridge._ext.enzyme.kernel import DerivativeJob
 from kernbridge._src.base.packing import HostCode
-from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Request
 

@@ -18,22 +18,12 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.reports import hide_frames, hides_frames
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import host_state
-from kernbridge._src.operation import signature as scan_attributes
-from kernbridge._src.operation.call_signature import CallSignature
 from kernbridge._src.operation.operation import Operation, as_html, shown
 from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.signature import (
-    ScannedFunction,
-    ScannedParameter,
-    is_variable,
-    join_tokens,
-)
 from kernbridge._src.operation.spec import (
     FROM_SIGNATURE,
-    ArrayType,
-    Call,
     Functions,
     OperationSpec,
     call_with_shapes,
@@ -42,8 +32,13 @@ from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, find_dim
 from kernbridge._src.plan.program import Program, Value, Word
 from kernbridge._src.plan.targets import Target, gpu_platforms
+from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
+from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter, join_tokens
+from kernbridge._src.sharding.rule import ShardingRule
+from kernbridge._src.signatures.array_types import is_variable
+from kernbridge._src.signatures.call_signature import CallSignature
 
 _KEPT = 256  # operations of one kernel, by the values of attributes; lowered calls of each
 

@@ -19,11 +19,13 @@ from kernbridge._ext.nvrtc.nvrtc import NvrtcFunction
 from kernbridge._src.base.errors import KernelError, KernelLoadError, coded
 from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.operation.signature import ANY, ScannedFunction, size_of
 from kernbridge._src.operation.spec import FROM_SIGNATURE
 from kernbridge._src.plan import cubin
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
+from kernbridge._src.scan.attributes import size_of
+from kernbridge._src.scan.functions import ScannedFunction
+from kernbridge._src.signatures.array_types import ANY
 from kernbridge._src.source import compiled_types, load
 from kernbridge._src.source.load import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, Described, open_library

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.operation.signature import ScannedFunction, ScannedParameter
+from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter
 
 HEADER_NAME = "kernbridge_signature.h"
 HEADER = (Path(__file__).parent / "include" / HEADER_NAME).read_text()

@@ -19,7 +19,7 @@ import numpy as np
 from kernbridge._src.base.errors import KernelError, typed
 from kernbridge._src.base.progress import shown
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.operation.spec import is_inexact
+from kernbridge._src.calls.call import is_inexact
 
 
 class RuleCheck(NamedTuple):

@@ -33,8 +33,8 @@ from kernbridge._ext.tools.printing import CommandError, Output, Table, age, siz
 from kernbridge._src.base.errors import HeaderNotFoundError
 from kernbridge._src.custom.kernel import get_primitives_by_tags
 from kernbridge._src.forge import artefacts, limit
-from kernbridge._src.operation.call_signature import split_items
-from kernbridge._src.operation.signature import DeclaredType
+from kernbridge._src.signatures.array_types import DeclaredType
+from kernbridge._src.signatures.call_signature import split_items
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:

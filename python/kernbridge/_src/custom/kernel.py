@@ -25,7 +25,6 @@ from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params
 from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.keys.host_state import take
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.call_signature import CallSignature
 from kernbridge._src.operation.operation import Operation, as_html, as_operands, not_an_array
 from kernbridge._src.operation.spec import (
     ENZYME,
@@ -35,6 +34,7 @@ from kernbridge._src.operation.spec import (
     Outputs,
     check_rule,
 )
+from kernbridge._src.signatures.call_signature import CallSignature
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
 

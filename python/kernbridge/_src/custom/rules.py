@@ -20,20 +20,12 @@ from kernbridge._src.base.errors import DerivativeRuleError, KernelError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.private_jax import ad
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.operation.batch_axes import loop, to_front
-from kernbridge._src.operation.call_signature import CallSignature
+from kernbridge._src.calls.batch_axes import loop, to_front
+from kernbridge._src.calls.call import ArrayType, has_type, is_inexact
 from kernbridge._src.operation.operation import Watched
-from kernbridge._src.operation.spec import (
-    ENZYME,
-    ArrayType,
-    Functions,
-    OperationSpec,
-    check_rule,
-    has_type,
-    is_inexact,
-    names_taken,
-)
+from kernbridge._src.operation.spec import ENZYME, Functions, OperationSpec, check_rule, names_taken
 from kernbridge._src.operation.tangents import Automatic, InOrder, Returned, Rules
+from kernbridge._src.signatures.call_signature import CallSignature
 
 Rule = Callable[..., Any]
 

@@ -20,10 +20,10 @@ from kernbridge._src.forge.obtain import Recipe
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.identity import identity_of_job
 from kernbridge._src.numba_common import private_llvmlite, refusals, vector_math
+from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, warn_of_copies
 from kernbridge._src.numba_common.private_numba import config, numba, types
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
-from kernbridge._src.operation.parameters import Assignment, KernelParameters, warn_of_copies
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.entry import Entry, HostParameter, Overload

@@ -18,14 +18,11 @@ from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.calls.call import HALF_DTYPES, ArrayType, Call
 from kernbridge._src.forge.obtain import deferred, obtain, recall
+from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common import vector_math as libmvec
-from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
-from kernbridge._src.operation import origin as operation_origin
-from kernbridge._src.operation import static as static_values
-from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.operation import Operation, wrap
-from kernbridge._src.operation.parameters import (
+from kernbridge._src.numba_common.parameters import (
     CONVERT,
     NATIVE_DTYPES,
     Bound,
@@ -36,16 +33,13 @@ from kernbridge._src.operation.parameters import (
     read_signature,
     seems_to_return,
 )
+from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
+from kernbridge._src.operation import origin as operation_origin
+from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
-from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import (
-    FROM_SIGNATURE,
-    HALF_DTYPES,
-    ArrayType,
-    Call,
-    OperationSpec,
-    rules_of,
-)
+from kernbridge._src.operation.spec import FROM_SIGNATURE, OperationSpec, rules_of
+from kernbridge._src.sharding.rule import ShardingRule
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.compile import Job, Native

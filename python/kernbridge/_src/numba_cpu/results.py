@@ -12,12 +12,12 @@ from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.progress import shown
 from kernbridge._src.base.reports import instead_of
+from kernbridge._src.calls.call import ArrayType
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, log
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.identity import identity_of_job
 from kernbridge._src.numba_cpu import trial
-from kernbridge._src.operation.spec import ArrayType
 
 
 class Results(NamedTuple):

@@ -22,34 +22,33 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import unknown_name
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Terms
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.keys import fingerprint
-from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, needs_numba
-from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
-from kernbridge._src.numba_cpu.results import Question, Results, canonical
-from kernbridge._src.numba_cpu.signature import CompileOptions
-from kernbridge._src.operation import static as static_values
-from kernbridge._src.operation.call_signature import ResultsOf, check_number, is_weak
-from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.operation import Operation, as_operands
-from kernbridge._src.operation.parameters import (
+from kernbridge._src.numba_common import static as static_values
+from kernbridge._src.numba_common.parameters import (
     NATIVE_DTYPES,
     KernelParameters,
     PythonFrontend,
     check_dtype,
     name_of,
 )
+from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, needs_numba
+from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
+from kernbridge._src.numba_cpu.results import Question, Results, canonical
+from kernbridge._src.numba_cpu.signature import CompileOptions
+from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.operation.operation import Operation, as_operands
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
-from kernbridge._src.operation.sharding_rule import WHOLE, ShardingRule, Terms
 from kernbridge._src.operation.spec import (
-    ArrayType,
-    Call,
     Functions,
     OperationSpec,
     Outputs,
     call_with_shapes,
     rules_of,
 )
+from kernbridge._src.sharding.rule import ShardingRule
+from kernbridge._src.signatures.call_signature import ResultsOf, check_number, is_weak
 
 ROW_AXES_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call
 
 ArraySignature = tuple[str, int]  # dtype name, rank
 

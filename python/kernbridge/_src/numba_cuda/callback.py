@@ -32,10 +32,10 @@ from kernbridge._src.base.errors import without_code
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import line_of
+from kernbridge._src.calls.call import HALF_DTYPES, ArrayType, Call
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.host_state import STANDS_FOR
-from kernbridge._src.operation.parameters import NATIVE_DTYPES, PythonFrontend
-from kernbridge._src.operation.spec import HALF_DTYPES, ArrayType, Call
+from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, PythonFrontend
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan
 from kernbridge._src.plan.program import DTYPE_CODES, Callback
 from kernbridge._src.plan.targets import Target

@@ -15,12 +15,10 @@ import numpy as np
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import host_state
-from kernbridge._src.numba_cuda import dialect
-from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
-from kernbridge._src.operation import static as static_values
-from kernbridge._src.operation.operation import Operation, wrap
-from kernbridge._src.operation.parameters import (
+from kernbridge._src.numba_common import static as static_values
+from kernbridge._src.numba_common.parameters import (
     Assignment,
     Bound,
     KernelParameters,
@@ -29,20 +27,16 @@ from kernbridge._src.operation.parameters import (
     read_signature,
     warn_of_copies,
 )
+from kernbridge._src.numba_cuda import dialect
+from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
+from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
-from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import (
-    FROM_SIGNATURE,
-    ArrayType,
-    Call,
-    Functions,
-    OperationSpec,
-    rules_of,
-)
+from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec, rules_of
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Value, Word
 from kernbridge._src.plan.targets import Target, is_fast
+from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.toolchain import cuda
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel

@@ -1,1 +1,1 @@
-"""Operations as JAX sees them: types, vmap, derivatives, primitives and lowering."""
+"""Operations as JAX sees them: specifications, derivatives, primitives, vmap and lowering."""

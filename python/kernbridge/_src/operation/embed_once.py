@@ -6,9 +6,9 @@ in a call at the beginning of the main function, the carrier, which has neither 
 and runs nothing. It is declared to have a side effect, since XLA would remove it otherwise. The
 calls of the kernel have the attribute `elsewhere`, see src/core/kb_handler.h.
 
-If XLA partitions a program among devices, it asks `sharding.py` about a carrier, and each device
-gets one. In a program for several platforms, every call embeds its kernel; the file of an exported
-program contains equal attributes once.
+If XLA partitions a program among devices, it asks `sharding/partition.py` about a carrier, and each
+device gets one. In a program for several platforms, every call embeds its kernel; the file of an
+exported program contains equal attributes once.
 """
 
 from __future__ import annotations

@@ -23,18 +23,11 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
+from kernbridge._src.calls.call import ArrayType, Call, has_type
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.host_state import HostState, Unread
 from kernbridge._src.operation.primitive import Frontend, bind
-from kernbridge._src.operation.spec import (
-    ENZYME,
-    ArrayType,
-    Call,
-    Functions,
-    OperationSpec,
-    Outputs,
-    has_type,
-)
+from kernbridge._src.operation.spec import ENZYME, Functions, OperationSpec, Outputs
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan

@@ -15,10 +15,11 @@ import numpy as np
 from kernbridge._src.base import private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir, xla
-from kernbridge._src.operation import embed_once, missing_platform, origin, sharding
-from kernbridge._src.operation.batch_axes import BatchAxes, Dim, to_front
-from kernbridge._src.operation.sharding_rule import Terms
-from kernbridge._src.operation.spec import ArrayType, Call, Functions, Step
+from kernbridge._src.calls.batch_axes import BatchAxes, Dim, to_front
+from kernbridge._src.calls.call import ArrayType, Call, Terms
+from kernbridge._src.operation import embed_once, missing_platform, origin
+from kernbridge._src.operation.spec import Functions, Step
+from kernbridge._src.sharding import partition as sharding
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan

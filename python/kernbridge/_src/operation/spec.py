@@ -17,18 +17,16 @@ import numpy as np
 from jax.tree_util import DictKey, GetAttrKey
 
 from kernbridge._src.base import private_jax, settings
-from kernbridge._src.base.errors import counted, typed
+from kernbridge._src.base.errors import counted
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import warn
-from kernbridge._src.operation.batch_axes import NONE, BatchAxes, Dim
-from kernbridge._src.operation.sharding_rule import ShardingRule, Terms
+from kernbridge._src.calls.call import ArrayType, has_type
+from kernbridge._src.sharding.rule import ShardingRule
 
 # Methods that pass the batch to the kernel as an extra array axis.
 RANK_METHODS = ("expand_dims", "broadcast_all", "legacy_vectorized")
 VMAP_METHODS = (None, "sequential", "sequential_unrolled", *RANK_METHODS)
 
-_BATCH_ORDER = 256  # KB_BATCH_ORDER of the core, and its kb_slice_order
-_SLICES_AUTO, _SLICES_IN_ORDER, _SLICES_AT_ONCE, _SLICES_OF_ROWS = range(4)
 _NARROW = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f2", "f4")))
 
 Functions = list[tuple[str, Callable[..., Any]]]
@@ -60,26 +58,6 @@ class Step(NamedTuple):
 
     mode: Mode
     active: tuple[int, ...]
-
-
-HALF_DTYPES = frozenset(("bfloat16", "float16"))
-
-
-def is_inexact(dtype: Any) -> bool:
-    return bool(jax.dtypes.issubdtype(dtype, np.inexact))
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayType:
-    shape: tuple[Dim, ...]
-    dtype: np.dtype[Any]
-
-    @staticmethod
-    def of(value: Any) -> ArrayType:
-        return ArrayType(np.shape(value), np.dtype(value.dtype))  # of Python's numbers, too
-
-    def __str__(self) -> str:
-        return typed(self.dtype, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +175,6 @@ def _as_written(node: Any, numbered: Any) -> Iterator[int]:
         flatten = jax.tree_util.default_registry.flatten_one_level
         for parts in zip(flatten(node)[0], flatten(numbered)[0], strict=True):
             yield from _as_written(*parts)
-
-
-def has_type(value: object) -> bool:
-    return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
@@ -468,66 +442,3 @@ def _check_output_indices(label: str, aliases: Iterable[tuple[int, int]], n_outp
                 f"{label}: input_output_aliases maps input {i} to output {o}, "
                 f"but the call has {counted(n_outputs, 'output')} [KB1006]"
             )
-
-
-@dataclass(frozen=True)
-class Call:
-    """The static part of one traced call, which is a parameter of the JAX primitive.
-
-    Operands are the positional inputs and then the keyword scalars, sorted by name.
-    """
-
-    n_inputs: int
-    scalars: tuple[str, ...]
-    outs: tuple[ArrayType, ...]
-    aliases: tuple[tuple[int, int], ...]
-    vmap_method: str | None
-    has_side_effect: bool
-    terms: Terms
-    levels: BatchAxes = NONE
-    vmap_threads: bool | None = None
-
-    @property
-    def batch_words(self) -> list[int]:
-        """The description of the batch that precedes the operands' levels; empty without a batch.
-
-        It contains the number of levels, and the order of slices: one after the other, several at
-        once, or as the core decides.
-        """
-        if not self.levels:
-            return []
-        order = _SLICES_AUTO
-        if self.vmap_threads:
-            order = _SLICES_AT_ONCE
-        elif self.vmap_threads is False or self.has_side_effect:
-            order = _SLICES_IN_ORDER
-        return [len(self.levels.sizes) + _BATCH_ORDER * order]
-
-    def row_words(self, axes: int) -> list[int]:
-        """The description of these leading axes as rows of the kernel; empty if it is not cut."""
-        if self.levels or self.vmap_threads is False or self.has_side_effect:
-            return []
-        return [axes + _BATCH_ORDER * _SLICES_OF_ROWS]
-
-    @property
-    def n_operands(self) -> int:
-        """The number of inputs and scalars; outputs are counted from here."""
-        return self.n_inputs + len(self.scalars)
-
-    @property
-    def read_only(self) -> tuple[int, ...]:
-        """The inputs that do not share the memory of an output, and must not be written."""
-        aliased = {i for i, _ in self.aliases}
-        return tuple(i for i in range(self.n_inputs) if i not in aliased)
-
-    @property
-    def fresh(self) -> tuple[int, ...]:
-        """The buffers of the outputs that do not share the memory of an input."""
-        aliased = {o for _, o in self.aliases}
-        return tuple(self.n_operands + o for o in range(len(self.outs)) if o not in aliased)
-
-    def split(
-        self, operands: Sequence[ArrayType]
-    ) -> tuple[Sequence[ArrayType], dict[str, ArrayType]]:
-        n = self.n_inputs
-        return operands[:n], dict(zip(self.scalars, operands[n:], strict=True))

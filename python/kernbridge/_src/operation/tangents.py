@@ -24,8 +24,9 @@ import numpy as np
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, quoted
 from kernbridge._src.base.private_jax import Tracer, ad, eval_jaxpr
-from kernbridge._src.operation import primitive, sharding
-from kernbridge._src.operation.batch_axes import NONE, BatchAxes, vmapped
+from kernbridge._src.calls.batch_axes import NONE, BatchAxes, vmapped
+from kernbridge._src.calls.call import ArrayType, Call, has_type, is_inexact
+from kernbridge._src.operation import primitive
 from kernbridge._src.operation.primitive import (
     Frontend,
     abstract,
@@ -34,14 +35,8 @@ from kernbridge._src.operation.primitive import (
     match_varying,
     new_primitive,
 )
-from kernbridge._src.operation.spec import (
-    OUTPUTS,
-    ArrayType,
-    Call,
-    has_type,
-    is_inexact,
-    names_taken,
-)
+from kernbridge._src.operation.spec import OUTPUTS, names_taken
+from kernbridge._src.sharding import partition as sharding
 
 
 class Automatic(ABC):

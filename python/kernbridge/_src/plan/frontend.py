@@ -17,9 +17,9 @@ import jax
 from kernbridge import _core
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._src.base import debug
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
-from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan import cubin, launch, targets
 from kernbridge._src.plan.program import Buffer, Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.plan.targets import Target

@@ -19,7 +19,8 @@ import jax
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.operation.spec import RANK_METHODS, ArrayType, Call, call_with_shapes
+from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.operation.spec import RANK_METHODS, call_with_shapes
 from kernbridge._src.plan import cubin
 from kernbridge._src.plan.program import DeviceFunction, Launch, Value, Word
 

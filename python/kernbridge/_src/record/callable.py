@@ -18,27 +18,21 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys.host_state import identity_of
+from kernbridge._src.numba_common import parameters
+from kernbridge._src.numba_common.parameters import Assignment
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
-from kernbridge._src.operation import parameters
 from kernbridge._src.operation.operation import Operation
-from kernbridge._src.operation.parameters import Assignment
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
-from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import (
-    FROM_SIGNATURE,
-    ArrayType,
-    Call,
-    Functions,
-    OperationSpec,
-    rules_of,
-)
+from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec, rules_of
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
 from kernbridge._src.plan.targets import Target
 from kernbridge._src.record.record import NotRecordable
 from kernbridge._src.record.record import record as run_recorded
+from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.toolchain import cuda
 
 RECORD = ("auto", "always", "never")

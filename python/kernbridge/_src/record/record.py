@@ -28,13 +28,13 @@ import numpy as np
 
 from kernbridge._src.base.errors import typed
 from kernbridge._src.base.reports import beginning_of, current_line, line_of
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.extensions import is_foreign_name
 from kernbridge._src.numba_cuda import callback, dialect
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured, Order, read_configured
 from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument, typed_scalar
-from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan.program import (
     DTYPE_CODES,

@@ -7,16 +7,11 @@ import itertools
 import re
 from typing import NamedTuple, NoReturn
 
-from kernbridge._src.operation.call_signature import own_names
-from kernbridge._src.operation.signature import (
-    TYPES,
-    WRITTEN_OUT,
-    DeclaredType,
-    ScannedFunction,
-    ScannedParameter,
-    Sources,
-)
 from kernbridge._src.scan import plain
+from kernbridge._src.scan.attributes import TYPES
+from kernbridge._src.scan.functions import WRITTEN_OUT, ScannedFunction, ScannedParameter, Sources
+from kernbridge._src.signatures.array_types import DeclaredType
+from kernbridge._src.signatures.call_signature import own_names
 
 _LINE = 160  # characters of a line that a message shows
 # A word of an annotation. Brackets hold their blanks. A backslash at the end of a line is a blank.

@@ -1,6 +1,6 @@
 """Signatures of functions in sources: what each parameter of C receives.
 
-`operation/call_signature.py` defines the notation.
+`signatures/call_signature.py` defines the notation.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.base.struct import Struct
-from kernbridge._src.operation.call_signature import RETURN, CallSignature
-from kernbridge._src.operation.signature import ScannedParameter, is_variable
+from kernbridge._src.scan.functions import ScannedParameter
+from kernbridge._src.signatures.array_types import is_variable
+from kernbridge._src.signatures.call_signature import RETURN, CallSignature
 
 
 class Passed(Struct):

@@ -12,7 +12,6 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kernbridge._src.operation.signature import Named, ScannedFunction
 from kernbridge._src.scan.annotation import (
     WORD,
     Annotation,
@@ -22,6 +21,7 @@ from kernbridge._src.scan.annotation import (
     cut,
     is_name,
 )
+from kernbridge._src.scan.functions import Named, ScannedFunction
 
 _BLANK = r"[ \t\r\v\f]"
 _ESCAPE = rf"\\(?:{_BLANK}*\n|.|\Z)"

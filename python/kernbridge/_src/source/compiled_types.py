@@ -12,7 +12,7 @@ import string
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import CompilationError, KernelError, coded
-from kernbridge._src.operation.signature import WRITTEN_OUT, ScannedFunction, ScannedParameter
+from kernbridge._src.scan.functions import WRITTEN_OUT, ScannedFunction, ScannedParameter
 
 GLUE = "kernbridge"  # the file that the compiler takes the glue for
 # In the order of KB_TYPE_LIST, whose numbers the letters from 'A' on stand for.

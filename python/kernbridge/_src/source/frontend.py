@@ -10,12 +10,13 @@ from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError, KernelToolchainError, counted
 from kernbridge._src.base.struct import Struct
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import Ingredients, identity_of
-from kernbridge._src.operation import origin, signature
+from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall
-from kernbridge._src.operation.signature import ScannedFunction
-from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.scan import attributes as scan_attributes
+from kernbridge._src.scan.functions import ScannedFunction
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
@@ -158,7 +159,7 @@ class SourceFrontend(Frontend):
             if array is not None and not array.fits(dtype, rank, batched=True):
                 raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
         for attribute, value in zip(known, self.values, strict=True):
-            size = signature.size_of(attribute.type)
+            size = scan_attributes.size_of(attribute.type)
             if len(value) != size:
                 raise ValueError(
                     f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"

@@ -18,16 +18,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
-from kernbridge._src.operation.signature import (
-    TYPES,
+from kernbridge._src.scan import scanner
+from kernbridge._src.scan.annotation import Source
+from kernbridge._src.scan.attributes import TYPES
+from kernbridge._src.scan.functions import (
     WRITTEN_OUT,
     Named,
     ScannedFunction,
     ScannedParameter,
     Sources,
 )
-from kernbridge._src.scan import scanner
-from kernbridge._src.scan.annotation import Source
 from kernbridge._src.source import compiled_types, plain_glue
 from kernbridge._src.source.compiled_types import GLUE
 from kernbridge._src.toolchain import compilers, programs

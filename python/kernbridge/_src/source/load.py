@@ -22,7 +22,7 @@ from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import CompilationError, KernelError
 from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
-from kernbridge._src.operation.signature import Named, ScannedFunction, Sources, join_tokens
+from kernbridge._src.scan.functions import Named, ScannedFunction, Sources, join_tokens
 from kernbridge._src.source.module import CompiledModule, register_ffi_target
 from kernbridge._src.toolchain import library
 from kernbridge._src.toolchain.library import Finished, Request, is_changed

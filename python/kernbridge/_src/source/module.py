@@ -18,12 +18,12 @@ from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.base.struct import Struct
-from kernbridge._src.operation import signature
-from kernbridge._src.operation.call_signature import CallSignature, ResultsOf
 from kernbridge._src.operation.operation import Operation, spec_key
-from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.signature import ScannedFunction
 from kernbridge._src.operation.spec import OperationSpec, rules_of
+from kernbridge._src.scan import attributes as scan_attributes
+from kernbridge._src.scan.functions import ScannedFunction
+from kernbridge._src.sharding.rule import ShardingRule
+from kernbridge._src.signatures.call_signature import CallSignature, ResultsOf
 from kernbridge._src.source import needed
 from kernbridge._src.source.frontend import DTYPES, Export, SourceFrontend
 
@@ -211,9 +211,9 @@ sharding_rule
             vmap_threads,
             self._signature,
         )
-        signature.check_names(export.label, known, attrs)
-        encoded = tuple(signature.encode(export.label, a, attrs[a.name]) for a in known)
-        plain, key = signature.plain(attrs), spec_key(spec, [])
+        scan_attributes.check_names(export.label, known, attrs)
+        encoded = tuple(scan_attributes.encode(export.label, a, attrs[a.name]) for a in known)
+        plain, key = scan_attributes.plain(attrs), spec_key(spec, [])
 
         def make() -> Operation:
             made = Operation(spec, SourceFrontend(export, encoded, zeroed), plain)

@@ -11,14 +11,10 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 
-from kernbridge._src.operation.signature import (
-    LEADING,
-    TYPES,
-    DeclaredType,
-    ScannedFunction,
-    names_in,
-)
+from kernbridge._src.scan.attributes import TYPES
+from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.scan.plain import Passed
+from kernbridge._src.signatures.array_types import LEADING, DeclaredType, names_in
 
 HEADER = '#include "kernbridge/plain.h"\n'
 _RUNNER = """\

@@ -38,8 +38,9 @@ RULES = tuple(
     for name in (
         *(f"toolchain/{name}" for name in ("library", "make", "flags", "compilers", "nvcc")),
         "../_ext/emulator/cuda_source",
-        *("scan/scanner", "scan/annotation", "scan/plain", "operation/signature"),
-        *("operation/call_signature", "source/glue", "source/plain_glue", "source/load"),
+        *(f"scan/{name}" for name in ("scanner", "annotation", "plain", "functions", "attributes")),
+        *("signatures/array_types", "signatures/call_signature"),
+        *("source/glue", "source/plain_glue", "source/load"),
     )
 )
 """What decides how a request is built: each library was built from these files, too."""

@@ -1,6 +1,6 @@
 """`signature=`: what a call takes and returns, written once, such as "x: f32[n], k: f32 -> f32[n]".
 
-`operation/signature.py` reads the types of arrays. From a signature follow the checks of a
+`array_types.py` reads the types of arrays. From a signature follow the checks of a
 call, its outputs, the parameters of the kernel that they fill, and numbers of a launch.
 """
 
@@ -19,7 +19,8 @@ import numpy as np
 
 from kernbridge._src.base.errors import counted, short, unknown_name
 from kernbridge._src.base.private_jax import Tracer
-from kernbridge._src.operation.signature import (
+from kernbridge._src.calls.call import ArrayType, has_type
+from kernbridge._src.signatures.array_types import (
     ANY,
     LEADING,
     DeclaredType,
@@ -33,7 +34,6 @@ from kernbridge._src.operation.signature import (
     place_of,
     read_dim,
 )
-from kernbridge._src.operation.spec import ArrayType, has_type
 
 _EXAMPLE = 'such as "x: f32[n], k: f32 -> f32[n]"'
 _LONGER = re.compile(r"([A-Za-z]\w*) \+ \d+")  # an array that has a few elements more

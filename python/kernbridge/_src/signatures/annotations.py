@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Collection
 from typing import Any
 
-from kernbridge._src.operation.signature import ANY
+from kernbridge._src.signatures.array_types import ANY
 
 
 def annotated(

@@ -6,27 +6,21 @@ same block of rows of the first input.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.calls.call import ArrayType, Term, Terms
 
-Term = tuple[str, ...]  # a name for each dimension of an array
-
-WHOLE = "_"  # a dimension that no device has only a part of
 LEADING = "..."
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\+[0-9]+)?")
 _EXPECTED = (
     'expected the names of dimensions as in "i j, j -> i": one term for each input, then "->" and '
     "one for each output"
 )
-
-
-Array = Any  # the type of an array, with a shape and a dtype
 
 
 @dataclass(frozen=True)
@@ -188,7 +182,7 @@ class ShardingRule:
             )
 
     def terms(
-        self, label: str, inputs: Sequence[Array], n_scalars: int, outs: Sequence[Array]
+        self, label: str, inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]
     ) -> Terms:
         """The terms of a call's operands and outputs; ValueError if they do not fit the arrays."""
         left = () if not inputs and self.inputs == ((),) else self.inputs
@@ -237,7 +231,7 @@ class ShardingRule:
         return result
 
     def _expand(
-        self, label: str, place: str, array: Array, term: Term, leading: int | None
+        self, label: str, place: str, array: ArrayType, term: Term, leading: int | None
     ) -> tuple[Term, int | None]:
         """A term with a name for each leading dimension, and the number of these dimensions."""
         rank = len(array.shape)
@@ -252,55 +246,6 @@ class ShardingRule:
                 f"{' '.join(term)!r}{again}, but it is {array} of rank {rank} [KB6001]"
             )
         return (*(f"{LEADING}{i}" for i in range(n)), *own), n
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """A name for each dimension of the operands and outputs of one call, as the kernel sees them.
-
-    Without a rule, the kernel's dimensions are `WHOLE`, and messages suggest one. The axes of
-    `BatchAxes` are called "*0", "*1", and the batch axes that the kernel sees "@0", "@1". Hidden
-    results follow the outputs.
-    """
-
-    ins: tuple[Term, ...] = ()
-    outs: tuple[Term, ...] = ()
-    hidden: tuple[Term, ...] = ()
-    sums: tuple[str, ...] = ()
-    suggested: str = ""
-
-    @staticmethod
-    def undeclared(inputs: Sequence[Array], n_scalars: int, outs: Sequence[Array]) -> Terms:
-        left, right = (tuple((WHOLE,) * len(t.shape) for t in types) for types in (inputs, outs))
-        n = itertools.count()
-        sides = ([" ".join(f"d{next(n)}" for _ in term) for term in side] for side in (left, right))
-        rule = '"' + " -> ".join(map(", ".join, sides)) + '"'
-        return Terms((*left, *[()] * n_scalars), right, suggested=rule)
-
-    def with_leading(self, mapped: Sequence[bool | None]) -> Terms:
-        """Add a batch axis that the kernel sees before the axes of its outputs and operands.
-
-        Each operand has the axis (True), the axis with one slice (False), or no new axis (None).
-        """
-        batch = f"@{sum(name.startswith('@') for name in self.outs[0])}" if self.outs else WHOLE
-        new = {True: (batch,), False: (WHOLE,), None: ()}
-        ins = tuple((*new[m], *term) for m, term in zip(mapped, self.ins, strict=True))
-        return replace(self, ins=ins, outs=tuple((batch, *term) for term in self.outs))
-
-    @property
-    def whole(self) -> Terms:
-        arrays = self.ins, self.outs, self.hidden
-        ins, outs, hidden = (tuple((WHOLE,) * len(term) for term in terms) for terms in arrays)
-        return Terms(ins, outs, hidden)
-
-    def can_split(self, name: str) -> bool:
-        """Whether a device can compute one part along this name alone."""
-        if name == WHOLE:
-            return False
-        if name.startswith(("*", "@")):
-            return True
-        known = any(name == n.partition("+")[0] for term in self.ins for n in term)
-        return known and (name in self.sums or all(name in term for term in self.outs))
 
 
 __test__ = {"ShardingRule": ShardingRule}  # whose __module__ is `kernbridge`

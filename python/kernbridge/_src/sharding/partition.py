@@ -24,9 +24,8 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.private_jax import func, hlo, hlo_sharding, mlir, tuple_sharding
 from kernbridge._src.base.reports import warn
-from kernbridge._src.operation.batch_axes import BatchAxes
-from kernbridge._src.operation.sharding_rule import WHOLE, Term, Terms
-from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.calls.batch_axes import BatchAxes
+from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Term, Terms
 
 SPLIT = ".split"
 TOGETHER = "kernbridge.together"  # see src/core/kb_handler.h

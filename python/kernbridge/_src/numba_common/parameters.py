@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+from kernbridge._src.operation.spec import OperationSpec, Outputs
 
 if TYPE_CHECKING:
-    from kernbridge._src.operation.call_signature import CallSignature
+    from kernbridge._src.signatures.call_signature import CallSignature
 
 NATIVE_DTYPES = frozenset(
     ["bool", "float32", "float64", "complex64", "complex128"]
@@ -45,7 +46,7 @@ def read_signature(
     """The arguments `signature` and `inplace` of an operation of this function."""
     if signature is None and inplace is None:
         return None
-    from kernbridge._src.operation.call_signature import CallSignature
+    from kernbridge._src.signatures.call_signature import CallSignature
 
     parameters = inspect.signature(function).parameters.values()
     named = [p for p in parameters if p.kind is not _VARIADIC and p.name not in static]

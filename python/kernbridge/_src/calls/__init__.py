@@ -1,0 +1,1 @@
+"""What one call of an operation is: its arrays, batch axes, and names of dimensions."""
