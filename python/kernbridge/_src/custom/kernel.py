@@ -301,7 +301,7 @@ class XLACustomKernel(RuleTable):
         label = repr(self.name)
         if outs is not FROM_SIGNATURE:
             Outputs.of(label, outs).in_order(label, ())
-        return OperationSpec(label, outs, None, None, False, signature=self.signature)
+        return OperationSpec(label, outs, signature=self.signature)
 
     def _bind(
         self, ins: Sequence[Any], spec: OperationSpec, bound: Bound, keywords: dict[str, Any]

@@ -296,7 +296,7 @@ class RuleTable:
         vjp = self._rule("the vjp rule")
         if self.signature is not None and names_taken(vjp):
             names = [name for side in self.signature.bound for name in side]
-            spec = OperationSpec(repr(self.name), (), None, None, False, vjp=vjp)
+            spec = OperationSpec(repr(self.name), (), vjp=vjp)
             spec.check_names(names, keywords)
         for what, function, n in self._each(n_inputs):
             if function is vjp and names_taken(vjp):

@@ -38,7 +38,7 @@ from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
-from kernbridge._src.operation.spec import FROM_SIGNATURE, OperationSpec, rules_of
+from kernbridge._src.operation.spec import FROM_SIGNATURE, CallOptions, OperationSpec
 from kernbridge._src.sharding.rule import ShardingRule
 
 if TYPE_CHECKING:
@@ -221,17 +221,7 @@ def numba_kernel(
     frontend = NumbaCpu.of(
         kernel, half_as_bits, options, values, order, (shown, label) if name else None
     )
-    spec = OperationSpec(
-        frontend.label,
-        outs,
-        vmap_method,
-        input_output_aliases,
-        has_side_effect,
-        *rules_of(frontend.label, jvp, vjp, derivatives),
-        sharding_rule=sharding_rule,
-        vmap_threads=vmap_threads,
-        signature=declared,
-    )
+    spec = CallOptions.of(locals()).spec(frontend.label, outs, signature=declared)
     return frontend.operation(spec, frontend._operations)
 
 

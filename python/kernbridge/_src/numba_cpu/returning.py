@@ -41,11 +41,11 @@ from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, as_operands
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.spec import (
+    CallOptions,
     Functions,
     OperationSpec,
     Outputs,
     call_with_shapes,
-    rules_of,
 )
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.call_signature import ResultsOf, check_number, is_weak
@@ -575,16 +575,9 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
     key = ("returning", kind, options, name)
     is_kept = not (outs or static)
     frontend = attached_to(owner, key, make) if is_kept else make()
-    spec = OperationSpec(
-        frontend.label,
-        frontend.described_outs,
-        of("vmap_method") or (None if kind == "arrays" else "expand_dims"),
-        of("input_output_aliases"),
-        bool(of("has_side_effect")),
-        *rules_of(frontend.label, of("jvp"), of("vjp"), of("derivatives")),
-        sharding_rule=rule,
-        vmap_threads=of("vmap_threads"),
-    )
+    method = of("vmap_method") or (None if kind == "arrays" else "expand_dims")
+    call = replace(CallOptions.of(given), vmap_method=method, sharding_rule=rule)
+    spec = call.spec(frontend.label, frontend.described_outs)
     kept: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
     if is_kept:  # JAX may keep another front end for long, which must not keep its operations
         kept = attached_to(owner, ("operations", *key), lambda: kept)

@@ -43,16 +43,6 @@ Rule = Callable[..., Any] | str | None
 Mode = Literal["jvp", "vjp"]
 
 
-def rules_of(label: str, jvp: Rule, vjp: Rule, derivatives: str | None) -> tuple[Rule, Rule]:
-    """The rules of an operation; `derivatives` stands for what is not given."""
-    if derivatives not in (None, ENZYME):
-        raise ValueError(
-            f"{label}: derivatives is {derivatives!r}, expected {ENZYME!r} or None; pass a rule of "
-            "your own as vjp= or jvp= [KB1007]"
-        )
-    return jvp or derivatives, vjp or derivatives
-
-
 class Step(NamedTuple):
     """One differentiation of a kernel, with respect to the operands of these indices."""
 
@@ -200,14 +190,56 @@ def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
 
 
 @dataclass(frozen=True)
+class CallOptions:
+    """The options of a call that public functions share; `numba_kernel` documents them."""
+
+    vmap_method: str | None = None
+    vmap_threads: bool | None = None
+    input_output_aliases: Mapping[int, int] | None = None
+    has_side_effect: bool = False
+    jvp: Rule = None
+    vjp: Rule = None
+    derivatives: str | None = None
+    sharding_rule: Any = None
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> CallOptions:
+        """The options among the arguments of a public function, which may be its `locals()`."""
+        return CallOptions(**{n: given[n] for n in CallOptions.__match_args__ if n in given})
+
+    def spec(
+        self, label: str, outs: Any, attributes: Sequence[str] = (), signature: Any = None
+    ) -> OperationSpec:
+        """The specification of an operation with these options; see `OperationSpec`."""
+        if self.derivatives not in (None, ENZYME):
+            raise ValueError(
+                f"{label}: derivatives is {self.derivatives!r}, expected {ENZYME!r} or None; pass "
+                "a rule of your own as vjp= or jvp= [KB1007]"
+            )
+        return OperationSpec(
+            label,
+            outs,
+            self.vmap_method,
+            self.input_output_aliases,
+            self.has_side_effect,
+            self.derivatives if self.jvp is None else self.jvp,
+            self.derivatives if self.vjp is None else self.vjp,
+            attributes,
+            self.sharding_rule,
+            self.vmap_threads,
+            signature,
+        )
+
+
+@dataclass(frozen=True)
 class OperationSpec:
     """The arguments of `numba_kernel` and its siblings except the kernel; hashable if `outs` is."""
 
     label: str
     outs: Any  # `Outputs`, a function that returns what they are read from, or FROM_SIGNATURE
-    vmap_method: str | None
-    aliases: Any  # given as a dict; pairs of an input and an output
-    has_side_effect: bool
+    vmap_method: str | None = None
+    aliases: Any = None  # given as a dict; pairs of an input and an output
+    has_side_effect: bool = False
     jvp: Rule = None
     vjp: Rule = None
     attributes: InitVar[Sequence[str]] = ()  # which derivative rules get as keywords

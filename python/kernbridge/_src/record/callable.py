@@ -26,7 +26,7 @@ from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, Calling
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.primitive import Differentiated, NativeCall
-from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec, rules_of
+from kernbridge._src.operation.spec import FROM_SIGNATURE, CallOptions, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
 from kernbridge._src.plan.targets import Target
@@ -154,12 +154,7 @@ def numba_cuda_callable(
     if signature is not None or inplace is not None:
         stream = list(inspect.signature(func).parameters)[-1:]
         declared = parameters.read_signature(label, func, signature, inplace, stream)
-    spec = OperationSpec(
-        *(label, outs, vmap_method, input_output_aliases, has_side_effect),
-        *rules_of(label, jvp, vjp, derivatives),
-        sharding_rule=sharding_rule,
-        signature=declared,
-    )
+    spec = CallOptions.of(locals()).spec(label, outs, signature=declared)
     kept = _of_objects
     if type(func) is types.FunctionType:
         kept = attached_to(func, "numba_cuda_callable", lambda: LRUCache(OPERATIONS_KEPT))

@@ -19,7 +19,7 @@ from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.operation.operation import Operation, spec_key
-from kernbridge._src.operation.spec import OperationSpec, rules_of
+from kernbridge._src.operation.spec import CallOptions
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.sharding.rule import ShardingRule
@@ -131,13 +131,12 @@ class SourceFunction:
         sharding_rule: str | ShardingRule | bool | None = None,
         **attributes: Any,
     ) -> Any:
-        given = {k: v for k, v in locals().items() if k not in ("inputs", "attributes")}
-        named: dict[str, Any] = {}
+        options, named = CallOptions.of(locals()), dict[str, Any]()
         if self._signature is not None:
             named, attributes = attributes, {}
         try:
-            operation = SourceFunction.operation.__wrapped__  # type: ignore[attr-defined]
-            return operation(**given, **attributes)(*inputs, **named)
+            operation = self._operation(outs, options, zero_outputs, attrs, attributes)
+            return operation(*inputs, **named)
         except Exception as e:
             hide_frames(e)
             raise
@@ -183,7 +182,17 @@ sharding_rule
         Operation
             The operation. Equal arguments return the same operation, as long as it is cached.
         """
-        export, attrs = self._export, {**(attrs or {}), **attributes}
+        return self._operation(outs, CallOptions.of(locals()), zero_outputs, attrs, attributes)
+
+    def _operation(
+        self,
+        outs: Any,
+        options: CallOptions,
+        zero_outputs: bool,
+        given: Mapping[str, Any] | None,
+        more: Mapping[str, Any],
+    ) -> Operation:
+        export, attrs = self._export, {**(given or {}), **more}
         zeroed = read_flag(export.label, "zero_outputs", zero_outputs)
         if outs is ... and self._outs is not None:
             outs = self._outs
@@ -199,18 +208,7 @@ sharding_rule
                 " [KB5105]"
             )
         known = export.function.attributes
-        spec = OperationSpec(
-            export.label,
-            outs,
-            vmap_method,
-            input_output_aliases,
-            has_side_effect,
-            *rules_of(export.label, jvp, vjp, derivatives),
-            [a.name for a in known],
-            sharding_rule,
-            vmap_threads,
-            self._signature,
-        )
+        spec = options.spec(export.label, outs, [a.name for a in known], self._signature)
         scan_attributes.check_names(export.label, known, attrs)
         encoded = tuple(scan_attributes.encode(export.label, a, attrs[a.name]) for a in known)
         plain, key = scan_attributes.plain(attrs), spec_key(spec, [])
