@@ -18,8 +18,8 @@ import jax
 import numpy as np
 from jax import export
 
-from kernbridge import _core
 from kernbridge._src.base import private_jax
+from kernbridge._src.base.dtypes import BITS
 from kernbridge._src.base.errors import ExportError
 from kernbridge._src.base.private_jax import mlir
 from kernbridge._src.base.progress import shown
@@ -37,7 +37,6 @@ _OF_XLA = (
     *("stablehlo.dynamic_rng_bit_generator", "stablehlo.dynamic_top_k"),
 )
 # Types whose elements are whole bytes, as PJRT takes them from a host.
-_DTYPES = frozenset(name for name, (_code, bits) in _core.dtypes().items() if bits >= 8)
 
 _Call = tuple[str, dict[str, Any]]  # the target of a custom call, and its attributes by name
 
@@ -262,7 +261,7 @@ def _program(
 def described(name: str, aval: Any, *marks: object) -> str:
     """Return the dtype, the marks, the rank, the extents and the name of an array."""
     dtype = str(aval.dtype)
-    if dtype not in _DTYPES:
+    if BITS.get(dtype, 0) < 8:
         keys = "; pass jax.random.key_data(key)" if dtype.startswith("key<") else ""
         raise ExportError(
             f"export_bundle: {name} is of dtype {dtype}, which a C program cannot pass{keys} "

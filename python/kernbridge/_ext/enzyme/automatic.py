@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import debug
+from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.base.private_jax import Jaxpr, ad, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE
-from kernbridge._src.calls.call import HALF_DTYPES, ArrayType, Call, Terms, is_inexact
+from kernbridge._src.calls.call import ArrayType, Call, Terms, is_inexact
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.operation import tangents
 from kernbridge._src.operation.inspection import Inspection
@@ -174,7 +175,7 @@ class ByEnzyme(InSteps):
 
 
 def _is_half(t: ArrayType) -> bool:
-    return t.dtype.name in HALF_DTYPES
+    return t.dtype.name in HALVES
 
 
 def _widened(x: Any) -> Any:

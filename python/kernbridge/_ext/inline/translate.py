@@ -17,13 +17,12 @@ import jax
 import numpy as np
 
 from kernbridge._ext.inline import special
+from kernbridge._src.base.dtypes import taken_by
 from kernbridge._src.base.private_jax import Literal
 
 ELEMENTS_MAX = 64
 """Elements of an array inside a function, and steps of a scan over arrays."""
-DTYPES = frozenset(
-    ["bool", "float32", "float64"] + [f"{k}{b}" for k in ("int", "uint") for b in (8, 16, 32, 64)]
-)
+DTYPES = taken_by("inline")
 NAME = "inlined"
 Value = np.ndarray[Any, np.dtype[np.object_]]  # the expressions of the elements of one array
 

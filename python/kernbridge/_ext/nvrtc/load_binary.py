@@ -16,6 +16,7 @@ from typing import Any
 
 from kernbridge._ext.nvrtc.kernel import CudaKernel, cuda_kernel, operation_of, scan
 from kernbridge._ext.nvrtc.nvrtc import NvrtcFunction
+from kernbridge._src.base.dtypes import BITS, DTYPES, HALVES
 from kernbridge._src.base.errors import KernelError, KernelLoadError, coded
 from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
@@ -23,7 +24,6 @@ from kernbridge._src.operation.spec import FROM_SIGNATURE
 from kernbridge._src.plan import cubin
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
-from kernbridge._src.scan.attributes import size_of
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.signatures.array_types import ANY
 from kernbridge._src.source import compiled_types, load
@@ -40,10 +40,10 @@ _LOADED, _DYNAMIC = 1, 2  # types of segments
 _SONAME, _IGNORED = (14).to_bytes(8, "little"), (21).to_bytes(8, "little")  # kinds of entries
 _OF_64_BITS, _LITTLE_ENDIAN = 2, 1
 
-_C_TYPES = {f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
-_C_TYPES |= {"bool": "bool", "float": "float32", "double": "float64", "__half": "float16"}
+_C_TYPES = {dtype.c: dtype.name for dtype in DTYPES.values() if dtype.name not in HALVES}
 _C_TYPES |= {"int": "int32", "unsigned": "uint32", "unsigned int": "uint32", "long": "int64"}
 _C_TYPES |= {"long long": "int64", "size_t": "uint64", "unsigned char": "uint8", "char": "int8"}
+_C_TYPES |= {"__half": "float16"}
 
 _OF_SOURCE = {"params", "options", "include_paths", "use_fast_math", "check"}  # of `cuda_kernel`
 
@@ -434,7 +434,7 @@ class CudaBinary:
                     f"for example, attr.{p.name}:int32 in params, or {p.name}: i32 in the "
                     "signature [KB5106]"
                 )
-            sizes.append(size_of(p.type) if p.role == "attr" else 8)
+            sizes.append(BITS[p.type] // 8 if p.role == "attr" else 8)
         capability = 0  # the driver chooses among the images of a fatbin
         if not self._is_fatbin:
             try:

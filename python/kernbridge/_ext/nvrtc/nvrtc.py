@@ -48,6 +48,7 @@ VARIABLE = "KERNBRIDGE_LIBNVRTC"
 # The files that decide what is stored.
 _RULES = (
     *("../_ext/nvrtc/nvrtc.py", "../_ext/nvrtc/signature.py", "toolchain/flags.py"),
+    "base/dtypes.py",
     *("../_ext/nvrtc/include/kernbridge_signature.h", "../_ext/nvrtc/include/stdint.h"),
 )
 _ARCHITECTURE = "--gpu-architecture=sm_"

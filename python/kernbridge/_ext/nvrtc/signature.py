@@ -13,16 +13,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter
 
 HEADER_NAME = "kernbridge_signature.h"
 HEADER = (Path(__file__).parent / "include" / HEADER_NAME).read_text()
 
-_DTYPES = (
-    *("", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
-    *("float32", "float64", "float16", "bfloat16", "complex64", "complex128"),
-)
+_DTYPES = ("", *DTYPES)  # the header has their places here
 _POINTER, _CONST, _STRANGE = 64, 128, 256  # bits beside the place in _DTYPES; as in the header
 
 

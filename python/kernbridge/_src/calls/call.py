@@ -19,7 +19,6 @@ WHOLE = "_"  # a dimension that no device has only a part of
 
 _BATCH_ORDER = 256  # KB_BATCH_ORDER of the core, and its kb_slice_order
 _SLICES_AUTO, _SLICES_IN_ORDER, _SLICES_AT_ONCE, _SLICES_OF_ROWS = range(4)
-HALF_DTYPES = frozenset(("bfloat16", "float16"))
 
 
 def is_inexact(dtype: Any) -> bool:

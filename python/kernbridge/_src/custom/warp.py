@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-_WARP_TYPES = (
-    *("bool", "float16", "float32", "float64"),
-    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
-)
+from kernbridge._src.base.dtypes import BITS, taken_by
+
+_WARP_TYPES = sorted(taken_by("Warp"), key=lambda name: (name.rstrip("0123456789"), BITS[name]))
 
 
 def jaxtype_to_warptype(dtype: Any) -> Any:

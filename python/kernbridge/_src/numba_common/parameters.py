@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from kernbridge._src.base.dtypes import taken_by
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
@@ -25,10 +26,7 @@ from kernbridge._src.operation.spec import OperationSpec, Outputs
 if TYPE_CHECKING:
     from kernbridge._src.signatures.call_signature import CallSignature
 
-NATIVE_DTYPES = frozenset(
-    ["bool", "float32", "float64", "complex64", "complex128"]
-    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-)
+NATIVE_DTYPES = taken_by("Numba")
 CONVERT = "convert it before the call, or pass its bits as an integer array"
 
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL

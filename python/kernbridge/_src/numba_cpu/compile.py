@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
+from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import KernelCompilationError, typed
 from kernbridge._src.base.packing import host_code
 from kernbridge._src.base.reports import beginning_of, warn
@@ -28,7 +29,6 @@ from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.entry import Entry, HostParameter, Overload
 
-_DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 _AS_BITS = {"bfloat16": "uint16", "float16": "uint16"}
 # Numba's settings that do not change the code, and differ between processes.
 _OTHER_SETTINGS = ("NUM_THREADS", "NUMBA_NUM_THREADS", "NUMBA_DEFAULT_NUM_THREADS", "CACHE_DIR")
@@ -206,7 +206,7 @@ class Job(Recipe[Native]):
     def _buffers(self, copied: tuple[int, ...]) -> tuple[tuple[int, int, str], ...]:
         """The dtype code, rank and name of inputs, outputs and hidden results."""
         named = zip(self._buffer_types, self._assignment.names, strict=True)
-        buffers = [(_DTYPE_CODES[dtype], rank, name) for (dtype, rank), name in named]
+        buffers = [(CODES[dtype], rank, name) for (dtype, rank), name in named]
         return (*buffers, *(buffers[i] for i in copied))
 
     def build(self) -> tuple[Entry, tuple[int, ...], tuple[str, ...]]:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from kernbridge._src.base import debug, settings
+from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.calls.call import HALF_DTYPES, ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.forge.obtain import deferred, obtain, recall
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common import vector_math as libmvec
@@ -299,7 +300,7 @@ class NumbaCpu(PythonFrontend):
         known = all(array.dtype.name in NATIVE_DTYPES for array in arrays)
         for place, array in () if known else self.described(operands, call):
             dtype, remedy = array.dtype.name, CONVERT
-            if dtype in HALF_DTYPES:
+            if dtype in HALVES:
                 if self.half_as_bits:
                     continue
                 remedy = "pass half_as_bits=True to get the bits as uint16, or convert to float32"

@@ -28,16 +28,17 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base import extensions
+from kernbridge._src.base.dtypes import CODES, HALVES
 from kernbridge._src.base.errors import without_code
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import line_of
-from kernbridge._src.calls.call import HALF_DTYPES, ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.host_state import STANDS_FOR
 from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, PythonFrontend
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan
-from kernbridge._src.plan.program import DTYPE_CODES, Callback
+from kernbridge._src.plan.program import Callback
 from kernbridge._src.plan.targets import Target
 
 
@@ -47,10 +48,10 @@ class _Thread(threading.local):
     stream: Any = None
 
 
-DTYPES = NATIVE_DTYPES | HALF_DTYPES
+DTYPES = NATIVE_DTYPES | HALVES
 LACKING = "Numba-CUDA has no type for"  # of other dtypes
 REMEDY = "write to an output instead"  # of copies
-_NAMES = {code: name for name, code in DTYPE_CODES.items()}
+_NAMES = {code: name for name, code in CODES.items()}
 _MLIR = "numba_cuda_mlir"
 _LIBRARIES = ("numba", _MLIR, "kernbridge", "numpy", "jax")
 
@@ -377,7 +378,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         """
         names = self.assign(call).names
         for t, name in zip((*operands, *call.outs), names, strict=False):
-            if t.dtype.name in HALF_DTYPES and not target.emulates:
+            if t.dtype.name in HALVES and not target.emulates:
                 raise ValueError(
                     f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays do "
                     "not support; pass float32 to functions that cannot be recorded [KB2003]"

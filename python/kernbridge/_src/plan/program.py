@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from kernbridge import _core
+from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import typed
 from kernbridge._src.base.html import table
 from kernbridge._src.base.packing import fields, sealed
 
 VERSION = _core.PROGRAM_VERSION
-DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 
 _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
 _WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3, "count": 4}
@@ -306,7 +306,7 @@ class Program:
         out = [_text(self.name), _text(self.source)]
         out.append(_u32(self.n_inputs, self.n_outputs, n_hidden))
         for buffer in self.buffers:
-            out += [struct.pack("<ii", DTYPE_CODES[buffer.dtype], buffer.rank), _text(buffer.name)]
+            out += [struct.pack("<ii", CODES[buffer.dtype], buffer.rank), _text(buffer.name)]
         functions = {f: i for i, f in enumerate(self.functions)}
         out.append(_u32(len(functions)))
         out += [_function(f) for f in functions if with_images]

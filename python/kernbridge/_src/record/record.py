@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import typed
 from kernbridge._src.base.reports import beginning_of, current_line, line_of
 from kernbridge._src.calls.call import ArrayType, Call
@@ -36,16 +37,7 @@ from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured, Order, read_configured
 from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument, typed_scalar
 from kernbridge._src.plan import launch as plan_launch
-from kernbridge._src.plan.program import (
-    DTYPE_CODES,
-    Copy,
-    DeviceParameter,
-    Fill,
-    Launch,
-    Step,
-    Value,
-    Word,
-)
+from kernbridge._src.plan.program import Copy, DeviceParameter, Fill, Launch, Step, Value, Word
 from kernbridge._src.plan.targets import Target
 
 _CLOCKS = tuple(
@@ -268,7 +260,7 @@ class Recording:
         fortran = order == "F"
         host = host_like(shape[::-1], dtype).T if fortran else host_like(shape, dtype)
         held = ArrayType(shape, dtype)
-        if dtype.name not in DTYPE_CODES:  # records, of which JAX has the bytes
+        if dtype.name not in CODES:  # records, of which JAX has the bytes
             held = ArrayType((int(host.nbytes),), np.dtype(np.uint8))
         self.temporaries.append(held)
         buffer = self.n_buffers + len(self.temporaries) - 1

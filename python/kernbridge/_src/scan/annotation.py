@@ -7,8 +7,8 @@ import itertools
 import re
 from typing import NamedTuple, NoReturn
 
+from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.scan import plain
-from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.functions import WRITTEN_OUT, ScannedFunction, ScannedParameter, Sources
 from kernbridge._src.signatures.array_types import DeclaredType
 from kernbridge._src.signatures.call_signature import own_names
@@ -18,7 +18,7 @@ _LINE = 160  # characters of a line that a message shows
 WORD = re.compile(r"(?:\[[^\]]*\]?|\\(?![ \t\r\v\f\n]|\Z)|[^\[\\ \t\r\v\f\n])+")
 _ROLES = {role: role for role in ("arg", "ret", "stream", "any")}
 _ROLES |= {"args": "arg", "rets": "ret", "ctx.stream": "stream"}
-_TYPES = ", ".join(TYPES)
+_TYPES = ", ".join(DTYPES)
 _EXAMPLE = DeclaredType("float32", ("n",))
 
 
@@ -140,7 +140,7 @@ class Annotation:
         if not is_name(name):
             why = f"'{cut(name)}' is not a valid name for an attribute: it must be a C identifier"
             self.refuse(f"{invalid}: {why}", i)
-        if colon and rest not in TYPES:
+        if colon and rest not in DTYPES:
             why = f"'{cut(rest)}' is no type of an attribute; expected one of {_TYPES}"
             self.refuse(f"{invalid}: {why}", i)
         if any(t.name == name for t in self.tokens):

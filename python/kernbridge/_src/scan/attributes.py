@@ -8,27 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge import _core
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.scan.functions import ScannedParameter
 
-# What an attribute can be, and the type of C that holds it.
-TYPES = {
-    "bool": "bool",
-    **{f"{u}int{n}": f"{u}int{n}_t" for n in (8, 16, 32, 64) for u in ("", "u")},
-    "float32": "float",
-    "float64": "double",
-    "float16": "uint16_t",
-    "bfloat16": "uint16_t",
-    "complex64": "float _Complex",
-    "complex128": "double _Complex",
-}
 # Python's numbers for a kind of dtypes; of any other kind, such as bfloat16, an int or a float.
 _KINDS: dict[str, Any] = {"b": bool, "i": int, "u": int, "c": (int, float, complex)}
-
-
-def size_of(type: str) -> int:
-    return _core.dtypes()[type][1] // 8
 
 
 def check_names(

@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from kernbridge import _core
+from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import short, typed
 from kernbridge._src.base.struct import Struct
 
@@ -84,7 +84,7 @@ def is_variable(dtype: str) -> bool:
 @functools.lru_cache(maxsize=1)
 def dtype_names() -> dict[str, str]:
     """NumPy's names of dtypes by their names in NumPy and in jaxprs; "" for any."""
-    known = [name for name in _core.dtypes() if name != "token"]
+    known = [name for name in CODES if name != "token"]
     return {short(name): name for name in known} | {name: name for name in known} | {ANY: ""}
 
 

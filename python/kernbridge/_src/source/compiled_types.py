@@ -8,19 +8,14 @@ stands for a type that does not fit. This module turns letters into types, or in
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Sequence
 
+from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import CompilationError, KernelError, coded
 from kernbridge._src.scan.functions import WRITTEN_OUT, ScannedFunction, ScannedParameter
 
 GLUE = "kernbridge"  # the file that the compiler takes the glue for
-# In the order of KB_TYPE_LIST, whose numbers the letters from 'A' on stand for.
-_DTYPES = (
-    *("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64"),
-    *("uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"),
-)
-_NUMBERS = dict(zip(string.ascii_uppercase, _DTYPES, strict=False))
+_NUMBERS = {chr(ord("A") + dtype.number): dtype.name for dtype in DTYPES.values()}
 _OTHERS = {"t": "a tensor", "p": "a pointer", "r": "a reference", "v": "void"}
 _EXPECTED = {
     "arg": "a tensor",

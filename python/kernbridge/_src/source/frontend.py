@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kernbridge import _core
 from kernbridge._src.base import debug
+from kernbridge._src.base.dtypes import BITS, CODES
 from kernbridge._src.base.errors import KernelError, KernelToolchainError, counted
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.call import ArrayType, Call
@@ -15,7 +16,6 @@ from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import Ingredients, identity_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall
-from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.functions import ScannedFunction
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kernbridge._src.toolchain.library import Request
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
-DTYPES = _core.dtypes()  # of each name: its code, and its bits
 Buffers = tuple[tuple[int, int, str], ...]  # dtype, rank and name of inputs, then of outputs
 
 
@@ -63,8 +62,8 @@ class Export(Struct):
             f"{self.label.split(' ')[0]} {target!r}",
             -1 if function.takes_any else len(function.having("arg")),
             -1 if function.takes_any else len(function.having("ret")),
-            tuple((a.name, DTYPES[a.type][0]) for a in function.attributes),
-            tuple(DTYPES[d.dtype][0] if d and d.dtype else 0 for d in function.declared),
+            tuple((a.name, CODES[a.type]) for a in function.attributes),
+            tuple(CODES[d.dtype] if d and d.dtype else 0 for d in function.declared),
             self.run,
             self.last_error,
             self.cuda,
@@ -126,13 +125,13 @@ class SourceFrontend(Frontend):
             self.function.check_arrays(self.label, inputs, call)
         for what, arrays in (("input", inputs), ("output", outs)):
             for i, array in enumerate(arrays):
-                if array.dtype.name not in DTYPES:
+                if array.dtype.name not in BITS:
                     raise ValueError(
                         f"{self.label}: {what} {i} is {array.dtype.name}, which XLA cannot pass "
                         "to kernels; pass its bits as an integer array [KB2003]"
                     )
         for i, array in enumerate(outs if self.zeroed else ()):
-            if DTYPES[array.dtype.name][1] < 8:
+            if BITS[array.dtype.name] < 8:
                 raise ValueError(
                     f"{self.label}: output {i} is {array.dtype.name}, whose elements are not "
                     "whole bytes, so zero_outputs=True cannot fill it; write every element "
@@ -159,13 +158,13 @@ class SourceFrontend(Frontend):
             if array is not None and not array.fits(dtype, rank, batched=True):
                 raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
         for attribute, value in zip(known, self.values, strict=True):
-            size = scan_attributes.size_of(attribute.type)
+            size = BITS[attribute.type] // 8
             if len(value) != size:
                 raise ValueError(
                     f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"
                 )
         for dtype, _ in arrays[n_inputs:] if self.zeroed else ():
-            if DTYPES[dtype][1] < 8:
+            if BITS[dtype] < 8:
                 raise ValueError(f"it zeroes an output of {dtype}")
 
     def identity(self, buffers: Buffers, n_inputs: int) -> bytes:
@@ -210,8 +209,7 @@ class SourceFrontend(Frontend):
             return other.lower(platform, operands, call)
         names = self.function.names_of(n_inputs, len(call.outs))
         buffers = tuple(
-            (DTYPES[t.dtype.name][0], len(t.shape), name)
-            for t, name in zip(arrays, names, strict=True)
+            (CODES[t.dtype.name], len(t.shape), name) for t, name in zip(arrays, names, strict=True)
         )
         digest = self.register(buffers, n_inputs)
         on_gpu = "kernbridge.cuda.graph" if export.graph else "kernbridge.cuda"

@@ -17,10 +17,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from kernbridge._src.base.dtypes import DTYPES, HALVES
 from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
-from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.functions import (
     WRITTEN_OUT,
     Named,
@@ -92,8 +92,6 @@ KB_MODULE_DESCRIPTION = {sizeof(kb_module), KB_ABI, $count, kb_exports, $last_er
 """
 
 _IN_C = {"bool": "_Bool"}
-_IN_CPP = {"complex64": "kernbridge::complex64_t", "complex128": "kernbridge::complex128_t"}
-_HALVES = ("float16", "bfloat16")
 
 
 def finish(
@@ -143,7 +141,7 @@ def finish(
             raise KernelError(
                 f"{label}: {function.place}: the definition of {function.name} was not found in "
                 f"this source, so the type of 'attr.{untyped[0]}' is not known; write "
-                f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(TYPES)}"
+                f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(DTYPES)}"
                 " [KB4007]"
             )
     # C sources may choose what the system's headers declare, before they include one.
@@ -252,8 +250,8 @@ def _c_expected(p: ScannedParameter) -> str:
         return f"KB_INPUT({p.ctype})" if _spelled(p) else "const kb_tensor *"
     if p.role == "ret":
         return "kb_tensor *"
-    if p.type and not (p.type in _HALVES and _spelled(p)):
-        return _IN_C.get(p.type) or TYPES[p.type]
+    if p.type and not (p.type in HALVES and _spelled(p)):
+        return _IN_C.get(p.type) or DTYPES[p.type].c
     return f"__typeof__({p.ctype})" if _spelled(p) else "void *"
 
 
@@ -267,7 +265,7 @@ def _c_fits(p: ScannedParameter) -> str:
         return f"KB_FITS_{'INPUT' if p.role == 'arg' else 'OUTPUT'}({p.ctype})"
     if not p.type:
         return f"KB_FITS_NUMBER({p.ctype})"
-    if p.type in _HALVES:
+    if p.type in HALVES:
         return f"KB_FITS_HALF({p.ctype})"
     return f"KB_FITS_TYPE({p.ctype}, KB_TYPE_{p.type.upper()})"
 
@@ -298,7 +296,7 @@ def _cpp_role(p: ScannedParameter) -> str:
     if p.role == "attr":
         if not p.type:
             return f"{_DETAIL}Attribute<-1, char>"
-        holder = _IN_CPP.get(p.type) or TYPES[p.type]
+        holder = f"kernbridge::{p.type}_t" if "complex" in p.type else DTYPES[p.type].c
         return f"{_DETAIL}Attribute<KB_TYPE_{p.type.upper()}, {holder}>"
     return _DETAIL + {"arg": "Input", "ret": "Output", "stream": "Stream"}[p.role]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 
 from kernbridge import _core
+from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import KernelError, KernelLoadError, KernelRegistrationError, coded
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.html import table
@@ -25,7 +26,7 @@ from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.call_signature import CallSignature, ResultsOf
 from kernbridge._src.source import needed
-from kernbridge._src.source.frontend import DTYPES, Export, SourceFrontend
+from kernbridge._src.source.frontend import Export, SourceFrontend
 
 if TYPE_CHECKING:
     from kernbridge._src.toolchain.library import Request
@@ -419,7 +420,7 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     frontend = SourceFrontend(module[function]._export, values, bool(origin.get("zeroed")))
     n_inputs = int(origin["n_inputs"])
     frontend.check_described(arrays, n_inputs)
-    buffers = tuple((DTYPES[dtype][0], rank, "") for dtype, rank in arrays)
+    buffers = tuple((CODES[dtype], rank, "") for dtype, rank in arrays)
     if frontend.identity(buffers, n_inputs) != digest:
         raise ValueError("its digest belongs to another call")
     frontend.register(buffers, n_inputs)

@@ -11,7 +11,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 
-from kernbridge._src.scan.attributes import TYPES
+from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.scan.plain import Passed
 from kernbridge._src.signatures.array_types import LEADING, DeclaredType, names_in
@@ -42,7 +42,6 @@ static int kb_run_$i(const kb_call *call)
 }
 """
 _DETAIL = "kernbridge::detail"
-_SPELLED = {**TYPES, "float16": "uint16_t", "complex64": "float _Complex"}
 
 
 def text_of(errors: Mapping[int, str] | str | None) -> str:
@@ -289,7 +288,7 @@ def _as_pointer(ctype: str) -> str:
 
 
 def _spelled(dtype: str) -> str:
-    return _SPELLED.get(dtype, "void")
+    return DTYPES[dtype].c if dtype in DTYPES else "void"
 
 
 def _declared(p: Passed) -> str:

@@ -39,7 +39,7 @@ RULES = tuple(
         *(f"toolchain/{name}" for name in ("library", "make", "flags", "compilers", "nvcc")),
         "../_ext/emulator/cuda_source",
         *(f"scan/{name}" for name in ("scanner", "annotation", "plain", "functions", "attributes")),
-        *("signatures/array_types", "signatures/call_signature"),
+        *("base/dtypes", "signatures/array_types", "signatures/call_signature"),
         *("source/glue", "source/plain_glue", "source/load"),
     )
 )
