@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple, cast
 from kernbridge._ext.enzyme import grammar
 from kernbridge._ext.enzyme.bits import chooses_arrays
 from kernbridge._ext.enzyme.tool import Enzyme
+from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.errors import NoDerivativeError
 
 Mode = Literal["jvp", "vjp"]
@@ -29,17 +30,6 @@ LABELS: dict[Mode, str] = {"jvp": "tangents", "vjp": "cotangents"}
 Kind = Literal["in", "work", "inout", "out", "scratch", "shared"]
 
 _CALLS = {"jvp": "__enzyme_fwddiff", "vjp": "__enzyme_autodiff"}
-# What the memory of an item holds, for Enzyme's analysis, and the number of bytes.
-_ITEMS = {
-    **{
-        f"{sign}int{bits}": ("Integer", bits // 8) for sign in ("", "u") for bits in (8, 16, 32, 64)
-    },
-    "bool": ("Integer", 1),
-    "float32": ("Float@float", 4),
-    "float64": ("Float@double", 8),
-    "complex64": ("Float@float", 8),
-    "complex128": ("Float@double", 16),
-}
 _FILL = "@llvm.memset.p0.i64"
 # Enzyme keeps the values of each loop, and sums the cotangents of all edges that a `switch` has to
 # one block, as if each of them had been taken.
@@ -89,11 +79,11 @@ class Buffer(NamedTuple):
 
     @property
     def is_inexact(self) -> bool:
-        return "Float" in _ITEMS[self.dtype][0]
+        return "Float" in DTYPES[self.dtype].enzyme
 
     @property
     def item_size(self) -> int:
-        return _ITEMS[self.dtype][1]
+        return BITS[self.dtype] // 8
 
 
 @dataclass(frozen=True)
@@ -125,7 +115,7 @@ class Function:
 
 def can_hold(dtype: str) -> bool:
     """Whether derivatives are known for arrays of a dtype, or are not needed."""
-    return dtype in _ITEMS
+    return dtype in DTYPES and bool(DTYPES[dtype].enzyme)
 
 
 def derive_in_steps(function: Function, steps: Steps) -> Function:
@@ -230,7 +220,7 @@ def head(name: str, buffers: Sequence[Buffer], n_extents: int) -> str:
 
 def holds(dtype: str) -> str:
     """The attribute of a pointer to items of a dtype."""
-    return f'"enzyme_type"="{{[-1]:Pointer, [-1,-1]:{_ITEMS[dtype][0]}}}"'
+    return f'"enzyme_type"="{{[-1]:Pointer, [-1,-1]:{DTYPES[dtype].enzyme}}}"'
 
 
 def with_declared(text: str, declarations: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme import tool
 from kernbridge._ext.enzyme.function import LABELS, Function, Mode, Refused, Steps
 from kernbridge._ext.enzyme.tool import Enzyme
+from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.packing import HostCode, host_code
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
@@ -93,9 +94,8 @@ class DerivativeJob(Recipe[Native]):
         operands = [function.buffers[i] for i in function.operands]
         results = [function.buffers[i] for i in function.results]
         hidden = [operands[i] for i in function.written] + [*function.scratch]
-        codes = _core.dtypes()
         described = [
-            (codes[b.dtype][0], len(b.extents), f"array {i}")
+            (CODES[b.dtype], len(b.extents), f"array {i}")
             for i, b in enumerate((*operands, *results, *hidden))
         ]
         counts = (len(operands), len(results), len(hidden))

@@ -35,6 +35,7 @@ from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Kind, Refused
 from kernbridge._ext.inline import rules
+from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import beginning_of, warn
@@ -68,8 +69,7 @@ _NVIDIA = re.compile(r"@llvm\.nvvm\.(?:read\.ptx\.sreg\.)?([\w.]+)\(")
 _BARRIER = re.compile(r'^(declare void @"?kb\.barrier0"?\(\))[^\n]*', re.M)
 _REGISTER = re.compile(r'^declare i32 (@"?kb\.([\w.]+)"?\(\))[^\n]*', re.M)
 _DYNAMIC = re.compile(r'= (?:tail )?call i32 @"?kb\.dynamic_shared"?\(\)')
-_ITEMS = {"double": "float64", "float": "float32", "{double, double}": "complex128"}
-_ITEMS |= {"{float, float}": "complex64"} | {f"i{n}": f"int{n}" for n in (8, 16, 32, 64)}
+_ITEMS = {dtype.llvm: dtype.name for dtype in reversed(DTYPES.values()) if dtype.enzyme}
 
 
 class Roles(NamedTuple):

@@ -13,19 +13,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge import _core
 from kernbridge._ext.enzyme import clang, tool
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import Buffer, Function, Kind, Refused, Steps
 from kernbridge._ext.enzyme.kernel import DerivativeJob
+from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Request
 
 _PRIMAL = "kb_primal"
-_CODES = {"bool": 6, "int": 0, "uint": 1, "float": 2, "complex": 5}  # DLPack's
 _UNIT = """
 #line 1 "kernbridge"
 #ifdef __cplusplus
@@ -175,8 +174,7 @@ class SourceDerivative(DerivativeJob):
         dims, tensors = [], []
         for i, (dtype, rank) in enumerate(self._arrays):
             at = shared.get(i, i)
-            names, bits = extents[at], _core.dtypes()[dtype][1]
-            kind = _CODES[dtype.rstrip("0123456789")]
+            names, bits, kind = extents[at], BITS[dtype], DTYPES[dtype].dlpack
             dims.append(f"int64_t s{i}[{rank + 1}], t{i}[{rank + 1}];")
             for d, name in enumerate(names):  # one by one, since Enzyme knows no copy of constants
                 dims.append(f"s{i}[{d}] = {name}, t{i}[{d}] = {' * '.join(names[d + 1 :]) or 1};")
