@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Literal, TypedDict, Unpack
 
-from kernbridge._src.base.errors import coded
 from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.keys.fingerprint import is_mlir
+from kernbridge._src.numba_common.kinds import kind_of, refusal
 from kernbridge._src.numba_common.parameters import seems_to_return
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.numba_cpu.returning import OPTIONS, returning
@@ -132,13 +130,13 @@ static, check, jvp, vjp, derivatives, sharding_rule
 
     @hides_frames
     def decorate(kernel: Any = None, *others: Any, **named: Any) -> Operation:
-        front_end = None if others or named else _front_end(kernel)
+        front_end = None if others or named else _FRONT_ENDS.get(kind_of(kernel))
         if front_end is None:
             wrong = kernel
             if isinstance(described, FunctionType) and not callable(kernel):
                 # Until this call, a function under @kernel without parentheses looked like `outs`.
                 wrong = kernel if described.__name__ == "<lambda>" else described
-            raise TypeError(coded(_why_none(wrong), "KB1001"))
+            raise refusal("kernel", wrong)
         outs = described
         given: dict[str, Any] = {**options}
         label = f"kernel {options.get('name') or _name(kernel)!r}"
@@ -176,7 +174,7 @@ static, check, jvp, vjp, derivatives, sharding_rule
             )
         return returning(kind, kernel, outs, given) if kind else function(kernel, outs, **given)
 
-    if _front_end(outs) is not None:
+    if kind_of(outs) in _FRONT_ENDS:
         described = None
         return decorate(outs)
     described = outs
@@ -216,23 +214,17 @@ def _describes_all(outs: Any, kernel: Any) -> bool:
     return counts[0] == counts[1] and not outs.__code__.co_flags & inspect.CO_VARARGS
 
 
-def _front_end(kernel: Any) -> str | None:
-    """The name of the function for such kernels; None if it is no kernel of Numba.
-
-    Classes are compared by name, so that neither Numba nor Numba-CUDA is imported.
-    """
-    names = {c.__name__ for c in type(kernel).__mro__}
-    if "CPUDispatcher" in names:
-        return "numba_kernel"
-    if is_mlir(kernel) or names & {"CUDADispatcher", "FakeCUDAKernel"}:
-        return "numba_cuda_kernel"
-    return {"DUFunc": "elementwise", "GUFunc": "guvectorize"}.get(type(kernel).__name__)
-
-
 def _name(kernel: Any) -> str:
     return getattr(getattr(kernel, "py_func", kernel), "__name__", type(kernel).__name__)
 
 
+_FRONT_ENDS = {  # the public function for each kind of kernel, or what `returning` calls it
+    "njit": "numba_kernel",
+    "cuda": "numba_cuda_kernel",
+    "cuda simulated": "numba_cuda_kernel",
+    "vectorize": "elementwise",
+    "guvectorize": "guvectorize",
+}
 _RETURNS = "this does not apply to a function that returns values: remove {them}"
 _REMEDIES = {
     "elementwise": _RETURNS,
@@ -246,26 +238,3 @@ _REMEDIES = {
         "with @numba.njit"
     ),
 }
-
-
-def _why_none(kernel: Any) -> str:
-    """Say what is wrong with a value that is no kernel of Numba, and what to do."""
-    if isinstance(kernel, Operation):
-        return f"kernel: {kernel.__name__!r} is an operation already; decorate the kernel once"
-    if isinstance(kernel, FunctionType):
-        hint = (
-            "write @numba.njit (for CPUs) or @numba.cuda.jit (for GPUs, or for CPUs on a machine "
-            "without a GPU) between @kernbridge.kernel and the function. Pass a function that "
-            "launches kernels to numba_cuda_callable"
-        )
-        numba = sys.modules.get("numba")
-        if numba is not None and numba.config.DISABLE_JIT:
-            hint = "NUMBA_DISABLE_JIT is set, which disables numba.njit; unset it"
-        return (
-            f"kernel: {kernel.__name__!r} is a plain Python function, not compiled by Numba; {hint}"
-        )
-    return (
-        f"kernel: expected a kernel of Numba, got {kernel!r} of type {type(kernel).__name__}; "
-        "write @kernbridge.kernel(outs=...) above a function of @numba.njit or a kernel of "
-        "@numba.cuda.jit"
-    )

@@ -12,8 +12,6 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from kernbridge._src.base import debug, settings
 from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.base.errors import KernelError
@@ -21,6 +19,7 @@ from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.forge.obtain import deferred, obtain, recall
+from kernbridge._src.numba_common import kinds
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_common.parameters import (
@@ -393,26 +392,8 @@ def _check_dispatcher(kernel: Any) -> None:
     needs_numba("numba_kernel")
     from kernbridge._src.numba_common import private_numba
 
-    if isinstance(kernel, private_numba.CPUDispatcher):
-        return
-    hint = "decorate it with @numba.njit"
-    if "CUDADispatcher" in type(kernel).__name__:
-        hint = "pass a numba.cuda.jit kernel to numba_cuda_kernel"
-    elif type(kernel).__module__ == "kernbridge":
-        hint = "it is already an operation and need not be wrapped again"
-    elif isinstance(kernel, np.ufunc) or type(kernel).__name__ == "DUFunc":
-        hint = "pass it to kernbridge.elementwise"
-    elif type(kernel).__name__ == "GUFunc":
-        hint = "pass it to kernbridge.kernel"
-    elif not callable(kernel):
-        hint = "the kernel comes first, then `outs`"
-    elif private_numba.config.DISABLE_JIT:
-        hint = "NUMBA_DISABLE_JIT is set, which disables numba.njit"
-    raise TypeError(
-        f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
-        f"numba.njit function; {hint}"
-        " [KB1001]"
-    )
+    if not isinstance(kernel, private_numba.CPUDispatcher):
+        raise kinds.refusal("numba_kernel", kernel)
 
 
 def _explain_calls_by_kernels() -> None:

@@ -25,6 +25,7 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Terms
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.keys import fingerprint
+from kernbridge._src.numba_common import kinds
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common.parameters import (
     NATIVE_DTYPES,
@@ -590,22 +591,8 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
 
 
 def _check_function(function: Any) -> None:
-    name = type(function).__name__
-    if hasattr(function, "gufunc_builder"):
-        hint = "use kernbridge.kernel for a numba.guvectorize function"
-    elif "CUDA" in name:
-        hint = "elementwise functions run on CPUs: decorate the function with @numba.njit"
-    elif isinstance(function, Operation):
-        hint = "it is already an operation and need not be wrapped again"
-    elif isinstance(function, np.ufunc):
-        hint = 'only functions of numba.vectorize for target="cpu" have a Python function'
-    elif inspect.isfunction(
-        getattr(getattr(function, "_dispatcher", function), "py_func", function)
-    ):
-        return
-    else:
-        hint = "decorate a function of numbers"
-    raise TypeError(
-        f"elementwise: `function` is {function!r} of type {name}, expected a function of Python, "
-        f"numba.njit or numba.vectorize; {hint} [KB1001]"
-    )
+    kind = kinds.kind_of(function)
+    plain = getattr(getattr(function, "_dispatcher", function), "py_func", function)
+    refused = kind in ("guvectorize", "operation", "ufunc") or kind.startswith("cuda")
+    if refused or not inspect.isfunction(plain):
+        raise kinds.refusal("elementwise", function, kind)

@@ -16,6 +16,7 @@ from typing import Any
 from kernbridge._src.base import extensions
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.keys import fingerprint
+from kernbridge._src.numba_common import kinds
 from kernbridge._src.numba_common.protect import ReturnsValue
 from kernbridge._src.plan.program import Parameter, Word
 from kernbridge._src.plan.targets import Target
@@ -37,19 +38,10 @@ def check_kernel(label: str, kernel: Any) -> None:
     """Raise TypeError or ValueError if this is not a kernel that kernbridge can launch."""
     from kernbridge._src.numba_common.private_numba_cuda import dispatcher
 
-    hint = "decorate it with @numba.cuda.jit"
-    if isinstance(kernel, dispatcher.CUDADispatcher):
-        if not kernel.targetoptions.get("device"):
-            return
-        hint = "a device function can only be called by kernels; decorate it without device=True"
-    elif "CPUDispatcher" in type(kernel).__name__:
-        hint = "pass a numba.njit function to numba_kernel"
-    elif "FakeCUDAKernel" in type(kernel).__name__:
-        hint = "NUMBA_ENABLE_CUDASIM is set, which replaces numba.cuda with a simulator"
-    raise TypeError(
-        f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
-        f"numba.cuda.jit kernel; {hint} [KB1001]"
-    )
+    if not isinstance(kernel, dispatcher.CUDADispatcher):
+        raise kinds.refusal("numba_cuda_kernel", kernel)
+    if kernel.targetoptions.get("device"):
+        raise kinds.refusal("numba_cuda_kernel", kernel, "device function")
 
 
 def why_not_native(kernel: Any, on_gpu: bool) -> str:
