@@ -46,6 +46,18 @@ def matrix(rows=ROWS, seed=0):
 X = np.arange(COLS, dtype=np.float32) + 1
 
 
+@numba.njit
+def shifted(indptr, counts):
+    indptr += counts.sum()
+
+
+def test_an_array_in_place_that_is_longer_is_whole():
+    signature = "indptr: i32[rows + 1], counts: i32[rows] -> indptr"
+    op = numba_kernel(shifted, signature=signature, sharding_rule=True)
+    indptr, counts = np.arange(5, dtype=np.int32), np.full(4, 3, np.int32)
+    np.testing.assert_array_equal(op(put(indptr), put(counts)), indptr + 12)
+
+
 @pytest.mark.brief
 @pytest.mark.parametrize("rule", [True, "nnz, nnz, rows + 1, cols -> rows"])
 @pytest.mark.parametrize(("on", "axes"), [(LINE, "x"), (SQUARE, "y"), (SQUARE, ("x", "y"))])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -229,36 +230,20 @@ class CallSignature:
         A name that occurs in a product or a sum, except in those such as `rows + 1` of an input, or
         twice in one array, does not split it.
         """
-        arrays = [p for p in (*self.inputs, *self.outputs) if not p.is_number]
-        types = {p.name: p.type for p in arrays if p.type is not None}
-        every = [types.get(p.name) for p in arrays]
-        unsplit = {
-            name
-            for t in every
-            for d in (t.dims if t else ())
-            if isinstance(d, str) and d != LEADING
-            for name in names_in(d)
-            if not (d.isidentifier() or _LONGER.fullmatch(d)) or (t and t.dims.count(d) > 1)
-        } | {
-            name
-            for p in self.outputs
-            for d in (p.type.dims if p.type else ())
-            if not str(d).isidentifier()
-            for name in (names_in(str(d)) if d != LEADING else ())
-        }
-        n = 0
-        terms = []
-        for t in every:
-            names = []
-            for d in t.dims if t else ():
-                longer = _LONGER.fullmatch(str(d))
-                name = longer[1] if longer else str(d)
-                if not (d == LEADING or (name.isidentifier() and name not in unsplit)):
-                    n, d = n + 1, f"whole{n}"
-                names.append(str(d))
-            terms.append(" ".join(names))
-        n_inputs = len(self.bound[0])
-        return f"{', '.join(terms[:n_inputs])} -> {', '.join(terms[n_inputs:])}"
+        types = {p.name: p.type for p in (*self.inputs, *self.outputs) if p.type is not None}
+        inputs = [types.get(p.name) for p in self.inputs if not p.is_number]
+        outputs = [types.get(p.name) for p in self.outputs]
+        unsplit = _unsplit(inputs, may_be_longer=True) | _unsplit(outputs, may_be_longer=False)
+        n = itertools.count()
+
+        def term(t: DeclaredType | None) -> str:
+            dims = map(str, t.dims if t else ())
+            return " ".join(
+                d if d == LEADING or _split_along(d) not in {"", *unsplit} else f"whole{next(n)}"
+                for d in dims
+            )
+
+        return f"{', '.join(map(term, inputs))} -> {', '.join(map(term, outputs))}"
 
     def arguments(
         self, args: Sequence[Any], keywords: Mapping[str, Any]
@@ -545,6 +530,26 @@ def _names_of(p: Parameter) -> list[str]:
     dims = [d for d in p.type.dims if isinstance(d, str)]
     names = [n for d in dims for n in ([d] if d == LEADING else names_in(d))]
     return [*names, *([p.type.dtype] if is_variable(p.type.dtype) else [])]
+
+
+def _split_along(dim: str, may_be_longer: bool = True) -> str:
+    """The name along which a dimension is split: n of `n`, or of `n + 1` if that is possible."""
+    longer = _LONGER.fullmatch(dim) if may_be_longer else None
+    name = longer[1] if longer else dim
+    return name if name.isidentifier() else ""
+
+
+def _unsplit(types: Sequence[DeclaredType | None], may_be_longer: bool) -> set[str]:
+    """The names in dimensions that cannot be split, or that one array has twice."""
+    return {
+        name
+        for t in types
+        if t is not None
+        for d in t.dims
+        if isinstance(d, str) and d != LEADING
+        if not _split_along(d, may_be_longer) or t.dims.count(d) > 1
+        for name in names_in(d)
+    }
 
 
 def _type_of(label: str, declared: DeclaredType | None, values: Mapping[str, Any]) -> ArrayType:
