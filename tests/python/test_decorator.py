@@ -262,6 +262,13 @@ def test_the_decorator_imports_neither_numba_nor_numba_cuda(run_python):
     assert printed == "[]\n"
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("given", [(), ("x: f32[n] -> f32[n]",)])
+def test_a_signature_of_none_counts_as_none(given):
+    doubled = kernbridge.kernel(*given, signature=None)(numba.njit(lambda x: 2 * x))
+    np.testing.assert_array_equal(doubled(jnp.arange(3.0)), [0, 2, 4])
+
+
 def test_kernels_that_fill_their_outputs_and_have_a_value():
     """They counted as functions of all parameters, of which the message named one that is none."""
     filled = kernbridge.kernel("x: f32[n] -> f32[n]")(numba.njit(lambda x, out: out.fill(x[0])))

@@ -18,7 +18,7 @@ from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import FROM_SIGNATURE
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.annotations import annotated
-from kernbridge._src.signatures.call_signature import ResultsOf, split_items
+from kernbridge._src.signatures.call_signature import ResultsOf
 
 
 class KernelOptions(TypedDict, total=False):
@@ -120,6 +120,8 @@ static, check, jvp, vjp, derivatives, sharding_rule
     >>> scaled(jnp.ones(4))
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
+    if options.get("signature", "") is None:
+        options.pop("signature")
     if isinstance(outs, str) and "signature" not in options:
         outs, options = FROM_SIGNATURE, {"signature": outs, **options}
     elif outs is None and options.keys() & {"signature", "inplace"}:
@@ -127,6 +129,9 @@ static, check, jvp, vjp, derivatives, sharding_rule
     for name in options:
         if name not in KernelOptions.__optional_keys__:
             raise TypeError(unknown("kernel", name, KernelOptions.__optional_keys__, "KB1005"))
+
+    is_bare = kind_of(outs) in _FRONT_ENDS  # written without parentheses
+    described = None if is_bare else outs
 
     @hides_frames
     def decorate(kernel: Any = None, *others: Any, **named: Any) -> Operation:
@@ -137,26 +142,24 @@ static, check, jvp, vjp, derivatives, sharding_rule
                 # Until this call, a function under @kernel without parentheses looked like `outs`.
                 wrong = kernel if described.__name__ == "<lambda>" else described
             raise refusal("kernel", wrong)
-        outs = described
-        given: dict[str, Any] = {**options}
+        outs, given = described, dict[str, Any](options)
         label = f"kernel {options.get('name') or _name(kernel)!r}"
         is_function = front_end == "numba_kernel" and seems_to_return(kernel.py_func.__code__)
-        if is_function and isinstance(text := given.get("signature"), str):
-            # A kernel that fills its outputs may also return something, as a lambda does.
-            n_inputs = len(split_items(text.partition("->")[0]))
-            taken = inspect.signature(kernel.py_func).parameters.keys()
-            is_function = len(taken - (given.get("static") or {}).keys()) <= n_inputs
+        static = given.get("static") or ()
         if described is None and "signature" not in given and "py_func" in dir(kernel):
-            text = annotated(label, kernel.py_func, is_function, given.get("static") or ())
+            text = annotated(label, kernel.py_func, is_function, static)
             if text is not None:
                 given["signature"], outs = text, FROM_SIGNATURE
+        results = None
         if is_function and "signature" in given:
-            static = given.get("static") or ()
+            # A kernel that fills its outputs may also return something, as a lambda does.
             names = [n for n in inspect.signature(kernel.py_func).parameters if n not in static]
-            outs = ResultsOf.read(label, given.pop("signature"), names)
-            kind = "arrays"
-        else:
+            results = ResultsOf.read(label, given["signature"], names)
+        if results is None:
             kind = _kind_of(front_end, kernel, outs)
+        else:
+            kind, outs = "arrays", results
+            del given["signature"]
         function: Callable[..., Operation] = numba_kernel
         if front_end == "numba_cuda_kernel":
             from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel as function
@@ -174,11 +177,7 @@ static, check, jvp, vjp, derivatives, sharding_rule
             )
         return returning(kind, kernel, outs, given) if kind else function(kernel, outs, **given)
 
-    if kind_of(outs) in _FRONT_ENDS:
-        described = None
-        return decorate(outs)
-    described = outs
-    return _DecoratorClass(decorate)
+    return decorate(outs) if is_bare else _DecoratorClass(decorate)
 
 
 # Decorators of Numba above @kernel refuse an object of this class, and show its name.

@@ -386,8 +386,11 @@ class ResultsOf:
     names: tuple[str, ...]  # of the function's parameters
 
     @staticmethod
-    def read(label: str, text: Any, names: Sequence[str]) -> ResultsOf:
+    def read(label: str, text: Any, names: Sequence[str]) -> ResultsOf | None:
+        """The results that a signature describes; None if some parameters are for outputs."""
         results = []
+        if isinstance(text, str) and len(split_items(text.partition("->")[0])) < len(names):
+            return None
         if isinstance(text, str) and text.count("->") == 1:
             left, right = text.split("->")
             for i, item in enumerate(split_items(right)):
