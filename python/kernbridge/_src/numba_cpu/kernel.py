@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -218,37 +219,40 @@ def numba_kernel(
     static_values.check(label, kernel.py_func, values, static_values.refusal_on_cpus)
     declared = read_signature(label, kernel.py_func, signature, inplace, values)
     order = declared.bound if declared else None
-    frontend = NumbaCpu.of(
-        kernel, half_as_bits, options, values, order, (shown, label) if name else None
-    )
+    variant = Variant(options, bool(half_as_bits), order, (shown, label) if name else None)
+    frontend = NumbaCpu.of(kernel, variant, values)
     spec = CallOptions.of(locals()).spec(frontend.label, outs, signature=declared)
     return frontend.operation(spec, frontend._operations)
 
 
+@dataclass(frozen=True)
+class Variant:
+    """What the front ends of one kernel differ in."""
+
+    options: CompileOptions
+    half_as_bits: bool = False
+    order: Bound | None = None  # of its parameters, if there is a signature
+    named: tuple[str, str] | None = None  # the name and the label, if they are not the kernel's
+
+
 class NumbaCpu(PythonFrontend):
-    """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
+    """A Numba kernel as a front end. One per dispatcher and variant, kept by the dispatcher."""
 
     platforms: tuple[str, ...] = ("cpu",)
     differentiates = True
 
     def __init__(
-        self,
-        kernel: Any,
-        half_as_bits: bool,
-        options: CompileOptions,
-        original: Any,
-        static: dict[str, Any],
-        order: Bound | None,
-        named: tuple[str, str] | None,
+        self, kernel: Any, variant: Variant, original: Any, static: dict[str, Any]
     ) -> None:
         """`kernel` is the original one, with the values of static parameters compiled into it."""
-        self.kernel = kernel
+        self.kernel, self._variant = kernel, variant
         self.original, self.static = original, static
         name: str = kernel.py_func.__name__
-        self.name, self.label = named or (name, f"numba_kernel {name!r}")
-        self.half_as_bits = half_as_bits
-        self.options = options
-        self.parameters = KernelParameters(self.label, original.py_func, static, bound=order)
+        self.name, self.label = variant.named or (name, f"numba_kernel {name!r}")
+        self.options = variant.options
+        self.parameters = KernelParameters(
+            self.label, original.py_func, static, bound=variant.order
+        )
         self._home = _name_of(kernel)
         _wrapped[id(kernel)] = kernel
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
@@ -258,31 +262,19 @@ class NumbaCpu(PythonFrontend):
 
     @classmethod
     def of(
-        cls,
-        kernel: Any,
-        half_as_bits: bool,
-        options: CompileOptions,
-        static: Mapping[str, Any] = MappingProxyType({}),
-        order: Bound | None = None,
-        named: tuple[str, str] | None = None,
+        cls, kernel: Any, variant: Variant, static: Mapping[str, Any] = MappingProxyType({})
     ) -> NumbaCpu:
-        """The front end of this dispatcher; the same one for the same dispatcher and options.
-
-        `named` are its name and its label, unless they are the kernel's.
-        """
+        """The front end of this dispatcher; the same one for the same dispatcher and variant."""
         import numba
 
         given = {n: kernel.targetoptions[n] for n in _OPTIONS if n in kernel.targetoptions}
         bound = static_values.bound(kernel, static, numba.njit(**given), kernel)
-        name = ("numba_kernel", bool(half_as_bits), options, order, named)
-        made = lambda: cls(bound, half_as_bits, options, kernel, dict(static), order, named)  # noqa: E731
-        return attached_to(bound, name, made)
+        key = ("numba_kernel", variant)
+        return attached_to(bound, key, lambda: cls(bound, variant, kernel, dict(static)))
 
     def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
         self.parameters.check_keywords(functions.keys() - self.static.keys())
-        values = {**self.static, **functions}
-        named = self.parameters.bound, (self.name, self.label)
-        frontend = self.of(self.original, self.half_as_bits, self.options, values, *named)
+        frontend = self.of(self.original, self._variant, {**self.static, **functions})
         return frontend.make_operation(spec)
 
     def new_job(self, signature: Signature, checked: bool = True) -> Job:
@@ -300,7 +292,7 @@ class NumbaCpu(PythonFrontend):
         for place, array in () if known else self.described(operands, call):
             dtype, remedy = array.dtype.name, CONVERT
             if dtype in HALVES:
-                if self.half_as_bits:
+                if self._variant.half_as_bits:
                     continue
                 remedy = "pass half_as_bits=True to get the bits as uint16, or convert to float32"
             check_dtype(place, dtype, NATIVE_DTYPES, "Numba has no type for on CPUs", remedy)
@@ -354,7 +346,7 @@ class NumbaCpu(PythonFrontend):
             "numba",
             module=module,
             qualname=qualname,
-            half_as_bits=self.half_as_bits,
+            half_as_bits=self._variant.half_as_bits,
             options=options,
             **dataclasses.asdict(signature),
             **({"bound": bound} if bound else {}),
@@ -419,7 +411,6 @@ def _name_of(kernel: Any) -> tuple[str, str]:
 def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     """Register the kernel that a program from elsewhere names; see `operation/origin.py`."""
     module, qualname = name = str(origin["module"]), str(origin["qualname"])
-    half_as_bits = bool(origin["half_as_bits"])
     options = {str(k): bool(v) for k, v in origin.get("options", {}).items()}
     signature = Signature(
         inputs=_arrays(origin["inputs"]),
@@ -429,11 +420,11 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     )
     sides = origin.get("bound")
     order = sides and (tuple(map(str, sides[0])), tuple(map(str, sides[1])))
+    variant = Variant(CompileOptions(**options), bool(origin["half_as_bits"]), order)
     found, failure = _candidates(name)
     for kernel in found:
         _check_dispatcher(kernel)
-        frontend = NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options), order=order)
-        job = frontend.new_job(signature)
+        job = NumbaCpu.of(kernel, variant).new_job(signature)
         if job.identity == digest:
             obtain(job)
             return

@@ -34,7 +34,7 @@ from kernbridge._src.numba_common.parameters import (
     check_dtype,
     name_of,
 )
-from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, needs_numba
+from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, Variant, needs_numba
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
 from kernbridge._src.numba_cpu.signature import CompileOptions
@@ -284,7 +284,7 @@ class Returning(PythonFrontend):
 
         def make() -> NumbaCpu:
             kernel = made(source, self.function, self._dispatcher, casts)
-            return NumbaCpu.of(kernel, False, self._options, named=named)
+            return NumbaCpu.of(kernel, Variant(self._options, named=named))
 
         named = self.name, self.label
         return self._kernels.find_or_make((source, casts, self._options, named), make)
