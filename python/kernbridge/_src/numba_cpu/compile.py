@@ -212,7 +212,7 @@ class Job(Recipe[Native]):
     def build(self) -> tuple[Entry, tuple[int, ...], tuple[str, ...]]:
         """Compile the kernel and its entry; with the inputs that it may write to, and sentences
         about floats that become integers."""
-        from kernbridge._src.numba_common import stores
+        from kernbridge._src.numba_common import write_search
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 
         assignment, first = self._assignment, self.n_operands
@@ -226,7 +226,7 @@ class Job(Recipe[Native]):
             i: assignment.names[b] for i, b in enumerate(given) if b is not None and b >= first
         }
         compiled = overload.kernel, overload.arguments, overload.compiled
-        lost = stores.lost_fractions(*compiled, outputs, numba_cpu_entry.compile_again)
+        lost = write_search.lost_fractions(*compiled, outputs, numba_cpu_entry.compile_again)
         return entry, copied, tuple(lost)
 
     def libraries(self) -> list[Any]:
@@ -270,7 +270,7 @@ class Job(Recipe[Native]):
         )
 
     def _compile_overload(self, writable: frozenset[int]) -> Overload:
-        from kernbridge._src.numba_common import stores
+        from kernbridge._src.numba_common import write_search
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 
         compiling: Any = numba_cpu_entry.compiling_apart("plain", numba_cpu_entry.is_of_disk)
@@ -281,7 +281,7 @@ class Job(Recipe[Native]):
         given = self._assignment.arguments(self._types(writable))
         with compiling:
             overload = numba_cpu_entry.compile_kernel(self.kernel, *given)
-            search = stores.WriteSearch(numba_cpu_entry.compile_again)
+            search = write_search.WriteSearch(numba_cpu_entry.compile_again)
             if search.may_write(overload.kernel, overload.arguments, overload.compiled):
                 raise TypeError("the kernel may write to a read-only input")
         if overload.result != types.none:

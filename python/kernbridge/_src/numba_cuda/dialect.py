@@ -72,7 +72,7 @@ def check_strides(
 
 def compile_entry(job: Any) -> Any:
     """Compile the entry of a kernel, whose parameters are words, to LLVM IR for `job.target`."""
-    from kernbridge._src.numba_common import stores
+    from kernbridge._src.numba_common import write_search
     from kernbridge._src.numba_common.private_numba import types
     from kernbridge._src.numba_common.private_numba_cuda import cuda, dispatcher
     from kernbridge._src.numba_cuda import entry as numba_cuda_entry
@@ -106,8 +106,8 @@ def compile_entry(job: Any) -> Any:
         compiled = dispatcher._Kernel(entry, words, **options)
         (overload,) = device.overloads.values()
         typed = device, overload.signature.args, overload
-        may_write = stores.WriteSearch(compile_again=None).may_write(*typed)
-        compiled.lost_fractions = stores.lost_fractions(*typed, outputs, None)
+        may_write = write_search.WriteSearch(compile_again=None).may_write(*typed)
+        compiled.lost_fractions = write_search.lost_fractions(*typed, outputs, None)
     if overload.signature.return_type != types.none:
         raise ReturnsValue(job.label, overload.signature.return_type)
     if may_write:
