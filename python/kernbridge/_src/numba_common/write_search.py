@@ -11,14 +11,14 @@ generalised ufuncs, and all of these in what a kernel calls. Numba-CUDA lets all
 through besides.
 
 The types of records and of what `np.nditer` yields do not say whether the array is read-only. A
-variable that may refer to a read-only array without such a type is called loose: variables are
+variable that may refer to a read-only array without such a type is called an alias: variables are
 followed through assignments, containers, iterators and views. It may only be copied, read, and
 passed to jitted functions, which are searched for what they do with it.
 
 The typed code of a kernel is searched, and the code of every function that it hands a read-only
 array to: jitted functions, and overloads that users wrote. What has no code to search, an intrinsic
 for example, may write; what Numba itself implements may not, unless it is named here, or what it is
-given is loose. Imported only when a kernel is compiled, since it imports Numba.
+given is an alias. Imported only when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _STORE = ("fill", "fill_diagonal")
 class TypedCode:
     """The typed code of a jitted function.
 
-    `loose` are the names of the variables that may refer to the arguments `given`, by position, or
+    `aliases` are the variables that may refer to the arguments `given`, by position, or
     to read-only arrays without a type that says so.
     """
 
@@ -77,14 +77,14 @@ class TypedCode:
         for s in self.statements:
             if isinstance(s, _classes("Assign")):
                 self.values.setdefault(s.target.name, []).append(s.value)
-        self.loose: set[str] = set()
+        self.aliases: set[str] = set()
         before = -1 if given or any(map(_is_silent, set(self.types.values()))) else 0
-        while len(self.loose) > before:  # loops hand values back
-            before = len(self.loose)
-            self.loose |= {
+        while len(self.aliases) > before:  # loops hand values back
+            before = len(self.aliases)
+            self.aliases |= {
                 name
                 for name, values in self.values.items()
-                if any(self._is_loose(value, self.types.get(name), given) for value in values)
+                if any(self._is_alias(value, self.types.get(name), given) for value in values)
             }
 
     @classmethod
@@ -111,8 +111,8 @@ class TypedCode:
     def type_of(self, variable: Any) -> Any:
         return self.types.get(variable.name)
 
-    def has_loose(self, variables: Iterable[Any]) -> bool:
-        return not self.loose.isdisjoint([v.name for v in variables])
+    def has_alias(self, variables: Iterable[Any]) -> bool:
+        return not self.aliases.isdisjoint([v.name for v in variables])
 
     def function_of(self, call: Any) -> Any:
         function = self.type_of(call.func)
@@ -123,18 +123,18 @@ class TypedCode:
         return function.dispatcher_type if isinstance(function, types.RecursiveCall) else function
 
     def positions(self, call: Any, n_parameters: int) -> frozenset[int]:
-        """The parameters of a jitted function that take what is loose."""
-        if self.has_loose(v for v in call.list_vars() if v not in call.args):
+        """The parameters of a jitted function that take an alias."""
+        if self.has_alias(v for v in call.list_vars() if v not in call.args):
             return frozenset(range(n_parameters))  # by name, or in a tuple
-        loose = (i for i, v in enumerate(call.args) if v.name in self.loose)
-        return frozenset(min(i, n_parameters - 1) for i in loose)
+        aliases = (i for i, v in enumerate(call.args) if v.name in self.aliases)
+        return frozenset(min(i, n_parameters - 1) for i in aliases)
 
-    def _is_loose(self, value: Any, t: Any, given: Set[int]) -> bool:
-        """Whether a variable of the type `t` to which a value is assigned is loose."""
+    def _is_alias(self, value: Any, t: Any, given: Set[int]) -> bool:
+        """Whether a variable of the type `t` to which a value is assigned is an alias."""
         if isinstance(value, _classes("Arg")):
             return value.index in given
         if isinstance(value, _classes("Var")):
-            return value.name in self.loose
+            return value.name in self.aliases
         is_array = isinstance(t, types.Array)
         if (
             not isinstance(value, _classes("Expr"))
@@ -143,7 +143,7 @@ class TypedCode:
         ):
             return False
         operands = value.list_vars()
-        if self.has_loose(operands):
+        if self.has_alias(operands):
             is_new = value.op in ("arrayexpr", "binop", "unary")
             if value.op == "call":
                 called = self.type_of(value.func)
@@ -170,7 +170,7 @@ class WriteSearch:
     ) -> bool:
         """Whether a jitted function may write to what its arguments hold.
 
-        The arguments `given`, by position, are loose.
+        The arguments `given`, by position, are aliases.
         """
         key = (kernel, arguments, frozenset(given))
         if key in self._seen or not (given or any(map(_holds_read_only, arguments))):
@@ -192,41 +192,41 @@ class WriteSearch:
         arguments = signature.args
         receiver = () if signature.recvr is None else (signature.recvr,)
         given = (*receiver, *arguments)
-        takes_loose = code.has_loose(expr.list_vars())
-        if not takes_loose and not any(map(_holds_read_only, given)):
+        takes_alias = code.has_alias(expr.list_vars())
+        if not takes_alias and not any(map(_holds_read_only, given)):
             return False
         if expr.op in ("binop", "inplace_binop", "unary"):  # which users may overload
-            if expr.op == "inplace_binop" and expr.lhs.name in code.loose:
+            if expr.op == "inplace_binop" and expr.lhs.name in code.aliases:
                 return True
             resolved = code.kernel.typingctx.resolve_value_type(expr.fn)
-            return self._overload_writes(resolved, arguments, takes_loose)
+            return self._overload_writes(resolved, arguments, takes_alias)
         if expr.op != "call":
             return False
         function = code.function_of(expr)
         if function is None:
             return True
         if isinstance(function, types.Dispatcher):
-            if takes_loose and isinstance(function, types.ObjModeDispatcher):
+            if takes_alias and isinstance(function, types.ObjModeDispatcher):
                 return True
             called = function.dispatcher
             taken = code.positions(expr, len(arguments))
             return self.may_write(called, arguments, called.overloads.get(arguments), taken)
-        if takes_loose and not _only_reads(code, function, expr):
+        if takes_alias and not _only_reads(code, function, expr):
             return True
         if any(isinstance(a, _FUNCTIONS) for a in arguments):
             return True  # it may hand the array to a function
         if isinstance(function, types.BoundFunction):
             is_method_of_user = isinstance(function.this, types.ClassInstanceType)
             return is_method_of_user or self._member_writes(
-                code, function.template, given, takes_loose
+                code, function.template, given, takes_alias
             )
         if isinstance(function, types.Function):
-            return self._function_writes(function, arguments, takes_loose)
+            return self._function_writes(function, arguments, takes_alias)
         return isinstance(
             function, (types.FunctionType, types.ExternalFunctionPointer, types.ClassType)
         )
 
-    def _function_writes(self, function: Any, arguments: Any, takes_loose: bool) -> bool:
+    def _function_writes(self, function: Any, arguments: Any, takes_alias: bool) -> bool:
         key = getattr(function, "typing_key", None)
         if _is_atomic(key) or getattr(key, "__name__", "") == "from_buffer":
             return True
@@ -238,41 +238,41 @@ class WriteSearch:
             return True
         if _is_users(key):
             return any(self._template_writes(t, arguments, False) for t in function.templates)
-        return self._overload_writes(function, arguments, takes_loose)
+        return self._overload_writes(function, arguments, takes_alias)
 
-    def _overload_writes(self, function: Any, arguments: Any, takes_loose: bool) -> bool:
+    def _overload_writes(self, function: Any, arguments: Any, takes_alias: bool) -> bool:
         """Whether what users made of a function or an operator of Numba's writes."""
         return any(
-            self._template_writes(t, arguments, takes_loose)
+            self._template_writes(t, arguments, takes_alias)
             for t in function.templates
             if not _is_trusted(_module_of(t))
             and tuple(arguments) in getattr(t, "_compiled_overloads", ())
         )
 
-    def _member_writes(self, code: TypedCode, template: Any, given: Any, takes_loose: bool) -> bool:
+    def _member_writes(self, code: TypedCode, template: Any, given: Any, takes_alias: bool) -> bool:
         """Whether a method or an attribute that users added to a type writes."""
         overloaded = getattr(template, "_overload_func", None)
         if overloaded is None or _is_trusted(overloaded.__module__):
             return False
         resolved = code.kernel.typingctx.resolve_value_type(overloaded)
-        return any(self._template_writes(t, given, takes_loose) for t in resolved.templates)
+        return any(self._template_writes(t, given, takes_alias) for t in resolved.templates)
 
     def _attribute_writes(self, code: TypedCode, statement: Any) -> bool:
         """Whether a statement reads an attribute that users added to arrays, and that writes."""
         expr: Any = statement.value if isinstance(statement, _classes("Assign")) else None
         if getattr(expr, "op", "") != "getattr":
             return False
-        owner, is_loose = code.type_of(expr.value), expr.value.name in code.loose
-        if owner is None or not (is_loose or _holds_read_only(owner)):
+        owner, is_alias = code.type_of(expr.value), expr.value.name in code.aliases
+        if owner is None or not (is_alias or _holds_read_only(owner)):
             return False
         return any(
             getattr(template, "_attr", None) == expr.attr
             and not template.is_method
-            and self._member_writes(code, template, (owner,), is_loose)
+            and self._member_writes(code, template, (owner,), is_alias)
             for template in code.kernel.typingctx._get_attribute_templates(owner)
         )
 
-    def _template_writes(self, template: Any, arguments: Any, takes_loose: bool) -> bool:
+    def _template_writes(self, template: Any, arguments: Any, takes_alias: bool) -> bool:
         """Whether an overload that users registered with `numba.extending` writes."""
         given = tuple(arguments)
         found = getattr(template, "_impl_cache", {}).values()
@@ -280,8 +280,8 @@ class WriteSearch:
         implementations = [d for d in dispatchers if given in getattr(d, "overloads", ())]
         if not implementations:  # an intrinsic, or one whose code is not to be found
             return True
-        loose = frozenset(range(len(given)) if takes_loose else ())
-        return any(self.may_write(d, given, d.overloads[given], loose) for d in implementations)
+        aliases = frozenset(range(len(given)) if takes_alias else ())
+        return any(self.may_write(d, given, d.overloads[given], aliases) for d in implementations)
 
 
 def _module_of(template: Any) -> str:
@@ -305,10 +305,10 @@ def _is_trusted(module: str) -> bool:
 
 
 def _only_reads(code: TypedCode, function: Any, expr: Any) -> bool:
-    """Whether a function that Numba implements only reads what is loose."""
+    """Whether a function that Numba implements only reads aliases."""
     key = getattr(function, "typing_key", None)
     if isinstance(key, np.ufunc):
-        return not code.has_loose((*expr.args[key.nin :], *dict(expr.kws).values()))
+        return not code.has_alias((*expr.args[key.nin :], *dict(expr.kws).values()))
     if isinstance(function, types.NumberClass):
         return True
     if _name_of(function) not in _READERS:
@@ -319,25 +319,25 @@ def _only_reads(code: TypedCode, function: Any, expr: Any) -> bool:
 
 
 def _assigns_through(code: TypedCode, statement: Any) -> bool:
-    """Whether a statement assigns to what is loose, or to a read-only array's `flat`."""
+    """Whether a statement assigns to an alias, or to a read-only array's `flat`."""
     if not isinstance(statement, _classes("SetItem", "StaticSetItem", "SetAttr", "DelItem")):
         return False
     target = code.type_of(statement.target)
     is_flat = isinstance(target, types.NumpyFlatType) and _holds_read_only(target)
-    return is_flat or statement.target.name in code.loose
+    return is_flat or statement.target.name in code.aliases
 
 
 def _gives_away(code: TypedCode, statement: Any) -> bool:
-    """Whether a statement puts what is loose where it is not followed."""
+    """Whether a statement puts an alias where it is not followed."""
     if isinstance(statement, _classes("SetItem", "StaticSetItem", "SetAttr")):
         copies = types.Array, types.Record
-        is_loose = statement.value.name in code.loose
-        return is_loose and not isinstance(code.type_of(statement.target), copies)
+        is_alias = statement.value.name in code.aliases
+        return is_alias and not isinstance(code.type_of(statement.target), copies)
     if isinstance(statement, _classes("Assign")):
         statement = statement.value
     is_given = isinstance(statement, _classes("Return", "Yield"))
-    is_loose = is_given and statement.value.name in code.loose
-    return is_loose and not _is_silent(code.type_of(statement.value))
+    is_alias = is_given and statement.value.name in code.aliases
+    return is_alias and not _is_silent(code.type_of(statement.value))
 
 
 def _holds_read_only(t: Any) -> bool:
@@ -444,7 +444,7 @@ def _first_store(
         if kept is not None and _is_lost(code, statement.value, kept):
             return statement.loc, _element(code.type_of(statement.value)), kept
     for expr, signature in code.calls.items():
-        if getattr(expr, "op", "") != "call" or not code.has_loose(expr.list_vars()):
+        if getattr(expr, "op", "") != "call" or not code.has_alias(expr.list_vars()):
             continue
         function, types_given = code.function_of(expr), signature.args
         if isinstance(function, types.Dispatcher):
@@ -465,7 +465,7 @@ def _kept(code: TypedCode, statement: Any) -> Any:
     """The type of the elements into which a statement stores; None if it stores nothing there."""
     if not isinstance(statement, _classes("SetItem", "StaticSetItem", "SetAttr")):
         return None
-    if statement.target.name not in code.loose:
+    if statement.target.name not in code.aliases:
         return None
     target = code.type_of(statement.target)
     if isinstance(target, types.Record):
