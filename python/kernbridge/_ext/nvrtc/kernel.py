@@ -512,7 +512,7 @@ class CudaKernel:
         functions = [(name, value) for name, value in values.items() if callable(value)]
         if functions:
             state = host_state.take(functions)
-            if state.passing:
+            if state.incomparable:
                 return self._make(values)
             key = (key, state)
         return self._operations.find_or_make(key, lambda: self._make(values))

@@ -126,16 +126,16 @@ _CODE_PARTS = (Same, types.CodeType)
 class HostState:
     """A snapshot: of each path that was read, what was there. Hashable, compared by content.
 
-    It is `passing` if it cannot equal a later one, because of something that cannot be read or that
-    exists only while JAX traces. `traced` are values of the latter kind.
+    It is `incomparable` if it cannot equal a later one, because of something that cannot be read or
+    that exists only while JAX traces. `traced` are values of the latter kind.
     """
 
-    __slots__ = ("_hash", "parts", "passing", "traced")
+    __slots__ = ("_hash", "incomparable", "parts", "traced")
 
     def __init__(self, parts: dict[str, Hashable], traced: list[Any]) -> None:
         self.parts = parts
         self.traced = traced
-        self.passing = bool(traced) or any(type(part) is Unread for part in parts.values())
+        self.incomparable = bool(traced) or any(type(part) is Unread for part in parts.values())
         self._hash = hash(frozenset(parts.items()))
 
     def __hash__(self) -> int:
@@ -167,7 +167,7 @@ def key_of(values: Mapping[str, Any]) -> Hashable:
     TypeError is raised if one of them cannot be hashed.
     """
     state = take(values.items())
-    return exact_items(values), None if state.passing else state
+    return exact_items(values), None if state.incomparable else state
 
 
 class _Walk:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
 
 OPERATIONS_KEPT = 64  # of one operation, each for other functions that its kernel calls
-_PASSING = HostState({"": Unread()}, [])  # replaces a state whose traced values are not kept
+_INCOMPARABLE = HostState({"": Unread()}, [])  # replaces a state whose traced values are not kept
 
 
 class Watched:
@@ -50,7 +50,7 @@ class Watched:
         """Note that a call is being traced; return what the functions read."""
         before, now = self._state, host_state.take(self._functions())
         self._differs |= before is not None and before != now
-        self._state = _PASSING if now.passing else now
+        self._state = _INCOMPARABLE if now.incomparable else now
         return now
 
     def retrace_if_changed(self, drop: Callable[[], None]) -> HostState:
@@ -289,7 +289,7 @@ def spec_key(spec: OperationSpec, others: Functions) -> Hashable | None:
         return None
     functions = functions_of(spec, others)
     state = host_state.take(functions) if functions else None
-    return None if state is not None and state.passing else (spec, state)
+    return None if state is not None and state.incomparable else (spec, state)
 
 
 def _traceable_call(
