@@ -19,7 +19,7 @@ from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.calls.call import ArrayType, Call
-from kernbridge._src.keys import host_state
+from kernbridge._src.keys import function_state
 from kernbridge._src.operation.operation import Operation, as_html, shown
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import (
@@ -511,7 +511,7 @@ class CudaKernel:
             return self._make(values)
         functions = [(name, value) for name, value in values.items() if callable(value)]
         if functions:
-            state = host_state.take(functions)
+            state = function_state.take(functions)
             if state.incomparable:
                 return self._make(values)
             key = (key, state)

@@ -23,7 +23,7 @@ from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace, is_part_
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params_of
 from kernbridge._src.custom.rules import RuleTable, lock
-from kernbridge._src.keys.host_state import take
+from kernbridge._src.keys.function_state import take
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.operation import Operation, as_html, as_operands, not_an_array
 from kernbridge._src.operation.spec import (

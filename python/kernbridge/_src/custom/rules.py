@@ -284,7 +284,7 @@ class RuleTable:
                 found.append((what, rule, n))
         return [each for each in found if each[1] is not None]
 
-    def _kernbridge_runs(self) -> Functions:  # see keys/host_state.py
+    def _kernbridge_runs(self) -> Functions:  # see keys/function_state.py
         return [(what, function) for what, function, _ in self._each(0)]
 
     def check_rules_take(self, n_inputs: int, keywords: Sequence[str]) -> None:

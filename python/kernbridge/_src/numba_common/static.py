@@ -16,7 +16,7 @@ import numpy as np
 
 from kernbridge._src.base import extensions
 from kernbridge._src.base.lru import LRUCache, attached_to
-from kernbridge._src.keys import host_state
+from kernbridge._src.keys import function_state
 from kernbridge._src.keys.fingerprint import is_dispatcher
 
 KERNELS_KEPT = 64  # that were made of one kernel
@@ -88,7 +88,7 @@ def bound(kernel: Any, values: Mapping[str, Any], jit: Callable[[Any], Any], cal
         return jit(_calling(kernel.py_func, called, values))
 
     try:
-        key = host_state.key_of(values)
+        key = function_state.key_of(values)
     except TypeError:  # a function that cannot be hashed
         return make()
     return kept.find_or_make(key, make)
@@ -103,7 +103,7 @@ def _constant(value: Any) -> Any:
         return value
     inline = extensions.load("inline", "a function of JAX in `static`").inline
     try:
-        return _inlined.find_or_make(host_state.key_of({"": value}), lambda: inline(value))
+        return _inlined.find_or_make(function_state.key_of({"": value}), lambda: inline(value))
     except TypeError:
         return inline(value)
 

@@ -81,7 +81,7 @@ class _Outs:
     def __call__(self, *operands: Any) -> Any:
         return self._frontend.outputs([ArrayType.of(x) for x in operands])
 
-    def _kernbridge_runs(self) -> Functions:  # see keys/host_state.py
+    def _kernbridge_runs(self) -> Functions:  # see keys/function_state.py
         outs = self._frontend.outs
         return [("outs", outs)] if callable(outs) and not isinstance(outs, Outputs) else []
 

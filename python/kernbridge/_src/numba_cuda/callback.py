@@ -35,7 +35,7 @@ from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import line_of
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import fingerprint
-from kernbridge._src.keys.host_state import STANDS_FOR
+from kernbridge._src.keys.function_state import STANDS_FOR
 from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, PythonFrontend
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan
 from kernbridge._src.plan.program import Callback

@@ -16,7 +16,7 @@ from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeErr
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.calls.call import ArrayType, Call
-from kernbridge._src.keys import host_state
+from kernbridge._src.keys import function_state
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common.parameters import (
     Assignment,
@@ -358,7 +358,7 @@ class NumbaCuda(CallingFrontend):
         if not all(isinstance(function, Hashable) for _, function in self.rule.functions):
             return None
         options = self.zero_outputs, self.checked, self.vector_math, self.order
-        return self.rule, self.views, host_state.key_of(self.static), options
+        return self.rule, self.views, function_state.key_of(self.static), options
 
     def functions(self) -> Functions:
         return self.rule.functions

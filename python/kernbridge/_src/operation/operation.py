@@ -24,8 +24,8 @@ from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.calls.call import ArrayType, Call, has_type
-from kernbridge._src.keys import host_state
-from kernbridge._src.keys.host_state import HostState, Unread
+from kernbridge._src.keys import function_state
+from kernbridge._src.keys.function_state import FunctionState, Unread
 from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import ENZYME, Functions, OperationSpec, Outputs
 
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
 
 OPERATIONS_KEPT = 64  # of one operation, each for other functions that its kernel calls
-_INCOMPARABLE = HostState({"": Unread()}, [])  # replaces a state whose traced values are not kept
+_INCOMPARABLE = FunctionState(
+    {"": Unread()}, []
+)  # replaces a state whose traced values are not kept
 
 
 class Watched:
@@ -43,17 +45,17 @@ class Watched:
 
     def __init__(self, functions: Callable[[], Functions]) -> None:
         self._functions = functions
-        self._state: HostState | None = None
+        self._state: FunctionState | None = None
         self._differs = False  # whether calls were traced in different states
 
-    def tracing(self) -> HostState:
+    def tracing(self) -> FunctionState:
         """Note that a call is being traced; return what the functions read."""
-        before, now = self._state, host_state.take(self._functions())
+        before, now = self._state, function_state.take(self._functions())
         self._differs |= before is not None and before != now
         self._state = _INCOMPARABLE if now.incomparable else now
         return now
 
-    def retrace_if_changed(self, drop: Callable[[], None]) -> HostState:
+    def retrace_if_changed(self, drop: Callable[[], None]) -> FunctionState:
         """Call `drop` if earlier traces are no longer valid; return what the functions read.
 
         An operation calls this if a transformation of JAX sees the call.
@@ -145,7 +147,7 @@ class Operation:
             return made
 
         try:
-            found = self._of_functions.find_or_make(host_state.key_of(functions), make)
+            found = self._of_functions.find_or_make(function_state.key_of(functions), make)
         except TypeError:  # of a function that cannot be hashed
             found = make()
         if found is None:
@@ -158,7 +160,7 @@ class Operation:
     def _traceable(self) -> Callable[..., Any]:
         return _traceable_call(self.spec, self._frontend, self._keywords, self._watched)
 
-    def _kernbridge_runs(self) -> Functions:  # see keys/host_state.py
+    def _kernbridge_runs(self) -> Functions:  # see keys/function_state.py
         return functions_of(self.spec, self._frontend.functions())
 
     def __repr__(self) -> str:
@@ -288,7 +290,7 @@ def spec_key(spec: OperationSpec, others: Functions) -> Hashable | None:
     if not isinstance(spec.outs, Hashable):  # an object that is called and compared by value
         return None
     functions = functions_of(spec, others)
-    state = host_state.take(functions) if functions else None
+    state = function_state.take(functions) if functions else None
     return None if state is not None and state.incomparable else (spec, state)
 
 

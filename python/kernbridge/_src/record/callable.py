@@ -19,7 +19,7 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.calls.call import ArrayType, Call
-from kernbridge._src.keys.host_state import identity_of
+from kernbridge._src.keys.function_state import identity_of
 from kernbridge._src.numba_common import parameters
 from kernbridge._src.numba_common.parameters import Assignment
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order

@@ -30,7 +30,7 @@ from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import typed
 from kernbridge._src.base.reports import beginning_of, current_line, line_of
 from kernbridge._src.calls.call import ArrayType, Call
-from kernbridge._src.keys import host_state
+from kernbridge._src.keys import function_state
 from kernbridge._src.keys.extensions import is_foreign_name
 from kernbridge._src.numba_cuda import callback, dialect
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
@@ -530,7 +530,7 @@ def _record_twice(function: Callable[..., Any], record: Callable[[], Any]) -> An
     """
     first = record()
     name = getattr(function, "__name__", type(function).__name__)
-    before = host_state.take([(name, function)])
+    before = function_state.take([(name, function)])
     clocks: list[str] = []
     try:
         with _watching(clocks):
@@ -560,7 +560,7 @@ def _record_twice(function: Callable[..., Any], record: Callable[[], Any]) -> An
         )
     if first.temporaries != second.temporaries:
         raise NotRecordable("it allocates other temporaries each time it runs")
-    changed = before.changes(host_state.take([(name, function)]))
+    changed = before.changes(function_state.take([(name, function)]))
     if changed:
         random = [path for path in changed if path.endswith("(random state)")]
         path = (random or changed)[0].removesuffix(" (random state)")

@@ -123,7 +123,7 @@ def random_state(value: Any) -> Hashable | None:
 _CODE_PARTS = (Same, types.CodeType)
 
 
-class HostState:
+class FunctionState:
     """A snapshot: of each path that was read, what was there. Hashable, compared by content.
 
     It is `incomparable` if it cannot equal a later one, because of something that cannot be read or
@@ -142,9 +142,9 @@ class HostState:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, HostState) and self.parts == other.parts
+        return isinstance(other, FunctionState) and self.parts == other.parts
 
-    def changes(self, later: HostState) -> list[str]:
+    def changes(self, later: FunctionState) -> list[str]:
         """Return the paths at which a later snapshot of the same functions differs."""
         missing = object()
         paths = {**self.parts, **later.parts}
@@ -152,13 +152,13 @@ class HostState:
         return [p for p, a, b in both if a != b and not type(a) is type(b) is Unread]
 
 
-def take(functions: Iterable[tuple[str, Any]]) -> HostState:
+def take(functions: Iterable[tuple[str, Any]]) -> FunctionState:
     """Take the snapshot of some functions, each with the name that paths begin with."""
     walk = _Walk()
     for name, function in functions:
         walk.feed(function, name)
     walk.follow()
-    return HostState(walk.parts, walk.traced)
+    return FunctionState(walk.parts, walk.traced)
 
 
 def key_of(values: Mapping[str, Any]) -> Hashable:

@@ -162,7 +162,7 @@ def test_such_a_function_runs_as_python_and_a_warning_says_why():
 @pytest.mark.once
 def test_on_a_cpu_such_a_function_runs_as_python(run_python):
     program = (
-        "import kernbridge, test_host_state as t\n"
+        "import kernbridge, test_function_state as t\n"
         "op = kernbridge.numba_cuda_callable(t.draws, t.OUT)\n"
         "first, second = op(t.ones), op(t.ones)\n"
         "print((0 < first).all(), (first == first[0]).all(), (first != second).all())\n"
