@@ -24,7 +24,6 @@ given is an alias. Imported only when a kernel is compiled, since it imports Num
 from __future__ import annotations
 
 import operator
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import FunctionType
@@ -47,9 +46,6 @@ _VALUES = (
     *(types.Boolean, types.DType, types.Literal, types.NoneType, types.Number, types.UnicodeType),
 )
 _VIEWS = frozenset(("ravel", "reshape", "transpose", "view"))
-# In names of types: what says that an array is read-only, and what does not say it
-_READ_ONLY = re.compile(r"readonly array|Array\([^()]*, \d+, '\w', True,")
-_SILENT = re.compile(r"Record\(|(?<!readonly )array\([^()]*, 0d, ")
 # Expressions whose result holds what its operands hold, of the same types
 _GATHERS = frozenset(("build_tuple", "build_list", "build_set", "build_map", "phi", "cast"))
 
@@ -340,14 +336,34 @@ def _gives_away(code: TypedCode, statement: Any) -> bool:
     return is_alias and not _is_silent(code.type_of(statement.value))
 
 
+def _parts(t: Any) -> Set[Any]:
+    """A type, and all types that it refers to: of what its values hold or point to."""
+    found, left = set[Any](), [t]
+    while left:
+        part = left.pop()
+        if isinstance(part, types.Type):
+            if part not in found:
+                found.add(part)
+                left.extend(vars(part).values())
+        elif isinstance(part, Mapping):
+            left.extend(part.values())
+        elif isinstance(part, (tuple, list, Set)):
+            left.extend(part)
+    return found
+
+
 def _holds_read_only(t: Any) -> bool:
     """Whether a value of this type is a read-only array, or holds or points to one."""
-    return _READ_ONLY.search(str(t)) is not None
+    return any(isinstance(part, types.Array) and not part.mutable for part in _parts(t))
 
 
 def _is_silent(t: Any) -> bool:
     """Whether a value of this type may be in a read-only array without saying so."""
-    return _SILENT.search(str(t)) is not None
+    return any(
+        isinstance(part, types.Record)
+        or (isinstance(part, types.Array) and part.mutable and part.ndim == 0)
+        for part in _parts(t)
+    )
 
 
 def _refers(t: Any) -> bool:
