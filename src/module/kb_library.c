@@ -6,7 +6,7 @@
 #include "core/kb_fields.h"
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
-#include "hostcuda/kb_variables.h"
+#include "ext/emulator/kb_variables.h"
 #include "module/kb_module.h"
 #include "module/kb_source.h"
 

@@ -1,7 +1,7 @@
 /* Owns the opening of shared libraries of kernels. */
 #include "module/kb_module.h"
 
-#include "module/kb_cuda_host.h"
+#include "ext/emulator/kb_cuda_host.h"
 
 #include <dlfcn.h>
 #include <fenv.h>

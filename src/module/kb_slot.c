@@ -8,7 +8,7 @@
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
 #include "cuda/kb_stream.h"
-#include "hostcuda/kb_variables.h"
+#include "ext/emulator/kb_variables.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "core/kb_pool.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_stream.h"
-#include "hostcuda/kb_variables.h"
+#include "ext/emulator/kb_variables.h"
 #include "module/kb_tensors.h"
 
 #include <stdarg.h>

@@ -6,9 +6,9 @@
 
 #include "core/kb_host.h"
 #include "core/kb_memory.h"
-#include "hostcuda/kb_reshape.h"
+#include "ext/enzyme/kb_thrown.h"
 #include "object/kb_nrt.h"
-#include "object/kb_thrown.h"
+#include "object/kb_reshape.h"
 
 #include <dlfcn.h>
 #include <math.h>

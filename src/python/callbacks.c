@@ -6,7 +6,7 @@
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_plan.h"
-#include "hostcuda/kb_hostcuda.h"
+#include "ext/emulator/kb_hostcuda.h"
 #include "python/entry.h"
 
 #include <stdio.h>

@@ -3,12 +3,12 @@
 
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
-#include "embed/kb_targets.h"
-#include "module/kb_cuda_library.h"
+#include "ext/emulator/kb_cuda_code.h"
+#include "ext/emulator/kb_cuda_library.h"
 #include "object/kb_cpu.h"
-#include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"
 #include "object/kb_provided.h"
+#include "targets/kb_targets.h"
 
 /* Register a kernel that comes as machine code (src/object/kb_host_code.h); True if it is new.
  * ValueError is raised if it is damaged, or cannot run here. */
@@ -71,8 +71,8 @@ static PyObject *host_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
     return provides(args, "s:host_code_provides", kb_provided_find);
 }
 
-/* Make known the machine code of a CUDA kernel for the CPU (src/object/kb_cuda_code.h); {name:
- * address} of what it defines. ValueError is raised if it is damaged, or cannot run here. */
+/* Make known the machine code of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_code.h);
+ * {name: address} of what it defines. ValueError is raised if it is damaged, or cannot run here. */
 static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *code, *name;
@@ -91,8 +91,8 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     return defined;
 }
 
-/* Make known a library of a CUDA kernel for the CPU (src/module/kb_cuda_library.h); the codes of
- * its parameters' types, and their sizes. */
+/* Make known a library of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_library.h); the codes
+ * of its parameters' types, and their sizes. */
 static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *code;

@@ -3,7 +3,7 @@
 
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
-#include "hostcuda/kb_hostcuda.h"
+#include "ext/emulator/kb_hostcuda.h"
 
 #include <string.h>
 

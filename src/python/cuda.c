@@ -7,9 +7,9 @@
 #include "cuda/kb_program.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
-#include "hostcuda/kb_check.h"
-#include "hostcuda/kb_hostcuda.h"
-#include "hostcuda/kb_libdevice.h"
+#include "ext/emulator/kb_check.h"
+#include "ext/emulator/kb_hostcuda.h"
+#include "ext/emulator/kb_libdevice.h"
 
 /* Read and register a GPU program (see src/cuda/kb_program.h); True if it is new. Only with
  * `callbacks` may it call Python. */

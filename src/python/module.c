@@ -11,7 +11,7 @@
 #include "core/kb_host.h"
 #include "core/kb_memory.h"
 #include "core/kb_running.h"
-#include "embed/kb_targets.h"
+#include "targets/kb_targets.h"
 
 #include <errno.h>
 #include <fcntl.h>

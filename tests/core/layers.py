@@ -1,5 +1,7 @@
 """Checks which folders of src/ include which: a folder includes only those that it may stand on.
 
+The core includes no extension (src/ext, include/ext), and no extension includes another one.
+
     python3 tests/core/layers.py [ROOT]
 
 Within a folder, no file and its header may include each other by way of others. A C file without a
@@ -24,12 +26,29 @@ LAYERS = {
     "supervisor": (),
     "core": ("abi",),
     "cuda": ("abi", "core"),
-    "hostcuda": ("abi", "core", "cuda"),
-    "module": ("abi", "core", "cuda", "hostcuda"),
-    "object": ("abi", "core", "hostcuda"),
-    "embed": ("abi", "core", "cuda", "hostcuda", "module", "object"),
-    "python": ("abi", "core", "cuda", "hostcuda", "module", "object", "embed"),
+    "module": ("abi", "core", "cuda"),
+    "object": ("abi", "core"),
+    "targets": ("abi", "core", "cuda", "module", "object"),
+    "python": ("abi", "core", "cuda", "module", "object", "targets"),
 }
+EXTENSION = ("abi", "core", "cuda", "module", "object", "targets")
+# What is left to be turned round.
+EXCEPTIONS = {
+    "module": ("ext/emulator",),
+    "object": ("ext/emulator", "ext/enzyme"),
+    "targets": ("ext/emulator",),
+    "python": ("ext/emulator",),
+}
+
+
+def lower_of(folder: str) -> tuple[str, ...]:
+    """The folders that a folder may include, besides its own."""
+    if folder.startswith("include"):
+        return ("include",)
+    if folder.startswith("ext/"):
+        return (*EXTENSION, "include", f"include/{folder}")
+    return (*LAYERS.get(folder, ()), "include", *EXCEPTIONS.get(folder, ()))
+
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.M)
 
@@ -39,7 +58,7 @@ class Include(NamedTuple):
 
     place: str  # file and line
     text: str  # as it is written
-    folder: str  # of the file that includes; "include" for the public headers
+    folder: str  # of the file that includes: "core", "ext/embed", "include", "include/ext/embed"
     unit: str  # the name of that file without its ending
     included: str | None  # folder of the file that is included; None if there is no such file
 
@@ -61,7 +80,10 @@ def includes(root: Path) -> Iterator[Include]:
 
 def _folder(root: Path, path: Path) -> str:
     parts = path.resolve().relative_to(root.resolve()).parts
-    return "include" if parts[0] == "include" else parts[1]
+    inside = (
+        "/".join(parts[1:3]) if parts[1] == "ext" else "" if parts[0] == "include" else parts[1]
+    )
+    return f"include/{inside}".rstrip("/") if parts[0] == "include" else inside
 
 
 def _unit(path: Path, text: str) -> str:
@@ -94,7 +116,8 @@ def _circles(found: list[Include]) -> Iterator[str]:
 
 
 def _target(root: Path, path: Path, text: str) -> str | None:
-    for base in (path.parent, root / "src", root / "include"):
+    extensions = sorted((root / "include" / "ext").glob("*"))
+    for base in (path.parent, root / "src", root / "include", *extensions):
         if (base / text).is_file():
             return _folder(root, base / text)
     return None
@@ -104,7 +127,7 @@ def problems(root: Path) -> Iterator[str]:
     """A line for each include that breaks the order, and for each folder without a place in it."""
     assert all(low in list(LAYERS)[:i] for i, lows in enumerate(LAYERS.values()) for low in lows)
     folders = {p.name for p in (root / "src").iterdir() if p.is_dir()}
-    for folder in sorted(folders - {*LAYERS, "ll"}):  # ll has no C
+    for folder in sorted(folders - {*LAYERS, "ext"}):
         yield f"src/{folder} has no place in the order of tests/core/layers.py"
     found = list(includes(root))
     yield from _circles(found)
@@ -113,13 +136,12 @@ def problems(root: Path) -> Iterator[str]:
         if i.included is None:
             yield f'{i.place}: "{i.text}" is not in the same folder, in src or in include'
             continue
-        allowed = (*LAYERS.get(i.folder, ()), i.folder, "include")
-        if i.included in allowed:
+        if i.included in (*lower_of(i.folder), i.folder):
             continue
-        if i.folder == "include":
+        if i.folder.startswith("include"):
             yield f'{i.place}: a public header includes "{i.text}", which is not installed with it'
             continue
-        lows = " and ".join(LAYERS.get(i.folder, ())) or "its own files"
+        lows = " and ".join(LAYERS.get(i.folder, EXTENSION)) or "its own files"
         back = edges.get((i.included, i.folder))
         cycle = f"; {back} includes {i.folder} in turn, which makes a cycle" if back else ""
         yield (

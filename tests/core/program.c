@@ -5,7 +5,7 @@
 #include "cuda/kb_program.h"
 #include "gpu.h"
 
-#include "hostcuda/kb_hostcuda.h"
+#include "ext/emulator/kb_hostcuda.h"
 #include "sealed.h"
 
 #include <stdio.h>

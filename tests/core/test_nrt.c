@@ -7,10 +7,10 @@
 #endif
 #include "core/kb_host.h"
 #include "core/kb_memory.h"
-#include "hostcuda/kb_reshape.h"
 #include "kb_test.h"
 #include "object/kb_nrt.h"
 #include "object/kb_provided.h"
+#include "object/kb_reshape.h"
 
 #include <dlfcn.h>
 #include <math.h>

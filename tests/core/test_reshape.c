@@ -1,7 +1,7 @@
 /* Proves which arrays in kernels change their shapes without a copy, and to which strides: every
  * element stays where it is in the order of the elements. */
-#include "hostcuda/kb_reshape.h"
 #include "kb_test.h"
+#include "object/kb_reshape.h"
 
 #include <stdint.h>
 

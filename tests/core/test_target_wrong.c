@@ -2,7 +2,7 @@
  * hand chooses both, and the kernel would run on memory or a stream that it cannot use. */
 #include "core/kb_handler.h"
 #include "cuda/kb_target.h"
-#include "hostcuda/kb_hostcuda.h"
+#include "ext/emulator/kb_hostcuda.h"
 #include "module/kb_source.h"
 #include "target.h"
 

@@ -2,7 +2,7 @@
 #ifndef FAKE_CODE_H
 #define FAKE_CODE_H
 
-#include "hostcuda/kb_hostcuda.h"
+#include "ext/emulator/kb_hostcuda.h"
 
 #include "fake_cuda.h"
 #include "fake_image.h"

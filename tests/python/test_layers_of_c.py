@@ -40,20 +40,41 @@ def plant(path: Path, line: str) -> int:
 def test_the_tree_is_in_order():
     assert layers(ROOT) == (
         0,
-        "lint: layers: abi, supervisor, core, cuda, hostcuda, module, object, embed, "
-        "python: no include goes up\n",
+        "lint: layers: abi, supervisor, core, cuda, module, object, targets, python: "
+        "no include goes up\n",
     )
 
 
 def test_an_include_upwards_is_refused(tree: Path):
-    number = plant(tree / "src/cuda/kb_target.c", '#  include "hostcuda/kb_hostcuda.h" // new')
-    assert layers(tree) == (
-        1,
+    number = plant(tree / "src/cuda/kb_target.c", '#  include "module/kb_slot.h" // new')
+    code, said = layers(tree)
+    assert code == 1
+    assert (
         f"src/cuda/kb_target.c:{number}: "
-        'src/cuda includes "hostcuda/kb_hostcuda.h", but may include only abi and core; '
-        "src/hostcuda/kb_hostcuda.c:10 includes cuda in turn, which makes a cycle; "
-        "move what needs it to a higher folder, or let that folder pass a function down\n",
+        'src/cuda includes "module/kb_slot.h", but may include only abi and core; src/module/'
+    ) in said
+    assert said.endswith(
+        " includes cuda in turn, which makes a cycle; "
+        "move what needs it to a higher folder, or let that folder pass a function down\n"
     )
+
+
+def test_an_include_of_an_extension_is_refused(tree: Path):
+    for place in ("src/ext/new", "src/ext/other", "include/ext/new"):
+        (tree / place).mkdir(parents=True)
+    (tree / "src/ext/new/kb_new.h").touch()
+    (tree / "include/ext/new/new.h").touch()
+    own = '#include "ext/new/kb_new.h"\n#include "core/kb_error.h"\n#include <new.h>\n'
+    (tree / "src/ext/new/kb_new.c").write_text(own)
+    assert layers(tree)[0] == 0
+    plant(tree / "src/object/kb_provided.c", '#include "ext/new/kb_new.h"')
+    plant(tree / "include/kernbridge/module.h", '#include "new.h"')
+    (tree / "src/ext/other/kb_other.c").write_text('#include "ext/new/kb_new.h"')
+    code, said = layers(tree)
+    assert code == 1
+    assert 'src/object includes "ext/new/kb_new.h", but may include only abi and core; ' in said
+    assert 'a public header includes "new.h", which is not installed with it' in said
+    assert 'src/ext/other includes "ext/new/kb_new.h", but may include only abi and ' in said
 
 
 def test_an_include_of_a_neighbour_is_refused(tree: Path):
@@ -61,8 +82,7 @@ def test_an_include_of_a_neighbour_is_refused(tree: Path):
     assert layers(tree) == (
         1,
         f"src/module/kb_slot.h:{number}: "
-        'src/module includes "object/kb_object.h", but may include only abi and core and cuda '
-        "and hostcuda; "
+        'src/module includes "object/kb_object.h", but may include only abi and core and cuda; '
         "move what needs it to a higher folder, or let that folder pass a function down\n",
     )
 
@@ -88,10 +108,10 @@ def test_a_folder_without_a_place_is_refused(tree: Path):
 
 
 def test_a_circle_within_a_folder_is_refused(tree: Path):
-    number = plant(tree / "src/hostcuda/kb_fibre.c", '#include "hostcuda/kb_warp.h"')
+    number = plant(tree / "src/object/kb_relocate.h", '#include "object/kb_object.h"')
     code, said = layers(tree)
     assert code == 1
     assert (
-        f'src/hostcuda/kb_fibre.c:{number}: "hostcuda/kb_warp.h" includes kb_fibre in turn, by way '
-        "of kb_thread, kb_warp, which makes a circle; "
+        f'src/object/kb_relocate.h:{number}: "object/kb_object.h" includes kb_relocate in turn, '
+        "by way of kb_cpu, kb_object, which makes a circle; "
     ) in said

@@ -386,7 +386,7 @@ def _write(path: Path, programs: Sequence[Program], data: bytes | None) -> None:
 
 
 def manifest(made_by: str, programs: Sequence[Program], data: bytes | None) -> bytes:
-    """Return the text of the manifest, which src/embed/kb_manifest.h describes and reads."""
+    """Return the text of the manifest, which src/ext/embed/kb_manifest.h describes and reads."""
     lines = [f"kernbridge-bundle {_VERSION}", f"made-by {_one_line(made_by)}"]
     if data is not None:
         lines.append(f"data {_size_and_digest(data)} {_DATA}")

@@ -31,7 +31,7 @@ _UNIT = """
 extern "C" {{
 #endif
 int kb_failed(const kb_call *call, int code, const char *format, ...);
-void *_Znwm(size_t bytes); /* operator new, which Enzyme knows; src/object/kb_thrown.c frees it */
+void *_Znwm(size_t bytes); /* operator new, which Enzyme knows; kb_thrown.c frees it */
 static void *kb_scratch_here(const kb_call *call, size_t bytes)
 {{
     (void)call;

@@ -322,8 +322,10 @@ def include_paths(on_cpu: bool = False) -> tuple[str, ...]:
     for place in places:
         root = os.path.join(place, "include")
         if os.path.isfile(os.path.join(root, "kernbridge", "kernbridge.h")):
-            of_cuda = (os.path.join(root, "cuda_on_cpu"),) if on_cpu else ()
-            return *of_cuda, root, os.path.join(root, "compat")
+            extensions = os.path.join(root, "ext")
+            emulator = os.path.join(extensions, "emulator")
+            of_cuda = (os.path.join(emulator, "cuda"), emulator) if on_cpu else ()
+            return *of_cuda, root, os.path.join(extensions, "compat")
     raise HeaderNotFoundError(
         f"kernbridge's own headers are missing from {', '.join(places)}; install "
         "kernbridge again [KB4011]"
@@ -382,8 +384,9 @@ def _cuda_on_cpu(
     return start, [*rest, "@source"], tuple(translated)
 
 
-# Calls of functions before every access, which include/kernbridge/cuda_on_cpu/checked.hpp defines
-# in place of the sanitizers' libraries. g++ would write out what copies memory, without such calls.
+# Calls of functions before every access, which kernbridge/cuda_on_cpu/checked.hpp of
+# include/ext/emulator defines in place of the sanitizers' libraries. g++ would write out what
+# copies memory, without such calls.
 _CHECKED = (
     *("-O1", "-g1", "-fsanitize=thread", "-fsanitize=bounds,alignment", "-nodefaultlibs"),
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),

@@ -82,7 +82,7 @@ def test_only_what_the_header_declares_leaves_the_library():
     command = ["nm", "--dynamic", "--defined-only", str(library)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     names = {line.split()[-1].partition("@")[0] for line in listing.splitlines()}
-    header = (ROOT / "include" / "kernbridge" / "host.h").read_text()
+    header = (ROOT / "include/ext/embed/kernbridge/host.h").read_text()
     declared = {
         line.partition("(")[0].split()[-1]
         for line in header.splitlines()

@@ -1,9 +1,9 @@
 """Adds the checks of the checked mode to the LLVM IR of a Numba-CUDA kernel for the CPU.
 
 Each load, store and atomic operation, except those on the function's own variables, is preceded by
-a call of a function of src/hostcuda/kb_check.h, which returns the address to use instead. Shared
-and local arrays, and the addresses in arguments, are numbered. Line numbers come from the debug
-information. Constants of the module describe the arrays to the C core.
+a call of a function of src/ext/emulator/kb_check.h, which returns the address to use instead.
+Shared and local arrays, and the addresses in arguments, are numbered. Line numbers come from the
+debug information. Constants of the module describe the arrays to the C core.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Checks:
         return self.sites.index(place)
 
     def table(self) -> str:
-        """The constants for the C side, which src/hostcuda/kb_check.h describes."""
+        """The constants for the C side, which src/ext/emulator/kb_check.h describes."""
         module = ir.Module("kb.table")
         row_of = ir.LiteralStructType([_POINTER, *[_I32] * 4, _I64, _I64, _POINTER, _I64])
 

@@ -57,7 +57,7 @@ def image(body: str, is_fast: bool) -> bytes:
 
 @dataclass(eq=False)
 class HostCode:
-    data: bytes  # as src/object/kb_cuda_code.h describes it
+    data: bytes  # as src/ext/emulator/kb_cuda_code.h describes it
     symbols: dict[str, int]  # the addresses of what it defines
     name: str = ""  # the module and the name of the kernel, if they are known
 

@@ -379,7 +379,7 @@ def _with_stack_checks(text: str, names: Sequence[str]) -> str:
     """The module in which recursive functions check how much of the stack is left.
 
     As `kb_thread`, they get the thread's frame as their first parameter. The check is a function of
-    src/hostcuda/kb_block.c.
+    src/ext/emulator/kb_block.c.
     """
     for name in names:
         text = re.sub(_token(name) + r"\(", r"\g<0>ptr %kb.frame, ", text)

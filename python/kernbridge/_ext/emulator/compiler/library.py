@@ -1,6 +1,6 @@
 """Provides the functions that kernels call, in `.ll` files, and adds calls and constants to IR.
 
-`src/ll/generate.py` writes some of them when kernbridge is built. All definitions are
+`src/ext/emulator/ll/generate.py` writes some of them when kernbridge is built. All definitions are
 `linkonce_odr`, so that LLVM's linker takes only those that are referenced, and `alwaysinline`. Each
 file is parsed at most once in a process, when the first kernel needs it.
 """

@@ -1,6 +1,6 @@
 """Finds the loops of a kernel in which a thread may wait for others by reading memory.
 
-Such a loop gets a call of `kb_poll`, see src/hostcuda/kb_block.c, so that the other threads of
+Such a loop gets a call of `kb_poll`, see src/ext/emulator/kb_block.c, so that the other threads of
 the block run meanwhile. It has an exit that depends on memory: on the value of an atomic operation,
 or on a load in a loop with a fence. Two kinds of operations do not count: those that always change
 the memory, such as the additions of a histogram or a queue, and a compare-and-swap that expects a

@@ -4,7 +4,7 @@
 ; each thread as a fibre.
 
 ; A kb_thread begins like a frame, with the same twelve numbers; then come, see
-; src/hostcuda/kb_thread.h and kb_layout.c:
+; src/ext/emulator/kb_thread.h and kb_layout.c:
 ;
 ; offset  what
 ;     48  the block's shared memory
@@ -91,7 +91,7 @@ inside:
 }
 
 
-; The checked mode, see src/hostcuda/kb_check.h. The address of the rows of the launch's arrays lies
+; The checked mode, see src/ext/emulator/kb_check.h. The address of the rows of the launch's arrays lies
 ; behind what other frames have.
 
 declare ptr @kb_check_rows_of(ptr)

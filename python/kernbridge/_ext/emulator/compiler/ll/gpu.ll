@@ -1,6 +1,6 @@
 ; What only GPUs have: barriers, operations of warps, fences and the functions that the CUDA runtime
 ; provides. A function is named after what Numba-CUDA calls, with "kb." in place of "llvm.nvvm.".
-; The C functions are declared in src/hostcuda/kb_thread.h and kb_reshape.h.
+; The C functions are declared in src/ext/emulator/kb_thread.h and kb_reshape.h.
 ;
 ; Every definition of these files is linkonce_odr, so that LLVM links those that a kernel needs.
 

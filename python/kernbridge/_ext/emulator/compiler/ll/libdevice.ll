@@ -1,4 +1,4 @@
-; libdevice on the CPU: functions that follow no rule. src/ll/libdevice.py writes the others.
+; libdevice on the CPU: functions that follow no rule. src/ext/emulator/ll/libdevice.py writes the others.
 
 
 ; Roots.

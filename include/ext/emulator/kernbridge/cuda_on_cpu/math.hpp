@@ -1,0 +1,339 @@
+/* Mathematical functions and intrinsics of CUDA C++ on the CPU. Approximate ones are exact here. */
+#ifndef KERNBRIDGE_CUDA_ON_CPU_MATH_HPP
+#define KERNBRIDGE_CUDA_ON_CPU_MATH_HPP
+
+#include "cuda/vector_types.h"
+
+#include <cfenv>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+/* Functions of CUDA that C23 has too, and the C library from glibc 2.41 and 2.42 on. */
+#if __GLIBC_PREREQ(2, 41)
+#define sinpi  kernbridge_sinpi
+#define sinpif kernbridge_sinpif
+#define cospi  kernbridge_cospi
+#define cospif kernbridge_cospif
+#endif
+#if __GLIBC_PREREQ(2, 42)
+#define rsqrt  kernbridge_rsqrt
+#define rsqrtf kernbridge_rsqrtf
+#endif
+
+namespace kernbridge
+{
+namespace cuda_on_cpu
+{
+template <typename To, typename From> static inline To bits_as(From value)
+{
+    static_assert(sizeof(To) == sizeof(From), "as many bits");
+    To to;
+    memcpy(&to, &value, sizeof to);
+    return to;
+}
+template <typename T, typename U>
+using common = typename std::enable_if<
+    std::is_arithmetic<T>::value && std::is_arithmetic<U>::value,
+    std::common_type<T, U>>::type::type;
+
+/* As PTX's cvt: what does not fit becomes the nearest number, NaN becomes 0 (or, from or to 64 bits,
+ * the highest bit alone). */
+template <typename I, typename F> static inline I integer(F value)
+{
+    const F low = static_cast<F>(std::numeric_limits<I>::min());
+    const F high = std::ldexp(static_cast<F>(1), std::numeric_limits<I>::digits);
+    if (value != value)
+        return sizeof(I) + sizeof(F) == 8 ? 0 : static_cast<I>(static_cast<I>(1) << (8 * sizeof(I) - 1));
+    return value <= low    ? std::numeric_limits<I>::min()
+           : value >= high ? std::numeric_limits<I>::max()
+                           : static_cast<I>(value);
+}
+} // namespace cuda_on_cpu
+} // namespace kernbridge
+
+/* min and max of two types have the type that C++ gives to `true ? a : b`. NaN loses. */
+template <typename T, typename U>
+static inline kernbridge::cuda_on_cpu::common<T, U> min(T a, U b)
+{
+    typedef kernbridge::cuda_on_cpu::common<T, U> type;
+    type v = static_cast<type>(a), w = static_cast<type>(b);
+    return w < v || v != v ? w : v;
+}
+template <typename T, typename U>
+static inline kernbridge::cuda_on_cpu::common<T, U> max(T a, U b)
+{
+    typedef kernbridge::cuda_on_cpu::common<T, U> type;
+    type v = static_cast<type>(a), w = static_cast<type>(b);
+    return v < w || v != v ? w : v;
+}
+static inline float min(float a, float b)
+{
+    return fminf(a, b);
+}
+static inline float max(float a, float b)
+{
+    return fmaxf(a, b);
+}
+static inline double min(double a, double b)
+{
+    return fmin(a, b);
+}
+static inline double max(double a, double b)
+{
+    return fmax(a, b);
+}
+
+/* Functions that are one expression, of one number a, and of two, a and b. */
+#define KB_IS(T, name, parameters, expression)                                                     \
+    static inline T name parameters                                                                \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+#define KB_OF_ONE(type, name, expression) KB_IS(type, name, (type a), expression)
+#define KB_OF_TWO(type, name, expression) KB_IS(type, name, (type a, type b), expression)
+/* Names that the C library declares, too, are macros. */
+#define __expf(a)    expf(a)
+#define __exp10f(a)  powf(10.0f, (a))
+#define __logf(a)    logf(a)
+#define __log2f(a)   log2f(a)
+#define __log10f(a)  log10f(a)
+#define __sinf(a)    sinf(a)
+#define __cosf(a)    cosf(a)
+#define __tanf(a)    tanf(a)
+#define __tanhf(a)   tanhf(a)
+#define __powf(a, b) powf((a), (b))
+#define __sincosf(a, s, c) (*(s) = sinf(a), *(c) = cosf(a), (void)0)
+KB_OF_ONE(float, rsqrtf, 1.0f / sqrtf(a))
+KB_OF_ONE(float, rcbrtf, 1.0f / cbrtf(a))
+KB_OF_ONE(float, __saturatef, a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f)
+KB_OF_ONE(float, __frcp_rn, 1.0f / a)
+KB_OF_ONE(float, __fsqrt_rn, sqrtf(a))
+KB_OF_ONE(float, __frsqrt_rn, static_cast<float>(1.0 / sqrt(static_cast<double>(a))))
+KB_OF_TWO(float, __fadd_rn, a + b)
+KB_OF_TWO(float, __fsub_rn, a - b)
+KB_OF_TWO(float, __fmul_rn, a *b)
+KB_OF_TWO(float, __fdiv_rn, a / b)
+KB_OF_TWO(float, __fdividef, a / b)
+KB_OF_TWO(float, fdividef, a / b)
+KB_OF_ONE(double, rsqrt, 1.0 / sqrt(a))
+KB_OF_ONE(double, rcbrt, 1.0 / cbrt(a))
+KB_OF_ONE(double, __drcp_rn, 1.0 / a)
+KB_OF_ONE(double, __dsqrt_rn, sqrt(a))
+KB_OF_TWO(double, __dadd_rn, a + b)
+KB_OF_TWO(double, __dsub_rn, a - b)
+KB_OF_TWO(double, __dmul_rn, a *b)
+KB_OF_TWO(double, __ddiv_rn, a / b)
+#undef KB_OF_ONE
+#undef KB_OF_TWO
+KB_IS(float, rsqrt, (float a), rsqrtf(a))
+KB_IS(float, __fmaf_rn, (float a, float b, float c), fmaf(a, b, c))
+KB_IS(double, __fma_rn, (double a, double b, double c), fma(a, b, c))
+static inline double sinpi(double a)
+{
+    double r = remainder(a, 2.0), n = fabs(r);
+    return sin(3.141592653589793 * copysign(n > 0.5 ? 1.0 - n : n, r));
+}
+static inline double cospi(double a)
+{
+    double n = fabs(remainder(a, 2.0));
+    return n < 0.25   ? cos(3.141592653589793 * n)
+           : n > 0.75 ? -cos(3.141592653589793 * (1.0 - n))
+                      : sin(3.141592653589793 * (0.5 - n));
+}
+KB_IS(float, sinpif, (float a), static_cast<float>(sinpi(static_cast<double>(a))))
+KB_IS(float, cospif, (float a), static_cast<float>(cospi(static_cast<double>(a))))
+KB_IS(double, normcdf, (double a), 0.5 * erfc(-0.7071067811865476 * a))
+KB_IS(float, normcdff, (float a), static_cast<float>(normcdf(static_cast<double>(a))))
+static inline void sincospif(float a, float *s, float *c)
+{
+    *s = sinpif(a);
+    *c = cospif(a);
+}
+static inline void sincospi(double a, double *s, double *c)
+{
+    *s = sinpi(a);
+    *c = cospi(a);
+}
+KB_IS(float, rhypotf, (float a, float b), 1.0f / hypotf(a, b))
+KB_IS(double, rhypot, (double a, double b), 1.0 / hypot(a, b))
+/* Halley's method, from an approximation by Winitzki. */
+static inline double erfcinv(double a)
+{
+    if (!(a > 0.0 && a < 2.0))
+        return a == 0.0 ? INFINITY : a == 2.0 ? -INFINITY : NAN;
+    if (a > 1.0)
+        return -erfcinv(2.0 - a);
+    double l = log(a * (2.0 - a)), t = 4.330746750799873 + 0.5 * l;
+    double v = sqrt(sqrt(t * t - 6.802721088435374 * l) - t);
+    for (int i = 0; i < 4; i++) {
+        double step = (a - erfc(v)) / (1.1283791670955126 * exp(-v * v));
+        v -= step / (1.0 + v * step);
+    }
+    return v;
+}
+static inline double erfinv(double a)
+{
+    if (!(fabs(a) < 0.5))
+        return copysign(erfcinv(1.0 - fabs(a)), a);
+    double v = 0.886226925452758 * a;
+    for (int i = 0; i < 5; i++) {
+        double step = (erf(v) - a) / (1.1283791670955126 * exp(-v * v));
+        v -= step / (1.0 + v * step);
+    }
+    return v;
+}
+KB_IS(float, erfinvf, (float a), static_cast<float>(erfinv(static_cast<double>(a))))
+KB_IS(float, erfcinvf, (float a), static_cast<float>(erfcinv(static_cast<double>(a))))
+KB_IS(double, normcdfinv, (double a), -1.4142135623730951 * erfcinv(2.0 * a))
+KB_IS(float, normcdfinvf, (float a), static_cast<float>(normcdfinv(static_cast<double>(a))))
+
+/* Bits. */
+KB_IS(int, __float_as_int, (float a), kernbridge::cuda_on_cpu::bits_as<int>(a))
+KB_IS(unsigned, __float_as_uint, (float a), kernbridge::cuda_on_cpu::bits_as<unsigned>(a))
+KB_IS(float, __int_as_float, (int a), kernbridge::cuda_on_cpu::bits_as<float>(a))
+KB_IS(float, __uint_as_float, (unsigned a), kernbridge::cuda_on_cpu::bits_as<float>(a))
+KB_IS(long long, __double_as_longlong, (double a), kernbridge::cuda_on_cpu::bits_as<long long>(a))
+KB_IS(double, __longlong_as_double, (long long a), kernbridge::cuda_on_cpu::bits_as<double>(a))
+KB_IS(int, __double2hiint, (double a), static_cast<int>(__double_as_longlong(a) >> 32))
+KB_IS(int, __double2loint, (double a), static_cast<int>(__double_as_longlong(a)))
+static inline double __hiloint2double(int high, int low)
+{
+    return __longlong_as_double(static_cast<long long>(
+        static_cast<unsigned long long>(static_cast<unsigned>(high)) << 32 |
+        static_cast<unsigned>(low)));
+}
+KB_IS(int, __popc, (unsigned a), __builtin_popcount(a))
+KB_IS(int, __popcll, (unsigned long long a), __builtin_popcountll(a))
+KB_IS(int, __clz, (int a), a ? __builtin_clz(static_cast<unsigned>(a)) : 32)
+KB_IS(int, __clzll, (long long a), a ? __builtin_clzll(static_cast<unsigned long long>(a)) : 64)
+KB_IS(int, __ffs, (int a), __builtin_ffs(a))
+KB_IS(int, __ffsll, (long long a), __builtin_ffsll(a))
+static inline unsigned __brev(unsigned a)
+{
+    unsigned r = 0;
+    for (int i = 0; i < 32; i++)
+        r |= (a >> i & 1) << (31 - i);
+    return r;
+}
+static inline unsigned long long __brevll(unsigned long long a)
+{
+    return static_cast<unsigned long long>(__brev(static_cast<unsigned>(a))) << 32 |
+           __brev(static_cast<unsigned>(a >> 32));
+}
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
+{
+    uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
+    unsigned r = 0;
+    for (int i = 0; i < 4; i++) {
+        unsigned s = selector >> 4 * i & 0xf, byte = bytes >> 8 * (s & 7) & 0xff;
+        r |= (s & 8 ? (byte & 0x80 ? 0xffu : 0u) : byte) << 8 * i;
+    }
+    return r;
+}
+KB_IS(unsigned, __funnelshift_l, (unsigned low, unsigned high, unsigned n),
+      static_cast<unsigned>(((static_cast<uint64_t>(high) << 32 | low) << (n & 31)) >> 32))
+KB_IS(unsigned, __funnelshift_r, (unsigned low, unsigned high, unsigned n),
+      static_cast<unsigned>((static_cast<uint64_t>(high) << 32 | low) >> (n & 31)))
+KB_IS(int, __mulhi, (int a, int b), static_cast<int>(static_cast<long long>(a) * b >> 32))
+KB_IS(unsigned, __umulhi, (unsigned a, unsigned b),
+      static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32))
+KB_IS(long long, __mul64hi, (long long a, long long b),
+      static_cast<long long>(static_cast<__int128>(a) * b >> 64))
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+static inline int __mul24(int a, int b)
+{
+    long long v = static_cast<int>(static_cast<unsigned>(a) << 8) >> 8;
+    return static_cast<int>(v * (static_cast<int>(static_cast<unsigned>(b) << 8) >> 8));
+}
+static inline unsigned __umul24(unsigned a, unsigned b)
+{
+    return (a & 0xffffffu) * (b & 0xffffffu);
+}
+static inline unsigned __sad(int a, int b, unsigned c)
+{
+    return (a > b ? static_cast<unsigned>(a) - static_cast<unsigned>(b)
+                  : static_cast<unsigned>(b) - static_cast<unsigned>(a)) + c;
+}
+static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (a >> i & 0xff) * (b >> i & 0xff);
+    return c;
+}
+static inline int __dp4a(int a, int b, int c)
+{
+    unsigned sum = static_cast<unsigned>(c);
+    for (int i = 0; i < 32; i += 8)
+        sum += static_cast<unsigned>(static_cast<signed char>(a >> i) *
+                                     static_cast<signed char>(b >> i));
+    return static_cast<int>(sum);
+}
+
+/* Conversions: to the nearest (rn), to zero (rz), down (rd) and up (ru). */
+#define KB_CONVERSIONS(name, F, I)                                                                 \
+    static inline I name##_rn(F a)                                                                 \
+    {                                                                                              \
+        return kernbridge::cuda_on_cpu::integer<I>(std::nearbyint(a));                             \
+    }                                                                                              \
+    static inline I name##_rz(F a)                                                                 \
+    {                                                                                              \
+        return kernbridge::cuda_on_cpu::integer<I>(a);                                             \
+    }                                                                                              \
+    static inline I name##_rd(F a)                                                                 \
+    {                                                                                              \
+        return kernbridge::cuda_on_cpu::integer<I>(std::floor(a));                                 \
+    }                                                                                              \
+    static inline I name##_ru(F a)                                                                 \
+    {                                                                                              \
+        return kernbridge::cuda_on_cpu::integer<I>(std::ceil(a));                                  \
+    }
+KB_CONVERSIONS(__float2int, float, int)
+KB_CONVERSIONS(__float2uint, float, unsigned)
+KB_CONVERSIONS(__float2ll, float, long long)
+KB_CONVERSIONS(__float2ull, float, unsigned long long)
+KB_CONVERSIONS(__double2int, double, int)
+KB_CONVERSIONS(__double2uint, double, unsigned)
+KB_CONVERSIONS(__double2ll, double, long long)
+KB_CONVERSIONS(__double2ull, double, unsigned long long)
+#undef KB_CONVERSIONS
+KB_IS(float, __int2float_rn, (int a), static_cast<float>(a))
+KB_IS(float, __uint2float_rn, (unsigned a), static_cast<float>(a))
+KB_IS(float, __ll2float_rn, (long long a), static_cast<float>(a))
+KB_IS(float, __ull2float_rn, (unsigned long long a), static_cast<float>(a))
+KB_IS(double, __int2double_rn, (int a), a)
+KB_IS(double, __uint2double_rn, (unsigned a), a)
+KB_IS(double, __ll2double_rn, (long long a), static_cast<double>(a))
+KB_IS(double, __ull2double_rn, (unsigned long long a), static_cast<double>(a))
+KB_IS(float, __double2float_rn, (double a), static_cast<float>(a))
+
+/* Loads and stores that say how they are cached. */
+#define KB_LOAD(name)                                                                              \
+    template <typename T> static inline T name(const T *at)                                        \
+    {                                                                                              \
+        return *at;                                                                                \
+    }
+KB_LOAD(__ldg)
+KB_LOAD(__ldca)
+KB_LOAD(__ldcg)
+KB_LOAD(__ldcs)
+KB_LOAD(__ldlu)
+KB_LOAD(__ldcv)
+#undef KB_LOAD
+#define KB_STORE(name)                                                                             \
+    template <typename T, typename U> static inline void name(T *at, U value)                      \
+    {                                                                                              \
+        *at = value;                                                                               \
+    }
+KB_STORE(__stwb)
+KB_STORE(__stcg)
+KB_STORE(__stcs)
+KB_STORE(__stwt)
+#undef KB_STORE
+
+#endif

@@ -1,0 +1,306 @@
+/* The threads of CUDA C++ on the CPU: where the running one is, and what it waits for. */
+#ifndef KERNBRIDGE_CUDA_ON_CPU_THREADS_HPP
+#define KERNBRIDGE_CUDA_ON_CPU_THREADS_HPP
+
+#include "cuda/vector_types.h"
+
+#include "kernbridge/cuda_host.h"
+
+#include "kernbridge/cuda_on_cpu/host.hpp"
+
+#include "kernbridge/check.hpp"
+
+#include <exception>
+
+extern "C" __attribute__((visibility("default"))) kb_cuda_host_slot_type kb_cuda_host_slot;
+kb_cuda_host_slot_type kb_cuda_host_slot = {KB_CUDA_HOST_VERSION, nullptr};
+
+#ifdef KB_CUDA_CHECKED
+#ifdef __clang__ /* whose no_sanitize leaves the calls at atomic accesses */
+#define KB_UNCHECKED  __attribute__((no_sanitize("undefined"), disable_sanitizer_instrumentation))
+#define KB_NOT_MERGED __attribute__((noinline, nomerge))
+#else
+#define KB_UNCHECKED  __attribute__((no_sanitize("thread", "undefined")))
+#define KB_NOT_MERGED __attribute__((noinline))
+#endif
+#define KB_CUDA_IS_CHECKED 1
+#define KB_OF_THREAD       thread_local /* not static: what compilers call for a sanitizer reads it */
+/* g++ inserts those calls last: it would otherwise drop a value of `threads` that only they read, or
+ * move a write past it. */
+#define KB_CHECKS_CHANGE   __asm__ volatile("" ::: "memory")
+#else
+#define KB_CHECKS_CHANGE   (void)0
+#define KB_OF_THREAD       static thread_local
+#define KB_UNCHECKED
+#define KB_NOT_MERGED      __attribute__((noinline))
+#define KB_CUDA_IS_CHECKED 0
+#endif
+
+/* No address of these is taken, so compilers know that stores to arrays do not change them. */
+KB_OF_THREAD uint3 threadIdx, blockIdx;
+KB_OF_THREAD dim3 blockDim, gridDim;
+static constexpr int warpSize = 32;
+
+namespace kernbridge
+{
+namespace cuda_on_cpu
+{
+
+KB_OF_THREAD kb_cuda_thread *threads; /* of the running block; or NULL: on the host */
+static thread_local unsigned char *dynamic_shared;
+static thread_local kb_thread *waited; /* the running thread, once it has waited; or NULL */
+/* Of a cooperative grid: the bytes of shared memory that is not dynamic, and the block whose is
+ * where the code finds it; see cooperative.hpp. */
+static thread_local size_t exchanged;
+static thread_local unsigned char *resident;
+static void enter_block(unsigned char *mine, bool begins);
+
+KB_UNCHECKED static inline const kb_cuda_host &host()
+{
+    return *kb_cuda_host_slot.functions;
+}
+
+static inline uint32_t index_of_thread()
+{
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+static inline void filled(void *at, size_t size)
+{
+    if (KB_CUDA_IS_CHECKED && kb_cuda_host_slot.functions)
+        host().filled(at, size);
+}
+
+/* Threads of the block with these threads. */
+KB_UNCHECKED static inline kb_cuda_thread *thread_number(kb_cuda_thread *of_block, uint32_t i)
+{
+    return reinterpret_cast<kb_cuda_thread *>(reinterpret_cast<char *>(of_block) +
+                                              static_cast<size_t>(i) * host().thread_size);
+}
+KB_UNCHECKED static inline kb_thread *thread_at(kb_cuda_thread *of_block, uint3 at)
+{
+    return reinterpret_cast<kb_thread *>(
+        thread_number(of_block, at.x + blockDim.x * (at.y + blockDim.y * at.z)));
+}
+
+/* The running thread gives way for the time of this object. Others run, and what is said of the
+ * running thread is restored. */
+class Away
+{
+  public:
+    explicit Away(const char *what) : threads_(threads), thread_(threadIdx), self_(waited)
+    {
+        KB_CHECKS_CHANGE;
+        threads = nullptr;
+        if (__builtin_expect(!threads_, 0))
+            throw_outside(what);
+        if (!self_)
+            self_ = thread_at(threads_, thread_);
+    }
+    ~Away()
+    {
+        restore();
+        if (__builtin_expect(exchanged != 0, 0))
+            enter_again();
+    }
+    Away(const Away &) = delete;
+    Away &operator=(const Away &) = delete;
+    kb_thread *self() const
+    {
+        return self_;
+    }
+
+  private:
+    kb_cuda_thread *threads_;
+    uint3 thread_;
+    kb_thread *self_;
+
+    [[noreturn]] __attribute__((noinline, cold)) static void throw_outside(const char *what)
+    {
+        throw Error(Message() << what << " was called outside of a kernel");
+    }
+    /* Another block of the grid has run. */
+    __attribute__((noinline, cold)) void enter_again()
+    {
+        enter_block(threads_->shared, false);
+        dynamic_shared = threads_->shared + exchanged;
+        blockIdx = uint3{threads_->ctaid[0], threads_->ctaid[1], threads_->ctaid[2]};
+        restore();
+    }
+    void restore()
+    {
+        threads = threads_;
+        threadIdx = thread_;
+        waited = self_;
+        KB_CHECKS_CHANGE;
+    }
+};
+
+/* Ends the launch. What the thread's destructors would do is left out. */
+[[noreturn]] __attribute__((noinline, cold)) static void fail(const char *what)
+{
+    Away away(what);
+    host().fail(away.self(), what);
+    __builtin_unreachable();
+}
+
+__attribute__((noinline, cold)) static void wait_to_poll(uint32_t site)
+{
+    if (!threads)
+        return;
+    Away away("a loop that waits for memory");
+    host().poll(away.self(), 1, site);
+}
+
+#ifdef KB_CUDA_CHECKED
+static inline void *shared_memory(const void *key, const char *name, size_t size, size_t unit)
+{
+    kb_cuda_thread *of_block = threads;
+    kb_thread *self = thread_at(of_block, threadIdx);
+    threads = nullptr; /* as in Away */
+    void *memory = host().shared_array(self, key, name, size, static_cast<uint32_t>(unit));
+    threads = of_block;
+    return memory;
+}
+
+/* What takes the place of a declaration of shared memory. */
+template <typename T, typename Key> static inline T &shared_array(Key, const char *name)
+{
+    static char key;
+    using item = std::remove_all_extents_t<T>;
+    constexpr size_t unit =
+        !std::is_scalar<item>::value && sizeof(item) > 4 ? alignof(item) < 4 ? alignof(item) : 4
+                                                       : sizeof(item);
+    return *static_cast<T *>(shared_memory(&key, name, sizeof(T), unit));
+}
+#endif
+
+/* A name of dynamic shared memory outside of functions: a pointer, which each block sets. */
+struct DynamicName;
+static const DynamicName *dynamic_names;
+struct DynamicName {
+    void (*set)();
+    const DynamicName *next;
+
+    DynamicName(void (*set)()) : set(set), next(dynamic_names)
+    {
+        dynamic_names = this;
+    }
+};
+
+template <typename T>
+static inline T *shared_of_launch(const char *name)
+{
+#ifdef KB_CUDA_CHECKED
+    return static_cast<T *>(shared_memory(nullptr, name, 0, sizeof(std::remove_all_extents_t<T>)));
+#else
+    (void)name;
+    return reinterpret_cast<T *>(dynamic_shared);
+#endif
+}
+
+} // namespace cuda_on_cpu
+} // namespace kernbridge
+
+/* Where a function is called: its line, or a number for it. */
+#ifdef KB_CUDA_CHECKED
+#define KB_SITE                                                                                    \
+    uint32_t site = kernbridge::cuda_on_cpu::host().site(__builtin_FILE(), __builtin_LINE())
+/* Of a call in code that is not inlined there: two on one line differ. */
+#define KB_SITE_OF_CALL                                                                            \
+    site = kernbridge::cuda_on_cpu::host().site(                                                   \
+        static_cast<const char *>(__builtin_return_address(0)), 0)
+#else
+#define KB_SITE         uint32_t site = static_cast<uint32_t>(__builtin_LINE())
+#define KB_SITE_OF_CALL (void)0
+#endif
+
+/* Not inline: a thread's stack is short where it waits. */
+KB_NOT_MERGED static void __syncthreads(KB_SITE)
+{
+    KB_SITE_OF_CALL;
+    kernbridge::cuda_on_cpu::Away away("__syncthreads");
+    kernbridge::cuda_on_cpu::host().barrier(away.self(), site);
+}
+#define KB_SYNCTHREADS(name, reduction)                                                            \
+    KB_NOT_MERGED static int name(int predicate, KB_SITE)                                          \
+    {                                                                                              \
+        KB_SITE_OF_CALL;                                                                           \
+        kernbridge::cuda_on_cpu::Away away(#name);                                                 \
+        return static_cast<int>(kernbridge::cuda_on_cpu::host().barrier_reduce(                    \
+            away.self(), reduction, predicate != 0, site));                                        \
+    }
+KB_SYNCTHREADS(__syncthreads_count, 0)
+KB_SYNCTHREADS(__syncthreads_and, 1)
+KB_SYNCTHREADS(__syncthreads_or, 2)
+#undef KB_SYNCTHREADS
+
+static inline void __threadfence()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+static inline void __threadfence_block()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+static inline void __threadfence_system()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+static inline void __nanosleep(unsigned, KB_SITE)
+{
+    kernbridge::cuda_on_cpu::wait_to_poll(site);
+}
+[[noreturn]] static inline void __trap()
+{
+    kernbridge::cuda_on_cpu::fail("__trap was called");
+}
+static inline void __brkpt()
+{
+}
+static inline void __prof_trigger(int)
+{
+}
+static inline long long clock64()
+{
+#ifdef __x86_64__
+    return static_cast<long long>(__builtin_ia32_rdtsc());
+#else
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+#endif
+}
+static inline void __assume(bool condition)
+{
+    if (!condition)
+        __builtin_unreachable();
+}
+
+namespace kernbridge
+{
+namespace cuda_on_cpu
+{
+/* A failed assertion of a kernel ends its launch, and of other functions the call. */
+[[noreturn]] __attribute__((noinline, cold)) static void
+fail_assertion(const char *condition, const char *file, unsigned line, const char *)
+{
+    char text[512];
+    snprintf(text, sizeof text, "the assertion (%s) at %s:%u failed", condition, file, line);
+    if (threads)
+        fail(text);
+    throw Error(text);
+}
+} // namespace cuda_on_cpu
+} // namespace kernbridge
+
+/* What the C library would end the process in, as code calls it that was compiled otherwise. */
+extern "C" __attribute__((visibility("hidden"))) void
+__assert_fail(const char *condition, const char *file, unsigned line, const char *) noexcept
+{
+    kernbridge::cuda_on_cpu::fail_assertion(condition, file, line, "");
+}
+#include <cassert> /* declares the function, and what else includes this does not */
+#define __assert_fail kernbridge::cuda_on_cpu::fail_assertion
+
+#endif

@@ -1,0 +1,233 @@
+/* Owns bundles in memory: their files, read and compared with their digests. */
+#include "core/kb_arena.h"
+#include "core/kb_checksum.h"
+#include "core/kb_memory.h"
+#include "ext/embed/kb_failure.h"
+#include "ext/embed/kb_manifest.h"
+#include "kernbridge/host.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const char manifest_name[] = "manifest.txt";
+
+/* CompileOptionsProto: executable_build_options { num_replicas: 1, num_partitions: 1 } */
+static const char options[] = {0x1a, 0x04, 0x20, 0x01, 0x28, 0x01};
+
+/* A file. The bytes are aligned as data must be. */
+typedef struct content {
+    void *memory;
+    char *bytes;
+    size_t size;
+} content;
+
+typedef struct program {
+    kb_host_program about;
+    content code;
+    struct program *next;
+} program;
+
+struct kb_bundle {
+    kb_arena *arena;
+    const char *folder; /* the caller's, while the bundle is read */
+    content data;
+    program *programs;
+};
+
+static kb_status refuse_memory(kb_error *err)
+{
+    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a bundle");
+}
+
+static kb_status refuse_file(const char *path, int number, kb_error *err)
+{
+    return kb_error_set(err, KB_NOT_FOUND, "cannot read %s: %s", path, strerror(number));
+}
+
+static kb_status refuse_damaged(const char *path, const char *what, kb_error *err)
+{
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s is damaged: %s. Copy the bundle again, or export it again", path, what);
+}
+
+/* The path of a file; NULL without memory. */
+static const char *join(kb_bundle *b, const char *name)
+{
+    size_t size = strlen(b->folder) + strlen(name) + 2;
+    char *path = kb_arena_take(b->arena, size, 1);
+    if (path)
+        (void)snprintf(path, size, "%s/%s", b->folder, name);
+    return path;
+}
+
+/* All bytes of an open file. */
+static kb_status read_stream(FILE *file, const char *path, content *c, kb_error *err)
+{
+    long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    if (end < 0 || fseek(file, 0, SEEK_SET) != 0)
+        return refuse_file(path, errno, err);
+    c->size = (size_t)end;
+    c->memory = kb_malloc(c->size + KB_MANIFEST_ALIGNMENT);
+    if (!c->memory)
+        return refuse_memory(err);
+    size_t past = (uintptr_t)c->memory % KB_MANIFEST_ALIGNMENT;
+    c->bytes = (char *)c->memory + (KB_MANIFEST_ALIGNMENT - past) % KB_MANIFEST_ALIGNMENT;
+    if (fread(c->bytes, 1, c->size, file) == c->size)
+        return KB_OK;
+    return refuse_file(path, ferror(file) ? errno : EIO, err);
+}
+
+/* The caller frees the content, whatever is returned. */
+static kb_status read_file(const char *path, content *c, kb_error *err)
+{
+    *c = (content){.memory = NULL};
+    if (!path)
+        return refuse_memory(err);
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return refuse_file(path, errno, err);
+    kb_status s = read_stream(file, path, c, err);
+    (void)fclose(file);
+    return s;
+}
+
+static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, content *c,
+                               kb_error *err)
+{
+    const char *path = join(b, file->name);
+    kb_status s = read_file(path, c, err);
+    if (s != KB_OK)
+        return s;
+    uint8_t computed[KB_SHA256_SIZE];
+    kb_sha256 h;
+    kb_sha256_begin(&h);
+    kb_sha256_add(&h, c->bytes, c->size);
+    kb_sha256_end(&h, computed);
+    return c->size == file->size && memcmp(computed, file->digest, sizeof computed) == 0
+               ? KB_OK
+               : refuse_damaged(path, "it is not the file that the manifest describes", err);
+}
+
+static kb_status add_arrays(kb_bundle *b, const kb_manifest_program *from, kb_host_program *to,
+                            kb_error *err)
+{
+    size_t n = 0;
+    for (const kb_manifest_array *a = from->arrays; a; a = a->next)
+        n++;
+    const kb_host_array **inputs = kb_arena_take(b->arena, n, sizeof(void *));
+    const kb_host_array **outputs = kb_arena_take(b->arena, n, sizeof(void *));
+    if (!inputs || !outputs)
+        return refuse_memory(err);
+    for (kb_manifest_array *a = from->arrays; a; a = a->next) {
+        if (a->has_data && b->data.bytes)
+            a->about.data = b->data.bytes + a->offset;
+        if (a->is_output)
+            outputs[to->n_outputs++] = &a->about;
+        else
+            inputs[to->n_inputs++] = &a->about;
+    }
+    to->inputs = inputs;
+    to->outputs = outputs;
+    return KB_OK;
+}
+
+static kb_status add_program(kb_bundle *b, const kb_manifest_program *from, kb_error *err)
+{
+    program *added = kb_arena_take(b->arena, 1, sizeof *added);
+    if (!added)
+        return refuse_memory(err);
+    added->next = b->programs;
+    b->programs = added;
+    kb_status s = read_compared(b, &from->file, &added->code, err);
+    if (s != KB_OK)
+        return s;
+    added->about = (kb_host_program){
+        .platform = from->platform,
+        .format = "mlir",
+        .code = added->code.bytes,
+        .code_size = added->code.size,
+        .options = options,
+        .options_size = sizeof options,
+    };
+    return add_arrays(b, from, &added->about, err);
+}
+
+static kb_status read_manifest(kb_bundle *b, kb_manifest *manifest, kb_error *err)
+{
+    const char *path = join(b, manifest_name);
+    content text;
+    kb_error why;
+    kb_status s = read_file(path, &text, err);
+    if (s == KB_OK) {
+        s = kb_manifest_read(text.bytes, text.size, b->arena, manifest, &why);
+        if (s == KB_INVALID_ARGUMENT)
+            (void)refuse_damaged(path, why.message, err);
+        else if (s != KB_OK)
+            (void)kb_error_set(err, s, "%s: %s", path, why.message);
+    }
+    kb_free(text.memory);
+    return s;
+}
+
+static kb_status read_bundle(kb_bundle *b, kb_error *err)
+{
+    kb_manifest manifest = {.programs = NULL};
+    kb_status s = read_manifest(b, &manifest, err);
+    if (s == KB_OK && manifest.data.name)
+        s = read_compared(b, &manifest.data, &b->data, err);
+    for (const kb_manifest_program *p = manifest.programs; s == KB_OK && p; p = p->next)
+        s = add_program(b, p, err);
+    return s;
+}
+
+void kb_bundle_close(kb_bundle *bundle)
+{
+    if (!bundle)
+        return;
+    for (program *p = bundle->programs; p; p = p->next)
+        kb_free(p->code.memory);
+    kb_free(bundle->data.memory);
+    kb_arena_free(bundle->arena);
+}
+
+kb_status kb_bundle_open(const char *folder, kb_bundle **bundle, kb_host_error *error)
+{
+    kb_error err;
+    *bundle = NULL;
+    kb_arena *arena = kb_arena_new();
+    kb_bundle *b = kb_arena_take(arena, 1, sizeof *b);
+    if (!b) {
+        kb_arena_free(arena);
+        return kb_failure_tell(refuse_memory(&err), &err, error);
+    }
+    *b = (kb_bundle){.arena = arena, .folder = folder};
+    kb_status s = read_bundle(b, &err);
+    b->folder = NULL;
+    if (s == KB_OK)
+        *bundle = b;
+    else
+        kb_bundle_close(b);
+    return kb_failure_tell(s, &err, error);
+}
+
+kb_status kb_bundle_program(const kb_bundle *bundle, const char *platform, size_t size,
+                            const kb_host_program **found, kb_host_error *error)
+{
+    kb_error err;
+    *found = NULL;
+    for (const program *p = bundle->programs; p; p = p->next) {
+        if (strlen(p->about.platform) == size &&
+            strncasecmp(p->about.platform, platform, size) == 0) {
+            *found = &p->about;
+            return KB_OK;
+        }
+    }
+    kb_error_set(&err, KB_NOT_FOUND, "the bundle has no program for the platform %.*s, only for",
+                 (int)size, platform);
+    for (const program *p = bundle->programs; p; p = p->next)
+        kb_error_append(&err, "%s %s", p == bundle->programs ? "" : ",", p->about.platform);
+    kb_error_append(&err, ": export it with platforms=(\"%.*s\", ...)", (int)size, platform);
+    return kb_failure_tell(KB_NOT_FOUND, &err, error);
+}

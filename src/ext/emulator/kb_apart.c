@@ -1,0 +1,345 @@
+/* Owns the places of the arrays of checked CUDA C++, and what is asked about its accesses. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#endif
+#include "ext/emulator/kb_apart.h"
+
+#include "core/kb_arena.h"
+#include "core/kb_dtype.h"
+#include "ext/emulator/kb_sites.h"
+#include "ext/emulator/kb_unwritten.h"
+#include "kernbridge/cuda_host.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+_Static_assert((int)KB_CUDA_READ == (int)KB_ACCESS_READ &&
+                   (int)KB_CUDA_WRITE == (int)KB_ACCESS_WRITE &&
+                   (int)KB_CUDA_ATOMIC == (int)KB_ACCESS_ATOMIC &&
+                   (int)KB_CUDA_ALIGNED == (int)KB_CHECK_KINDS,
+               "modules name accesses as we do");
+
+enum {
+    N_SHARED = 62,        /* shared arrays of a launch */
+    FIXED_MAX = 48 << 10, /* bytes of static ones in a block, which is what ptxas accepts */
+    SHARED_UNIT = 4,      /* bytes of dynamic arrays that are remembered together */
+    PLACE_BITS = 36,      /* of the room for an array, which lies in its middle: an int */
+    PLACE_BITS_MIN = 30,  /* as an index stays in it */
+    FIRST_PAGE = 4096,    /* that nothing is in */
+    NAME_SIZE = 256,
+    WORD_MAX = KB_CHECK_DIMS + 1 /* of an array: its address and extents */
+};
+
+typedef struct moved_array {
+    void *before, *now;
+    uint64_t size;
+    bool is_output;
+    char name[NAME_SIZE];
+    int64_t words[WORD_MAX];
+} moved_array;
+
+struct kb_apart {
+    kb_arena *arena;
+    uint8_t *base;
+    uint64_t size;
+    uint32_t bits, n_max, n_shared;
+    moved_array *arrays;
+    kb_check_array *about; /* n_max arrays, then shared ones */
+    void **parameters;     /* pointers to the words of all arrays */
+    kb_check_table table;
+    kb_unwritten unwritten;
+    const void *keys[N_SHARED];
+    char names[N_SHARED][NAME_SIZE];
+    uint64_t next_cell, fixed;
+    const kb_unwritten *unwritten_before;
+    kb_apart *outer;
+};
+
+const kb_check_table kb_apart_launches = {.kernel = "", .waits = 1};
+
+static _Thread_local kb_apart *current;
+
+static void free_apart(kb_apart *p)
+{
+    if (p->base)
+        (void)munmap(p->base, p->size);
+    kb_arena_free(p->arena);
+}
+
+/* Addresses alone, which take no memory. */
+static bool reserve(kb_apart *p)
+{
+    uint64_t n = (uint64_t)p->n_max + N_SHARED;
+    for (p->bits = PLACE_BITS; p->bits >= PLACE_BITS_MIN; p->bits--) {
+        p->size = n << p->bits;
+        void *base =
+            mmap(NULL, p->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base != MAP_FAILED) {
+            p->base = base;
+            return true;
+        }
+    }
+    return false;
+}
+
+kb_apart *kb_apart_new(uint32_t n)
+{
+    kb_arena *arena = kb_arena_new();
+    kb_apart *p = kb_arena_take(arena, 1, sizeof *p);
+    if (!p) {
+        kb_arena_free(arena);
+        return NULL;
+    }
+    p->arena = arena;
+    p->n_max = n;
+    p->arrays = kb_arena_take(arena, (size_t)n + 1, sizeof *p->arrays);
+    p->about = kb_arena_take(arena, (size_t)n + N_SHARED, sizeof *p->about);
+    p->parameters = kb_arena_take(arena, ((size_t)n + 1) * WORD_MAX, sizeof *p->parameters);
+    p->unwritten.regions = kb_arena_take(arena, (size_t)n + 1, sizeof *p->unwritten.regions);
+    if (p->arrays && p->about && p->parameters && p->unwritten.regions && reserve(p))
+        return p;
+    free_apart(p);
+    return NULL;
+}
+
+/* The memory of place `i`. */
+static uint8_t *commit(kb_apart *p, uint32_t i, uint64_t size)
+{
+    uint8_t *at = p->base + ((uint64_t)i << p->bits) + (UINT64_C(1) << (p->bits - 1));
+    if (size > UINT64_C(1) << (p->bits - 2))
+        return NULL;
+    return mprotect(at, size, PROT_READ | PROT_WRITE) == 0 ? at : NULL;
+}
+
+/* "f32" for "float32", as all messages have it. */
+static void shorten(const char *dtype, char text[], size_t size)
+{
+    size_t letters = strcspn(dtype, "0123456789_");
+    bool is_short = dtype[letters] == '\0' || dtype[letters] == '_' || strchr(dtype, '_');
+    size_t shown = is_short ? letters : dtype[0] == 'b' ? 2 : 1; /* of bfloat16 */
+    (void)snprintf(text, size, "%.*s%s", (int)shown, dtype, dtype + letters);
+}
+
+static void describe(kb_apart *p, uint32_t i, const kb_apart_array *array)
+{
+    moved_array *m = &p->arrays[i];
+    char dtype[NAME_SIZE / 4];
+    shorten(array->dtype, dtype, sizeof dtype);
+    int n = snprintf(m->name, sizeof m->name, "'%s' (%s[", array->name, dtype);
+    for (uint32_t d = 0; d < array->n_dims && n < NAME_SIZE; d++)
+        n += snprintf(m->name + n, sizeof m->name - (size_t)n, "%s%lld", d ? ", " : "",
+                      (long long)array->extents[d]);
+    if (n < NAME_SIZE)
+        (void)snprintf(m->name + n, sizeof m->name - (size_t)n, "])");
+    m->words[0] = (int64_t)(uintptr_t)m->now;
+    for (uint32_t w = 0; w < WORD_MAX; w++)
+        p->parameters[i * WORD_MAX + w] = &m->words[w];
+    for (uint32_t d = 0; d < array->n_dims; d++)
+        m->words[1 + d] = array->extents[d];
+    uint32_t item = array->item_size ? array->item_size : 1;
+    bool is_complex = strncmp(array->dtype, "complex", strlen("complex")) == 0;
+    p->about[i] = (kb_check_array){
+        .name = m->name,
+        .item_size = item,
+        .n_dims = array->n_dims,
+        .word = i * WORD_MAX,
+        .flags = m->is_output ? 0 : KB_CHECK_CONSTANT,
+        .cell = is_complex ? item / 2 : item,
+    };
+}
+
+bool kb_apart_add(kb_apart *p, const kb_apart_array *array)
+{
+    uint32_t i = p->table.n_arguments, first = 0;
+    if (i == p->n_max || array->n_dims > KB_CHECK_DIMS)
+        return false;
+    while (first < i && !(array->size && p->arrays[first].before == *array->data))
+        first++;
+    moved_array *m = &p->arrays[i];
+    *m = (moved_array){.before = *array->data, .size = array->size, .is_output = array->is_output};
+    m->now = first < i ? p->arrays[first].now : commit(p, i, array->size);
+    if (!m->now)
+        return false;
+    for (uint32_t k = 0; k < i; k++) /* an input that is also an output may be written to */
+        if (array->is_output && p->arrays[k].now == m->now)
+            p->about[k].flags &= ~(uint32_t)KB_CHECK_CONSTANT;
+    describe(p, i, array);
+    p->table.n_arguments++;
+    *array->data = m->now;
+    if (array->size && !array->is_output)
+        memcpy(m->now, m->before, array->size);
+    if (!array->size || !array->is_output || first < i)
+        return true;
+    kb_unwritten_region *r = &p->unwritten.regions[p->unwritten.n_regions++];
+    *r = (kb_unwritten_region){(uintptr_t)m->now, m->size, kb_arena_take(p->arena, m->size, 1)};
+    return r->written != NULL;
+}
+
+void kb_apart_enter(kb_apart *apart)
+{
+    apart->outer = current;
+    current = apart;
+    apart->unwritten_before = kb_unwritten_exchange(&apart->unwritten);
+}
+
+void kb_apart_leave(kb_apart *apart)
+{
+    current = apart->outer;
+    (void)kb_unwritten_exchange(apart->unwritten_before);
+    for (uint32_t i = 0; i < apart->table.n_arguments; i++)
+        if (apart->arrays[i].is_output && apart->arrays[i].size)
+            memcpy(apart->arrays[i].before, apart->arrays[i].now, apart->arrays[i].size);
+    free_apart(apart);
+}
+
+static kb_status run_moved(const kb_frame *frame, kb_run *run, kb_apart *p, kb_error *err)
+{
+    kb_frame moved;
+    kb_xla_frame xla;
+    const kb_kernel *kernel = frame->kernel;
+    kb_xla_buffer *buffers = kb_guard_copy(frame, p->arena, &moved, &xla);
+    for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++) {
+        kb_xla_buffer *b = buffers ? &buffers[i] : NULL;
+        if (!b || !kb_apart_add(p, &(kb_apart_array){.data = &b->data,
+                                                     .size = kb_buffer_bytes(b),
+                                                     .name = kernel->buffers[i].name,
+                                                     .dtype = kb_dtype_name(b->dtype),
+                                                     .item_size = kb_dtype_size(b->dtype),
+                                                     .n_dims = (uint32_t)b->rank,
+                                                     .extents = b->dims,
+                                                     .is_output = i >= kernel->n_inputs}))
+            return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to check accesses",
+                                kernel->name);
+    }
+    return run(&moved, err);
+}
+
+kb_status kb_apart_run(const kb_frame *frame, kb_run *run, kb_error *err)
+{
+    kb_apart *p = kb_apart_new(kb_kernel_n_buffers(frame->kernel));
+    if (!p)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to check accesses",
+                            frame->kernel->name);
+    kb_apart_enter(p);
+    kb_status s = run_moved(frame, run, p, err);
+    kb_apart_leave(p);
+    return s;
+}
+
+kb_checks *kb_apart_checks(const uint32_t sizes[6], uint32_t dynamic_shared, bool is_cooperative)
+{
+    kb_apart *p = current;
+    if (!p)
+        return NULL;
+    kb_check_array *shared = p->about + p->table.n_arguments;
+    for (uint32_t i = 0; i < N_SHARED; i++)
+        shared[i] = (kb_check_array){.item_size = 1, .flags = KB_CHECK_APART};
+    p->n_shared = 0;
+    p->next_cell = p->fixed = 0;
+    p->table.arrays = p->about;
+    p->table.n_shared = N_SHARED;
+    kb_checks *c = kb_checks_new(&p->table, sizes, dynamic_shared, p->parameters, is_cooperative);
+    if (c)
+        c->apart = p;
+    return c;
+}
+
+/* The number of the array that an address was made of; one that no array has, where there is none.
+ */
+static uint64_t row_of(const kb_checks *c, uint64_t from)
+{
+    const kb_apart *p = c->apart;
+    uint64_t place = from >> p->bits, n = p->table.n_arguments;
+    return place < n + p->n_shared ? place + 1 : c->rows->n;
+}
+
+void kb_apart_access(kb_thread *t, const void *at, uint64_t size, uint32_t how, const void *code)
+{
+    kb_checks *c = t->block->checks;
+    const kb_apart *p = c->apart;
+    kb_checks_settle_race(c);
+    uint64_t address = (uintptr_t)at, from = address - (uintptr_t)p->base;
+    uint32_t kind = how % KB_CHECK_KINDS;
+    if (from >= p->size && address >= FIRST_PAGE) {
+        if (kind == KB_ACCESS_ATOMIC) /* of a lock among the variables */
+            kb_check_atomic(t);
+        return;
+    }
+    uint32_t site = kb_site_of_code(code);
+    uint64_t row = row_of(c, from);
+    c->may_be_same = how & KB_CUDA_ALIGNED; /* of a copy of a structure, the write is asked first */
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): with a tag
+    const void *tagged = (const void *)(uintptr_t)(address | row << KB_CHECK_TAG_SHIFT);
+    (void)kb_check_ask(t, tagged, size, KB_CHECK_HOW(kind, site), 0);
+    const kb_range *r = &c->ranges[row - 1];
+    uint64_t offset = address - c->rows->of[row].first;
+    if (how & KB_CUDA_ALIGNED && address % size)
+        kb_check_fail_at(t, row, offset, KB_CHECK_HOW(kind, site),
+                         "at an address that is no multiple of the size of the access, which a GPU "
+                         "refuses");
+    if (kind != KB_ACCESS_READ && r->about->flags & KB_CHECK_CONSTANT)
+        kb_check_fail_at(t, row, offset, KB_CHECK_HOW(kind, site),
+                         "which is an input: JAX's arrays do not change");
+}
+
+void kb_apart_wrong_index(kb_thread *t, uint64_t index, const char *type, uint32_t site)
+{
+    char room[KB_SITE_TEXT];
+    const char *place = kb_site_text(site, room);
+    kb_checks_settle_race(t->block->checks);
+    kb_check_fail(t, site, site,
+                  "the index %lld is out of bounds for an array of type %s (at %.*s)",
+                  (long long)index, type, (int)strcspn(place, "\t"), place);
+}
+
+static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, uint32_t item)
+{
+    kb_checks *c = t->block->checks;
+    kb_apart *p = c->apart;
+    uint32_t n = p->table.n_arguments + i, n_blocks = c->begun ? c->n_blocks : 1;
+    bool is_dynamic = size == 0;
+    p->fixed += size;
+    if (p->fixed > FIXED_MAX)
+        kb_block_fail(t, "the static shared arrays up to '%s' take %llu bytes, CUDA allows %d",
+                      name, (unsigned long long)p->fixed, FIXED_MAX);
+    size = is_dynamic ? t->dynamic_shared : size;
+    uint64_t room = c->begun ? (uint64_t)n_blocks * KB_CHECK_STRIDE : size;
+    const uint8_t *at = size <= KB_CHECK_STRIDE && i < N_SHARED ? commit(p, n, room) : NULL;
+    uint32_t unit = is_dynamic ? SHARED_UNIT : item & -item;
+    uint64_t cells = (size + unit - 1) / unit;
+    if (!at || p->next_cell + cells > c->shared_cells)
+        kb_block_fail(t, "no memory to check the accesses to the shared array '%s'", name);
+    (void)snprintf(p->names[i], NAME_SIZE, "the %sshared array '%s'", is_dynamic ? "dynamic " : "",
+                   name);
+    p->about[n] = (kb_check_array){.name = p->names[i],
+                                   .item_size = item,
+                                   .n_dims = 1,
+                                   .flags = KB_CHECK_APART,
+                                   .offset = (uintptr_t)at,
+                                   .size = size,
+                                   .cell = unit};
+    c->ranges[n].unit = unit;
+    c->ranges[n].cell = p->next_cell;
+    p->next_cell += cells;
+    p->n_shared++;
+    kb_range_fixed(&c->ranges[n], 0, size);
+    c->rows->of[n + 1].unit = unit;
+    kb_checks_place(c, n, kb_checks_shared(c, &p->about[n], NULL));
+}
+
+void *kb_apart_shared(kb_thread *t, const void *key, const char *name, uint64_t size, uint32_t item)
+{
+    kb_checks *c = t->block->checks;
+    kb_apart *p = c->apart;
+    uint32_t i = 0;
+    while (i < p->n_shared && p->keys[i] != key)
+        i++;
+    if (i == p->n_shared) {
+        declare(t, i, name, key ? size : 0, item);
+        p->keys[i] = key;
+    }
+    const kb_check_array *about = &p->about[p->table.n_arguments + i];
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): kept as a number
+    return (void *)(uintptr_t)kb_checks_shared(c, about, NULL);
+}

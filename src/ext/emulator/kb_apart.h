@@ -1,0 +1,48 @@
+/* The arrays of a call of checked CUDA C++, whose code has plain pointers. For the time of the call
+ * they lie so far apart that an address tells which array it was made of, also where the index is
+ * wrong: kb_check.h then has the array's number. A call belongs to one thread, and so do these. */
+#ifndef KB_APART_H
+#define KB_APART_H
+
+#include "ext/emulator/kb_check.h"
+#include "ext/emulator/kb_guard.h"
+
+/* What launches of such code have in place of a table. */
+extern const kb_check_table kb_apart_launches;
+
+typedef struct kb_apart kb_apart;
+
+typedef struct kb_apart_array {
+    void **data; /* the address that the call has, which is replaced */
+    uint64_t size;
+    const char *name, *dtype;
+    uint32_t item_size, n_dims;
+    const int64_t *extents; /* for the time of the call */
+    bool is_output;
+} kb_apart_array;
+
+/* For at most `n` arrays. NULL without memory. */
+kb_apart *kb_apart_new(uint32_t n);
+
+/* Moves an array. Arrays with the same address and a size move together, inputs first. Other
+ * outputs hold nothing at first. False without memory. */
+bool kb_apart_add(kb_apart *apart, const kb_apart_array *array);
+
+/* The thread's launches find the arrays, until they are left: then outputs are copied back. */
+void kb_apart_enter(kb_apart *apart);
+void kb_apart_leave(kb_apart *apart);
+
+/* Runs a call on such arrays. */
+kb_status kb_apart_run(const kb_frame *frame, kb_run *run, kb_error *err);
+
+/* For a launch of this thread; NULL without memory. */
+kb_checks *kb_apart_checks(const uint32_t sizes[6], uint32_t dynamic_shared, bool is_cooperative);
+
+/* What the code calls: see kernbridge/cuda_host.h. */
+void kb_apart_access(kb_thread *thread, const void *at, uint64_t size, uint32_t how,
+                     const void *code);
+void kb_apart_wrong_index(kb_thread *thread, uint64_t index, const char *type, uint32_t site);
+void *kb_apart_shared(kb_thread *thread, const void *key, const char *name, uint64_t size,
+                      uint32_t item);
+
+#endif

@@ -1,0 +1,690 @@
+/* Owns blocks: the turns of their threads, and their barriers. Their memory is kb_block_memory.c's.
+ */
+#include "ext/emulator/kb_block.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char kb_block_left_out[] =
+    "; the write was left out, and the results are not complete: pass check=True, or set "
+    "KERNBRIDGE_DEBUG=check, to see the thread, the index and the line";
+
+enum {
+    CHECK_EACH = 8, /* barriers, and the first: looks at the ends of stacks */
+    PREFETCHED = 2, /* threads */
+};
+
+static const uint64_t canary = UINT64_C(0x6B65726E62726467); /* below each stack */
+
+static bool is_ready(const kb_block *b, const kb_thread *t)
+{
+    return t->state == KB_THREAD_RUNS ||
+           (t->state == KB_THREAD_AT_BARRIER && t->generation != b->generation) ||
+           (t->state == KB_THREAD_AT_GRID && t->generation != b->grid_generation);
+}
+
+static bool polls(const kb_block *b, const kb_thread *t)
+{
+    (void)b;
+    return t->state == KB_THREAD_POLLS;
+}
+
+static inline __attribute__((always_inline)) kb_thread *
+next_that(bool (*may)(const kb_block *, const kb_thread *), const kb_block *b, uint32_t after)
+{
+    for (uint32_t i = after + 1; i < b->n_threads; i++)
+        if (may(b, &b->threads[i]))
+            return &b->threads[i];
+    for (uint32_t i = 0; i <= after; i++)
+        if (may(b, &b->threads[i]))
+            return &b->threads[i];
+    return NULL;
+}
+
+/* If no thread is ready, releases the lanes of a warp that wait at the same activemask. */
+static bool converge(kb_block *b)
+{
+    for (uint32_t first = 0; first < b->n_threads; first += KB_WARP) {
+        const kb_thread *speaker = NULL;
+        uint32_t mask = 0, n = b->n_threads - first < KB_WARP ? b->n_threads - first : KB_WARP;
+        for (uint32_t lane = 0; lane < n; lane++) {
+            const kb_thread *t = &b->threads[first + lane];
+            if (t->state != KB_THREAD_CONVERGES || (speaker && t->site != speaker->site))
+                continue;
+            speaker = speaker ? speaker : t;
+            mask |= UINT32_C(1) << lane;
+        }
+        for (uint32_t lane = 0; lane < n && mask; lane++) {
+            kb_thread *t = &b->threads[first + lane];
+            if (!(mask >> lane & 1))
+                continue;
+            t->result = mask;
+            t->state = KB_THREAD_RUNS;
+        }
+        if (mask)
+            return true;
+    }
+    return false;
+}
+
+const char *kb_block_barrier_name(const kb_block *b)
+{
+    return b->code->run ? "cuda.syncthreads" : "__syncthreads";
+}
+
+/* What a thread waits for, in the words of Numba-CUDA or of CUDA C++. */
+static const char *what_of(const kb_thread *t)
+{
+    static const char *const of_warps[] = {"cuda.syncwarp", "a warp shuffle", "a warp vote",
+                                           "a warp match"};
+    bool in_cpp = !t->block->code->run;
+    switch (t->state) {
+    case KB_THREAD_AT_BARRIER:
+        return kb_block_barrier_name(t->block);
+    case KB_THREAD_IN_WARP:
+        return in_cpp && t->call.kind == KB_WARP_BARRIER ? "__syncwarp" : of_warps[t->call.kind];
+    case KB_THREAD_CONVERGES:
+        return in_cpp ? "__activemask" : "cuda.activemask";
+    case KB_THREAD_AT_GRID:
+        return "the synchronisation of the grid";
+    case KB_THREAD_POLLS:
+        return "a loop that waits for memory";
+    case KB_THREAD_ENDED:
+        return "its end";
+    case KB_THREAD_RUNS:
+        break;
+    }
+    return "its code";
+}
+
+static void stuck(kb_block *b)
+{
+    if (b->checks)
+        b->observer->settle(b->checks);
+    kb_thread *warp = NULL, *other = NULL;
+    for (uint32_t i = 0; i < b->n_threads && !warp; i++)
+        warp = b->threads[i].state == KB_THREAD_IN_WARP ? &b->threads[i] : NULL;
+    for (uint32_t i = 0; warp && i < b->n_threads && !other; i++) {
+        kb_thread *t = &b->threads[i];
+        if (i / KB_WARP == warp->index / KB_WARP && (warp->call.mask >> t->lane & 1) &&
+            t->state != KB_THREAD_ENDED &&
+            (t->state != KB_THREAD_IN_WARP || !kb_warp_same(&t->call, &warp->call)))
+            other = t;
+    }
+    if (other)
+        kb_block_fail(
+            warp,
+            "waits in %s for the lanes 0x%08x, and thread (%u, %u, %u) of these stands in "
+            "%s%s: neither can continue",
+            what_of(warp), warp->call.mask, other->tid[0], other->tid[1], other->tid[2],
+            what_of(other),
+            other->state == KB_THREAD_IN_WARP && other->call.kind == warp->call.kind
+                ? " with another mask or mode"
+                : "");
+    kb_block_fail(&b->threads[0],
+                  "threads of the block wait for each other, and none can continue");
+}
+
+/* Where no thread is ready. */
+static KB_COLD kb_thread *find_other(kb_block *b, uint32_t after)
+{
+    kb_thread *next = converge(b) ? next_that(is_ready, b, after) : NULL;
+    if (!next)
+        next = next_that(polls, b, after);
+    if (!next)
+        stuck(b);
+    return next;
+}
+
+static inline kb_thread *find_next(kb_block *b, uint32_t after)
+{
+    kb_thread *next = next_that(is_ready, b, after);
+    return next ? next : find_other(b, after);
+}
+
+/* The canary at the end of a thread's stack; if it changes, the stack has overflowed. It shares a
+ * page with the beginning of the next stack, which is in use. */
+static unsigned char *end_of_stack(const kb_block *b, const kb_thread *t)
+{
+    return b->stacks + (size_t)t->stack * b->stack;
+}
+
+static void forget_fibre(kb_thread *t)
+{
+    if (t->stack != KB_NO_STACK)
+        kb_fibre_drop(&t->fibre);
+    t->stack = KB_NO_STACK;
+}
+
+/* A stack that has grown into its end has damaged what lies below: the block ends. */
+static void check_stack(kb_thread *t)
+{
+    const kb_block *b = t->block;
+    uint64_t found;
+    memcpy(&found, end_of_stack(b, t), sizeof found);
+    if (found != canary)
+        kb_block_fail(t,
+                      "used more than the %zu bytes of its stack: the kernel's variables take %u, "
+                      "and the functions that it calls need the rest; use smaller local arrays, or "
+                      "shared ones",
+                      b->stack, b->code->stack);
+}
+
+static void set_up_fibre(kb_block *b, kb_thread *t, kb_fibre_entry *entry, void *data)
+{
+    forget_fibre(t);
+    t->stack = t->index;
+    kb_fibre_init(&t->fibre, end_of_stack(b, t), b->stack, entry, data);
+    memcpy(end_of_stack(b, t), &canary, sizeof canary);
+}
+
+static void check_warp(kb_block *b, uint32_t warp);
+static void run_rest(void *data);
+
+static void begin(kb_block *b, const uint32_t index[3])
+{
+    b->n_live = b->n_threads;
+    b->n_arrived = b->n_true = b->n_at_grid = 0;
+    memset(b->warps, 0, (b->n_threads + KB_WARP - 1) / KB_WARP * sizeof *b->warps);
+    for (uint32_t i = 0; i < b->n_threads; i++) {
+        kb_thread *t = &b->threads[i];
+        memcpy(t->ctaid, index, sizeof t->ctaid);
+        t->state = KB_THREAD_RUNS;
+        t->n_waits = 0;
+        t->place = NULL;
+        if (t->stack != i)
+            forget_fibre(t);
+        b->warps[i / KB_WARP].live |= UINT32_C(1) << t->lane;
+    }
+}
+
+/* A thread of a loop waits or fails, or was the last one to end: those before it, on the same
+ * stack, have ended without having waited, and the stack is its own from now on. */
+static __attribute__((noinline)) void note_begun(kb_thread *t)
+{
+    kb_block *b = t->block;
+    if (!b->has_waited)
+        begin(b, b->at);
+    b->has_waited = true;
+    for (uint32_t i = b->n_begun; i < t->index; i++) {
+        b->threads[i].state = KB_THREAD_ENDED;
+        b->n_live--;
+        b->warps[i / KB_WARP].live &= ~(UINT32_C(1) << b->threads[i].lane);
+    }
+    kb_thread *host = &b->threads[b->host];
+    if (host != t) {
+        forget_fibre(t);
+        t->fibre = host->fibre;
+        t->stack = host->stack;
+        host->stack = KB_NO_STACK;
+    }
+    uint32_t first = b->n_begun / KB_WARP;
+    b->n_begun = t->index + 1;
+    for (uint32_t warp = first; warp <= t->index / KB_WARP; warp++)
+        if (b->warps[warp].waiting)
+            check_warp(b, warp);
+}
+
+static inline void note(kb_thread *t)
+{
+    if (!KB_LIKELY(t->index < t->block->n_begun))
+        note_begun(t);
+}
+
+/* The fibre of a thread that can continue, or begin. */
+static inline kb_fibre *fibre_of(kb_block *b, kb_thread *t)
+{
+    if (!KB_LIKELY(t->index < b->n_begun)) {
+        b->host = t->index;
+        if (t->stack == KB_NO_STACK)
+            set_up_fibre(b, t, run_rest, t);
+    }
+    return &t->fibre;
+}
+
+/* Lets another thread go on or begin, until this one does. The stacks of a block do not fit into
+ * the first cache, so the stacks of the next threads are prefetched. */
+static inline __attribute__((always_inline)) void switch_to(kb_thread *t, kb_thread *next,
+                                                            kb_fibre *fibre)
+{
+    if (KB_LIKELY(next->index + PREFETCHED + 2 < next->block->n_begun)) {
+        const char *stack = next[PREFETCHED].fibre.sp;
+        __builtin_prefetch(stack);
+        __builtin_prefetch(stack + KB_LINE);
+        __builtin_prefetch(&next[PREFETCHED + 2].state);
+    }
+    next->state = KB_THREAD_RUNS;
+    kb_fibre_switch(&t->fibre, fibre);
+}
+
+static __attribute__((noinline)) void find_turn(kb_thread *t)
+{
+    check_stack(t);
+    kb_thread *next = find_next(t->block, t->index);
+    if (next == t)
+        t->state = KB_THREAD_RUNS;
+    else
+        switch_to(t, next, fibre_of(t->block, next));
+}
+
+/* Mostly, the next thread of the block can go on. */
+static inline void wait_for_turn(kb_thread *t)
+{
+    const kb_block *b = t->block;
+    if (KB_LIKELY(t->n_waits++ % CHECK_EACH && t->index + 1 < b->n_begun && is_ready(b, t + 1)))
+        switch_to(t, t + 1, &t[1].fibre);
+    else
+        find_turn(t);
+}
+
+void kb_block_fail(kb_thread *t, const char *format, ...)
+{
+    kb_block *b = t->block;
+    note(t);
+    int n = snprintf(b->fault, sizeof b->fault,
+                     "block (%u, %u, %u), thread (%u, %u, %u): ", t->ctaid[0], t->ctaid[1],
+                     t->ctaid[2], t->tid[0], t->tid[1], t->tid[2]);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(b->fault + n, sizeof b->fault - (size_t)n, format, args);
+    va_end(args);
+    b->faulted = true;
+    kb_fibre ended;
+    kb_fibre_switch(&ended, &b->caller);
+    __builtin_unreachable();
+}
+
+/* The thread comes to a place where the launch may be interrupted. */
+static void pause_at(kb_thread *t)
+{
+    if (kb_watch_pause(&t->block->watch))
+        kb_block_fail(t, "the launch was interrupted by SIGINT (Ctrl-C)");
+}
+
+static void open_barrier(kb_block *b)
+{
+    b->reduced = b->n_true;
+    b->n_true = 0;
+    b->n_arrived = 0;
+    b->generation++;
+    if (b->checks)
+        b->observer->barrier(b->checks);
+}
+
+static inline void come(kb_thread *t)
+{
+    kb_block *b = t->block;
+    if (++b->n_arrived == b->n_live) {
+        pause_at(t);
+        open_barrier(b);
+        return;
+    }
+    t->generation = b->generation;
+    t->state = KB_THREAD_AT_BARRIER;
+    wait_for_turn(t);
+}
+
+static __attribute__((noinline)) void come_noted(kb_thread *t)
+{
+    note(t);
+    if (t->block->checks)
+        t->block->observer->arrive(t);
+    come(t);
+}
+
+static inline void arrive(kb_thread *t, uint32_t site)
+{
+    t->site = site;
+    if (KB_LIKELY(t->index < t->block->n_begun && !t->block->checks))
+        come(t);
+    else
+        come_noted(t);
+}
+
+void kb_barrier(kb_thread *t, uint32_t site)
+{
+    arrive(t, site);
+}
+
+/* Whether it is so for all is the same as that it is not so for none. */
+uint32_t kb_barrier_reduce(kb_thread *t, uint32_t reduction, uint32_t predicate, uint32_t site)
+{
+    bool holds = reduction == KB_REDUCE_AND ? predicate == 0 : predicate != 0;
+    note(t);
+    t->block->n_true += holds;
+    arrive(t, site);
+    uint32_t n = t->block->reduced;
+    return reduction == KB_REDUCE_COUNT ? n : reduction == KB_REDUCE_AND ? n == 0 : n != 0;
+}
+
+uint32_t kb_active_mask(kb_thread *t, uint32_t site)
+{
+    note(t);
+    t->site = site;
+    t->state = KB_THREAD_CONVERGES;
+    wait_for_turn(t);
+    return (uint32_t)t->result;
+}
+
+void kb_grid_barrier(kb_thread *t, uint32_t site)
+{
+    kb_block *b = t->block;
+    note(t);
+    t->site = site;
+    t->generation = b->grid_generation;
+    t->state = KB_THREAD_AT_GRID;
+    if (++b->n_at_grid < b->n_live) {
+        wait_for_turn(t);
+        return;
+    }
+    if (b->checks)
+        b->observer->settle(b->checks);
+    pause_at(t);
+    kb_fibre_switch(&t->fibre, &b->caller);
+}
+
+static kb_thread *lanes_of(const kb_block *b, uint32_t warp)
+{
+    return b->threads + (size_t)warp * KB_WARP;
+}
+
+/* What a lane reads of one that does not take part is undefined on a GPU. */
+static void check_sources(kb_thread *lanes, uint32_t present)
+{
+    for (uint32_t l = 0; l < KB_WARP; l++) {
+        uint32_t from = present >> l & 1 ? kb_warp_source(l, &lanes[l].call) : KB_WARP;
+        if (from != KB_WARP && !(present >> from & 1))
+            lanes[l].block->observer->shuffle(&lanes[l], from);
+    }
+}
+
+static void finish_warp(kb_block *b, uint32_t warp, uint32_t mask)
+{
+    kb_thread *lanes = lanes_of(b, warp);
+    uint32_t present = mask & b->warps[warp].live;
+    if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_BARRIER)
+        b->observer->warp_barrier(b->checks, warp, present);
+    if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_SHUFFLE)
+        check_sources(lanes, present);
+    for (uint32_t l = 0; l < KB_WARP; l++)
+        if (present >> l & 1) {
+            lanes[l].result = kb_warp_result(lanes, present, l);
+            lanes[l].state = KB_THREAD_RUNS;
+        }
+    b->warps[warp].waiting &= ~present;
+}
+
+/* Finishes operations of the warp whose lanes have all come. */
+static void check_warp(kb_block *b, uint32_t warp)
+{
+    const kb_thread *lanes = lanes_of(b, warp);
+    for (uint32_t l = 0; l < KB_WARP; l++)
+        if (b->warps[warp].waiting >> l & 1 &&
+            kb_warp_have_come(lanes, &b->warps[warp], &lanes[l].call))
+            finish_warp(b, warp, lanes[l].call.mask);
+}
+
+/* For what the thread's call says. */
+static uint64_t wait_for_warp(kb_thread *t, uint32_t site)
+{
+    kb_block *b = t->block;
+    uint32_t warp = t->index / KB_WARP, bit = UINT32_C(1) << t->lane;
+    note(t);
+    t->site = site;
+    t->state = KB_THREAD_IN_WARP;
+    if (!(t->call.mask & bit))
+        kb_block_fail(t, "calls %s with the mask 0x%08x, in which its own lane, %u, is not",
+                      what_of(t), t->call.mask, t->lane);
+    b->warps[warp].waiting |= bit;
+    if (kb_warp_have_come(lanes_of(b, warp), &b->warps[warp], &t->call)) {
+        pause_at(t);
+        finish_warp(b, warp, t->call.mask);
+    } else {
+        wait_for_turn(t);
+    }
+    return t->result;
+}
+
+void kb_warp_barrier(kb_thread *t, uint32_t mask, uint32_t site)
+{
+    t->call = (kb_warp_call){.kind = KB_WARP_BARRIER, .mask = mask};
+    (void)wait_for_warp(t, site);
+}
+
+uint64_t kb_shuffle(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t value, uint32_t b,
+                    uint32_t c, uint32_t site)
+{
+    t->call = (kb_warp_call){KB_WARP_SHUFFLE, (uint16_t)mode, mask, value, b, c};
+    return wait_for_warp(t, site);
+}
+
+uint64_t kb_vote(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t predicate, uint32_t site)
+{
+    t->call = (kb_warp_call){
+        .kind = KB_WARP_VOTE, .mask = mask, .mode = (uint16_t)mode, .value = predicate};
+    return wait_for_warp(t, site);
+}
+
+uint64_t kb_match(kb_thread *t, uint32_t mask, uint32_t all, uint64_t value, uint32_t site)
+{
+    t->call = (kb_warp_call){.kind = KB_WARP_MATCH, .mask = mask, .mode = all != 0, .value = value};
+    return wait_for_warp(t, site);
+}
+
+void kb_poll(kb_thread *t, uint32_t again, uint32_t site)
+{
+    t->site = site;
+    pause_at(t);
+    if (t->block->observer)
+        t->block->observer->poll(t, again);
+    if (!again)
+        return;
+    note(t);
+    t->state = KB_THREAD_POLLS;
+    wait_for_turn(t);
+}
+
+/* The thread has ended; returns one that can go on. Where none is left, or all others wait for the
+ * grid, the caller of the block goes on; this returns NULL when the thread begins in another block.
+ */
+static kb_thread *end_thread(kb_thread *t)
+{
+    kb_block *b = t->block;
+    check_stack(t);
+    if (b->checks)
+        b->observer->end(t);
+    t->state = KB_THREAD_ENDED;
+    b->n_live--;
+    uint32_t warp = t->index / KB_WARP;
+    b->warps[warp].live &= ~(UINT32_C(1) << t->lane);
+    if (b->n_live == b->n_at_grid) {
+        kb_fibre_switch(&t->fibre, &b->caller);
+        return NULL;
+    }
+    if (b->n_arrived == b->n_live)
+        open_barrier(b);
+    if (b->warps[warp].waiting)
+        check_warp(b, warp);
+    return find_next(b, t->index);
+}
+
+static void run_thread(void *data)
+{
+    kb_thread *t = data;
+    kb_block *b = t->block;
+    kb_fibre_begun(&t->fibre);
+    for (;;) {
+        b->code->run(b->parameters, t);
+        kb_thread *next = end_thread(t);
+        if (next)
+            switch_to(t, next, fibre_of(b, next));
+    }
+}
+
+static uint32_t run_loop(kb_block *b, uint32_t first)
+{
+    if (b->code->loop)
+        return b->code->loop(b->parameters, b->threads, b->at, first);
+    for (uint32_t i = first; i < b->n_threads; i++) {
+        memcpy(b->threads[i].ctaid, b->at, sizeof b->at);
+        b->code->run(b->parameters, &b->threads[i]);
+    }
+    return b->n_threads - 1;
+}
+
+/* A loop has returned in a block whose threads wait: what has not begun may begin on this stack. */
+static _Noreturn void go_on_after(kb_block *b, uint32_t last)
+{
+    for (;;) {
+        kb_thread *t = &b->threads[last];
+        note(t);
+        kb_thread *next = end_thread(t);
+        if (next && next->index >= b->n_begun) {
+            b->host = last;
+            last = next->index;
+        } else if (next) {
+            switch_to(t, next, fibre_of(b, next));
+        }
+        last = run_loop(b, last);
+    }
+}
+
+static void run_rest(void *data)
+{
+    kb_thread *t = data;
+    kb_fibre_begun(&t->fibre);
+    go_on_after(t->block, run_loop(t->block, t->index));
+}
+
+void kb_write_outside(kb_thread *t, const char *what)
+{
+    kb_block_fail(t, "writes to %s out of bounds%s", what, kb_block_left_out);
+}
+
+void kb_place(kb_thread *t, const char *place)
+{
+    t->place = place;
+}
+
+void kb_raise(kb_thread *t, const char *what)
+{
+    if (t->place)
+        kb_block_fail(t, "%s, raised at %s", what, t->place);
+    kb_block_fail(t, "%s", what);
+}
+
+void kb_assert(kb_thread *t, const char *what, const char *file, uint32_t line)
+{
+    kb_block_fail(t, "the assertion (%s) at %s:%u failed", what, file, line);
+}
+
+void kb_recurse(kb_thread *t, uint64_t size)
+{
+    const kb_block *b = t->block;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t begins = (uintptr_t)(b->stacks + (size_t)t->stack * b->stack);
+    if (size > b->stack || here - begins < KB_STACK_LEFT + size)
+        kb_block_fail(t,
+                      "a device function calls itself too often: the stack of a thread has %zu "
+                      "bytes here",
+                      b->stack);
+}
+
+void kb_block_end(kb_block *b)
+{
+    for (uint32_t i = 0; i < b->n_threads; i++)
+        forget_fibre(&b->threads[i]);
+}
+
+static void begin_run(kb_block *b, void *const *parameters)
+{
+    if (b->faulted)
+        kb_block_end(b);
+    b->faulted = false;
+    b->parameters = parameters;
+}
+
+void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])
+{
+    begin_run(b, parameters);
+    begin(b, index);
+    if (b->code->loop) {
+        memcpy(b->at, index, sizeof b->at);
+        b->has_waited = true;
+        b->n_begun = 0;
+        return;
+    }
+    for (uint32_t i = 0; i < b->n_threads; i++)
+        if (b->threads[i].stack == KB_NO_STACK)
+            set_up_fibre(b, &b->threads[i], run_thread, &b->threads[i]);
+}
+
+bool kb_block_go_on(kb_block *b)
+{
+    b->n_at_grid = 0;
+    b->grid_generation++;
+    if (b->checks)
+        b->observer->enter(b->checks, b);
+    kb_fibre_adopt(&b->caller);
+    kb_thread *next = next_that(is_ready, b, b->n_threads - 1);
+    next->state = KB_THREAD_RUNS;
+    kb_fault_watch(b);
+    kb_fibre_switch(&b->caller, fibre_of(b, next));
+    kb_fault_watch(NULL);
+    return !b->faulted;
+}
+
+bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
+{
+    bool well = true;
+    kb_block_begin(b, parameters, index);
+    while (well && b->n_live)
+        well = kb_block_go_on(b);
+    return well;
+}
+
+static void run_range(void *data)
+{
+    kb_block *b = data;
+    kb_fibre_begun(&b->threads[0].fibre);
+    int64_t row = b->left / b->grid[0], z = row / b->grid[1];
+    uint32_t next[] = {(uint32_t)(b->left % b->grid[0]), (uint32_t)(row % b->grid[1]), (uint32_t)z};
+    for (; b->left < b->end; next[0]++) {
+        for (int d = 0; d < 2 && next[d] == b->grid[d]; next[d++] = 0)
+            next[d + 1]++;
+        memcpy(b->at, next, sizeof next);
+        b->left++;
+        if (b->checks) {
+            begin(b, b->at);
+            b->observer->enter(b->checks, b);
+        }
+        uint32_t last = run_loop(b, 0);
+        if (b->has_waited)
+            go_on_after(b, last);
+        if (b->checks)
+            b->observer->settle(b->checks);
+    }
+    check_stack(&b->threads[0]);
+    kb_fibre_switch(&b->threads[0].fibre, &b->caller);
+}
+
+bool kb_block_run_range(kb_block *b, void *const *parameters, const uint32_t grid[3], int64_t first,
+                        int64_t end)
+{
+    begin_run(b, parameters);
+    b->grid = grid;
+    b->left = first;
+    b->end = end;
+    kb_fault_watch(b);
+    while (b->left < b->end && !b->faulted) {
+        b->has_waited = false;
+        b->n_begun = b->host = 0;
+        set_up_fibre(b, &b->threads[0], run_range, b);
+        kb_fibre_adopt(&b->caller);
+        kb_fibre_switch(&b->caller, &b->threads[0].fibre);
+    }
+    kb_fault_watch(NULL);
+    kb_block_end(b);
+    return !b->faulted;
+}

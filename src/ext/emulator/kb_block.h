@@ -1,0 +1,126 @@
+/* Runs the threads of a block in turns, each a fibre, for kernels that have barriers, shared memory
+ * or operations of warps. A block belongs to one thread of the system while it runs. */
+#ifndef KB_BLOCK_H
+#define KB_BLOCK_H
+
+#include "core/kb_error.h"
+#include "ext/emulator/kb_interrupt.h"
+#include "ext/emulator/kb_thread.h"
+#include "ext/emulator/kb_warp.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One thread of a kernel. `parameters` are what cuLaunchKernel takes. */
+typedef void kb_block_entry(void *const *parameters, kb_thread *thread);
+
+/* Threads of the block with these indices, from the thread `first` on, one after the other on this
+ * stack, until one ends that has waited, or none is left. Returns the number of the last one that
+ * ended. */
+typedef uint32_t kb_block_loop(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                               uint32_t first);
+
+/* What a block runs: one of two forms. */
+typedef struct kb_block_code {
+    kb_block_entry *run;                  /* each thread on a stack of its own; or NULL, and */
+    kb_block_loop *loop;                  /* a thread gets a stack of its own when it waits */
+    uint32_t shared;                      /* static shared memory, bytes */
+    uint32_t stack;                       /* of a thread, bytes */
+    const struct kb_check_table *checked; /* of code that asks about every access; or NULL */
+} kb_block_code;
+
+enum {
+    KB_FAULT_SIZE = 1024,
+    KB_LINE = 64,
+    KB_STACK_LEFT = 16 * 1024, /* that functions of C may need: what a recursion must leave */
+};
+
+struct kb_checks;
+
+/* What a block tells the checked mode, which may end it with a fault. */
+typedef struct kb_block_observer {
+    /* The block begins, or goes on after a barrier of the grid. */
+    void (*enter)(struct kb_checks *checks, const kb_block *block);
+    /* All threads have come to a barrier; lanes to one of their warp. */
+    void (*barrier)(struct kb_checks *checks);
+    void (*warp_barrier)(struct kb_checks *checks, uint32_t warp, uint32_t lanes);
+    /* No thread can go on. */
+    void (*settle)(struct kb_checks *checks);
+    /* A thread comes to the block's barrier, or to its end, while others may wait. */
+    void (*arrive)(kb_thread *thread);
+    void (*end)(kb_thread *thread);
+    /* A lane reads lane `from`, which does not take part, in a shuffle. */
+    void (*shuffle)(kb_thread *thread, uint32_t from);
+    /* A thread polls, see kb_poll. */
+    void (*poll)(kb_thread *thread, uint32_t again);
+} kb_block_observer;
+
+struct kb_block {
+    const kb_block_code *code;
+    void *const *parameters;
+    kb_thread *threads;   /* each at a line of the cache */
+    void *threads_memory; /* in which they are */
+    uint32_t n_threads, n_live;
+    /* Of code with a loop: the block's indices, whether one of its threads has waited, how many
+     * of its threads are known to have begun, and one that has the stack on which others begin. */
+    uint32_t at[3];
+    bool has_waited;
+    uint32_t n_begun, host;
+    const uint32_t *grid;           /* of kb_block_run_range: its extents, and */
+    int64_t left, end;              /* the blocks that are left */
+    uint32_t n_arrived, generation; /* of the block's barrier */
+    uint32_t n_at_grid, grid_generation;
+    uint32_t n_true, reduced; /* predicates so far; the count of the last generation */
+    kb_watch watch;
+    struct kb_checks *checks; /* of the launch, in checked mode; or NULL, as */
+    const kb_block_observer *observer;
+    kb_fibre caller;
+    bool faulted;
+    char fault[KB_FAULT_SIZE];
+    kb_warp *warps;
+    unsigned char *stacks, *shared;
+    size_t stacks_size, shared_size, stack; /* bytes that are there; of a thread */
+    uint32_t capacity;                      /* threads that there is room for */
+    kb_block *next;                         /* that waits for use */
+};
+
+/* What the code calls the barrier of a block. */
+const char *kb_block_barrier_name(const kb_block *block);
+
+/* A block with room for these threads and this dynamic shared memory; NULL without memory. It may
+ * be kept for the next when it is given back. */
+kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6],
+                        uint32_t dynamic_shared);
+void kb_block_give_back(kb_block *block);
+
+/* Threads that the blocks which wait for use have room for; the rest is given back. */
+uint32_t kb_block_kept(void);
+
+/* Runs the block with these indices to its end; false with block->fault after a fault. */
+bool kb_block_run(kb_block *block, void *const *parameters, const uint32_t index[3]);
+
+/* Runs blocks `begin` to `end` of a grid of these extents, of code with a loop, or whose threads do
+ * not wait: then one begins when another has ended. False with block->fault after a fault. */
+bool kb_block_run_range(kb_block *block, void *const *parameters, const uint32_t grid[3],
+                        int64_t begin, int64_t end);
+
+/* The same in parts, for cooperative grids: until all of its threads wait for the grid. */
+void kb_block_begin(kb_block *block, void *const *parameters, const uint32_t index[3]);
+bool kb_block_go_on(kb_block *block); /* false after a fault; block->n_live is 0 at the end */
+void kb_block_end(kb_block *block);
+
+/* Ends the block with a message, which block, thread and place begin. Does not return. */
+_Noreturn void kb_block_fail(kb_thread *thread, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Bytes below the stacks of a block, more than any frame has. */
+enum { KB_FAULT_GUARD = 1 << 20 };
+
+/* This thread of the system begins to run code of the block; or, with NULL, has ended. Meanwhile, a
+ * block of CUDA C++ ends with a fault if a stack overflows or an integer is divided by zero. */
+void kb_fault_watch(kb_block *block);
+
+/* The end of a message about a write out of bounds. */
+extern const char kb_block_left_out[];
+
+#endif

@@ -1,0 +1,662 @@
+/* Owns the description of the arrays, blocks and time of a launch in checked mode, the verdict on
+ * each access, and what barriers mean for it. */
+#include "ext/emulator/kb_check.h"
+
+#include "core/kb_memory.h"
+#include "ext/emulator/kb_sites.h"
+#include "ext/emulator/kb_unwritten.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The numbers of addresses that were made of wrong indices: the last ones. */
+enum { WRONG_FIRST = KB_CHECK_TAG_MAX - KB_CHECK_WRONG_MAX + 1, PLACE_MAX = 256 };
+
+static void *memory_at(uint64_t word)
+{
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that had a tag
+    return (void *)(uintptr_t)(word & KB_CHECK_ADDRESS);
+}
+
+/* Advances the time, for all. */
+static uint32_t tick(kb_checks *c)
+{
+    c->global.time = c->shared.time = ++c->shadow->time;
+    return c->shadow->time;
+}
+
+/* Keeps for later launches of the call what the phase has written. */
+static void keep_written(const kb_checks *c)
+{
+    for (uint32_t i = 0; i < c->table->n_arguments; i++) {
+        const kb_check_row *row = &c->rows->of[i + 1];
+        uint64_t n = row->cells && c->written[i] ? row->size / row->unit : 0;
+        for (uint64_t k = 0; k < n; k++)
+            if (kb_race_time(row->cells[k].write) >= c->global.phase)
+                memset(c->written[i] + k * row->unit, 1, row->unit);
+    }
+}
+
+static void begin_phase(kb_checks *c)
+{
+    if (kb_shadow_renew(c->shadow) && c->seen)
+        memset(c->seen, 0, (size_t)c->n_threads * KB_WARP * sizeof *c->seen);
+    c->n_begins = 0;
+    c->global.phase = tick(c);
+    for (uint32_t i = 0; i < c->table->n_arguments; i++) {
+        const kb_range *r = &c->ranges[i];
+        kb_check_row *row = &c->rows->of[i + 1];
+        uint64_t first = kb_range_first(r, c->slice);
+        row->first = first & KB_CHECK_ADDRESS;
+        c->written[i] = kb_unwritten_find(first, row->size);
+        row->since = c->written[i] ? c->global.phase : 0;
+    }
+}
+
+void kb_checks_phase(kb_checks *c)
+{
+    keep_written(c);
+    begin_phase(c);
+}
+
+kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
+                         uint32_t dynamic_shared, void *const *parameters, bool is_cooperative)
+{
+    kb_checks *c = kb_calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->table = table;
+    memcpy(c->sizes, sizes, sizeof c->sizes);
+    c->n_blocks = sizes[0] * sizes[1] * sizes[2];
+    c->n_threads = sizes[3] * sizes[4] * sizes[5];
+    c->n_ranges = table->n_arguments + table->n_shared;
+    c->is_cooperative = is_cooperative;
+    c->fences.n_threads = c->n_threads;
+    c->fences.n_blocks = c->n_blocks;
+    if (kb_checks_prepare(c, dynamic_shared, parameters)) {
+        begin_phase(c);
+        return c;
+    }
+    kb_checks_free(c);
+    return NULL;
+}
+
+void kb_checks_free(kb_checks *c)
+{
+    if (!c)
+        return;
+    if (c->shadow)
+        keep_written(c);
+    kb_shadow_give_back(c->shadow);
+    kb_fences_end(&c->fences);
+    kb_free(c->ranges);
+    kb_free(c->rows);
+    kb_free((void *)c->written);
+    kb_free((void *)c->locals);
+    kb_free(c->begins);
+    kb_free(c->begun);
+    kb_free(c->seen_room);
+    kb_free(c);
+}
+
+uint64_t kb_checks_shared(const kb_checks *c, const kb_check_array *about,
+                          const unsigned char *memory)
+{
+    bool is_apart = about->flags & KB_CHECK_APART;
+    uint64_t of_block = c->begun ? (uint64_t)c->block * KB_CHECK_STRIDE : 0;
+    return about->offset + (is_apart ? of_block : (uintptr_t)memory);
+}
+
+void kb_checks_place(kb_checks *c, uint32_t range, uint64_t first)
+{
+    size_t cell = c->shared_cell + (c->begun ? c->block * c->shared_cells : 0);
+    kb_check_row *row = &c->rows->of[range + 1];
+    row->first = first & KB_CHECK_ADDRESS;
+    row->cells = c->shadow->cells + cell + c->ranges[range].cell;
+    row->since = c->begun ? c->begun[c->block] : c->shared.block;
+}
+
+static void enter_block(kb_checks *c, const kb_block *b)
+{
+    const uint32_t *at = b->threads[0].ctaid;
+    bool is_other = c->is_batched && c->slice != at[2];
+    if (is_other || (!c->is_cooperative && kb_shadow_is_late(c->shadow))) {
+        keep_written(c);
+        c->slice = at[2];
+        begin_phase(c);
+    }
+    c->block = at[0] + c->sizes[0] * (at[1] + c->sizes[1] * at[2]);
+    uint32_t now = tick(c);
+    c->global.block = c->global.barrier = now;
+    c->shared.phase = c->shared.block = c->shared.barrier = now;
+    c->begins[c->n_begins++] = (kb_block_start){now, c->block};
+    c->n_polls = 0;
+    kb_fences_enter(&c->fences, c->block);
+    bool begins = !c->begun || c->begun[c->block] == 0;
+    if (begins && c->shared_cells) /* what is read of it too early is the same in each run */
+        memset(b->shared, 0, (size_t)b->code->shared + b->threads[0].dynamic_shared);
+    if (c->begun && begins)
+        c->begun[c->block] = now;
+    for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
+        const kb_check_array *a = c->ranges[i].about;
+        uint64_t first = kb_checks_shared(c, a, b->shared);
+        if (begins && a->flags & KB_CHECK_APART && a->size) /* that the code has declared */
+            memset(memory_at(first), 0, a->size);
+        kb_checks_place(c, i, first);
+    }
+}
+
+/* The block of an access that was made in this phase. */
+static uint32_t block_of(const kb_checks *c, uint32_t time)
+{
+    uint32_t low = 0, high = c->n_begins;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (c->begins[middle].time <= time)
+            low = middle;
+        else
+            high = middle;
+    }
+    return c->begins[low].block;
+}
+
+const kb_check_rows *kb_check_rows_of(kb_thread *t)
+{
+    return t->block->checks->rows;
+}
+
+static uint64_t tagged(uint64_t address, uint64_t row)
+{
+    return (address & KB_CHECK_ADDRESS) | row << KB_CHECK_TAG_SHIFT;
+}
+
+static void *pointer(uint64_t address)
+{
+    return (void *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr): with a tag, or without
+}
+
+void *kb_check_shared_array(kb_thread *t, uint32_t which)
+{
+    const kb_check_table *table = t->block->checks->table;
+    uint32_t i = table->n_arguments + which;
+    return pointer(tagged((uintptr_t)(t->shared + table->arrays[i].offset), i + 1));
+}
+
+void *kb_check_local_array(kb_thread *t, void *memory, uint32_t which)
+{
+    const kb_checks *c = t->block->checks;
+    uint32_t i = c->n_ranges + which;
+    c->locals[t->index * c->table->n_local + which] = memory;
+    if (!c->table->waits) { /* threads run one after the other: it lies there for all */
+        kb_check_row *row = &c->rows->of[i + 1];
+        row->first = (uintptr_t)memory & KB_CHECK_ADDRESS;
+        row->size = c->table->arrays[i].size;
+    }
+    return pointer(tagged((uintptr_t)memory, i + 1));
+}
+
+/* The place of an index that was wrong before in the same way, or a new one. */
+static uint32_t place_of_wrong(kb_checks *c, const kb_wrong_index *new)
+{
+    enum { LOOK_BACK = 8 };
+    for (uint32_t i = 1; i <= LOOK_BACK && i <= c->n_wrong; i++) {
+        uint32_t place = (c->n_wrong - i) % KB_CHECK_WRONG_MAX;
+        const kb_wrong_index *w = &c->wrong[place];
+        if (w->index == new->index && w->extent == new->extent && w->axis == new->axis &&
+            w->which == new->which)
+            return place;
+    }
+    uint32_t place = c->n_wrong++ % KB_CHECK_WRONG_MAX;
+    c->wrong[place] = *new;
+    return place;
+}
+
+void *kb_check_wrong(kb_thread *t, void *made, int64_t index, int64_t extent, uint32_t axis)
+{
+    uint64_t word = (uintptr_t)made;
+    uint32_t which = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
+    if (which >= WRONG_FIRST)
+        return made; /* part of a view that is wrong already; the first one is reported */
+    const kb_wrong_index wrong = {
+        .index = index < 0 ? index - extent : index,
+        .extent = extent,
+        .axis = axis,
+        .which = which,
+    };
+    uint32_t place = place_of_wrong(t->block->checks, &wrong);
+    return pointer(tagged(word, WRONG_FIRST + place));
+}
+
+/* A place in the source: where its text begins, if it has one. */
+static const char *site_of(const kb_checks *c, uint32_t site, char room[KB_SITE_TEXT],
+                           const char **text)
+{
+    const char *place = !c                         ? ""
+                        : c->apart                 ? kb_site_text(site, room)
+                        : site < c->table->n_sites ? c->table->sites[site]
+                                                   : "";
+    *text = strchr(place, KB_CHECK_TEXT);
+    return place;
+}
+
+/* " (at file:line)", or "". */
+static const char *place_text(const kb_thread *t, uint32_t site, char text[PLACE_MAX])
+{
+    char room[KB_SITE_TEXT];
+    const char *end, *place = site_of(t->block->checks, site, room, &end);
+    text[0] = '\0';
+    if (*place)
+        (void)snprintf(text, PLACE_MAX, " (at %.*s)",
+                       (int)(end ? end - place : (ptrdiff_t)strlen(place)), place);
+    return text;
+}
+
+static void append_line(const kb_checks *c, uint32_t site, char lines[], size_t size)
+{
+    char room[KB_SITE_TEXT];
+    const char *text, *place = site_of(c, site, room, &text);
+    size_t there = strlen(lines);
+    if (text)
+        (void)snprintf(lines + there, size - there, "\n    %.*s: %s", (int)(text - place), place,
+                       text + 1);
+}
+
+static void settle(kb_checks *c);
+
+void kb_check_fail(kb_thread *t, uint32_t site, uint32_t other, const char *format, ...)
+{
+    char message[KB_FAULT_SIZE], lines[2 * PLACE_MAX] = "";
+    const kb_checks *c = t->block->checks;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    settle(t->block->checks); /* which came before */
+    append_line(c, site, lines, sizeof lines);
+    if (other != site)
+        append_line(c, other, lines, sizeof lines);
+    kb_block_fail(t, "%s%s", message, lines);
+}
+
+static void settle(kb_checks *c)
+{
+    kb_checks_settle_race(c);
+    kb_thread *t = c->unwritten.thread;
+    c->unwritten.thread = NULL;
+    if (t)
+        kb_check_fail(t, c->unwritten.site, c->unwritten.site, "%s", c->unwritten.text);
+}
+
+/* Of a shape or an element: each of the 32 numbers has ", " or a bracket before it, and they have
+ * 51 digits at most, since their product has 19 or fewer. */
+enum { NAME_MAX = 160, MANY_UNWRITTEN = 4096 /* reads; a thread may wait for a change */ };
+
+typedef struct access {
+    uint64_t row, offset, size;
+    uint32_t kind, site; /* a kb_access */
+    bool same;           /* it writes what is there */
+} access;
+
+static const char *const verbs[] = {"reads", "writes", "updates", "writes"};
+
+static bool is_shared(const kb_checks *c, uint64_t row)
+{
+    return row > c->table->n_arguments;
+}
+
+/* "(4, 3)", or "". */
+static const char *shape_of(const kb_checks *c, uint32_t which, char text[NAME_MAX])
+{
+    if (which == 0 || which > c->n_ranges)
+        return "";
+    kb_range_shape(&c->ranges[which - 1], text, NAME_MAX);
+    return text;
+}
+
+/* An access by an address that a wrong index made. */
+static _Noreturn void fail_index(kb_thread *t, uint32_t tag, const access *a)
+{
+    const kb_checks *c = t->block->checks;
+    const kb_wrong_index *w = &c->wrong[tag - WRONG_FIRST];
+    char place[PLACE_MAX], room[NAME_MAX];
+    const char *shape = shape_of(c, w->which, room);
+    kb_check_fail(t, a->site, a->site,
+                  "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s%s%s%s",
+                  verbs[a->kind],
+                  w->which ? c->table->arrays[w->which - 1].name : "a constant array",
+                  (long long)w->index, w->axis, (long long)w->extent, *shape ? " (of shape " : "",
+                  shape, *shape ? ")" : "", place_text(t, a->site, place));
+}
+
+void kb_check_fail_at(kb_thread *t, uint64_t row, uint64_t offset, uint32_t how, const char *what)
+{
+    const kb_range *r = &t->block->checks->ranges[row - 1];
+    uint32_t site = how / KB_CHECK_KINDS;
+    char place[PLACE_MAX], element[NAME_MAX];
+    kb_range_element(r, (int64_t)offset + r->low, element, sizeof element);
+    kb_check_fail(t, site, site, "%s element %s of %s%s, %s", verbs[how % KB_CHECK_KINDS], element,
+                  r->about->name, place_text(t, site, place), what);
+}
+
+static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, const access *a)
+{
+    char place[PLACE_MAX], element[NAME_MAX];
+    if (offset >= r->low && offset + (int64_t)a->size <= r->high)
+        return;
+    kb_range_element(r, offset, element, sizeof element);
+    kb_check_fail(t, a->site, a->site, "%s %s out of bounds: element %s, and it has %lld%s",
+                  verbs[a->kind], r->about->name, element,
+                  (long long)((r->high - r->low) / r->about->item_size),
+                  place_text(t, a->site, place));
+}
+
+static _Noreturn void fail_race(kb_thread *t, const access *a, kb_race_party other, uint32_t block)
+{
+    const kb_checks *c = t->block->checks;
+    const kb_range *r = &c->ranges[a->row - 1];
+    char place[PLACE_MAX], there[PLACE_MAX], element[NAME_MAX], of_block[NAME_MAX] = "";
+    const uint32_t *tid = t->block->threads[kb_race_thread(other)].tid, *grid = c->sizes;
+    bool between = block != c->block;
+    t->block->checks->unwritten.thread = NULL; /* what is read too early is often such a race */
+    if (between)
+        (void)snprintf(of_block, sizeof of_block, " of block (%u, %u, %u)", block % grid[0],
+                       block / grid[0] % grid[1], block / grid[0] / grid[1]);
+    kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
+    kb_check_fail(t, a->site, kb_race_site(other),
+                  "a data race%s: it %s element %s of %s%s, which thread (%u, %u, %u)%s %s%s, "
+                  "with no %s between",
+                  between ? " between blocks" : "", verbs[a->kind], element, r->about->name,
+                  place_text(t, a->site, place), tid[0], tid[1], tid[2], of_block,
+                  verbs[kb_race_kind(other)], place_text(t, kb_race_site(other), there),
+                  between ? "barrier of the grid" : "barrier");
+}
+
+/* Whether it is a race is known when the thread has written. */
+static bool postpone(kb_checks *c, kb_thread *t, const access *a, kb_race_party other,
+                     uint32_t block)
+{
+    c->late = (struct kb_late_race){t, a->row, a->offset, a->size, a->site, block, other, {0}};
+    memcpy(c->late.before, memory_at(c->rows->of[a->row].first + a->offset), a->size);
+    return true;
+}
+
+void kb_checks_settle_race(kb_checks *c)
+{
+    struct kb_late_race *l = &c->late;
+    kb_thread *t = l->thread;
+    const access a = {l->row, l->offset, l->size, KB_ACCESS_WRITE, l->site, false};
+    l->thread = NULL;
+    if (t && memcmp(memory_at(c->rows->of[l->row].first + l->offset), l->before, l->size) != 0)
+        fail_race(t, &a, l->other, l->block);
+}
+
+static void check_races(kb_thread *t, const access *a, uint64_t i)
+{
+    kb_checks *c = t->block->checks;
+    kb_race_now now = is_shared(c, a->row) ? c->shared : c->global;
+    kb_race_cell *cell = &c->rows->of[a->row].cells[i];
+    kb_race_more *more = &c->shadow->more[cell - c->shadow->cells];
+    kb_race_party who = kb_race_party_of(now.time, t->index, a->kind, a->site);
+    now.seen = c->seen ? c->seen + (size_t)t->index * KB_WARP : NULL;
+    /* An unwritten element has no value. */
+    bool same = a->same && kb_race_time(cell->write) >= c->rows->of[a->row].since;
+    kb_race_party other = kb_race_conflict(cell, more, &now, who, same);
+    if (other) {
+        uint32_t time = kb_race_time(other);
+        uint32_t block = time < now.block ? block_of(c, time) : c->block;
+        bool in_order = kb_fences_order(&c->fences, &now, other, block, c->block, t->index);
+        if (!in_order && c->may_be_same && a->kind == KB_ACCESS_WRITE &&
+            a->size <= sizeof c->late.before)
+            same = postpone(c, t, a, other, block);
+        else if (!in_order)
+            fail_race(t, a, other, block);
+    }
+    kb_race_note(cell, more, &now, who, same);
+}
+
+/* An access that reads has to find something in it that was written. */
+static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_t end)
+{
+    kb_checks *c = t->block->checks;
+    const kb_check_row *row = &c->rows->of[a->row];
+    char place[PLACE_MAX], element[NAME_MAX];
+    if (a->kind == KB_ACCESS_WRITE || row->since == 0)
+        return;
+    for (uint64_t i = begin; i <= end; i++)
+        if (kb_race_time(row->cells[i].write) >= row->since)
+            return;
+    bool shared = is_shared(c, a->row);
+    if (!shared && memchr(c->written[a->row - 1] + a->offset, 1, a->size))
+        return;
+    const kb_range *r = &c->ranges[a->row - 1];
+    kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
+    if (!shared)
+        kb_check_fail(t, a->site, a->site, "%s element %s of %s, which nothing has written%s",
+                      verbs[a->kind], element, r->about->name, place_text(t, a->site, place));
+    struct kb_early_read *u = &c->unwritten;
+    if (u->thread && ++u->n == MANY_UNWRITTEN)
+        settle(c);
+    if (u->thread)
+        return;
+    u->thread = t;
+    u->site = a->site;
+    u->n = 0;
+    (void)snprintf(u->text, sizeof u->text,
+                   "%s element %s of %s, which no thread of the block has written%s",
+                   verbs[a->kind], element, r->about->name, place_text(t, a->site, place));
+}
+
+void kb_check_atomic(kb_thread *t)
+{
+    kb_checks *c = t->block->checks;
+    if (c->fences.fenced)
+        kb_fences_atomic(&c->fences, c->block, t->index, tick(c));
+}
+
+/* All that a read may find, and what follows from an access. */
+static void touch(kb_thread *t, access *a)
+{
+    kb_checks *c = t->block->checks;
+    uint64_t unit = c->rows->of[a->row].unit;
+    uint64_t begin = a->offset / unit, end = (a->offset + a->size - 1) / unit;
+    if (a->kind == KB_ACCESS_ATOMIC)
+        kb_check_atomic(t);
+    check_written(t, a, begin, end);
+    if (c->apart && a->size < unit) /* another part may be another thread's */
+        return;
+    for (uint64_t i = begin; i <= end; i++)
+        check_races(t, a, i);
+}
+
+static KB_COLD void touch_slowly(kb_thread *t, uint64_t row, uint64_t offset, uint64_t size,
+                                 uint32_t how, uint64_t value)
+{
+    const kb_check_row *at = &t->block->checks->rows->of[row];
+    access a = {row, offset, size, how % KB_CHECK_KINDS, how / KB_CHECK_KINDS, false};
+    if (a.kind == KB_ACCESS_WRITE_VALUE) {
+        a.kind = KB_ACCESS_WRITE;
+        a.same = memcmp(memory_at(at->first + offset), &value, size) == 0;
+    }
+    if (size)
+        touch(t, &a);
+}
+
+void kb_check_touch(kb_thread *t, uint64_t row, uint64_t offset, uint64_t size, uint32_t how,
+                    uint64_t value)
+{
+    kb_checks *c = t->block->checks;
+    const kb_check_row *at = &c->rows->of[row];
+    const kb_race_now *now = is_shared(c, row) ? &c->shared : &c->global;
+    uint32_t kind = how % KB_CHECK_KINDS, site = how / KB_CHECK_KINDS, unit = at->unit;
+    kb_race_cell *cell = &at->cells[offset >> __builtin_ctz(unit)];
+    bool reads = kind == KB_ACCESS_READ;
+    if (!reads && kind != KB_ACCESS_ATOMIC)
+        c->n_polls = 0;
+    if (size == unit && !(offset & (unit - 1)) && kind != KB_ACCESS_ATOMIC &&
+        (!reads || kb_race_time(cell->write) >= at->since) &&
+        kb_race_passes(
+            cell, now,
+            kb_race_party_of(now->time, t->index, reads ? KB_ACCESS_READ : KB_ACCESS_WRITE, site),
+            !reads))
+        return;
+    touch_slowly(t, row, offset, size, how, value);
+}
+
+/* A thread's own array: where it lies, and its bounds. */
+static void check_local(kb_thread *t, uint32_t which, uint64_t address, const access *a)
+{
+    const kb_checks *c = t->block->checks;
+    const kb_check_table *table = c->table;
+    kb_range r = {.about = &table->arrays[c->n_ranges + which]};
+    void *memory = c->locals[t->index * table->n_local + which];
+    kb_range_fixed(&r, (uintptr_t)memory & KB_CHECK_ADDRESS, r.about->size);
+    check_bounds(t, &r, (int64_t)(address - r.base), a);
+}
+
+void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how, uint64_t value)
+{
+    kb_checks *c = t->block->checks;
+    uint64_t word = (uintptr_t)given, address = word & KB_CHECK_ADDRESS;
+    uint32_t tag = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
+    access a = {.size = size, .kind = how % KB_CHECK_KINDS, .site = how / KB_CHECK_KINDS};
+    char place[PLACE_MAX];
+    if (tag >= WRONG_FIRST)
+        fail_index(t, tag, &a);
+    if (tag >= c->rows->n)
+        kb_check_fail(t, a.site, a.site, "%s at an address that belongs to no array%s",
+                      verbs[a.kind], place_text(t, a.site, place));
+    if (tag == 0)
+        return memory_at(word);
+    if (tag > c->n_ranges) {
+        check_local(t, tag - c->n_ranges - 1, address, &a);
+        return memory_at(word);
+    }
+    const kb_check_row *row = &c->rows->of[tag];
+    const kb_range *r = &c->ranges[tag - 1];
+    uint64_t offset = address - row->first;
+    check_bounds(t, r, (int64_t)offset + r->low, &a);
+    if (row->cells)
+        kb_check_touch(t, tag, offset, size, how, value);
+    return memory_at(word);
+}
+
+void kb_check_fenced(kb_thread *t)
+{
+    kb_checks *c = t->block->checks;
+    kb_fences_fence(&c->fences, c->block, t->index, tick(c), c->global.barrier);
+}
+
+static void pass_barrier(kb_checks *c)
+{
+    settle(c);
+    c->n_polls = 0;
+    c->global.barrier = c->shared.barrier = tick(c);
+}
+
+static void pass_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
+{
+    c->n_polls = 0;
+    c->global.seen = c->shared.seen = c->seen = c->seen_room; /* somebody's: there are barriers */
+    uint32_t *of_lanes = c->seen + (size_t)warp * KB_WARP * KB_WARP, now = tick(c);
+    uint32_t seen[KB_WARP] = {0};
+    for (uint32_t l = 0; l < KB_WARP; l++) {
+        const uint32_t *of_lane = of_lanes + (size_t)l * KB_WARP;
+        if (!(lanes >> l & 1))
+            continue;
+        for (uint32_t k = 0; k < KB_WARP; k++)
+            seen[k] = of_lane[k] > seen[k] ? of_lane[k] : seen[k];
+    }
+    for (uint32_t l = 0; l < KB_WARP; l++)
+        if (lanes >> l & 1)
+            seen[l] = now;
+    for (uint32_t l = 0; l < KB_WARP; l++)
+        if (lanes >> l & 1)
+            memcpy(of_lanes + (size_t)l * KB_WARP, seen, sizeof seen);
+}
+
+static void poll(kb_thread *t, uint32_t again)
+{
+    enum { POLLS_MAX = 1 << 22 };
+    kb_checks *c = t->block->checks;
+    char place[PLACE_MAX];
+    c->n_polls = again ? c->n_polls + 1 : 0;
+    if (c->n_polls > POLLS_MAX)
+        kb_check_fail(t, t->site, t->site,
+                      "waits%s for a change of memory that cannot come: the other threads of the "
+                      "block wait, too, or have ended, and blocks run one after the other here",
+                      place_text(t, t->site, place));
+}
+
+static void fail_shuffle(kb_thread *t, uint32_t from)
+{
+    char place[PLACE_MAX];
+    uint32_t index = t->index - t->lane + from;
+    const char *why = !(t->call.mask >> from & 1)    ? "is not in its mask"
+                      : index >= t->block->n_threads ? "is beyond the threads of the block"
+                                                     : "has ended";
+    kb_check_fail(t, t->site, t->site,
+                  "reads lane %u in a warp shuffle with the mask 0x%08x%s, and this lane %s: the "
+                  "value is undefined on a GPU",
+                  from, t->call.mask, place_text(t, t->site, place), why);
+}
+
+void kb_check_grid(kb_thread *t)
+{
+    if (t->block->n_at_grid + 1 == t->block->n_live)
+        settle(t->block->checks);
+}
+
+static const kb_thread *waiting_thread(const kb_block *b)
+{
+    for (uint32_t i = 0; i < b->n_threads; i++)
+        if (b->threads[i].state == KB_THREAD_AT_BARRIER &&
+            b->threads[i].generation == b->generation)
+            return &b->threads[i];
+    return NULL;
+}
+
+static void arrive(kb_thread *t)
+{
+    kb_block *b = t->block;
+    char here[PLACE_MAX], there[PLACE_MAX];
+    if (b->n_live < b->n_threads)
+        kb_check_fail(
+            t, t->site, t->site,
+            "comes to %s%s, which %u of the block's %u threads never reach: they have ended",
+            kb_block_barrier_name(b), place_text(t, t->site, here), b->n_threads - b->n_live,
+            b->n_threads);
+    const kb_thread *other = b->n_arrived ? waiting_thread(b) : NULL;
+    if (other && other->site != t->site)
+        kb_check_fail(
+            t, t->site, other->site,
+            "comes to %s%s, and thread (%u, %u, %u) to another%s: all threads of a block must "
+            "come to the same",
+            kb_block_barrier_name(b), place_text(t, t->site, here), other->tid[0], other->tid[1],
+            other->tid[2], place_text(t, other->site, there));
+}
+
+static void end_thread(kb_thread *t)
+{
+    t->block->checks->n_polls = 0;
+    const kb_thread *other = t->block->n_arrived ? waiting_thread(t->block) : NULL;
+    char there[PLACE_MAX];
+    if (other)
+        kb_check_fail(t, other->site, other->site,
+                      "ends without %s%s, in which thread (%u, %u, %u) waits",
+                      kb_block_barrier_name(t->block), place_text(t, other->site, there),
+                      other->tid[0], other->tid[1], other->tid[2]);
+    if (t->block->n_live == t->block->n_at_grid + 1)
+        settle(t->block->checks);
+}
+
+const kb_block_observer kb_checks_observer = {
+    .enter = enter_block,
+    .barrier = pass_barrier,
+    .warp_barrier = pass_warp_barrier,
+    .settle = settle,
+    .arrive = arrive,
+    .end = end_thread,
+    .shuffle = fail_shuffle,
+    .poll = poll,
+};

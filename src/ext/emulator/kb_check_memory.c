@@ -1,0 +1,95 @@
+/* Owns the measures of the arrays of a checked launch, and the memory that describes them. */
+#include "ext/emulator/kb_check.h"
+
+#include "core/kb_memory.h"
+#include "ext/emulator/kb_unwritten.h"
+
+/* Measures arguments and shared arrays. */
+static void measure(kb_checks *c, uint32_t dynamic_shared, void *const *parameters)
+{
+    for (uint32_t i = 0; i < c->n_ranges; i++) {
+        kb_range *r = &c->ranges[i];
+        r->about = &c->table->arrays[i];
+        if (i >= c->table->n_arguments) {
+            bool is_dynamic = r->about->flags & KB_CHECK_DYNAMIC;
+            kb_range_fixed(r, 0, is_dynamic ? dynamic_shared : r->about->size);
+            continue;
+        }
+        kb_range_measure(r, parameters);
+        uint64_t size = (uint64_t)(r->high - r->low);
+        r->is_watched = kb_unwritten_find(kb_range_first(r, c->slice), size) != NULL;
+        c->is_batched = c->is_batched || r->slice;
+    }
+}
+
+/* Cells for shared memory. All dynamic arrays are the same memory. */
+static void count_shared(kb_checks *c)
+{
+    uint64_t of_dynamic = 0, size_of_dynamic = 0;
+    for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++)
+        if (c->ranges[i].about->flags & KB_CHECK_APART) {
+            c->shared_cells = KB_SHARED_CELLS / (c->is_cooperative ? c->n_blocks : 1);
+            return;
+        } else if (c->ranges[i].about->flags & KB_CHECK_DYNAMIC) {
+            of_dynamic = kb_range_unit(&c->ranges[i], of_dynamic);
+            size_of_dynamic = (uint64_t)c->ranges[i].high;
+        }
+    if (of_dynamic)
+        c->shared_cells = (size_of_dynamic + of_dynamic - 1) / of_dynamic;
+    for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
+        kb_range *r = &c->ranges[i];
+        r->unit = of_dynamic;
+        if (r->about->flags & KB_CHECK_DYNAMIC)
+            continue;
+        r->unit = kb_range_unit(r, 0);
+        r->cell = c->shared_cells;
+        c->shared_cells += ((uint64_t)r->high + r->unit - 1) / r->unit;
+    }
+}
+
+static bool make_room(kb_checks *c)
+{
+    const kb_check_table *t = c->table;
+    size_t n_rows = (size_t)c->n_ranges + t->n_local + 1;
+    c->ranges = kb_calloc(c->n_ranges, sizeof *c->ranges);
+    c->rows = kb_calloc(1, sizeof *c->rows + n_rows * sizeof *c->rows->of);
+    c->written = (uint8_t **)kb_calloc(t->n_arguments, sizeof *c->written);
+    c->locals = (void **)kb_calloc((size_t)c->n_threads * t->n_local, sizeof *c->locals);
+    c->begins = kb_calloc(c->n_blocks, sizeof *c->begins);
+    c->seen_room = kb_calloc(((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen_room);
+    if (c->is_cooperative)
+        c->begun = kb_calloc(c->n_blocks, sizeof *c->begun);
+    if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins || !c->seen_room ||
+        (c->is_cooperative && !c->begun))
+        return false;
+    c->rows->n = n_rows;
+    c->rows->of[0].size = KB_CHECK_ADDRESS;
+    return true;
+}
+
+static bool take_cells(kb_checks *c)
+{
+    size_t n = kb_ranges_count(c->ranges, c->table->n_arguments);
+    count_shared(c);
+    c->shared_cell = n;
+    c->shadow = kb_shadow_take(n + c->shared_cells * (c->is_cooperative ? c->n_blocks : 1));
+    if (!c->shadow)
+        return false;
+    for (uint32_t i = 0; i < c->n_ranges; i++) {
+        const kb_range *r = &c->ranges[i];
+        kb_check_row *row = &c->rows->of[i + 1];
+        row->size = (uint64_t)(r->high - r->low);
+        row->unit = (uint32_t)r->unit;
+        if (r->unit && i < c->table->n_arguments)
+            row->cells = c->shadow->cells + r->cell;
+    }
+    return true;
+}
+
+bool kb_checks_prepare(kb_checks *c, uint32_t dynamic_shared, void *const *parameters)
+{
+    if (!make_room(c))
+        return false;
+    measure(c, dynamic_shared, parameters);
+    return take_cells(c);
+}

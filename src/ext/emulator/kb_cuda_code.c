@@ -1,0 +1,130 @@
+/* Owns the placing of CUDA kernels for the CPU that come as machine code. */
+#include "ext/emulator/kb_cuda_code.h"
+
+#include "core/kb_checksum.h"
+#include "ext/emulator/kb_libdevice.h"
+#include "object/kb_provided.h"
+
+#include <string.h>
+
+enum { BLOCKS, THREADS, COOPERATIVE }; /* forms */
+
+static void *find_in(const kb_hostcuda_symbol *table, const char *name)
+{
+    for (; table->name; table++)
+        if (strcmp(table->name, name) == 0)
+            return (void *)(uintptr_t)table->address; // NOLINT(performance-no-int-to-ptr)
+    return NULL;
+}
+
+void *kb_cuda_code_find(const char *name, void *context)
+{
+    void *found = find_in(kb_hostcuda_symbols, name);
+    if (!found)
+        found = find_in(kb_libdevice_symbols, name);
+    if (!found && (strncmp(name, "NRT_", 4) == 0 || strncmp(name, "__", 2) == 0))
+        found = kb_provided_find(name, context);
+    return found ? found : kb_provided_of_c(name, context);
+}
+
+static kb_status refuse_damaged(const char *name, const char *what, kb_error *err)
+{
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: the machine code of a kernel for the CPU is damaged, or belongs to "
+                        "another kernel: the check of %s failed",
+                        name, what);
+}
+
+static kb_status check_header(kb_reader *from, const char *digest, const char *what, kb_error *err)
+{
+    kb_checksum seal;
+    const char *wrong = kb_checksum_read(&seal, KB_CUDA_CODE_MAGIC, from);
+    if (!wrong)
+        wrong = kb_checksum_check(&seal, digest, KB_HOSTCUDA_DIGEST, from);
+    if (wrong)
+        return refuse_damaged(what, wrong, err);
+    if (seal.version == KB_HOSTCUDA_ABI)
+        return KB_OK;
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "%s: the program's machine code for the CPU was generated for ABI %u of "
+                        "kernbridge, and this kernbridge has ABI %d",
+                        what, seal.version, KB_HOSTCUDA_ABI);
+}
+
+/* What comes before the object. */
+typedef struct head {
+    uint64_t features;
+    uint32_t form, shared, stack;
+} head;
+
+static bool read_head(kb_reader *from, head *h)
+{
+    *h = (head){.features = (uint64_t)kb_read_i64(from)};
+    h->form = kb_read_u32(from);
+    h->shared = kb_read_u32(from);
+    h->stack = kb_read_u32(from);
+    return !from->failed && h->form <= COOPERATIVE;
+}
+
+static void *first_of(const kb_object *object)
+{
+    void *blocks = kb_object_find(object, "kb_blocks");
+    return blocks ? blocks : kb_object_find(object, "kb_fibre");
+}
+
+static kb_status make_copy(const kb_xla_bytes *bytes, void **place, kb_error *err)
+{
+    kb_reader from = kb_reader_of(bytes->data, bytes->size);
+    kb_checksum seal;
+    head h;
+    kb_object *placed = NULL;
+    (void)kb_checksum_read(&seal, KB_CUDA_CODE_MAGIC, &from); /* as it was read before */
+    (void)read_head(&from, &h);
+    kb_status s = kb_object_place(h.features, from.at, from.left, "a kernel of another device",
+                                  kb_cuda_code_find, &placed, err);
+    *place = s == KB_OK ? first_of(placed) : NULL;
+    return s;
+}
+
+/* What the object defines; false if it is of another form. */
+static bool find_code(kb_object *object, const head *h, kb_hostcuda_code *code)
+{
+    void *blocks = kb_object_find(object, "kb_blocks");
+    void *fibre = kb_object_find(object, "kb_fibre");
+    *code = (kb_hostcuda_code){
+        .blocks = (kb_hostcuda_blocks *)(uintptr_t)blocks,
+        .threads = {.run = (kb_block_entry *)(uintptr_t)fibre,
+                    .shared = h->shared,
+                    .stack = h->stack,
+                    .checked = kb_object_find(object, "kb_check_table")},
+        .cooperative = h->form == COOPERATIVE,
+        .concurrent = !kb_object_has_variables(object) && !kb_object_uses(object, "kb_print"),
+        .owner = object,
+    };
+    return h->form == BLOCKS ? blocks && !fibre : fibre && !blocks;
+}
+
+kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+                            const char *what, kb_error *err)
+{
+    kb_reader from = kb_reader_of(bytes, size);
+    kb_status s = check_header(&from, digest, what, err);
+    if (s != KB_OK)
+        return s;
+    head h;
+    if (!read_head(&from, &h))
+        return refuse_damaged(what, "its beginning", err);
+    kb_object *placed = NULL;
+    s = kb_object_place(h.features, from.at, from.left, what, kb_cuda_code_find, &placed, err);
+    if (s != KB_OK)
+        return s;
+    kb_hostcuda_code code;
+    bool found = find_code(placed, &h, &code);
+    if (found && kb_object_has_variables(placed))
+        code.variables =
+            kb_variables_new(first_of(placed), &(kb_xla_bytes){bytes, size}, make_copy);
+    s = found ? kb_hostcuda_add(digest, &code, err) : refuse_damaged(what, "what it defines", err);
+    if (s != KB_OK)
+        kb_object_free(placed);
+    return s;
+}

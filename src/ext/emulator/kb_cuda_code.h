@@ -1,0 +1,34 @@
+/* Machine code of a CUDA kernel for the CPU, as an image of a program (cuda/kb_program.h) beside
+ * the image of its LLVM IR. Any thread may enter, without Python.
+ *
+ * On the wire, numbers little-endian:
+ *
+ *     "KBCC", u32 KB_HOSTCUDA_ABI of the compiler
+ *     32 bytes: SHA-256 of the digits of the IR's digest, then of all that follows
+ *     i64 features of the processor that the code needs, a set of kb_cpu.h
+ *     u32 form: 0 if the object defines kb_blocks; 1 if it defines kb_fibre; 2 if, besides, threads
+ *     wait for all of a grid (ext/emulator/kb_hostcuda.h)
+ *     u32 bytes of shared memory that a block takes, u32 bytes of stack that a thread takes
+ *     the relocatable object, to the end; for the checked mode it defines kb_check_table */
+#ifndef KB_CUDA_CODE_H
+#define KB_CUDA_CODE_H
+
+#include "core/kb_error.h"
+#include "ext/emulator/kb_hostcuda.h"
+#include "object/kb_object.h"
+
+#include <stddef.h>
+
+#define KB_CUDA_CODE_MAGIC "KBCC"
+
+/* What code of this kind may call: a kb_object_resolver. */
+void *kb_cuda_code_find(const char *name, void *context);
+
+/* A kb_hostcuda_loader: places the code of the IR of this digest, and makes it known
+ * (kb_hostcuda_add), with the object, a kb_object, as owner. `what` names the operation.
+ * KB_INVALID_ARGUMENT if the bytes are damaged or belong to other IR; KB_FAILED_PRECONDITION, with
+ * what is missing, if they are whole and cannot run here. */
+kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+                            const char *what, kb_error *err);
+
+#endif

@@ -1,0 +1,139 @@
+/* Owns the functions that CUDA C++ calls which was compiled for the CPU. */
+#include "ext/emulator/kb_cuda_host.h"
+
+#include "core/kb_dtype.h"
+#include "ext/emulator/kb_apart.h"
+#include "ext/emulator/kb_hostcuda.h"
+#include "ext/emulator/kb_sites.h"
+#include "ext/emulator/kb_unwritten.h"
+#include "ext/emulator/kb_variables.h"
+#include "kernbridge/cuda_host.h"
+#include "module/kb_source.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+
+_Static_assert(offsetof(kb_cuda_thread, shared) == offsetof(kb_thread, shared) &&
+                   offsetof(kb_cuda_thread, lane) == offsetof(kb_thread, lane) &&
+                   (int)KB_CUDA_FAULT_SIZE == (int)KB_FAULT_SIZE,
+               "modules see the beginning of a thread");
+
+static int launch(const kb_call *call, const kb_cuda_launch *how, char fault[])
+{
+    const kb_hostcuda_code code = {
+        .threads = {.loop = (kb_block_loop *)(void (*)(void))how->loop,
+                    .shared = how->fixed_shared,
+                    .stack = KB_CUDA_HOST_STACK,
+                    .checked = how->checked ? &kb_apart_launches : NULL},
+        .cooperative = how->cooperative != 0,
+    };
+    const kb_xla_frame *xla = call ? kb_source_frame(call)->xla : NULL;
+    char text[KB_FAULT_SIZE];
+    kb_cu_result result =
+        kb_hostcuda_run(&code, how->sizes, how->shared, how->parameters, xla, text);
+    if (result != KB_HOSTCUDA_FAULT)
+        return result == KB_CU_SUCCESS ? 0 : 1;
+    const uint32_t *n = how->sizes;
+    (void)snprintf(fault, KB_FAULT_SIZE,
+                   "launch of %.80s, grid (%u, %u, %u), block (%u, %u, %u): %.800s", how->name,
+                   n[0], n[1], n[2], n[3], n[4], n[5], text);
+    if (call)
+        kb_source_fault(call, fault);
+    return 2;
+}
+
+static void fail(kb_thread *t, const char *what)
+{
+    kb_block_fail(t, "%s", what);
+}
+
+static bool add(kb_apart *apart, const kb_frame *frame, uint32_t i, kb_tensor *t)
+{
+    const kb_buffer_spec *about = frame->kernel->buffers; /* NULL in calls by jax.ffi.ffi_call */
+    uint32_t n_inputs = frame->kernel->n_inputs;
+    bool is_output = i >= n_inputs;
+    uint64_t n = 1;
+    for (int32_t d = 0; d < t->ndim; d++)
+        n *= (uint64_t)t->shape[d];
+    const kb_xla_buffer *given = is_output ? frame->outputs[i - n_inputs] : frame->inputs[i];
+    const char *name = about ? about[i].name : is_output ? "output" : "input";
+    enum { BYTE = 8 };
+    return kb_apart_add(apart, &(kb_apart_array){.data = &t->data,
+                                                 .size = n * t->dl_dtype.bits / BYTE,
+                                                 .name = name,
+                                                 .dtype = kb_dtype_name(given->dtype),
+                                                 .item_size = t->dl_dtype.bits / BYTE,
+                                                 .n_dims = (uint32_t)t->ndim,
+                                                 .extents = t->shape,
+                                                 .is_output = is_output});
+}
+
+/* The tensors are ours, so the addresses in them may change. */
+static void *enter(const kb_call *call)
+{
+    uint32_t n_inputs = (uint32_t)call->n_inputs, n = n_inputs + (uint32_t)call->n_outputs;
+    kb_apart *apart = kb_apart_new(n);
+    bool well = apart != NULL;
+    for (uint32_t i = 0; well && i < n; i++) {
+        const kb_tensor *t = i < n_inputs ? &call->inputs[i] : &call->outputs[i - n_inputs];
+        well = add(apart, kb_source_frame(call), i, (kb_tensor *)(uintptr_t)t);
+    }
+    if (!well)
+        (void)call->services->fail(call, KB_RESOURCE_EXHAUSTED, "no memory to check accesses");
+    if (apart)
+        kb_apart_enter(apart);
+    return apart;
+}
+
+static void leave(const kb_call *call, void *entered)
+{
+    (void)call;
+    if (entered)
+        kb_apart_leave(entered);
+}
+
+static void fence(kb_thread *t)
+{
+    if (t->block->checks)
+        kb_check_fenced(t);
+}
+
+static const kb_cuda_host functions = {
+    .version = KB_CUDA_HOST_VERSION,
+    .thread_size = sizeof(kb_thread),
+    .launch = launch,
+    .barrier = kb_barrier,
+    .barrier_reduce = kb_barrier_reduce,
+    .warp_barrier = kb_warp_barrier,
+    .shuffle = kb_shuffle,
+    .vote = kb_vote,
+    .match = kb_match,
+    .active_mask = kb_active_mask,
+    .grid_barrier = kb_grid_barrier,
+    .poll = kb_poll,
+    .fail = fail,
+    .enter = enter,
+    .leave = leave,
+    .site = kb_site_of_line,
+    .access = kb_apart_access,
+    .fence = fence,
+    .wrong_index = kb_apart_wrong_index,
+    .shared_array = kb_apart_shared,
+    .filled = kb_unwritten_fill,
+};
+
+kb_status kb_cuda_host_connect(void *library, kb_error *err)
+{
+    kb_cuda_host_slot_type *slot = dlsym(library, "kb_cuda_host_slot");
+    if (!slot)
+        return KB_OK;
+    if (slot->version != KB_CUDA_HOST_VERSION)
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "the module was built from CUDA C++ for version %u of kernbridge's "
+                            "interface on the CPU, expected %d: build it again",
+                            slot->version, KB_CUDA_HOST_VERSION);
+    kb_status s = slot->functions ? KB_OK : kb_variables_note(slot, err);
+    slot->functions = &functions;
+    return s;
+}

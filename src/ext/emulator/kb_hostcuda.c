@@ -1,0 +1,684 @@
+/* Owns the machine code of kernels for the CPU, by the digests of their images; their launches:
+ * what they refuse, and how blocks are shared among threads; the functions of the driver; and the
+ * names under which compiled kernels find what they call. */
+#include "ext/emulator/kb_hostcuda.h"
+
+#include "core/kb_float_mode.h"
+#include "core/kb_memory.h"
+#include "core/kb_pool.h"
+#include "core/kb_table.h"
+#include "cuda/kb_step.h"
+#include "cuda/kb_stream.h"
+#include "ext/emulator/kb_apart.h"
+#include "object/kb_reshape.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct known {
+    kb_link link;
+    char digest[KB_HOSTCUDA_DIGEST];
+    kb_hostcuda_code code;
+    kb_hostcuda_counts counts;
+} known;
+
+static _Atomic(kb_hostcuda_compiler *) compiler;
+static _Atomic(kb_hostcuda_loader *) loader;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static kb_table codes; /* of known, under the lock; never freed */
+
+void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given)
+{
+    atomic_store(&compiler, given);
+}
+
+void kb_hostcuda_set_loader(kb_hostcuda_loader *given)
+{
+    atomic_store(&loader, given);
+}
+
+const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST])
+{
+    const kb_hostcuda_code *found = NULL;
+    uint64_t hash = kb_table_hash(digest, KB_HOSTCUDA_DIGEST);
+    pthread_mutex_lock(&lock);
+    kb_link *at = NULL;
+    while (!found && (at = kb_table_find(&codes, hash, at))) {
+        const known *c = (const known *)at;
+        if (memcmp(c->digest, digest, sizeof c->digest) == 0)
+            found = &c->code;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *code,
+                          kb_error *err)
+{
+    known *c = kb_calloc(1, sizeof *c);
+    if (!c)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
+    memcpy(c->digest, digest, sizeof c->digest);
+    c->code = *code;
+    c->code.counts = kb_stream_debug() & KB_DEBUG_COUNT_LAUNCHES ? &c->counts : NULL;
+    c->link.hash = kb_table_hash(digest, KB_HOSTCUDA_DIGEST);
+    pthread_mutex_lock(&lock);
+    bool added = kb_table_add(&codes, &c->link);
+    pthread_mutex_unlock(&lock);
+    if (added && code->threads.checked)
+        kb_stream_set_checked();
+    if (added)
+        return KB_OK;
+    kb_free(c);
+    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
+}
+
+/* Compares the number of the ABI in an image with ours: code that was generated for another one may
+ * crash. */
+static kb_status check_abi(const kb_image *image, const char *what, kb_error *err)
+{
+    static const char line[] = "\n" KB_HOSTCUDA_ABI_LINE;
+    enum { DECIMAL = 10 };
+    const char *at = (const char *)image->bytes + KB_HOSTCUDA_DIGEST; /* ends in NUL */
+    if (strncmp(at, line, sizeof line - 1) != 0)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "%s: the program's code for the CPU was generated without a number of "
+                            "its ABI, and this kernbridge has ABI %d: export the program again "
+                            "with this version",
+                            what, KB_HOSTCUDA_ABI);
+    long abi = strtol(at + sizeof line - 1, NULL, DECIMAL);
+    if (abi != KB_HOSTCUDA_ABI)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "%s: the program's code for the CPU was generated for ABI %ld of "
+                            "kernbridge, and this kernbridge has ABI %d: export the program again "
+                            "with this version",
+                            what, abi, KB_HOSTCUDA_ABI);
+    return KB_OK;
+}
+
+static const kb_image *find_image(const kb_function *function, uint32_t cc)
+{
+    for (uint32_t i = 0; i < function->n_images; i++)
+        if (function->images[i].cc == cc)
+            return &function->images[i];
+    return NULL;
+}
+
+const kb_check_table *kb_hostcuda_checked(const kb_function *function)
+{
+    const kb_image *image = find_image(function, KB_HOSTCUDA_CC);
+    bool has_digest = image && image->size > KB_HOSTCUDA_DIGEST;
+    const kb_hostcuda_code *code = has_digest ? kb_hostcuda_find(image->bytes) : NULL;
+    return code ? code->threads.checked : NULL;
+}
+
+/* KB_NOT_FOUND if the function has no machine code. */
+static kb_status load(const kb_function *function, const kb_image *image, const char *what,
+                      kb_error *err)
+{
+    const kb_image *code = find_image(function, KB_HOSTCUDA_CODE_CC);
+    kb_hostcuda_loader *fn = atomic_load(&loader);
+    return code && fn ? fn(image->bytes, code->bytes, code->size, what, err) : KB_NOT_FOUND;
+}
+
+static kb_status compile(const kb_image *image, const char *what, kb_error *err)
+{
+    kb_hostcuda_compiler *fn = atomic_load(&compiler);
+    if (fn)
+        return fn(image->bytes, image->size, err);
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "%s: nothing here compiles a CUDA kernel for the CPU", what);
+}
+
+kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_error *err)
+{
+    const kb_image *image = find_image(function, KB_HOSTCUDA_CC);
+    if (!image || image->size <= KB_HOSTCUDA_DIGEST ||
+        ((const char *)image->bytes)[image->size - 1] != '\0')
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "%s: the program has no code for the CPU; lower it again for this "
+                            "platform",
+                            what);
+    kb_status s = check_abi(image, what, err);
+    if (s != KB_OK || kb_hostcuda_find(image->bytes))
+        return s;
+    s = load(function, image, what, err);
+    if (s == KB_NOT_FOUND)
+        return compile(image, what, err);
+    kb_error other;
+    if (s != KB_FAILED_PRECONDITION || compile(image, what, &other) == KB_OK)
+        return s == KB_FAILED_PRECONDITION ? KB_OK : s;
+    kb_error_append(err, ". Nor can the kernel be compiled again: %s", other.message);
+    return s;
+}
+
+enum {
+    ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
+    ALONE_FIBRES_MAX = 1024,
+    COOPERATIVE_MAX = 64 * 1024, /* threads of a grid */
+};
+
+/* As GPUs have them (CUDA C++ programming guide, compute capabilities). */
+static const uint32_t sizes_max[6] = {
+    INT32_MAX, 65535, 65535, KB_HOSTCUDA_THREADS_MAX, KB_HOSTCUDA_THREADS_MAX, 64};
+
+static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER; /* of a launch's fault */
+
+typedef struct launch {
+    const kb_hostcuda_code *code;
+    void *const *parameters;
+    uint32_t sizes[6];
+    uint32_t shared; /* dynamic, bytes */
+    kb_checks *checks;
+    _Atomic(bool) faulted;
+    char fault[KB_FAULT_SIZE];
+} launch;
+
+static void fail(launch *l, const char *fault)
+{
+    pthread_mutex_lock(&fault_lock);
+    if (!atomic_exchange(&l->faulted, true))
+        (void)snprintf(l->fault, sizeof l->fault, "%s", fault);
+    pthread_mutex_unlock(&fault_lock);
+}
+
+static void index_of(const launch *l, int64_t block, uint32_t index[3])
+{
+    int64_t row = block / l->sizes[0];
+    index[0] = (uint32_t)(block % l->sizes[0]);
+    index[1] = (uint32_t)(row % l->sizes[1]);
+    index[2] = (uint32_t)(row / l->sizes[1]);
+}
+
+static kb_block *take_block(launch *l)
+{
+    kb_block *block = kb_block_take(&l->code->threads, l->sizes, l->shared);
+    if (!block) {
+        fail(l, "no memory for the stacks of a block's threads");
+        return NULL;
+    }
+    block->checks = l->checks;
+    block->observer = l->checks ? &kb_checks_observer : NULL;
+    return block;
+}
+
+static void run_fibres(launch *l, int64_t begin, int64_t end)
+{
+    kb_block *block = take_block(l);
+    if (!block)
+        return;
+    const kb_block_code *code = &l->code->threads;
+    bool waits = code->run && !(code->checked && !code->checked->waits);
+    if (!waits && !atomic_load(&l->faulted) &&
+        !kb_block_run_range(block, l->parameters, l->sizes, begin, end))
+        fail(l, block->fault);
+    for (int64_t i = begin; waits && i < end && !atomic_load(&l->faulted); i++) {
+        uint32_t index[3];
+        index_of(l, i, index);
+        if (!kb_block_run(block, l->parameters, index))
+            fail(l, block->fault);
+    }
+    kb_block_give_back(block);
+}
+
+/* True in unchecked mode, too. */
+static bool begin_checks(launch *l)
+{
+    const kb_check_table *table = l->code->threads.checked;
+    if (!table)
+        return true;
+    bool cooperative = l->code->cooperative;
+    l->checks = table == &kb_apart_launches
+                    ? kb_apart_checks(l->sizes, l->shared, cooperative)
+                    : kb_checks_new(table, l->sizes, l->shared, l->parameters, cooperative);
+    if (!l->checks)
+        fail(l, "no memory to check the kernel's accesses with");
+    return l->checks != NULL;
+}
+
+/* All blocks at once, each going on until its threads wait for the grid. */
+static void run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
+{
+    int64_t n_ended;
+    bool is_first = true;
+    do {
+        if (l->checks && !is_first)
+            kb_checks_phase(l->checks);
+        is_first = false;
+        n_ended = 0;
+        for (int64_t i = 0; i < n_blocks; i++) {
+            if (blocks[i]->n_live && !kb_block_go_on(blocks[i])) {
+                fail(l, blocks[i]->fault);
+                return;
+            }
+            n_ended += blocks[i]->n_live == 0;
+        }
+    } while (n_ended < n_blocks);
+}
+
+static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
+{
+    if (n_blocks > COOPERATIVE_MAX / n_threads) {
+        fail(l, "a cooperative grid has at most 65536 threads on the CPU");
+        return;
+    }
+    if (!begin_checks(l))
+        return;
+    int64_t n_taken = 0;
+    kb_block **blocks = (kb_block **)kb_calloc((size_t)n_blocks, sizeof(kb_block *));
+    for (; blocks && n_taken < n_blocks; n_taken++) {
+        uint32_t index[3];
+        index_of(l, n_taken, index);
+        blocks[n_taken] = take_block(l);
+        if (!blocks[n_taken])
+            break;
+        kb_block_begin(blocks[n_taken], l->parameters, index);
+    }
+    if (n_taken == n_blocks)
+        run_turns(l, blocks, n_blocks);
+    else if (!blocks)
+        fail(l, "no memory for the stacks of a block's threads");
+    for (int64_t i = 0; i < n_taken; i++)
+        kb_block_give_back(blocks[i]);
+    kb_free((void *)blocks);
+    kb_checks_free(l->checks);
+}
+
+/* Blocks one after the other, which share what is known of accesses. */
+static void run_checked(launch *l, int64_t n_blocks)
+{
+    if (!begin_checks(l))
+        return;
+    run_fibres(l, 0, n_blocks);
+    kb_checks_free(l->checks);
+}
+
+/* Blocks whose threads run one after the other, in loops. */
+static void run_loops(launch *l, int64_t begin, int64_t end)
+{
+    const char *outside = NULL;
+    l->code->blocks(l->parameters, l->sizes, begin, end, &outside);
+    if (!outside)
+        return;
+    char fault[KB_FAULT_SIZE];
+    (void)snprintf(fault, sizeof fault, "a thread writes to %s out of bounds%s", outside,
+                   kb_block_left_out);
+    fail(l, fault);
+}
+
+static void run_blocks(void *data, int64_t begin, int64_t end)
+{
+    launch *l = data;
+    uint64_t mode = kb_float_mode_exact();
+    if (l->code->blocks)
+        run_loops(l, begin, end);
+    else
+        run_fibres(l, begin, end);
+    kb_float_mode_restore(mode);
+}
+
+static void count(kb_hostcuda_counts *counts, bool faulted)
+{
+    atomic_fetch_add_explicit(&counts->launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts->faults, faulted, memory_order_relaxed);
+}
+
+static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
+{
+    *n_blocks = *n_threads = 1;
+    for (int i = 0; i < 3; i++) {
+        if (l->sizes[i] == 0 || l->sizes[i] > sizes_max[i] || l->sizes[3 + i] == 0 ||
+            l->sizes[3 + i] > sizes_max[3 + i])
+            return false;
+        *n_blocks *= l->sizes[i];
+        *n_threads *= l->sizes[3 + i];
+    }
+    return *n_threads <= KB_HOSTCUDA_THREADS_MAX && l->shared <= KB_HOSTCUDA_SHARED_MAX &&
+           l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
+}
+
+kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, char fault[KB_FAULT_SIZE])
+{
+    launch l = {.code = code, .parameters = parameters, .shared = dynamic_shared};
+    int64_t n_blocks, n_threads;
+    memcpy(l.sizes, sizes, sizeof l.sizes);
+    if (!fits(&l, &n_blocks, &n_threads))
+        return KB_CU_INVALID_VALUE;
+    kb_error err;
+    kb_hostcuda_code there = *code;
+    kb_variables_copy *copy =
+        code->variables ? kb_variables_enter(code->variables, xla, &err) : NULL;
+    if (code->variables && !copy) {
+        (void)snprintf(fault, KB_FAULT_SIZE, "%.1000s", err.message);
+        return KB_HOSTCUDA_FAULT;
+    }
+    if (copy) {
+        there.blocks = KB_MOVED(code->blocks, copy);
+        there.threads.run = KB_MOVED(code->threads.run, copy);
+        there.threads.loop = KB_MOVED(code->threads.loop, copy);
+        l.code = &there;
+    }
+    uint64_t mode = kb_float_mode_exact();
+    int64_t alone_max = code->blocks || code->threads.loop ? ALONE_MAX : ALONE_FIBRES_MAX;
+    if (code->cooperative)
+        run_cooperative(&l, n_blocks, n_threads);
+    else if (code->threads.checked)
+        run_checked(&l, n_blocks);
+    else if (n_blocks <= alone_max / n_threads)
+        run_blocks(&l, 0, n_blocks);
+    else if (xla)
+        kb_pool_for(xla, n_blocks, run_blocks, &l);
+    else
+        kb_pool_for_started(n_blocks, run_blocks, &l);
+    kb_float_mode_restore(mode);
+    if (copy)
+        pthread_mutex_unlock(&copy->lock);
+    bool faulted = atomic_load(&l.faulted);
+    if (code->counts)
+        count(code->counts, faulted);
+    if (!faulted)
+        return KB_CU_SUCCESS;
+    memcpy(fault, l.fault, KB_FAULT_SIZE);
+    return KB_HOSTCUDA_FAULT;
+}
+
+kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, kb_error *err)
+{
+    char fault[KB_FAULT_SIZE];
+    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+    if (!code)
+        return kb_error_set(err, KB_NOT_FOUND, "the kernel's machine code is not known here");
+    kb_cu_result result = kb_hostcuda_run(code, sizes, dynamic_shared, parameters, xla, fault);
+    if (result == KB_HOSTCUDA_FAULT)
+        return kb_error_set(err, KB_INTERNAL, "%s", fault);
+    if (result != KB_CU_SUCCESS)
+        return kb_error_set(err, KB_INVALID_ARGUMENT, "%s", kb_hostcuda_limits);
+    return KB_OK;
+}
+
+const char kb_hostcuda_limits[] =
+    "a block has 1 to 1024 threads, at most 64 along z, and at most 227 KiB of shared memory; a "
+    "grid at most 65535 blocks along y and z";
+
+enum { BEST_BLOCK = 256 };
+
+static const kb_cu_result invalid_image = 200; /* of CUDA */
+
+static _Thread_local char last_fault[KB_FAULT_SIZE]; /* of a launch that this thread made */
+
+static kb_cu_result launch_kernel(const kb_cu_launch *how, kb_cu_function function,
+                                  void **parameters, void **extra)
+{
+    (void)extra;
+    uint32_t sizes[6];
+    memcpy(sizes, how->grid, sizeof how->grid);
+    memcpy(sizes + 3, how->block, sizeof how->block);
+    return kb_hostcuda_run((const kb_hostcuda_code *)(const void *)function, sizes, how->shared,
+                           parameters, (const kb_xla_frame *)(const void *)how->stream, last_fault);
+}
+
+static kb_cu_result load_library(kb_cu_library *library, const void *image, void *jit_options,
+                                 void **jit_values, unsigned int n_jit, void *options,
+                                 void **values, unsigned int n_options)
+{
+    (void)jit_options, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n_options;
+    /* A program that was refused when XLA compiled it may be called by another one. Images are
+     * followed by a NUL, and a digest has none. */
+    bool has_digest = memchr(image, 0, KB_HOSTCUDA_DIGEST) == NULL;
+    const kb_hostcuda_code *found = has_digest ? kb_hostcuda_find(image) : NULL;
+    if (!found)
+        return invalid_image;
+    *library = (kb_cu_library)(uintptr_t)found;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result unload_library(kb_cu_library library)
+{
+    (void)library;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result get_kernel(kb_cu_kernel *kernel, kb_cu_library library, const char *name)
+{
+    (void)name;
+    *kernel = (kb_cu_kernel)library;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result get_function(kb_cu_function *function, kb_cu_kernel kernel)
+{
+    *function = (kb_cu_function)kernel;
+    return KB_CU_SUCCESS;
+}
+
+static int shared_left(kb_cu_kernel kernel)
+{
+    return KB_HOSTCUDA_SHARED_MAX -
+           (int)((const kb_hostcuda_code *)(const void *)kernel)->threads.shared;
+}
+
+static kb_cu_result get_attribute(int *value, int attribute, kb_cu_kernel kernel,
+                                  kb_cu_device device)
+{
+    (void)device;
+    *value = 0;
+    if (attribute == KB_CU_KERNEL_MAX_DYNAMIC_SHARED)
+        *value = shared_left(kernel);
+    else if (attribute == KB_CU_KERNEL_STATIC_SHARED)
+        *value = KB_HOSTCUDA_SHARED_MAX - shared_left(kernel);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result set_attribute(int attribute, int value, kb_cu_kernel kernel,
+                                  kb_cu_device device)
+{
+    (void)attribute, (void)device;
+    return value <= shared_left(kernel) ? KB_CU_SUCCESS : KB_CU_INVALID_VALUE;
+}
+
+static kb_cu_result device_attribute(int *value, int attribute, kb_cu_device device)
+{
+    (void)device;
+    *value = 0;
+    if (attribute == KB_CU_DEVICE_CC_MAJOR)
+        *value = KB_HOSTCUDA_CC / 10;
+    else if (attribute == KB_CU_DEVICE_MAX_SHARED_OPTIN)
+        *value = KB_HOSTCUDA_SHARED_MAX;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result best_block(int *min_grid, int *block, kb_cu_function function,
+                               size_t (*shared_of_block)(int), size_t shared, int limit)
+{
+    (void)function, (void)shared_of_block, (void)shared, (void)limit;
+    *min_grid = 1;
+    *block = BEST_BLOCK;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result error_name(kb_cu_result result, const char **name)
+{
+    *name = result == KB_CU_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE"
+            : result == invalid_image     ? "CUDA_ERROR_INVALID_IMAGE"
+            : result == KB_HOSTCUDA_FAULT ? ""
+                                          : "CUDA_ERROR_NOT_SUPPORTED";
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result error_string(kb_cu_result result, const char **text)
+{
+    *text = result == KB_CU_INVALID_VALUE ? kb_hostcuda_limits
+            : result == invalid_image     ? "its code was not provided"
+            : result == KB_HOSTCUDA_FAULT ? last_fault
+                                          : "not possible on the CPU";
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result exchange_capture_mode(int *mode)
+{
+    *mode = 0; /* nothing is captured here */
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result is_capturing(kb_cu_stream stream, int *status)
+{
+    (void)stream;
+    *status = 0;
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result synchronize(kb_cu_stream stream)
+{
+    (void)stream;
+    return KB_CU_SUCCESS;
+}
+
+static void *at(kb_cu_address address)
+{
+    return (void *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr): CUDA's addresses
+}
+
+static kb_cu_result fill_8(kb_cu_address to, unsigned char value, size_t n, kb_cu_stream stream)
+{
+    (void)stream;
+    memset(at(to), value, n);
+    return KB_CU_SUCCESS;
+}
+
+static inline kb_cu_result repeat(kb_cu_address to, const void *value, size_t size, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        memcpy(at(to + i * size), value, size);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result fill_16(kb_cu_address to, unsigned short value, size_t n, kb_cu_stream stream)
+{
+    (void)stream;
+    return repeat(to, &value, sizeof value, n);
+}
+
+static kb_cu_result fill_32(kb_cu_address to, unsigned int value, size_t n, kb_cu_stream stream)
+{
+    (void)stream;
+    return repeat(to, &value, sizeof value, n);
+}
+
+static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, size_t width,
+                            size_t height, kb_cu_stream stream)
+{
+    for (size_t row = 0; row < height; row++)
+        (void)fill_32(to + row * pitch, value, width, stream);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result copy(kb_cu_address to, kb_cu_address from, size_t size, kb_cu_stream stream)
+{
+    (void)stream;
+    memmove(at(to), at(from), size);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result copy_out(void *to, kb_cu_address from, size_t size, kb_cu_stream stream)
+{
+    (void)stream;
+    memcpy(to, at(from), size);
+    return KB_CU_SUCCESS;
+}
+
+static kb_cu_result copy_in(kb_cu_address to, const void *from, size_t size, kb_cu_stream stream)
+{
+    (void)stream;
+    memcpy(at(to), from, size);
+    return KB_CU_SUCCESS;
+}
+
+/* Plans call nothing else. */
+static const kb_driver driver = {
+    .cuGetErrorName = error_name,
+    .cuGetErrorString = error_string,
+    .cuDeviceGetAttribute = device_attribute,
+    .cuStreamIsCapturing = is_capturing,
+    .cuThreadExchangeStreamCaptureMode = exchange_capture_mode,
+    .cuStreamSynchronize = synchronize,
+    .cuLibraryLoadData = load_library,
+    .cuLibraryUnload = unload_library,
+    .cuLibraryGetKernel = get_kernel,
+    .cuKernelGetFunction = get_function,
+    .cuKernelGetAttribute = get_attribute,
+    .cuKernelSetAttribute = set_attribute,
+    .cuLaunchKernelEx = launch_kernel,
+    .cuOccupancyMaxPotentialBlockSize = best_block,
+    .cuMemsetD8Async = fill_8,
+    .cuMemsetD16Async = fill_16,
+    .cuMemsetD32Async = fill_32,
+    .cuMemsetD2D32Async = fill_2d,
+    .cuMemcpyDtoDAsync = copy,
+    .cuMemcpyDtoHAsync = copy_out,
+    .cuMemcpyHtoDAsync = copy_in,
+};
+
+const kb_driver *kb_hostcuda_driver(void)
+{
+    return &driver;
+}
+
+kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame)
+{
+    const kb_launch_step *given = step;
+    if (frame->driver != &driver)
+        return KB_CONCURRENT_NEVER;
+    const kb_hostcuda_code *code = (const kb_hostcuda_code *)(const void *)kb_function_ready(
+        given->function, frame->device, given->shared);
+    if (!code || code->cooperative || code->threads.checked)
+        return KB_CONCURRENT_NEVER;
+    return code->concurrent ? KB_CONCURRENT : KB_CONCURRENT_IF_TOLD;
+}
+
+void kb_hostcuda_enter(kb_frame *frame)
+{
+    frame->driver = &driver;
+    frame->device = KB_DEVICE_HOST;
+    frame->stream = (void *)frame->xla;
+}
+
+#define SYMBOL(name)                                                                               \
+    {                                                                                              \
+#name, (void (*)(void))(uintptr_t)(name)                                                   \
+    }
+
+const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
+    SYMBOL(kb_barrier),
+    SYMBOL(kb_barrier_reduce),
+    SYMBOL(kb_warp_barrier),
+    SYMBOL(kb_shuffle),
+    SYMBOL(kb_vote),
+    SYMBOL(kb_match),
+    SYMBOL(kb_active_mask),
+    SYMBOL(kb_grid_barrier),
+    SYMBOL(kb_poll),
+    SYMBOL(kb_print),
+    SYMBOL(kb_check_rows_of),
+    SYMBOL(kb_check_shared_array),
+    SYMBOL(kb_check_wrong),
+    SYMBOL(kb_check_touch),
+    SYMBOL(kb_check_local_array),
+    SYMBOL(kb_check_ask),
+    SYMBOL(kb_check_fenced),
+    SYMBOL(kb_reshape),
+    SYMBOL(kb_hostcuda_launch),
+    SYMBOL(kb_write_outside),
+    SYMBOL(kb_check_grid),
+    SYMBOL(kb_place),
+    SYMBOL(kb_raise),
+    SYMBOL(kb_recurse),
+    SYMBOL(kb_assert),
+    {NULL, NULL},
+};

@@ -1,0 +1,121 @@
+/* CUDA on the CPU: a driver whose only device is the processor. Steps of a plan call it as they
+ * call CUDA's own; a launch is finished when it returns. Any thread may enter. */
+#ifndef KB_HOSTCUDA_H
+#define KB_HOSTCUDA_H
+
+#include "core/kb_frame.h"
+#include "core/kb_plan.h"
+#include "cuda/kb_driver.h"
+#include "cuda/kb_function.h"
+#include "ext/emulator/kb_block.h"
+#include "ext/emulator/kb_libdevice.h"
+#include "ext/emulator/kb_variables.h"
+
+#include <stdbool.h>
+
+enum {
+    KB_HOSTCUDA_CC = 1000,               /* of images that hold LLVM IR for it, 10 * major */
+    KB_HOSTCUDA_CODE_CC = 1001,          /* of images that hold machine code of that IR */
+    KB_HOSTCUDA_THREADS_MAX = 1024,      /* of a block */
+    KB_HOSTCUDA_SHARED_MAX = 227 * 1024, /* of a block, as the largest GPUs have it */
+};
+
+/* A launch's result after a fault of the kernel: a code of kernbridge, since no context is lost. */
+#define KB_HOSTCUDA_FAULT ((kb_cu_result)9001)
+
+/* The driver. Its streams are XLA's call frames: a launch shares its blocks with the threads of the
+ * pool of the call. */
+const kb_driver *kb_hostcuda_driver(void);
+
+/* Lets a frame run here. */
+void kb_hostcuda_enter(kb_frame *frame);
+
+/* Blocks begin to end of a launch, whose threads run one after the other. `parameters` are what
+ * cuLaunchKernel takes; `sizes` the extents of the grid, then of a block. `*outside`, which is NULL
+ * before, becomes the description of an array that a write would have left. */
+typedef void kb_hostcuda_blocks(void *const *parameters, const uint32_t sizes[6], int64_t begin,
+                                int64_t end, const char **outside);
+
+/* How often a kernel was launched, and how many of these launches had a fault. */
+typedef struct kb_hostcuda_counts {
+    _Atomic(uint64_t) launches, faults;
+} kb_hostcuda_counts;
+
+/* Machine code of a kernel: of one of two forms. */
+typedef struct kb_hostcuda_code {
+    kb_hostcuda_blocks *blocks; /* without barriers; or NULL, and */
+    kb_block_code threads;      /* one thread of a block */
+    bool cooperative;           /* threads wait for all of the grid */
+    bool concurrent;            /* launches need and leave nothing but their arguments */
+    void *owner;                /* of the memory of the code; kept, or NULL */
+    kb_variables *variables;    /* of the code; or NULL */
+    kb_hostcuda_counts *counts; /* NULL unless KB_DEBUG_COUNT_LAUNCHES was on when it was added */
+} kb_hostcuda_code;
+
+/* An image is a text: the digest of the rest, the line KB_HOSTCUDA_ABI_LINE with KB_HOSTCUDA_ABI
+ * behind it, LLVM IR, and NUL. */
+enum { KB_HOSTCUDA_DIGEST = 64 }; /* hexadecimal digits */
+
+/* Raised when code in images must be generated again: a layout, a number or a function that
+ * kb_layout.c compares has changed, or what one of them means. */
+enum { KB_HOSTCUDA_ABI = 1 };
+
+#define KB_HOSTCUDA_ABI_LINE "; kernbridge ABI "
+
+/* Makes the machine code of an image known, which lives as long as the process. Where the digest
+ * has code already, the new code is found from then on, and what was loaded keeps the old one.
+ * KB_RESOURCE_EXHAUSTED is the only failure. */
+kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *code,
+                          kb_error *err);
+
+/* NULL if it is not known. */
+const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST]);
+
+/* What a launch may be, in words. */
+extern const char kb_hostcuda_limits[];
+
+/* Runs a launch: KB_CU_SUCCESS, KB_CU_INVALID_VALUE, or KB_HOSTCUDA_FAULT with `fault`. */
+kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, char fault[KB_FAULT_SIZE]);
+
+/* Runs a launch of known code, here and on threads of the pool of `xla` unless that is NULL.
+ * KB_NOT_FOUND if the code is not known, KB_INTERNAL with the fault of a thread. */
+kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, kb_error *err);
+
+/* What compiled kernels call. */
+extern const kb_hostcuda_symbol kb_hostcuda_symbols[];
+
+/* Compiles an image that a program of another process brought, and calls kb_hostcuda_add. */
+typedef kb_status kb_hostcuda_compiler(const char *image, size_t size, kb_error *err);
+
+void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given);
+
+/* Makes machine code known that a program of another process brought for the IR of this digest, and
+ * calls kb_hostcuda_add. KB_FAILED_PRECONDITION if it is whole and cannot run here. */
+typedef kb_status kb_hostcuda_loader(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes,
+                                     size_t size, const char *what, kb_error *err);
+
+void kb_hostcuda_set_loader(kb_hostcuda_loader *given);
+
+/* Sees to it that the function's machine code is known: loads it, or compiles the IR where there is
+ * none that runs here. To be called without any lock: it may wait for Python. */
+kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_error *err);
+
+/* A kb_step_concurrency of launches: those of the CPU alone may run at once, and neither checked
+ * nor cooperative ones. */
+kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame);
+
+/* The table of the function's code, which is known, if it was made for the checked mode; or NULL.
+ */
+const struct kb_check_table *kb_hostcuda_checked(const kb_function *function);
+
+/* The handler of GPU programs on the CPU: target `kernbridge.cuda.host`. A call carries what it
+ * carries on a GPU, see cuda/kb_target.h. Without Python. Instantiate also compiles the kernel's
+ * code for the CPU, unless this process knows it. */
+kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame);
+kb_xla_error *kb_hosttarget_execute(kb_xla_frame *frame);
+
+#endif

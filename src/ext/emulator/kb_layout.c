@@ -1,0 +1,110 @@
+/* Owns what generated code relies on: the layouts, the numbers and the functions of C that the
+ * Python package writes into LLVM IR. What does not compile here must change there too; if images
+ * for the CPU are concerned, KB_HOSTCUDA_ABI is raised as well, so that a program that was exported
+ * before is refused. */
+#include "abi/kb_numba.h"
+#include "abi/kb_xla.h"
+#include "ext/emulator/kb_check.h"
+#include "ext/emulator/kb_hostcuda.h"
+#include "ext/emulator/kb_thread.h"
+#include "object/kb_reshape.h"
+
+#include <stddef.h>
+
+#define AT(type, member, offset)                                                                   \
+    _Static_assert(offsetof(type, member) == (offset), #type "." #member)
+#define SAME(constant, number) _Static_assert((constant) == (number), #constant)
+#define CALLED_AS(function, ...)                                                                   \
+    _Static_assert(_Generic(&(function), __VA_ARGS__ : 1, default : 0), #function)
+
+/* The entry of a Numba kernel: XLA's buffers, and how it is called. */
+AT(kb_xla_buffer, struct_size, 0);
+AT(kb_xla_buffer, extension_start, 8);
+AT(kb_xla_buffer, dtype, 16);
+AT(kb_xla_buffer, data, 24);
+AT(kb_xla_buffer, rank, 32);
+AT(kb_xla_buffer, dims, 40);
+CALLED_AS(*(kb_numba_entry *)NULL, int32_t (*)(void **, void **, void *const *, void *const *));
+
+/* CUDA on the CPU: a thread, and how it is run. The twelve numbers of tid, ntid, ctaid and nctaid
+ * lie behind each other. */
+AT(kb_thread, tid, 0);
+AT(kb_thread, ntid, 12);
+AT(kb_thread, ctaid, 24);
+AT(kb_thread, nctaid, 36);
+AT(kb_thread, shared, 48);
+AT(kb_thread, dynamic_shared, 56);
+AT(kb_thread, lane, 60);
+SAME(KB_WARP, 32);
+SAME(KB_HOSTCUDA_THREADS_MAX, 1024); /* masks of indices: 1023, of extents: 2047 */
+CALLED_AS(*(kb_hostcuda_blocks *)NULL,
+          void (*)(void *const *, const uint32_t[6], int64_t, int64_t, const char **));
+CALLED_AS(*(kb_block_entry *)NULL, void (*)(void *const *, kb_thread *));
+
+/* What a thread calls, to wait for others and besides. */
+SAME(KB_REDUCE_COUNT, 0);
+SAME(KB_REDUCE_AND, 1);
+SAME(KB_REDUCE_OR, 2);
+CALLED_AS(kb_barrier, void (*)(kb_thread *, uint32_t));
+CALLED_AS(kb_barrier_reduce, uint32_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t));
+CALLED_AS(kb_warp_barrier, void (*)(kb_thread *, uint32_t, uint32_t));
+CALLED_AS(kb_shuffle,
+          uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t));
+CALLED_AS(kb_vote, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t, uint32_t));
+CALLED_AS(kb_match, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint64_t, uint32_t));
+CALLED_AS(kb_active_mask, uint32_t (*)(kb_thread *, uint32_t));
+CALLED_AS(kb_grid_barrier, void (*)(kb_thread *, uint32_t));
+CALLED_AS(kb_poll, void (*)(kb_thread *, uint32_t, uint32_t));
+CALLED_AS(kb_assert, void (*)(kb_thread *, const char *, const char *, uint32_t));
+CALLED_AS(kb_recurse, void (*)(kb_thread *, uint64_t));
+CALLED_AS(kb_print, int (*)(const char *, const void *));
+CALLED_AS(kb_reshape, int (*)(int64_t, const int64_t *, const int64_t *, int64_t, const int64_t *,
+                              int64_t *, int64_t, int));
+CALLED_AS(kb_write_outside, void (*)(kb_thread *, const char *));
+CALLED_AS(kb_place, void (*)(kb_thread *, const char *));
+CALLED_AS(kb_raise, void (*)(kb_thread *, const char *));
+
+/* Checked mode: rows of arrays, the table, and the questions. */
+AT(kb_check_array, name, 0);
+AT(kb_check_array, item_size, 8);
+AT(kb_check_array, n_dims, 12);
+AT(kb_check_array, word, 16);
+AT(kb_check_array, flags, 20);
+AT(kb_check_array, offset, 24);
+AT(kb_check_array, size, 32);
+AT(kb_check_array, shape, 40);
+AT(kb_check_array, cell, 48);
+SAME(sizeof(kb_check_array), 56);
+AT(kb_check_table, kernel, 0);
+AT(kb_check_table, arrays, 8);
+AT(kb_check_table, n_arguments, 16);
+AT(kb_check_table, n_shared, 20);
+AT(kb_check_table, n_local, 24);
+AT(kb_check_table, n_sites, 28);
+AT(kb_check_table, sites, 32);
+AT(kb_check_table, waits, 40);
+SAME(KB_CHECK_TEXT, '\t');
+SAME(KB_CHECK_TAG_SHIFT, 48);
+AT(kb_check_rows, n, 0);
+AT(kb_check_rows, of, 32);
+AT(kb_check_row, first, 0);
+AT(kb_check_row, size, 8);
+AT(kb_check_row, cells, 16);
+SAME(sizeof(kb_check_row), 32);
+SAME(KB_CHECK_BATCHED, 1);
+SAME(KB_CHECK_STRIDED, 2);
+SAME(KB_CHECK_CONSTANT, 4);
+SAME(KB_CHECK_DYNAMIC, 8);
+SAME(KB_ACCESS_READ, 0);
+SAME(KB_ACCESS_WRITE, 1);
+SAME(KB_ACCESS_ATOMIC, 2);
+SAME(KB_ACCESS_WRITE_VALUE, 3);
+SAME(KB_CHECK_KINDS, 4);
+CALLED_AS(kb_check_rows_of, const kb_check_rows *(*)(kb_thread *));
+CALLED_AS(kb_check_ask, void *(*)(kb_thread *, const void *, uint64_t, uint32_t, uint64_t));
+CALLED_AS(kb_check_touch, void (*)(kb_thread *, uint64_t, uint64_t, uint64_t, uint32_t, uint64_t));
+CALLED_AS(kb_check_local_array, void *(*)(kb_thread *, void *, uint32_t));
+CALLED_AS(kb_check_shared_array, void *(*)(kb_thread *, uint32_t));
+CALLED_AS(kb_check_wrong, void *(*)(kb_thread *, void *, int64_t, int64_t, uint32_t));
+CALLED_AS(kb_check_fenced, void (*)(kb_thread *));
+CALLED_AS(kb_check_grid, void (*)(kb_thread *));

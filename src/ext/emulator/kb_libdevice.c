@@ -1,0 +1,336 @@
+/* Owns the table of libdevice's functions: functions that the C library lacks or computes less
+ * exactly, and functions with a rounding direction.
+ *
+ * Most of the former are computed as long doubles, of 64 bits or more on Linux, and rounded once.
+ * The direction is a state of the processor. What is computed under it goes through volatile
+ * variables: a compiler that knows nothing of directions moves no access to them over a call. */
+#define _GNU_SOURCE /* exp10l, lgamma_r, jn, yn */
+#include "ext/emulator/kb_libdevice.h"
+#include "kernbridge/cuda_on_cpu/special.h"
+
+#include <fenv.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ENTER(direction)                                                                           \
+    int before = fegetround();                                                                     \
+    (void)fesetround(direction)
+
+#define LEAVE()                                                                                    \
+    (void)fesetround(before);                                                                      \
+    return r
+
+// NOLINTBEGIN(bugprone-macro-parentheses): types and lists of parameters take none
+#define DIRECTIONS(name, result, parameters, arguments)                                            \
+    result kb_nv_##name##_rd parameters                                                            \
+    {                                                                                              \
+        return name##_towards(FE_DOWNWARD, arguments);                                             \
+    }                                                                                              \
+    result kb_nv_##name##_ru parameters                                                            \
+    {                                                                                              \
+        return name##_towards(FE_UPWARD, arguments);                                               \
+    }                                                                                              \
+    result kb_nv_##name##_rz parameters                                                            \
+    {                                                                                              \
+        return name##_towards(FE_TOWARDZERO, arguments);                                           \
+    }
+
+#define COMMA ,
+
+/* `value` is said of a, b and c. */
+#define OF_1(name, result, type, value)                                                            \
+    static result name##_towards(int direction, type x)                                            \
+    {                                                                                              \
+        volatile type a = x;                                                                       \
+        ENTER(direction);                                                                          \
+        volatile result r = value;                                                                 \
+        LEAVE();                                                                                   \
+    }                                                                                              \
+    DIRECTIONS(name, result, (type x), x)
+
+#define OF_2(name, type, value)                                                                    \
+    static type name##_towards(int direction, type x, type y)                                      \
+    {                                                                                              \
+        volatile type a = x, b = y;                                                                \
+        ENTER(direction);                                                                          \
+        volatile type r = value;                                                                   \
+        LEAVE();                                                                                   \
+    }                                                                                              \
+    DIRECTIONS(name, type, (type x, type y), x COMMA y)
+
+#define OF_3(name, type, value)                                                                    \
+    static type name##_towards(int direction, type x, type y, type z)                              \
+    {                                                                                              \
+        volatile type a = x, b = y, c = z;                                                         \
+        ENTER(direction);                                                                          \
+        volatile type r = value;                                                                   \
+        LEAVE();                                                                                   \
+    }                                                                                              \
+    DIRECTIONS(name, type, (type x, type y, type z), x COMMA y COMMA z)
+// NOLINTEND(bugprone-macro-parentheses)
+
+OF_2(dadd, double, a + b)
+OF_2(dsub, double, a - b)
+OF_2(dmul, double, (a * b))
+OF_2(ddiv, double, a / b)
+OF_1(drcp, double, double, 1.0 / a)
+OF_1(dsqrt, double, double, sqrt(a))
+OF_3(fma, double, fma(a, b, c))
+OF_2(fadd, float, a + b)
+OF_2(fsub, float, a - b)
+OF_2(fmul, float, (a * b))
+OF_2(fdiv, float, a / b)
+OF_1(frcp, float, float, 1.0F / a)
+OF_1(fsqrt, float, float, sqrtf(a))
+OF_3(fmaf, float, fmaf(a, b, c))
+OF_1(double2float, float, double, (float)a)
+OF_1(int2float, float, int32_t, (float)a)
+OF_1(uint2float, float, uint32_t, (float)a)
+OF_1(ll2float, float, int64_t, (float)a)
+OF_1(ull2float, float, uint64_t, (float)a)
+OF_1(ll2double, double, int64_t, (double)a)
+OF_1(ull2double, double, uint64_t, (double)a)
+
+static const long double pi_l = 3.141592653589793238462643383279502884L;
+static const long double sqrt_2 = 1.414213562373095048801688724209698079L;
+static const long double sqrt_pi = 1.772453850905516027298167483341145183L;
+
+double kb_nv_cbrt(double x)
+{
+    return (double)cbrtl(x);
+}
+
+double kb_nv_rcbrt(double x)
+{
+    return (double)(1 / cbrtl(x));
+}
+
+double kb_nv_cosh(double x)
+{
+    return (double)coshl(x);
+}
+
+double kb_nv_tanh(double x)
+{
+    return (double)tanhl(x);
+}
+
+double kb_nv_exp10(double x)
+{
+    return (double)exp10l(x);
+}
+
+double kb_nv_log10(double x)
+{
+    return (double)log10l(x);
+}
+
+double kb_nv_lgamma(double x)
+{
+    int sign;
+    return lgamma_r(x, &sign);
+}
+
+double kb_nv_jn(int32_t n, double x)
+{
+    return n < 0 ? (double)NAN : jn(n, x);
+}
+
+double kb_nv_yn(int32_t n, double x)
+{
+    return n < 0 ? (double)NAN : yn(n, x);
+}
+
+double kb_nv_erfcx(double x)
+{
+    return kb_erfcx(x);
+}
+
+/* x of erf(x) = y, for 0 <= y <= 1/2. Halley's steps: each triples the digits. */
+static long double of_erf(long double y)
+{
+    long double x = y * sqrt_pi / 2 * (1 + pi_l * y * y / 12);
+    for (int i = 0; i < 3; i++) {
+        long double step = (erfl(x) - y) * expl(x * x) * sqrt_pi / 2;
+        x -= step / (1 + x * step);
+    }
+    return x;
+}
+
+/* x of erfc(x) = q, for 0 < q <= 1/2. Newton's steps for the logarithm of erfc, which is nearly a
+ * parabola, from the inverse of an approximation by one exponential. */
+static long double of_erfc(long double q)
+{
+    const long double a = 0.147L;
+    long double l = logl(q * (2 - q)), b = 2 / (pi_l * a) + l / 2;
+    long double x = sqrtl(sqrtl(b * b - l / a) - b);
+    for (int i = 0; i < 4; i++) {
+        long double c = erfcl(x);
+        x += logl(c / q) * c * expl(x * x) * sqrt_pi / 2;
+    }
+    return x;
+}
+
+static long double erfcinv(long double q)
+{
+    if (!(q >= 0 && q <= 2))
+        return NAN;
+    if (q == 0 || q == 2)
+        return q == 0 ? INFINITY : -INFINITY;
+    if (q < 0.5L)
+        return of_erfc(q);
+    if (q > 1.5L)
+        return -of_erfc(2 - q);
+    return q <= 1 ? of_erf(1 - q) : -of_erf(q - 1);
+}
+
+double kb_nv_erfcinv(double x)
+{
+    return (double)erfcinv(x);
+}
+
+double kb_nv_erfinv(double x)
+{
+    double size = fabs(x);
+    long double inverse = size <= 0.5 ? of_erf(size) : erfcinv(1 - (long double)size);
+    return copysign((double)inverse, x);
+}
+
+double kb_nv_normcdf(double x)
+{
+    return (double)(erfcl(-x / sqrt_2) / 2);
+}
+
+double kb_nv_normcdfinv(double x)
+{
+    return (double)(-sqrt_2 * erfcinv(2 * (long double)x));
+}
+
+/* x less half its nearest number of half turns, whose number modulo 4 it sets. Nothing is rounded.
+ */
+static double less_quarters(double x, int *quarters)
+{
+    double r = x - 2 * rint(x / 2);
+    double n = rint(2 * r);
+    *quarters = (int)n & 3;
+    return r - n / 2;
+}
+
+static double sine(double x, bool cosine)
+{
+    const double low_pi = 1.2246467991473532e-16;
+    double p = M_PI * x, rest = fma(M_PI, x, -p) + low_pi * x;
+    return cosine ? cos(p) - rest * sin(p) : sin(p) + rest * cos(p);
+}
+
+double kb_nv_sinpi(double x)
+{
+    if (!isfinite(x))
+        return (double)NAN;
+    if (x == rint(x))
+        return copysign(0, x);
+    int quarters = 0;
+    double r = less_quarters(x, &quarters), s = sine(r, quarters & 1);
+    return quarters & 2 ? -s : s;
+}
+
+double kb_nv_cospi(double x)
+{
+    if (!isfinite(x))
+        return (double)NAN;
+    int quarters = 0;
+    double r = less_quarters(x, &quarters), s = sine(r, !(quarters & 1));
+    return (quarters == 1 || quarters == 2 ? -s : s) + 0.0; /* no -0 */
+}
+
+double kb_nv_cyl_bessel_i0(double x)
+{
+    return (double)kb_bessel_i(0, fabsl(x));
+}
+
+double kb_nv_cyl_bessel_i1(double x)
+{
+    return copysign((double)kb_bessel_i(1, fabsl(x)), x);
+}
+
+static long double norm_of(int32_t n, const double *x)
+{
+    long double sum = 0;
+    bool infinite = false;
+    for (int32_t i = 0; i < n; i++) {
+        sum += (long double)x[i] * x[i];
+        infinite = infinite || isinf(x[i]);
+    }
+    return infinite ? INFINITY : sqrtl(sum);
+}
+
+double kb_nv_norm(int32_t n, const double *x)
+{
+    return (double)norm_of(n, x);
+}
+
+double kb_nv_rnorm(int32_t n, const double *x)
+{
+    return (double)(1 / norm_of(n, x));
+}
+
+static double norm_of_floats(int32_t n, const float *x)
+{
+    double sum = 0;
+    bool infinite = false;
+    for (int32_t i = 0; i < n; i++) {
+        sum += (double)x[i] * (double)x[i];
+        infinite = infinite || isinf(x[i]);
+    }
+    return infinite ? (double)INFINITY : sqrt(sum);
+}
+
+float kb_nv_normf(int32_t n, const float *x)
+{
+    return (float)norm_of_floats(n, x);
+}
+
+float kb_nv_rnormf(int32_t n, const float *x)
+{
+    return (float)(1 / norm_of_floats(n, x));
+}
+
+double kb_nv_rhypot(double x, double y)
+{
+    return kb_nv_rnorm(2, (const double[]){x, y});
+}
+
+double kb_nv_norm3d(double x, double y, double z)
+{
+    return kb_nv_norm(3, (const double[]){x, y, z});
+}
+
+double kb_nv_rnorm3d(double x, double y, double z)
+{
+    return kb_nv_rnorm(3, (const double[]){x, y, z});
+}
+
+double kb_nv_norm4d(double x, double y, double z, double w)
+{
+    return kb_nv_norm(4, (const double[]){x, y, z, w});
+}
+
+double kb_nv_rnorm4d(double x, double y, double z, double w)
+{
+    return kb_nv_rnorm(4, (const double[]){x, y, z, w});
+}
+
+#define SYMBOL(name, result, parameters) {"kb_nv_" #name, (void (*)(void))kb_nv_##name},
+#define SYMBOLS(name, result, parameters)                                                          \
+    {"kb_nv_" #name "_rd", (void (*)(void))kb_nv_##name##_rd},                                     \
+        {"kb_nv_" #name "_ru", (void (*)(void))kb_nv_##name##_ru},                                 \
+        {"kb_nv_" #name "_rz", (void (*)(void))kb_nv_##name##_rz},
+
+const kb_hostcuda_symbol kb_libdevice_symbols[] = {
+    // clang-format off
+    KB_LIBDEVICE_SPECIAL(SYMBOL)
+    KB_LIBDEVICE_ROUNDED(SYMBOLS)
+    // clang-format on
+    {NULL, NULL},
+};

@@ -1,0 +1,153 @@
+/* Owns the numbers of places in checked CUDA C++, and asks addr2line which line code belongs to. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dladdr, pipe2 */
+#endif
+#include "ext/emulator/kb_sites.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A place is an address of code, or of a file's name with a line from bit LINE_SHIFT on. Its number
+ * is where it lies in the table. */
+enum { N_SITES = 1 << 15, LINE_SHIFT = 48, PROBES = 64 };
+
+static _Atomic(uint64_t) sites[N_SITES];
+extern char **environ;
+
+static uint32_t number_of(uint64_t place)
+{
+    uint64_t hash = place * UINT64_C(0x9E3779B97F4A7C15) >> 32;
+    for (uint32_t i = 0; i < PROBES; i++) {
+        uint32_t at = (uint32_t)(hash + i) % (N_SITES - 1) + 1;
+        uint64_t there = atomic_load_explicit(&sites[at], memory_order_relaxed);
+        if (there == place)
+            return at;
+        if (there == 0 &&
+            (atomic_compare_exchange_strong(&sites[at], &there, place) || there == place))
+            return at;
+    }
+    return 0;
+}
+
+uint32_t kb_site_of_line(const char *file, uint32_t line)
+{
+    return number_of((uintptr_t)file | (uint64_t)(line & UINT16_MAX) << LINE_SHIFT);
+}
+
+uint32_t kb_site_of_code(const void *code)
+{
+    return number_of((uintptr_t)code);
+}
+
+/* Runs a command, and reads what it writes first; `text` is empty, to its last byte. */
+static void read_command(char *const command[], char text[], size_t size)
+{
+    int ends[2];
+    pid_t child;
+    size_t n = 0;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return;
+    posix_spawn_file_actions_t actions;
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    (void)posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    bool started = posix_spawnp(&child, command[0], &actions, NULL, command, environ) == 0;
+    (void)posix_spawn_file_actions_destroy(&actions);
+    (void)close(ends[1]);
+    while (started && n + 1 < size) {
+        ssize_t got = read(ends[0], text + n, size - 1 - n);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    (void)close(ends[0]);
+    if (started)
+        (void)waitpid(child, NULL, 0);
+}
+
+/* The first of the lines, from the innermost function outwards, that is not in our headers. */
+static bool choose(char *lines, char **file, uint32_t *line)
+{
+    char *rest = NULL;
+    for (char *at = strtok_r(lines, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest)) {
+        char *colon = strrchr(at, ':');
+        if (!colon || at[0] == '?' || strstr(at, "/include/ext/emulator/"))
+            continue;
+        enum { DECIMAL = 10 };
+        *colon = '\0';
+        *file = at;
+        *line = (uint32_t)strtoul(colon + 1, NULL, DECIMAL);
+        return true;
+    }
+    return false;
+}
+
+static bool find_line(uint64_t code, char output[], size_t size, char **file, uint32_t *line)
+{
+    enum { PATH_SIZE = 4096, ADDRESS_SIZE = 32 };
+    static const char own[] = "/proc/self/";
+    char path[PATH_SIZE], address[ADDRESS_SIZE];
+    Dl_info about;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): as it was given
+    if (!dladdr((const void *)(uintptr_t)code, &about))
+        return false;
+    if (strncmp(about.dli_fname, own, sizeof own - 1) == 0)
+        (void)snprintf(path, sizeof path, "/proc/%ld/%s", (long)getpid(),
+                       about.dli_fname + sizeof own - 1);
+    else
+        (void)snprintf(path, sizeof path, "%s", about.dli_fname);
+    (void)snprintf(address, sizeof address, "0x%llx",
+                   (unsigned long long)(code - 1 - (uintptr_t)about.dli_fbase));
+    char program[] = "addr2line", inlines[] = "-i", of[] = "-e";
+    char *command[] = {program, inlines, of, path, address, NULL};
+    read_command(command, output, size);
+    return choose(output, file, line);
+}
+
+static void append_text(const char *file, uint32_t line, char text[KB_SITE_TEXT])
+{
+    enum { LINE_SIZE = 101 }; /* of a line of the source */
+    char read[LINE_SIZE] = "";
+    FILE *source = fopen(file, "re");
+    for (uint32_t n = 1; source && n <= line; n++) {
+        bool whole = false;
+        if (!fgets(read, sizeof read, source))
+            read[0] = '\0';
+        while (!whole && read[0]) {
+            char more[LINE_SIZE];
+            whole = strchr(read, '\n') || !fgets(more, sizeof more, source) || strchr(more, '\n');
+        }
+    }
+    if (source)
+        (void)fclose(source);
+    size_t there = strlen(text);
+    const char *begin = read + strspn(read, " \t");
+    if (*begin && *begin != '\n')
+        (void)snprintf(text + there, KB_SITE_TEXT - there, "\t%.*s", (int)strcspn(begin, "\n"),
+                       begin);
+}
+
+const char *kb_site_text(uint32_t site, char text[KB_SITE_TEXT])
+{
+    enum { OUTPUT = 8192 };
+    char output[OUTPUT] = "", *file = NULL;
+    uint64_t place = site < N_SITES ? atomic_load(&sites[site]) : 0;
+    uint32_t line = (uint32_t)(place >> LINE_SHIFT);
+    text[0] = '\0';
+    if (line) // NOLINTNEXTLINE(performance-no-int-to-ptr): as it was given
+        file = (char *)(uintptr_t)(place & ((UINT64_C(1) << LINE_SHIFT) - 1));
+    else if (!place || !find_line(place, output, sizeof output, &file, &line))
+        return text;
+    const char *name = strrchr(file, '/');
+    (void)snprintf(text, KB_SITE_TEXT, "%s:%u", name ? name + 1 : file, line);
+    append_text(file, line, text);
+    return text;
+}

@@ -1,0 +1,254 @@
+"""Writes the `.ll` files of kernbridge whose functions differ only in a type, a width or a name.
+
+    python src/ext/emulator/ll/generate.py FOLDER
+
+CMake runs it and installs the files beside the others, which are in
+python/kernbridge/_ext/emulator/compiler/ll.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import half_names
+import halves
+import libdevice
+
+_NOTE = "; Written by src/ext/emulator/ll/generate.py.\n"
+_WIDTHS = (8, 16, 32, 64)
+_REALS = (("half", "f16"), ("float", "f32"), ("double", "f64"))
+
+
+def arithmetic() -> str:
+    functions: dict[str, str] = {}
+    for bits in _WIDTHS:
+        kind = f"i{bits}"
+        # A GPU reads 32 bits of the count.
+        count, n = ("%n = and i64 %count, 4294967295", "%n") if bits == 64 else ("", "%count")
+        for name in ("shl", "lshr", "ashr"):
+            if name == "ashr":
+                last = f"""%last = select i1 %fits, {kind} {n}, {kind} {bits - 1}
+                    %r = ashr {kind} %x, %last"""
+            else:
+                last = f"""%shifted = {name} {kind} %x, {n}
+                    %r = select i1 %fits, {kind} %shifted, {kind} 0"""
+            functions[f"kb.{name}.{kind}"] = f"""{kind} ({kind} %x, {kind} %count) {{ {count}
+                %fits = icmp ult {kind} {n}, {bits} {last} ret {kind} %r }}"""
+        for name in ("div", "rem"):
+            functions[f"kb.u{name}.{kind}"] = f"""{kind} ({kind} %x, {kind} %y) {{
+                %zero = icmp eq {kind} %y, 0
+                %by = select i1 %zero, {kind} 1, {kind} %y
+                %q = u{name} {kind} %x, %by
+                %r = select i1 %zero, {kind} -1, {kind} %q ret {kind} %r }}"""
+            negated = f"""%negated = sub {kind} 0, %x
+                %or_negated = select i1 %minus, {kind} %negated, {kind} %q"""
+            last = "%or_negated" if name == "div" else "%q"
+            functions[f"kb.s{name}.{kind}"] = f"""{kind} ({kind} %x, {kind} %y) {{
+                %zero = icmp eq {kind} %y, 0
+                %minus = icmp eq {kind} %y, -1
+                %special = or i1 %zero, %minus
+                %by = select i1 %special, {kind} 1, {kind} %y
+                %q = s{name} {kind} %x, %by
+                {negated if name == "div" else ""}
+                %r = select i1 %zero, {kind} -1, {kind} {last} ret {kind} %r }}"""
+    for (real, suffix), sign, bits in ((r, s, b) for r in _REALS for s in "su" for b in _WIDTHS):
+        wide = max(bits, 16)
+        call = f"%n = call i{wide} @llvm.fpto{sign}i.sat.i{wide}.{suffix}({real} %x)"
+        result = "%n"
+        if real == "double" or bits == 64:
+            call += f""" %nan = fcmp uno {real} %x, %x
+                %m = select i1 %nan, i{wide} {-(2 ** (wide - 1))}, i{wide} %n"""
+            result = "%m"
+        if bits == 8:
+            call += f" %r = trunc i16 {result} to i8"
+            result = "%r"
+        functions[f"kb.fpto{sign}i.{suffix}.i{bits}"] = (
+            f"i{bits} ({real} %x) {{ {call} ret i{bits} {result} }}"
+        )
+    for real, suffix in _REALS[1:]:
+        functions[f"kb.frem.{suffix}"] = f"""{real} ({real} %x, {real} %y) {{
+            %q = fdiv {real} %x, %y
+            %whole = call {real} @llvm.floor.{suffix}({real} %q)
+            %product = fmul {real} %whole, %y
+            %r = fsub {real} %x, %product ret {real} %r }}"""
+    head = """\
+; What LLVM leaves undefined and a GPU defines, as functions in place of the instructions.
+;
+; - A number that does not fit becomes the nearest integer that does when it is converted. NaN
+;   becomes 0 if it was a float, and the number with the highest bit alone if it was a double or the
+;   integer has 64 bits. Conversions to 8 bits pass through 16 bits.
+; - A shift by the width or more leaves zeros, or copies of the sign.
+; - Division by zero makes all bits 1, and the smallest number divided by -1 is itself; x86
+;   processors end the process instead.
+; - The remainder of floats is made of a division that is rounded: it is not exact.
+"""
+    return _file(head, functions)
+
+
+def atomics() -> str:
+    functions: dict[str, str] = {}
+    for bits, real in ((32, "float"), (64, "double")):
+        for name, operation in (
+            (f"kb.atomic.load.add.f{bits}.p0f{bits}", "fadd"),
+            (f"___numba_atomic_{real}_add", "fadd"),
+            (f"___numba_atomic_{real}_sub", "fsub"),
+        ):
+            functions[name] = _atomic(real, operation)
+        for name, operation in (("inc", "uinc_wrap"), ("dec", "udec_wrap")):
+            function = _atomic(f"i{bits}", operation)
+            functions[f"kb.atomic.load.{name}.{bits}.p0i{bits}"] = function
+            functions[f"___numba_atomic_u{bits}_{name}"] = function
+        # The number stays where either is NaN; the forms with "nan" put one in the place of a NaN.
+        for nan, name in ((n, m) for n in ("", "nan") for m in ("max", "min")):
+            order = ("u" if nan else "o") + ("lt" if name == "max" else "gt")
+            functions[f"___numba_atomic_{real}_{nan}{name}"] = f"""{real} (ptr %at, {real} %v) {{
+entry:
+  %is_nan = fcmp uno {real} %v, %v
+  %new = bitcast {real} %v to i{bits}
+  %first = load atomic i{bits}, ptr %at monotonic, align {bits // 8}
+  br i1 %is_nan, label %done, label %again
+again:
+  %old = phi i{bits} [ %first, %entry ], [ %seen, %swap ]
+  %number = bitcast i{bits} %old to {real}
+  %replaces = fcmp {order} {real} %number, %v
+  br i1 %replaces, label %swap, label %done
+swap:
+  %pair = cmpxchg ptr %at, i{bits} %old, i{bits} %new monotonic monotonic
+  %seen = extractvalue {{ i{bits}, i1 }} %pair, 0
+  %swapped = extractvalue {{ i{bits}, i1 }} %pair, 1
+  br i1 %swapped, label %done, label %again
+done:
+  %last = phi i{bits} [ %first, %entry ], [ %old, %again ], [ %old, %swap ]
+  %result = bitcast i{bits} %last to {real}
+  ret {real} %result }}"""
+    return _file(
+        "; Atomic operations that no instruction has as Numba-CUDA calls them.\n", functions
+    )
+
+
+def registers() -> str:
+    names = [f"kb.{name}.{x}" for name in ("tid", "ntid", "ctaid", "nctaid") for x in "xyz"]
+    functions = {
+        name: f"""i32 () {{
+            %frame = call ptr @kb.frame()
+            %at = getelementptr i8, ptr %frame, i64 {4 * i}
+            %n = load i32, ptr %at ret i32 %n }}"""
+        for i, name in enumerate(names)
+    }
+    head = """\
+; The numbers at the beginning of a frame, see frame.ll: a thread's place. Each call of @kb.frame
+; becomes the parameter of @kb_thread once everything is inlined there.
+"""
+    return _file(head, functions)
+
+
+def _atomic(kind: str, operation: str) -> str:
+    return f"""{kind} (ptr %at, {kind} %v) {{
+        %old = atomicrmw {operation} ptr %at, {kind} %v monotonic ret {kind} %old }}"""
+
+
+def half(which: str) -> str:
+    functions = half_names.definitions()
+    for real, bits, narrow in (("float", 32, "rn"), ("double", 64, "double")):
+        functions[f"kb.cvt.f{bits}.f16"] = f"""{real} (i16 %v) {{
+            %half = bitcast i16 %v to half %wide = fpext half %half to {real} ret {real} %wide }}"""
+        functions[f"kb.cvt.rn.f16.f{bits}"] = f"""i16 ({real} %v) {{
+            %half = call i16 @kb.f16.{narrow}({real} %v) ret i16 %half }}"""
+    for kind, bits in ((f"{sign}{bits}", bits) for sign in "su" for bits in _WIDTHS):
+        functions[f"kb.cvt.rni.{kind}.f16"] = f"""i{bits} (i16 %v) {{
+            %n = call i{bits} @kb.f16.to.{kind}.rn(i16 %v) ret i{bits} %n }}"""
+        functions[f"kb.cvt.rn.f16.{kind}"] = f"""i16 (i{bits} %v) {{
+            %half = call i16 @kb.f16.from.{kind}.rn(i{bits} %v) ret i16 %half }}"""
+    chosen = {name: text for name, text in functions.items() if _part(name, text) == which}
+    return _file(_HALF_HEADS[which], chosen)
+
+
+_HALF_HEADS = {
+    "odd": """\
+; Rounding to odd, for float16 and bfloat16: of the two neighbours of an inexact value, it takes the
+; one whose last bit is set. Values are computed as floats or doubles; to round once in the end,
+; what comes before rounds to odd.
+"""
+}
+for _f in halves.FORMATS:
+    _HALF_HEADS[_f.prefix] = f"""\
+; {_f.spelt}: {_f.prefix}.* compute on bits as i16. What Numba-CUDA calls of CUDA's headers has
+; C++'s mangled name: it takes pointers to its result and to its arguments.
+;
+; NaNs that come out of a computation are 0x7fff, as on GPUs. XLA has processors take subnormal
+; floats for zero, so that what may be one is either a double or bits: bfloat16 has the range of
+; floats.
+"""
+    _HALF_HEADS[f"{_f.prefix} integers"] = f"; {_f.spelt}: conversions to and from integers.\n"
+
+
+def _part(name: str, text: str) -> str:
+    """Which file a function belongs to."""
+    if name.startswith("kb.odd."):
+        return "odd"
+    bf16 = halves.FORMATS[1]
+    format_ = bf16 if bf16.prefix in name + text or bf16.mangled in name else halves.FORMATS[0]
+    of_integers = re.search(r"\.(?:from|to)\.[su]\d", name + text)
+    return f"{format_.prefix} integers" if of_integers else format_.prefix
+
+
+def _file(head: str, functions: dict[str, str]) -> str:
+    text = "\n".join(_formatted(name, function) for name, function in functions.items())
+    return f"{_NOTE}\n{head}\n{text}\n{''.join(_declared(text))}"
+
+
+def _formatted(name: str, function: str) -> str:
+    """A definition with one instruction a line."""
+    function = " ".join(function.split())
+    function = re.sub(r" (?=%\w+ = |ret |store |br |\w+: )", "\n  ", function)
+    function = re.sub(r"\n  (\w+:)(?=\n)", r"\n\1", function)
+    head, body = function.replace(" (", f" @{name}(", 1)[:-2].split(" {", 1)
+    return f"define linkonce_odr {head} alwaysinline {{{body}\n}}\n"
+
+
+def _declared(text: str) -> Iterable[str]:
+    """Declarations of what the text calls and does not define."""
+    defined = set(re.findall(r"^define [^@]*@([\w.]+)", text, flags=re.M))
+    heads = {}
+    for result, name, arguments in re.findall(
+        r"call (\{[^}]*\}|\w+) @([\w.]+)\((.*)\)$", text, flags=re.M
+    ):
+        kinds = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
+        heads[name] = f"declare {result} @{name}({kinds}){_attributes(name, kinds)}\n"
+    return (heads[name] for name in sorted(heads) if name not in defined)
+
+
+def _attributes(name: str, kinds: str) -> str:
+    """What LLVM cannot know of functions of C, such as that they read nothing but arguments."""
+    if name.startswith(("llvm.", "kb.", "__nv_")):
+        return ""
+    return f" nounwind willreturn memory({'argmem: readwrite' if 'ptr' in kinds else 'none'})"
+
+
+def _of_libdevice(name: str) -> str:
+    head, functions = libdevice.FILES[name]
+    return _file(head, {f"__nv_{name}": text for name, text in functions().items()})
+
+
+FILES = {
+    "arithmetic.ll": arithmetic,
+    "atomics.ll": atomics,
+    "registers.ll": registers,
+    "halves.ll": lambda: half("odd"),
+    "f16.ll": lambda: half("kb.f16"),
+    "f16_integers.ll": lambda: half("kb.f16 integers"),
+    "bf16.ll": lambda: half("kb.bf16"),
+    "bf16_integers.ll": lambda: half("kb.bf16 integers"),
+    **{name: partial(_of_libdevice, name) for name in libdevice.FILES},
+}
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make in FILES.items():
+        (folder / name).write_text(make())

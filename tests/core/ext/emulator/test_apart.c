@@ -1,0 +1,545 @@
+/* Proves that the arrays of checked CUDA C++ lie apart for a call and come back after it, what
+ * messages call them, and which accesses by plain pointers are faults. */
+#include "ext/emulator/kb_apart.h"
+
+#include "allocation.h"
+#include "ext/emulator/kb_hostcuda.h"
+#include "ext/emulator/kb_sites.h"
+#include "ext/emulator/kb_unwritten.h"
+#include "kernbridge/cuda_host.h"
+#include "sample.h"
+
+#include <sys/resource.h>
+
+enum { N = 6, ALIGNED = KB_CUDA_ALIGNED };
+
+static float x[N], both[N], out[N], complex[2];
+static int8_t small[N];
+static void *x_at, *both_at, *both_too, *out_at, *small_at, *empty_at, *complex_at;
+static const int64_t matrix[] = {2, 3}, vector[] = {N}, none[] = {0}, single[] = {1};
+static kb_apart *apart;
+static char fault[KB_FAULT_SIZE];
+
+/* What the threads of a launch do. */
+static void (*kernel)(kb_thread *thread);
+static uint32_t fixed, dynamic; /* bytes of shared memory */
+static const char code[1] = "";
+
+static void run(void *const *parameters, kb_thread *thread)
+{
+    (void)parameters;
+    kernel(thread);
+}
+
+static const char *launch_blocks(uint32_t n_blocks, bool cooperative, void (*given)(kb_thread *))
+{
+    const kb_hostcuda_code checked = {
+        .threads = {.run = run, .shared = fixed, .stack = 64 * 1024, .checked = &kb_apart_launches},
+        .cooperative = cooperative};
+    const uint32_t sizes[6] = {n_blocks, 1, 1, 2, 1, 1};
+    kernel = given;
+    fault[0] = '\0';
+    kb_cu_result result = kb_hostcuda_run(&checked, sizes, dynamic, NULL, NULL, fault);
+    CHECK_INT(result, fault[0] ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS);
+    return fault;
+}
+
+static const char *launch(void (*given)(kb_thread *))
+{
+    return launch_blocks(1, false, given);
+}
+
+static bool add(void **data, void *at, uint64_t size, const char *name, const char *dtype,
+                uint32_t item_size, uint32_t n_dims, const int64_t *extents, bool is_output)
+{
+    *data = at;
+    return kb_apart_add(apart, &(kb_apart_array){.data = data,
+                                                 .size = size,
+                                                 .name = name,
+                                                 .dtype = dtype,
+                                                 .item_size = item_size,
+                                                 .n_dims = n_dims,
+                                                 .extents = extents,
+                                                 .is_output = is_output});
+}
+
+/* Begins a call: inputs both, x, small and empty, outputs both, which is also an input, out and
+ * complex. */
+static bool enter(void)
+{
+    for (int i = 0; i < N; i++) {
+        x[i] = both[i] = (float)i;
+        out[i] = -1;
+        small[i] = (int8_t)i;
+    }
+    apart = kb_apart_new(7);
+    if (!apart)
+        return false;
+    bool well =
+        add(&both_at, both, sizeof both, "both", "float32", 4, 1, vector, false) &&
+        add(&x_at, x, sizeof x, "x", "float32", 4, 2, matrix, false) &&
+        add(&small_at, small, sizeof small, "small", "int8", 1, 1, vector, false) &&
+        add(&empty_at, small, 0, "empty", "bool", 1, 1, none, false) &&
+        add(&both_too, both, sizeof both, "both_out", "float32", 4, 1, vector, true) &&
+        add(&out_at, out, sizeof out, "out", "float32", 4, 1, vector, true) &&
+        add(&complex_at, complex, sizeof complex, "complex", "complex64", 8, 1, single, true);
+    kb_apart_enter(apart);
+    return well;
+}
+
+static void leave(void)
+{
+    kb_apart_leave(apart);
+}
+
+static void ask(kb_thread *thread, const void *at, uint64_t size, uint32_t how)
+{
+    kb_apart_access(thread, at, size, how, code);
+}
+
+static void writes_output(kb_thread *t)
+{
+    float *to = (float *)out_at + t->index;
+    ask(t, to, 4, KB_CUDA_WRITE);
+    *to = 7;
+    ask(t, to, 4, KB_CUDA_READ);
+    ask(t, (float *)both_at + t->index, 4, KB_CUDA_READ | ALIGNED);
+    ask(t, (float *)both_too + t->index, 4, KB_CUDA_WRITE);
+    ((float *)both_too)[t->index] += 10;
+    ask(t, (float *)complex_at + t->index, 4, KB_CUDA_WRITE); /* a part for each thread */
+    ((float *)complex_at)[t->index] = 3;
+    ask(t, (char *)x_at + 2, 4, KB_CUDA_READ); /* of a packed structure */
+    ask(t, &fixed, 4, KB_CUDA_WRITE);          /* memory of no array */
+    ask(t, (const void *)4096, 4, KB_CUDA_READ);
+    ask(t, (int8_t *)small_at + 5, 1, KB_CUDA_READ);
+}
+
+static void test_places(void)
+{
+    if (!CHECK(enter()))
+        return;
+    const void *const places[] = {x_at, small_at, both_at, empty_at, out_at};
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < i; k++) {
+            uintptr_t a = (uintptr_t)places[i], b = (uintptr_t)places[k];
+            CHECK((a > b ? a - b : b - a) >= UINT64_C(1) << 30);
+        }
+    CHECK_PTR(both_at, both_too);
+    CHECK(memcmp(x_at, x, sizeof x) == 0 && memcmp(small_at, small, sizeof small) == 0);
+    CHECK(((float *)out_at)[1] == 0); /* nothing, whatever was there */
+    CHECK_TEXT(launch(writes_output), "");
+    ((float *)x_at)[0] = 99;
+    CHECK(out[0] == -1 && both[0] == 0);
+    memcpy((float *)out_at + 2, x, 4 * sizeof *x);
+    leave();
+    CHECK(x[0] == 0 && out[0] == 7 && out[1] == 7 && out[2] == 0 && out[5] == 3);
+    CHECK(both[0] == 10 && both[1] == 11 && both[2] == 2);
+    CHECK(kb_apart_checks((const uint32_t[6]){1, 1, 1, 1, 1, 1}, 0, false) == NULL);
+}
+
+static void reads_past_matrix(kb_thread *t)
+{
+    ask(t, (float *)x_at + 5, 4, KB_CUDA_READ);
+    ask(t, (float *)x_at + 6, 4, KB_CUDA_READ);
+}
+
+static void reads_before_small(kb_thread *t)
+{
+    ask(t, (int8_t *)small_at - 3, 1, KB_CUDA_READ);
+}
+
+static void reads_the_empty(kb_thread *t)
+{
+    ask(t, empty_at, 1, KB_CUDA_READ);
+}
+
+static void reads_far_away(kb_thread *t)
+{
+    ask(t, (float *)x_at + (1 << 26), 4, KB_CUDA_READ);
+}
+
+static void reads_null(kb_thread *t)
+{
+    ask(t, (const void *)4095, 1, KB_CUDA_READ);
+}
+
+static void reads_past_all(kb_thread *t)
+{
+    ask(t, (char *)out_at + ((char *)out_at - (char *)empty_at), 4, KB_CUDA_READ);
+}
+
+static void writes_input(kb_thread *t)
+{
+    ask(t, (int8_t *)small_at + 2, 1, KB_CUDA_READ);
+    ask(t, (int8_t *)small_at + 2, 1, KB_CUDA_WRITE);
+}
+
+static void adds_to_input(kb_thread *t)
+{
+    ask(t, (float *)x_at + 4, 4, KB_CUDA_ATOMIC);
+}
+
+static void reads_output(kb_thread *t)
+{
+    ask(t, (float *)out_at + 4, 4, KB_CUDA_READ);
+}
+
+static void reads_at_odd_address(kb_thread *t)
+{
+    ask(t, (char *)x_at + 4, 4, KB_CUDA_READ | ALIGNED);
+    ask(t, (char *)x_at + 2, 4, KB_CUDA_READ | ALIGNED);
+}
+
+static void races(kb_thread *t)
+{
+    ask(t, out_at, 4, KB_CUDA_WRITE);
+    *(float *)out_at = (float)t->index;
+}
+
+/* Another access comes before the value is as it was again. */
+static void races_and_restores(kb_thread *t)
+{
+    float *at = out_at;
+    ask(t, at, 4, KB_CUDA_WRITE);
+    if (t->index == 0)
+        return;
+    float before = *at;
+    *at = before + 1;
+    ask(t, small_at, 1, KB_CUDA_READ);
+    *at = before;
+}
+
+static void writes_the_same(kb_thread *t)
+{
+    ask(t, out_at, 4, KB_CUDA_WRITE | ALIGNED);
+    *(float *)out_at = 5;
+    ask(t, x_at, 4, KB_CUDA_READ);
+}
+
+static void adds(kb_thread *t)
+{
+    ask(t, out_at, 4, KB_CUDA_ATOMIC);
+}
+
+static void has_wrong_index(kb_thread *t)
+{
+    kb_apart_wrong_index(t, 9, "float[3]", kb_site_of_line("no_file.cu", 12));
+}
+
+static void test_faults(void)
+{
+    static const struct {
+        void (*kernel)(kb_thread *);
+        const char *text; /* or NULL */
+    } rows[] = {
+        {reads_past_matrix,
+         "thread (0, 0, 0): reads 'x' (f32[2, 3]) out of bounds: element [2, 0]"},
+        {reads_before_small, "reads 'small' (i8[6]) out of bounds: element [-3], and it has 6"},
+        {reads_the_empty, "reads 'empty' (bool[0]) out of bounds: element [0], and it has 0"},
+        {reads_far_away, "reads 'x' (f32[2, 3]) out of bounds: element ["},
+        {reads_null, "reads at an address that belongs to no array"},
+        {reads_past_all, "reads at an address that belongs to no array"},
+        {writes_input, "writes element [2] of 'small' (i8[6]), which is an input: JAX's arrays do "
+                       "not change"},
+        {adds_to_input, "updates element [1, 1] of 'x' (f32[2, 3]), which is an input"},
+        {reads_output, "element [4] of 'out' (f32[6])"},
+        {reads_at_odd_address, "of 'x' (f32[2, 3]), at an address that is no multiple of the size"},
+        {races, "element [0] of 'out' (f32[6])"},
+        {writes_the_same, NULL},
+        {races_and_restores, "element [0] of 'out' (f32[6])"},
+        {adds, "element [0] of 'out' (f32[6])"}, /* which nothing has written */
+        {has_wrong_index, "the index 9 is out of bounds for an array of type float[3] (at "
+                          "no_file.cu:12)"},
+        {writes_output, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!CHECK(enter()))
+            return;
+        const char *got = launch(rows[i].kernel);
+        bool held = rows[i].text ? CHECK_HAS(got, rows[i].text) : CHECK_TEXT(got, "");
+        if (!held)
+            fprintf(stderr, "in row %zu\n", i);
+        leave();
+    }
+}
+
+static int first_key, second_key;
+static char *first, *second, *extern_one;
+
+static void declares(kb_thread *t)
+{
+    first = kb_apart_shared(t, &first_key, "a", 12, 4);
+    second = kb_apart_shared(t, &second_key, "b", 3, 1);
+    extern_one = kb_apart_shared(t, NULL, "c", 0, 8);
+    CHECK_PTR(kb_apart_shared(t, &first_key, "a", 12, 4), first);
+    CHECK_PTR(kb_apart_shared(t, NULL, "c", 0, 8), extern_one);
+    CHECK(first != second && second != extern_one && first != extern_one);
+}
+
+static void uses_shared(kb_thread *t)
+{
+    declares(t);
+    for (uint32_t i = 0; i < 3; i++) {
+        ask(t, first + (size_t)(4 * t->index), 4, KB_CUDA_WRITE);
+        ask(t, second + t->index, 1, KB_CUDA_WRITE);
+        ask(t, extern_one + (size_t)(8 * t->index), 8, KB_CUDA_WRITE);
+        kb_barrier(t, 0);
+        ask(t, first + (size_t)(4 * (1 - t->index)), 4, KB_CUDA_READ);
+        kb_barrier(t, 0);
+    }
+}
+
+static void leaves_first(kb_thread *t)
+{
+    declares(t);
+    ask(t, first + 8, 4, KB_CUDA_WRITE);
+    ask(t, first + 12, 4, KB_CUDA_WRITE);
+}
+
+static void leaves_second(kb_thread *t)
+{
+    declares(t);
+    ask(t, second + 3, 1, KB_CUDA_READ);
+}
+
+static void leaves_extern(kb_thread *t)
+{
+    declares(t);
+    ask(t, extern_one + 8, 8, KB_CUDA_WRITE);
+    ask(t, extern_one + 16, 8, KB_CUDA_WRITE);
+}
+
+static void races_in_shared(kb_thread *t)
+{
+    declares(t);
+    ask(t, second + 1, 1, KB_CUDA_WRITE);
+    second[1] = (char)(1 + t->index);
+}
+
+static void reads_what_none_wrote(kb_thread *t)
+{
+    declares(t);
+    ask(t, first, 4, KB_CUDA_READ);
+}
+
+static void declares_too_large(kb_thread *t)
+{
+    (void)kb_apart_shared(t, &first_key, "a", 12 * 1024, 1);
+    (void)kb_apart_shared(t, &second_key, "b", 36 * 1024 + 1, 1);
+}
+
+static void declares_too_many(kb_thread *t)
+{
+    static char keys[63];
+    for (int i = 0; i < 63; i++)
+        (void)kb_apart_shared(t, &keys[i], i < 62 ? "one" : "the last", 4, 4);
+}
+
+/* Of all arrays together, 48 KiB. */
+static void declares_what_there_is(kb_thread *t)
+{
+    static char keys[16];
+    for (int i = 0; i < 16; i++)
+        (void)kb_apart_shared(t, &keys[i], "one", 3 * 1024, 1);
+}
+
+static void declares_one_more(kb_thread *t)
+{
+    declares_what_there_is(t);
+    (void)kb_apart_shared(t, &first_key, "one more", 1, 1);
+}
+
+static void test_shared_arrays(void)
+{
+    static const struct {
+        void (*kernel)(kb_thread *);
+        const char *text; /* or NULL */
+    } rows[] = {
+        {uses_shared, NULL},
+        {leaves_first, "writes the shared array 'a' out of bounds: element [3], and it has 3"},
+        {leaves_second, "reads the shared array 'b' out of bounds: element [3], and it has 3"},
+        {leaves_extern,
+         "writes the dynamic shared array 'c' out of bounds: element [2], and it has "
+         "2"},
+        {races_in_shared, "element [1] of the shared array 'b'"},
+        {reads_what_none_wrote, "element [0] of the shared array 'a'"},
+        {declares_too_large, "arrays up to 'b' take 49153 bytes, CUDA allows 49152"},
+        {declares_too_many, "no memory to check the accesses to the shared array 'the last'"},
+    };
+    if (!CHECK(enter()))
+        return;
+    CHECK_TEXT(launch(declares_what_there_is), "");
+    CHECK_HAS(launch(declares_one_more),
+              "the static shared arrays up to 'one more' take 49153 bytes, CUDA allows 49152");
+    leave();
+    dynamic = 16;
+    for (uint32_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+        bool cooperative = i % 2; /* each block has shared arrays of its own */
+        if (!CHECK(enter()))
+            return;
+        const char *got = launch_blocks(3, cooperative, rows[i / 2].kernel);
+        bool held = rows[i / 2].text ? CHECK_HAS(got, rows[i / 2].text) : CHECK_TEXT(got, "");
+        if (!held)
+            fprintf(stderr, "in row %u\n", i);
+        CHECK_TEXT(launch_blocks(3, cooperative, uses_shared), ""); /* as if nothing had been */
+        leave();
+    }
+    dynamic = 0;
+}
+
+/* What messages call arrays of each dtype. */
+static void test_names(void)
+{
+    static const char *const names[][2] = {{"float64", "f64"}, {"bfloat16", "bf16"},
+                                           {"uint16", "u16"},  {"complex64", "c64"},
+                                           {"bool", "bool"},   {"int4", "i4"},
+                                           {"float16", "f16"}, {"float8_e5m2", "float8_e5m2"},
+                                           {"key_x", "key_x"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char expected[64];
+        apart = kb_apart_new(1);
+        if (!CHECK(apart != NULL))
+            return;
+        CHECK(add(&empty_at, small, 0, "e", names[i][0], 0, 1, none, false));
+        CHECK(!add(&x_at, x, sizeof x, "x", "float32", 4, 2, matrix, false)); /* one too many */
+        kb_apart_enter(apart);
+        (void)snprintf(expected, sizeof expected, "reads 'e' (%s[0]) out of", names[i][1]);
+        CHECK_HAS(launch(reads_the_empty), expected);
+        leave();
+    }
+    char name[250] = "";
+    memset(name, 'n', sizeof name - 1);
+    int64_t many[KB_CHECK_DIMS + 1] = {[KB_CHECK_DIMS - 1] = 3};
+    for (int d = 0; d < KB_CHECK_DIMS - 1; d++)
+        many[d] = 1;
+    apart = kb_apart_new(2);
+    if (!CHECK(apart != NULL))
+        return;
+    const int64_t empty[] = {7, 7, 7, 0};
+    CHECK(add(&empty_at, x, 0, name, "bool", 1, 4, empty, false));
+    kb_apart_enter(apart);
+    CHECK_HAS(launch(reads_the_empty), name);
+    CHECK(strstr(fault, "7, 7, 7") == NULL); /* a name that is too long is cut */
+    leave();
+    apart = kb_apart_new(2);
+    if (!CHECK(apart != NULL))
+        return;
+    CHECK(!add(&x_at, x, 0, "x", "float32", 4, KB_CHECK_DIMS + 1, many, false));
+    CHECK(add(&x_at, x, 0, "x", "float32", 4, KB_CHECK_DIMS, many, false));
+    CHECK(!add(&out_at, out, (UINT64_C(1) << 34) + 1, "out", "float32", 4, 1, vector, false));
+    CHECK(add(&out_at, out, 0, "out", "float32", 4, 1, vector, false));
+    kb_apart_enter(apart);
+    CHECK_HAS(launch(reads_past_matrix), ", 0, 0, 2], and it has");
+    leave();
+    apart = kb_apart_new(0);
+    CHECK(apart != NULL);
+    kb_apart_enter(apart);
+    leave();
+}
+
+/* With fewer addresses arrays lie closer together; with too few there is no call. */
+static void test_addresses(void)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    const uint64_t least = UINT64_C(63) << 30, other = UINT64_C(1)
+                                                       << 32; /* of a call with one array */
+    struct rlimit before, limit;
+    CHECK_INT(getrlimit(RLIMIT_AS, &before), 0);
+    for (int enough = 0; enough < 2; enough++) {
+        limit = before;
+        limit.rlim_cur = enough ? least + other : least - other;
+        CHECK_INT(setrlimit(RLIMIT_AS, &limit), 0);
+        apart = kb_apart_new(1);
+        CHECK_INT(setrlimit(RLIMIT_AS, &before), 0);
+        if (CHECK_INT(apart != NULL, enough) && apart) {
+            kb_apart_enter(apart);
+            leave();
+        }
+    }
+#endif
+}
+
+/* The buffers of a frame. */
+static kb_status run_frame(const kb_frame *frame, kb_error *err)
+{
+    (void)err;
+    x_at = kb_frame_buffer(frame, 0)->data;
+    out_at = kb_frame_buffer(frame, 1)->data;
+    CHECK(x_at != x && out_at != out);
+    CHECK_HAS(launch(reads_past_matrix), "reads 'a' (f32[6]) out of bounds: element [6]");
+    CHECK_HAS(launch(reads_output), "element [4] of 'b' (f32[6])");
+    *(float *)out_at = 5;
+    return KB_OK;
+}
+
+static kb_status call_frame(kb_error *err)
+{
+    sample s;
+    fake_frame f;
+    kb_frame frame;
+    sample_init(&s, 3, sample_record);
+    sample_input(&s, KB_DTYPE_F32, 1, "a");
+    sample_output(&s, KB_DTYPE_F32, 1, "b");
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_arg(&f, KB_DTYPE_F32, x, 1, vector);
+    fake_ret(&f, KB_DTYPE_F32, out, 1, vector);
+    kb_status status =
+        kb_frame_read(&frame, &s.kernel, &f.frame, sample_call(&f, &s.kernel, 0, NULL), err);
+    if (CHECK_INT(status, KB_OK))
+        status = kb_apart_run(&frame, run_frame, err);
+    fake_frame_free(&f);
+    return status;
+}
+
+static void test_frames(void)
+{
+    kb_error err;
+    x[1] = out[0] = out[1] = 1;
+    CHECK_INT(call_frame(&err), KB_OK);
+    CHECK(out[0] == 5 && x[1] == 1);
+    kb_memory_fail_nth(1);
+    CHECK_INT(call_frame(&err), KB_RESOURCE_EXHAUSTED);
+    kb_memory_fail_nth(0);
+    CHECK_HAS(err.message, "op3: no memory to check accesses");
+}
+
+/* A call inside of a call finds its own arrays, and then the first one finds its own again. */
+static void test_nested(void)
+{
+    if (!CHECK(enter()))
+        return;
+    kb_apart *outer = apart;
+    void *outer_at = out_at;
+    if (CHECK(enter())) {
+        CHECK(out_at != outer_at);
+        CHECK_TEXT(launch(writes_output), "");
+        leave();
+    }
+    apart = outer;
+    out_at = outer_at;
+    CHECK_HAS(launch(reads_output), "element [4] of 'out' (f32[6])");
+    leave();
+}
+
+static bool call_without_memory(void)
+{
+    bool well = enter();
+    if (apart) {
+        well = well && strcmp(launch(writes_output), "") == 0;
+        leave();
+    }
+    return well;
+}
+
+int main(void)
+{
+    test_places();
+    test_faults();
+    test_shared_arrays();
+    test_names();
+    test_nested();
+    test_addresses();
+    test_frames();
+    each_allocation("a call", call_without_memory, 4);
+    return kb_test_end("test_apart");
+}

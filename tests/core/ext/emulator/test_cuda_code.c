@@ -1,0 +1,254 @@
+/* Proves that a CUDA kernel for the CPU that comes as machine code runs, and that bytes which are
+ * not whole, not of this kernel or not for this machine are refused with a reason. */
+#include "cuda_code.h"
+#include "ext/emulator/kb_libdevice.h"
+#include "kb_test.h"
+#include "object/kb_cpu.h"
+#include "sealed.h"
+
+#include <elf.h>
+#include <stdlib.h>
+
+static const cuda_code_text GOOD = {.abi = KB_HOSTCUDA_ABI, .shared = 48, .stack = 96};
+static kb_error err;
+
+/* A digest of its own for each test: known code is not forgotten. */
+static const char *new_digest(void)
+{
+    static char digest[KB_HOSTCUDA_DIGEST + 1];
+    static int n;
+    snprintf(digest, sizeof digest, "%064d", ++n);
+    return digest;
+}
+
+static kb_status load(const cuda_code_text *t, const char *digest)
+{
+    size_t size;
+    uint8_t *bytes = cuda_code_write(t, digest, &size);
+    kb_status s = kb_cuda_code_load(digest, bytes, size, "op", &err);
+    free(bytes); /* before anybody runs the code */
+    return s;
+}
+
+static void test_runs(void)
+{
+    const char *digest = new_digest();
+    int64_t out[6] = {0}, *at = out;
+    void *parameters[] = {&at};
+    const uint32_t sizes[6] = {3, 2, 1, 1, 1, 1};
+    if (!CHECK_INT(load(&GOOD, digest), KB_OK))
+        return;
+    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+    CHECK_INT(code->threads.shared, 48);
+    CHECK_INT(code->threads.stack, 96);
+    CHECK(code->concurrent);
+    CHECK(!code->cooperative && !code->threads.run && !code->threads.checked);
+    CHECK_INT(kb_hostcuda_launch(digest, sizes, 0, parameters, NULL, &err), KB_OK);
+    for (int i = 0; i < 6; i++)
+        CHECK_INT(out[i], i);
+}
+
+/* What a test changes in the sample. */
+typedef struct change {
+    const char *name; /* of its only function, at most as long */
+    bool prints;      /* it calls kb_print in place of sqrt */
+    bool has_variable;
+} change;
+
+static Elf64_Shdr section(const uint8_t *object, size_t i)
+{
+    Elf64_Ehdr header;
+    Elf64_Shdr found;
+    memcpy(&header, object, sizeof header);
+    memcpy(&found, object + header.e_shoff + i * sizeof found, sizeof found);
+    return found;
+}
+
+/* The name of the sample's source, which nothing needs, becomes that of kb_print. */
+static void change_symbols(uint8_t *object, const change *c)
+{
+    size_t i = 1;
+    while (section(object, i).sh_type != SHT_SYMTAB)
+        i++;
+    const Elf64_Shdr table = section(object, i);
+    char *names = (char *)object + section(object, table.sh_link).sh_offset;
+    Elf64_Word of_source = 0;
+    for (size_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
+        Elf64_Sym s;
+        uint8_t *place = object + table.sh_offset + at;
+        memcpy(&s, place, sizeof s);
+        if (ELF64_ST_TYPE(s.st_info) == STT_FILE) {
+            of_source = s.st_name;
+            strcpy(names + of_source, "kb_print");
+            if (c->has_variable)
+                s.st_shndx = SHN_COMMON, s.st_size = s.st_value = 8;
+        } else if (strcmp(names + s.st_name, "sqrt") == 0 && c->prints) {
+            s.st_name = of_source;
+        } else if (strcmp(names + s.st_name, "kb_blocks") == 0) {
+            strcpy(names + s.st_name, c->name);
+        }
+        memcpy(place, &s, sizeof s);
+    }
+}
+
+static kb_status load_changed(const cuda_code_text *t, const change *c, const char *digest)
+{
+    size_t size;
+    uint8_t *bytes = cuda_code_write(t, digest, &size);
+    change_symbols(bytes + SEALED_BODY + sizeof t->features + 3 * sizeof(uint32_t), c);
+    sealed_sign(bytes, size, digest, KB_HOSTCUDA_DIGEST);
+    kb_status s = kb_cuda_code_load(digest, bytes, size, "op", &err);
+    free(bytes);
+    return s;
+}
+
+/* Blocks may run side by side unless they share variables or an output. */
+static void test_concurrent(void)
+{
+    for (int i = 0; i < 4; i++) {
+        const char *digest = new_digest();
+        const change c = {.name = "kb_blocks", .prints = i & 1, .has_variable = i >> 1};
+        if (!CHECK_INT(load_changed(&GOOD, &c, digest), KB_OK))
+            continue;
+        CHECK_INT(kb_hostcuda_find(digest)->concurrent, i == 0);
+    }
+}
+
+/* Of each form: what it must define, and what is known of it then. */
+static void test_forms(void)
+{
+    enum { BLOCKS, THREADS, COOPERATIVE, FORMS };
+    for (uint32_t form = BLOCKS; form < FORMS; form++)
+        for (int fibre = 0; fibre < 3; fibre++) { /* 2: neither */
+            static const char *const names[] = {"kb_blocks", "kb_fibre", "kb_other"};
+            const char *digest = new_digest();
+            const change c = {.name = names[fibre]};
+            cuda_code_text t = GOOD;
+            t.form = form;
+            bool fits = fibre == (form != BLOCKS);
+            if (!CHECK_INT(load_changed(&t, &c, digest), fits ? KB_OK : KB_INVALID_ARGUMENT))
+                continue;
+            CHECK_INT((kb_hostcuda_find(digest) != NULL), fits);
+            if (!fits) {
+                CHECK_TEXT(err.message,
+                           "op: the machine code of a kernel for the CPU is damaged, or belongs to "
+                           "another kernel: the check of what it defines failed");
+                continue;
+            }
+            const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+            CHECK_INT(code->blocks != NULL, !fibre);
+            CHECK_INT(code->threads.run != NULL, fibre);
+            CHECK_INT(code->threads.shared, 48);
+            CHECK_INT(code->threads.stack, 96);
+            CHECK_PTR(code->threads.checked, NULL);
+            CHECK_INT(code->cooperative, form == COOPERATIVE);
+        }
+}
+
+static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *digest)
+{
+    CHECK_INT(kb_cuda_code_load(digest, bytes, size, "op", &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "op: the machine code");
+    CHECK_HAS(err.message, "is damaged");
+}
+
+static void changed_is_refused(const uint8_t *bytes, size_t size, const void *digest)
+{
+    damaged_is_refused(bytes, size, digest);
+    CHECK_HAS(err.message, "the check of its digest failed");
+}
+
+static void test_a_part_is_refused(void)
+{
+    const char *digest = new_digest();
+    size_t size;
+    uint8_t *bytes = cuda_code_write(&GOOD, digest, &size);
+    sealed_each_part(bytes, size, 37, digest, KB_HOSTCUDA_DIGEST, damaged_is_refused);
+    CHECK(!kb_hostcuda_find(digest));
+    free(bytes);
+}
+
+static void test_digest(void)
+{
+    const char *digest = new_digest();
+    size_t size;
+    uint8_t *bytes = cuda_code_write(&GOOD, digest, &size);
+    sealed_each_flip(bytes, size, 101, digest, changed_is_refused);
+    CHECK_INT(kb_cuda_code_load(new_digest(), bytes, size, "op", &err), KB_INVALID_ARGUMENT);
+    bytes[0] = 'X';
+    CHECK_INT(kb_cuda_code_load(digest, bytes, size, "op", &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "its first bytes");
+    free(bytes);
+}
+
+static void test_wrong_fields(void)
+{
+    const char *digest = new_digest();
+    cuda_code_text t = GOOD;
+    t.abi++;
+    CHECK_INT(load(&t, digest), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "op: the program's machine code for the CPU was generated for ABI 2 of "
+                           "kernbridge, and this kernbridge has ABI 1");
+    t = GOOD, t.form = 3;
+    CHECK_INT(load(&t, digest), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "the check of its beginning failed");
+    for (uint32_t form = 1; form < 3; form++) {
+        t = GOOD, t.form = form;
+        CHECK_INT(load(&t, digest), KB_INVALID_ARGUMENT);
+        CHECK_HAS(err.message, "the check of what it defines failed");
+    }
+    t = GOOD, t.features = INT64_MIN;
+    CHECK_INT(load(&t, digest), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "op: the machine code needs what this processor does not have");
+    t = GOOD, t.features = (int64_t)kb_cpu_features();
+    CHECK_INT(load(&t, digest), KB_OK);
+}
+
+/* The tables of hostcuda, Numba's runtime and the C library's mathematics, and not all that the
+ * process has. */
+static void test_names(void)
+{
+    const kb_hostcuda_symbol *tables[] = {kb_hostcuda_symbols, kb_libdevice_symbols};
+    for (int i = 0; i < 2; i++)
+        for (const kb_hostcuda_symbol *s = tables[i]; s->name; s++)
+            CHECK_INT((intptr_t)kb_cuda_code_find(s->name, NULL), (intptr_t)s->address);
+    CHECK(kb_cuda_code_find("kb_barrier", NULL) != NULL);
+    CHECK(kb_cuda_code_find("kb_nv_erfinv", NULL) != NULL);
+    CHECK(kb_cuda_code_find("remquof", NULL) != NULL);
+    CHECK(kb_cuda_code_find("memset", NULL) != NULL);
+    CHECK(kb_cuda_code_find("NRT_MemInfo_alloc_aligned", NULL) != NULL);
+    CHECK(kb_cuda_code_find("NRT_unknown", NULL) == NULL);
+    CHECK(kb_cuda_code_find("kb_PyBool_FromLong", NULL) == NULL);
+    CHECK(kb_cuda_code_find("system", NULL) == NULL);
+}
+
+static void test_what_it_defines(void)
+{
+    const char *digest = new_digest(), *name;
+    size_t size, at = 0, n = 0;
+    void *address;
+    const kb_object *object = NULL;
+    uint8_t *bytes = cuda_code_write(&GOOD, digest, &size);
+    CHECK_INT(kb_cuda_code_load(digest, bytes, size, "op", &err), KB_OK);
+    object = kb_hostcuda_find(digest)->owner;
+    while (kb_object_next(object, &at, &name, &address)) {
+        n++;
+        CHECK_TEXT(name, "kb_blocks");
+        CHECK(address == kb_object_find(object, "kb_blocks"));
+    }
+    CHECK_INT(n, 1);
+    free(bytes);
+}
+
+int main(void)
+{
+    test_runs();
+    test_concurrent();
+    test_forms();
+    test_a_part_is_refused();
+    test_digest();
+    test_wrong_fields();
+    test_names();
+    test_what_it_defines();
+    return kb_test_end("test_cuda_code");
+}

@@ -1,0 +1,205 @@
+/* Proves that a library of CUDA C++ for the CPU gets what it may call, that its kernel runs by
+ * launches and by its own, that the arrays of a checked call are moved, and that bytes which are
+ * damaged or of another version are refused. */
+#include "ext/emulator/kb_cuda_host.h"
+#include "ext/emulator/kb_cuda_library.h"
+#include "gpu.h"
+#include "module/kb_source.h"
+#include "sealed.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM = 1 << 20, N = 32, BLOCKS = 3, COLUMNS = 8 };
+
+static uint8_t room[ROOM];
+static uint32_t results[BLOCKS][N][COLUMNS];
+static int32_t failing = -1; /* the thread that fails */
+static void *results_at = results;
+static void *const parameters[] = {&results_at, &failing};
+static const uint32_t sizes[6] = {BLOCKS, 1, 1, N, 1, 1};
+static char digest[KB_HOSTCUDA_DIGEST];
+static kb_error err;
+
+/* An image with the library of a file; its size. */
+static size_t image_of(const char *path, uint32_t version, uint32_t cooperative)
+{
+    uint8_t *at = room + SEALED_BODY;
+    sealed_begin(room, KB_CUDA_LIBRARY_MAGIC, version);
+    sealed_put_u32(&at, cooperative);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        abort();
+    size_t size = (size_t)(at - room) + fread(at, 1, (size_t)(room + ROOM - at), file);
+    fclose(file);
+    sealed_sign(room, size, digest, sizeof digest);
+    return size;
+}
+
+static kb_status load(const char *path, uint32_t version, uint32_t cooperative)
+{
+    const kb_cuda_kernel *kernel = NULL;
+    digest[0]++;
+    size_t size = image_of(path, version, cooperative);
+    kb_status s = kb_cuda_library_load(digest, room, size, "a sample", &kernel, &err);
+    CHECK_INT(kernel != NULL, s == KB_OK);
+    CHECK_INT(kb_hostcuda_find(digest) != NULL, s == KB_OK);
+    if (s == KB_OK)
+        CHECK_INT(kernel->n_parameters, 2);
+    return s;
+}
+
+static void check_results(bool cooperative, uint32_t dynamic_shared)
+{
+    for (uint32_t block = 0; block < BLOCKS; block++)
+        for (uint32_t i = 0; i < N; i++) {
+            const uint32_t *got = results[block][i], mirrored = N - 1 - i;
+            CHECK_INT(got[0], mirrored * mirrored);
+            CHECK_INT(got[1], 11);
+            CHECK_INT(got[2], i == N - 1 ? i : i + 1);
+            CHECK_INT(got[3], 0xAAAAAAAA);
+            CHECK_INT(got[4], UINT32_C(15) << (i / 4 * 4));
+            CHECK(got[5] >> i & 1);
+            CHECK_INT(got[6], cooperative ? mirrored * mirrored : dynamic_shared);
+            CHECK_INT(got[7], 1);
+        }
+    memset(results, 0, sizeof results);
+}
+
+static void test_launches(void)
+{
+    for (uint32_t cooperative = 0; cooperative < 2; cooperative++) {
+        CHECK_INT(load(SAMPLE, KB_HOSTCUDA_ABI, cooperative), KB_OK);
+        CHECK_INT(kb_hostcuda_launch(digest, sizes, 4 * N, parameters, NULL, &err), KB_OK);
+        check_results(cooperative, 4 * N);
+    }
+    failing = 7;
+    CHECK_INT(kb_hostcuda_launch(digest, sizes, 4 * N, parameters, NULL, &err), KB_INTERNAL);
+    CHECK_HAS(err.message, "thread (7, 0, 0): the sample fails");
+    failing = -1;
+    CHECK_INT(kb_hostcuda_launch(digest, sizes, 4 * N, parameters, NULL, &err), KB_OK);
+    check_results(true, 4 * N);
+}
+
+/* The functions of a module launch kernels themselves. */
+static void test_own_launches(void)
+{
+    void *library = dlopen(SAMPLE, RTLD_NOW | RTLD_LOCAL);
+    int (*launch)(const kb_cuda_launch *, char[]) = NULL;
+    void *found = library ? dlsym(library, "sample_launch") : NULL;
+    if (!CHECK(found != NULL) || !CHECK_INT(kb_cuda_host_connect(library, &err), KB_OK))
+        return;
+    memcpy(&launch, &found, sizeof found);
+    char fault[KB_CUDA_FAULT_SIZE] = "";
+    kb_cuda_launch how = {.sizes = {BLOCKS, 1, 1, N, 1, 1}, .parameters = parameters};
+    for (how.cooperative = 0; how.cooperative < 2; how.cooperative++) {
+        how.shared = how.cooperative ? 0 : 4 * N;
+        how.fixed_shared = 4 * N - how.shared;
+        CHECK_INT(launch(&how, fault), 0);
+        check_results(how.cooperative, how.shared);
+    }
+    how.cooperative = 0;
+    how.shared = 4 * N;
+    failing = 3;
+    CHECK_INT(launch(&how, fault), 2);
+    CHECK_HAS(fault, "launch of sample, grid (3, 1, 1), block (32, 1, 1): block (");
+    CHECK_HAS(fault, "thread (3, 0, 0): the sample fails");
+    failing = -1;
+    how.sizes[3] = 2048;
+    CHECK_INT(launch(&how, fault), 1);
+}
+
+static const kb_cuda_host *functions;
+
+/* What checked code does around its launches: the second input is also the first output, and what
+ * is written to the first one is lost. */
+static int checked_function(const kb_call *call)
+{
+    enum { APART = 32 }; /* the bits of the least distance between arrays */
+    void *entered = functions->enter(call);
+    if (!entered)
+        return KB_RESOURCE_EXHAUSTED;
+    float *x = call->inputs[0].data, *y = call->inputs[1].data, *z = call->outputs[1].data;
+    CHECK_PTR(y, call->outputs[0].data);
+    CHECK((uintptr_t)x >> APART != (uintptr_t)y >> APART);
+    CHECK((uintptr_t)y >> APART != (uintptr_t)z >> APART);
+    for (int i = 0; i < 3; i++) {
+        z[i] = 10 * x[i] + y[i];
+        y[i] = -y[i];
+        x[i] = 0;
+    }
+    functions->leave(call, entered);
+    return KB_OK;
+}
+
+static void test_checked_call(void)
+{
+    void *library = dlopen(SAMPLE, RTLD_NOW | RTLD_LOCAL);
+    const kb_cuda_host_slot_type *slot = library ? dlsym(library, "kb_cuda_host_slot") : NULL;
+    if (!CHECK(slot != NULL) || !CHECK_INT(kb_cuda_host_connect(library, &err), KB_OK))
+        return;
+    functions = slot->functions;
+    float x[] = {1, 2, 3}, y[] = {4, 5, 6}, z[] = {0, 0, 0};
+    gpu_call c;
+    gpu_call_init(&c, 1);
+    gpu_arg(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, x, 0);
+    gpu_arg(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, y, 0);
+    gpu_ret(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, y);
+    gpu_ret(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, z);
+    const kb_source_step step = {.run = checked_function};
+    kb_kernel kernel = {.name = "op1", .source = ""};
+    kb_step plan;
+    CHECK_INT(kb_source_plan(&step, NULL, &kernel, &plan, &err), KB_OK);
+    CHECK_INT(gpu_run(&c, kernel.plan.steps, kernel.plan.n_steps), KB_OK);
+    kernel.free_owner(kernel.owner);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(x[i], i + 1);
+        CHECK_INT(y[i], -4 - i);
+        CHECK_INT(z[i], 10 * (i + 1) + 4 + i);
+    }
+    gpu_call_free(&c);
+}
+
+static void refused(const uint8_t *bytes, size_t size, const void *owner)
+{
+    CHECK_INT(kb_cuda_library_load(owner, bytes, size, "a sample", NULL, &err),
+              KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "a sample: the library of a CUDA kernel for the CPU is damaged");
+}
+
+static void test_refused(void)
+{
+    CHECK_INT(load(SAMPLE, KB_HOSTCUDA_ABI + 1, 0), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "was built for ABI 2 of kernbridge, and this kernbridge has ABI 1");
+    CHECK_INT(load(SAMPLE_OF_ANOTHER_SLOT, KB_HOSTCUDA_ABI, 0), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "build it again (in a sample)");
+    CHECK_INT(load(SAMPLE_OF_ANOTHER_KERNEL, KB_HOSTCUDA_ABI, 0), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "has no kernel of this version (in a sample)");
+    CHECK_INT(load(LIBRARY_SAMPLE, KB_HOSTCUDA_ABI, 0), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "has no kernel of this version (in a sample)");
+    size_t size = image_of(SAMPLE, KB_HOSTCUDA_ABI, 0);
+    sealed_each_flip(room, size, 1999, digest, refused);
+    digest[0]++;
+    refused(room, size, digest); /* whole, and of another kernel */
+}
+
+static void test_format(void)
+{
+    CHECK(kb_cuda_library_is("KBCL", 4) && kb_cuda_library_is("KBCLx", 5));
+    CHECK(!kb_cuda_library_is("KBCL", 3) && !kb_cuda_library_is("KBCM", 4));
+    CHECK(!kb_cuda_library_is("KBCK", 4) && !kb_cuda_library_is("", 0));
+}
+
+int main(void)
+{
+    memset(digest, 'a', sizeof digest);
+    test_format();
+    test_launches();
+    test_own_launches();
+    gpu_start();
+    test_checked_call();
+    test_refused();
+    return kb_test_end("test_cuda_library");
+}

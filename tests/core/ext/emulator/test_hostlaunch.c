@@ -1,0 +1,126 @@
+/* Proves which sizes a launch on the CPU may have, each at its limit and one beyond, and that
+ * launches are counted. */
+#include "core/kb_memory.h"
+#include "cuda/kb_stream.h"
+#include "ext/emulator/kb_hostcuda.h"
+#include "kb_test.h"
+
+enum { THREADS = KB_HOSTCUDA_THREADS_MAX, SHARED = KB_HOSTCUDA_SHARED_MAX };
+
+static int64_t n_blocks;
+
+static void count(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end,
+                  const char **outside)
+{
+    (void)parameters, (void)sizes, (void)outside;
+    __atomic_fetch_add(&n_blocks, end - begin, __ATOMIC_RELAXED);
+}
+
+static kb_cu_result launch(const uint32_t sizes[6], uint32_t of_kernel, uint32_t dynamic)
+{
+    const kb_hostcuda_code code = {.blocks = count, .threads = {.shared = of_kernel}};
+    char fault[KB_FAULT_SIZE];
+    n_blocks = 0;
+    return kb_hostcuda_run(&code, sizes, dynamic, NULL, NULL, fault);
+}
+
+static void test_sizes(void)
+{
+    static const uint32_t most[6] = {100000, 65535, 65535, THREADS, THREADS, 64};
+    for (int i = 0; i < 6; i++) {
+        uint32_t sizes[6] = {1, 1, 1, 1, 1, 1};
+        sizes[i] = most[i];
+        CHECK_INT(launch(sizes, 0, 0), KB_CU_SUCCESS);
+        CHECK_INT(n_blocks, i < 3 ? most[i] : 1);
+        sizes[i] = i ? most[i] + 1 : (uint32_t)INT32_MAX + 1;
+        CHECK_INT(launch(sizes, 0, 0), KB_CU_INVALID_VALUE);
+        sizes[i] = 0;
+        CHECK_INT(launch(sizes, 0, 0), KB_CU_INVALID_VALUE);
+        CHECK_INT(n_blocks, 0);
+    }
+    const uint32_t whole[6] = {2, 3, 4, 8, 4, 32}, large[6] = {1, 1, 1, 8, 4, 33};
+    CHECK_INT(launch(whole, 0, 0), KB_CU_SUCCESS);
+    CHECK_INT(n_blocks, 24);
+    CHECK_INT(launch(large, 0, 0), KB_CU_INVALID_VALUE);
+}
+
+static void test_shared_memory(void)
+{
+    static const uint32_t one[6] = {1, 1, 1, 1, 1, 1};
+    static const struct {
+        uint32_t of_kernel, dynamic;
+        bool fits;
+    } cases[] = {{0, SHARED, true},      {SHARED, 0, true},     {SHARED - 100, 100, true},
+                 {0, SHARED + 1, false}, {SHARED, 1, false},    {SHARED - 100, 101, false},
+                 {SHARED + 1, 0, false}, {0, UINT32_MAX, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_INT(launch(one, cases[i].of_kernel, cases[i].dynamic),
+                  cases[i].fits ? KB_CU_SUCCESS : KB_CU_INVALID_VALUE);
+}
+
+static void nothing(void *const *parameters, kb_thread *thread)
+{
+    (void)parameters, (void)thread;
+}
+
+/* How many threads of a grid may wait for each other. The first block has no memory: what fits is
+ * not run. */
+static void test_cooperative_grids(void)
+{
+    static const struct {
+        uint32_t sizes[6];
+        bool fits;
+    } cases[] = {{{64, 1, 1, THREADS, 1, 1}, true},   {{65, 1, 1, THREADS, 1, 1}, false},
+                 {{4, 2, 8, 32, 16, 2}, true},        {{4, 2, 9, 32, 16, 2}, false},
+                 {{32768, 2, 1, 1, 1, 1}, true},      {{65537, 1, 1, 1, 1, 1}, false},
+                 {{65, 1, 1, 1000, 1, 1}, true},      {{66, 1, 1, 1000, 1, 1}, false},
+                 {{65535, 65535, 1, 1, 1, 64}, false}};
+    const kb_hostcuda_code code = {.threads = {.run = nothing}, .cooperative = true};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char fault[KB_FAULT_SIZE] = "";
+        kb_memory_fail_nth(1);
+        CHECK_INT(kb_hostcuda_run(&code, cases[i].sizes, 0, NULL, NULL, fault), KB_HOSTCUDA_FAULT);
+        kb_memory_fail_nth(0);
+        CHECK_TEXT(fault, cases[i].fits
+                              ? "no memory for the stacks of a block's threads"
+                              : "a cooperative grid has at most 65536 threads on the CPU");
+    }
+}
+
+static void faulty(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end,
+                   const char **outside)
+{
+    (void)parameters, (void)begin, (void)end;
+    *outside = sizes[0] == 2 ? "out" : NULL;
+}
+
+/* Of code that was added while launches were counted, those that run, and those with a fault. */
+static void test_counts(void)
+{
+    static const uint32_t sizes[][6] = {
+        {1, 1, 1, 1, 1, 1}, {2, 1, 1, 1, 1, 1}, {0, 1, 1, 1, 1, 1}, {3, 1, 1, 1, 1, 1}};
+    char digest[KB_HOSTCUDA_DIGEST] = "", fault[KB_FAULT_SIZE];
+    const kb_hostcuda_code code = {.blocks = faulty};
+    kb_error err;
+    for (int on = 0; on < 2; on++) {
+        kb_stream_set_debug(on ? KB_DEBUG_COUNT_LAUNCHES : 0);
+        digest[0] = (char)on;
+        CHECK_INT(kb_hostcuda_add(digest, &code, &err), KB_OK);
+        const kb_hostcuda_code *known = kb_hostcuda_find(digest);
+        for (int i = 0; i < 4; i++)
+            (void)kb_hostcuda_run(known, sizes[i], 0, NULL, NULL, fault);
+        CHECK((known->counts != NULL) == on);
+    }
+    const kb_hostcuda_counts *counts = kb_hostcuda_find(digest)->counts;
+    CHECK_INT((int64_t)counts->launches, 3);
+    CHECK_INT((int64_t)counts->faults, 1);
+}
+
+int main(void)
+{
+    test_sizes();
+    test_shared_memory();
+    test_cooperative_grids();
+    test_counts();
+    return kb_test_end("test_hostlaunch");
+}

@@ -1,0 +1,128 @@
+/* Proves what is known of the unwritten memory of a call: which buffers hold nothing at first, and
+ * what fills and copies change. */
+#include "ext/emulator/kb_unwritten.h"
+
+#include "allocation.h"
+#include "core/kb_dtype.h"
+#include "cuda/kb_driver.h"
+#include "ext/emulator/kb_hostcuda.h"
+#include "fake_xla.h"
+
+enum { N = 128, ITEM = 4 }; /* so many that each map takes memory of its own */
+
+static int32_t input[N], aliased[2][N], output[N], hidden[N];
+static uint8_t tiny;
+
+static uint64_t at(const int32_t *p)
+{
+    return (uintptr_t)p;
+}
+
+static bool is_fresh(const int32_t *first, size_t n)
+{
+    return kb_unwritten_find(at(first), n * sizeof *first) != NULL;
+}
+
+static kb_status steps(const kb_frame *frame, kb_error *err)
+{
+    const kb_driver *cu = frame->driver;
+    int32_t source[2] = {7, 8};
+    (void)err;
+    CHECK(!is_fresh(input, N));
+    CHECK(!is_fresh(aliased[0], N));
+    CHECK(!is_fresh(aliased[1], N));
+    CHECK(is_fresh(output, N));
+    CHECK(is_fresh(hidden, 1));
+    CHECK(!kb_unwritten_find(at(output) - 1, 4));
+    CHECK(!kb_unwritten_find(at(output), sizeof output + 1)); /* not all of it is the output's */
+
+    CHECK_INT(cu->cuMemsetD32Async(at(output), 5, 2, NULL), KB_CU_SUCCESS);
+    CHECK_INT(output[1], 5);
+    CHECK(!is_fresh(output, 2));
+    CHECK(is_fresh(output + 1, 2));
+    CHECK(is_fresh(output + 2, N - 2));
+
+    /* a copy takes with it what was not written */
+    CHECK_INT(cu->cuMemcpyDtoDAsync(at(hidden), at(output), 4 * ITEM, NULL), KB_CU_SUCCESS);
+    CHECK_INT(hidden[1], 5);
+    CHECK(!is_fresh(hidden, 2));
+    CHECK(is_fresh(hidden + 2, 1));
+    CHECK_INT(cu->cuMemcpyDtoDAsync(at(hidden + 2), at(input), 2 * ITEM, NULL), KB_CU_SUCCESS);
+    CHECK(!is_fresh(hidden, 4));
+    CHECK_INT(cu->cuMemcpyDtoDAsync(at(hidden), at(output + 2), 2 * ITEM, NULL), KB_CU_SUCCESS);
+    CHECK(is_fresh(hidden, 1));
+
+    CHECK_INT(cu->cuMemcpyHtoDAsync(at(output + 2), source, sizeof source, NULL), KB_CU_SUCCESS);
+    CHECK_INT(output[3], 8);
+    CHECK(!is_fresh(output, 4));
+    CHECK_INT(cu->cuMemsetD8Async(at(output + 4), 1, ITEM, NULL), KB_CU_SUCCESS);
+    CHECK_INT(cu->cuMemsetD16Async(at(output + 5), 1, 1, NULL), KB_CU_SUCCESS);
+    CHECK(!is_fresh(output, 5));
+    CHECK(is_fresh(output + 5, 1));
+    CHECK(!kb_unwritten_find(at(output + 5), 2));
+    CHECK(kb_unwritten_find(at(output + 5) + 2, 1));
+    CHECK_INT(cu->cuMemsetD2D32Async(at(output + 5), 2 * ITEM, 9, 1, 2, NULL), KB_CU_SUCCESS);
+    CHECK(!is_fresh(output + 5, 1));
+    CHECK(is_fresh(output + 6, 1));
+    CHECK(!is_fresh(output + 7, 1));
+    CHECK(kb_unwritten_find(at(output + 6), 1)); /* nothing behind a row, nor behind the last one */
+    CHECK(kb_unwritten_find(at(output + 8), 1));
+    CHECK(kb_unwritten_find(at(output + 9), 1));
+
+    CHECK(kb_unwritten_find((uintptr_t)&tiny, 1));
+    CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&tiny, 3, 1, NULL), KB_CU_SUCCESS);
+    CHECK(!kb_unwritten_find((uintptr_t)&tiny, 1));
+
+    /* the rest of the driver is that of the CPU */
+    CHECK(cu->cuLaunchKernelEx == kb_hostcuda_driver()->cuLaunchKernelEx);
+    CHECK_INT(cu->cuMemcpyDtoHAsync(source, at(output), sizeof source, NULL), KB_CU_SUCCESS);
+    CHECK_INT(source[1], 5);
+    return KB_OK;
+}
+
+static kb_status call(kb_run *run)
+{
+    const int64_t dims[1] = {N}, one[1] = {1}, none[1] = {0};
+    const kb_step host = {.kind = KB_STEP_HOST}; /* of which it is not known what it writes */
+    const kb_kernel kernel = {.name = "kernel",
+                              .n_inputs = 3,
+                              .n_outputs = 5,
+                              .n_hidden = 1,
+                              .plan = {.steps = &host, .n_steps = 1}};
+    kb_error err;
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_arg(&f, KB_DTYPE_S32, aliased[0], 1, dims);
+    fake_arg(&f, KB_DTYPE_S32, input, 1, dims);
+    fake_arg(&f, KB_DTYPE_S32, aliased[1], 1, dims);
+    fake_ret(&f, KB_DTYPE_S32, output, 1, dims);
+    fake_ret(&f, KB_DTYPE_S32, aliased[1], 1, dims);
+    fake_ret(&f, KB_DTYPE_S32, aliased[0], 1, dims);
+    fake_ret(&f, KB_DTYPE_U8, &tiny, 1, one);
+    fake_ret(&f, KB_DTYPE_S32, NULL, 1, none);
+    fake_ret(&f, KB_DTYPE_S32, hidden, 1, dims);
+    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = kb_hostcuda_driver()};
+    kb_status s = kb_unwritten_run(&frame, run, &err);
+    fake_frame_free(&f);
+    return s;
+}
+
+static kb_status nothing(const kb_frame *frame, kb_error *err)
+{
+    (void)frame, (void)err;
+    return KB_OK;
+}
+
+static bool make_call(void)
+{
+    return call(nothing) == KB_OK;
+}
+
+int main(void)
+{
+    CHECK(!is_fresh(output, N)); /* before a call, and after it */
+    CHECK_INT(call(steps), KB_OK);
+    CHECK(!is_fresh(output, N));
+    each_allocation("a call", make_call, 4);
+    return kb_test_end("test_unwritten");
+}

@@ -1,0 +1,2 @@
+# Tests of what derivatives by Enzyme call.
+kb_add_test(test_thrown kb_testing)
