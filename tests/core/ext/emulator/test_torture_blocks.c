@@ -161,16 +161,22 @@ int main(void)
         .name = "fibres",
         .run = run_one_block,
         .at_least = {[TORTURE_MEMORY] = 4, [TORTURE_MAPPING] = 2},
+        .survives = "mprotect", /* of the guard below the stacks */
+        .words = "no memory",
     });
     scenario_torture(&(scenario){
         .name = "cooperative grid",
         .run = run_grid,
         .at_least = {[TORTURE_MEMORY] = 8, [TORTURE_MAPPING] = 6},
+        .survives = "mprotect",
+        .words = "no memory",
     });
     scenario_torture(&(scenario){
         .name = "checked mode",
         .run = run_checked,
         .at_least = {[TORTURE_MEMORY] = 10, [TORTURE_MAPPING] = 2},
+        .survives = "mprotect",
+        .words = "no memory",
     });
     return kb_test_end("test_torture_blocks");
 }
