@@ -89,7 +89,7 @@ def stats() -> CacheStats:
         cuda_functions=len(functions),
         cuda_function_bytes=sum(len(image) for f in functions for _, image in f.images),
         cuda_on_cpu=len(held("cuda_host_code")),
-        cuda_on_cpu_threads=_core.host_threads_kept(),
+        cuda_on_cpu_threads=getattr(_core, "host_threads_kept", int)(),  # of an extension
         gpu_functions=gpu_functions,
         gpu_loads=gpu_loads,
         gpu_images=gpu_images,

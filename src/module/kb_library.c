@@ -6,7 +6,6 @@
 #include "core/kb_fields.h"
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
-#include "ext/emulator/kb_variables.h"
 #include "module/kb_module.h"
 #include "module/kb_source.h"
 
@@ -86,7 +85,7 @@ kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *e
     const opened *known = all;
     while (known && memcmp(known->sha, o->sha, sizeof o->sha) != 0)
         known = known->next;
-    kb_status s = known ? KB_OK : kb_variables_open(bytes, &o->library, err);
+    kb_status s = known ? KB_OK : kb_module_open_bytes(bytes, &o->library, err);
     if (!known && s == KB_OK) {
         o->next = all;
         known = all = o;

@@ -2,11 +2,15 @@
 #ifndef KB_MODULE_H
 #define KB_MODULE_H
 
+#include "abi/kb_xla.h"
 #include "core/kb_error.h"
 #include "kernbridge/module.h"
 
 /* Opens the library. Closes it again if one of its static constructors threw. */
 kb_status kb_module_open(const char *path, void **library, kb_error *err);
+
+/* The same for the bytes of a library, which are written to memory, not to a file. */
+kb_status kb_module_open_bytes(const kb_xla_bytes *bytes, void **library, kb_error *err);
 
 /* The address of an exported function; KB_NOT_FOUND without it. */
 kb_status kb_module_symbol(void *library, const char *name, void **address, kb_error *err);

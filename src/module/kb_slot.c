@@ -8,7 +8,6 @@
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
 #include "cuda/kb_stream.h"
-#include "ext/emulator/kb_variables.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -224,7 +223,7 @@ static bound *bound_new(const kb_slot_target *target)
     b->n_inputs = target->n_inputs;
     b->n_outputs = target->n_outputs;
     b->step = target->step; /* each call has attributes of its own */
-    b->step.variables = kb_variables_of((const void *)(uintptr_t)target->step.run);
+    b->step.variables = kb_source_variables(target->step.run);
     b->graph = target->graph;
     b->attributes = attributes;
     for (uint32_t i = 0; i < n; i++) {

@@ -7,7 +7,6 @@
 #include "core/kb_pool.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_stream.h"
-#include "ext/emulator/kb_variables.h"
 #include "module/kb_tensors.h"
 
 #include <stdarg.h>
@@ -202,7 +201,7 @@ kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
     kb_variables_copy *copy = NULL;
     kb_source_step there;
     if (!KB_LIKELY(!step->variables)) {
-        copy = kb_variables_enter(step->variables, frame->xla, err);
+        copy = step->variables->enter(step->variables, frame->xla, err);
         if (!copy) {
             kb_tensors_close(&tensors);
             return err->status;
@@ -223,6 +222,15 @@ kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
         free_scratch(&r);
     kb_tensors_close(&tensors);
     return s;
+}
+
+kb_variables *kb_source_variables(kb_source_function *run)
+{
+    kb_variables *found = NULL;
+    for (const kb_extension *const *e = kb_extensions; *e && !found; e++)
+        if ((*e)->variables_of)
+            found = (*e)->variables_of((const void *)(uintptr_t)run);
+    return found;
 }
 
 /* What the function keeps between calls cannot be seen. */
@@ -252,7 +260,7 @@ kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_ker
                             step->n_attributes, KB_ATTRIBUTES_MAX);
     own->step = *step;
     own->step.attributes = own->pointers;
-    own->step.variables = kb_variables_of((const void *)(uintptr_t)step->run);
+    own->step.variables = kb_source_variables(step->run);
     for (uint32_t i = 0; i < step->n_attributes; i++) {
         char *at = (char *)own + head + (size_t)i * KB_ATTRIBUTE_SIZE_MAX;
         size_t size = sizes[i] < KB_ATTRIBUTE_SIZE_MAX ? sizes[i] : KB_ATTRIBUTE_SIZE_MAX;

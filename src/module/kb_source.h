@@ -4,6 +4,7 @@
 #define KB_SOURCE_H
 
 #include "core/kb_error.h"
+#include "core/kb_extension.h"
 #include "core/kb_frame.h"
 #include "kernbridge/kernbridge.h"
 
@@ -21,8 +22,11 @@ typedef struct kb_source_step {
     bool zeroed; /* on the CPU: outputs that are no input's memory are filled with zeros first */
     uint32_t n_attributes;
     const void *const *attributes;
-    struct kb_variables *variables; /* of the code, or NULL; found when the step is planned */
+    kb_variables *variables; /* of the code, or NULL; found when the step is planned */
 } kb_source_step;
+
+/* The variables of the code of a function, or NULL. */
+kb_variables *kb_source_variables(kb_source_function *run);
 
 /* Calls the function on the buffers of the frame. A failure has the words that the function gave.
  */

@@ -4,9 +4,9 @@
 #endif
 #include "object/kb_provided.h"
 
+#include "core/kb_extension.h"
 #include "core/kb_host.h"
 #include "core/kb_memory.h"
-#include "ext/enzyme/kb_thrown.h"
 #include "object/kb_nrt.h"
 #include "object/kb_reshape.h"
 
@@ -15,13 +15,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-typedef struct own_function {
-    const char *name;
-    void (*address)(void);
-} own_function;
-
-#define FUNCTION(function) ((void (*)(void))(uintptr_t)(function))
 
 /* Half precision on x86-64 processors without F16C, for which LLVM calls the compiler's runtime. A
  * half is in the lower bits of the register that passes a float. */
@@ -57,37 +50,23 @@ static float float_to_half(float x)
 }
 
 /* What Numba's runtime does where Numba is, and more. */
-static const own_function OWN[] = {
-    {"NRT_Allocate", FUNCTION(kb_malloc)},
-    {"NRT_Free", FUNCTION(kb_free)},
-    {"NRT_MemInfo_alloc", FUNCTION(kb_nrt_new)},
-    {"NRT_MemInfo_alloc_aligned", FUNCTION(kb_nrt_new_aligned)},
-    {"NRT_MemInfo_alloc_dtor", FUNCTION(kb_nrt_new_with)},
-    {"NRT_MemInfo_call_dtor", FUNCTION(kb_nrt_destroy)},
-    {"NRT_MemInfo_new_varsize", FUNCTION(kb_nrt_new_varsize)},
-    {"NRT_MemInfo_new_varsize_dtor", FUNCTION(kb_nrt_new_varsize_with)},
-    {"NRT_MemInfo_varsize_alloc", FUNCTION(kb_nrt_varsize_allocate)},
-    {"NRT_MemInfo_varsize_free", FUNCTION(kb_nrt_varsize_free)},
-    {"NRT_MemInfo_varsize_realloc", FUNCTION(kb_nrt_varsize_resize)},
-    {"numba_attempt_nocopy_reshape", FUNCTION(kb_reshape)},
-    /* Of derivatives of C and C++ functions. */
-    {"kb_landing", FUNCTION(kb_landing)},
-    {"kb_landed", FUNCTION(kb_landed)},
-    {"kb_thrown", FUNCTION(kb_thrown)},
-    {"kb_failed", FUNCTION(kb_failed)},
-    {"kb_failure", FUNCTION(kb_failure)},
-    {"kb_resize", FUNCTION(kb_resize)},
-    {"kb_malloc", FUNCTION(kb_malloc_or_fail)},
-    {"kb_realloc", FUNCTION(kb_realloc_or_fail)},
-    {"_Znwm", FUNCTION(kb_new)},
-    {"_Znam", FUNCTION(kb_new)},
-    {"_ZdlPv", FUNCTION(kb_delete)},
-    {"_ZdaPv", FUNCTION(kb_delete)},
-    {"_ZdlPvm", FUNCTION(kb_delete)},
-    {"_ZdaPvm", FUNCTION(kb_delete)},
-    {"__extendhfsf2", FUNCTION(half_to_float)},
-    {"__truncsfhf2", FUNCTION(float_to_half)},
-    {"__truncdfhf2", FUNCTION(double_to_half)},
+static const kb_symbol OWN[] = {
+    KB_SYMBOL("NRT_Allocate", kb_malloc),
+    KB_SYMBOL("NRT_Free", kb_free),
+    KB_SYMBOL("NRT_MemInfo_alloc", kb_nrt_new),
+    KB_SYMBOL("NRT_MemInfo_alloc_aligned", kb_nrt_new_aligned),
+    KB_SYMBOL("NRT_MemInfo_alloc_dtor", kb_nrt_new_with),
+    KB_SYMBOL("NRT_MemInfo_call_dtor", kb_nrt_destroy),
+    KB_SYMBOL("NRT_MemInfo_new_varsize", kb_nrt_new_varsize),
+    KB_SYMBOL("NRT_MemInfo_new_varsize_dtor", kb_nrt_new_varsize_with),
+    KB_SYMBOL("NRT_MemInfo_varsize_alloc", kb_nrt_varsize_allocate),
+    KB_SYMBOL("NRT_MemInfo_varsize_free", kb_nrt_varsize_free),
+    KB_SYMBOL("NRT_MemInfo_varsize_realloc", kb_nrt_varsize_resize),
+    KB_SYMBOL("numba_attempt_nocopy_reshape", kb_reshape),
+    KB_SYMBOL("__extendhfsf2", half_to_float),
+    KB_SYMBOL("__truncsfhf2", float_to_half),
+    KB_SYMBOL("__truncdfhf2", double_to_half),
+    {0},
 };
 
 /* Of Python, without "Py": code that makes objects of an exception's values calls them kb_Py... */
@@ -185,9 +164,11 @@ void *kb_provided_of_c(const char *name, void *context)
 
 void *kb_provided_find(const char *name, void *context)
 {
-    for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
-        if (strcmp(name, OWN[i].name) == 0)
-            return (void *)(uintptr_t)OWN[i].address; // NOLINT(performance-no-int-to-ptr)
+    void *own = kb_symbol_find(OWN, name);
+    for (const kb_extension *const *e = kb_extensions; *e && !own; e++)
+        own = kb_symbol_find((*e)->symbols, name);
+    if (own)
+        return own;
     if (strncmp(name, "kb_Py", 5) == 0 &&
         is_among(name + 5, PYTHON, sizeof PYTHON / sizeof *PYTHON)) {
         void *found = kb_failures_get_writer() ? dlsym(RTLD_DEFAULT, name + 3) : NULL;

@@ -6,7 +6,6 @@
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_plan.h"
-#include "ext/emulator/kb_hostcuda.h"
 #include "python/entry.h"
 
 #include <stdio.h>
@@ -18,7 +17,6 @@ enum { NUMBA_HASH_SIZE = 20 };
 static PyObject *describe_exception; /* see set_decoder */
 static PyObject *resolve_kernel;     /* (digest, origin) -> None, or raises */
 static PyObject *call_function;      /* see set_caller */
-static PyObject *compile_image;      /* see set_host_compiler */
 static void (*numba_free)(void *);
 
 /* Copies a string, or a stand-in for NULL. Python's strings may hold NULs, and surrogates, which
@@ -148,8 +146,7 @@ static bool write_values(kb_numba_exception *record, char *text, size_t capacity
     return true;
 }
 
-/* Leaves Python; `done` is NULL if what it was asked for has failed. */
-static kb_status conclude(PyObject *done, kb_python_entry *entry, kb_error *err)
+kb_status kb_python_conclude(PyObject *done, kb_python_entry *entry, kb_error *err)
 {
     kb_status s = KB_OK;
     if (!done) {
@@ -169,16 +166,7 @@ static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes orig
     PyObject *done =
         PyObject_CallFunction(resolve_kernel, "y#s#", (const char *)digest,
                               (Py_ssize_t)KB_DIGEST_SIZE, origin.data, (Py_ssize_t)origin.size);
-    return conclude(done, &entry, err);
-}
-
-static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
-{
-    kb_python_entry entry;
-    if (!kb_python_enter(&entry, true))
-        return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
-    return conclude(PyObject_CallFunction(compile_image, "y#", image, (Py_ssize_t)size), &entry,
-                    err);
+    return kb_python_conclude(done, &entry, err);
 }
 
 /* (address, shape, dtype code) of one buffer. */
@@ -231,7 +219,7 @@ static kb_status run_callback(const void *step, const kb_frame *frame, kb_error 
     return s;
 }
 
-static int keep(PyObject **slot, PyObject *callable)
+int kb_python_keep(PyObject **slot, PyObject *callable)
 {
     if (!PyCallable_Check(callable)) {
         PyErr_SetString(PyExc_TypeError, "expected a callable");
@@ -251,7 +239,7 @@ static PyObject *set_decoder(PyObject *Py_UNUSED(self), PyObject *args)
     PyObject *callable;
     unsigned long long address;
     if (!PyArg_ParseTuple(args, "OK:set_decoder", &callable, &address) ||
-        keep(&describe_exception, callable) != 0)
+        kb_python_keep(&describe_exception, callable) != 0)
         return NULL;
     numba_free = (void (*)(void *))(uintptr_t)address;
     kb_host_set_decoder(decode);
@@ -261,7 +249,7 @@ static PyObject *set_decoder(PyObject *Py_UNUSED(self), PyObject *args)
 /* resolve(digest, origin) must register the kernel of that digest, or raise what is missing. */
 static PyObject *set_resolver(PyObject *Py_UNUSED(self), PyObject *callable)
 {
-    if (keep(&resolve_kernel, callable) != 0)
+    if (kb_python_keep(&resolve_kernel, callable) != 0)
         return NULL;
     kb_handler_set_resolver(resolve);
     Py_RETURN_NONE;
@@ -271,19 +259,9 @@ static PyObject *set_resolver(PyObject *Py_UNUSED(self), PyObject *callable)
  * (address, shape, dtype code): inputs, then outputs. */
 static PyObject *set_caller(PyObject *Py_UNUSED(self), PyObject *callable)
 {
-    if (keep(&call_function, callable) != 0)
+    if (kb_python_keep(&call_function, callable) != 0)
         return NULL;
     kb_plan_set_runner(KB_STEP_CALLBACK, run_callback);
-    Py_RETURN_NONE;
-}
-
-/* compile(image) makes machine code of a CUDA kernel's image for the CPU, and calls add_host_code.
- * */
-static PyObject *set_host_compiler(PyObject *Py_UNUSED(self), PyObject *callable)
-{
-    if (keep(&compile_image, callable) != 0)
-        return NULL;
-    kb_hostcuda_set_compiler(compile_for_host);
     Py_RETURN_NONE;
 }
 
@@ -291,7 +269,6 @@ static PyMethodDef methods[] = {
     {"set_decoder", set_decoder, METH_VARARGS, NULL},
     {"set_resolver", set_resolver, METH_O, NULL},
     {"set_caller", set_caller, METH_O, NULL},
-    {"set_host_compiler", set_host_compiler, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

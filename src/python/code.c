@@ -3,8 +3,6 @@
 
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
-#include "ext/emulator/kb_cuda_code.h"
-#include "ext/emulator/kb_cuda_library.h"
 #include "object/kb_cpu.h"
 #include "object/kb_host_code.h"
 #include "object/kb_provided.h"
@@ -59,64 +57,13 @@ static PyObject *exchange_host_entry(PyObject *Py_UNUSED(self), PyObject *args)
     return PyLong_FromVoidPtr((void *)(uintptr_t)entry);
 }
 
-static PyObject *provides(PyObject *args, const char *format, kb_object_resolver *find)
-{
-    const char *name;
-    return PyArg_ParseTuple(args, format, &name) ? PyBool_FromLong(find(name, NULL) != NULL) : NULL;
-}
-
 /* Whether machine code without a compiler may call the function of this name. */
 static PyObject *host_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    return provides(args, "s:host_code_provides", kb_provided_find);
-}
-
-/* Make known the machine code of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_code.h);
- * {name: address} of what it defines. ValueError is raised if it is damaged, or cannot run here. */
-static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    const char *digest, *code, *name;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "O&y#:add_host_code", kb_python_image_digest, &digest, &code,
-                          &size))
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s:host_code_provides", &name))
         return NULL;
-    kb_error err;
-    if (kb_cuda_code_load(digest, code, (size_t)size, "a CUDA kernel", &err) != KB_OK)
-        return kb_python_raise(&err);
-    const kb_object *object = kb_hostcuda_find(digest)->owner;
-    PyObject *defined = PyDict_New();
-    void *address;
-    for (size_t at = 0; defined && kb_object_next(object, &at, &name, &address);)
-        kb_python_set(&defined, name, PyLong_FromVoidPtr(address));
-    return defined;
-}
-
-/* Make known a library of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_library.h); the codes
- * of its parameters' types, and their sizes. */
-static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    const char *digest, *code;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "O&y#:add_host_library", kb_python_image_digest, &digest, &code,
-                          &size))
-        return NULL;
-    kb_error err;
-    const kb_cuda_kernel *kernel = NULL;
-    if (kb_cuda_library_load(digest, code, (size_t)size, "a CUDA kernel", &kernel, &err) != KB_OK)
-        return kb_python_raise(&err);
-    Py_ssize_t n = (Py_ssize_t)kernel->n_parameters;
-    PyObject *codes = PyTuple_New(n), *sizes = PyTuple_New(n);
-    bool whole = codes && sizes;
-    for (Py_ssize_t i = 0; whole && i < n; i++)
-        whole = PyTuple_SetItem(codes, i, PyLong_FromLong(kernel->codes[i])) == 0 &&
-                PyTuple_SetItem(sizes, i, PyLong_FromUnsignedLong(kernel->sizes[i])) == 0;
-    return Py_BuildValue("NN", codes, sizes);
-}
-
-/* Whether machine code of CUDA kernels may call the function of this name. */
-static PyObject *cuda_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    return provides(args, "s:cuda_code_provides", kb_cuda_code_find);
+    return PyBool_FromLong(kb_provided_find(name, NULL) != NULL);
 }
 
 /* {name: (bit, present)} of the features that machine code for this kind of processor may need. */
@@ -151,9 +98,6 @@ static PyMethodDef methods[] = {
     {"check_host_code", check_host_code, METH_VARARGS, NULL},
     {"exchange_host_entry", exchange_host_entry, METH_VARARGS, NULL},
     {"host_code_provides", host_code_provides, METH_VARARGS, NULL},
-    {"add_host_code", add_host_code, METH_VARARGS, NULL},
-    {"add_host_library", add_host_library, METH_VARARGS, NULL},
-    {"cuda_code_provides", cuda_code_provides, METH_VARARGS, NULL},
     {"cpu_features", cpu_features, METH_NOARGS, NULL},
     {"set_carried_code", set_carried_code, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -164,9 +108,7 @@ int kb_python_add_code(PyObject *module)
     kb_targets_begin();
     if (PyModule_AddIntConstant(module, "HOST_CODE_VERSION", KB_HOST_CODE_VERSION) != 0 ||
         PyModule_AddStringConstant(module, "HOST_CODE_MAGIC", KB_HOST_CODE_MAGIC) != 0 ||
-        PyModule_AddStringConstant(module, "HOST_CODE_ENTRY", KB_HOST_CODE_ENTRY) != 0 ||
-        PyModule_AddStringConstant(module, "CUDA_CODE_MAGIC", KB_CUDA_CODE_MAGIC) != 0 ||
-        PyModule_AddStringConstant(module, "CUDA_LIBRARY_MAGIC", KB_CUDA_LIBRARY_MAGIC) != 0)
+        PyModule_AddStringConstant(module, "HOST_CODE_ENTRY", KB_HOST_CODE_ENTRY) != 0)
         return -1;
     return PyModule_AddFunctions(module, methods);
 }

@@ -3,7 +3,6 @@
 
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
-#include "ext/emulator/kb_hostcuda.h"
 
 #include <string.h>
 
@@ -14,7 +13,7 @@ PyObject *kb_python_raise(kb_error *err)
     return NULL;
 }
 
-static int read_digest(PyObject *bytes, char **digest, int expected)
+int kb_python_read_digest(PyObject *bytes, char **digest, int expected)
 {
     Py_ssize_t size;
     if (PyBytes_AsStringAndSize(bytes, digest, &size) != 0)
@@ -26,12 +25,7 @@ static int read_digest(PyObject *bytes, char **digest, int expected)
 
 int kb_python_digest(PyObject *bytes, void *digest)
 {
-    return read_digest(bytes, digest, KB_DIGEST_SIZE);
-}
-
-int kb_python_image_digest(PyObject *bytes, void *digest)
-{
-    return read_digest(bytes, digest, KB_HOSTCUDA_DIGEST);
+    return kb_python_read_digest(bytes, digest, KB_DIGEST_SIZE);
 }
 
 void kb_python_set(PyObject **dict, const char *name, PyObject *value)

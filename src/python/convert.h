@@ -14,10 +14,10 @@
 /* Raises MemoryError or ValueError with the message; returns NULL. */
 PyObject *kb_python_raise(kb_error *err);
 
-/* Converters for "O&" of PyArg_ParseTuple: to the address of the bytes of a kernel's digest, or of
- * the digest of an image for the CPU. ValueError is raised for bytes of another size. */
+/* A converter for "O&" of PyArg_ParseTuple: to the address of the bytes of a kernel's digest; and
+ * its work for digests of other sizes. ValueError is raised for bytes of another size. */
 int kb_python_digest(PyObject *bytes, void *digest);
-int kb_python_image_digest(PyObject *bytes, void *digest);
+int kb_python_read_digest(PyObject *bytes, char **digest, int expected);
 
 /* Sets an item of a dict, or clears the dict if the value is NULL or that fails. Steals the value.
  */
@@ -33,12 +33,15 @@ kb_buffer_spec *kb_python_read_buffers(PyObject *tuple);
 /* Registers a kernel in the process's registry: True if it is new. */
 PyObject *kb_python_register(const kb_kernel *kernel);
 
+/* Keeps a callable in place of the one before; -1 with an exception set if it is none. */
+int kb_python_keep(PyObject **slot, PyObject *callable);
+
 /* Append functions to the module: for the places where the core asks Python, for kernels that come
- * as machine code, for src/cuda, for modules built from source, and for the scanner of src/source.
- */
+ * as machine code, for src/cuda, for modules built from source, and for CUDA on the CPU. */
 int kb_python_add_callbacks(PyObject *module);
 int kb_python_add_code(PyObject *module);
 int kb_python_add_cuda(PyObject *module);
 int kb_python_add_modules(PyObject *module);
+int kb_python_add_emulator(PyObject *module);
 
 #endif

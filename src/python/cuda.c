@@ -1,4 +1,4 @@
-/* Owns the conversion of arguments between Python and src/cuda and src/hostcuda. */
+/* Owns the conversion of arguments between Python and src/cuda. */
 #include "python/convert.h"
 
 #include "cuda/kb_driver.h"
@@ -7,9 +7,6 @@
 #include "cuda/kb_program.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
-#include "ext/emulator/kb_check.h"
-#include "ext/emulator/kb_hostcuda.h"
-#include "ext/emulator/kb_libdevice.h"
 
 /* Read and register a GPU program (see src/cuda/kb_program.h); True if it is new. Only with
  * `callbacks` may it call Python. */
@@ -28,75 +25,6 @@ static PyObject *register_program(PyObject *Py_UNUSED(self), PyObject *args)
     if (s == KB_OK)
         return PyBool_FromLong(inserted);
     return kb_python_raise(&err);
-}
-
-enum { WORDS_ON_STACK = 128 };
-
-static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned shared,
-                          const Py_buffer *words)
-{
-    size_t n_words = (size_t)words->len / sizeof(uint64_t);
-    void *few[WORDS_ON_STACK];
-    void **parameters = n_words <= WORDS_ON_STACK ? few : PyMem_New(void *, n_words);
-    if (!parameters)
-        return PyErr_NoMemory();
-    for (size_t i = 0; i < n_words; i++)
-        parameters[i] = (uint64_t *)words->buf + i;
-    kb_error err;
-    kb_status s;
-    Py_BEGIN_ALLOW_THREADS;
-    s = kb_hostcuda_launch(digest, sizes, shared, parameters, NULL, &err);
-    Py_END_ALLOW_THREADS;
-    if (parameters != few)
-        PyMem_Free((void *)parameters);
-    if (s == KB_OK)
-        Py_RETURN_NONE;
-    if (PyErr_CheckSignals() != 0) /* Ctrl-C may be what ended it */
-        return NULL;
-    if (s != KB_INTERNAL)
-        return kb_python_raise(&err);
-    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
-    return NULL;
-}
-
-/* Run a launch of known code; `words` is a buffer of 64-bit words, one for each of the kernel's
- * parameters. RuntimeError says what the kernel did wrong. */
-static PyObject *launch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    const char *digest;
-    uint32_t n[6];
-    unsigned shared;
-    Py_buffer words;
-    if (!PyArg_ParseTuple(args, "O&(III)(III)Iy*:launch_host_code", kb_python_image_digest, &digest,
-                          &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &shared, &words))
-        return NULL;
-    PyObject *result = launched(digest, n, shared, &words);
-    PyBuffer_Release(&words);
-    return result;
-}
-
-/* (launches, those with a fault) of known code, which was added while set_debug had bit 64. */
-static PyObject *launches_of(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    const char *digest;
-    if (!PyArg_ParseTuple(args, "O&:launches_of", kb_python_image_digest, &digest))
-        return NULL;
-    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
-    if (!code || !code->counts)
-        return Py_BuildValue("ii", 0, 0);
-    return Py_BuildValue("KK", (unsigned long long)code->counts->launches,
-                         (unsigned long long)code->counts->faults);
-}
-
-/* {name: address} of functions that kernels on the CPU call. */
-static PyObject *host_symbols(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
-{
-    PyObject *symbols = PyDict_New();
-    const kb_hostcuda_symbol *tables[] = {kb_hostcuda_symbols, kb_libdevice_symbols};
-    for (int i = 0; i < 2; i++)
-        for (const kb_hostcuda_symbol *s = tables[i]; symbols && s->name; s++)
-            kb_python_set(&symbols, s->name, PyLong_FromVoidPtr((void *)(uintptr_t)s->address));
-    return symbols;
 }
 
 /* (number of GPUs that the driver shows, why there are none). */
@@ -177,12 +105,6 @@ static PyObject *function_stats(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(u
                          (Py_ssize_t)stats.bytes, (Py_ssize_t)stats.images);
 }
 
-/* Threads of CUDA on the CPU whose stacks wait for use. */
-static PyObject *host_threads_kept(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
-{
-    return PyLong_FromUnsignedLong(kb_block_kept());
-}
-
 /* Keep the library with a function at this address from handling the signals of the process; 0:
  * every libnvrtc that is loaded. */
 static PyObject *nvrtc_keep_signals(PyObject *Py_UNUSED(self), PyObject *args)
@@ -196,16 +118,12 @@ static PyObject *nvrtc_keep_signals(PyObject *Py_UNUSED(self), PyObject *args)
 
 static PyMethodDef methods[] = {
     {"register_program", register_program, METH_VARARGS, NULL},
-    {"launch_host_code", launch_host_code, METH_VARARGS, NULL},
-    {"launches_of", launches_of, METH_VARARGS, NULL},
-    {"host_symbols", host_symbols, METH_NOARGS, NULL},
     {"device_count", device_count, METH_NOARGS, NULL},
     {"compute_capability", compute_capability, METH_VARARGS, NULL},
     {"occupancy", occupancy, METH_VARARGS, NULL},
     {"set_debug", set_debug, METH_VARARGS, NULL},
     {"captures", captures, METH_NOARGS, NULL},
     {"function_stats", function_stats, METH_NOARGS, NULL},
-    {"host_threads_kept", host_threads_kept, METH_NOARGS, NULL},
     {"nvrtc_keep_signals", nvrtc_keep_signals, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -213,11 +131,7 @@ static PyMethodDef methods[] = {
 /* Numbers of formats: what Python writes, the core reads. */
 int kb_python_add_cuda(PyObject *module)
 {
-    if (PyModule_AddIntConstant(module, "PROGRAM_VERSION", KB_PROGRAM_VERSION) != 0 ||
-        PyModule_AddIntConstant(module, "HOST_CC", KB_HOSTCUDA_CC) != 0 ||
-        PyModule_AddIntConstant(module, "HOST_CODE_CC", KB_HOSTCUDA_CODE_CC) != 0 ||
-        PyModule_AddIntConstant(module, "HOST_ABI", KB_HOSTCUDA_ABI) != 0 ||
-        PyModule_AddStringConstant(module, "HOST_ABI_LINE", KB_HOSTCUDA_ABI_LINE) != 0)
+    if (PyModule_AddIntConstant(module, "PROGRAM_VERSION", KB_PROGRAM_VERSION) != 0)
         return -1;
     return PyModule_AddFunctions(module, methods);
 }

@@ -6,6 +6,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "core/kb_error.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,6 +26,9 @@ typedef struct kb_python_entry {
 bool kb_python_enter(kb_python_entry *entry, bool needless);
 
 void kb_python_leave(kb_python_entry *entry);
+
+/* Leaves Python; `done` is NULL if what it was asked for has failed. */
+kb_status kb_python_conclude(PyObject *done, kb_python_entry *entry, kb_error *err);
 
 /* Has KeyboardInterrupt raised again once this thread has left. Not before: the callbacks of
  * objects that are released meanwhile would take it, and Python ignores exceptions of theirs. */

@@ -126,7 +126,8 @@ static PyObject *get_targets(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     uint32_t platform = on_gpu ? KB_PLATFORM_GPU : KB_PLATFORM_CPU;
     PyObject *targets = PyDict_New();
-    for (const kb_target *target = kb_targets; targets && target->name; target++) {
+    const kb_target *target;
+    for (size_t i = 0; targets && (target = kb_targets_get(i)) != NULL; i++) {
         if (!(target->platforms & platform))
             continue;
         PyObject *stages = PyDict_New();
@@ -302,6 +303,9 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_code},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_modules},
+#ifdef KB_EXTENSION_EMULATOR
+    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_emulator},
+#endif
     {0, NULL},
 };
 

@@ -2,22 +2,14 @@
 #include "targets/kb_targets.h"
 
 #include "core/kb_handler.h"
-#include "core/kb_plan.h"
 #include "cuda/kb_target.h"
-#include "ext/emulator/kb_cuda_code.h"
-#include "ext/emulator/kb_cuda_library.h"
-#include "ext/emulator/kb_hostcuda.h"
 #include "module/kb_library.h"
 #include "object/kb_host_code.h"
 
-const kb_target kb_targets[] = {
+static const kb_target own[] = {
     {"kernbridge.host", KB_PLATFORM_CPU, kb_handler_host_instantiate, NULL,
      kb_handler_host_execute},
     {"kernbridge.host.carrier", KB_PLATFORM_CPU, kb_handler_host_instantiate, NULL,
-     kb_handler_idle},
-    {"kernbridge.cuda.host", KB_PLATFORM_CPU, kb_hosttarget_instantiate, NULL,
-     kb_hosttarget_execute},
-    {"kernbridge.cuda.host.carrier", KB_PLATFORM_CPU, kb_hosttarget_instantiate, NULL,
      kb_handler_idle},
     {"kernbridge.cuda", KB_PLATFORM_GPU, kb_target_instantiate, NULL, kb_target_execute},
     {"kernbridge.cuda.graph", KB_PLATFORM_GPU, kb_target_graph_instantiate, NULL,
@@ -26,16 +18,18 @@ const kb_target kb_targets[] = {
      kb_handler_idle},
     {"kernbridge.together", KB_PLATFORM_CPU, NULL, NULL, kb_together_execute},
     {"kernbridge.absent", KB_PLATFORM_CPU | KB_PLATFORM_GPU, NULL, NULL, kb_absent_execute},
-    {0},
 };
 
-/* A kb_hostcuda_loader. */
-static kb_status load_code(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
-                           const char *what, kb_error *err)
+const kb_target *kb_targets_get(size_t index)
 {
-    if (kb_cuda_library_is(bytes, size))
-        return kb_cuda_library_load(digest, bytes, size, what, NULL, err);
-    return kb_cuda_code_load(digest, bytes, size, what, err);
+    size_t n = sizeof own / sizeof *own;
+    if (index < n)
+        return &own[index];
+    for (const kb_extension *const *e = kb_extensions; *e; e++)
+        for (const kb_target *t = (*e)->targets; t && t->name; t++)
+            if (n++ == index)
+                return t;
+    return NULL;
 }
 
 void kb_targets_begin(void)
@@ -46,6 +40,7 @@ void kb_targets_begin(void)
         {NULL, NULL},
     };
     kb_handler_set_formats(formats);
-    kb_hostcuda_set_loader(load_code);
-    kb_plan_set_concurrency(KB_STEP_LAUNCH, kb_hostcuda_concurrency);
+    for (const kb_extension *const *e = kb_extensions; *e; e++)
+        if ((*e)->begin)
+            (*e)->begin();
 }

@@ -32,22 +32,17 @@ LAYERS = {
     "python": ("abi", "core", "cuda", "module", "object", "targets"),
 }
 EXTENSION = ("abi", "core", "cuda", "module", "object", "targets")
-# What is left to be turned round.
-EXCEPTIONS = {
-    "module": ("ext/emulator",),
-    "object": ("ext/emulator", "ext/enzyme"),
-    "targets": ("ext/emulator",),
-    "python": ("ext/emulator",),
-}
 
 
 def lower_of(folder: str) -> tuple[str, ...]:
     """The folders that a folder may include, besides its own."""
     if folder.startswith("include"):
         return ("include",)
+    if folder.endswith("/python"):
+        return (*EXTENSION, "python", "include", folder.removesuffix("/python"))
     if folder.startswith("ext/"):
         return (*EXTENSION, "include", f"include/{folder}")
-    return (*LAYERS.get(folder, ()), "include", *EXCEPTIONS.get(folder, ()))
+    return (*LAYERS.get(folder, ()), "include")
 
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.M)
@@ -80,6 +75,8 @@ def includes(root: Path) -> Iterator[Include]:
 
 def _folder(root: Path, path: Path) -> str:
     parts = path.resolve().relative_to(root.resolve()).parts
+    if parts[:2] == ("src", "ext") and parts[3] == "python":
+        return "/".join(parts[1:4])
     inside = (
         "/".join(parts[1:3]) if parts[1] == "ext" else "" if parts[0] == "include" else parts[1]
     )

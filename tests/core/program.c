@@ -5,7 +5,6 @@
 #include "cuda/kb_program.h"
 #include "gpu.h"
 
-#include "ext/emulator/kb_hostcuda.h"
 #include "sealed.h"
 
 #include <stdio.h>
@@ -55,7 +54,8 @@ static void put_text(writer *w, const char *text)
 
 static void put_image(writer *w, const program_image *image)
 {
-    size_t size = image->text ? strlen(image->text) + (image->cc == KB_HOSTCUDA_CC) : 0;
+    enum { TEXT_CC = 1000 }; /* of an image that ends with NUL */
+    size_t size = image->text ? strlen(image->text) + (image->cc == TEXT_CC) : 0;
     put_u32s(w, (uint32_t[]){image->cc, (uint32_t)size}, 2);
     put(w, image->text, size);
 }

@@ -2,14 +2,8 @@
 #ifndef FAKE_CODE_H
 #define FAKE_CODE_H
 
-#include "ext/emulator/kb_hostcuda.h"
-
 #include "fake_cuda.h"
 #include "fake_image.h"
-
-_Static_assert(_Generic(&kb_hostcuda_launch, fake_cuda_execute * : 1, default : 0) &&
-                   (int)FAKE_CUDA_DIGEST == (int)KB_HOSTCUDA_DIGEST,
-               "the fake executes with kb_hostcuda_launch");
 
 /* One entry of a cubin; lives as long as the process, since libraries and graphs refer to it. */
 typedef struct fake_code {

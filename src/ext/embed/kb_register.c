@@ -130,7 +130,8 @@ static kb_status add_target(const kb_xla_api *xla, const kb_target *target, cons
 
 static kb_status add_targets(const kb_xla_api *xla, kb_error *err)
 {
-    for (const kb_target *target = kb_targets; target->name; target++) {
+    const kb_target *target;
+    for (size_t t = 0; (target = kb_targets_get(t)) != NULL; t++) {
         if (strcmp(target->name, asking_target) == 0)
             continue;
         for (int i = 0; i < N_PLATFORMS; i++) {

@@ -9,19 +9,11 @@
 
 enum { BLOCKS, THREADS, COOPERATIVE }; /* forms */
 
-static void *find_in(const kb_hostcuda_symbol *table, const char *name)
-{
-    for (; table->name; table++)
-        if (strcmp(table->name, name) == 0)
-            return (void *)(uintptr_t)table->address; // NOLINT(performance-no-int-to-ptr)
-    return NULL;
-}
-
 void *kb_cuda_code_find(const char *name, void *context)
 {
-    void *found = find_in(kb_hostcuda_symbols, name);
+    void *found = kb_symbol_find(kb_hostcuda_symbols, name);
     if (!found)
-        found = find_in(kb_libdevice_symbols, name);
+        found = kb_symbol_find(kb_libdevice_symbols, name);
     if (!found && (strncmp(name, "NRT_", 4) == 0 || strncmp(name, "__", 2) == 0))
         found = kb_provided_find(name, context);
     return found ? found : kb_provided_of_c(name, context);

@@ -352,7 +352,7 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     kb_error err;
     kb_hostcuda_code there = *code;
     kb_variables_copy *copy =
-        code->variables ? kb_variables_enter(code->variables, xla, &err) : NULL;
+        code->variables ? code->variables->enter(code->variables, xla, &err) : NULL;
     if (code->variables && !copy) {
         (void)snprintf(fault, KB_FAULT_SIZE, "%.1000s", err.message);
         return KB_HOSTCUDA_FAULT;
@@ -654,7 +654,7 @@ void kb_hostcuda_enter(kb_frame *frame)
 #name, (void (*)(void))(uintptr_t)(name)                                                   \
     }
 
-const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
+const kb_symbol kb_hostcuda_symbols[] = {
     SYMBOL(kb_barrier),
     SYMBOL(kb_barrier_reduce),
     SYMBOL(kb_warp_barrier),

@@ -327,7 +327,7 @@ double kb_nv_rnorm4d(double x, double y, double z, double w)
         {"kb_nv_" #name "_ru", (void (*)(void))kb_nv_##name##_ru},                                 \
         {"kb_nv_" #name "_rz", (void (*)(void))kb_nv_##name##_rz},
 
-const kb_hostcuda_symbol kb_libdevice_symbols[] = {
+const kb_symbol kb_libdevice_symbols[] = {
     // clang-format off
     KB_LIBDEVICE_SPECIAL(SYMBOL)
     KB_LIBDEVICE_ROUNDED(SYMBOLS)

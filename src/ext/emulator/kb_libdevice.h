@@ -5,14 +5,9 @@
 #ifndef KB_LIBDEVICE_H
 #define KB_LIBDEVICE_H
 
-#include <stdint.h>
+#include "core/kb_extension.h"
 
-/* A function that machine code of this process may call by its name. Tables of them end with a name
- * that is NULL. */
-typedef struct kb_hostcuda_symbol {
-    const char *name;
-    void (*address)(void);
-} kb_hostcuda_symbol;
+#include <stdint.h>
 
 /* name, type of the result, types of the parameters */
 #define KB_LIBDEVICE_SPECIAL(X)                                                                    \
@@ -80,6 +75,6 @@ KB_LIBDEVICE_SPECIAL(KB_LIBDEVICE_DECLARE)
 KB_LIBDEVICE_ROUNDED(KB_LIBDEVICE_DECLARE_ROUNDED)
 
 /* All of the above. */
-extern const kb_hostcuda_symbol kb_libdevice_symbols[];
+extern const kb_symbol kb_libdevice_symbols[];
 
 #endif

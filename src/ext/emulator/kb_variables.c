@@ -1,33 +1,32 @@
 /* Owns the copies of code that has variables, one for each device. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dladdr, memfd_create */
+#define _GNU_SOURCE /* dladdr */
 #endif
 #include "ext/emulator/kb_variables.h"
 
-#include "core/kb_float_mode.h"
 #include "core/kb_memory.h"
 #include "kernbridge/cuda_host.h"
+#include "module/kb_module.h"
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct kb_variables {
-    kb_variables *next;
+typedef struct variables {
+    kb_variables base;
+    struct variables *next;
     const char *first;
     kb_xla_bytes bytes;
     kb_variables_maker *make;
     kb_variables_copy *copies; /* the first is the code itself */
-};
+} variables;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_variables *all; /* under the lock, as all lists of copies */
+static variables *all; /* under the lock, as all lists of copies */
 
 /* What compilers and kernbridge's headers define. */
 static bool is_ours(const char *name)
@@ -61,12 +60,66 @@ static bool are_in(const char *file)
     return !table; /* stripped: who knows */
 }
 
+static kb_status copy_library(const kb_xla_bytes *bytes, void **place, kb_error *err)
+{
+    void *library = NULL;
+    kb_status s = kb_module_open_bytes(bytes, &library, err);
+    *place = s == KB_OK ? dlsym(library, "kb_cuda_host_slot") : NULL;
+    return s;
+}
+
+static int32_t device_of(const kb_xla_frame *xla)
+{
+    kb_xla_device_ordinal args = {
+        .struct_size = KB_XLA_SIZE(kb_xla_device_ordinal, device_ordinal),
+        .context = xla ? xla->context : NULL,
+    };
+    bool told = xla && xla->api->struct_size >= KB_XLA_SIZE(kb_xla_api, device_ordinal_get) &&
+                kb_xla_succeeded(xla->api, xla->api->device_ordinal_get(&args));
+    return told ? args.device_ordinal : 0;
+}
+
+/* Under the lock. */
+static kb_variables_copy *copy_for(variables *v, int32_t device, kb_error *err)
+{
+    kb_variables_copy **end = &v->copies;
+    while (*end && (*end)->device != device)
+        end = &(*end)->next;
+    void *place = NULL;
+    if (*end || (v->copies && v->make(&v->bytes, &place, err) != KB_OK))
+        return *end;
+    kb_variables_copy *made = kb_calloc(1, sizeof *made);
+    if (!made) {
+        kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the variables of a device");
+        return NULL;
+    }
+    made->device = device;
+    made->offset = place ? (char *)place - v->first : 0;
+    made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    if (v->make == copy_library && place)
+        ((kb_cuda_host_slot_type *)place)->functions =
+            ((const kb_cuda_host_slot_type *)(const void *)v->first)->functions;
+    return *end = made;
+}
+
+static kb_variables_copy *enter(kb_variables *v, const kb_xla_frame *xla, kb_error *err)
+{
+    int32_t device = device_of(xla);
+    pthread_mutex_lock(&lock);
+    kb_variables_copy *copy = copy_for((variables *)v, device, err);
+    pthread_mutex_unlock(&lock);
+    if (copy)
+        pthread_mutex_lock(&copy->lock);
+    return copy;
+}
+
 kb_variables *kb_variables_new(const void *first, const kb_xla_bytes *bytes,
                                kb_variables_maker *make)
 {
-    kb_variables *v = kb_calloc(1, sizeof *v + bytes->size);
+    variables *v = kb_calloc(1, sizeof *v + bytes->size);
     if (!v)
         return NULL;
+    v->base.enter = enter;
     v->bytes = (kb_xla_bytes){memcpy(v + 1, bytes->data, bytes->size), bytes->size};
     v->first = first;
     v->make = make;
@@ -74,49 +127,7 @@ kb_variables *kb_variables_new(const void *first, const kb_xla_bytes *bytes,
     v->next = all;
     all = v;
     pthread_mutex_unlock(&lock);
-    return v;
-}
-
-static kb_status refuse_file(const char *call, int number, kb_error *err)
-{
-    return kb_error_set(err, KB_FAILED_PRECONDITION,
-                        "this system does not keep a library in memory (%s failed: %s)", call,
-                        strerror(number));
-}
-
-/* The file has no name, and stays open with the library: dlopen knows libraries by their names, and
- * takes a file of the same number for the same library. What -ffast-math links to a library flushes
- * subnormal numbers from then on, in the thread that opens it: that is undone. */
-kb_status kb_variables_open(const kb_xla_bytes *bytes, void **library, kb_error *err)
-{
-    enum { PATH_SIZE = 64 };
-    char path[PATH_SIZE];
-    int file = memfd_create("kernbridge", MFD_CLOEXEC);
-    if (file < 0)
-        return refuse_file("memfd_create", errno, err);
-    kb_status s = KB_OK;
-    for (size_t at = 0; s == KB_OK && at < bytes->size;) {
-        ssize_t n = write(file, bytes->data + at, bytes->size - at);
-        s = n > 0 ? KB_OK : refuse_file("write", n < 0 ? errno : ENOSPC, err);
-        at += n > 0 ? (size_t)n : 0;
-    }
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    uint64_t mode = kb_float_mode_exact();
-    *library = s == KB_OK ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    kb_float_mode_restore(mode);
-    if (*library)
-        return KB_OK;
-    (void)close(file);
-    const char *why = s == KB_OK ? dlerror() : NULL;
-    return s == KB_OK ? kb_error_set(err, KB_NOT_FOUND, "%s", why ? why : "it is no library") : s;
-}
-
-static kb_status copy_library(const kb_xla_bytes *bytes, void **place, kb_error *err)
-{
-    void *library = NULL;
-    kb_status s = kb_variables_open(bytes, &library, err);
-    *place = s == KB_OK ? dlsym(library, "kb_cuda_host_slot") : NULL;
-    return s;
+    return &v->base;
 }
 
 kb_status kb_variables_note(const void *slot, kb_error *err)
@@ -140,54 +151,9 @@ kb_variables *kb_variables_of(const void *code)
     Dl_info wanted, found;
     bool known = dladdr(code, &wanted);
     pthread_mutex_lock(&lock);
-    kb_variables *v = known ? all : NULL;
+    variables *v = known ? all : NULL;
     while (v && !(dladdr(v->first, &found) && found.dli_fbase == wanted.dli_fbase))
         v = v->next;
     pthread_mutex_unlock(&lock);
-    return v;
-}
-
-static int32_t device_of(const kb_xla_frame *xla)
-{
-    kb_xla_device_ordinal args = {
-        .struct_size = KB_XLA_SIZE(kb_xla_device_ordinal, device_ordinal),
-        .context = xla ? xla->context : NULL,
-    };
-    bool told = xla && xla->api->struct_size >= KB_XLA_SIZE(kb_xla_api, device_ordinal_get) &&
-                kb_xla_succeeded(xla->api, xla->api->device_ordinal_get(&args));
-    return told ? args.device_ordinal : 0;
-}
-
-/* Under the lock. */
-static kb_variables_copy *copy_for(kb_variables *v, int32_t device, kb_error *err)
-{
-    kb_variables_copy **end = &v->copies;
-    while (*end && (*end)->device != device)
-        end = &(*end)->next;
-    void *place = NULL;
-    if (*end || (v->copies && v->make(&v->bytes, &place, err) != KB_OK))
-        return *end;
-    kb_variables_copy *made = kb_calloc(1, sizeof *made);
-    if (!made) {
-        kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the variables of a device");
-        return NULL;
-    }
-    made->device = device;
-    made->offset = place ? (char *)place - v->first : 0;
-    made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    if (v->make == copy_library && place)
-        ((kb_cuda_host_slot_type *)place)->functions =
-            ((const kb_cuda_host_slot_type *)(const void *)v->first)->functions;
-    return *end = made;
-}
-
-kb_variables_copy *kb_variables_enter(kb_variables *v, const kb_xla_frame *xla, kb_error *err)
-{
-    int32_t device = device_of(xla);
-    pthread_mutex_lock(&lock);
-    kb_variables_copy *copy = copy_for(v, device, err);
-    pthread_mutex_unlock(&lock);
-    if (copy)
-        pthread_mutex_lock(&copy->lock);
-    return copy;
+    return v ? &v->base : NULL;
 }

@@ -208,9 +208,9 @@ static void test_wrong_fields(void)
  * process has. */
 static void test_names(void)
 {
-    const kb_hostcuda_symbol *tables[] = {kb_hostcuda_symbols, kb_libdevice_symbols};
+    const kb_symbol *tables[] = {kb_hostcuda_symbols, kb_libdevice_symbols};
     for (int i = 0; i < 2; i++)
-        for (const kb_hostcuda_symbol *s = tables[i]; s->name; s++)
+        for (const kb_symbol *s = tables[i]; s->name; s++)
             CHECK_INT((intptr_t)kb_cuda_code_find(s->name, NULL), (intptr_t)s->address);
     CHECK(kb_cuda_code_find("kb_barrier", NULL) != NULL);
     CHECK(kb_cuda_code_find("kb_nv_erfinv", NULL) != NULL);

@@ -4,6 +4,7 @@
 #include "ext/emulator/kb_hostcuda.h"
 #include "fake_xla.h"
 #include "kb_test.h"
+#include "targets/kb_targets.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -380,8 +381,26 @@ static void test_words(void)
     CHECK_INT(value, KB_HOSTCUDA_CC / 10);
 }
 
+/* No code that programs carry is loaded before targets are registered. */
+static void test_before_targets(void)
+{
+    char ir[KB_HOSTCUDA_DIGEST + 64] = "";
+    memset(ir, 'a', KB_HOSTCUDA_DIGEST);
+    (void)snprintf(ir + KB_HOSTCUDA_DIGEST, 64, "\n%s%d\n", KB_HOSTCUDA_ABI_LINE, KB_HOSTCUDA_ABI);
+    const kb_image images[] = {{KB_HOSTCUDA_CC, ir, sizeof ir}, {KB_HOSTCUDA_CODE_CC, "KBCC", 4}};
+    const kb_function function = {.entry = "f", .n_images = 2, .images = images};
+    kb_error err;
+    CHECK_INT(kb_hostcuda_provide(&function, "op", &err), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "op: nothing here compiles a CUDA kernel for the CPU");
+    kb_targets_begin();
+    CHECK_INT(kb_hostcuda_provide(&function, "op", &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "is damaged");
+    kb_hostcuda_set_loader(NULL);
+}
+
 int main(void)
 {
+    test_before_targets();
     test_launch();
     test_other_abi();
     test_provide();

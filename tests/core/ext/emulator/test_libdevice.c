@@ -366,11 +366,11 @@ static void test_direction_stays(void)
 static void test_table(void)
 {
     int n = 0;
-    const kb_hostcuda_symbol *cbrt_symbol = NULL, *last = NULL;
-    for (const kb_hostcuda_symbol *s = kb_libdevice_symbols; s->name; s++, n++) {
+    const kb_symbol *cbrt_symbol = NULL, *last = NULL;
+    for (const kb_symbol *s = kb_libdevice_symbols; s->name; s++, n++) {
         CHECK(s->address != NULL);
         CHECK_INT(strncmp(s->name, "kb_nv_", 6), 0);
-        for (const kb_hostcuda_symbol *t = kb_libdevice_symbols; t != s; t++)
+        for (const kb_symbol *t = kb_libdevice_symbols; t != s; t++)
             CHECK(strcmp(s->name, t->name) != 0);
         if (strcmp(s->name, "kb_nv_cbrt") == 0)
             cbrt_symbol = s;

@@ -11,6 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+_Static_assert(_Generic(&kb_hostcuda_launch, fake_cuda_execute * : 1, default : 0) &&
+                   (int)FAKE_CUDA_DIGEST == (int)KB_HOSTCUDA_DIGEST,
+               "the fake executes with kb_hostcuda_launch");
+
 enum { IMAGE_SIZE = KB_HOSTCUDA_DIGEST + 32 };
 
 static int n_compiled;

@@ -1,0 +1,184 @@
+/* Owns the part of the extension `_core` for CUDA on the CPU. */
+#include "python/convert.h"
+
+#include "ext/emulator/kb_check.h"
+#include "ext/emulator/kb_cuda_code.h"
+#include "ext/emulator/kb_cuda_library.h"
+#include "ext/emulator/kb_hostcuda.h"
+#include "ext/emulator/kb_libdevice.h"
+#include "python/entry.h"
+
+static PyObject *compile_image; /* see set_host_compiler */
+
+static int read_image_digest(PyObject *bytes, void *digest)
+{
+    return kb_python_read_digest(bytes, digest, KB_HOSTCUDA_DIGEST);
+}
+
+/* Make known the machine code of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_code.h);
+ * {name: address} of what it defines. ValueError is raised if it is damaged, or cannot run here. */
+static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const char *digest, *code, *name;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "O&y#:add_host_code", read_image_digest, &digest, &code, &size))
+        return NULL;
+    kb_error err;
+    if (kb_cuda_code_load(digest, code, (size_t)size, "a CUDA kernel", &err) != KB_OK)
+        return kb_python_raise(&err);
+    const kb_object *object = kb_hostcuda_find(digest)->owner;
+    PyObject *defined = PyDict_New();
+    void *address;
+    for (size_t at = 0; defined && kb_object_next(object, &at, &name, &address);)
+        kb_python_set(&defined, name, PyLong_FromVoidPtr(address));
+    return defined;
+}
+
+/* Make known a library of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_library.h); the codes
+ * of its parameters' types, and their sizes. */
+static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const char *digest, *code;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "O&y#:add_host_library", read_image_digest, &digest, &code, &size))
+        return NULL;
+    kb_error err;
+    const kb_cuda_kernel *kernel = NULL;
+    if (kb_cuda_library_load(digest, code, (size_t)size, "a CUDA kernel", &kernel, &err) != KB_OK)
+        return kb_python_raise(&err);
+    Py_ssize_t n = (Py_ssize_t)kernel->n_parameters;
+    PyObject *codes = PyTuple_New(n), *sizes = PyTuple_New(n);
+    bool whole = codes && sizes;
+    for (Py_ssize_t i = 0; whole && i < n; i++)
+        whole = PyTuple_SetItem(codes, i, PyLong_FromLong(kernel->codes[i])) == 0 &&
+                PyTuple_SetItem(sizes, i, PyLong_FromUnsignedLong(kernel->sizes[i])) == 0;
+    return Py_BuildValue("NN", codes, sizes);
+}
+
+/* Whether machine code of CUDA kernels may call the function of this name. */
+static PyObject *cuda_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s:cuda_code_provides", &name))
+        return NULL;
+    return PyBool_FromLong(kb_cuda_code_find(name, NULL) != NULL);
+}
+
+enum { WORDS_ON_STACK = 128 };
+
+static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned shared,
+                          const Py_buffer *words)
+{
+    size_t n_words = (size_t)words->len / sizeof(uint64_t);
+    void *few[WORDS_ON_STACK];
+    void **parameters = n_words <= WORDS_ON_STACK ? few : PyMem_New(void *, n_words);
+    if (!parameters)
+        return PyErr_NoMemory();
+    for (size_t i = 0; i < n_words; i++)
+        parameters[i] = (uint64_t *)words->buf + i;
+    kb_error err;
+    kb_status s;
+    Py_BEGIN_ALLOW_THREADS;
+    s = kb_hostcuda_launch(digest, sizes, shared, parameters, NULL, &err);
+    Py_END_ALLOW_THREADS;
+    if (parameters != few)
+        PyMem_Free((void *)parameters);
+    if (s == KB_OK)
+        Py_RETURN_NONE;
+    if (PyErr_CheckSignals() != 0) /* Ctrl-C may be what ended it */
+        return NULL;
+    if (s != KB_INTERNAL)
+        return kb_python_raise(&err);
+    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
+    return NULL;
+}
+
+/* Run a launch of known code; `words` is a buffer of 64-bit words, one for each of the kernel's
+ * parameters. RuntimeError says what the kernel did wrong. */
+static PyObject *launch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const char *digest;
+    uint32_t n[6];
+    unsigned shared;
+    Py_buffer words;
+    if (!PyArg_ParseTuple(args, "O&(III)(III)Iy*:launch_host_code", read_image_digest, &digest,
+                          &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &shared, &words))
+        return NULL;
+    PyObject *result = launched(digest, n, shared, &words);
+    PyBuffer_Release(&words);
+    return result;
+}
+
+/* (launches, those with a fault) of known code, which was added while set_debug had bit 64. */
+static PyObject *launches_of(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const char *digest;
+    if (!PyArg_ParseTuple(args, "O&:launches_of", read_image_digest, &digest))
+        return NULL;
+    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+    if (!code || !code->counts)
+        return Py_BuildValue("ii", 0, 0);
+    return Py_BuildValue("KK", (unsigned long long)code->counts->launches,
+                         (unsigned long long)code->counts->faults);
+}
+
+/* {name: address} of functions that kernels on the CPU call. */
+static PyObject *host_symbols(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
+{
+    PyObject *symbols = PyDict_New();
+    const kb_symbol *tables[] = {kb_hostcuda_symbols, kb_libdevice_symbols};
+    for (int i = 0; i < 2; i++)
+        for (const kb_symbol *s = tables[i]; symbols && s->name; s++)
+            kb_python_set(&symbols, s->name, PyLong_FromVoidPtr((void *)(uintptr_t)s->address));
+    return symbols;
+}
+
+/* Threads of CUDA on the CPU whose stacks wait for use. */
+static PyObject *host_threads_kept(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
+{
+    return PyLong_FromUnsignedLong(kb_block_kept());
+}
+
+static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
+{
+    kb_python_entry entry;
+    if (!kb_python_enter(&entry, true))
+        return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
+    return kb_python_conclude(PyObject_CallFunction(compile_image, "y#", image, (Py_ssize_t)size),
+                              &entry, err);
+}
+
+/* compile(image) makes machine code of a CUDA kernel's image for the CPU, and calls add_host_code.
+ * */
+static PyObject *set_host_compiler(PyObject *Py_UNUSED(self), PyObject *callable)
+{
+    if (kb_python_keep(&compile_image, callable) != 0)
+        return NULL;
+    kb_hostcuda_set_compiler(compile_for_host);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"add_host_code", add_host_code, METH_VARARGS, NULL},
+    {"add_host_library", add_host_library, METH_VARARGS, NULL},
+    {"cuda_code_provides", cuda_code_provides, METH_VARARGS, NULL},
+    {"launch_host_code", launch_host_code, METH_VARARGS, NULL},
+    {"launches_of", launches_of, METH_VARARGS, NULL},
+    {"host_symbols", host_symbols, METH_NOARGS, NULL},
+    {"host_threads_kept", host_threads_kept, METH_NOARGS, NULL},
+    {"set_host_compiler", set_host_compiler, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+/* Numbers and marks of formats: what Python writes, the core reads. */
+int kb_python_add_emulator(PyObject *module)
+{
+    if (PyModule_AddStringConstant(module, "CUDA_CODE_MAGIC", KB_CUDA_CODE_MAGIC) != 0 ||
+        PyModule_AddStringConstant(module, "CUDA_LIBRARY_MAGIC", KB_CUDA_LIBRARY_MAGIC) != 0 ||
+        PyModule_AddIntConstant(module, "HOST_CC", KB_HOSTCUDA_CC) != 0 ||
+        PyModule_AddIntConstant(module, "HOST_CODE_CC", KB_HOSTCUDA_CODE_CC) != 0 ||
+        PyModule_AddIntConstant(module, "HOST_ABI", KB_HOSTCUDA_ABI) != 0 ||
+        PyModule_AddStringConstant(module, "HOST_ABI_LINE", KB_HOSTCUDA_ABI_LINE) != 0)
+        return -1;
+    return PyModule_AddFunctions(module, methods);
+}
