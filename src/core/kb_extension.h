@@ -70,6 +70,8 @@ typedef struct kb_extension {
     kb_status (*connect)(void *library, kb_error *err);
     /* The variables of the code at an address; NULL if it has none. */
     kb_variables *(*variables_of)(const void *code);
+    /* In the handler of a fault, see kb_running.h: does not return if it ends the kernel. */
+    void (*fault)(int number, int code, const void *at);
 } kb_extension;
 
 /* Those that are built, and NULL. */

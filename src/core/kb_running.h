@@ -48,7 +48,8 @@ static inline void kb_running_leave(kb_running *slot)
     __atomic_store_n(&slot->kernel, NULL, __ATOMIC_RELAXED);
 }
 
-/* Lets a fault in a kernel print the operation before it goes on to who handled it so far. */
+/* Lets a fault in a kernel print the operation before it goes on to who handled it so far. Called
+ * again, it does so before those who have come since. Not for two threads at once. */
 void kb_running_watch_faults(void);
 
 #endif

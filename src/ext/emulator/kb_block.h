@@ -120,6 +120,9 @@ enum { KB_FAULT_GUARD = 1 << 20 };
  * block of CUDA C++ ends with a fault if a stack overflows or an integer is divided by zero. */
 void kb_fault_watch(kb_block *block);
 
+/* In the handler of a signal: does not return if such a fault was the block's. */
+void kb_fault_end(int number, int code, const void *at);
+
 /* The end of a message about a write out of bounds. */
 extern const char kb_block_left_out[];
 

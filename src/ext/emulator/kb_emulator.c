@@ -37,4 +37,5 @@ const kb_extension kb_emulator = {
     .begin = begin,
     .connect = kb_cuda_host_connect,
     .variables_of = kb_variables_of,
+    .fault = kb_fault_end,
 };

@@ -109,6 +109,38 @@ def test_what_would_end_the_process_is_an_error(module, which, said):
         call(5)  # the next call is as good as the first
 
 
+DEEP = r"""
+import faulthandler
+import jax.numpy as jnp, kernbridge
+from jax import ShapeDtypeStruct as S
+SOURCE = r'''
+#include "kernbridge/kernbridge.hpp"
+__device__ __noinline__ int deep(int a, volatile int *x) {
+    volatile int w[8];
+    w[0] = a;
+    return x[0] == 12345 ? 0 : deep(a + 1, x) + w[0];
+}
+__global__ void recursive(int *x, int *out) { out[threadIdx.x] = deep(0, x); }
+// @BE deep_call arg:i32[n] ret:i32[n]
+void deep_call(const kernbridge::Tensor x, kernbridge::Tensor out) {
+    recursive<<<1, (int)x.numel()>>>(x.data_ptr<int>(), out.data_ptr<int>());
+}
+'''
+operation = kernbridge.load_cuda_inline("deep", SOURCE).deep_call
+faulthandler.enable()  # after kernbridge has installed its handler
+for _ in range(2):
+    try:
+        operation(jnp.arange(5, dtype=jnp.int32), outs=S((5,), jnp.int32)).block_until_ready()
+    except Exception as error:
+        print("needs more than its stack" in str(error))
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_fault_is_an_error_for_those_with_other_handlers(run_python):
+    assert run_python(DEEP, KERNBRIDGE_TEST_CUDA="").split() == ["True", "True"]
+
+
 def test_integer_intrinsics(module):
     rng = np.random.default_rng(0)
     x, y = rng.integers(-(2**31), 2**31, (2, 64)).astype(np.int32)
