@@ -1,7 +1,7 @@
 /* Owns the walk over the slices of a batch: the moving of data addresses; and the decision whether
- * the slices are shared among threads, and what each thread does then. The time that a slice takes
- * is measured: on the first slices of a batch, which run here, and in the batches before, of which
- * a table remembers the times. */
+ * the slices are shared among threads, and what each thread does then. They are shared as soon as
+ * what is left of them, at the time of a slice in the last part that was measured, takes long
+ * enough. A table remembers the times for the next batch. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime, in kb_ticks.h */
 
 #include "core/kb_slices.h"
@@ -148,9 +148,7 @@ enum {
     SHARED_FROM = 50 * KB_TICKS_PER_US, /* for all slices together, on one thread */
     TICKS_OF_TASK = SHARED_FROM / 2,    /* the least that a thread is woken for */
     TICKS_OF_PART = 10 * KB_TICKS_PER_US,
-    TICKS_OF_PROBE = 5 * KB_TICKS_PER_US, /* the first slices find cold caches */
     PARTS_PER_THREAD = 8,
-    PROBES_GROW = 8,
     SITES = 256,
     SITE_SHIFT = 64 - 8,
     COST_BITS = 32,
@@ -178,20 +176,26 @@ static int64_t recall(uint64_t site)
 
 static void remember(uint64_t site, int64_t cost)
 {
-    uint64_t kept = site << COST_BITS | (uint32_t)(cost < UINT32_MAX ? cost : UINT32_MAX);
+    uint64_t kept = site << COST_BITS | (uint32_t)cost;
     atomic_store_explicit(&sites[site >> SITE_SHIFT], kept, memory_order_relaxed);
+}
+
+/* Ticks of one of n slices, the first of which began then; at least 1. */
+static int64_t cost_of(uint64_t begun, int64_t n)
+{
+    int64_t cost = 1 + (int64_t)(kb_ticks() - begun) / n;
+    return cost < UINT32_MAX ? cost : UINT32_MAX;
 }
 
 /* What the threads of a batch share; it lies on the stack of the call. */
 typedef struct sharing {
     const kb_slices *slices;
     const kb_step *step;
+    uint64_t site;
     int64_t first;           /* slice of the shared ones */
     _Atomic(int64_t) failed; /* the first slice that failed, or their number */
     pthread_mutex_t lock;    /* of the error */
     kb_error *err;
-    char apart[KB_CACHE_LINE]; /* what threads change is not beside what they read */
-    _Atomic(int64_t) cost;     /* the least ticks of a slice that a thread has seen */
 } sharing;
 
 static KB_COLD void note_failure(sharing *s, int64_t slice, const kb_error *err)
@@ -209,6 +213,7 @@ static KB_COLD void note_failure(sharing *s, int64_t slice, const kb_error *err)
 static void run_part(void *data, int64_t begin, int64_t end)
 {
     sharing *s = data;
+    bool measured = begin == 0;
     begin += s->first;
     end += s->first;
     if (begin > atomic_load_explicit(&s->failed, memory_order_relaxed))
@@ -221,27 +226,21 @@ static void run_part(void *data, int64_t begin, int64_t end)
     if (status == KB_OK)
         status = kb_slices_run(s->slices, &cursor, s->step, begin, end, &failed, &err);
     kb_cursor_close(&cursor);
-    if (status != KB_OK) {
+    if (status != KB_OK)
         note_failure(s, failed, &err);
-        return;
-    }
-    int64_t cost = (int64_t)(kb_ticks() - begun) / (end - begin);
-    int64_t least = atomic_load_explicit(&s->cost, memory_order_relaxed);
-    while (cost < least && !atomic_compare_exchange_weak(&s->cost, &least, cost))
-        continue;
+    else if (measured)
+        remember(s->site, cost_of(begun, end - begin));
 }
 
 /* Shares the slices from `first` on, of which one takes `cost` ticks. */
 static kb_status share(const kb_slices *slices, const kb_step *step, int64_t first, int64_t cost,
                        int64_t n_threads, uint64_t site, kb_error *err)
 {
-    if (cost > UINT32_MAX)
-        cost = UINT32_MAX;
     sharing s = {
         .slices = slices,
         .step = step,
+        .site = site,
         .first = first,
-        .cost = INT64_MAX,
         .failed = slices->count,
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .err = err,
@@ -256,8 +255,6 @@ static kb_status share(const kb_slices *slices, const kb_step *step, int64_t fir
         .n_threads = n_threads < worth ? n_threads : worth,
     };
     kb_pool_run(slices->frame->xla, &loop);
-    int64_t seen = atomic_load(&s.cost);
-    remember(site, seen < INT64_MAX ? seen + 1 : cost);
     return atomic_load(&s.failed) < slices->count ? err->status : KB_OK;
 }
 
@@ -300,30 +297,33 @@ static int64_t count_threads(const kb_slices *slices, int64_t count)
     return count > 1 && are_apart(slices) ? kb_pool_num_threads(slices->frame->xla) : 1;
 }
 
-/* Runs 1, 8, 64... slices here, until their time shows that the rest should be shared. The
- * measurement at the end of a batch helps the next one. */
-static kb_status run_probing(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
-                             uint64_t site, kb_error *err)
+/* Runs parts of the slices here, the first one of them alone, until what is left is worth sharing.
+ * A part that took less than half of its time says little: the first slices find cold caches. */
+static kb_status run_measured(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
+                              kb_error *err)
 {
-    int64_t done = 0, failed, count = slices->count;
-    uint64_t begun = kb_ticks();
-    for (int64_t next = 1; done < count; next *= PROBES_GROW) {
-        int64_t end = next < count - done ? done + next : count;
-        kb_status s = kb_slices_run(slices, cursor, step, done, end, &failed, err);
+    uint64_t site = hash_site(slices, step), start = kb_ticks();
+    int64_t done = 0, part = 1, failed, cost = recall(site);
+    bool tells = cost != 0, alone = false;
+    while (done < slices->count) {
+        int64_t left = slices->count - done;
+        if (tells && !alone && left > SHARED_FROM / cost) {
+            int64_t n_threads = count_threads(slices, left);
+            if (n_threads > 1)
+                return share(slices, step, done, cost, n_threads, site, err);
+            alone = true;
+        }
+        part = part < left ? part : left;
+        uint64_t begun = kb_ticks();
+        kb_status s = kb_slices_run(slices, cursor, step, done, done + part, &failed, err);
         if (s != KB_OK)
             return s;
-        done = end;
-        uint64_t ticks = kb_ticks() - begun;
-        int64_t taken = ticks < UINT32_MAX ? (int64_t)ticks : UINT32_MAX;
-        if (taken < TICKS_OF_PROBE ||
-            taken * (done < count ? count - done : count) <= SHARED_FROM * done)
-            continue;
-        int64_t cost = 1 + (int64_t)ticks / done;
-        remember(site, cost);
-        int64_t n_threads = count_threads(slices, count - done);
-        if (n_threads > 1)
-            return share(slices, step, done, cost, n_threads, site, err);
+        cost = cost_of(begun, part);
+        tells = cost * part > TICKS_OF_PART / 2;
+        done += part;
+        part = 1 + TICKS_OF_PART / cost;
     }
+    remember(site, cost_of(start, done));
     return KB_OK;
 }
 
@@ -335,13 +335,7 @@ kb_status kb_share_run(const kb_slices *slices, kb_cursor *cursor, const kb_step
     kb_concurrency is = KB_CONCURRENT_NEVER;
     if (slices->count > 1 && order != KB_SLICES_IN_ORDER)
         is = kb_plan_concurrency(step, slices->frame);
-    if (is != KB_CONCURRENT && (is != KB_CONCURRENT_IF_TOLD || order != KB_SLICES_AT_ONCE))
-        return kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
-    uint64_t site = hash_site(slices, step);
-    int64_t cost = recall(site);
-    if (cost <= SHARED_FROM && cost * slices->count <= SHARED_FROM)
-        return run_probing(slices, cursor, step, site, err);
-    int64_t n_threads = count_threads(slices, slices->count);
-    return n_threads > 1 ? share(slices, step, 0, cost, n_threads, site, err)
-                         : kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
+    if (is == KB_CONCURRENT || (is == KB_CONCURRENT_IF_TOLD && order == KB_SLICES_AT_ONCE))
+        return run_measured(slices, cursor, step, err);
+    return kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
 }
