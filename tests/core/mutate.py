@@ -200,7 +200,8 @@ class Worker:
         shutil.rmtree(folder / built.stage.name, ignore_errors=True)
         programs = [*built.links, "*.d", "*.json"]
         shutil.copytree(built.objects, self.objects, ignore=shutil.ignore_patterns(*programs))
-        self.members = {name: self._members(name) for name in ARCHIVES}
+        archives = [name for name in ARCHIVES if (self.objects / name).exists()]
+        self.members = {name: self._members(name) for name in archives}
 
     def _members(self, archive: str) -> set[str]:
         command = ["ar", "t", str(self.objects / archive)]
@@ -231,7 +232,7 @@ class Worker:
     def killed_by(self, path: str, source: Path) -> str | None:
         """Returns the program that notices a changed file."""
         changed = [self.objects / c.object for c in self.built.compilations[path]]
-        changed += [self.objects / name for name in ARCHIVES]
+        changed += [self.objects / name for name in self.members]
         kept = [(file, file.with_suffix(".kept")) for file in changed]
         for file, copy in kept:
             shutil.copy2(file, copy)
