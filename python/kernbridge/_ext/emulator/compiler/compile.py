@@ -7,7 +7,6 @@ code, which src/object loads and src/hostcuda runs.
 from __future__ import annotations
 
 import hashlib
-import re
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -96,10 +95,9 @@ class HostCodeRecipe(Recipe[HostCode]):
                     f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this "
                     "kernbridge does not have; lower it again with this version [KB5107]"
                 )
-        # llvmlite 0.45 prints the attributes of a function before its name.
-        by_threads = re.search(r"^define .*@kb_fibre\(", optimised, re.M) is not None
+        by_threads = any(f.name == "kb_fibre" and not f.is_declaration for f in module.functions)
         form = by_threads + ("@kb_grid_barrier(" in optimised)
-        sizes = (_size(optimised, what) for what in ("shared", "stack"))
+        sizes = (_size(module, what) for what in ("shared", "stack"))
         body = struct.pack("<QIII", needed, form, *sizes) + code
         return Artefact({}, (sealed(_core.CUDA_CODE_MAGIC, _core.HOST_ABI, self.identity, body),))
 
@@ -140,7 +138,7 @@ def code(image: bytes) -> tuple[str, str, int, str]:
     """
     machine, module, *_ = _made(image[:-1].decode().split("\n", 1)[1])
     optimised = str(module)
-    shared, (processor, _) = _size(optimised, "shared"), ir.processor()
+    shared, (processor, _) = _size(module, "shared"), ir.processor()
     return optimised, machine.emit_assembly(module), shared, processor
 
 
@@ -155,10 +153,11 @@ def _made(text: str) -> tuple[Any, Any, int, str]:
     return machine, _optimised(text, machine, given), needed, mark + tables
 
 
-def _size(module: str, what: str) -> int:
-    found = re.search(rf"@kb_{what}_size\(\)[^\n]*\{{\n[^}}]*?\bret i64 (\d+)", module)
-    assert found is not None, f"kb_{what}_size is no constant"
-    return int(found[1])
+def _size(module: Any, what: str) -> int:
+    (block,) = module.get_function(f"kb_{what}_size").blocks
+    *_, (size,) = (instruction.operands for instruction in block.instructions)
+    assert size.is_constant, f"kb_{what}_size is no constant"
+    return int(size.get_constant_value())
 
 
 def _optimised(text: str, machine: Any, features: str) -> Any:
@@ -168,10 +167,10 @@ def _optimised(text: str, machine: Any, features: str) -> Any:
     module.verify()
     module = _with_fused_products(module, machine)
     if "@llvm.arithmetic.fence." in text:
-        module = llvm.parse_assembly(fma.FENCED.sub(r" = bitcast \1 \2 to \1", str(module)))
+        module = llvm.parse_assembly(fma.without_fences(str(module)))
     if _WITH_VECTORS in text:
         module = llvm.parse_assembly(vector_math.with_vectors(str(module), features))
-    is_checked = re.search(r'^@"?kb_check_table"? = ', text, flags=re.M) is not None
+    is_checked = any(v.name == "kb_check_table" for v in module.global_variables)
     # Little can be gained if each access is a call.
     options = llvm.create_pipeline_tuning_options(speed_level=1 if is_checked else 3)
     options.loop_vectorization = options.slp_vectorization = True
@@ -191,7 +190,7 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
     if not ("+fma" in features.split(",") or machine.triple.startswith("aarch64")):
         return module
     own = [f for f in module.functions if f.name == "kb_thread" or ir.is_recursive(f)]
-    if not any(re.search(r" fmul |@llvm\.fpto", str(function)) for function in own):
+    if not any(" fmul " in (text := str(f)) or "@llvm.fpto" in text for f in own):
         return module
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)

@@ -14,62 +14,57 @@ whole function to print one instruction.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
-_FLAGS = r"(?:(?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast) )*"
-_ARITHMETIC = re.compile(rf"^  (%\S+) = (fmul|fadd|fsub|fneg) ({_FLAGS})(float|double) (.*)$")
-_NAMES = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
-_SPLITS = re.compile(
-    r" = (?:fdiv|[su](?:div|rem) i64)|\bcall [^@]*@(?!llvm\.|__nv_f(?:min|max|abs))|@llvm\.sqrt\."
-)
-# A block of isolated_compile.py, or an empty line, does not end a block of the GPU's code.
-_OF_BOUNDS = re.compile(r'"?kb\.(?:inside|rest)\b|$')
-_ROUND_TRIP = re.compile(
-    r"^  (%\S+) = (?:tail )?call i64 @llvm\.fpto([su])i\.sat\.i64\.f64\(double (%[^)]+)\).*$"
-)
-_FROM_INTEGER = re.compile(r"^  (%\S+) = ([su])itofp (nneg )?i64 (\S+) to double")
+from kernbridge._src.llvm.text import Function, Instruction, Module, with_declared
+
+_ARITHMETIC = {"fmul", "fadd", "fsub", "fneg"}
+_DIVISIONS = {"sdiv", "udiv", "srem", "urem"}
+_NOT_SPLITTING = ("llvm.", "__nv_fmin", "__nv_fmax", "__nv_fabs", "asm")
+_OF_BOUNDS = ("%kb.inside", "%kb.rest")  # blocks of isolated_compile.py, not of the GPU's code
+_TO_INTEGER = {f"llvm.fpto{sign}i.sat.i64.f64": sign for sign in "su"}
+_FROM_INTEGER = {"sitofp": "s", "uitofp": "u"}
 _USES_MAX = 4  # of a product that NVVM fuses
 _SUFFIX = {"float": "f32", "double": "f64"}
-FENCED = re.compile(  # these protect `__fmul_rn` and similar functions
-    r" = (?:tail )?call (float|double) @llvm\.arithmetic\.fence\.\w+\((?:float|double) (\S+)\)"
-)
 
 
 @dataclass(eq=False)
 class _Line:
-    """One instruction, with its operands and the instructions that read its result."""
+    """An instruction that computes, with the instructions that read its result."""
 
-    number: int
+    instruction: Instruction
     block: int
     part: int  # of the block, where ptxas splits it
-    result: str
-    operation: str
-    flags: str
-    kind: str
-    operands: list[str]
-    users: list[_Line | None] = field(default_factory=list)  # None: another kind of line
+    users: list[_Line | None] = field(default_factory=list)  # None: another kind of instruction
     takes: _Line | None = None  # the product that is fused into this sum
+
+    def __post_init__(self) -> None:
+        self.result, self.operation = self.instruction.result, self.instruction.opcode
+        self.kind = self.instruction.type
+        self.operands = [operand.value for operand in self.instruction.operands]
 
 
 def fused(text: str) -> str:
     """The module in which sums whose products are fused are calls of llvm.fma."""
-    lines = text.split("\n")
-    first = 0
-    kinds: set[str] = set()
-    for n, line in enumerate(lines):
-        if line.startswith("define "):
-            first = n
-        elif line == "}":
-            kinds |= _fuse(lines, first, n)
-    declared = (f"declare {k} @llvm.fma.{_SUFFIX[k]}({k}, {k}, {k})" for k in sorted(kinds))
-    return "\n".join([*lines, *(d for d in declared if d not in text), ""])
+    module = Module(text)
+    kinds = set().union(*map(_fuse, module.defined.values()))
+    declared = (f"{k} @llvm.fma.{_SUFFIX[k]}({k}, {k}, {k})" for k in sorted(kinds))
+    return with_declared(f"{module}\n", declared)
 
 
-def _fuse(lines: list[str], first: int, end: int) -> set[str]:
-    """Rewrite the lines of one function; return the types for which llvm.fma is called."""
-    _keep_integers(lines, first, end)
-    found = _read(lines, first, end)
+def without_fences(text: str) -> str:
+    """The module without the fences that protect `__fmul_rn` and similar functions."""
+    module = Module(text)
+    for i in (i for f in module.defined.values() for i in f.instructions if i.opcode == "call"):
+        if i.callee.startswith("llvm.arithmetic.fence."):
+            i.text = f"  {i.result} = bitcast {i.type} {i.operands[0].value} to {i.type}"
+    return str(module)
+
+
+def _fuse(function: Function) -> set[str]:
+    """Rewrite a function; return the types for which llvm.fma is called."""
+    _keep_integers(function)
+    found = _read(function)
     for line in found.values():
         if line.operation == "fadd":
             products = (found.get(operand) for operand in line.operands)
@@ -80,49 +75,47 @@ def _fuse(lines: list[str], first: int, end: int) -> set[str]:
     kinds = set()
     for line in found.values():
         if line.takes:
-            lines[line.number] = _written(line, found)
+            line.instruction.text = _written(line, found)
             kinds.add(line.kind)
     return kinds
 
 
-def _keep_integers(lines: list[str], first: int, end: int) -> None:
+def _keep_integers(function: Function) -> None:
     """Remove conversions of an integer to a double and back, as ptxas does."""
-    made = {}
-    for n in range(first + 1, end):
-        if match := _FROM_INTEGER.match(lines[n]):
-            made[match[1]] = ("su" if match[3] else match[2], match[4])
-    for n in range(first + 1, end):
-        match = _ROUND_TRIP.match(lines[n])
-        if match and match[2] in made.get(match[3], ("", ""))[0]:
-            lines[n] = f"  {match[1]} = add i64 {made[match[3]][1]}, 0"
+    calls = (i for i in function.instructions if i.opcode == "call")
+    for i in (i for i in calls if i.callee in _TO_INTEGER):
+        made = function.defined.get(i.operands[0].value)
+        signs = made and ("su" if "nneg" in made.flags else _FROM_INTEGER.get(made.opcode, ""))
+        if made and signs and _TO_INTEGER[i.callee] in signs and made.operands[0].type == "i64":
+            i.text = f"  {i.result} = add i64 {made.operands[0].value}, 0"
 
 
-def _read(lines: list[str], first: int, end: int) -> dict[str, _Line]:
+def _read(function: Function) -> dict[str, _Line]:
     found: dict[str, _Line] = {}
-    others: set[str] = set()
+    others: list[str] = []
     block = part = 0
-    for n in range(first + 1, end):
-        text = lines[n]
-        if not text.startswith("  "):
-            if not _OF_BOUNDS.match(text):
-                block = part = n
-            continue
-        if _SPLITS.search(text):
+    for n, i in enumerate(function.instructions):
+        if i is i.block.instructions[0] and not i.block.name.startswith(_OF_BOUNDS):
+            block = part = n
+        if _splits(i):
             part = n
-        match = _ARITHMETIC.match(text)
-        if not match:
-            others.update(_NAMES.findall(text))
-            continue
-        operands = re.sub(r", [!#].*$", "", match[5]).split(", ")
-        result, operation, flags, kind = match[1], match[2], match[3], match[4]
-        found[result] = _Line(n, block, part, result, operation, flags, kind, operands)
+        if i.opcode in _ARITHMETIC and i.type in _SUFFIX:
+            found[i.result] = _Line(i, block, part)
+        else:
+            others += i.names
     for line in found.values():
         for operand in line.operands:
             if operand in found:
                 found[operand].users.append(line)
-    for name in others.intersection(found):
+    for name in set(others).intersection(found):
         found[name].users.append(None)
     return found
+
+
+def _splits(i: Instruction) -> bool:
+    if i.opcode == "call":
+        return not i.callee.startswith(_NOT_SPLITTING) or i.callee.startswith("llvm.sqrt.")
+    return i.opcode == "fdiv" or (i.opcode in _DIVISIONS and i.type == "i64")
 
 
 def _only_sums_read(product: _Line) -> bool:
@@ -191,7 +184,8 @@ def _written(line: _Line, found: dict[str, _Line]) -> str:
     if at == 0 and line.operation == "fsub":
         before.append(f"  {_name(line.result, 'c')} = fneg {kind} {c}")
         c = _name(line.result, "c")
-    call = f"call {line.flags}{kind} @llvm.fma.{_SUFFIX[kind]}({kind} {a}, {kind} {b}, {kind} {c})"
+    flags = "".join(f"{flag} " for flag in line.instruction.flags)
+    call = f"call {flags}{kind} @llvm.fma.{_SUFFIX[kind]}({kind} {a}, {kind} {b}, {kind} {c})"
     return "\n".join([*before, f"  {line.result} = {call}"])
 
 

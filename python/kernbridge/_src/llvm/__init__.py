@@ -1,0 +1,1 @@
+"""LLVM IR as text: what its functions, instructions and values are, without LLVM."""

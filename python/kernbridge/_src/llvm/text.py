@@ -1,0 +1,402 @@
+"""Reads LLVM IR as text and writes it back, for what llvmlite cannot ask or change.
+
+llvmlite changes no instruction of a parsed module, does not know the flags and metadata of one, and
+reads only the grammar of its own LLVM. This reads what LLVM 15 to 22 print. A function is read when
+its blocks are asked for, and an instruction when its operands are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+_NAME = r'(?:"[^"]*"|[-\w.$]+)'
+_LOCAL = re.compile(f"%{_NAME}")
+_SYMBOL = re.compile(f"@{_NAME}")
+_LABEL = re.compile(f"({_NAME}):")
+_TARGET = re.compile(rf"\blabel (%{_NAME})")
+_BEGINNING = re.compile(rf"\s*(?:(%{_NAME}) = )?(?:(?:must|no)?tail )?(#?[a-z]\w*)?,? ?")
+_TYPE = re.compile(
+    r"[\[{<]|(?:i\d+|half|bfloat|float|double|x86_fp80|ppc_fp128|fp128|ptr|void|label|metadata"
+    rf"|token|%{_NAME})(?:\*|$)"
+)
+_PARTS = re.compile(  # of a body: instructions, labels with the empty line before them
+    rf"\n(?=  [^ \]\n]|    #|\n{_NAME}:)|(?<!\n)\n(?={_NAME}:)"
+)
+_MARKS = re.compile(r'"[^"]*"|[][(){}<>]|[, ]\s*')
+_EXPRESSIONS = {"splat", "getelementptr", "inttoptr", "ptrtoint", "bitcast", "addrspacecast"}
+_EXPRESSIONS |= {"trunc", "add", "sub", "mul", "xor", "shl", "blockaddress", "dso_local_equivalent"}
+_KINDS = {"global", "constant", "alias", "ifunc"}
+_TYPE_FIRST = {"load", "alloca", "getelementptr"}
+
+
+def split(text: str, mark: str) -> list[str]:
+    """The parts of a text between commas, or between spaces, outside all brackets and quotes."""
+    parts, begin, depth = [], 0, 0
+    for found in _MARKS.finditer(text):
+        first = found[0][0]
+        if first in "([{<":
+            depth += 1
+        elif first in ")]}>":
+            depth -= 1
+        elif first == mark and depth == 0:
+            parts.append(text[begin : found.start()])
+            begin = found.end()
+    return [*parts, text[begin:]]
+
+
+def symbols(text: str) -> list[str]:
+    """The names of the symbols in a text, without quotes."""
+    return [_plain(name) for name in _SYMBOL.findall(text)]
+
+
+def symbol(name: str) -> str:
+    """How text refers to a symbol."""
+    return f"@{name}" if '"' not in name and _SYMBOL.fullmatch(f"@{name}") else f'@"{name}"'
+
+
+def renamed(text: str, of: Callable[[str], str]) -> str:
+    """A text in which each symbol has the name that a function gives for its name."""
+
+    def instead(found: re.Match[str]) -> str:
+        new = of(_plain(found[0]))
+        return found[0] if new == _plain(found[0]) else symbol(new)
+
+    return _SYMBOL.sub(instead, text)
+
+
+def locals_in(text: str) -> list[str]:
+    """The names of the values, blocks and types in a text, as they are written."""
+    return _LOCAL.findall(text)
+
+
+def _plain(name: str) -> str:
+    return name[1:].strip('"')
+
+
+class Operand(NamedTuple):
+    """A value, or the target of a branch, with its type."""
+
+    type: str
+    value: str
+
+
+def _operand(words: list[str], is_argument: bool = False) -> Operand:
+    """What words say; arguments of a call have attributes between the type and the value."""
+    n = 1 + any(word.startswith(("addrspace(", "(")) for word in words[1:2])
+    rest, value = words[n:], ""
+    if at := next((i for i, word in enumerate(rest) if word.startswith("(")), 0):
+        begin = next((i for i in range(at) if rest[i] in _EXPRESSIONS), 0)
+        value = " ".join(rest[begin : at + 1])
+    elif rest:
+        value = rest[-1 if is_argument else 0]
+    return Operand(" ".join(words[:n]), value)
+
+
+class _Read(NamedTuple):
+    flags: list[str]
+    type: str
+    operands: list[Operand]
+    callee: str
+
+
+class Instruction:
+    """One instruction. What it is does not change if its text is replaced.
+
+    Examples
+    --------
+    >>> def show(line):
+    ...     i = Instruction(line, Block("%0", None, 0))
+    ...     print(i.result, i.opcode, i.flags, i.type, *(f"{t}:{v}" for t, v in i.operands))
+    >>> show("  %s = fadd nnan nsz double %a, 1.000000e+00, !dbg !7")
+    %s fadd ['nnan', 'nsz'] double double:%a double:1.000000e+00
+    >>> show("  %c = icmp samesign ult <2 x i64> %a, splat (i64 1)")
+    %c icmp ['samesign', 'ult'] <2 x i64> <2 x i64>:%a <2 x i64>:splat (i64 1)
+    >>> show("  %v = load atomic float, ptr addrspace(3) %p monotonic, align 4")
+    %v load ['atomic'] float ptr addrspace(3):%p
+    >>> show("  store i8* inttoptr (i64 64 to i8*), i8** %p, align 8")
+     store [] i8* i8*:inttoptr (i64 64 to i8*) i8**:%p
+    >>> show('  %"a b" = getelementptr inbounds [4 x i8], ptr @t, i64 0, i64 %i')
+    %"a b" getelementptr ['inbounds'] [4 x i8] ptr:@t i64:0 i64:%i
+    >>> show("  %o = atomicrmw volatile fadd ptr %p, double %x syncscope('block') seq_cst")
+    %o atomicrmw ['volatile', 'fadd'] ptr ptr:%p double:%x
+    >>> show("  %k = cmpxchg ptr %p, i32 0, i32 %n monotonic monotonic, align 4")
+    %k cmpxchg [] ptr ptr:%p i32:0 i32:%n
+    >>> show("  %d = sitofp i64 %n to double")
+    %d sitofp [] double i64:%n
+    >>> show("  %x = phi fast double [ %a, %entry ], [ 0.0, %loop ]")
+    %x phi ['fast'] double double:%a double:0.0
+    >>> show("  %r = tail call fastcc noundef i32 (ptr, ...) @f(ptr noundef align 8 %p, i32 3) #4")
+    %r call ['fastcc', 'noundef'] i32 ptr:%p i32:3
+    >>> show('  %m = call i32 asm sideeffect "mov.u32 $0, %laneid;", "=r"()')
+    %m call [] i32
+    >>> show("  switch i8 %c, label %d [ i8 1, label %e ]")
+     switch [] i8 i8:%c label:%d
+    >>> show("  br i1 %c, label %then, label %else")
+     br [] i1 i1:%c label:%then label:%else
+    >>> show("  ret void")
+     ret [] void
+    """
+
+    def __init__(self, text: str, block: Block) -> None:
+        self.text, self.block = text, block
+        begin = _BEGINNING.match(text)
+        assert begin is not None
+        self.result, self.opcode = begin[1] or "", begin[2] or ""
+        self._rest = text[begin.end() :]
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def flags(self) -> list[str]:
+        """The words before the first type, such as `fast`, `volatile` or a predicate."""
+        return self._read.flags
+
+    @property
+    def type(self) -> str:
+        """The first type that it names, or the type to which a cast converts."""
+        return self._read.type
+
+    @property
+    def operands(self) -> list[Operand]:
+        """The operands; those of a call are its arguments."""
+        return self._read.operands
+
+    @property
+    def callee(self) -> str:
+        """What a call calls: a function's name, a value with its `%`, or "asm"."""
+        return self._read.callee
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The node of each kind, such as the place in the source at "dbg"."""
+        return self._parts[1]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """All values and blocks that it names besides its result."""
+        return _LOCAL.findall(self._rest)
+
+    @cached_property
+    def targets(self) -> list[str]:
+        """The blocks to which it may go."""
+        return _TARGET.findall(self._rest)
+
+    @cached_property
+    def incoming(self) -> list[tuple[str, str]]:
+        """The values of a phi, each with the block from which it comes."""
+        first, *others = self._parts[0]
+        pairs = (pair[1:-1].strip() for pair in (first[first.index("[ ") :], *others))
+        return [(value, before) for value, before in (split(pair, ",") for pair in pairs)]
+
+    @cached_property
+    def _parts(self) -> tuple[list[str], dict[str, str]]:
+        parts: list[str] = []
+        metadata = {}
+        for part in split(self._rest, ","):
+            if part.startswith("!") and parts:
+                name, _, metadata[name[1:]] = part.partition(" ")
+            else:
+                parts.append(part)
+        return parts, metadata
+
+    @cached_property
+    def _read(self) -> _Read:
+        first, *others = self._parts[0]
+        words = split(first, " ")
+        at = next((i for i, word in enumerate(words) if _TYPE.match(word)), len(words))
+        flags, words = words[:at], words[at:]
+        if not words:
+            return _Read(flags, "", [], "")
+        if self.opcode in ("call", "invoke"):
+            return _Read(flags, words[0], *self._call(words[1:]))
+        operand = _operand(words)
+        if self.opcode == "phi":
+            return _Read(flags, words[0], [Operand(words[0], v) for v, _ in self.incoming], "")
+        typed = [w for w in (split(other, " ") for other in others) if w[0] != "align"]
+        rest = [
+            _operand(w) if w[1:] and _TYPE.match(w[0]) else Operand(operand.type, " ".join(w))
+            for w in typed
+        ]
+        if self.opcode in _TYPE_FIRST:
+            return _Read(flags, operand.type, rest, "")
+        if "to" in words:
+            return _Read(flags, " ".join(words[words.index("to") + 1 :]), [operand], "")
+        return _Read(flags, operand.type, [operand, *rest] if words[1:] else [], "")
+
+    @staticmethod
+    def _call(words: list[str]) -> tuple[list[Operand], str]:
+        called = next((word for word in words if word[0] in "@%"), "")
+        name = (_LOCAL if called.startswith("%") else _SYMBOL).match(called)
+        if name is None:
+            return [], "asm"
+        inside = called[name.end() + 1 : -1]
+        given = [_operand(split(a, " "), is_argument=True) for a in split(inside, ",") if a]
+        return given, name[0] if called[0] == "%" else _plain(name[0])
+
+
+class Block:
+    """A basic block. Its label is text, with the empty line before it; `line` counts from 0."""
+
+    def __init__(self, name: str, label: str | None, line: int) -> None:
+        self.name, self.label, self.line = name, label, line
+        self.instructions: list[Instruction] = []
+
+    def __str__(self) -> str:
+        label = [] if self.label is None else [self.label]
+        return "\n".join([*label, *map(str, self.instructions)])
+
+    @property
+    def targets(self) -> list[str]:
+        """The blocks that may follow."""
+        return self.instructions[-1].targets
+
+
+class Function:
+    """The definition or the declaration of a function; `head` is its first line."""
+
+    def __init__(self, lines: list[str], line: int) -> None:
+        self.head, self._lines, self._line = lines[0], lines[1:], line
+        name = _SYMBOL.search(self.head)
+        assert name is not None
+        self.name, self.is_declaration = _plain(name[0]), not self._lines
+        self._name = name.span()
+
+    def __str__(self) -> str:
+        lines = self._lines
+        if "blocks" in self.__dict__:
+            lines = [*map(str, self.blocks), *lines[-1:]]
+        return "\n".join([self.head, *lines])
+
+    @cached_property
+    def _parameters(self) -> str:
+        """What the parentheses after its name contain."""
+        return split(self.head[self._name[1] :], " ")[0].removeprefix("(").removesuffix(")")
+
+    @cached_property
+    def parameters(self) -> list[str]:
+        """The type, the attributes and the name of each."""
+        return split(self._parameters, ",") if self._parameters else []
+
+    @cached_property
+    def result(self) -> str:
+        """The type of the result."""
+        return split(self.head[: self._name[0]].rstrip(), " ")[-1]
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        names = [split(p, " ")[-1] for p in self.parameters if p != "..."]
+        n_unnamed = sum(n[:1] != "%" or n[1:].isdigit() for n in names)
+        blocks: list[Block] = []
+        line = self._line
+        for part in _PARTS.split("\n".join(["", *self._lines[:-1]]))[1:]:
+            label = _LABEL.match(part.removeprefix("\n"))
+            if label or not blocks:
+                name = f"%{label[1]}" if label else f"%{n_unnamed}"
+                at = line + part.startswith("\n") + (label is not None)
+                blocks.append(Block(name, part if label else None, at))
+            if label is None:
+                blocks[-1].instructions.append(Instruction(part, blocks[-1]))
+            line += part.count("\n") + 1
+        return blocks
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        return (instruction for block in self.blocks for instruction in block.instructions)
+
+    @cached_property
+    def defined(self) -> dict[str, Instruction]:
+        """The instruction that each value is the result of."""
+        return {i.result: i for i in self.instructions if i.result}
+
+    @cached_property
+    def users(self) -> dict[str, list[Instruction]]:
+        """The instructions that use each value or block, once for each use."""
+        found: dict[str, list[Instruction]] = {}
+        for instruction in self.instructions:
+            for name in instruction.names:
+                found.setdefault(name, []).append(instruction)
+        return found
+
+    @property
+    def called(self) -> set[str]:
+        """The functions that it calls."""
+        return {i.callee for i in self.instructions if i.opcode in ("call", "invoke")}
+
+
+class Global:
+    """A variable, a constant or an alias of a module."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.name = text, _plain(text.partition(" = ")[0])
+
+    def __str__(self) -> str:
+        return self.text
+
+    @cached_property
+    def _words(self) -> list[str]:
+        words = split(split(self.text, ",")[0], " ")
+        return words[next((i for i, word in enumerate(words) if word in _KINDS), 0) :]
+
+    @property
+    def kind(self) -> str:
+        """One of "global", "constant", "alias" and "ifunc"."""
+        return self._words[0]
+
+    @property
+    def type(self) -> str:
+        return self._words[1]
+
+    @property
+    def value(self) -> str:
+        """Its initial value; empty if there is none."""
+        return " ".join(self._words[2:])
+
+
+class Module:
+    """A module: its lines, among which functions and variables are objects."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: list[str | Function | Global] = []
+        lines = text.split("\n")
+        at = 0
+        while at < len(lines):
+            line, end = lines[at], at + 1
+            if line.startswith("define "):
+                end = lines.index("}", at) + 1
+            is_function = line.startswith(("define ", "declare "))
+            made = Function(lines[at:end], at) if is_function else None
+            self.lines.append(made or (Global(line) if line.startswith("@") else line))
+            at = end
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines))
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        """The functions that it defines or declares."""
+        return {line.name: line for line in self.lines if isinstance(line, Function)}
+
+    @property
+    def defined(self) -> dict[str, Function]:
+        return {name: f for name, f in self.functions.items() if not f.is_declaration}
+
+    @property
+    def globals(self) -> dict[str, Global]:
+        return {line.name: line for line in self.lines if isinstance(line, Global)}
+
+    @cached_property
+    def numbered(self) -> dict[str, str]:
+        """The text of each node of metadata, and of each group of attributes."""
+        pairs = (str(line).partition(" = ") for line in self.lines if str(line)[:1] in "!a")
+        return {name.removeprefix("attributes "): text for name, _, text in pairs}
+
+
+def with_declared(text: str, declarations: Iterable[str]) -> str:
+    """Declare those functions that a module neither declares nor defines."""
+    wanted = {symbols(declaration)[0]: declaration for declaration in declarations}
+    known = Module(text).functions if wanted else {}
+    return text + "".join(f"declare {d}\n" for name, d in wanted.items() if name not in known)
