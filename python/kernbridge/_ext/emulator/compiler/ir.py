@@ -244,7 +244,7 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
     begin = text.index("define internal void @kb_thread(")
     lines, total = _size_of_variables(text, begin, stack)
     stack_size = "\n".join(["define i64 @kb_stack_size() {", *lines, f"  ret i64 {total}", "}\n"])
-    if not polls.MAY_POLL.search(text):
+    if not polls.may_poll(text):
         return text, stack_size, False
     for function in module.functions:
         if function.name == "kb_thread" or is_recursive(function):

@@ -11,90 +11,55 @@ Loops are found in the text of LLVM IR after variables have become values.
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
-_NAME = r'%(?:"[^"]*"|[\w.$-]+)'
-_ORDERS = r"(?:syncscope\(\S+\) )?\w+(?: \w+)?(?:, align \d+)?$"
+from kernbridge._src.llvm.text import Function, Instruction, Module, locals_in
 
-MAY_POLL = re.compile(r"\b(?:atomicrmw|cmpxchg|load atomic|load volatile|fence) ")
-_LABEL = re.compile(r'("[^"]*"|[\w.$-]+):')
-_DEFINED = re.compile(rf"  ({_NAME}) = ")
-_TARGET = re.compile(rf"\blabel ({_NAME})")
-_CONDITION = re.compile(rf"  (?:br i1|switch \S+) ({_NAME}),")
-_INCOMING = re.compile(rf"\[ (.+?), ({_NAME}) \]")
-_POINTER = re.compile(rf"\bptr ({_NAME})")
-_FENCE = re.compile(r"  fence ")
-_LOAD = re.compile(r"= load .*?, ptr ([^\s,]+)")
-_ATOMIC = re.compile(r"= (?:atomicrmw|cmpxchg|load atomic|load volatile) ")
-_READ = re.compile(r"= (?:atomicrmw|cmpxchg|load) ")
-_ADDED = re.compile(rf"= atomicrmw (?:volatile )?(?:f?add|f?sub|u\w+_wrap) .*, \S+ (\S+) {_ORDERS}")
-_EXPECTED = re.compile(rf"= cmpxchg .*, \S+ (\S+), \S+ \S+ {_ORDERS}")
-_CAST = re.compile(r"= (?:[sz]ext|trunc|[su]itofp|fpext|fptrunc|bitcast) \S+ (\S+) to ")
-_SITE = re.compile(r"  call void @kb\.check\.at\(i32 \d+\)")
+_MAY_POLL = ("atomicrmw ", "cmpxchg ", "load atomic ", "load volatile ", " fence ")
+_READS = {"atomicrmw", "cmpxchg", "load"}
+_ADDITIONS = {"add", "sub", "fadd", "fsub", "uinc_wrap", "udec_wrap"}
+_CASTS = {"sext", "zext", "trunc", "sitofp", "uitofp", "fpext", "fptrunc", "bitcast"}
 _ZEROS = {"0", "0.000000e+00", "-0.000000e+00"}
+
+
+def may_poll(text: str) -> bool:
+    """Whether a module has what such loops need."""
+    return any(operation in text for operation in _MAY_POLL)
 
 
 def with_polls(text: str) -> str:
     """The module in which such loops poll; the same text if there are none."""
-    lines = text.splitlines()
-    found = False
-    for begin, line in enumerate(lines):
-        if line.startswith("define "):
-            found |= _Function(lines, begin).add_polls()
-    return "\n".join([*lines, "declare void @kb_poll(ptr, i32, i32)\n"]) if found else text
+    module = Module(text)
+    found = [_Loops(function).add_polls() for function in module.defined.values()]
+    return f"{module}declare void @kb_poll(ptr, i32, i32)\n" if any(found) else text
 
 
-@dataclass(slots=True)
-class _Block:
-    begin: int
-    lines: list[int] = field(default_factory=list)
-    targets: list[str] = field(default_factory=list)
-    preceding: list[str] = field(default_factory=list)
-    condition: str = ""
-    is_dead: bool = False
+class _Loops:
+    """The loops of a function."""
 
-
-class _Function:
-    def __init__(self, lines: list[str], begin: int) -> None:
-        self._lines = lines
-        self._blocks: dict[str, _Block] = {}
-        self._defined: dict[str, tuple[str, int]] = {}  # a value's block and line
-        name = "%0"
-        for i in range(begin + 1, lines.index("}", begin)):
-            line = lines[i]
-            if found := _LABEL.match(line):
-                name = "%" + found[1]
-                self._blocks[name] = _Block(i)
-                continue
-            block = self._blocks.setdefault(name, _Block(i - 1))
-            block.lines.append(i)
-            block.targets += _TARGET.findall(line)
-            block.is_dead |= line == "  unreachable"
-            if found := _CONDITION.match(line):
-                block.condition = found[1]
-            if found := _DEFINED.match(line):
-                self._defined[found[1]] = name, i
+    def __init__(self, function: Function) -> None:
+        self._instructions, self._defined = list(function.instructions), function.defined
+        self._numbers = {instruction: i for i, instruction in enumerate(self._instructions)}
+        self._blocks = {block.name: block for block in function.blocks}
+        self._preceding: dict[str, list[str]] = {name: [] for name in self._blocks}
         for name, block in self._blocks.items():
             for target in block.targets:
-                self._blocks[target].preceding.append(name)
+                self._preceding[target].append(name)
 
     def add_polls(self) -> bool:
         found = ((h, loop, self._awaited(h, loop)) for h, loop in self._loops().items())
-        calls = [self._call(h, loop, read) for h, loop, read in found if read is not None]
-        for i, more in itertools.chain.from_iterable(calls):
-            self._lines[i] += more
-        return bool(calls)
+        waiting = [(h, loop, read) for h, loop, read in found if read is not None]
+        for header, loop, read in waiting:
+            self._add_poll(header, loop, read)
+        return bool(waiting)
 
-    def _call(self, header: str, loop: set[str], read: int) -> list[tuple[int, str]]:
-        """Text to append to two lines, so that a loop polls where it begins."""
-        lines, block = self._lines, self._blocks[header]
-        name = f"%kb.poll.{block.begin}"
-        site = next((s[0] for i in range(read, 0, -1) if (s := _SITE.match(lines[i]))), "")
-        phi = max((i for i in block.lines if " = phi " in lines[i]), default=block.begin)
-        edges = ", ".join(f"[ {int(p in loop)}, {p} ]" for p in block.preceding)
+    def _add_poll(self, header: str, loop: set[str], read: int) -> None:
+        """Let a loop poll where it begins."""
+        block = self._blocks[header]
+        name = f"%kb.poll.{block.line}"
+        before = reversed(self._instructions[: read + 1])
+        site = next((i.text for i in before if i.callee == "kb.check.at"), "")
+        edges = ", ".join(f"[ {int(p in loop)}, {p} ]" for p in self._preceding[header])
         call = f"""
 {site}
   {name}.frame = call ptr @kb.frame()
@@ -102,7 +67,12 @@ class _Function:
   {name}.thread = load ptr, ptr {name}.at
   {name}.site = call i32 @kb.site()
   call void @kb_poll(ptr {name}.thread, i32 {name}.again, i32 {name}.site)"""
-        return [(block.begin, f"\n  {name}.again = phi i32 {edges}"), (phi, call)]
+        phis = [i for i in block.instructions if i.opcode == "phi"]
+        block.label = f"{block.label}\n  {name}.again = phi i32 {edges}"
+        if phis:
+            phis[-1].text += call
+        else:
+            block.label += call
 
     def _loops(self) -> dict[str, set[str]]:
         """The blocks of each loop, by the one with which it begins, to which an edge goes back."""
@@ -120,56 +90,61 @@ class _Function:
                 while new:
                     if (block := new.pop()) not in loop:
                         loop.add(block)
-                        new += self._blocks[block].preceding
+                        new += self._preceding[block]
             elif target not in seen:
                 seen.add(target)
                 path[target] = iter(self._blocks[target].targets)
         return loops
 
     def _awaited(self, header: str, loop: set[str]) -> int | None:
-        """The line of the read on which an exit of the loop depends, or of its fence; or None."""
-        inside = [self._blocks[name] for name in loop]
-        fences = [i for block in inside for i in block.lines if _FENCE.match(self._lines[i])]
+        """The number of the read on which an exit depends, or of the loop's fence; or None."""
         exits = [
-            block.condition
-            for block in inside
-            if any(t not in loop and not self._blocks[t].is_dead for t in block.targets)
+            name for name in loop if any(self._leaves(t, loop) for t in self._blocks[name].targets)
         ]
+        fences = [i for i in self._inside(loop) if i.opcode == "fence"]
         found = []
-        for i in self._made_of(exits, header, loop):
+        for i in self._made_of(map(self._condition, exits), header, loop):
             if self._is_awaited(i, header, loop):
                 found.append(i)
-            elif fences and (load := _LOAD.search(self._lines[i])) and not self._is_own(load[1]):
-                found.append(min(fences))
-        return min(found, default=None)
+            elif fences and i.opcode == "load" and not self._is_own(i.operands[0].value):
+                found.append(fences[0])
+        return min((self._numbers[i] for i in found), default=None)
 
-    def _made_of(self, names: Iterable[str], header: str, loop: set[str]) -> Iterator[int]:
-        """The lines of a loop that values depend on."""
+    def _leaves(self, target: str, loop: set[str]) -> bool:
+        return target not in loop and (
+            self._blocks[target].instructions[-1].opcode != "unreachable"
+        )
+
+    def _inside(self, loop: set[str]) -> list[Instruction]:
+        """The instructions of a loop, in their order."""
+        return [i for i in self._instructions if i.block.name in loop]
+
+    def _condition(self, block: str) -> str:
+        """What decides where a block goes on."""
+        operands = self._blocks[block].instructions[-1].operands
+        return operands[0].value if len(operands) > 1 else ""
+
+    def _made_of(self, names: Iterable[str], header: str, loop: set[str]) -> Iterator[Instruction]:
+        """The instructions of a loop that values depend on."""
         seen: set[str] = set()
         new = list(names)
         while new:
             name = new.pop()
-            block, i = self._defined.get(name, ("", 0))
-            if name in seen or block not in loop:
+            made = self._defined.get(name)
+            if made is None or name in seen or made.block.name not in loop:
                 continue
             seen.add(name)
-            yield i
-            line = self._lines[i]
-            if (load := _LOAD.search(line)) and self._is_own(load[1]):
-                new += self._stored(loop)
-            if " = phi " not in line:
-                new += re.findall(_NAME, line)
+            yield made
+            if made.opcode == "load" and self._is_own(made.operands[0].value):
+                stores = (i for i in self._inside(loop) if i.opcode == "store")
+                new += (v for s in stores for v in locals_in(s.operands[0].value))
+            if made.opcode != "phi":
+                new += made.names
                 continue
-            values = {v for v, before in _INCOMING.findall(line) if before in loop}
+            values = {value for value, before in made.incoming if before in loop}
             new += values
             if len(values) > 1:
-                new += self._deciding(block, header, loop)
-
-    def _stored(self, loop: set[str]) -> list[str]:
-        """The values that a loop stores, any of which a remaining variable may have."""
-        in_loop = (self._lines[i] for name in loop for i in self._blocks[name].lines)
-        stores = (line for line in in_loop if line.startswith("  store "))
-        return [v for line in stores for v in re.findall(_NAME, line.split(", ptr ")[0])]
+                new += self._deciding(made.block.name, header, loop)
 
     def _deciding(self, block: str, header: str, loop: set[str]) -> Iterator[str]:
         """The conditions that decide from which block a block is reached in one round."""
@@ -190,24 +165,25 @@ class _Function:
         for name in loop:
             reached = [by(name, target) for target in self._blocks[name].targets]
             if any(r != reached[0] for r in reached):
-                yield self._blocks[name].condition
+                yield self._condition(name)
 
-    def _is_awaited(self, i: int, header: str, loop: set[str]) -> bool:
-        line = self._lines[i]
-        if found := _ADDED.search(line):
-            return self._is_zero(found[1])
-        if found := _EXPECTED.search(line):
-            made_of = self._made_of([found[1]], header, loop)
-            return not any(_READ.search(self._lines[j]) for j in made_of)
-        return _ATOMIC.search(line) is not None
+    def _is_awaited(self, i: Instruction, header: str, loop: set[str]) -> bool:
+        if i.opcode == "atomicrmw" and i.flags[-1] in _ADDITIONS:
+            return self._is_zero(i.operands[1].value)
+        if i.opcode == "cmpxchg":
+            made_of = self._made_of([i.operands[1].value], header, loop)
+            return not any(made.opcode in _READS for made in made_of)
+        return i.opcode == "atomicrmw" or (i.opcode == "load" and bool(i.flags))
 
     def _is_zero(self, value: str) -> bool:
-        if value not in self._defined:
+        made = self._defined.get(value)
+        if made is None:
             return value in _ZEROS
-        cast = _CAST.search(self._lines[self._defined[value][1]])
-        return cast is not None and self._is_zero(cast[1])
+        return made.opcode in _CASTS and self._is_zero(made.operands[0].value)
 
-    def _is_own(self, value: str) -> bool:
-        line = self._lines[self._defined[value][1]] if value in self._defined else ""
-        found = _POINTER.findall(line) if " = getelementptr " in line else []
-        return " = alloca " in line or "@kb.frame()" in line or any(map(self._is_own, found))
+    def _is_own(self, address: str) -> bool:
+        """Whether an address is that of a variable of the thread, or of its frame."""
+        made = self._defined.get(address)
+        if made is not None and made.opcode == "getelementptr":
+            return self._is_own(made.operands[0].value)
+        return made is not None and (made.opcode == "alloca" or made.callee == "kb.frame")
