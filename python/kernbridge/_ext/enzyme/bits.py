@@ -6,36 +6,36 @@ out at run time which array it uses.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kernbridge._ext.enzyme.registered import REGISTERED
+from kernbridge._src.llvm.text import Function, Instruction, Module
 
-_FUNCTION = re.compile(r"^define [^\n]*?@\"?([\w.$-]+)\"?\(([^\n]*)\{\n(.*?)^\}$", re.M | re.S)
-_NAME = r'%(?:"[^"]*"|[\w.$-]+)'
-_POINTER = r"ptr(?: addrspace\(\d+\))? "
-_TYPE = r"(?:<\d+ x \w+>|\w+)"
-_RESULT = re.compile(rf"^\s*({_NAME}) = (.*)$")
-_CAST = re.compile(rf"bitcast ({_TYPE}) {_NAME} to ({_TYPE})")
-_LOAD = re.compile(rf"load (?:atomic |volatile )*({_TYPE}), {_POINTER}({_NAME})")
-_STORE = re.compile(rf"^\s*store (?:atomic |volatile )*({_TYPE}) (\S+), {_POINTER}({_NAME})")
-_UPDATE = re.compile(rf"(?:atomicrmw|cmpxchg) [^,]*?{_POINTER}({_NAME}), ({_TYPE})")
-_STEP = re.compile(rf"getelementptr .*?, {_POINTER}({_NAME})")
-_CHOICE = re.compile(r"(?:phi|select|freeze)\b.*\bptr\b")
-_CHOSEN = re.compile(rf"(?:\[ |{_POINTER})({_NAME})")
-_COPY = re.compile(
-    rf"call void @llvm\.mem(?:cpy|move)[^(]*\(ptr[^,]*? ({_NAME}), ptr[^,]*? ({_NAME}),"
-)
-_ON_STACK = re.compile(r"alloca (?:%|\{|\[\d+ x (?:%|\{))")
+_INTEGERS = {"i8", "i16", "i32", "i64"}
 
 
 def _is_real(kind: str) -> bool:
-    return "float" in kind or "double" in kind
+    return kind.strip("<>").endswith(("float", "double"))
 
 
 def _is_integer(kind: str) -> bool:
-    return re.search(r"\bi(?:8|16|32|64)\b", kind) is not None
+    return kind.strip("<>").split()[-1] in _INTEGERS
+
+
+class _Addresses:
+    """Which addresses may lie in the same memory, of which one stands for all."""
+
+    def __init__(self) -> None:
+        self._others: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        while name in self._others:
+            name = self._others[name]
+        return name
+
+    def join(self, name: str, other: str) -> None:
+        if self[name] != self[other]:
+            self._others[self[name]] = self[other]
 
 
 def reinterprets(module: str, primal: str, of_reals: Sequence[bool]) -> str:
@@ -46,72 +46,74 @@ def reinterprets(module: str, primal: str, of_reals: Sequence[bool]) -> str:
     Structures on the stack do not count, since they may hold both. An integer that is only stored
     again is a copy of what it was read from.
     """
-    for name, parameters, body in _FUNCTION.findall(module):
-        if name.startswith(REGISTERED):  # whose body Enzyme does not differentiate
+    for function in Module(module).defined.values():
+        if function.name.startswith(REGISTERED):  # whose body Enzyme does not differentiate
             continue
-        given = re.findall(rf"({_NAME})(?=,|\))", parameters)[2:] if name == primal else []
-        if found := _mixed(
-            body.split("\n"), [p for p, real in zip(given, of_reals, strict=False) if real]
-        ):
-            return found
+        buffers = _buffers(function) if function.name == primal else []
+        reals = [b for b, is_real in zip(buffers, of_reals, strict=False) if is_real]
+        if found := _mixed(function, reals):
+            return found.text
     return ""
 
 
-def _mixed(lines: Sequence[str], reals: Sequence[str]) -> str:
-    parents: dict[str, str] = {}
-    structures, copies = set[str](), set[str]()
+def _buffers(primal: Function) -> list[str]:
+    """The names of its buffers, which come after the status and the exception."""
+    pointers = (p for p in primal.parameters if p.startswith("ptr"))
+    return [p.rpartition(" ")[2] for p in pointers][2:]
 
-    def root(name: str) -> str:
-        while name in parents:
-            name = parents[name]
-        return name
 
-    def join(a: str, b: str, is_part: bool = False) -> None:
-        a, b = root(a), root(b)
-        if a != b and (is_part or structures.isdisjoint((a, b))):
-            parents[a] = b
-
-    uses = Counter(name for line in lines for name in re.findall(_NAME, line))
-    stored = Counter(found[2] for found in map(_STORE.match, lines) if found)
-    accesses: list[tuple[str, str, str]] = []  # address, type, instruction
-    for line in lines:
-        result = _RESULT.match(line)
-        if result is None:
-            if found := _STORE.match(line):
-                kind, value, address = found.groups()
-                if _is_real(kind) or (value.startswith("%") and value not in copies):
-                    accesses.append((address, kind, line))
-            elif found := _COPY.search(line):
-                join(found[1], found[2])
-            continue
-        name, made = result.groups()
-        if found := _CAST.match(made):
-            kinds = found.groups()
+def _mixed(function: Function, reals: Sequence[str]) -> Instruction | None:
+    memory, structures, copied = _Addresses(), set[str](), set[str]()
+    accesses: list[tuple[str, str, Instruction]] = []  # address and type
+    for i in function.instructions:
+        if i.opcode == "bitcast":
+            kinds = i.type, i.operands[0].type
             if any(map(_is_real, kinds)) and any(map(_is_integer, kinds)):
-                return line
-        elif _ON_STACK.match(made):
-            structures.add(name)
-        elif found := _STEP.match(made):
-            join(name, found[1], is_part=True)
-        elif _CHOICE.match(made):
-            for other in _CHOSEN.findall(made):
-                join(name, other)
-        elif found := _LOAD.match(made):
-            if uses[name] - 1 == stored[name] and _is_integer(found[1]):
-                copies.add(name)
+                return i
+        elif i.opcode == "alloca":
+            item = i.type.partition(" x ")[2] if i.type.startswith("[") else i.type
+            if item.startswith(("%", "{")):
+                structures.add(i.result)
+        elif i.opcode == "load":
+            uses = function.users.get(i.result, [])
+            if _is_integer(i.type) and all(_stores(user, i.result) for user in uses):
+                copied.add(i.result)
             else:
-                accesses.append((found[2], found[1], line))
-        elif found := _UPDATE.match(made):
-            accesses.append((found[1], found[2], line))
-    real = {root(name) for name in reals}
-    real |= {root(a) for a, kind, _ in accesses if _is_real(kind)}
-    real -= structures
-    return next((line for a, kind, line in accesses if _is_integer(kind) and root(a) in real), "")
+                accesses.append((i.operands[0].value, i.type, i))
+        elif i.opcode == "store":
+            (kind, value), (_, address) = i.operands
+            if _is_real(kind) or (value.startswith("%") and value not in copied):
+                accesses.append((address, kind, i))
+        elif i.opcode in ("atomicrmw", "cmpxchg"):
+            accesses.append((i.operands[0].value, i.operands[1].type, i))
+        elif i.opcode == "getelementptr" and (pointers := _pointers(i)):
+            memory.join(i.result, *pointers)
+        else:
+            for a, b in _same(i):
+                if structures.isdisjoint((memory[a], memory[b])):
+                    memory.join(a, b)
+    real = {memory[name] for name in reals}
+    real |= {memory[a] for a, kind, _ in accesses if _is_real(kind)}
+    real = {name for name in real - structures if name.startswith("%")}  # no constants
+    found = (i for a, kind, i in accesses if _is_integer(kind) and memory[a] in real)
+    return next(found, None)
 
 
-_ADDRESS = re.compile(rf"^\s*({_NAME}) = (?:getelementptr|freeze|bitcast)\b.*?{_POINTER}({_NAME})")
-_CHOSEN_FROM = re.compile(rf"^\s*({_NAME}) = (?:phi|select)\b(.*\bptr\b.*)$")
-_KEPT = re.compile(rf"^\s*store {_POINTER}({_NAME}),")
+def _stores(user: Instruction, value: str) -> bool:
+    return user.opcode == "store" and user.operands[0].value == value
+
+
+def _same(i: Instruction) -> Iterator[tuple[str, str]]:
+    """Pairs of addresses of which an instruction makes one of the other, or copies one to it."""
+    if i.opcode in ("phi", "select", "freeze"):
+        yield from ((i.result, other) for other in _pointers(i))
+    elif i.opcode == "call" and i.callee.startswith(("llvm.memcpy", "llvm.memmove")):
+        to, of, *_ = i.operands
+        yield to.value, of.value
+
+
+def _pointers(i: Instruction) -> Iterable[str]:
+    return [o.value for o in i.operands if o.type.startswith("ptr") and o.value.startswith("%")]
 
 
 def chooses_arrays(module: str, primal: str) -> bool:
@@ -120,25 +122,24 @@ def chooses_arrays(module: str, primal: str) -> bool:
     That is where it chooses between the addresses of several arrays, or stores the address of a
     buffer. Functions are inlined into `primal`.
     """
-    parameters, body = next(f[1:] for f in _FUNCTION.findall(module) if f[0] == primal)
-    lines = body.split("\n")
-    parents = {f[1]: f[2] for f in map(_ADDRESS.match, lines) if f}
-
-    def root(name: str) -> str:
-        while name in parents:
-            name = parents[name]
-        return name
-
-    choices = {f[1]: _CHOSEN.findall(f[2]) for f in map(_CHOSEN_FROM.match, lines) if f}
+    function = Module(module).functions[primal]
+    memory, kept = _Addresses(), set[str]()
+    choices: dict[str, Iterable[str]] = {}
+    for i in function.instructions:
+        if i.opcode in ("getelementptr", "freeze") and (pointers := _pointers(i)):
+            memory.join(i.result, *pointers)
+        elif i.opcode in ("phi", "select") and (pointers := _pointers(i)):
+            choices[i.result] = pointers
+        elif i.opcode == "store" and i.operands[0].type == "ptr":
+            kept.add(i.operands[0].value)
     settled = True
     while settled:
         settled = False
         for name, among in [*choices.items()]:
-            others = {root(other) for other in among} - {name}
+            others = {memory[other] for other in among} - {name}
             if len(others) < 2:  # one array, perhaps at another element
-                parents.update((name, other) for other in others)
+                for other in others:
+                    memory.join(name, other)
                 del choices[name]
                 settled = True
-    buffers = re.findall(rf"\bptr[^,]*? ({_NAME})(?=,|\))", parameters)[2:]
-    kept = {root(f[1]) for f in map(_KEPT.match, lines) if f}
-    return bool(choices) or not kept.isdisjoint(buffers)
+    return bool(choices) or not {memory[name] for name in kept}.isdisjoint(_buffers(function))
