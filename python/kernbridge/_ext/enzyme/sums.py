@@ -16,44 +16,42 @@ Everything else stays atomic.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kernbridge._ext.enzyme.function import Buffer, with_declared
+from kernbridge._ext.enzyme.function import Buffer
+from kernbridge._src.llvm.text import Function, Instruction, Module, with_declared
 
-_NAME = r'(?:"[^"]+"|[-\w.$]+)'
-_VALUE = rf"(%{_NAME})"
-_DEFINED = re.compile(rf"^  {_VALUE} = (.*)$")
-_WORD = re.compile(r"inttoptr i64 %[wt](\d+) to ptr")
-_SHARED = re.compile(r'(?:tail )?call ptr @"?kb\.shared"?\(i64 (\d+)\)')
-_ELEMENT = re.compile(rf"getelementptr (?:inbounds )?([^%]+), ptr {_VALUE}((?:, i\d+ \S+)+)")
-_PURE = re.compile(r"(add|mul|shl|zext|sext)(?: nuw| nsw| nneg)* (i\d+) (.*)")
-_REGISTER = re.compile(r"(?:tail )?call .*@llvm\.nvvm\.read\.ptx\.sreg\.(\w+\.\w)\(\)")
-_ADDED = re.compile(rf"  {_VALUE} = atomicrmw fadd ptr {_VALUE}, (double|float) (\S+) .*")
-_LOADED = re.compile(rf"  {_VALUE} = load (?:atomic )?(\w+), ptr {_VALUE}(?: monotonic)?(,.*)?$")
-_STORED = re.compile(rf"  store (\w+) (\S+), ptr {_VALUE}(,.*)?$")
-_ADDRESS = re.compile(rf"^  {_VALUE} = inttoptr i64 ", re.M)
-_FIXED = re.compile(rf"^  {_VALUE} = getelementptr [^%\n]*ptr {_VALUE}(?:, i\d+ -?\d+)+$", re.M)
-_ANY_ADDED = re.compile(rf"^{_ADDED.pattern}", re.M)
-_BRANCH = re.compile(rf"label %({_NAME})")
-_LABEL = re.compile(rf"({_NAME}):")
+_PURE = {"zext", "sext", "add", "mul"}
+_REGISTER = "llvm.nvvm.read.ptx.sreg."
 _NUMBER = "add(ctaid.x*ntid.x,tid.x)"  # of a thread, if the launch has one axis
 _SIZES = {"i8": 1, "float": 4, "double": 8}
 
 
+class _Array(NamedTuple):
+    """A parameter of an entry, or an array in shared memory that begins at some byte."""
+
+    is_shared: bool
+    number: int
+
+
+class _Element(NamedTuple):
+    """An element of an array: its index as an expression of registers, and bytes from there."""
+
+    array: _Array
+    index: str
+    distance: int
+
+
 @dataclass
 class _Accesses:
-    """The accesses of an entry to one array: the lines of each kind, and the element of each line.
+    """The accesses of an entry to one array, and the element of each."""
 
-    An element is an index, as an expression of registers, and a distance from it in bytes.
-    """
-
-    adds: list[int] = field(default_factory=list)
-    loads: list[int] = field(default_factory=list)
-    stores: list[int] = field(default_factory=list)
-    elements: dict[int, tuple[str, int]] = field(default_factory=dict)  # by line
+    adds: list[Instruction] = field(default_factory=list)
+    loads: list[Instruction] = field(default_factory=list)
+    stores: list[Instruction] = field(default_factory=list)
+    elements: dict[Instruction, tuple[str, int]] = field(default_factory=dict)
     is_known: bool = True  # its address has no other uses
 
 
@@ -65,161 +63,134 @@ def with_fewer_atomics(
     Also returns the arrays; fewer of them have to be copied or filled. A launch `has_one_axis` if
     blocks and threads are numbered along x alone, except for a batch.
     """
-    head, lines, tail = _body(text, entry)
-    blocks = _Blocks(lines)
+    module = Module(text)
+    function = module.defined[entry]
+    numbers = {i: n for n, i in enumerate(function.instructions)}
     changed = list(buffers)
-    for place, a in _accesses(lines).items():
+    for place, a in _accesses(function).items():
         if not a.is_known or place.is_shared:
             continue
         array = place.number
         buffer = buffers[array]
         if buffer.kind == "scratch" and not a.loads:
             for at in (*a.adds, *a.stores):
-                lines[at] = ""
+                at.text = ""
             changed[array] = buffer._replace(begins_as_zeros=False)
             continue
         is_own = has_one_axis and set(a.elements.values()) == {(_NUMBER, 0)}
-        is_zeroed = all((m := _STORED.match(lines[s])) and _is_zero(m[2]) for s in a.stores)
+        is_zeroed = all(s.operands[0].value in ("0.000000e+00", "0") for s in a.stores)
         if buffer.kind == "work":  # its content does not matter afterwards
-            is_once = len(a.loads) == 1 and not (a.adds or blocks.repeats(a.loads[0]))
+            is_once = len(a.loads) == 1 and not (a.adds or _repeats(function, a.loads[0]))
             if is_own and is_zeroed and is_once:
                 for at in a.stores:  # after the only load
-                    lines[at] = ""
+                    at.text = ""
                 a.stores.clear()
             if not (a.adds or a.stores):
                 changed[array] = buffer._replace(kind="in")
         if is_own or not (a.adds or a.stores):
             for at in a.loads:
-                lines[at] = lines[at].replace("load atomic ", "load ").replace(" monotonic,", ",")
+                at.text = at.text.replace("load atomic ", "load ").replace(" monotonic,", ",")
         if buffer.kind == "in" and not (a.adds or a.stores):
             for at in a.loads:  # so that atomic operations do not delay it
-                lines[at] += ", !invariant.load !{}"
+                at.text += ", !invariant.load !{}"
         if not is_own:
             continue
-        is_first = len(a.adds) == 1 and not (a.loads or a.stores or blocks.repeats(a.adds[0]))
+        is_first = len(a.adds) == 1 and not (a.loads or a.stores or _repeats(function, a.adds[0]))
         is_first &= buffer.begins_as_zeros
         for at in a.adds:
-            add = _ADDED.match(lines[at])
-            assert add is not None
-            _, address, kind, value = add.groups()
-            lines[at] = f"  store {kind} {value}, ptr {address}"
+            (_, address), (kind, value) = at.operands
+            at.text = f"  store {kind} {value}, ptr {address}"
             if not is_first:
-                before, sum_ = f"%kb.before{at}", f"%kb.sum{at}"
-                lines[at] = (
+                before, sum_ = f"%kb.before{numbers[at]}", f"%kb.sum{numbers[at]}"
+                at.text = (
                     f"  {before} = load {kind}, ptr {address}\n"
                     f"  {sum_} = fadd {kind} {before}, {value}\n"
                     f"  store {kind} {sum_}, ptr {address}"
                 )
-    return head + "\n".join(lines) + tail, tuple(changed)
+    return str(module), tuple(changed)
 
 
-def _body(text: str, entry: str) -> tuple[str, list[str], str]:
-    """The text before an entry's lines, the lines, and the text after them."""
-    begin = re.search(rf"^define [^\n]*@{re.escape(entry)}\([^\n]*\{{\n", text, re.M)
-    assert begin is not None
-    end = text.index("\n}", begin.end())
-    return text[: begin.end()], text[begin.end() : end].split("\n"), text[end:]
+def _address(i: Instruction) -> str:
+    """The address at which an instruction adds, loads or stores a number; empty for others."""
+    if i.opcode == "atomicrmw" and i.flags == ["fadd"] and i.operands[1].type in _SIZES:
+        return i.operands[0].value
+    if i.opcode == "load" and i.flags in ([], ["atomic"]):
+        return i.operands[0].value
+    return i.operands[1].value if i.opcode == "store" and not i.flags else ""
 
 
-def _is_zero(value: str) -> bool:
-    return value in ("0.000000e+00", "0")
-
-
-class _Array(NamedTuple):
-    """A parameter of an entry, or an array in shared memory that begins at some byte."""
-
-    is_shared: bool
-    number: int
-
-
-def _accesses(lines: Sequence[str]) -> dict[_Array, _Accesses]:
-    defined = {m[1]: m[2] for line in lines if (m := _DEFINED.match(line))}
-    expressions: dict[str, str] = {}
-
-    def expression(value: str) -> str:
-        """A value as a function of registers, in a form that equal values have in common."""
-        if value not in expressions:
-            expressions[value] = value
-            rhs = defined.get(value, "")
-            if found := _REGISTER.match(rhs):
-                expressions[value] = found[1]
-            elif (found := _PURE.match(rhs)) and found[1] in ("zext", "sext"):
-                expressions[value] = expression(found[3].split(" to ")[0])
-            elif found and found[1] in ("add", "mul"):
-                a, b = sorted(map(expression, found[3].split(", ")[:2]))
-                expressions[value] = f"add({a},{b})" if found[1] == "add" else f"{a}*{b}"
-        return expressions[value]
-
-    places: dict[str, tuple[_Array, str, int]] = {}  # of an address: the array, and the element
-
-    def place(value: str) -> tuple[_Array, str, int] | None:
-        if value not in places:
-            rhs = defined.get(value, "")
-            if found := _WORD.match(rhs) or _SHARED.match(rhs):
-                places[value] = _Array(found.re is _SHARED, int(found[1])), "", 0
-            elif (found := _ELEMENT.match(rhs)) and (before := place(found[2])):
-                array, index, distance = before
-                size, indices = _SIZES.get(found[1], 0), found[3].split(", ")[1:]
-                at = indices[0].split()[-1]
-                if not size or len(indices) > 1:
-                    index = "?"
-                elif at.lstrip("-").isdigit():
-                    distance += size * int(at)
-                else:
-                    index = "?" if index or size == 1 else expression(at)
-                places[value] = array, index, distance
-            else:
-                return None
-        return places[value]
-
-    for value in defined:
-        place(value)
-    result = {array: _Accesses() for array, *_ in places.values()}
-    for at, line in enumerate(lines):
-        add, load, store = _ADDED.match(line), _LOADED.match(line), _STORED.match(line)
-        address = add[2] if add else load[3] if load else store[3] if store else ""
-        rhs = m[2] if (m := _DEFINED.match(line)) else line
-        for value in set(re.findall(_VALUE, rhs)):
-            if value not in places:
-                continue
-            array, *_ = places[value]
+def _accesses(function: Function) -> dict[_Array, _Accesses]:
+    elements = _elements(function)
+    result = {element.array: _Accesses() for element in elements.values()}
+    for i in function.instructions:
+        for value in elements.keys() & set(i.names):
+            array, index, distance = elements[value]
             accesses = result[array]
-            if value == address and not (store and store[2] == value):
-                accesses.elements[at] = places[value][1:]
-                kind = accesses.adds if add else accesses.loads if load else accesses.stores
-                kind.append(at)
-            elif not _ELEMENT.match(rhs):
+            if value == _address(i) and not (i.opcode == "store" and i.operands[0].value == value):
+                accesses.elements[i] = index, distance
+                kinds = {"load": accesses.loads, "store": accesses.stores}
+                kinds.get(i.opcode, accesses.adds).append(i)
+            elif i.result not in elements:
                 accesses.is_known = False
     return result
 
 
-class _Blocks:
-    """The basic blocks of an entry, and which of them may run more than once."""
+def _elements(function: Function) -> dict[str, _Element]:
+    """The element that each address is of."""
+    found: dict[str, _Element] = {}
+    makes = [i for i in function.instructions if i.opcode in ("inttoptr", "call", "getelementptr")]
+    while more := {
+        i.result: element
+        for i in makes
+        if i.result not in found and (element := _element(function, i, found))
+    }:
+        found |= more
+    return found
 
-    def __init__(self, lines: Sequence[str]):
-        self._of_line: list[int] = []
-        labels: dict[str, int] = {}
-        branches: list[list[str]] = [[]]
-        for line in lines:
-            if found := _LABEL.match(line):
-                labels[found[1]] = len(branches)
-                branches.append([])
-            branches[-1] += _BRANCH.findall(line)
-            self._of_line.append(len(branches) - 1)
-        self._after = [[labels[name] for name in names] for names in branches]
 
-    def of(self, lines: Sequence[int]) -> set[int]:
-        return {self._of_line[at] for at in lines}
+def _element(function: Function, i: Instruction, known: Mapping[str, _Element]) -> _Element | None:
+    first = i.operands[0].value if i.operands else ""
+    if i.opcode == "inttoptr" and first[:2] in ("%w", "%t") and first[2:].isdigit():
+        return _Element(_Array(False, int(first[2:])), "", 0)
+    if i.callee == "kb.shared":
+        return _Element(_Array(True, int(first)), "", 0)
+    if i.opcode != "getelementptr" or first not in known or "%" in i.type:
+        return None
+    array, index, distance = known[first]
+    size, at = _SIZES.get(i.type, 0), i.operands[1].value
+    if not size or len(i.operands) > 2:
+        index = "?"
+    elif at.lstrip("-").isdigit():
+        distance += size * int(at)
+    else:
+        index = "?" if index or size == 1 else _expression(function, at)
+    return _Element(array, index, distance)
 
-    def repeats(self, line: int) -> bool:
-        block = self._of_line[line]
-        seen: set[int] = set()
-        ahead = [*self._after[block]]
-        while ahead and block not in seen:
-            if (following := ahead.pop()) not in seen:
-                seen.add(following)
-                ahead += self._after[following]
-        return block in seen
+
+def _expression(function: Function, value: str) -> str:
+    """A value as a function of registers, in a form that equal values have in common."""
+    i = function.defined.get(value)
+    if i is not None and i.callee.startswith(_REGISTER):
+        return i.callee.removeprefix(_REGISTER)
+    if i is None or i.opcode not in _PURE:
+        return value
+    values = sorted(_expression(function, operand.value) for operand in i.operands)
+    if i.opcode in ("add", "mul"):
+        return f"add({','.join(values)})" if i.opcode == "add" else "*".join(values)
+    return values[0]
+
+
+def _repeats(function: Function, instruction: Instruction) -> bool:
+    """Whether an instruction may run more than once."""
+    after = {block.name: block.targets for block in function.blocks}
+    own = instruction.block.name
+    seen: set[str] = set()
+    ahead = [*after[own]]
+    while ahead and own not in seen:
+        if (following := ahead.pop()) not in seen:
+            seen.add(following)
+            ahead += after[following]
+    return own in seen
 
 
 def with_sums_of_warps(text: str, entry: str, has_one_axis: bool) -> str:
@@ -230,37 +201,40 @@ def with_sums_of_warps(text: str, entry: str, has_one_axis: bool) -> str:
     element, the threads of a warp add without atomic operations to the elements to which no other
     warp adds, one distance after the other.
     """
-    if has_one_axis:
-        head, lines, tail = _body(text, entry)
-        blocks = _Blocks(lines)
-        for array, a in _accesses(lines).items():
-            if not (array.is_shared and a.is_known and len(blocks.of(a.adds)) == 1):
-                continue
-            added = [(_ADDED.match(lines[at]), *a.elements[at]) for at in a.adds]
-            size = _SIZES[next(m[3] for m, *_ in added if m)]
-            first = min(distance for *_, distance in added)
-            span = (max(distance for *_, distance in added) - first) // size
-            if {index for _, index, _ in added} != {"tid.x"} or span > 8:
-                continue
-            for at, (m, _, distance) in zip(a.adds, added, strict=True):
-                assert m is not None
-                lines[at] = (
-                    f"  call void @kb_add_near.{m[3]}(ptr {m[2]}, {m[3]} {m[4]},"
-                    f" i32 {(distance - first) // size}, i32 {span})"
-                )
-        text = head + "\n".join(lines) + tail
-    places = {found[1] for found in _ADDRESS.finditer(text)}
-    while more := {f[1] for f in _FIXED.finditer(text) if f[2] in places} - places:
-        places |= more
-    added_once = _ANY_ADDED.sub(
-        lambda f: (
-            f"  call void @kb_add.{f[3]}(ptr {f[2]}, {f[3]} {f[4]})" if f[2] in places else f[0]
-        ),
-        text,
-    )
-    if "@kb_add" not in added_once:
+    module = Module(text)
+    for array, a in _accesses(module.defined[entry]).items() if has_one_axis else ():
+        if not (array.is_shared and a.is_known and len({at.block for at in a.adds}) == 1):
+            continue
+        size = _SIZES[a.adds[0].operands[1].type]
+        distances = [distance for _, distance in map(a.elements.__getitem__, a.adds)]
+        first, span = min(distances), (max(distances) - min(distances)) // size
+        if {a.elements[at][0] for at in a.adds} != {"tid.x"} or span > 8:
+            continue
+        for at, distance in zip(a.adds, distances, strict=True):
+            (_, address), (kind, value) = at.operands
+            at.text = (
+                f"  call void @kb_add_near.{kind}(ptr {address}, {kind} {value},"
+                f" i32 {(distance - first) // size}, i32 {span})"
+            )
+    for function in module.defined.values():
+        places = _fixed(function)
+        for i in function.instructions:
+            if i.opcode == "atomicrmw" and _address(i) in places:
+                (_, address), (kind, value) = i.operands
+                i.text = f"  call void @kb_add.{kind}(ptr {address}, {kind} {value})"
+    if "@kb_add" not in (text := str(module)):
         return text
-    return with_declared(added_once, _DECLARED) + _sums()
+    return with_declared(text, _DECLARED) + _sums()
+
+
+def _fixed(function: Function) -> set[str]:
+    """The addresses of a launch's arrays, and those at a constant distance from them."""
+    found = {i.result for i in function.instructions if i.opcode == "inttoptr"}
+    steps = [i for i in function.instructions if i.opcode == "getelementptr" and "%" not in i.type]
+    steps = [i for i in steps if not any(value.startswith("%") for _, value in i.operands[1:])]
+    while more := {i.result for i in steps if i.operands[0].value in found} - found:
+        found |= more
+    return found
 
 
 _DECLARED = (
