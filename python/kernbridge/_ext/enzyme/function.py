@@ -12,7 +12,7 @@ Enzyme replaces the calls of `__enzyme_autodiff` and `__enzyme_fwddiff` (https:/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -22,6 +22,7 @@ from kernbridge._ext.enzyme.bits import chooses_arrays
 from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.errors import NoDerivativeError
+from kernbridge._src.llvm.text import Instruction, Module, symbol, symbols, with_declared
 
 Mode = Literal["jvp", "vjp"]
 Steps = Sequence[tuple[Mode, tuple[int, ...]]]
@@ -223,15 +224,6 @@ def holds(dtype: str) -> str:
     return f'"enzyme_type"="{{[-1]:Pointer, [-1,-1]:{DTYPES[dtype].enzyme}}}"'
 
 
-def with_declared(text: str, declarations: Iterable[str]) -> str:
-    """Declare those functions that a module neither declares nor defines."""
-    for declaration in declarations:
-        name = re.escape(declaration[declaration.index("@") : declaration.index("(") + 1])
-        if not re.search(rf"^(?:declare|define) [^\n]*{name}", text, re.M):
-            text += f"declare {declaration}\n"
-    return text
-
-
 def _fill(i: int, buffer: Buffer) -> list[str]:
     """Instructions of an entry that fill a buffer with zeros."""
     lines, size = [], str(buffer.item_size)
@@ -242,7 +234,7 @@ def _fill(i: int, buffer: Buffer) -> list[str]:
 
 
 # Enzyme takes memory that moves for memory that is copied, which is wrong where the two overlap.
-_MOVE = re.compile(r"call void @llvm\.memmove\.p0\.p0\.(i32|i64)\((ptr [^\n]*), i1 \w+\)")
+_MOVE = "llvm.memmove.p0.p0."
 _MOVED = """
 define internal void @kb.move.{size}(ptr %to, ptr %from, {size} %n) alwaysinline {{
   %bytes = {as_i64}
@@ -261,22 +253,14 @@ _DECLARED = (
 )
 
 
-# Enzyme differentiates an atomic subtraction as if it were an addition.
-_SUBTRACTED = re.compile(
-    r'^  (%"?([\w.$-]+)"?) = (atomicrmw (?:volatile )?)fsub (ptr[^,]*), (double|float) ([^\s,]+)',
-    re.M,
-)
-_NEGATED = r"  %kb.minus.\2 = fneg \5 \6\n  \1 = \3fadd \4, \5 %kb.minus.\2"
-
-
-_GAMMA = re.compile(r'^declare [^\n]*@"?((?:__nv_|numba_)?[lt]?gammaf?)"?\([^\n]*\n', re.M)
+_GAMMA = {f"{p}{f}" for f in ("gamma", "lgamma", "tgamma") for p in ("", "__nv_", "numba_")}
+_GAMMA |= {f"{name}f" for name in _GAMMA}
 _GAMMA_OF = """define internal {t} @{name}({t} %x) alwaysinline {{
   %y = {widen} {t} %x to double
   %z = call double @kb.{function}(double %y)
   %r = {narrow} double %z to {t}
   ret {t} %r
-}}
-"""
+}}"""
 _OF_FLOAT = {"t": "float", "widen": "fpext", "narrow": "fptrunc"}
 _OF_DOUBLE = {"t": "double", "widen": "bitcast", "narrow": "bitcast"}
 
@@ -284,25 +268,22 @@ _OF_DOUBLE = {"t": "double", "widen": "bitcast", "narrow": "bitcast"}
 def _with_gamma(text: str) -> str:
     """Let a module compute the gamma function, and its logarithm, as gamma.ll does."""
 
-    def defined(found: re.Match[str]) -> str:
-        name = found[1]
-        function = "lgamma" if "lgamma" in name or name in ("gamma", "gammaf") else "tgamma"
-        of = _OF_FLOAT if name.endswith("f") else _OF_DOUBLE
-        return _GAMMA_OF.format(name=name, function=function, **of)
-
-    text, n = _GAMMA.subn(defined, text)
-    if not n:
+    module = Module(text)
+    found = [f for name, f in module.functions.items() if f.is_declaration and name in _GAMMA]
+    if not found:
         return text
-    text += Path(__file__).with_name("gamma.ll").read_text()
+    for f in found:
+        function = "lgamma" if "lgamma" in f.name or f.name in ("gamma", "gammaf") else "tgamma"
+        of = _OF_FLOAT if f.name.endswith("f") else _OF_DOUBLE
+        f.head = _GAMMA_OF.format(name=f.name, function=function, **of)
+    text = f"{module}{Path(__file__).with_name('gamma.ll').read_text()}"
     names = ("exp", "fabs", "floor", "log", "sin")
     return with_declared(text, (f"double @llvm.{name}.f64(double)" for name in names))
 
 
 # A tangent of zero would be multiplied by infinity in `max(x, 0) ** 0.3`.
-_POWER = re.compile(
-    r"@(?:llvm\.pow\.f(?:32|64)|powf?)(?=\((double|float) [^\s,]+, (?:\w+ )+"
-    r"(?:%|\d\.\d+e-|0x(?:[0-2]|3[0-9A-E]|3F[0-9A-E])))"
-)
+_POWER = {"llvm.pow.f32", "llvm.pow.f64", "pow", "powf"}
+_ONE = 0x3FF0000000000000  # the bits of 1.0
 _POWERS = """
 define internal {0} @kb.power.{0}({0} %x, {0} %y) alwaysinline {{
   %zero = fcmp oeq {0} %x, 0.0
@@ -320,17 +301,6 @@ define internal {0} @kb.power.{0}({0} %x, {0} %y) alwaysinline {{
 """
 
 
-def _with_powers(text: str) -> str:
-    """Let powers with an exponent below 1 have the derivative zero at zero, as square roots do."""
-    text, n = _POWER.subn(r"@kb.power.\1", text)
-    kinds = (("double", "f64"), ("float", "f32")) if n else ()
-    text += "".join(_POWERS.format(*kind) for kind in kinds)
-    return with_declared(text, (f"{t} @llvm.pow.{code}({t}, {t})" for t, code in kinds))
-
-
-_REAL = re.compile(
-    r"^ +(?:%\S+ = load (double|float), |store (double|float) )(?![^\n]*!tbaa)[^\n]*", re.M
-)
 _TAGS = """
 !{0} = !{{!"kernbridge"}}
 !{1} = !{{!"double", !{0}, i64 0}}
@@ -340,12 +310,50 @@ _TAGS = """
 """
 
 
-def _tagged(text: str) -> str:
-    """Mark each access to a real number by a `tbaa` tag, which Enzyme's analysis of types reads."""
-    n = 1 + max(map(int, re.findall(r"^!(\d+) = ", text, re.M)), default=-1)
-    tags = {"double": n + 3, "float": n + 4}
-    text = _REAL.sub(lambda found: f"{found[0]}, !tbaa !{tags[found[1] or found[2]]}", text)
-    return text + _TAGS.format(*range(n, n + 5))
+def _prepared(text: str, is_tagged: bool) -> str:
+    """A module in the grammar of the oldest LLVM, without what Enzyme differentiates wrongly.
+
+    Unless each access to a real number already `is_tagged`, it gets a `tbaa` tag, which Enzyme's
+    analysis of types reads.
+    """
+    module = Module(grammar.to_oldest(text))
+    nodes = [int(node[1:]) for node in module.numbered if node[0] == "!" and node[1:].isdigit()]
+    n = 1 + max(nodes, default=-1)
+    tags = {} if is_tagged else {"double": n + 3, "float": n + 4}
+    sizes, has_powers = set(), False
+    for i in (i for f in module.defined.values() for i in f.instructions):
+        if i.opcode == "call" and i.callee.startswith(_MOVE):
+            sizes.add(i.callee.removeprefix(_MOVE))
+            given, _, rest = i.text.replace(f"@{_MOVE}", "@kb.move.").rpartition(", i1 ")
+            i.text = given + rest[rest.index(")") :]
+        elif i.opcode == "call" and i.callee in _POWER and _may_be_below_1(i.operands[1].value):
+            has_powers = True
+            i.text = i.text.replace(f"@{i.callee}(", f"@kb.power.{i.type}(")
+        elif i.opcode == "atomicrmw" and i.flags[-1] == "fsub":
+            i.text = _adding(i)
+        elif i.opcode in ("load", "store") and i.type in tags and not i.flags:
+            i.text += f", !tbaa !{tags[i.type]}" * ("tbaa" not in i.metadata)
+    text = str(module) + "".join(_MOVED.format(size=s, as_i64=_AS_I64[s]) for s in sorted(sizes))
+    text = _with_gamma(with_declared(text, _DECLARED if sizes else ()))
+    # Powers with an exponent below 1 have the derivative zero at zero, as square roots do.
+    kinds = (("double", "f64"), ("float", "f32")) if has_powers else ()
+    text += "".join(_POWERS.format(*kind) for kind in kinds)
+    text = with_declared(text, (f"{t} @llvm.pow.{code}({t}, {t})" for t, code in kinds))
+    return text + _TAGS.format(*range(n, n + 5)) * bool(tags)
+
+
+def _may_be_below_1(exponent: str) -> bool:
+    if exponent.startswith("0x"):
+        return int(exponent, 16) < _ONE
+    return exponent.startswith("%") or "e-" in exponent
+
+
+def _adding(i: Instruction) -> str:
+    """The addition for an atomic subtraction, which Enzyme differentiates as if it were one."""
+    _, (kind, value) = i.operands
+    minus = f"%kb.minus.{i.result[1:].strip(chr(34))}"
+    before, _, after = i.text.replace(" fsub ", " fadd ", 1).rpartition(f", {kind} {value}")
+    return f"  {minus} = fneg {kind} {value}\n{before}, {kind} {minus}{after}"
 
 
 class Refused(Exception):
@@ -375,9 +383,7 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     text = with_declared(f"{function.text}\n", (f"void {_FILL}(ptr, i8, i64, i1)",))
     if name := _calling_itself(text):
         raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", None)
-    old = _with_powers(_with_gamma(_without_moves(grammar.to_oldest(text))))
-    old = _SUBTRACTED.sub(_NEGATED, old)
-    given = (old if by_clang else _tagged(old)).encode()  # clang has tagged it
+    given = _prepared(text, is_tagged=by_clang).encode()
     for passes in (_PASSES + _OPTIMISE, _PASSES)[by_clang:]:
         ended = enzyme.run(f"-passes={passes}", *_OPTIONS, input=given)
         if ended.text.count(_UNDEDUCED) == len(_UNDEDUCED_REALS.findall(ended.text)) > 0:
@@ -407,28 +413,18 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
 
 
-_DEFINED = re.compile(r"^define [^\n]*?@(\"[^\"]+\"|[\w.$-]+)\([^\n]*\{\n(.*?)^\}$", re.M | re.S)
-
-
 def _calling_itself(text: str) -> str:
     """A function of a module that calls itself, perhaps by way of others; empty if none does."""
-    bodies = dict(_DEFINED.findall(text))
+    defined = Module(text).defined
     called = {
-        name: {c for c in re.findall(r'@("[^"]+"|[\w.$-]+)', body) if c in bodies}
-        for name, body in bodies.items()
+        name: set(symbols(str(f).partition("\n")[2])) & defined.keys()
+        for name, f in defined.items()
     }
     while leaves := [name for name, others in called.items() if not others & called.keys()]:
         for name in leaves:
             del called[name]
-    return next((n for n, others in called.items() if n in others), next(iter(called), ""))
-
-
-def _without_moves(text: str) -> str:
-    """Replace moves of memory in a module by copies through a temporary buffer."""
-    sizes = sorted({found[1] for found in _MOVE.finditer(text)})
-    text = _MOVE.sub(r"call void @kb.move.\1(\2)", text)
-    text += "".join(_MOVED.format(size=size, as_i64=_AS_I64[size]) for size in sizes)
-    return with_declared(text, _DECLARED if sizes else ())
+    name = next((n for n, others in called.items() if n in others), next(iter(called), ""))
+    return name and symbol(name)[1:]
 
 
 def _reason(output: str) -> str:

@@ -10,45 +10,67 @@ might not be reached.
 from __future__ import annotations
 
 import itertools
-import re
 
-from kernbridge._ext.enzyme.function import with_declared
+from kernbridge._src.llvm.text import Function, Instruction, Module, renamed, with_declared
 
-_VALUE = r'(%"[^"\n]*"|[^\s,()]+)'
-_FLAGS = r"((?:(?:fast|reassoc|nnan|ninf|nsz|arcp|contract|afn) )*)"
-_OPERATION = re.compile(rf" = (fmul|fdiv|frem) {_FLAGS}(double|float) {_VALUE}, {_VALUE}")
-_HIDDEN = re.compile(
-    rf" = (?:\w+ )?call {_FLAGS}(double|float) @kb\.hidden\.(f\w+)\.\2"
-    rf"\(\2 (?:\w+ )*{_VALUE}, \2 (?:\w+ )*{_VALUE}\)(?: #\d+)?"
-)
+_OPERATIONS = ("fmul", "fdiv", "frem")
+_KINDS = ("double", "float")
+_HIDDEN = "kb.hidden."
 # Functions of LLVM whose derivative is somewhere infinite or NaN.
-_FUNCTION = re.compile(
-    r"@llvm\.((?:a?(?:sin|cos|tan)h?|atan2|exp(?:2|10)?|fma|fmuladd|ldexp|log(?:2|10)?|powi?|sqrt)"
-    r"\.f(?:32|64))"
-)
-_DECLARED = re.compile(r"^(declare [^\n]*@kb\.hidden\.[^(\n]*\([^)\n]*\))[^\n]*\n", re.M)
+_FUNCTIONS = {f"{a}{f}{h}" for a in ("", "a") for f in ("sin", "cos", "tan") for h in ("", "h")}
+_FUNCTIONS |= {"atan2", "exp", "exp2", "exp10", "fma", "fmuladd", "ldexp", "log", "log2", "log10"}
+_FUNCTIONS |= {"pow", "powi", "sqrt"}
 _PURE = "readnone nounwind willreturn"
 
 
 def hidden(text: str) -> str:
     """Return a module in which these operations are calls of unknown functions."""
+    module = Module(renamed(text, _hidden_name))
+    for f in module.functions.values():
+        if f.is_declaration and f.name.startswith(_HIDDEN):
+            f.head = f"{_signature(f)} {_PURE}"
+        for i in f.instructions:
+            if i.opcode in _OPERATIONS and i.type in _KINDS and _is_guarded(i):
+                name = f"{_HIDDEN}{i.opcode}.{i.type}"
+                (kind, a), (_, b) = i.operands
+                flags = "".join(f"{flag} " for flag in i.flags)
+                plain = f" = {i.opcode} {flags}{kind} {a}, {b}"
+                call = f" = call {flags}{kind} @{name}({kind} {a}, {kind} {b})"
+                i.text = i.text.replace(plain, call, 1)
+    pairs = itertools.product(_OPERATIONS, _KINDS)
+    calls = (f"declare {k} @{_HIDDEN}{name}.{k}({k}, {k}) {_PURE}\n" for name, k in pairs)
+    return str(module) + "".join(calls)
 
-    def call(found: re.Match[str]) -> str:
-        name, flags, kind, a, b = found.groups()
-        if not b.startswith("%") or (name == "fmul" and not a.startswith("%")):
-            return found[0]  # its derivative is a constant
-        return f" = call {flags}{kind} @kb.hidden.{name}.{kind}({kind} {a}, {kind} {b})"
 
-    text = _FUNCTION.sub(r"@kb.hidden.llvm.\1", _OPERATION.sub(call, text))
-    text = _DECLARED.sub(rf"\1 {_PURE}\n", text)
-    for name, kind in itertools.product(("fmul", "fdiv", "frem"), ("double", "float")):
-        text += f"declare {kind} @kb.hidden.{name}.{kind}({kind}, {kind}) {_PURE}\n"
-    return text
+def _hidden_name(name: str) -> str:
+    library, function, kind, *_ = [*name.split("."), "", ""]
+    is_one = library == "llvm" and function in _FUNCTIONS and kind in ("f32", "f64")
+    return f"{_HIDDEN}{name}" if is_one else name
+
+
+def _is_guarded(i: Instruction) -> bool:
+    """Whether its derivative is no constant."""
+    (_, a), (_, b) = i.operands
+    return b.startswith("%") and (i.opcode != "fmul" or a.startswith("%"))
+
+
+def _signature(declaration: Function) -> str:
+    head = declaration.head
+    return head[: head.index(")", head.index("@")) + 1]
 
 
 def shown(text: str) -> str:
     """Return a module in which hidden operations are what they were."""
-    declared = [found[1] for found in _DECLARED.finditer(text) if ".hidden.llvm." in found[1]]
-    text = _HIDDEN.sub(r" = \3 \1\2 \4, \5", _DECLARED.sub("", text))
-    text = text.replace("@kb.hidden.", "@")
-    return with_declared(text, (d[len("declare ") :].replace("kb.hidden.", "") for d in declared))
+    module = Module(text)
+    declared = [f for name, f in module.functions.items() if name.startswith(_HIDDEN)]
+    module.lines = [line for line in module.lines if line not in declared]
+    for i in (i for f in module.defined.values() for i in f.instructions):
+        if i.opcode == "call" and i.callee.startswith(f"{_HIDDEN}f"):
+            operation = i.callee.split(".")[2]
+            flags = "".join(f"{flag} " for flag in i.flags)
+            (kind, a), (_, b) = i.operands
+            metadata = "".join(f", !{name} {node}" for name, node in i.metadata.items())
+            i.text = f"  {i.result} = {operation} {flags}{kind} {a}, {b}{metadata}"
+    text = str(module).replace(f"@{_HIDDEN}", "@")
+    of_llvm = (_signature(f) for f in declared if f.name.startswith(f"{_HIDDEN}llvm."))
+    return with_declared(text, (d.removeprefix("declare ").replace(_HIDDEN, "") for d in of_llvm))

@@ -7,14 +7,13 @@ Enzyme ignores the derivative in forward mode if an argument is inactive, so the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+
+from kernbridge._src.llvm.text import Global, Module
 
 _TYPES = {"float32": "float", "float64": "double"}
 _CASTS = {("float", "double"): "fpext", ("double", "float"): "fptrunc"}
 REGISTERED = "kb.registered."
-_USED = re.compile(r"^@llvm\.compiler\.used = [^\n]*\n", re.M)
-_WEAK = re.compile(rf'^define weak ([^\n]*@"?{re.escape(REGISTERED)})', re.M)
 _FUNCTION = """
 declare {t} @{name}.plain({a})
 define {t} @{name}({a} %x) alwaysinline {{
@@ -73,4 +72,10 @@ def text(functions: Iterable[tuple[str, str, str, str | None]]) -> str:
 
 def released(module: str) -> str:
     """Let LLVM inline what Enzyme has differentiated."""
-    return _USED.sub("", _WEAK.sub(r"define internal \1", module))
+    read = Module(module)
+    for function in read.functions.values():
+        if function.name.startswith(REGISTERED):
+            function.head = function.head.replace("define weak ", "define internal ")
+    used = "llvm.compiler.used"
+    kept = (li for li in read.lines if not (isinstance(li, Global) and li.name == used))
+    return "\n".join(map(str, kept))

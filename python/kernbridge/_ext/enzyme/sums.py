@@ -37,10 +37,10 @@ class _Array(NamedTuple):
 
 
 class _Element(NamedTuple):
-    """An element of an array: its index as an expression of registers, and bytes from there."""
+    """An element of an array: its index as an expression of registers, and bytes from it."""
 
     array: _Array
-    index: str
+    place: str
     distance: int
 
 

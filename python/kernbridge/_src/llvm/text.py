@@ -259,7 +259,8 @@ class Function:
     """The definition or the declaration of a function; `head` is its first line."""
 
     def __init__(self, lines: list[str], line: int) -> None:
-        self.head, self._lines, self._line = lines[0], lines[1:], line
+        n = 1 + (lines[1:2] == ["{"])  # as llvmlite writes it
+        self.head, self._lines, self._line = "\n".join(lines[:n]), lines[n:], line + n - 1
         name = _SYMBOL.search(self.head)
         assert name is not None
         self.name, self.is_declaration = _plain(name[0]), not self._lines
@@ -391,8 +392,15 @@ class Module:
     @cached_property
     def numbered(self) -> dict[str, str]:
         """The text of each node of metadata, and of each group of attributes."""
-        pairs = (str(line).partition(" = ") for line in self.lines if str(line)[:1] in "!a")
+        written = (line for line in self.lines if isinstance(line, str))
+        pairs = (w.partition(" = ") for w in written if w.startswith(("!", "attributes ")))
         return {name.removeprefix("attributes "): text for name, _, text in pairs}
+
+    def field(self, node: str, name: str) -> str:
+        """A field of a node of metadata, without quotes; empty if there is none."""
+        inside = self.numbered.get(node, "").partition("(")[2].rpartition(")")[0]
+        fields = (part.partition(": ") for part in split(inside, ","))
+        return next((value.strip('"') for key, _, value in fields if key == name), "")
 
 
 def with_declared(text: str, declarations: Iterable[str]) -> str:
