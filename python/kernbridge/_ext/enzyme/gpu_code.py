@@ -5,15 +5,14 @@ Mathematical functions have the names of C while Enzyme reads the IR. Here they 
 
 from __future__ import annotations
 
-import re
-
 from kernbridge._ext.enzyme import sums
+from kernbridge._src.llvm.text import Function, Module, renamed
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_numba_cuda import driver, get_cuda_paths
 
 TRIPLE = "nvptx64-nvidia-cuda"
-SHARED = re.compile(r'= (?:tail )?call ptr @"?kb\.shared"?\(i64 (\d+)\)')
+_SHARED = "ptr addrspacecast (ptr addrspace(3) @kb_shared to ptr)"
 
 # Functions of libdevice that have the names of C's in what Enzyme reads, and their own before and
 # after it. LLVM's intrinsics that NVIDIA's back end does not know become libdevice's, too.
@@ -28,25 +27,23 @@ MATH = frozenset(
     )
     for suffix in ("", "f")
 )
-LIBDEVICE = re.compile(r"@__nv_(\w+)\(")
-_OF_C = re.compile(r"@(\w+)\(")
-_INTRINSIC = re.compile(
-    r"@llvm\.(acos|asin|atan|atan2|cos|cosh|exp|exp10|exp2|log|log10|log2|pow|powi|sin|sinh|tan"
-    r"|tanh)\.f(32|64)(?:\.i32)?\("
-)
+_INTRINSICS = {"acos", "asin", "atan", "atan2", "cos", "cosh", "exp", "exp10", "exp2", "log"}
+_INTRINSICS |= {"log10", "log2", "pow", "powi", "sin", "sinh", "tan", "tanh"}
 
 
 def cubin(
     text: str, entry: str, cc: tuple[int, int], shared_size: int, registers: int, has_one_axis: bool
 ) -> bytes:
     """Machine code for GPUs of a compute capability, with so many registers a thread, or any."""
-    if "@malloc(" in text:  # end the launch if a thread gets no memory for what its loops overwrite
-        text = re.sub(r"\bcall [^\n@]*@malloc\(", "call ptr @kb_tape(", text) + _TAPE
-    text = sums.with_sums_of_warps(text, entry, has_one_axis)
-    text = text.replace(f"define void @{entry}(", f"define ptx_kernel void @{entry}(")
-    text = SHARED.sub(
-        r"= getelementptr i8, ptr addrspacecast (ptr addrspace(3) @kb_shared to ptr), i64 \1", text
-    )
+    module = Module(sums.with_sums_of_warps(text, entry, has_one_axis))
+    for i in (i for f in module.defined.values() for i in f.instructions if i.opcode == "call"):
+        if i.callee == "kb.shared":
+            i.text = f"  {i.result} = getelementptr i8, {_SHARED}, i64 {i.operands[0].value}"
+        elif i.callee == "malloc":  # the launch ends if a thread gets no memory for its loops
+            i.text = f"  {i.result} = call ptr @kb_tape(i64 {i.operands[0].value})"
+    head = module.functions[entry].head
+    module.functions[entry].head = head.replace("define void ", "define ptx_kernel void ", 1)
+    text = str(module) + _TAPE * ("@kb_tape(" in str(module))
     text += f"\n@kb_shared = internal addrspace(3) global [{shared_size} x i8] undef, align 16\n"
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
@@ -72,26 +69,26 @@ def cubin(
 def with_libdevice(text: str) -> str:
     """A module in which mathematical functions are libdevice's, each declared once."""
 
-    def of_intrinsic(found: re.Match[str]) -> str:
-        return f"@__nv_{found[1]}{'f' if found[2] == '32' else ''}("
-
-    def of_c(found: re.Match[str]) -> str:
-        return f"@__nv_{found[1]}(" if found[1] in MATH else found[0]
-
-    lines: list[str] = []
+    module = Module(renamed(text, _libdevice_name))
     declared: set[str] = set()
-    for line in _OF_C.sub(of_c, _INTRINSIC.sub(of_intrinsic, text)).splitlines():
-        if found := re.match(r"declare [^@]*(@__nv_\w+)\(", line):
-            if found[1] in declared:
-                continue
-            declared.add(found[1])
-        lines.append(line)
-    return "\n".join(lines) + "\n"
+    for f in [f for f in module.lines if isinstance(f, Function) and f.is_declaration]:
+        if f.name in declared:
+            module.lines.remove(f)
+        declared.add(f.name)
+    return str(module)
+
+
+def _libdevice_name(name: str) -> str:
+    library, function, kind, *_ = [*name.split("."), "", ""]
+    if library == "llvm" and function in _INTRINSICS and kind in ("f32", "f64"):
+        return f"__nv_{function}{'f' * (kind == 'f32')}"
+    return f"__nv_{name}" if name in MATH else name
 
 
 def tape(text: str) -> str:
     """How much memory each thread of a derivative allocates, in words."""
-    sizes = re.findall(r"call [^\n]*@malloc\(i64 (?:noundef )?([^\s)]+)\)", text)
+    instructions = (i for f in Module(text).defined.values() for i in f.instructions)
+    sizes = [i.operands[0].value for i in instructions if i.callee == "malloc"]
     if not sizes:
         return ""
     if all(size.isdigit() for size in sizes):

@@ -43,6 +43,8 @@ from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.identity import Ingredients, identity_of
+from kernbridge._src.llvm.text import Function as Declared
+from kernbridge._src.llvm.text import Instruction, Module, renamed, symbol, with_declared
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm_ir
@@ -64,12 +66,12 @@ _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without
 # These functions have the names of NVIDIA's intrinsics while Enzyme reads the IR, because Enzyme
 # knows what the intrinsics do.
 _REGISTERS = ["tid", "ntid", "ctaid", "nctaid"]
-_OWN = re.compile(rf'@"?kb\.((?:{"|".join(_REGISTERS)})\.[xyz]|laneid|warpsize|barrier0)"?\(')
-_NVIDIA = re.compile(r"@llvm\.nvvm\.(?:read\.ptx\.sreg\.)?([\w.]+)\(")
-_BARRIER = re.compile(r'^(declare void @"?kb\.barrier0"?\(\))[^\n]*', re.M)
-_REGISTER = re.compile(r'^declare i32 (@"?kb\.([\w.]+)"?\(\))[^\n]*', re.M)
-_DYNAMIC = re.compile(r'= (?:tail )?call i32 @"?kb\.dynamic_shared"?\(\)')
+_OWN = {f"kb.{register}.{axis}" for register in _REGISTERS for axis in "xyz"}
+_OWN |= {"kb.laneid", "kb.warpsize", "kb.barrier0"}
 _ITEMS = {dtype.llvm: dtype.name for dtype in reversed(DTYPES.values()) if dtype.enzyme}
+
+
+_ATOMICS = ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min")
 
 
 class Roles(NamedTuple):
@@ -216,18 +218,19 @@ class DerivativeJob(Recipe[DerivativeFunction]):
 
     def _place(self, refused: Refused) -> str:
         """The line of the call that was refused; the kernel is compiled again to find it."""
-        what = _OF_THREADS
-        if called := re.match(r"it calls (\S+),", str(refused)):
-            what = rf'call [^\n]*@"?(?:__nv_)?{re.escape(called[1])}"?\('
+        called = str(refused).removeprefix("it calls ").split(",")[0]
         try:
             with global_compiler_lock, host_ir.opaque_pointers():
                 _, compiled, _ = self._compiled(has_lines=True)
                 texts = [str(module) for module in compiled._codelibrary.modules]
         except Exception:  # the message only lacks the line
             return ""
+        is_call = str(refused).startswith("it calls ")
         for text in texts:
-            if found := re.search(rf"(?:{what})[^\n]*!dbg [^\n]*", text):
-                return clang.place_of(text, found[0], has_folders=True)
+            for i in (i for f in Module(text).defined.values() for i in f.instructions):
+                found = i.callee in (called, f"__nv_{called}") if is_call else _is_of_threads(i)
+                if found and "dbg" in i.metadata:
+                    return clang.place_of(text, i.text, has_folders=True)
         return ""
 
     def _primal_function(self) -> tuple[Function, list[int], bool]:
@@ -338,7 +341,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         self, text: str, entry: str, function: Function, wide: bool, shared_size: int
     ) -> bytes:
         """The image for a CPU."""
-        text = re.sub(r"^target [^\n]*\n", "", _NVIDIA.sub(r"@kb.\1(", text), flags=re.M)
+        text = _without_target(renamed(text, _own_name))
         n_words = (1 + wide) * len(function.arrays)
         types = [llvm_ir.IntType(64)] * (n_words + function.n_extents)
         declared = {name for name in _declared(text) if not _core.cuda_code_provides(name)}
@@ -413,11 +416,13 @@ def lowered(
     return native
 
 
-# Operations between threads, as Numba-CUDA writes them.
-_OF_THREADS = (
-    r'call [^\n]*@"?(?:llvm\.nvvm\.(?!read|barrier0)|___numba_atomic|cudaCG)'
-    r"|atomicrmw |cmpxchg |fence "
-)
+def _is_of_threads(i: Instruction) -> bool:
+    """Whether it is an operation between threads, as Numba-CUDA writes them."""
+    if i.opcode != "call":
+        return i.opcode in ("atomicrmw", "cmpxchg", "fence")
+    known = ("llvm.nvvm.read", "llvm.nvvm.barrier0")
+    between = ("llvm.nvvm.", "___numba_atomic", "cudaCG")
+    return i.callee.startswith(between) and not i.callee.startswith(known)
 
 
 @dataclass(frozen=True)
@@ -452,13 +457,17 @@ def _simplified(
     """
     inlining, builder = host_ir.passes()[:2]
     inlining.run(module, builder)
-    text = gpu_code.SHARED.sub(
-        lambda found: f"= getelementptr i8, ptr %b{shared[int(found[1])]}, i64 0", str(module)
-    )
-    text = _DYNAMIC.sub(f"= add i32 {dynamic}, 0", text)
-    # Without the attribute, LLVM might move a barrier to where some threads of a warp do not come.
-    text = _REGISTER.sub(_described, _BARRIER.sub(r"\1 convergent", text))
-    module = llvm.parse_assembly(guards.hidden(text))
+    read = Module(str(module))
+    for f in read.functions.values():
+        for i in f.instructions:
+            if i.callee == "kb.shared":
+                array = shared[int(i.operands[0].value)]
+                i.text = f"  {i.result} = getelementptr i8, ptr %b{array}, i64 0"
+            elif i.callee == "kb.dynamic_shared":
+                i.text = f"  {i.result} = add i32 {dynamic}, 0"
+        if f.is_declaration:
+            f.head = _described(f)
+    module = llvm.parse_assembly(guards.hidden(str(read)))
     machine = llvm.Target.from_default_triple().create_target_machine()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = tuning.slp_vectorization = False
@@ -469,19 +478,25 @@ def _simplified(
     _check(text)
     if reinterprets(text, "kb_primal", of_reals):
         raise Refused("it uses the bits of real numbers as integers")
-    read, written = _accessed(module.get_function("kb_primal"))
-    text = re.sub(r"^target [^\n]*\n", "", text, flags=re.M)
-    text = gpu_code.LIBDEVICE.sub(lambda m: f"@{m[1]}(" if m[1] in gpu_code.MATH else m[0], text)
-    return f'target triple = "{gpu_code.TRIPLE}"\n' + _OWN.sub(_nvidia_name, text), read, written
+    used, written = _accessed(module.get_function("kb_primal"))
+    text = renamed(_without_target(text), _name_for_enzyme)
+    return f'target triple = "{gpu_code.TRIPLE}"\n{text}', used, written
 
 
-def _described(found: re.Match[str]) -> str:
+def _without_target(text: str) -> str:
+    return "".join(line for line in text.splitlines(True) if not line.startswith("target "))
+
+
+def _described(f: Declared) -> str:
     """The declaration of a register, with its range and its attributes for LLVM."""
-    if found[2] not in patches.RANGES:
-        return found[0]
-    begin, end = patches.RANGES[found[2]]
+    name = f.name.removeprefix("kb.")
+    if name == "barrier0":  # LLVM might move it to where some threads of a warp do not come
+        return f"declare void {symbol(f.name)}() convergent"
+    if name == f.name or name not in patches.RANGES:
+        return f.head
+    begin, end = patches.RANGES[name]
     known = "memory(none) nounwind willreturn speculatable"
-    return f"declare noundef range(i32 {begin}, {end}) i32 {found[1]} {known}"
+    return f"declare noundef range(i32 {begin}, {end}) i32 {symbol(f.name)}() {known}"
 
 
 def _accessed(function: Any) -> tuple[set[int], set[int]]:
@@ -508,17 +523,24 @@ def _accessed(function: Any) -> tuple[set[int], set[int]]:
 
 def _check(text: str) -> None:
     """Refuse operations by which the result of a thread depends on the timing of other threads."""
-    for found in re.finditer(r"^  (%[\w.]+) = atomicrmw (?:volatile )?(\w+)", text, re.M):
-        if len(re.findall(re.escape(found[1]) + r"(?![\w.])", text)) > 1:
+    module = Module(text)
+    instructions = [(f, i) for f in module.defined.values() for i in f.instructions]
+    for f, i in instructions:
+        if i.opcode == "atomicrmw" and i.result in f.users:
             raise Refused("it uses the value that an atomic operation returns")
-        if found[2] not in ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min"):
-            raise Refused(f"it uses the atomic operation {found[2]}")
-    if extreme := re.search(r"___numba_atomic_\w+_(?:nan)?(max|min)\b", text):
-        raise Refused(f"it has an atomic {extreme[1]}imum of real numbers")
-    if re.search(r" cmpxchg |^  fence | load atomic | store atomic ", text, re.M):
-        raise Refused("it waits for other threads, or replaces numbers atomically")
+        if i.opcode == "atomicrmw" and i.flags[-1] not in _ATOMICS:
+            raise Refused(f"it uses the atomic operation {i.flags[-1]}")
+    inlined = {i.block.name[1:].strip('"').split(".")[0] for _, i in instructions}
+    for name in sorted(inlined | module.functions.keys()):
+        extreme = name[-3:]
+        if name.startswith("___numba_atomic_") and extreme in ("max", "min"):
+            raise Refused(f"it has an atomic {extreme}imum of real numbers")
+    for _, i in instructions:
+        is_access = i.opcode in ("load", "store") and "atomic" in i.flags
+        if is_access or i.opcode in ("cmpxchg", "fence"):
+            raise Refused("it waits for other threads, or replaces numbers atomically")
     for name in _declared(text):
-        if name.startswith("kb.") and not _OWN.match(f"@{name}("):
+        if name.startswith("kb.") and name not in _OWN:
             used = "a shuffle" if name.startswith("kb.shfl.") else name.removeprefix("kb.")
             raise Refused(f"it uses {used}, which passes numbers as bits")
 
@@ -562,8 +584,8 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
     text += _ZERO * bool(filled)
     declared = [f"i32 @kb.{r}.{a}()" for r in _REGISTERS for a in "xyz"]
     declared += ["void @kb.barrier0() convergent", "ptr @kb.shared(i64)"]
-    text = _OWN.sub(_nvidia_name, text)
-    return ir.with_declared(text, (_OWN.sub(_nvidia_name, line) for line in declared)), offset
+    text = renamed(text, _name_for_enzyme)
+    return with_declared(text, (renamed(line, _name_for_enzyme) for line in declared)), offset
 
 
 _ZERO = """
@@ -600,9 +622,18 @@ end:
 
 
 def _declared(text: str) -> list[str]:
-    return re.findall(r'^declare [^\n]*?@"?([\w.]+)"?\(', text, re.M)
+    return [name for name, f in Module(text).functions.items() if f.is_declaration]
 
 
-def _nvidia_name(found: re.Match[str]) -> str:
-    register = "" if found[1] == "barrier0" else "read.ptx.sreg."
-    return f"@llvm.nvvm.{register}{found[1]}("
+def _name_for_enzyme(name: str) -> str:
+    """The name of a function while Enzyme reads the module: NVIDIA's intrinsic, or C's."""
+    if name in _OWN:
+        register = "" if name == "kb.barrier0" else "read.ptx.sreg."
+        return f"llvm.nvvm.{register}{name.removeprefix('kb.')}"
+    of_c = name.removeprefix("__nv_")
+    return of_c if of_c in gpu_code.MATH else name
+
+
+def _own_name(name: str) -> str:
+    own = name.removeprefix("llvm.nvvm.")
+    return name if own == name else f"kb.{own.removeprefix('read.ptx.sreg.')}"
