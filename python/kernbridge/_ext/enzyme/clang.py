@@ -9,13 +9,23 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernbridge import _core
 from kernbridge._ext.enzyme import guards
 from kernbridge._ext.enzyme.function import Refused
 from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base.packing import HostCode
+from kernbridge._src.llvm.text import (
+    Block,
+    Function,
+    Instruction,
+    Module,
+    renamed,
+    split,
+    symbol,
+    symbols,
+)
 from kernbridge._src.numba_common import cpu_features, elf
 from kernbridge._src.toolchain import programs
 from kernbridge._src.toolchain.compilers import HostCompiler
@@ -42,31 +52,10 @@ _TAKING_ONE = ("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter", "-include"
 _UNKNOWN = re.compile(r"error: (?:unknown argument|unsupported option)[^']*'([^']+)'")
 _FAILED = re.compile(r"^(\S[^\n]*?:\d+):\d+: (?:fatal )?error: ([^\n]*)", re.M)
 
-_BLOCK = re.compile(r'\n(?=[\w.$"-]+:)')
-_LABEL = re.compile(r'(?:[\w.$"-]+:[^\n]*\n)?(?:[^\n]* = phi [^\n]*\n)*')
-_DEFINED = re.compile(r"^(define [^\n]*\{\n)(.*?)\n\}$", re.M | re.S)
-_RETURNED = re.compile(r"define [^@]*?(\{[^@]*\}|<[^@]*>|\S+) @")
-_ENDING = re.compile(
-    r'call [^\n]*@("?)([\w.$]+)\1\(([^\n]*)\)([^\n]*)\n  unreachable(?:, !dbg !\d+)?'
-)
-_CALL = re.compile(r'call [^\n@]*@"?([\w.$]+)"?\(([^\n]*)\)')
-# std::sort of numbers calls itself, unless it has no depth left: then it sorts by a heap. The order
-# of what compares equal, which would differ, does not show in numbers.
-_SORT = re.compile(
-    r"^define [^\n]*@_ZSt6__sortI(?:N9__gnu_cxx17__normal_iteratorI)?P[a-z][^\n(]*"
-    r"(?:_Iter_less_iter|_Iter_comp_iterISt(?:7greater|4less)I[a-z]EE)[^\n]*\{\n.*?^\}$",
-    re.M | re.S,
-)
-_DEPTH = re.compile(r"= (?:tail )?call [^\n@]*@_ZSt4__lg\w*\([^\n]*")
-# A vector without elements allocates, too: Enzyme then finds what it frees.
-_ALLOCATE = re.compile(
-    r"(^define [^\n]*@_ZNSt12_Vector_base\w*11_M_allocateEm\([^\n]*\{\n(?:(?!\}$)[^\n]*\n)*?  %\S+)"
-    r" = icmp ne i64 %\S+, 0",
-    re.M,
-)
-_LITERAL = re.compile(r'^(@\.str[.\d]*) = [^\n]* c"([^"]*)\\00"', re.M)
-_GLOBAL = re.compile(r'^(@"?[\w.$]+"?) = (?:[a-z_]+(?:\(\w+\))? )*?(global|constant) ', re.M)
-_SYMBOL = re.compile(r'@"?([\w.$]+)"?')
+_NAME = re.compile(r"S[0-9A-Z]*_|T\d*_|L[a-z]\d+E|(\d+)")  # in a mangled one, or what looks like it
+# What names of std::sort contain if it sorts numbers by themselves, without a user's function.
+_SORTING = {"__sort", "__gnu_cxx", "__normal_iterator", "vector", "__ops"}
+_SORTING |= {"_Iter_less_iter", "_Iter_comp_iter", "less", "greater"}
 
 
 def to_ir(
@@ -91,9 +80,41 @@ def to_ir(
     if ended.status or not found:
         place, why = (_FAILED.findall(ended.text) or [("", ended.text[:300])])[0]
         raise Refused(f"clang {enzyme.version} refuses it: {ended.limit or why}", place)
-    module = _ALLOCATE.sub(r"\1 = icmp eq i64 0, 0", found + module)
-    module = _SORT.sub(lambda sort: _DEPTH.sub("= add i64 0, 0", sort[0]), module)
-    return _without_failing_code(module)
+    return _without_failing_code(_with_plain_library(Module(found + module)))
+
+
+def _with_plain_library(module: Module) -> Module:
+    """Let the C++ library take the one of two ways that Enzyme can differentiate."""
+    for function in module.defined.values():
+        names = identifiers(function.name)
+        # std::sort of numbers calls itself, unless it has no depth left: then it sorts by a heap.
+        # The order of what compares equal, which would differ, does not show in numbers.
+        if names[:1] == ["__sort"] and _SORTING.issuperset(names):
+            for i in function.instructions:
+                if i.opcode == "call" and identifiers(i.callee) == ["__lg"]:
+                    i.text = f"  {i.result} = add i64 0, 0"
+        # A vector without elements allocates, too: Enzyme then finds what it frees.
+        if names[:1] == ["_Vector_base"] and names[-1] == "_M_allocate":
+            tests = (i for i in function.instructions if i.opcode == "icmp" and i.flags == ["ne"])
+            for i in itertools.islice((i for i in tests if i.operands[1] == ("i64", "0")), 1):
+                compared = f"ne i64 {i.operands[0].value}, 0"
+                i.text = i.text.replace(compared, "eq i64 0, 0", 1)
+    return module
+
+
+def identifiers(symbol: str) -> list[str]:
+    """The names that a mangled name of C++ consists of, without those of built-in types.
+
+    Examples
+    --------
+    >>> identifiers("_ZNSt12_Vector_baseIdSaIdEE11_M_allocateEm")
+    ['_Vector_base', '_M_allocate']
+    """
+    found, at = [], 2
+    while symbol.startswith("_Z") and (size := _NAME.search(symbol, at)):
+        at = size.end() + int(size[1] or 0)
+        found += [symbol[size.end() : at]] if size[1] else []
+    return found
 
 
 def _passed_on(flags: Sequence[str]) -> Iterator[str]:
@@ -126,42 +147,45 @@ def simplified(text: str, kept: str, enzyme: Enzyme) -> str:
     _, found, module = ended.text.partition("; ModuleID")
     if ended.status or not found:
         raise Refused(f"opt {enzyme.version} fails: {ended.limit or ended.text[:300]}")
-    module = guards.shown(found + module)
-    module = re.sub(r"^@llvm\.global_[cd]tors = [^\n]*\n", "", module, flags=re.M)
-    _check(module, kept)
-    return re.sub(r' "(?:target-cpu|target-features|tune-cpu)"="[^"]*"', "", module)
+    read = Module(guards.shown(found + module))
+    constructing = [read.globals.get(f"llvm.global_{kind}tors") for kind in "cd"]
+    read.lines = [line for line in read.lines if line not in constructing]
+    _check(read, kept)
+    return re.sub(r' "(?:target-cpu|target-features|tune-cpu)"="[^"]*"', "", str(read))
 
 
-def _check(module: str, kept: str) -> None:
+def _check(module: Module, kept: str) -> None:
     """Refuse code that, with Enzyme, would give the derivative of another function."""
-    bodies = {}
-    for found in _DEFINED.finditer(module):
-        bodies[_SYMBOL.findall(found[1])[0]] = found[2]
-    variables = {m[1].strip('@"') for m in _GLOBAL.finditer(module) if m[2] == "global"}
+    defined = module.defined
+    variables = {name for name, g in module.globals.items() if g.kind == "global"}
     seen, left = set[str](), [kept]
     while left:
         name = left.pop()
-        if name in seen or name not in bodies:
+        if name in seen or name not in defined:
             continue
         seen.add(name)
-        lines = bodies[name].split("\n")
-        for line in lines:
-            used = set(_SYMBOL.findall(line))
-            left += used
-            what, changing = "", used & variables
+        used = [(i, set(symbols(i.text))) for i in defined[name].instructions]
+        for i, names in used:
+            left += names
+            what, changing = _why_not(i), names & variables
             if changing:
                 what = f"it uses {spelled(min(changing))}, which is no constant"
-            elif re.search(r"\bcall [^\n]*\basm\b", line):
-                what = "it contains inline assembly"
-            elif re.search(r"\b(?:call|invoke)\b[^@]*? %[\w.]+\(", line):
-                what = "it calls a function by its address"
-            elif re.search(r"@(?:_?_?sig)?_?setjmp\(", line):
-                what = "it calls setjmp"
             if what:
                 # The optimiser may have moved an instruction, which then has no line.
-                same = (other for other in lines if changing & {*_SYMBOL.findall(other)})
-                places = (place_of(module, other) for other in (line, *same))
+                same = (other for other, names in used if changing & names)
+                places = (_place(module, other.metadata) for other in (i, *same))
                 raise Refused(what, next(filter(None, places), ""))
+
+
+def _why_not(i: Instruction) -> str:
+    if i.opcode not in ("call", "invoke"):
+        return ""
+    if i.callee == "asm":
+        return "it contains inline assembly"
+    if i.callee.startswith("%"):
+        return "it calls a function by its address"
+    is_setjmp = i.callee.lstrip("_").removeprefix("sig").lstrip("_") == "setjmp"
+    return "it calls setjmp" if is_setjmp else ""
 
 
 def place_of(module: str, line: str, has_folders: bool = False) -> str:
@@ -169,22 +193,19 @@ def place_of(module: str, line: str, has_folders: bool = False) -> str:
 
     If a module `has_folders`, as Numba's have, the names of its files need them.
     """
-    if not (at := re.search(r"!dbg (!\d+)", line)):
-        return ""
+    return _place(Module(module), Instruction(line, Block("%0", None, 0)).metadata, has_folders)
 
-    def field(node: str, name: str) -> str:
-        found = re.search(rf"^{node} = .*?\b{name}: (\"[^\"]*\"|!?\d+)", module, re.M)
-        return found[1].strip('"') if found else ""
 
-    location = at[1]
+def _place(module: Module, metadata: Mapping[str, str], has_folders: bool = False) -> str:
+    location = metadata.get("dbg", "")
     while location:  # what is inlined from the system's headers belongs to what calls it
-        described = field(field(location, "scope"), "file")
-        file = field(described, "filename")
+        described = module.field(module.field(location, "scope"), "file")
+        file = module.field(described, "filename")
         if file and (has_folders or not file.startswith("/usr/")):
-            file = os.path.join(field(described, "directory") * has_folders, file)
-            line = field(location, "line")
+            file = os.path.join(module.field(described, "directory") * has_folders, file)
+            line = module.field(location, "line")
             return "" if line == "0" else f"{file}:{line}"
-        location = field(location, "inlinedAt")
+        location = module.field(location, "inlinedAt")
     return ""
 
 
@@ -202,31 +223,38 @@ def machine_code(text: str, name: str, enzyme: Enzyme) -> HostCode:
     words = [
         f for part in features.split(",") for f in ("-Xclang", "-target-feature", "-Xclang", part)
     ]
-    text = re.sub(
-        r"^define (?:dso_local |hidden |internal )*", "define internal ", text, flags=re.M
-    )
-    head = rf"^define internal ([^\n]*)@{re.escape(name)}(?=\()"
-    text = re.sub(head, rf"define \1@{_core.HOST_CODE_ENTRY}", text, flags=re.M)
-    for name, tracked in (("malloc", "_Znwm"), ("free", "_ZdlPv"), ("realloc", "kb_resize")):
-        text = _renamed(text, name, tracked)
+    module = Module(text)
+    for function in module.defined.values():
+        rest = split(function.head, " ")[1:]
+        while rest[0] in ("dso_local", "hidden", "internal"):
+            del rest[0]
+        internal = "internal " * (function.name != name)
+        function.head = f"define {internal}{' '.join(rest)}"
+    entry = module.defined[name]
+    entry.head = entry.head.replace(symbol(name), symbol(_core.HOST_CODE_ENTRY), 1)
+    known = {name for name, f in module.functions.items() if f.is_declaration}
+    twice = {name for name, tracked in _TRACKED.items() if tracked in known}
+    module.lines = [
+        line
+        for line in module.lines
+        if not (isinstance(line, Function) and line.is_declaration and line.name in twice)
+    ]
+    text = renamed(str(module), lambda name: _TRACKED.get(name, name) if name in known else name)
     words = ["-x", "ir", "-w", "-O2", "-fPIC", "-c", "-o", "-", "-", *words]
     ended = enzyme.clang(*words, input=text.encode(), errors=False)
     if ended.status:
         raise Refused(f"clang {enzyme.version} fails: {ended.limit or 'it makes no machine code'}")
     for missing in elf.undefined(ended.output):
         if not _core.host_code_provides(missing):
-            call = re.search(rf'call [^\n]*@"?{re.escape(missing)}"?\([^\n]*', text)
-            raise Refused(f"it calls {spelled(missing)}", place_of(text, call[0]) if call else "")
+            module = Module(text)
+            instructions = (i for f in module.defined.values() for i in f.instructions)
+            calls = (_place(module, i.metadata) for i in instructions if i.callee == missing)
+            raise Refused(f"it calls {spelled(missing)}", next(calls, ""))
     return HostCode(ended.output, mask, {}, True)
 
 
-def _renamed(text: str, name: str, other: str) -> str:
-    """Let a function of which only a declaration is there be another one."""
-    is_known = re.search(rf"^declare [^\n]*@{other}\(", text, re.M)
-    text = re.sub(
-        rf"^declare [^\n]*@{name}\([^\n]*\n", "" if is_known else r"\g<0>", text, flags=re.M
-    )
-    return re.sub(rf"@{name}\b(?![.\w])", f"@{other}", text)
+# Functions of C, and what src/object/kb_thrown.c has for them.
+_TRACKED = {"malloc": "_Znwm", "free": "_ZdlPv", "realloc": "kb_resize"}
 
 
 def spelled(symbol: str) -> str:
@@ -253,75 +281,95 @@ def spelled(symbol: str) -> str:
     return "::".join(names) or numbers.get(rest, symbol)
 
 
-def _without_failing_code(module: str) -> str:
+def _without_failing_code(module: Module) -> str:
     """Let code that throws, or ends the process, only call `kb_thrown` with the reason.
 
     Enzyme takes such code for impossible, while LLVM does not know that `kb_thrown` never returns.
     """
-    attributes = re.finditer(r"^attributes (#\d+) = \{ [^\n]*\bnoreturn\b", module, re.M)
-    failing = _Failing(module, {found[1] for found in attributes})
+    failing = _Failing(module)
     while True:
         n_functions = len(failing.functions)
-        module = _DEFINED.sub(failing.without, module)
+        for function in module.defined.values():
+            failing.remove_from(function)
         if len(failing.functions) == n_functions:
             break
-    # An attribute group must not be empty.
-    module = re.sub(r"^(attributes #\d+ = \{[^\n]*)\bnoreturn ", r'\1"kb" ', module, flags=re.M)
+    for k, line in enumerate(module.lines):
+        if isinstance(line, str) and line.startswith("attributes "):
+            module.lines[k] = line.replace(" noreturn ", ' "kb" ')  # a group must not be empty
     declared = 'declare void @kb_thrown(ptr) nofree "enzyme_inactive"'
-    return "\n".join((module, *failing.texts, declared, ""))
+    return "\n".join((str(module), *failing.texts, declared, ""))
 
 
 class _Failing:
     """The parts of a module that always fail: some calls, and the blocks that only lead there."""
 
-    def __init__(self, module: str, attributes: set[str]) -> None:
+    def __init__(self, module: Module) -> None:
         self.functions: dict[str, str] = {}  # what each throws, or calls
         self.texts: list[str] = []
-        self._attributes, self._literals = attributes, dict(_LITERAL.findall(module))
-        self._defined = set(re.findall(r'^define [^@]*@"?([\w.$]+)', module, re.M))
+        self._defined = module.defined
+        self._attributes = {
+            name
+            for name, text in module.numbered.items()
+            if name[0] == "#" and " noreturn " in text
+        }
+        self._literals = {
+            name: g.value.removeprefix('c"').removesuffix('\\00"')
+            for name, g in module.globals.items()
+            if name.startswith(".str") and g.value.startswith('c"')
+        }
+        self._seen = set[Block]()
         self._dead = itertools.count()
 
-    def without(self, function: re.Match[str]) -> str:
-        """Return the definition of a function without these parts."""
-        head, body = function.groups()
-        name, returned = _SYMBOL.findall(head)[0], _RETURNED.findall(head)[0]
+    def remove_from(self, function: Function) -> None:
+        """Leave a function without these parts."""
+        returned = function.result
         ended = "ret void" if returned == "void" else f"ret {returned} zeroinitializer"
-        blocks, moved = _BLOCK.split(body), {}
-        for k, block in enumerate(blocks):
-            if "@kb_thrown(" in block or block.startswith("kb.dead"):
+        moved = {}
+        for k, block in enumerate(function.blocks):
+            calls = [i for i in block.instructions if i.opcode == "call"]
+            leading = next((i for i in calls if i.callee in self.functions), None)
+            last = block.instructions[-1]
+            if block in self._seen or (leading is None and not self._ends(block)):
                 continue
-            calls = _CALL.findall(block)
-            leading = next((c for c in calls if c[0] in self.functions), None)
-            last = _ENDING.search(block)
-            if leading is None and last and not self._attributes.isdisjoint(last[4].split()):
-                if last[2] in self._defined:
-                    at = block.rindex("unreachable", 0, last.end())
-                    blocks[k] = f"{block[:at]}{ended}"
-                    continue
-                leading = last[2], last[3]
-            if leading is None:
+            if leading is None and calls[-1].callee in self._defined:
+                last.text = f"  {ended}"
                 continue
-            label = _LABEL.findall(block)[0]
+            self._seen.add(block)
             dead = f"kb.dead.{next(self._dead)}"
-            moved[label.partition(":")[0].strip()] = dead
+            moved[f", {block.name} ]"] = f", %{dead} ]"
             # What follows is not reached. Its instructions have numbers, which count.
-            what, text = self._reason(block, *leading)
-            cut = f"{label}  call void @kb_thrown(ptr {text})\n  {ended}\n"
-            blocks[k] = f"{cut}{dead}:\n{block[len(label) :]}"
+            what, text = self._reason(block, leading or calls[-1])
+            first = next(i for i in block.instructions if i.opcode != "phi")
+            cut = f"  call void @kb_thrown(ptr {text})\n  {ended}"
+            first.text = f"{cut}\n{dead}:\n{first.text}"
             if k == 0:
-                self.functions[name] = what
-        body = "\n".join(blocks)
-        for label, dead in moved.items():
-            body = body.replace(f", %{label} ]", f", %{dead} ]")
-        return f"{head}{body}\n}}"
+                self.functions[function.name] = what
+        for phi in (i for i in function.instructions if moved and i.opcode == "phi"):
+            for label, other in moved.items():
+                phi.text = phi.text.replace(label, other)
 
-    def _reason(self, block: str, called: str, arguments: str) -> tuple[str, str]:
+    def _ends(self, block: Block) -> bool:
+        """Whether a block ends by a call that never returns."""
+        *_, call, last = [None, *block.instructions]
+        if (
+            call is None
+            or call.opcode != "call"
+            or not (
+                last.text.startswith("  unreachable") and not call.callee.startswith(("%", "asm"))
+            )
+        ):
+            return False
+        return not self._attributes.isdisjoint(split(call.text, ",")[0].split(")")[-1].split())
+
+    def _reason(self, block: Block, call: Instruction) -> tuple[str, str]:
         """What fails, and the name of a constant with the text of that."""
-        thrown = re.search(r"@(_ZTI\w+)", arguments) if called == "__cxa_throw" else None
-        named = (self._literals.get(symbol, "") for symbol in re.findall(r"@\.str[.\d]*", block))
-        what = self.functions.get(called) or spelled(thrown[1] if thrown else called)
+        thrown = [s for s in symbols(call.text) if s.startswith("_ZTI")]
+        what = self.functions.get(call.callee) or spelled(
+            thrown[0] if thrown and call.callee == "__cxa_throw" else call.callee
+        )
+        named = (self._literals[s] for s in symbols(str(block)) if s in self._literals)
         text = ": ".join(filter(None, (what, " ".join(dict.fromkeys(named))))) + r"\00\00"
-        size = len(re.sub(r"\\[0-9A-F]{2}", "x", text))
+        size = len(text) - 2 * text.count("\\")
         name = f"@kb.text.{len(self.texts)}"
         self.texts.append(f'{name} = private unnamed_addr constant [{size} x i8] c"{text}"')
         return what, name
