@@ -15,7 +15,6 @@ The last two take parameters as cuLaunchKernel does.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from kernbridge import _core
 from kernbridge._ext.emulator.compiler import library, linked, polls
 from kernbridge._ext.emulator.compiler.library import called, constant, text
 from kernbridge._ext.emulator.compiler.to_host import OUTSIDE_MAX, HostModule, refused
+from kernbridge._src.llvm.text import Function, Module, symbol, symbols
 from kernbridge._src.numba_common import cpu_features, private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir
@@ -45,19 +45,9 @@ _OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared", "kb.check.shared"}
 _KEPT = {"kb_blocks", "kb_fibre", "kb_shared_size", "kb_thread"}
 _OF_C = {"NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_new_varsize"}
 _NOT_OF_C = ("llvm.", "kb.", "__nv_", "cudaCG")
-_LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _PLACEHOLDER
+_LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _place
 
-_PLACEHOLDER = re.compile(
-    r"call ptr @kb\.frame\(\)|call i32 @kb\.site\(\)|call void @kb\.check\.at\(i32 (\d+)\)"
-    r"|^declare .*@kb\.(?:frame|site|check\.at)\(.*$",
-    re.M,
-)
-_ZEROED = re.compile(r"\bstore (\[.*\]) zeroinitializer, ptr ([^\s,]+)(?:, align \d+)?$", re.M)
-_ZEROING = "void @llvm.memset.p0.i64(ptr"
-_UNORDERED = re.compile(r"\bload atomic (.*?) unordered,")  # loads that may wait, see to_host.py
-_THREAD = re.compile(r"^(define internal void @kb_thread\(.*\)) \{$", re.M)
-
-_ALLOCA = re.compile(r"= alloca (.*?)(?:, i(?:32|64) (\d+))?(?:, align \d+)?$", re.M)
+_MEMSET = "llvm.memset.p0.i64"
 _RECURSION = 256 * 1024  # bytes of stack for a thread that recurs, in addition to its variables
 _THREAD_AT = 48  # of the frame, see ll/frame.ll
 
@@ -122,19 +112,16 @@ def completed(
         waits = True
         module, calls = _linked(texts)
     _check(label, module, calls & host.declared)
-    # Numba stores an array as one value, of which LLVM makes a store for each of its elements.
-    size = r"ptrtoint (ptr getelementptr (\1, ptr null, i64 1) to i64)"
-    text, n = _ZEROED.subn(rf"call {_ZEROING} \2, i8 0, i64 {size}, i1 false)", text)
-    if n and f"declare {_ZEROING}" not in text:
-        text += f"\ndeclare {_ZEROING}, i8, i64, i1)\n"
-    text = _placed(text, checks)
+    read = Module(text)
+    more = _zero_by_calls(read)
+    _place(read, checks)
     for name in recursive:
-        body = text[_definition(text, name) :].partition("\n}")[0]
         # The checked mode knows one array for each place, and a recursion creates several.
-        if checks and "call ptr @kb_check_local_array(" in body:
+        if checks and "call ptr @kb_check_local_array(" in str(read.functions[name]):
             raise refused(label, "a local array in a recursive device function in checked mode")
-        if re.search(_token(name) + r"(?![-\w$.(])", text):
+        if _is_value(read, name):
             raise refused(label, "a device function as a value")
+    text = str(read) + more
     if recursive:
         text = _with_stack_checks(text, recursive)
     text += stack_size
@@ -241,8 +228,7 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
     `stack` is the number of bytes that a thread needs besides its variables.
     """
     text = str(module)
-    begin = text.index("define internal void @kb_thread(")
-    lines, total = _size_of_variables(text, begin, stack)
+    lines, total = _size_of_variables(Module(text).functions["kb_thread"], stack)
     stack_size = "\n".join(["define i64 @kb_stack_size() {", *lines, f"  ret i64 {total}", "}\n"])
     if not polls.may_poll(text):
         return text, stack_size, False
@@ -253,34 +239,65 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
     plain = str(module)
     polling = polls.with_polls(plain)
     if polling == plain:
-        return _UNORDERED.sub(r"load \1,", text), stack_size, False
+        return _without_order(text), stack_size, False
     return polling.replace(" unordered, align", " monotonic, align"), stack_size, True
 
 
-def _placed(text: str, checks: Checks | None) -> str:
-    """The module in which placeholders are the frame, and the numbers of places where threads wait.
+def _without_order(text: str) -> str:
+    """The module with plain loads where no loop waits for them, see to_host.py."""
+    read = Module(text if " unordered, align" in text else "")
+    for i in (i for f in read.defined.values() for i in f.instructions if i.opcode == "load"):
+        if " unordered," in i.text:
+            i.text = i.text.replace(" load atomic ", " load ").replace(" unordered,", ",")
+    return str(read) or text
 
-    Both are known once all is inlined. This is done on text, since llvmlite cannot change an
-    instruction of a parsed module.
+
+def _zero_by_calls(read: Module) -> str:
+    """Call memset where zeros are stored into an array; returns its declaration.
+
+    Numba stores an array as one value, of which LLVM makes a store for each of its elements.
+    """
+    stores = (i for f in read.defined.values() for i in f.instructions if i.opcode == "store")
+    zeroed = [i for i in stores if i.operands[0].value == "zeroinitializer" and i.type[0] == "["]
+    for i in zeroed:
+        size = f"ptrtoint (ptr getelementptr ({i.type}, ptr null, i64 1) to i64)"
+        i.text = f"  call void @{_MEMSET}(ptr {i.operands[1].value}, i8 0, i64 {size}, i1 false)"
+    declared = f"\ndeclare void @{_MEMSET}(ptr, i8, i64, i1)\n"
+    return declared if zeroed and _MEMSET not in read.functions else ""
+
+
+def _place(read: Module, checks: Checks | None) -> None:
+    """Replace placeholders by the frame, and by the numbers of places where threads wait.
+
+    Both are known once all is inlined.
     """
     sites = itertools.count()
     place = 0
+    for i in (i for f in read.defined.values() for i in f.instructions if i.opcode == "call"):
+        if i.callee == "kb.frame":
+            frame = "getelementptr i8, ptr %kb.frame, i64 0"
+            i.text = i.text.replace("call ptr @kb.frame()", frame)
+        elif i.callee == "kb.site":
+            number = next(sites)
+            if checks:
+                number = len(checks.sites)
+                checks.sites.append(checks.sites[place])
+            i.text = i.text.replace("call i32 @kb.site()", f"add i32 0, {number}")
+        elif i.callee == "kb.check.at":
+            place = int(i.operands[0].value)
+            i.text = i.text.replace(f"call void @kb.check.at(i32 {place})", "")
+    for name in _LATER & read.functions.keys():
+        read.functions[name].head = ""
+    thread = read.functions["kb_thread"]  # compile.py inlines it, with other passes
+    if thread.head.endswith(") {"):
+        thread.head = f"{thread.head[:-1]}alwaysinline {{"
 
-    def instead(found: re.Match[str]) -> str:
-        nonlocal place
-        if found[0].startswith("call ptr"):
-            return "getelementptr i8, ptr %kb.frame, i64 0"
-        if found[0].startswith("call i32"):
-            if checks is None:
-                return f"add i32 0, {next(sites)}"
-            checks.sites.append(checks.sites[place])
-            return f"add i32 0, {len(checks.sites) - 1}"
-        if found[1]:
-            place = int(found[1])
-        return ""
 
-    text = _PLACEHOLDER.sub(instead, text)
-    return _THREAD.sub(r"\1 alwaysinline {", text)  # compile.py inlines it, with other passes
+def _is_value(read: Module, name: str) -> bool:
+    """Whether a function is used other than by calls."""
+    instructions = (i for f in read.defined.values() for i in f.instructions)
+    uses = ((symbols(i.text).count(name), i.callee == name) for i in instructions if name in i.text)
+    return any(n > is_called for n, is_called in uses)
 
 
 def _around(entry: str, host: HostModule | Given, checks: Checks | None, by_threads: bool) -> Any:
@@ -350,29 +367,18 @@ def _member(builder: Any, address: Any, i: int) -> Any:
     return builder.gep(address, [ir.Constant(_I32, 0), ir.Constant(_I32, i)])
 
 
-def _size_of_variables(text: str, begin: int, more: int) -> tuple[list[str], str]:
+def _size_of_variables(function: Function, more: int) -> tuple[list[str], str]:
     """Instructions that compute the bytes of a function's variables plus `more`, and their value.
 
-    The function's definition begins at `begin`. The types are read from the text, since llvmlite
-    does not return the type of a variable in a parsed module.
+    llvmlite does not return the type of a variable in a parsed module.
     """
     lines, total = [], str(more)
-    for i, (kind, count) in enumerate(_ALLOCA.findall(text, begin, text.index("\n}", begin))):
-        end = f"ptrtoint (ptr getelementptr ({kind}, ptr null, i64 {count or 1}) to i64)"
-        lines.append(f"  %kb.s{i} = add i64 {total}, {end}")
-        total = f"%kb.s{i}"
+    for n, i in enumerate(i for i in function.instructions if i.opcode == "alloca"):
+        count = i.operands[0].value if i.operands else 1
+        end = f"ptrtoint (ptr getelementptr ({i.type}, ptr null, i64 {count}) to i64)"
+        lines.append(f"  %kb.s{n} = add i64 {total}, {end}")
+        total = f"%kb.s{n}"
     return lines, total
-
-
-def _token(name: str) -> str:
-    """A regular expression for the name of a function in text."""
-    return re.escape(f"@{name}" if re.fullmatch(r"[-\w$.]+", name) else f'@"{name}"')
-
-
-def _definition(text: str, name: str) -> int:
-    begin = re.search(rf"^define [^\n]*{_token(name)}\(", text, re.M)
-    assert begin is not None
-    return begin.start()
 
 
 def _with_stack_checks(text: str, names: Sequence[str]) -> str:
@@ -382,18 +388,18 @@ def _with_stack_checks(text: str, names: Sequence[str]) -> str:
     src/ext/emulator/kb_block.c.
     """
     for name in names:
-        text = re.sub(_token(name) + r"\(", r"\g<0>ptr %kb.frame, ", text)
+        called = f"{symbol(name)}("
+        text = text.replace(called, f"{called}ptr %kb.frame, ")
         text = text.replace("(ptr %kb.frame, )", "(ptr %kb.frame)")
-        begin = _definition(text, name)
-        lines, size = _size_of_variables(text, begin, 0)
+    read = Module(text)
+    for name in names:
+        lines, size = _size_of_variables(read.functions[name], 0)
         check = [
             f"  %kb.thread.at = getelementptr i8, ptr %kb.frame, i64 {_THREAD_AT}",
             "  %kb.thread = load ptr, ptr %kb.thread.at",
             *lines,
             f"  call void @kb_recurse(ptr %kb.thread, i64 {size})\n",
         ]
-        # The first block may have a label.
-        first = re.compile(r"[^\n]*\{\n(?:\S[^\n]*:[^\n]*\n)?").match(text, begin)
-        assert first is not None
-        text = text[: first.end()] + "\n".join(check) + text[first.end() :]
-    return text + "declare void @kb_recurse(ptr, i64)\n"
+        first = next(read.functions[name].instructions)
+        first.text = "\n".join(check) + first.text
+    return f"{read}declare void @kb_recurse(ptr, i64)\n"
