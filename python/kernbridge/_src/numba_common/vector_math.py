@@ -11,11 +11,11 @@ Works on the text of LLVM IR, since llvmlite cannot give a call an attribute.
 from __future__ import annotations
 
 import functools
-import re
 import struct
 from typing import Any
 
 from kernbridge import _core
+from kernbridge._src.llvm.text import Function, Module
 
 LIBRARY = "libmvec.so.1"
 
@@ -36,29 +36,8 @@ _WIDTHS = (
 )
 
 _TYPES = {"float": 32, "double": 64}
-_CALL = re.compile(
-    r"\bcall [^\n@]*?\b(?P<type>float|double) @(?P<callee>(?:llvm\.)?[a-z0-9]+(?:\.f32|\.f64)?)"
-    r"\([^()\n]*\)"
-)
-_CUBE_ROOT = re.compile(
-    r"(?P<given>.*?(?P<type>float|double) )@llvm\.pow\.(?:f32|f64)\((?P<x>[^,]*), "
-    r"(?:float 0x3FD5555560000000|double 0x3FD5555555555555)\)"
-)
+_THIRD = {"float 0x3FD5555560000000", "double 0x3FD5555555555555"}
 _ALLOW_CUBE_ROOT = frozenset(("nnan", "ninf", "nsz", "afn"))
-_DECLARATION = re.compile(
-    r"^declare [^\n@]*?(?P<type>float|double) @(?P<callee>[a-z0-9]+)\((?P<given>[^()\n]*)\)[^\n]*$",
-    flags=re.M,
-)
-_DEFINED = re.compile(r"^ +(%\S+) = ([^\n]*)$", flags=re.M)
-_FUNCTION = re.compile(r"^define [^\n]*\{\n.*?^\}$", flags=re.M | re.S)
-_IS_ZERO = re.compile(
-    r"^( +%\S+ = fcmp )((?:[a-z]+ )*?)oeq (float|double) (%[^\s,]+), (-?0\.0+e\+00)", flags=re.M
-)
-_VALUE = r"(%[^\s,]+|-?[0-9][^\s,]*)"
-_SUM = re.compile(rf"(fadd|fmul) (?:[a-z]+ )*?(?:float|double) {_VALUE}, {_VALUE}")
-_CONVERTED = re.compile(
-    r"(?:fpext|fptrunc) (?:[a-z]+ )*?(?:float|double) (%\S+) to (?:float|double)"
-)
 
 
 @functools.cache
@@ -98,39 +77,41 @@ def with_vectors(text: str, features: str) -> str:
     if '"min-legal-vector-width"' in text:  # which may halve the vectors of a call
         letters.discard("e")
     used: dict[str, tuple[str, int, int]] = {}
-
-    def marked(call: re.Match[str]) -> str:
-        kind, callee, written = call["type"], call["callee"], call[0]
+    module = Module(text)
+    for i in (i for f in module.defined.values() for i in f.instructions if i.opcode == "call"):
+        callee, written, kind = i.callee, i.text, i.type
+        if kind not in _TYPES:
+            continue
         scalar = _of_libm(callee, kind)
         # LLVM replaces this pow, as which Numba computes `np.cbrt`, by cbrt, after it has
         # vectorised loops. The cube root of x differs from the power by up to 120 ulp.
-        root, flags = _CUBE_ROOT.fullmatch(written), written.split("@")[0].split()
-        if root and ("fast" in flags or _ALLOW_CUBE_ROOT.issubset(flags)):
-            scalar = callee = "cbrt" + "f" * (kind == "float")
-            written = f"{root['given']}@{callee}({root['x']})"
+        if scalar.removesuffix("f") == "pow" and callee != scalar:
+            x, third = (" ".join(operand) for operand in i.operands)
+            may = "fast" in i.flags or _ALLOW_CUBE_ROOT.issubset(i.flags)
+            if may and third in _THIRD:
+                scalar = "cbrt" + "f" * (kind == "float")
+                written = written.replace(f"{callee}({x}, {third})", f"{scalar}({x})")
+                callee = scalar
         fitting = [v for v in _variants(scalar, _TYPES[kind]) if v[0] in letters]
         if not fitting:
-            return call[0]
+            continue
         n_operands = 2 if "vv_" in fitting[0][2] else 1
         used.update((name, (kind, size, n_operands)) for _, size, name in fitting)
         names = (f"_ZGV_LLVM_N{n}{'v' * n_operands}_{callee}({name})" for _, n, name in fitting)
-        return f'{written} "vector-function-abi-variant"="{",".join(names)}"'
-
-    marked_text = _CALL.sub(marked, text)
+        called, end, rest = written.rpartition(")")
+        i.text = f'{called}{end} "vector-function-abi-variant"="{",".join(names)}"{rest}'
     if not used:
         return text
-    for kind, name in (("double", "cbrt"), ("float", "cbrtf")):
-        if f"@{name}(" in marked_text and f"@{name}(" not in text:
-            marked_text += f"\ndeclare {kind} @{name}({kind})\n"
     pure = "nounwind willreturn speculatable memory(none)"  # may be called where it need not be
-
-    def declared(found: re.Match[str]) -> str:  # the `errno` of a function of libm is not read
-        kind, callee, given = found.group("type", "callee", "given")
-        known = _variants(callee, _TYPES[kind])
-        return f"declare {kind} @{callee}({given}) {pure}" if known else found[0]
-
-    marked_text = _DECLARATION.sub(declared, marked_text)
-    marked_text = _FUNCTION.sub(lambda f: _without_tests_for_zero(f[0]), marked_text)
+    for f in module.functions.values():
+        if f.is_declaration and f.result in _TYPES and _variants(f.name, _TYPES[f.result]):
+            # The `errno` of a function of libm is not read.
+            f.head = f"declare {f.result} @{f.name}({', '.join(f.parameters)}) {pure}"
+        _drop_tests_for_zero(f)
+    marked_text = str(module)
+    for kind, name in (("double", "cbrt"), ("float", "cbrtf")):
+        if f"@{name}(" in marked_text and name not in module.functions:
+            marked_text += f"\ndeclare {kind} @{name}({kind}) {pure}\n"
     for name, (kind, size, n_operands) in used.items():
         operands = ", ".join([f"<{size} x {kind}>"] * n_operands)
         marked_text += f"\ndeclare <{size} x {kind}> @{name}({operands})"
@@ -149,51 +130,49 @@ def _of_libm(callee: str, kind: str) -> str:
     return name + "f" if kind == "float" else name
 
 
-def _without_tests_for_zero(function: str) -> str:
-    """A function without tests whether a sum such as 1 + exp(-x) is zero, which it never is.
+def _drop_tests_for_zero(function: Function) -> None:
+    """Let no test ask whether a sum such as 1 + exp(-x) is zero, which it never is.
 
     Numba makes one of each division. A loop that may be left there is not vectorised.
     """
-    if not _IS_ZERO.search(function):
-        return function
-    made = dict(_DEFINED.findall(function))
-    return _IS_ZERO.sub(
-        lambda m: f"{m[1]}{m[2]}false {m[3]} {m[4]}, {m[5]}" if _is_positive(made, m[4]) else m[0],
-        function,
-    )
+    for i in (i for i in function.instructions if i.opcode == "fcmp" and i.flags[-1] == "oeq"):
+        (_, value), (_, zero) = i.operands
+        if (
+            zero.startswith(("0.0", "-0.0"))
+            and _constant(zero) == 0
+            and _is_positive(function, value)
+        ):
+            i.text = i.text.replace(" oeq ", " false ", 1)
 
 
-def _is_positive(made: dict[str, str], value: str) -> bool:
+def _is_positive(function: Function, value: str) -> bool:
     """Whether a value is above zero or NaN: a positive constant, and what is not negative."""
-    found = _SUM.match(made.get(value, ""))
-    if found is None or found[1] != "fadd":
+    found = function.defined.get(value)
+    if found is None or found.opcode != "fadd":
         return False
-    constants = [c for c in map(_constant, found.group(2, 3)) if c is not None]
+    constants = [c for c in (_constant(v) for _, v in found.operands) if c is not None]
     smallest = 2.0**-126  # a float of at least this is not zero, whatever is added
     if not any(c >= smallest for c in constants):
         return False
-    return all(_is_not_negative(made, operand, 8) for operand in found.group(2, 3))
+    return all(_is_not_negative(function, v, 8) for _, v in found.operands)
 
 
-def _is_not_negative(made: dict[str, str], value: str, depth: int) -> bool:
+def _is_not_negative(function: Function, value: str, depth: int) -> bool:
     """Whether a value is zero of any sign, positive, or NaN."""
     constant = _constant(value)
     if constant is not None:
         return constant >= 0
-    how = made.get(value, "")
-    if depth == 0:
+    how = function.defined.get(value)
+    if depth == 0 or how is None:
         return False
-    if (converted := _CONVERTED.match(how)) is not None:
-        return _is_not_negative(made, converted[1], depth - 1)
-    if (both := _SUM.match(how)) is not None:
-        if both[1] == "fmul" and both[2] == both[3]:  # a square
-            return True
-        return all(_is_not_negative(made, operand, depth - 1) for operand in both.group(2, 3))
-    call = _CALL.search(how)
-    if call is None:
-        return False
-    scalar = _of_libm(call["callee"], call["type"])
-    return scalar in _NOT_NEGATIVE or scalar.removesuffix("f") in _NOT_NEGATIVE
+    if how.opcode == "call":
+        scalar = _of_libm(how.callee, how.type)
+        return scalar in _NOT_NEGATIVE or scalar.removesuffix("f") in _NOT_NEGATIVE
+    if how.opcode == "fmul" and how.operands[0] == how.operands[1]:  # a square
+        return True
+    return how.opcode in ("fadd", "fmul", "fpext", "fptrunc") and all(
+        _is_not_negative(function, v, depth - 1) for _, v in how.operands
+    )
 
 
 def _constant(value: str) -> float | None:
