@@ -17,11 +17,13 @@ from __future__ import annotations
 import functools
 import pickle
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base.packing import HostCode
+from kernbridge._src.llvm.text import Function, Module, renamed, symbol, symbols
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir
@@ -29,10 +31,10 @@ from kernbridge._src.numba_common.private_numba import config
 from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 from kernbridge._src.numba_cpu import errors
 
-_ADDRESS = re.compile(r"inttoptr \(i64 (-?\d+) ")
+_ADDRESS = "inttoptr (i64 "
 _LOWEST_ADDRESS = 4096
-_DYNAMIC = re.compile(r"numba\.dynamic\.globals\.([0-9a-f]+)")
-_OF_FUNCTION = re.compile(r'^(@"?\.?kb\.function\.\S+) = .*global (\S+) inttoptr .*$', re.M)
+_DYNAMIC = "numba.dynamic.globals."  # and an address in hexadecimal digits
+_OF_FUNCTION = ("kb.function.", ".kb.function.")
 _MEANINGS = (  # why a name keeps code in its process, by its beginning; the first that fits
     ("numba_parallel_for", "it runs on Numba's threads"),
     ("numba_get_np_random_state", "it draws random numbers from Numba's state"),
@@ -46,13 +48,10 @@ _MEANINGS = (  # why a name keeps code in its process, by its beginning; the fir
     ("_Py", "it enters Python"),
     ("", "it calls {}"),
 )
-_RECORD = re.compile(r"^(@\S*\.const\.picklebuf\.\S*) = (.*?constant) (\{.*?\}) \{ (.*) \}", re.M)
-_PICKLED = re.compile(
-    r'^@("?\.const\.pickledata\.[^\s,]+) = (.*?constant) \[(\d+) x i8\] c"([^"]*)"', re.M
-)
-_UNWRAP = re.compile(r"^define [^\n]*@__excinfo_unwrap_args.*?^\}$", re.M | re.S)
-_OF_PYTHON = re.compile(r"@(_?Py\w+)")
-_ENVIRONMENT = re.compile(r'@"?_ZN08NumbaEnv[^\s,"]*"?')
+_RECORD, _PICKLED = ".const.picklebuf.", ".const.pickledata."
+_OF_PYTHON = ("Py", "_Py")
+_UNWRAP = "__excinfo_unwrap_args"
+_ENVIRONMENT = "_ZN08NumbaEnv"
 _ESCAPED = re.compile(rb"\\(\\|[0-9A-Fa-f]{2})")
 _PLAIN = re.compile(rb"[A-Za-z0-9 ]")
 _VALUE = "\x01"  # KB_FAILURES_VALUE
@@ -84,7 +83,9 @@ def make(entry: numba_cpu_entry.Entry) -> HostCode:
     for beginning, meaning in _MEANINGS:
         for name in missing:
             if name.startswith(beginning):
-                raise NotCarried(meaning.format(name) + _callee(library, re.compile(name).search))
+                raise NotCarried(
+                    meaning.format(name) + _callee(library, re.compile(re.escape(name)).search)
+                )
     places = {n: errors.place_text(p) for n, p in errors.places_in(text).items()}
     return HostCode(code, mask, places, lasting and not numba_cpu_entry.is_of_cache(library))
 
@@ -96,11 +97,21 @@ def _without_dispatchers(text: str) -> str:
     needs a function of Python, which no code that is carried calls.
     """
 
-    def renamed(found: re.Match[str]) -> str:
-        known = int(found[1], 16) in numba_cpu_entry.addresses_of_dispatchers
-        return f"kb.function.{found[1]}" if known else found[0]
+    if _DYNAMIC not in text:
+        return text
+    module = Module(renamed(text, _name_of_dispatcher))
+    for name, g in module.globals.items():
+        if name.startswith(_OF_FUNCTION) and g.value.startswith("inttoptr "):
+            g.text = f"{symbol(name)} = private constant {g.type} null"
+    return str(module)
 
-    return _OF_FUNCTION.sub(r"\1 = private constant \2 null", _DYNAMIC.sub(renamed, text))
+
+def _name_of_dispatcher(name: str) -> str:
+    before, _, rest = name.partition(_DYNAMIC)
+    digits = rest.partition(".")[0]
+    if digits and int(digits, 16) in numba_cpu_entry.addresses_of_dispatchers:
+        return f"{before}kb.function.{rest}"
+    return name
 
 
 def _folded(text: str) -> str:
@@ -111,8 +122,9 @@ def _folded(text: str) -> str:
 
 
 def _has_addresses(text: str) -> bool:
-    return "numba.dynamic.globals" in text or any(
-        int(number) not in range(_LOWEST_ADDRESS) for number in _ADDRESS.findall(text)
+    numbers = (part.partition(" ")[0] for part in text.split(_ADDRESS)[1:])
+    return _DYNAMIC in text or any(
+        int(n) not in range(_LOWEST_ADDRESS) for n in numbers if n.lstrip("-").isdigit()
     )
 
 
@@ -200,7 +212,12 @@ def _with_texts(module: str) -> tuple[str, bool]:
     NotCarried
         If Python is needed to describe an exception.
     """
-    pickled = {found[1]: _unescape(found[4]) for found in _PICKLED.finditer(module)}
+    read = Module(module)
+    pickled = {
+        name: _unescape(g.value[2:-1])
+        for name, g in read.globals.items()
+        if name.startswith(_PICKLED) and g.value.startswith('c"')
+    }
     constants: list[str] = []
     lasting = True
 
@@ -210,30 +227,24 @@ def _with_texts(module: str) -> tuple[str, bool]:
         lasting &= from_kernel
         return text
 
-    def of_record(record: re.Match[str]) -> str:
-        name, head, kind, fields = record.groups()
-        text = described(next(data for at, data in pickled.items() if f"@{at}," in fields + ","))
+    for g in (g for name, g in read.globals.items() if _RECORD in name and g.value[:1] == "{"):
+        text = described(next(pickled[name] for name in symbols(g.value) if name in pickled))
         size, constant = f"[{len(text)} x i8]", f"@kb.text.{len(constants)}"
         constants.append(f'{constant} = private constant {size} c"{_escape(text)}"')
-        pointer = kind[1:-1].split(",")[0].strip()
+        pointer = g.type[1:-1].split(",")[0].strip()
         reference = f"{pointer} {constant}"
         if pointer != "ptr":
             reference = f"{pointer} getelementptr ({size}, {size}* {constant}, i64 0, i64 0)"
         rest = f"i32 {len(text)}, {pointer} null, {pointer} null, i32 0"
-        return f"{name} = {head} {kind} {{ {reference}, {rest} }}"
-
-    def of_run_time(constant: re.Match[str]) -> str:
-        name, head, room, _ = constant.groups()
-        if name.endswith(".sha1") or len(re.findall(rf"@{re.escape(name)}(?![\w.])", static)) < 2:
-            return constant[0]
-        text = described(pickled[name])
-        if len(text) > int(room):
+        g.text = g.text.replace(g.value, f"{{ {reference}, {rest} }}")
+    uses = Counter(symbols(str(read)) if pickled else ())
+    for name in (name for name in pickled if not name.endswith(".sha1") and uses[name] > 1):
+        g = read.globals[name]
+        text, room = described(pickled[name]), int(g.type[1:].split()[0])
+        if len(text) > room:
             raise NotCarried("the text of an exception is longer than the exception itself")
-        return f'@{name} = {head} [{room} x i8] c"{_escape(text.ljust(int(room), bytes(1)))}"'
-
-    static = _RECORD.sub(of_record, module)
-    result = _with_values(_PICKLED.sub(of_run_time, static))
-    return "\n".join((result, *constants, "")), lasting
+        g.text = g.text.replace(g.value, f'c"{_escape(text.ljust(room, bytes(1)))}"')
+    return "\n".join((_with_values(read), *constants, "")), lasting
 
 
 def _describe(data: bytes) -> tuple[bytes, bool]:
@@ -269,27 +280,33 @@ def _template(kind: Any, args: tuple[Any, ...], values: list[int], lasting: bool
     return errors.message(kind, given)
 
 
-def _with_values(module: str) -> str:
+def _with_values(module: Module) -> str:
     """The IR with other names for what the functions that make the values call of Python."""
-    names: set[str] = set()
-
-    def replaced(function: re.Match[str]) -> str:
-        names.update(_OF_PYTHON.findall(function[0]))
-        body = _OF_PYTHON.sub(r"@kb_\1", function[0])
-        return _ENVIRONMENT.sub("@kb.environment", body)
-
-    result = _UNWRAP.sub(replaced, module)
-    if not names:
-        return module
-    added = [
-        line.replace(f"@{name}", f"@kb_{name}", 1)
-        for name in sorted(names)
-        for line in re.findall(rf"^(?:declare .*@{name}\(.*|@{name} = .*)$", module, re.M)
+    making = [
+        k
+        for k, f in enumerate(module.lines)
+        if isinstance(f, Function) and f.name.startswith(_UNWRAP)
     ]
-    loaded = re.search(r'load (\S+), \S+ @"?_ZN08NumbaEnv', module)
-    pointer = loaded[1] if loaded else "ptr"
+    texts = {k: str(module.lines[k]) for k in making}
+    names = {n for text in texts.values() for n in symbols(text) if n.startswith(_OF_PYTHON)}
+    if not names:
+        return str(module)
+    instructions = (i for f in module.defined.values() for i in f.instructions)
+    loads = ((i.type, symbols(i.text)) for i in instructions if i.opcode == "load")
+    pointer = next((t for t, of in loads if of and of[0].startswith(_ENVIRONMENT)), "ptr")
     something = f"{pointer} inttoptr (i64 1 to {pointer})"  # it is only compared with null
-    return "\n".join((result, *added, f"@kb.environment = private constant {something}", ""))
+    known = {**module.functions, **module.globals}
+    added = (str(known[n]).replace(f"@{n}", f"@kb_{n}", 1) for n in sorted(names) if n in known)
+    of_environment = f"@kb.environment = private constant {something}"
+    for k, text in texts.items():
+        module.lines[k] = renamed(text, _name_without_python)
+    return "\n".join((str(module), *added, of_environment, ""))
+
+
+def _name_without_python(name: str) -> str:
+    if name.startswith(_ENVIRONMENT):
+        return "kb.environment"
+    return f"kb_{name}" if name.startswith(_OF_PYTHON) else name
 
 
 def _unescape(text: str) -> bytes:
