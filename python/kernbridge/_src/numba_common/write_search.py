@@ -336,34 +336,37 @@ def _gives_away(code: TypedCode, statement: Any) -> bool:
     return is_alias and not _is_silent(code.type_of(statement.value))
 
 
-def _parts(t: Any) -> Set[Any]:
-    """A type, and all types that it refers to: of what its values hold or point to."""
-    found, left = set[Any](), [t]
-    while left:
-        part = left.pop()
-        if isinstance(part, types.Type):
-            if part not in found:
-                found.add(part)
-                left.extend(vars(part).values())
-        elif isinstance(part, Mapping):
-            left.extend(part.values())
-        elif isinstance(part, (tuple, list, Set)):
-            left.extend(part)
-    return found
-
-
 def _holds_read_only(t: Any) -> bool:
     """Whether a value of this type is a read-only array, or holds or points to one."""
-    return any(isinstance(part, types.Array) and not part.mutable for part in _parts(t))
+    return any(_is(part, "Array") and not part.mutable for part in _parts(t))
 
 
 def _is_silent(t: Any) -> bool:
     """Whether a value of this type may be in a read-only array without saying so."""
     return any(
-        isinstance(part, types.Record)
-        or (isinstance(part, types.Array) and part.mutable and part.ndim == 0)
+        _is(part, "Record") or (_is(part, "Array") and part.mutable and part.ndim == 0)
         for part in _parts(t)
     )
+
+
+def _parts(t: Any) -> Iterator[Any]:
+    """A type, and all types that it is made of."""
+    seen, left = set[Any](), [t]
+    while left:
+        part = left.pop()
+        if isinstance(part, Mapping):
+            left += part.values()
+        elif isinstance(part, (tuple, list, set, frozenset)):
+            left += part
+        elif _is(part, "Type") and part not in seen:
+            seen.add(part)
+            yield part
+            left += getattr(part, "__dict__", {}).values()
+
+
+def _is(t: Any, name: str) -> bool:
+    """Whether it is of a class of that name, of Numba or of Numba-CUDA."""
+    return any(kind.__name__ == name for kind in type(t).__mro__)
 
 
 def _refers(t: Any) -> bool:
