@@ -52,7 +52,8 @@ _TAKING_ONE = ("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter", "-include"
 _UNKNOWN = re.compile(r"error: (?:unknown argument|unsupported option)[^']*'([^']+)'")
 _FAILED = re.compile(r"^(\S[^\n]*?:\d+):\d+: (?:fatal )?error: ([^\n]*)", re.M)
 
-_NAME = re.compile(r"S[0-9A-Z]*_|T\d*_|L[a-z]\d+E|(\d+)")  # in a mangled one, or what looks like it
+# A name in a mangled one, or what looks like one: a substitution, a parameter, a literal.
+_NAME = re.compile(r"S[0-9A-Z]*_|T\d*_|L[a-z]\d+E|(\d+)")
 # What names of std::sort contain if it sorts numbers by themselves, without a user's function.
 _SORTING = {"__sort", "__gnu_cxx", "__normal_iterator", "vector", "__ops"}
 _SORTING |= {"_Iter_less_iter", "_Iter_comp_iter", "less", "greater"}

@@ -7,7 +7,6 @@ Numba has optimised, before loops are vectorised. Imported only when a derivativ
 
 from __future__ import annotations
 
-import re
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from kernbridge._ext.inline import function as inline
 from kernbridge._ext.inline import rules
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
+from kernbridge._src.llvm.text import Module, renamed
 from kernbridge._src.numba_common.private_llvmlite import binding, run_once
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm
 from kernbridge._src.numba_common.private_numba import (
@@ -43,31 +43,22 @@ from kernbridge._src.numba_cpu.compile import Job
 from kernbridge._src.numba_cpu.entry import Entry
 
 # What allocator.ll defines.
-_ALLOCATING = re.compile(
-    r"^(?:declare [^\n]*@(?:malloc|free|llvm\.memcpy\.p0\.p0\.i64|llvm\.umin\.i64|NRT_(?:incref"
-    r"|decref|Allocate|Free|MemInfo_(?:call_dtor|alloc(?:_aligned)?|new_varsize_dtor"
-    r"|varsize_realloc)))\([^\n]*\n"
-    r"|define [^\n]*@NRT_(?:incref|decref)\(.*?^}\n)",
-    re.M | re.S,
-)
-_OF_MEMORY = re.compile(r"@(malloc|realloc)\(")
+_ALLOCATING = {
+    "malloc",
+    "free",
+    "llvm.memcpy.p0.p0.i64",
+    "llvm.umin.i64",
+    "NRT_Allocate",
+    "NRT_Free",
+}
+_ALLOCATING |= {"NRT_MemInfo_call_dtor", "NRT_MemInfo_alloc", "NRT_MemInfo_alloc_aligned"}
+_ALLOCATING |= {"NRT_MemInfo_new_varsize_dtor", "NRT_MemInfo_varsize_realloc"}
+_COUNTING = {"NRT_incref", "NRT_decref"}
 _RAISING = "raise_with_shape_context"  # of Numba, makes a text of integers
-# What has no derivative, such as what computes strides from extents.
-_INACTIVE = re.compile(
-    r"^(declare [^\n]*@(?:numba_attempt_nocopy_reshape|\"?kb\.holds\.\w+\"?)\([^\n]*?\)[^\n]*"
-    rf"|define [^\n]*@[^\n(]*{_RAISING}[^\n]*?)( {{)?$",
-    re.M,
-)
-# A function that releases the items of a list.
-_LIST_OF_OBJECTS = re.compile(
-    r'^define [^\n]*@"?\.dtor\.list\.(?!unicode_type)[^\n]*\{\n'
-    r"(?!(?:[^\n]*:[^\n]*\n)?  ret void\n)",
-    re.M,
-)
+_RESHAPE = "numba_attempt_nocopy_reshape"  # computes strides from extents
+_DTOR = ".dtor.list."  # and the type of the items that it releases
 # Calls that say what an array of the kernel's own holds.
 _HOLDS = "kb.holds."
-_SAYING = re.compile(rf"^[^\n]*@\"?{re.escape(_HOLDS)}[^\n]*\n", re.M)
-_SAID = re.compile(rf'call void @"?{re.escape(_HOLDS)}(\w+)"?\(ptr ')
 _untyped_array = arrayobj._empty_nd_impl
 _internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
@@ -97,9 +88,13 @@ class NumbaDerivative(DerivativeJob):
 
     def compile(self, function: Function, text: str) -> HostCode:
         library = self._library
-        text, name = registered.released(_SAYING.sub("", text)), function.name
-        if re.search(r" call [^\n]*@(?:malloc|realloc)\(", text):
-            text, name = ir.guarded(_OF_MEMORY.sub(r"@kb_\1(", text), name, "icmp eq i32 0, 0")
+        holds = tuple(f"{mark}{_HOLDS}" for mark in ("@", '@"'))
+        lines = (line for line in text.splitlines() if not any(said in line for said in holds))
+        text, name = registered.released("\n".join([*lines, ""])), function.name
+        kept = {"malloc": "kb_malloc", "realloc": "kb_realloc"}
+        if any(not f.called.isdisjoint(kept) for f in Module(text).defined.values()):
+            text = renamed(text, lambda name: kept.get(name, name))
+            text, name = ir.guarded(text, name, "icmp eq i32 0, 0")
         text = entries.optimised(text, library, self._primal.has_vector_math)
         entry = SimpleNamespace(name=name, keep=(library,), llvm_ir=text)
         try:
@@ -251,11 +246,15 @@ def _build_primal(
     text = guards.shown(str(simple))
     if reinterprets(text, name, of_reals):
         raise Refused("it uses the bits of real numbers as integers, or has a list of real numbers")
-    text = _ALLOCATING.sub("", text)
-    if _LIST_OF_OBJECTS.search(text):
-        raise Refused("it has a list of arrays or other objects")
+    module_text = Module(text)
+    for name_of, f in module_text.functions.items():
+        if name_of in (_ALLOCATING if f.is_declaration else ()) or name_of in _COUNTING:
+            module_text.lines.remove(f)
+        is_list = name_of.startswith(_DTOR) and not name_of.startswith(f"{_DTOR}unicode_type")
+        if is_list and not f.is_declaration and next(f.instructions).text != "  ret void":
+            raise Refused("it has a list of arrays or other objects")
     written = frozenset(i for i in range(len(buffers)) if b"writeonly" in attributes[2 + i])
-    with _to_inline(text) as module:
+    with _to_inline(module_text) as module:
         return str(module), name, written
 
 
@@ -300,13 +299,20 @@ def _simplify(module: Any) -> None:
     run_once(manager, module, builder)
 
 
-def _to_inline(text: str) -> Any:
+def _to_inline(read: Module) -> Any:
     """A module whose functions LLVM will inline into one, with an allocator in LLVM IR."""
-    inactive = r'\1 nofree "enzyme_inactive" "enzyme_no_escaping_allocation"\2'
-    text = _INACTIVE.sub(inactive, text)
-    text = _SAID.sub(lambda call: f"{call[0]}{ir.holds(call[1])} ", text)
+    inactive = ' nofree "enzyme_inactive" "enzyme_no_escaping_allocation"'
+    for f in read.functions.values():
+        known = f.name.startswith(_HOLDS) or f.name == _RESHAPE
+        if _RAISING in f.name or (f.is_declaration and known):
+            end = " {" * f.head.endswith(" {")
+            f.head = f.head.removesuffix(end) + inactive + end
+        for i in f.instructions:
+            if i.opcode == "call" and i.callee.startswith(_HOLDS):
+                holds = ir.holds(i.callee.removeprefix(_HOLDS))
+                i.text = i.text.replace("(ptr ", f"(ptr {holds} ", 1)
     allocator = Path(__file__).with_name("allocator.ll").read_text()
-    text = grammar.placed(text + allocator)
+    text = grammar.placed(f"{read}{allocator}")
     return _inlined(binding.parse_assembly(text, binding.create_context()))
 
 

@@ -8,7 +8,6 @@ Attributes are constants of it. Imported only when a derivative is lowered.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from kernbridge._ext.enzyme.kernel import DerivativeJob
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.llvm.text import Module
 from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Request
 
@@ -75,8 +75,6 @@ void kb_primal(int *status, void **exception, {parameters})
 }}
 #endif
 """
-_INACTIVE = re.compile(r"^(declare [^\n]*@kb_failed\([^\n]*?\))[^\n]*$", re.M)
-_PARAMETERS = re.compile(rf"^define [^\n]*@{_PRIMAL}\(([^\n]*)\)[^)\n]*\{{$", re.M)
 
 
 class SourceDerivative(DerivativeJob):
@@ -128,15 +126,19 @@ class SourceDerivative(DerivativeJob):
             *(*host.arguments, *finished.flags, *request.cflags),
         ]
         text = clang.to_ir(unit, request.language, flags, self._enzyme, host, debug)
-        text = _INACTIVE.sub(r'\1 nofree "enzyme_inactive"', text)
+        read = Module(text)
+        if failed := read.functions.get("kb_failed"):
+            end = failed.head.index(")", failed.head.index("@"))
+            failed.head = f'{failed.head[:end]}) nofree "enzyme_inactive"'
+        text = str(read)
         text = clang.simplified(text, _PRIMAL, self._enzyme)
         of_reals = [self._arrays[i][0].startswith(("float", "complex")) for i in own]
         if line := reinterprets(text, _PRIMAL, of_reals):
             place = clang.place_of(text, line)
             raise Refused("it uses the bits of real numbers as integers", place)
-        found = _PARAMETERS.search(text)
-        assert found is not None
-        known = found[1].split(", ")[2:]  # attributes of parameters contain no commas
+        read = Module(text)
+        primal = read.functions[_PRIMAL]
+        known = primal.parameters[2:]
         buffers: list[Buffer] = []
         n_extents = 0
         for i, said in zip(own, known, strict=False):
@@ -151,8 +153,10 @@ class SourceDerivative(DerivativeJob):
             n_extents += rank
         places = {i: k for k, i in enumerate(own)}
         results = tuple(places[shared.get(i, i)] for i in range(n, len(self._arrays)))
-        head = rf"^define [^\n@]*(void @{_PRIMAL}\([^\n]*\) local_unnamed_addr)"
-        text = re.sub(head, r"define internal \1 alwaysinline", text, flags=re.M)
+        head = primal.head[primal.head.index("void @") :]
+        placed = head.replace(" local_unnamed_addr", " local_unnamed_addr alwaysinline", 1)
+        primal.head = f"define internal {placed}"
+        text = str(read)
         return ir.around(text, _PRIMAL, tuple(buffers), n_extents, tuple(range(n)), results)
 
     def _check_unchanged(self, request: Request) -> None:
