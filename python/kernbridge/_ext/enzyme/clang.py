@@ -248,9 +248,8 @@ def machine_code(text: str, name: str, enzyme: Enzyme) -> HostCode:
     for missing in elf.undefined(ended.output):
         if not _core.host_code_provides(missing):
             module = Module(text)
-            instructions = (i for f in module.defined.values() for i in f.instructions)
-            calls = (_place(module, i.metadata) for i in instructions if i.callee == missing)
-            raise Refused(f"it calls {spelled(missing)}", next(calls, ""))
+            calls = (i.metadata for i in module.instructions("call") if i.callee == missing)
+            raise Refused(f"it calls {spelled(missing)}", _place(module, next(calls, {})))
     return HostCode(ended.output, mask, {}, True)
 
 

@@ -321,7 +321,7 @@ def _prepared(text: str, is_tagged: bool) -> str:
     n = 1 + max(nodes, default=-1)
     tags = {} if is_tagged else {"double": n + 3, "float": n + 4}
     sizes, has_powers = set(), False
-    for i in (i for f in module.defined.values() for i in f.instructions):
+    for i in module.instructions():
         if i.opcode == "call" and i.callee.startswith(_MOVE):
             sizes.add(i.callee.removeprefix(_MOVE))
             given, _, rest = i.text.replace(f"@{_MOVE}", "@kb.move.").rpartition(", i1 ")

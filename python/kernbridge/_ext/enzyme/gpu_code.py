@@ -36,7 +36,7 @@ def cubin(
 ) -> bytes:
     """Machine code for GPUs of a compute capability, with so many registers a thread, or any."""
     module = Module(sums.with_sums_of_warps(text, entry, has_one_axis))
-    for i in (i for f in module.defined.values() for i in f.instructions if i.opcode == "call"):
+    for i in module.instructions("call"):
         if i.callee == "kb.shared":
             i.text = f"  {i.result} = getelementptr i8, {_SHARED}, i64 {i.operands[0].value}"
         elif i.callee == "malloc":  # the launch ends if a thread gets no memory for its loops
@@ -87,8 +87,8 @@ def _libdevice_name(name: str) -> str:
 
 def tape(text: str) -> str:
     """How much memory each thread of a derivative allocates, in words."""
-    instructions = (i for f in Module(text).defined.values() for i in f.instructions)
-    sizes = [i.operands[0].value for i in instructions if i.callee == "malloc"]
+    calls = Module(text).instructions("call")
+    sizes = [i.operands[0].value for i in calls if i.callee == "malloc"]
     if not sizes:
         return ""
     if all(size.isdigit() for size in sizes):

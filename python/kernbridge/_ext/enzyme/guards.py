@@ -29,14 +29,13 @@ def hidden(text: str) -> str:
     for f in module.functions.values():
         if f.is_declaration and f.name.startswith(_HIDDEN):
             f.head = f"{_signature(f)} {_PURE}"
-        for i in f.instructions:
-            if i.opcode in _OPERATIONS and i.type in _KINDS and _is_guarded(i):
-                name = f"{_HIDDEN}{i.opcode}.{i.type}"
-                (kind, a), (_, b) = i.operands
-                flags = "".join(f"{flag} " for flag in i.flags)
-                plain = f" = {i.opcode} {flags}{kind} {a}, {b}"
-                call = f" = call {flags}{kind} @{name}({kind} {a}, {kind} {b})"
-                i.text = i.text.replace(plain, call, 1)
+    for i in module.instructions(*_OPERATIONS):
+        if i.type in _KINDS and _is_guarded(i):
+            (kind, a), (_, b) = i.operands
+            flags = "".join(f"{flag} " for flag in i.flags)
+            plain = f" = {i.opcode} {flags}{kind} {a}, {b}"
+            call = f"{kind} @{_HIDDEN}{i.opcode}.{kind}({kind} {a}, {kind} {b})"
+            i.text = i.text.replace(plain, f" = call {flags}{call}", 1)
     pairs = itertools.product(_OPERATIONS, _KINDS)
     calls = (f"declare {k} @{_HIDDEN}{name}.{k}({k}, {k}) {_PURE}\n" for name, k in pairs)
     return str(module) + "".join(calls)
@@ -64,8 +63,8 @@ def shown(text: str) -> str:
     module = Module(text)
     declared = [f for name, f in module.functions.items() if name.startswith(_HIDDEN)]
     module.lines = [line for line in module.lines if line not in declared]
-    for i in (i for f in module.defined.values() for i in f.instructions):
-        if i.opcode == "call" and i.callee.startswith(f"{_HIDDEN}f"):
+    for i in module.instructions("call"):
+        if i.callee.startswith(f"{_HIDDEN}f"):
             operation = i.callee.split(".")[2]
             flags = "".join(f"{flag} " for flag in i.flags)
             (kind, a), (_, b) = i.operands

@@ -92,7 +92,7 @@ class NumbaDerivative(DerivativeJob):
         lines = (line for line in text.splitlines() if not any(said in line for said in holds))
         text, name = registered.released("\n".join([*lines, ""])), function.name
         kept = {"malloc": "kb_malloc", "realloc": "kb_realloc"}
-        if any(not f.called.isdisjoint(kept) for f in Module(text).defined.values()):
+        if any(i.callee in kept for i in Module(text).instructions("call")):
             text = renamed(text, lambda name: kept.get(name, name))
             text, name = ir.guarded(text, name, "icmp eq i32 0, 0")
         text = entries.optimised(text, library, self._primal.has_vector_math)
@@ -307,10 +307,9 @@ def _to_inline(read: Module) -> Any:
         if _RAISING in f.name or (f.is_declaration and known):
             end = " {" * f.head.endswith(" {")
             f.head = f.head.removesuffix(end) + inactive + end
-        for i in f.instructions:
-            if i.opcode == "call" and i.callee.startswith(_HOLDS):
-                holds = ir.holds(i.callee.removeprefix(_HOLDS))
-                i.text = i.text.replace("(ptr ", f"(ptr {holds} ", 1)
+    for i in (i for i in read.instructions("call") if i.callee.startswith(_HOLDS)):
+        holds = ir.holds(i.callee.removeprefix(_HOLDS))
+        i.text = i.text.replace("(ptr ", f"(ptr {holds} ", 1)
     allocator = Path(__file__).with_name("allocator.ll").read_text()
     text = grammar.placed(f"{read}{allocator}")
     return _inlined(binding.parse_assembly(text, binding.create_context()))

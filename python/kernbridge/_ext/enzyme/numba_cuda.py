@@ -227,7 +227,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             return ""
         is_call = str(refused).startswith("it calls ")
         for text in texts:
-            for i in (i for f in Module(text).defined.values() for i in f.instructions):
+            for i in Module(text).instructions():
                 found = i.callee in (called, f"__nv_{called}") if is_call else _is_of_threads(i)
                 if found and "dbg" in i.metadata:
                     return clang.place_of(text, i.text, has_folders=True)
@@ -458,15 +458,14 @@ def _simplified(
     inlining, builder = host_ir.passes()[:2]
     inlining.run(module, builder)
     read = Module(str(module))
-    for f in read.functions.values():
-        for i in f.instructions:
-            if i.callee == "kb.shared":
-                array = shared[int(i.operands[0].value)]
-                i.text = f"  {i.result} = getelementptr i8, ptr %b{array}, i64 0"
-            elif i.callee == "kb.dynamic_shared":
-                i.text = f"  {i.result} = add i32 {dynamic}, 0"
-        if f.is_declaration:
-            f.head = _described(f)
+    for i in read.instructions("call"):
+        if i.callee == "kb.shared":
+            array = shared[int(i.operands[0].value)]
+            i.text = f"  {i.result} = getelementptr i8, ptr %b{array}, i64 0"
+        elif i.callee == "kb.dynamic_shared":
+            i.text = f"  {i.result} = add i32 {dynamic}, 0"
+    for f in (f for f in read.functions.values() if f.is_declaration):
+        f.head = _described(f)
     module = llvm.parse_assembly(guards.hidden(str(read)))
     machine = llvm.Target.from_default_triple().create_target_machine()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)

@@ -256,7 +256,10 @@ class Block:
 
 
 class Function:
-    """The definition or the declaration of a function; `head` is its first line."""
+    """The definition or the declaration of a function; `head` is its first line.
+
+    What it is does not change if its head is replaced.
+    """
 
     def __init__(self, lines: list[str], line: int) -> None:
         n = 1 + (lines[1:2] == ["{"])  # as llvmlite writes it
@@ -264,7 +267,7 @@ class Function:
         name = _SYMBOL.search(self.head)
         assert name is not None
         self.name, self.is_declaration = _plain(name[0]), not self._lines
-        self._name = name.span()
+        self._before, self._after = self.head[: name.start()], self.head[name.end() :]
 
     def __str__(self) -> str:
         lines = self._lines
@@ -272,20 +275,16 @@ class Function:
             lines = [*map(str, self.blocks), *lines[-1:]]
         return "\n".join([self.head, *lines])
 
-    @cached_property
-    def _parameters(self) -> str:
-        """What the parentheses after its name contain."""
-        return split(self.head[self._name[1] :], " ")[0].removeprefix("(").removesuffix(")")
-
-    @cached_property
+    @property
     def parameters(self) -> list[str]:
         """The type, the attributes and the name of each."""
-        return split(self._parameters, ",") if self._parameters else []
+        inside = split(self._after, " ")[0][1:-1]
+        return split(inside, ",") if inside else []
 
-    @cached_property
+    @property
     def result(self) -> str:
         """The type of the result."""
-        return split(self.head[: self._name[0]].rstrip(), " ")[-1]
+        return split(self._before.rstrip(), " ")[-1]
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -321,11 +320,6 @@ class Function:
             for name in instruction.names:
                 found.setdefault(name, []).append(instruction)
         return found
-
-    @property
-    def called(self) -> set[str]:
-        """The functions that it calls."""
-        return {i.callee for i in self.instructions if i.opcode in ("call", "invoke")}
 
 
 class Global:
@@ -384,6 +378,11 @@ class Module:
     @property
     def defined(self) -> dict[str, Function]:
         return {name: f for name, f in self.functions.items() if not f.is_declaration}
+
+    def instructions(self, *opcodes: str) -> Iterator[Instruction]:
+        """The instructions of all functions; with operations, only theirs."""
+        all_ = (i for function in self.defined.values() for i in function.instructions)
+        return (i for i in all_ if i.opcode in opcodes) if opcodes else all_
 
     @property
     def globals(self) -> dict[str, Global]:

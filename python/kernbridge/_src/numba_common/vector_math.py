@@ -78,7 +78,7 @@ def with_vectors(text: str, features: str) -> str:
         letters.discard("e")
     used: dict[str, tuple[str, int, int]] = {}
     module = Module(text)
-    for i in (i for f in module.defined.values() for i in f.instructions if i.opcode == "call"):
+    for i in module.instructions("call"):
         callee, written, kind = i.callee, i.text, i.type
         if kind not in _TYPES:
             continue

@@ -291,8 +291,7 @@ def _with_values(module: Module) -> str:
     names = {n for text in texts.values() for n in symbols(text) if n.startswith(_OF_PYTHON)}
     if not names:
         return str(module)
-    instructions = (i for f in module.defined.values() for i in f.instructions)
-    loads = ((i.type, symbols(i.text)) for i in instructions if i.opcode == "load")
+    loads = ((i.type, symbols(i.text)) for i in module.instructions("load"))
     pointer = next((t for t, of in loads if of and of[0].startswith(_ENVIRONMENT)), "ptr")
     something = f"{pointer} inttoptr (i64 1 to {pointer})"  # it is only compared with null
     known = {**module.functions, **module.globals}

@@ -55,7 +55,7 @@ def fused(text: str) -> str:
 def without_fences(text: str) -> str:
     """The module without the fences that protect `__fmul_rn` and similar functions."""
     module = Module(text)
-    for i in (i for f in module.defined.values() for i in f.instructions if i.opcode == "call"):
+    for i in module.instructions("call"):
         if i.callee.startswith("llvm.arithmetic.fence."):
             i.text = f"  {i.result} = bitcast {i.type} {i.operands[0].value} to {i.type}"
     return str(module)

@@ -246,7 +246,7 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
 def _without_order(text: str) -> str:
     """The module with plain loads where no loop waits for them, see to_host.py."""
     read = Module(text if " unordered, align" in text else "")
-    for i in (i for f in read.defined.values() for i in f.instructions if i.opcode == "load"):
+    for i in read.instructions("load"):
         if " unordered," in i.text:
             i.text = i.text.replace(" load atomic ", " load ").replace(" unordered,", ",")
     return str(read) or text
@@ -257,7 +257,7 @@ def _zero_by_calls(read: Module) -> str:
 
     Numba stores an array as one value, of which LLVM makes a store for each of its elements.
     """
-    stores = (i for f in read.defined.values() for i in f.instructions if i.opcode == "store")
+    stores = read.instructions("store")
     zeroed = [i for i in stores if i.operands[0].value == "zeroinitializer" and i.type[0] == "["]
     for i in zeroed:
         size = f"ptrtoint (ptr getelementptr ({i.type}, ptr null, i64 1) to i64)"
@@ -273,7 +273,7 @@ def _place(read: Module, checks: Checks | None) -> None:
     """
     sites = itertools.count()
     place = 0
-    for i in (i for f in read.defined.values() for i in f.instructions if i.opcode == "call"):
+    for i in read.instructions("call"):
         if i.callee == "kb.frame":
             frame = "getelementptr i8, ptr %kb.frame, i64 0"
             i.text = i.text.replace("call ptr @kb.frame()", frame)
@@ -295,8 +295,8 @@ def _place(read: Module, checks: Checks | None) -> None:
 
 def _is_value(read: Module, name: str) -> bool:
     """Whether a function is used other than by calls."""
-    instructions = (i for f in read.defined.values() for i in f.instructions)
-    uses = ((symbols(i.text).count(name), i.callee == name) for i in instructions if name in i.text)
+    using = (i for i in read.instructions() if name in i.text)
+    uses = ((symbols(i.text).count(name), i.callee == name) for i in using)
     return any(n > is_called for n, is_called in uses)
 
 
