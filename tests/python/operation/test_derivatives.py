@@ -460,3 +460,52 @@ def test_rules_are_part_of_what_is_remembered():
     assert numba_kernel(wave, outs_of, vjp=vjp_in_jax) is first
     assert numba_kernel(wave, outs_of) is not first
     assert numba_kernel(wave, outs_of, jvp=jvp) is not first
+
+
+WITHOUT_EXTENSION = """
+import sys
+sys.modules["kernbridge._ext.enzyme"] = None  # as if its folder were deleted
+import jax
+import jax.numpy as jnp
+import kernbridge as kb
+import numba
+
+@numba.njit
+def twice(x, out):
+    for i in range(x.size):
+        out[i] = 2 * x[i]
+
+like = jax.ShapeDtypeStruct((3,), jnp.float32)
+kernel = kb.XLACustomKernel("twice")
+for wrap in (
+    lambda: kb.numba_kernel(twice, like, derivatives="enzyme"),
+    lambda: kb.XLACustomKernel("by_enzyme", derivatives="enzyme"),
+    lambda: kernel.def_jvp_rule("enzyme"),
+    lambda: kernel.def_vjp_rule("enzyme"),
+):
+    try:
+        wrap()
+    except kb.errors.KernelToolchainError as e:
+        print("missing:", e)
+op = kb.numba_kernel(twice, like, vjp=lambda inputs, outputs, ct: (2 * ct,))
+print("by a rule:", jax.grad(lambda x: op(x).sum())(jnp.ones(3)))
+try:
+    jax.grad(lambda x: kb.numba_kernel(twice, like)(x).sum())(jnp.ones(3))
+except kb.errors.NoDerivativeError as e:
+    print("without a rule:", e)
+"""
+
+
+@pytest.mark.once
+def test_an_installation_without_the_extension_has_rules_only(run_python):
+    found = run_python(WITHOUT_EXTENSION)
+    needs = r""": derivatives="enzyme" needs the extension 'kernbridge/_ext/enzyme', which this"""
+    assert [line.split(needs)[0] for line in found.splitlines() if needs in line] == [
+        "missing: numba_kernel 'twice'",
+        "missing: 'by_enzyme'",
+        "missing: 'twice'",
+        "missing: 'twice'",
+    ]
+    assert found.count("KB4011") == 4
+    assert "by a rule: [2. 2. 2.]" in found
+    assert "wrapped, pass a rule, vjp=" in found

@@ -14,7 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from kernbridge import _core
 from kernbridge._src.base import debug, settings
 from kernbridge._src.forge import artefacts, obtain
 from kernbridge._src.forge.artefacts import Artefact
-
-if TYPE_CHECKING:
-    from kernbridge._ext.enzyme.kernel import DerivativeJob, Native
 
 _MOST_BYTES = 1 << 26  # of the arrays of a call that is tested, unless everything is checked
 _MOST_SECONDS = 0.5  # for which it may have run
@@ -48,7 +45,7 @@ _tests: dict[bytes, _Test | None] = {}
 _lock = threading.Lock()
 
 
-def watch(job: DerivativeJob, native: Native) -> None:
+def watch(job: Any, native: Any) -> None:  # of kernel.py, which imports this
     """Let the first call of a derivative test it, unless one has done so before."""
     has_reverse = any(mode == "vjp" for mode, _ in job.steps)
     if not (has_reverse and settings.tests_adjoints()):
@@ -75,7 +72,7 @@ def _keep(key: bytes | None) -> None:
 class _Test:
     """The entry of a derivative until its first call has ended, or for ever if the test fails."""
 
-    def __init__(self, job: DerivativeJob, key: bytes | None, about: dict[str, Any]) -> None:
+    def __init__(self, job: Any, key: bytes | None, about: dict[str, Any]) -> None:
         other = job.other_mode()
         self._identity, self._key, self._about = job.identity, key, about
         self._other_about = obtain.obtain(other).about

@@ -9,30 +9,26 @@ derivatives are automatic as well, so every order and mixture of modes is one mo
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base import debug
 from kernbridge._src.base.dtypes import HALVES
-from kernbridge._src.base.private_jax import Jaxpr, ad, eval_jaxpr
+from kernbridge._src.base.private_jax import Jaxpr, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE
 from kernbridge._src.calls.call import ArrayType, Call, Terms, is_inexact
-from kernbridge._src.forge.obtain import obtain
-from kernbridge._src.operation import tangents
+from kernbridge._src.operation import derivatives, tangents
+from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall, call_p
+from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
 from kernbridge._src.operation.spec import Mode, Step
 
 _SINGLE = np.dtype("float32")
-
-if TYPE_CHECKING:
-    from kernbridge._ext.enzyme.kernel import DerivativeJob
 
 
 @dataclass(frozen=True)
@@ -76,78 +72,33 @@ class Derivative(Frontend):
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         wanted = Differentiated(self.types, self.call, self.steps, operands, call)
-        return self.kernel.lower_derivative(platform, wanted)
+        found = derivatives.of(self.kernel)
+        assert found is not None
+        return found.lower(platform, wanted)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         return self.kernel.inspect(self.types, self.call)
 
 
-def lowered(job: DerivativeJob, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-    """Make a derivative for CPUs of a kernel, whose operands and call are given."""
-    from kernbridge._ext.enzyme import adjoint
-
-    native = obtain(job)
-    if not call.has_side_effect:
-        adjoint.watch(job, native)
-    made = (call.outs[b - len(operands)] for b in call.fresh)
-    extents = [n for t in (*operands, *made) for n in t.shape]
-    return NativeCall(
-        target=debug.host_target(),
-        digest=job.identity,
-        key=job.key,
-        origin="",
-        copied=tuple(native.about["copied"]),
-        why_not_portable=job.why_not_portable,
-        program=native.program,
-        temporaries=tuple(
-            ArrayType(tuple(extents[k] for k in axes), np.dtype(dtype))
-            for dtype, axes in native.about["scratch"]
-        ),
-    )
-
-
-class InSteps(tangents.Automatic):
-    """A rule of which each use is one more step."""
-
-    @abstractmethod
-    def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
-        """Call the derivative; `shadows` are tangents or cotangents."""
-
-    def tangents(self, inputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-        active = tuple(
-            i
-            for i, (x, t) in enumerate(zip(inputs, given, strict=True))
-            if is_inexact(x.dtype) and type(t) is not ad.Zero
-        )
-        return self._bind(Step("jvp", active), inputs, [given[i] for i in active])
-
-    def cotangents(
-        self, inputs: Sequence[Any], given: Sequence[Any], which: Sequence[int]
-    ) -> list[Any]:
-        cts = [ct for ct in given if ct is not None]
-        found = self._bind(Step("vjp", tuple(which)), inputs, cts)
-        by_input = dict(zip(which, found, strict=True))
-        return [by_input.get(i) for i in range(len(inputs))]
-
-
 @dataclass(frozen=True)
-class ByEnzyme(InSteps):
+class ByEnzyme(tangents.Automatic):
     """The derivative of one call, in one mode, by the front end itself."""
 
     frontend: Frontend
     call: Call
 
-    def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
+    def bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
         call, types = self.call, tuple(map(ArrayType.of, inputs))
         inexact = tuple(j for j, t in enumerate(call.outs) if is_inexact(t.dtype))
         sources, made, arrays, pairs = step.active, inexact, call.outs, call.aliases
         if step.mode == "vjp":
             sources, made, arrays = inexact, step.active, types
             pairs = tuple((j, i) for i, j in call.aliases)
-        if self.frontend.halves_can_be_wide and any(map(_is_half, (*types, *call.outs))):
+        known = derivatives.of(self.frontend)
+        if known and known.halves_can_be_wide and any(map(_is_half, (*types, *call.outs))):
             outs = tuple(replace(t, dtype=_SINGLE) if _is_half(t) else t for t in call.outs)
             wide = replace(self, call=replace(call, outs=outs))
-            found = wide._bind(step, list(map(_widened, inputs)), list(map(_widened, shadows)))
+            found = wide.bind(step, list(map(_widened, inputs)), list(map(_widened, shadows)))
             return [y.astype(arrays[i].dtype) for y, i in zip(found, made, strict=True)]
         aliases = tuple(
             (len(inputs) + sources.index(a), made.index(b))
@@ -164,11 +115,11 @@ class ByEnzyme(InSteps):
             has_side_effect=False,
             terms=_terms(call.terms, step.mode, sources, made),
         )
-        known = self.frontend
-        if isinstance(known, Derivative):
-            frontend = replace(known, steps=(*known.steps, step))
+        frontend = self.frontend
+        if isinstance(frontend, Derivative):
+            frontend = replace(frontend, steps=(*frontend.steps, step))
         else:
-            frontend = Derivative(known, types, call, (step,))
+            frontend = Derivative(frontend, types, call, (step,))
         operands = [*inputs, *(map(_conjugate, shadows) if step.mode == "vjp" else shadows)]
         found = tangents.bind(frontend, derived, _rules(frontend, derived), operands)
         return list(map(_conjugate, found)) if step.mode == "vjp" else found
@@ -246,7 +197,7 @@ def _by_enzyme(program: Any) -> Any:
     equations = []
     for eqn in program.eqns:
         primitive, params = eqn.primitive, eqn.params
-        if primitive is call_p and params["frontend"].differentiates:
+        if primitive is call_p and not derivatives.why_not(params["frontend"]):
             frontend, call = params["frontend"], replace(params["call"], levels=NONE)
             levels = params["call"].levels
             primitive = tangents.operation_p
@@ -273,3 +224,24 @@ def _after(function: Callable[..., Any], step: Step, n: int) -> Callable[..., li
         return list(jax.vjp(of_active, *active)[1](given))
 
     return derivative
+
+
+_DIFFERENTIATORS = {  # of kernbridge's own front ends, imported when they are needed
+    "numba_cpu.kernel.NumbaCpu": ("numba_cpu", "OfKernel"),
+    "numba_cpu.returning.Returning": ("numba_cpu", "OfFunction"),
+    "numba_cuda.kernel.NumbaCuda": ("numba_cuda", "OfKernel"),
+    "record.callable.NumbaCudaCallable": ("record", "OfFunction"),
+    "source.frontend.SourceFrontend": ("source", "OfFunction"),
+}
+
+
+def _register(frontend: str, module: str, name: str) -> None:
+    def differentiator(frontend: Any) -> Differentiator:
+        found = importlib.import_module(f"kernbridge._ext.enzyme.{module}")
+        return getattr(found, name)(frontend)
+
+    derivatives.register(f"kernbridge._src.{frontend}", differentiator)
+
+
+for _frontend, _place in _DIFFERENTIATORS.items():
+    _register(_frontend, *_place)

@@ -7,19 +7,25 @@ into the form of `function.py`, and makes machine code of what Enzyme has derive
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from kernbridge import _core
+from kernbridge._ext.enzyme import adjoint, tool
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme import tool
 from kernbridge._ext.enzyme.function import LABELS, Function, Mode, Refused, Steps
 from kernbridge._ext.enzyme.tool import Enzyme
+from kernbridge._src.base import debug
 from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.packing import HostCode, host_code
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.forge.obtain import Recipe
+from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import Ingredients, identity_of
+from kernbridge._src.operation.primitive import NativeCall
 
 _OTHER: dict[Mode, Mode] = {"jvp": "vjp", "vjp": "jvp"}
 
@@ -56,6 +62,27 @@ class DerivativeJob(Recipe[Native]):
         )
         self.key = key_of(self.identity)
         self._native: Native | None = None
+
+    def lowered(self, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Make the derivative of a kernel, whose operands and call are given."""
+        native = obtain(self)
+        if not call.has_side_effect:
+            adjoint.watch(self, native)
+        made = (call.outs[b - len(operands)] for b in call.fresh)
+        extents = [n for t in (*operands, *made) for n in t.shape]
+        return NativeCall(
+            target=debug.host_target(),
+            digest=self.identity,
+            key=self.key,
+            origin="",
+            copied=tuple(native.about["copied"]),
+            why_not_portable=self.why_not_portable,
+            program=native.program,
+            temporaries=tuple(
+                ArrayType(tuple(extents[k] for k in axes), np.dtype(dtype))
+                for dtype, axes in native.about["scratch"]
+            ),
+        )
 
     def other_mode(self) -> DerivativeJob:
         """The derivative whose last step is in the other mode; it takes the compiled kernel."""

@@ -41,6 +41,11 @@ from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
 from kernbridge._src.numba_cpu.compile import Job
 from kernbridge._src.numba_cpu.entry import Entry
+from kernbridge._src.numba_cpu.kernel import NumbaCpu
+from kernbridge._src.numba_cpu.returning import Returning
+from kernbridge._src.numba_cpu.signature import Signature
+from kernbridge._src.operation.derivatives import Differentiated, Differentiator
+from kernbridge._src.operation.primitive import NativeCall
 
 # What allocator.ll defines.
 _ALLOCATING = {
@@ -61,6 +66,24 @@ _DTOR = ".dtor.list."  # and the type of the items that it releases
 _HOLDS = "kb.holds."
 _untyped_array = arrayobj._empty_nd_impl
 _internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+class OfKernel(Differentiator):
+    frontend: NumbaCpu
+
+    def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
+        operands, call, steps, *_ = wanted
+        signature = Signature.of(operands, call)
+        primal = self.frontend.new_job(signature, checked=False)  # its own call checks
+        return NumbaDerivative(primal, call.aliases, steps).lowered(operands, call)
+
+
+class OfFunction(Differentiator):
+    frontend: Returning
+
+    def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
+        kernel = self.frontend.kernel_of(wanted.operands, wanted.call)
+        return OfKernel(kernel).lower(platform, wanted)
 
 
 class NumbaDerivative(DerivativeJob):

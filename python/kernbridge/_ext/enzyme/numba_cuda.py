@@ -16,6 +16,7 @@ Imported only when a derivative is lowered.
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,13 +31,14 @@ from kernbridge._ext.emulator.compiler import ir as host_ir
 from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.isolated_compile import compiled_in_isolation
 from kernbridge._ext.emulator.compiler.to_host import HostModule
+from kernbridge._ext.emulator.device.launch import binding as llvm
 from kernbridge._ext.enzyme import clang, gpu_code, guards, sums, tool
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Kind, Refused
 from kernbridge._ext.inline import rules
 from kernbridge._src.base.dtypes import DTYPES
-from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.base.errors import KernelCompilationError, NoDerivativeError
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.calls.call import ArrayType, Call
@@ -46,20 +48,22 @@ from kernbridge._src.keys.identity import Ingredients, identity_of
 from kernbridge._src.llvm.text import Function as Declared
 from kernbridge._src.llvm.text import Instruction, Module, renamed, symbol, with_declared
 from kernbridge._src.numba_common import numba_cuda_patches as patches
-from kernbridge._src.numba_common.private_llvmlite import binding as llvm
-from kernbridge._src.numba_common.private_llvmlite import ir as llvm_ir
 from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 from kernbridge._src.numba_common.protect import compile_protected
 from kernbridge._src.numba_cuda import dialect
-from kernbridge._src.numba_cuda.compile import Job
+from kernbridge._src.numba_cuda.compile import Job, why_not_native
+from kernbridge._src.numba_cuda.kernel import NumbaCuda
+from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
+from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchRule, LaunchShape, registers_with
 from kernbridge._src.plan.program import DeviceFunction, Fill, Step, Value, Word, leaves
 from kernbridge._src.plan.targets import Emulated, Gpu
+from kernbridge._src.sharding.partition import ir as llvm_ir
 
 _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
 
@@ -72,6 +76,47 @@ _ITEMS = {dtype.llvm: dtype.name for dtype in reversed(DTYPES.values()) if dtype
 
 
 _ATOMICS = ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min")
+
+
+class OfKernel(Differentiator):
+    frontend: NumbaCuda
+    halves_can_be_wide = True
+
+    def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
+        frontend, label, rule = self.frontend, self.frontend.label, self.frontend.rule
+        target = targets.of_platform(platform, frontend.checked, frontend.vector_math)
+        why = why_not_native(frontend.kernel, target)
+        options = {"cluster=": rule.cluster, "pdl=True": rule.pdl, "view=": frontend.views}
+        options["cooperative=True"] = rule.cooperative
+        if why := why or next((name for name, given in options.items() if given), ""):
+            raise NoDerivativeError(
+                f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
+                "of this kernel as a function (vjp=, jvp=) [KB2107]"
+            )
+        operands, call, steps, own_operands, own_call = wanted
+        shape, arrays = rule.resolve(operands, call), (*operands, *call.outs)
+        arguments = frontend.arguments(frontend.assign(call), arrays, call)
+        n, z_is_free = len(operands), shape.grid[2] == Value(constant=1)
+        parameters = [parameter for parameter, _, _ in arguments]
+        job = DerivativeJob(
+            Job(label, frontend.kernel, parameters, False, target),
+            [leaf for _, words, _ in arguments for leaf in words],
+            Roles(
+                operands=tuple(range(n)),
+                outputs=tuple(range(n, len(arrays))),
+                aliases=tuple((i, n + o) for i, o in call.aliases),
+                zeroed=call.fresh if frontend.zero_outputs else (),
+            ),
+            steps,
+            has_batch=bool(own_call.levels) and z_is_free,
+            has_one_axis=z_is_free
+            and shape.grid[1] == Value(constant=1)
+            and shape.block[1:] == (1, 1),
+            threads=0 if shape.auto_block else math.prod(shape.block),
+            dynamic=rule.shared_mem,
+        )
+        own = [arrays[b] for b in (*range(n), *call.fresh)]
+        return lowered(job, rule, shape, own, call.fresh, own_operands, own_call)
 
 
 class Roles(NamedTuple):

@@ -24,34 +24,49 @@ from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.reports import beginning_of
 from kernbridge._src.calls.call import ArrayType, is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.operation.primitive import Differentiated, NativeCall
+from kernbridge._src.operation.derivatives import Differentiated, Differentiator
+from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
+from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import join_words
 from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Value, Word, leaves
-from kernbridge._src.record.record import Recording, array_leaf, host_like
+from kernbridge._src.record.callable import NumbaCudaCallable
+from kernbridge._src.record.record import NotRecordable, Recording, array_leaf, host_like
 
 
-def lowered(recording: Recording, function: Any, wanted: Differentiated) -> NativeCall:
-    """The plan of a derivative of a recorded function."""
-    made = _Derivative(recording, wanted)
-    made.run()
-    operands, call = wanted.own_operands, wanted.own_call
-    native, _ = plan(
-        f"{recording.label} ({wanted.steps[0].mode})",
-        beginning_of(function),
-        operands,
-        call,
-        [f"array {k}" for k in range(len(operands) + len(call.outs))],
-        made.steps,
-        temporaries=made.temporaries,
-        why_not_portable=recording.why_not_portable,
-        target=recording.target,
-    )
-    return native
+class OfFunction(Differentiator):
+    frontend: NumbaCudaCallable
+    halves_can_be_wide = True
+
+    def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
+        label, function = self.frontend.label, self.frontend.function
+        target = targets.of_platform(platform, vector_math=self.frontend.vector_math)
+        operands, call = wanted.own_operands, wanted.own_call
+        if len(wanted.steps) > 1:
+            raise _refused(label, "second derivatives of launches are not made")
+        batched = replace(wanted.call, levels=call.levels)
+        try:
+            recording = self.frontend.recording(wanted.operands, batched, target)
+        except NotRecordable as e:
+            raise _refused(label, f"it cannot be recorded: {e}") from None
+        made = _Derivative(recording, wanted)
+        made.run()
+        native, _ = plan(
+            f"{label} ({wanted.steps[0].mode})",
+            beginning_of(function),
+            operands,
+            call,
+            [f"array {k}" for k in range(len(operands) + len(call.outs))],
+            made.steps,
+            temporaries=made.temporaries,
+            why_not_portable=recording.why_not_portable,
+            target=recording.target,
+        )
+        return native
 
 
-def refused(label: str, why: str) -> NoDerivativeError:
+def _refused(label: str, why: str) -> NoDerivativeError:
     return NoDerivativeError(
         f"{label}: Enzyme cannot differentiate the function: {why}. Write the derivative as a "
         "function (vjp=, jvp=) [KB2107]"
@@ -229,7 +244,7 @@ class _Derivative:
         dtypes = {self._arrays[b].dtype for b in (step.to_buffer, step.from_buffer)}
         (dtype,) = dtypes if len(dtypes) == 1 else (None,)
         if dtype is None or step.from_buffer not in self._shadows:
-            raise refused(self._recording.label, "it copies between arrays of different dtypes")
+            raise _refused(self._recording.label, "it copies between arrays of different dtypes")
         array = host_like((step.size // dtype.itemsize,), dtype)
         places = ((step.to_buffer, step.to_offset), (step.from_buffer, step.from_offset))
         found = [

@@ -21,6 +21,9 @@ from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.llvm.text import Module
+from kernbridge._src.operation.derivatives import Differentiated, Differentiator
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.source.frontend import Export, SourceFrontend
 from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Request
 
@@ -77,6 +80,24 @@ void kb_primal(int *status, void **exception, {parameters})
 """
 
 
+class OfFunction(Differentiator):
+    frontend: SourceFrontend
+
+    @property
+    def why_not(self) -> str:  # type: ignore[override]
+        export = self.frontend.export
+        if export.of_cuda:
+            return "Enzyme does not differentiate CUDA C++"
+        return "" if export.request else "there is no source to differentiate"
+
+    def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
+        operands, call, steps, *_ = wanted
+        export, values, zeroed = self.frontend.export, self.frontend.values, self.frontend.zeroed
+        return SourceDerivative(export, values, zeroed, operands, call, steps).lowered(
+            operands, call
+        )
+
+
 class SourceDerivative(DerivativeJob):
     """The compilation of a derivative of one function, given the types of a call."""
 
@@ -85,7 +106,7 @@ class SourceDerivative(DerivativeJob):
 
     def __init__(
         self,
-        export: Any,  # an `Export` of module.py, which imports this
+        export: Export,
         values: Sequence[bytes],
         zeroed: bool,
         operands: Sequence[ArrayType],

@@ -16,6 +16,7 @@ from kernbridge._src.base.errors import KernelToolchainError
 
 _MODULES = {
     "benchmark": "benchmark.measure",  # XLACustomKernel.benchmark
+    "derivatives": "enzyme.automatic",  # operation/derivatives.py
     "inline": "inline.function",  # functions of JAX as values of `static=`
     "inlined": "inline.asked",  # what the identity of a kernel contains of such functions
     "mlir": "mlir.compile",  # the dialect of numba-cuda-mlir

@@ -208,7 +208,9 @@ class XLACustomKernel(RuleTable):
                 f"{name!r}: derivatives is {derivatives!r}, expected {ENZYME!r} or None; define a "
                 "rule of your own with def_vjp_rule or def_jvp_rule [KB1007]"
             )
-        super().__init__(name, derivatives, CallSignature.of_itself(repr(name), signature))
+        super().__init__(
+            name, derivatives == ENZYME, CallSignature.of_itself(repr(name), signature)
+        )
         if self.signature is not None:
             self.__signature__ = self.signature.python
         self.__doc__ = doc or type(self).__doc__

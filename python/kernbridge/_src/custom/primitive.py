@@ -16,19 +16,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._ext.enzyme.automatic import InSteps, differentiated
 from kernbridge._src.base import errors, private_jax
 from kernbridge._src.base.exact import exact
-from kernbridge._src.base.private_jax import Primitive, ShapedArray, Tracer, ad, batching, mlir
+from kernbridge._src.base.private_jax import Primitive, ShapedArray, Tracer, ad, mlir
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.calls.batch_axes import NONE, BatchAxes, looped, to_front, vmapped
 from kernbridge._src.calls.call import ArrayType, Terms, has_type, is_inexact
 from kernbridge._src.custom import rules
-from kernbridge._src.operation import missing_platform
+from kernbridge._src.operation import derivatives, missing_platform
 from kernbridge._src.operation import primitive as operation_primitive
-from kernbridge._src.operation.primitive import match_varying
+from kernbridge._src.operation.primitive import batching, match_varying
 from kernbridge._src.operation.spec import Outputs, Step
-from kernbridge._src.operation.tangents import Rules, close, differentiate, refuse
+from kernbridge._src.operation.tangents import Automatic, Rules, close, differentiate, refuse
 from kernbridge._src.sharding.partition import output_shardings
 
 OURS = "kernbridge"  # the parameter that users' functions do not see
@@ -142,13 +141,13 @@ def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
 
 
 @dataclass(frozen=True)
-class OfKernels(InSteps):
+class OfKernels(Automatic):
     """The derivative of a call by Enzyme, in the kernels that it is lowered to."""
 
     primitive: KernelPrimitive
     params: tuple[tuple[str, Any], ...]
 
-    def _bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
+    def bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
         params = dict(self.params)
         bound, made = params[OURS], types_of([inputs[i] for i in step.active])
         if step.mode == "jvp":
@@ -240,7 +239,8 @@ def _derivative(
 ) -> Callable[..., list[Any]]:
     """Return a kernel's derivative, or raise if the kernel has none."""
     slices = _slices(bound.levels, avals)
-    derivative = differentiated(kernel, types_of(outs), slices, bound.steps)
+    automatic = derivatives.extension(repr(name))
+    derivative = automatic.differentiated(kernel, types_of(outs), slices, bound.steps)
     try:
         jax.eval_shape(derivative, *slices)
     except Exception as e:  # any error of JAX or of a rule inside the kernel

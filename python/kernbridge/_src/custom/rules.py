@@ -22,6 +22,7 @@ from kernbridge._src.base.private_jax import ad
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.calls.batch_axes import loop, to_front
 from kernbridge._src.calls.call import ArrayType, has_type, is_inexact
+from kernbridge._src.operation import derivatives
 from kernbridge._src.operation.operation import Watched
 from kernbridge._src.operation.spec import ENZYME, Functions, OperationSpec, check_rule, names_taken
 from kernbridge._src.operation.tangents import Automatic, InOrder, Returned, Rules
@@ -128,11 +129,13 @@ class RuleTable:
     """The rules of an operation."""
 
     def __init__(
-        self, name: str, derivatives: str | None = None, signature: CallSignature | None = None
+        self, name: str, by_enzyme: bool = False, signature: CallSignature | None = None
     ) -> None:
         self.name, self.signature = name, signature
-        both = ("the jvp rule", "the vjp rule") if derivatives else ()
-        self._rules: dict[str, Any] = dict.fromkeys(both, derivatives)  # as `_CALLED` names them
+        self._rules: dict[str, Any] = {}  # as `_CALLED` names them
+        if by_enzyme:
+            derivatives.extension(repr(name))
+            self._rules = {"the jvp rule": ENZYME, "the vjp rule": ENZYME}
         self._rules_version = 0
         self.watched = Watched(self._functions)
 
@@ -152,7 +155,9 @@ class RuleTable:
                     "inputs have no names; pass signature= to XLACustomKernel, or write "
                     f"{_CALLED[what][0]} [KB1007]"
                 )
-        elif rule is not None and rule != ENZYME and not isinstance(rule, JvpRule):
+        elif rule == ENZYME:
+            derivatives.extension(repr(self.name))
+        elif rule is not None and not isinstance(rule, JvpRule):
             check_rule(repr(self.name), what, rule, *_CALLED[what], None)
         with lock:
             self._rules[what] = rule

@@ -38,7 +38,7 @@ from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, wrap
-from kernbridge._src.operation.primitive import Differentiated, NativeCall
+from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import FROM_SIGNATURE, CallOptions, OperationSpec
 from kernbridge._src.sharding.rule import ShardingRule
 
@@ -239,7 +239,6 @@ class NumbaCpu(PythonFrontend):
     """A Numba kernel as a front end. One per dispatcher and variant, kept by the dispatcher."""
 
     platforms: tuple[str, ...] = ("cpu",)
-    differentiates = True
 
     def __init__(
         self, kernel: Any, variant: Variant, original: Any, static: dict[str, Any]
@@ -329,14 +328,6 @@ class NumbaCpu(PythonFrontend):
             named=f"{module or '<no module>'}:{qualname}",
         )
 
-    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
-        from kernbridge._ext.enzyme import automatic
-        from kernbridge._ext.enzyme.numba_cpu import NumbaDerivative
-
-        operands, call, steps, *_ = wanted
-        primal = self.new_job(Signature.of(operands, call), checked=False)  # its own call checks
-        return automatic.lowered(NumbaDerivative(primal, call.aliases, steps), operands, call)
-
     def _origin(self, signature: Signature, why_by_name: str) -> str:
         """The text that a call carries; `why_by_name`: why it has no machine code, or empty."""
         module, qualname = self._home
@@ -361,7 +352,7 @@ class NumbaCpu(PythonFrontend):
         return job, obtain(job)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        from kernbridge._src.numba_common.private_llvmlite import binding
+        from kernbridge._ext.emulator.device.launch import binding
 
         job, native = self._obtain(Signature.of(operands, call))
         with deferred():  # the library is built for that, unless the machine code is in it

@@ -40,7 +40,7 @@ from kernbridge._src.numba_cpu.results import Question, Results, canonical
 from kernbridge._src.numba_cpu.signature import CompileOptions
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, as_operands
-from kernbridge._src.operation.primitive import Differentiated, NativeCall
+from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import (
     CallOptions,
     Functions,
@@ -113,7 +113,6 @@ class Returning(PythonFrontend):
     """A function that returns values, or of `numba.guvectorize`, as a front end."""
 
     platforms: tuple[str, ...] = ("cpu",)
-    differentiates = True
 
     def __init__(
         self,
@@ -249,7 +248,7 @@ class Returning(PythonFrontend):
     # What follows is called when it is lowered.
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        native = self._kernel(operands, call).lower(platform, operands, call)
+        native = self.kernel_of(operands, call).lower(platform, operands, call)
         if self._kind == "arrays":
             return native._replace(shapes="tried" if self.outs is None else "declared")
         axes = self._axes(operands, call)
@@ -257,13 +256,10 @@ class Returning(PythonFrontend):
             return native
         return native._replace(row_axes=len(axes.loops[0]), has_rows=axes.members[0])
 
-    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
-        return self._kernel(wanted.operands, wanted.call).lower_derivative(platform, wanted)
-
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        return self._kernel(operands, call).inspect(operands, call)
+        return self.kernel_of(operands, call).inspect(operands, call)
 
-    def _kernel(self, operands: Sequence[ArrayType], call: Call) -> NumbaCpu:
+    def kernel_of(self, operands: Sequence[ArrayType], call: Call) -> NumbaCpu:
         """The kernel of a call: one for all calls whose source is the same."""
         names, casts = self._names(operands), self._casts(operands)[0]
         if self._kind == "arrays":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import inspect
-import math
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
+from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.calls.call import ArrayType, Call
@@ -30,7 +29,6 @@ from kernbridge._src.numba_common.parameters import (
 from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import Operation, wrap
-from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.spec import FROM_SIGNATURE, CallOptions, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
@@ -338,8 +336,6 @@ class NumbaCuda(CallingFrontend):
     name: str = ""
 
     platforms = ("cuda", "cpu")
-    differentiates = True
-    halves_can_be_wide = True
 
     def __post_init__(self) -> None:
         self.original, given = self.kernel, self.static
@@ -427,7 +423,7 @@ class NumbaCuda(CallingFrontend):
             return self._lower_through_numba(why, operands, call, shape, target)
 
         assignment, arrays = self.assign(call), (*operands, *call.outs)
-        arguments = self._arguments(assignment, arrays, call)
+        arguments = self.arguments(assignment, arrays, call)
         parameters = [parameter for parameter, _, _ in arguments]
         buffers = [b for _, words, b in arguments for _ in words]  # of each leaf
         z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
@@ -451,44 +447,6 @@ class NumbaCuda(CallingFrontend):
             in_order=rule.pdl,
             target=target,
         )
-
-    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
-        from kernbridge._ext.enzyme.numba_cuda import DerivativeJob, Roles, lowered
-        from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-
-        label, rule, target = self.label, self.rule, self._target(platform)
-        why = numba_cuda_compile.why_not_native(self.kernel, target)
-        options = {"cluster=": rule.cluster, "pdl=True": rule.pdl, "view=": self.views}
-        options["cooperative=True"] = rule.cooperative
-        if why := why or next((name for name, given in options.items() if given), ""):
-            raise NoDerivativeError(
-                f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
-                "of this kernel as a function (vjp=, jvp=) [KB2107]"
-            )
-        operands, call, steps, own_operands, own_call = wanted
-        shape, arrays = rule.resolve(operands, call), (*operands, *call.outs)
-        arguments = self._arguments(self.assign(call), arrays, call)
-        n, z_is_free = len(operands), shape.grid[2] == Value(constant=1)
-        parameters = [parameter for parameter, _, _ in arguments]
-        job = DerivativeJob(
-            numba_cuda_compile.Job(label, self.kernel, parameters, False, target),
-            [leaf for _, words, _ in arguments for leaf in words],
-            Roles(
-                operands=tuple(range(n)),
-                outputs=tuple(range(n, len(arrays))),
-                aliases=tuple((i, n + o) for i, o in call.aliases),
-                zeroed=call.fresh if self.zero_outputs else (),
-            ),
-            steps,
-            has_batch=bool(own_call.levels) and z_is_free,
-            has_one_axis=z_is_free
-            and shape.grid[1] == Value(constant=1)
-            and shape.block[1:] == (1, 1),
-            threads=0 if shape.auto_block else math.prod(shape.block),
-            dynamic=rule.shared_mem,
-        )
-        own = [arrays[b] for b in (*range(n), *call.fresh)]
-        return lowered(job, rule, shape, own, call.fresh, own_operands, own_call)
 
     def _lower_through_numba(
         self,
@@ -535,7 +493,7 @@ class NumbaCuda(CallingFrontend):
         key = (grid, block, assignment)
         return self.lower_as_python(key, source, launch, order, operands, call, target)
 
-    def _arguments(
+    def arguments(
         self, assignment: Assignment, arrays: Sequence[ArrayType], call: Call
     ) -> list[tuple[Parameter, Sequence[Sequence[Word]], int | None]]:
         """For each parameter of the kernel the words of its leaves, and its buffer if it has one.

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import private_jax, reports
-from kernbridge._src.base.errors import KernelError, NoDerivativeError
+from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
@@ -26,6 +26,7 @@ from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.calls.call import ArrayType, Call, has_type
 from kernbridge._src.keys import function_state
 from kernbridge._src.keys.function_state import FunctionState, Unread
+from kernbridge._src.operation import derivatives
 from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import ENZYME, Functions, OperationSpec, Outputs
 
@@ -90,11 +91,8 @@ class Operation:
     ) -> None:
         """Derivative rules get `attributes` as keywords."""
         spec.check_names(frontend.parameter_names, list(attributes or ()))
-        if ENZYME in (spec.jvp, spec.vjp) and not frontend.differentiates:
-            raise NoDerivativeError(
-                f"{spec.label}: {frontend.why_not_differentiated}; pass a function as the rule "
-                "[KB2107]"
-            )
+        if ENZYME in (spec.jvp, spec.vjp):
+            derivatives.check(spec.label, frontend)
         self.spec = spec
         self._frontend = frontend
         self._check_numbers = (spec.signature or frontend).check_numbers
@@ -312,14 +310,15 @@ def _traceable_call(
         static, outputs = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
             return outputs.unflatten(bind(frontend, static, operands))
-        from kernbridge._ext.enzyme import automatic
         from kernbridge._src.operation import tangents
 
         exact = (exact_items(dict(keywords)), state)
         order = spec.signature.places(names) if spec.signature else ()
         by_name = functools.partial(tangents.in_order, frontend, static, outputs, order)
         jvp, vjp = (
-            automatic.ByEnzyme(frontend, static) if isinstance(rule, str) else by_name(mode, rule)
+            derivatives.extension(spec.label).ByEnzyme(frontend, static)
+            if isinstance(rule, str)
+            else by_name(mode, rule)
             for mode, rule in (("jvp", spec.jvp), ("vjp", spec.vjp))
         )
         vjp = frontend.vjp_of_call(vjp)

@@ -18,7 +18,7 @@ from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batchin
 from kernbridge._src.calls.batch_axes import BatchAxes, Dim, to_front
 from kernbridge._src.calls.call import ArrayType, Call, Terms
 from kernbridge._src.operation import embed_once, missing_platform, origin
-from kernbridge._src.operation.spec import Functions, Step
+from kernbridge._src.operation.spec import Functions
 from kernbridge._src.sharding import partition as sharding
 
 if TYPE_CHECKING:
@@ -69,16 +69,6 @@ class NativeCall(NamedTuple):
         }
 
 
-class Differentiated(NamedTuple):
-    """A derivative that a front end is to make: of which call, by which steps, and its own call."""
-
-    operands: Sequence[ArrayType]  # of the kernel
-    call: Call
-    steps: tuple[Step, ...]
-    own_operands: Sequence[ArrayType]
-    own_call: Call
-
-
 class Frontend(ABC):
     """A kernel of some language: how calls of it are checked and lowered. Hashed by identity."""
 
@@ -87,9 +77,6 @@ class Frontend(ABC):
     platforms: tuple[str, ...]
     parameters: Any = None  # of the kernel, as messages show them
     check_numbers: Any = None  # refuses integers that would wrap around, before a call is traced
-    differentiates = False  # whether Enzyme can make derivatives of the kernel
-    halves_can_be_wide = False  # whether the kernel also compiles for float32 in place of float16
-    why_not_differentiated = "Enzyme does not differentiate kernels of this front end"
 
     def __repr__(self) -> str:
         return f"<{self.label}>"  # in jaxprs
@@ -138,10 +125,6 @@ class Frontend(ABC):
     @abstractmethod
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile and register; `operands` are without batch axes."""
-
-    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
-        """Compile and register a derivative of the kernel."""
-        raise NotImplementedError
 
     def traced(self) -> None:  # noqa: B027
         """A call was traced, which this thread may lower next: compilations may begin."""
@@ -379,15 +362,6 @@ def _batch_by_rank(
 batching.primitive_batchers[call_p] = _batch
 
 
-def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
-    enzyme = 'derivatives="enzyme" or ' if frontend.differentiates else ""
-    raise NoDerivativeError(
-        f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Where it is "
-        f"wrapped, pass {enzyme}a rule, vjp= (reverse mode) or jvp= (both modes). To treat its "
-        "result as a constant, pass its inputs through jax.lax.stop_gradient. [KB2101]"
-    )
-
-
 def no_transpose(*_: Any, frontend: Frontend, **__: Any) -> Any:
     raise NoDerivativeError(
         f"JAX cannot transpose {frontend.label}, since it cannot look inside a kernel. If a jvp "
@@ -396,5 +370,4 @@ def no_transpose(*_: Any, frontend: Frontend, **__: Any) -> Any:
     )
 
 
-ad.primitive_jvps[call_p] = _no_derivative
 ad.primitive_transposes[call_p] = no_transpose

@@ -35,22 +35,34 @@ from kernbridge._src.operation.primitive import (
     match_varying,
     new_primitive,
 )
-from kernbridge._src.operation.spec import OUTPUTS, names_taken
+from kernbridge._src.operation.spec import OUTPUTS, Step, names_taken
 from kernbridge._src.sharding import partition as sharding
 
 
 class Automatic(ABC):
-    """A rule of kernbridge's own, which gets to know which derivatives are needed."""
+    """A rule of kernbridge's own, of which each use is one more step of differentiation."""
 
     @abstractmethod
+    def bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
+        """Call the derivative; `shadows` are tangents or cotangents."""
+
     def tangents(self, inputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
         """The tangents of the outputs that have one, given those of the inputs, or JAX's Zero."""
+        active = tuple(
+            i
+            for i, (x, t) in enumerate(zip(inputs, given, strict=True))
+            if is_inexact(x.dtype) and type(t) is not ad.Zero
+        )
+        return self.bind(Step("jvp", active), inputs, [given[i] for i in active])
 
-    @abstractmethod
     def cotangents(
         self, inputs: Sequence[Any], given: Sequence[Any], which: Sequence[int]
     ) -> list[Any]:
         """The cotangents of the inputs in `which`, and None for the others."""
+        cts = [ct for ct in given if ct is not None]
+        found = self.bind(Step("vjp", tuple(which)), inputs, cts)
+        by_input = dict(zip(which, found, strict=True))
+        return [by_input.get(i) for i in range(len(inputs))]
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,11 @@ from kernbridge._src.numba_common.parameters import Assignment
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
 from kernbridge._src.operation.operation import Operation
-from kernbridge._src.operation.primitive import Differentiated, NativeCall
 from kernbridge._src.operation.spec import FROM_SIGNATURE, CallOptions, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
 from kernbridge._src.plan.targets import Target
-from kernbridge._src.record.record import NotRecordable
+from kernbridge._src.record.record import NotRecordable, Recording
 from kernbridge._src.record.record import record as run_recorded
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.toolchain import cuda
@@ -178,8 +177,6 @@ class NumbaCudaCallable(CallingFrontend):
     order: parameters.Bound | None = None  # of the parameters, if there is a signature
 
     platforms = ("cuda", "cpu")
-    differentiates = True
-    halves_can_be_wide = True
     n_appended = 1  # the stream
     warns_of_unused = False  # a function that is recorded is refused
 
@@ -247,8 +244,7 @@ class NumbaCudaCallable(CallingFrontend):
     def _recorded(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target
     ) -> Lowered:
-        order = _order(assignment)
-        recording = run_recorded(self.label, self.function, operands, call, order, target)
+        recording = self.recording(operands, call, target)
         reached: set[int] = set()  # buffers that a step can have written
         for step in recording.steps:
             if isinstance(step, Launch):
@@ -276,20 +272,10 @@ class NumbaCudaCallable(CallingFrontend):
             target=target,
         )
 
-    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
-        from kernbridge._ext.enzyme import record as derivative
-
-        operands, call, steps, *_, own_call = wanted
-        target = self._target(platform)
-        if len(steps) > 1:
-            raise derivative.refused(self.label, "second derivatives of launches are not made")
-        batched = replace(call, levels=own_call.levels)
+    def recording(self, operands: Sequence[ArrayType], call: Call, target: Target) -> Recording:
+        """What the function launches on a target; raises NotRecordable if that is not known."""
         order = _order(self.assign(call))
-        try:
-            recording = run_recorded(self.label, self.function, operands, batched, order, target)
-        except NotRecordable as e:
-            raise derivative.refused(self.label, f"it cannot be recorded: {e}") from None
-        return derivative.lowered(recording, self.function, wanted)
+        return run_recorded(self.label, self.function, operands, call, order, target)
 
     def _as_python(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target

@@ -15,7 +15,7 @@ from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import Ingredients, identity_of
 from kernbridge._src.operation import origin
-from kernbridge._src.operation.primitive import Differentiated, Frontend, NativeCall
+from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.scan.functions import ScannedFunction
 
 if TYPE_CHECKING:
@@ -88,13 +88,6 @@ class SourceFrontend(Frontend):
         self.export = export
         self.values = values
         self.zeroed = zeroed
-        self.differentiates = export.request is not None and not export.of_cuda
-        if not self.differentiates:
-            self.why_not_differentiated = (
-                "Enzyme does not differentiate CUDA C++"
-                if export.of_cuda
-                else "there is no source to differentiate"
-            )
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -231,14 +224,6 @@ class SourceFrontend(Frontend):
             why_not_portable="",
             program=self._program(digest, buffers, n_inputs) if export.library else b"",
         )
-
-    def lower_derivative(self, platform: str, wanted: Differentiated) -> NativeCall:
-        from kernbridge._ext.enzyme import automatic
-        from kernbridge._ext.enzyme.source import SourceDerivative
-
-        operands, call, steps, *_ = wanted
-        job = SourceDerivative(self.export, self.values, self.zeroed, operands, call, steps)
-        return automatic.lowered(job, operands, call)
 
     def _program(self, digest: bytes, buffers: Buffers, n_inputs: int) -> bytes:
         """Return the library with the description of a call: see src/module/kb_library.h."""
