@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -24,6 +26,8 @@ from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.llvm.text import Instruction, Module, symbol, symbols, with_declared
 
+from kernbridge._src.toolchain.programs import Ended
+
 Mode = Literal["jvp", "vjp"]
 Steps = Sequence[tuple[Mode, tuple[int, ...]]]
 """Each differentiation, with the operands that it is with respect to (operation/spec.py: Step)."""
@@ -34,28 +38,47 @@ _CALLS = {"jvp": "__enzyme_fwddiff", "vjp": "__enzyme_autodiff"}
 _FILL = "@llvm.memset.p0.i64"
 # Enzyme keeps the values of each loop, and sums the cotangents of all edges that a `switch` has to
 # one block, as if each of them had been taken.
+_OPTIMISED = ",default<O2>"
 _PASSES = (
     "always-inline,function(sroa,early-cse<memssa>,instcombine,loop-simplify,lcssa,"
     "loop(indvars,loop-unroll-full),sroa,early-cse<memssa>,instcombine,lowerswitch),enzyme"
 )
-_OPTIMISE = ",default<O2>"
 # Enzyme marks what it adds as `fast`, which leaves open what comes of infinite numbers and NaNs.
 # Its own simplification would compute both sides of a branch, and make switches of branches.
-_OPTIONS = (
-    *("-enzyme-fast-math=0", "-enzyme-preopt=0", "-enzyme-select-opt=0"),
-    *("-vectorize-loops=0", "-vectorize-slp=0"),
-    *("-S", "-o", "-", "-"),
-)
-_SIMPLER = (  # with its own simplification, but without computing both sides of a branch
-    *("-two-entry-phi-node-folding-threshold=0", "-phi-node-folding-threshold=0"),
-    *("-speculate-one-expensive-inst=0", "-enzyme-preopt=1"),
-)
-# Enzyme's choice of the values that it keeps may fail, such as in a loop that finds a maximum.
-_UNCHOSEN, _CHOICE_FAILED = "-enzyme-mincut-cache=0", "GradientUtils::computeMinCache"
-# Enzyme may guess the type of what is a real number to LLVM, too.
-_LOOSE, _UNDEDUCED = "-enzyme-loose-types", "Cannot deduce type of "
+_OPTIONS = {
+    **dict.fromkeys(("enzyme-fast-math", "enzyme-preopt", "enzyme-select-opt"), 0),
+    **dict.fromkeys(("vectorize-loops", "vectorize-slp"), 0),
+}
+_UNDEDUCED = "Cannot deduce type of "
 _UNDEDUCED_REALS = re.compile(
     _UNDEDUCED + r"[^\n=]*= (?:phi|load|f(?:add|sub|mul|div|neg))(?: [a-z]+)*? (?:float|double)\b"
+)
+
+
+def _are_all_reals(said: str) -> bool:
+    return said.count(_UNDEDUCED) == len(_UNDEDUCED_REALS.findall(said)) > 0
+
+
+# Symptoms, as functions of what Enzyme says, and what another attempt does differently: options,
+# and how much of the passes it leaves out. Each is tried once, after those before it.
+_REMEDIES: tuple[tuple[Callable[[str], bool], dict[str, int], str], ...] = (
+    # Enzyme may guess the type of what is a real number to LLVM, too.
+    (_are_all_reals, {"enzyme-loose-types": 1}, ""),
+    # Its choice of the values that it keeps may fail, such as in a loop that finds a maximum.
+    (lambda said: "GradientUtils::computeMinCache" in said, {"enzyme-mincut-cache": 0}, ""),
+    # LLVM may crash on what Enzyme leaves in memory, but not on its text.
+    (lambda said: "PLEASE submit a bug report" in said, {}, _OPTIMISED),
+    (  # with its own simplification, but without computing both sides of a branch
+        lambda said: _UNDEDUCED in said,
+        {
+            "two-entry-phi-node-folding-threshold": 0,
+            "phi-node-folding-threshold": 0,
+            "speculate-one-expensive-inst": 0,
+            "enzyme-preopt": 1,
+            "enzyme-loose-types": 0,
+        },
+        "",
+    ),
 )
 _ADDED_ZERO = re.compile(r"( = fadd) ((?:double|float) \S+, 0\.0+e\+00)$", re.M)
 _DATA, _DIMS = 24, 40  # where XLA's description of a buffer has its address and its extents
@@ -384,17 +407,7 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     if name := _calling_itself(text):
         raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", None)
     given = _prepared(text, is_tagged=by_clang).encode()
-    for passes in (_PASSES + _OPTIMISE, _PASSES)[by_clang:]:
-        ended = enzyme.run(f"-passes={passes}", *_OPTIONS, input=given)
-        if ended.text.count(_UNDEDUCED) == len(_UNDEDUCED_REALS.findall(ended.text)) > 0:
-            ended = enzyme.run(f"-passes={passes}", _LOOSE, *_OPTIONS, input=given)
-        if _CHOICE_FAILED in ended.text:
-            ended = enzyme.run(f"-passes={passes}", _UNCHOSEN, *_OPTIONS, input=given)
-        if "PLEASE submit a bug report" not in ended.text:
-            break  # LLVM may crash on what Enzyme leaves in memory, but not on its text
-    if _UNDEDUCED in ended.text:
-        options = (o for o in _OPTIONS if o != "-enzyme-preopt=0")
-        ended = enzyme.run(f"-passes={passes}", *_SIMPLER, *options, input=given)
+    ended = _attempts(enzyme, given, _PASSES if by_clang else _PASSES + _OPTIMISED)
     _, found, module = ended.text.partition("; ModuleID")
     if "didn't implement memmove" in ended.text:
         raise Refused("it moves data within an array as bytes")
@@ -411,6 +424,19 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
         raise Refused("it has `np.where` of arrays, or broadcasts arrays by another function", None)
     place = re.search(r"^error: (/?[^<:]\S*?:[1-9]\d*)", ended.text, re.M)
     raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
+
+
+def _attempts(enzyme: Enzyme, text: bytes, passes: str) -> Ended:
+    """Run Enzyme, and again as long as there is a remedy for what it says."""
+    options, remedies = _OPTIONS, list(_REMEDIES)
+    while True:
+        words = [f"-{name}={value}" for name, value in options.items()]
+        ended = enzyme.run(f"-passes={passes}", *words, "-S", "-o", "-", "-", input=text)
+        remedy = next((r for r in remedies if r[2] in passes and r[0](ended.text)), None)
+        if remedy is None:
+            return ended
+        remedies.remove(remedy)
+        options, passes = options | remedy[1], passes.removesuffix(remedy[2])
 
 
 def _calling_itself(text: str) -> str:
