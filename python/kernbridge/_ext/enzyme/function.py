@@ -12,9 +12,7 @@ Enzyme replaces the calls of `__enzyme_autodiff` and `__enzyme_fwddiff` (https:/
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -25,12 +23,9 @@ from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.llvm.text import Instruction, Module, symbol, symbols, with_declared
-
+from kernbridge._src.operation.spec import Mode, Step
 from kernbridge._src.toolchain.programs import Ended
 
-Mode = Literal["jvp", "vjp"]
-Steps = Sequence[tuple[Mode, tuple[int, ...]]]
-"""Each differentiation, with the operands that it is with respect to (operation/spec.py: Step)."""
 LABELS: dict[Mode, str] = {"jvp": "tangents", "vjp": "cotangents"}
 Kind = Literal["in", "work", "inout", "out", "scratch", "shared"]
 
@@ -117,10 +112,13 @@ class Function:
     text: str
     name: str
     buffers: tuple[Buffer, ...]
-    n_extents: int
     operands: tuple[int, ...]  # buffers, in the order of a call
     results: tuple[int, ...]
     chooses_arrays: bool = False  # at run time
+
+    @property
+    def n_extents(self) -> int:
+        return _n_extents(self.buffers)
 
     @property
     def arrays(self) -> tuple[int, ...]:
@@ -137,12 +135,44 @@ class Function:
         return tuple(b for b in self.buffers if b.kind == "scratch")
 
 
+def _n_extents(buffers: Iterable[Buffer]) -> int:
+    return 1 + max((e for b in buffers for e in b.extents), default=-1)
+
+
+def buffers_of(
+    arrays: Mapping[int, tuple[str, int]],
+    outputs: Container[int],
+    aliases: Iterable[tuple[int, int]],
+    written: Container[int],
+    in_place: Iterable[int] = (),
+) -> tuple[list[Buffer], dict[int, int]]:
+    """The buffers of a function on the arrays of a call, and the buffer of each array.
+
+    `arrays` has the dtype and the rank of each. The outputs of `aliases`, which are pairs of an
+    operand and an output, have the memory of the operand. `in_place` are more operands that become
+    results, and `written` the arrays to which the kernel may write.
+    """
+    of_output = {o: i for i, o in aliases}
+    inout = {*of_output.values(), *in_place}
+    buffers: list[Buffer] = []
+    places: dict[int, int] = {}
+    n_extents = 0
+    for i, (dtype, rank) in arrays.items():
+        if i in of_output:
+            continue
+        kind: Kind = "out" if i in outputs else "work" if i in written else "in"
+        extents = tuple(range(n_extents, n_extents + rank))
+        places[i], n_extents = len(buffers), n_extents + rank
+        buffers.append(Buffer(dtype, extents, "inout" if i in inout else kind))
+    return buffers, places | {o: places[i] for o, i in of_output.items()}
+
+
 def can_hold(dtype: str) -> bool:
     """Whether derivatives are known for arrays of a dtype, or are not needed."""
     return dtype in DTYPES and bool(DTYPES[dtype].enzyme)
 
 
-def derive_in_steps(function: Function, steps: Steps) -> Function:
+def derive_in_steps(function: Function, steps: Iterable[Step]) -> Function:
     """Return the derivative after several steps, before Enzyme has run."""
     for mode, operands in steps:
         function = derive(function, mode, frozenset(function.operands[k] for k in operands))
@@ -184,7 +214,7 @@ def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
     call = f"{_CALLS[mode]}.{name}"
     text = (
         f"{function.text}\ndeclare void @{call}(...)\n"
-        f"{head(name, buffers, function.n_extents)} {{\n"
+        f"{head(name, buffers)} {{\n"
         f"  call void (...) @{call}(ptr @{function.name}, {', '.join(given)})\n  ret void\n}}\n"
     )
     operands = (*function.operands, *given_shadows)
@@ -218,27 +248,26 @@ _SHADOWS: dict[Mode, dict[Kind, str | tuple[str, str]]] = {
 def around(
     text: str,
     called: str,
-    buffers: tuple[Buffer, ...],
-    n_extents: int,
-    operands: tuple[int, ...],
-    results: tuple[int, ...],
+    buffers: Sequence[Buffer],
+    operands: Iterable[int],
+    results: Iterable[int],
 ) -> Function:
     """Return a function that calls a kernel of that form, which a module defines."""
     chooses = chooses_arrays(text, called)
     given = ["ptr %status", "ptr %exception"]
     given += [f"ptr %b{i}" for i in range(len(buffers))]
-    given += [f"i64 %e{k}" for k in range(n_extents)]
+    given += [f"i64 %e{k}" for k in range(_n_extents(buffers))]
     body = f"  call void @{called}({', '.join(given)})\n  ret void"
-    text = f"{text}\n{head('kernel', buffers, n_extents)} {{\n{body}\n}}\n"
-    return Function(text, "kernel", buffers, n_extents, operands, results, chooses)
+    text = f"{text}\n{head('kernel', buffers)} {{\n{body}\n}}\n"
+    return Function(text, "kernel", tuple(buffers), tuple(operands), tuple(results), chooses)
 
 
-def head(name: str, buffers: Sequence[Buffer], n_extents: int) -> str:
+def head(name: str, buffers: Sequence[Buffer]) -> str:
     """The first line of a function's definition, with what Enzyme should know of its memory."""
     parameters = ["ptr noalias %status", "ptr noalias %exception"]
     for i, b in enumerate(buffers):
         parameters.append(f"ptr {'noalias ' * b.is_alone}{holds(b.dtype)} %b{i}")
-    parameters += [f"i64 %e{k}" for k in range(n_extents)]
+    parameters += [f"i64 %e{k}" for k in range(_n_extents(buffers))]
     return f"define void @{name}({', '.join(parameters)})"
 
 

@@ -1,21 +1,21 @@
 """Derivatives as kernels for CPUs: how one is made, kept on disk, registered and carried.
 
-A front end describes the compilation of a derivative as a `DerivativeJob`: it brings its kernel
-into the form of `function.py`, and makes machine code of what Enzyme has derived from that.
+The compilation of a derivative is a `DerivativeJob`. For CPUs, the job of a front end brings its
+kernel into the form of `function.py`, and makes machine code of what Enzyme has derived from that.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from kernbridge import _core
 from kernbridge._ext.enzyme import adjoint, tool
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme.function import LABELS, Function, Mode, Refused, Steps
+from kernbridge._ext.enzyme.function import LABELS, Function, Refused
 from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base import debug
 from kernbridge._src.base.dtypes import CODES
@@ -26,18 +26,15 @@ from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import Ingredients, identity_of
 from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import Mode, Step
+
+T = TypeVar("T")
+
 
 _OTHER: dict[Mode, Mode] = {"jvp": "vjp", "vjp": "jvp"}
 
 
-class Native(NamedTuple):
-    """A derivative that the core can call. It is never released."""
-
-    program: bytes
-    about: dict[str, Any]  # as `DerivativeJob.make` describes it
-
-
-class DerivativeJob(Recipe[Native]):
+class DerivativeJob(Recipe[T]):
     """The compilation of a derivative, given the steps that lead to it from the kernel.
 
     `kernel` is the identity of the kernel, and `described` what the derivative depends on beside
@@ -47,19 +44,67 @@ class DerivativeJob(Recipe[Native]):
     tool = "Enzyme"
     why_not_portable = ""
     by_clang = False  # whether the kernel is of C or C++
+
+    def __init__(
+        self,
+        label: str,
+        name: str,
+        kernel: bytes,
+        described: Any,
+        steps: tuple[Step, ...],
+        lasting: bool,
+    ) -> None:
+        self.label, self.steps, self.lasting = label, steps, lasting
+        self.name = f"{name} ({LABELS[steps[-1][0]]})"
+        self.identity = identity_of(
+            Ingredients(made="enzyme", code=kernel, described=described, inlined=None)
+        )
+
+    def made_of(self) -> tuple[Any, ...]:
+        return tool.find().identity(self.by_clang)
+
+    def make(self) -> Artefact:
+        enzyme = tool.find()
+        try:
+            return self.compiled(enzyme)
+        except Refused as e:
+            place = self.place(enzyme, e) if e.place == "" else e.place
+            raise e.error(self.label, place or "") from None
+
+    def compiled(self, enzyme: Enzyme) -> Artefact:
+        """Make the derivative, or raise Refused."""
+        raise NotImplementedError
+
+    def place(self, enzyme: Enzyme, refused: Refused) -> str:
+        """The line of the kernel that was refused; empty if it is not found."""
+        raise NotImplementedError
+
+
+class Native(NamedTuple):
+    """A derivative that the core can call. It is never released."""
+
+    program: bytes
+    about: dict[str, Any]  # as `HostDerivativeJob.compiled` describes it
+
+
+class HostDerivativeJob(DerivativeJob[Native]):
+    """The compilation of a derivative of a function for CPUs."""
+
     source = ""  # where the kernel is defined
     _kernel: Function | None = None  # as it was compiled for derivatives
 
     def __init__(
-        self, label: str, name: str, kernel: bytes, described: Any, steps: Steps, lasting: bool
+        self,
+        label: str,
+        name: str,
+        kernel: bytes,
+        described: Any,
+        steps: tuple[Step, ...],
+        lasting: bool,
     ) -> None:
-        self.label, self.steps, self.lasting = label, steps, lasting
         self._given = label, name, kernel, described
-        self.name = f"{name} ({LABELS[steps[-1][0]]})"
         made_of = (described, [tuple(s) for s in steps])
-        self.identity = identity_of(
-            Ingredients(made="enzyme", code=kernel, described=made_of, inlined=None)
-        )
+        super().__init__(label, name, kernel, made_of, steps, lasting)
         self.key = key_of(self.identity)
         self._native: Native | None = None
 
@@ -84,12 +129,12 @@ class DerivativeJob(Recipe[Native]):
             ),
         )
 
-    def other_mode(self) -> DerivativeJob:
+    def other_mode(self) -> HostDerivativeJob:
         """The derivative whose last step is in the other mode; it takes the compiled kernel."""
         other = copy.copy(self)
         *before, (mode, active) = self.steps
-        steps = (*before, (_OTHER[mode], active))
-        DerivativeJob.__init__(other, *self._given, steps, self.lasting)
+        steps = (*before, Step(_OTHER[mode], active))
+        HostDerivativeJob.__init__(other, *self._given, steps, self.lasting)
         return other
 
     def primal(self, debug: bool) -> Function:
@@ -99,25 +144,14 @@ class DerivativeJob(Recipe[Native]):
         """
         raise NotImplementedError
 
-    def compile(self, function: Function, text: str) -> HostCode:
+    def machine_code(self, function: Function, text: str) -> HostCode:
         """Make machine code of a function, whose module Enzyme has written, or raise Refused."""
         raise NotImplementedError
 
-    def made_of(self) -> tuple[Any, ...]:
-        return tool.find().identity(self.by_clang)
-
-    def make(self) -> Artefact:
-        enzyme, lines = tool.find(), self.by_clang
-        try:
-            self._kernel = self._kernel or self.primal(debug=False)  # the other mode's, too
-            lines = True  # unlike the refusals before, Enzyme's are repeated with lines
-            function, text = self._derive(enzyme, self._kernel)
-            lines = self.by_clang
-            code = self.compile(function, text)
-        except Refused as e:
-            raise e.error(
-                self.label, e.place or (self._place(enzyme) if lines and e.place == "" else "")
-            ) from None
+    def compiled(self, enzyme: Enzyme) -> Artefact:
+        self._kernel = self._kernel or self.primal(debug=False)  # the other mode's, too
+        function, text = self._derive(enzyme, self._kernel)
+        code = self.machine_code(function, text)
         operands = [function.buffers[i] for i in function.operands]
         results = [function.buffers[i] for i in function.results]
         hidden = [operands[i] for i in function.written] + [*function.scratch]
@@ -146,10 +180,12 @@ class DerivativeJob(Recipe[Native]):
         function = ir.entry(function, "kb_derivative")
         return function, ir.run(function, enzyme, self.by_clang)
 
-    def _place(self, enzyme: Enzyme) -> str:
+    def place(self, enzyme: Enzyme, refused: Refused) -> str:
         """The line that was refused, which needs the kernel with its lines."""
+        if self._kernel is None and not self.by_clang:  # refused before Enzyme has run
+            return ""
         try:
-            self.compile(*self._derive(enzyme, self.primal(debug=True)))
+            self.machine_code(*self._derive(enzyme, self.primal(debug=True)))
         except Refused as again:
             place = again.place or ""
             return "" if place.startswith("/usr/") else place

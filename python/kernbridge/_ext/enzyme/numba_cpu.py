@@ -18,8 +18,8 @@ from typing import Any, cast
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme import grammar, guards, registered
 from kernbridge._ext.enzyme.bits import reinterprets
-from kernbridge._ext.enzyme.function import Buffer, Function, Kind, Refused, Steps
-from kernbridge._ext.enzyme.kernel import DerivativeJob
+from kernbridge._ext.enzyme.function import Function, Refused
+from kernbridge._ext.enzyme.kernel import HostDerivativeJob
 from kernbridge._ext.inline import function as inline
 from kernbridge._ext.inline import rules
 from kernbridge._src.base.packing import HostCode
@@ -46,6 +46,7 @@ from kernbridge._src.numba_cpu.returning import Returning
 from kernbridge._src.numba_cpu.signature import Signature
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import Step
 
 # What allocator.ll defines.
 _ALLOCATING = {
@@ -86,16 +87,18 @@ class OfFunction(Differentiator):
         return OfKernel(kernel).lower(platform, wanted)
 
 
-class NumbaDerivative(DerivativeJob):
+class NumbaDerivative(HostDerivativeJob):
     """The compilation of a derivative, given the kernel's compilation and the steps."""
 
     kind = "numba_cpu_derivative"
 
-    def __init__(self, primal: Job, aliases: tuple[tuple[int, int], ...], steps: Steps) -> None:
+    def __init__(
+        self, primal: Job, aliases: tuple[tuple[int, int], ...], steps: tuple[Step, ...]
+    ) -> None:
         ruled = rules.described(primal.fingerprint.inlined, len(steps))
         described, name = (aliases, ruled) if ruled else aliases, primal.kernel.py_func.__name__
         super().__init__(primal.label, name, primal.identity, described, steps, primal.lasting)
-        self._primal, self._aliases = primal, dict(aliases)
+        self._primal, self._aliases = primal, aliases
         self.source = primal.place
         self.why_not_portable = primal.why_not_portable
         self._library: Any = None  # of Numba, of the kernel that was compiled last
@@ -109,7 +112,7 @@ class NumbaDerivative(DerivativeJob):
             self._library = overload.compiled.library
             return self._function(overload, frozenset(written))
 
-    def compile(self, function: Function, text: str) -> HostCode:
+    def machine_code(self, function: Function, text: str) -> HostCode:
         library = self._library
         holds = tuple(f"{mark}{_HOLDS}" for mark in ("@", '@"'))
         lines = (line for line in text.splitlines() if not any(said in line for said in holds))
@@ -123,7 +126,7 @@ class NumbaDerivative(DerivativeJob):
         try:
             return object_code.make(cast(Entry, entry))
         except object_code.NotCarried as e:
-            raise Refused(str(e)) from None
+            raise Refused(str(e), None) from None
 
     def _function(self, overload: Any, written: frozenset[int]) -> Function:
         """The kernel as a function of its operands and of those outputs that are no operands."""
@@ -131,28 +134,19 @@ class NumbaDerivative(DerivativeJob):
         for dtype, _ in primal._buffer_types:
             if not ir.can_hold(dtype):
                 raise Refused(f"it has arrays of {dtype}, whose numbers it treats as bits")
-        by_buffer = primal.host_parameters()
-        n, aliases = primal.n_operands, self._aliases
-        shared = {by_buffer[n + o]: by_buffer[i] for i, o in aliases.items()}
+        by_buffer, n = primal.host_parameters(), primal.n_operands
+        everywhere = range(len(by_buffer))
+        aliases = [(i, n + o) for i, o in self._aliases]
+        shared = {by_buffer[o]: by_buffer[i] for i, o in aliases}
         own = [b for b in by_buffer if b not in shared]
         given = [None if b is None else by_buffer[b] for b in primal._assignment.given]
         used = primal.fingerprint.inlined, len(self.steps)
         text, name, only_written = _build_primal(overload, given, own, shared, *used)
-        buffers: list[Buffer] = []
-        n_extents = 0
-        for i, parameter in enumerate(by_buffer):
-            if parameter in shared:
-                continue
-            dtype, rank = primal._buffer_types[i]
-            kind: Kind = "work" if i in written else "in"
-            if i >= n or i in aliases:
-                kind = "out" if i >= n else "inout"
-            extents = tuple(range(n_extents, n_extents + rank))
-            buffers.append(Buffer(dtype, extents, kind, len(buffers) not in only_written))
-            n_extents += rank
-        places = {p: k for k, p in enumerate(own)}
-        results = tuple(places[shared.get(b, b)] for b in by_buffer[n:])
-        return ir.around(text, name, tuple(buffers), n_extents, tuple(range(n)), results)
+        arrays = dict(enumerate(primal._buffer_types))
+        buffers, places = ir.buffers_of(arrays, everywhere[n:], aliases, written)
+        buffers = [b._replace(is_read=k not in only_written) for k, b in enumerate(buffers)]
+        of_call = [places[i] for i in everywhere]
+        return ir.around(text, name, buffers, of_call[:n], of_call[n:])
 
 
 @contextmanager

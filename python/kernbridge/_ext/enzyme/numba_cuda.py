@@ -16,9 +16,10 @@ Imported only when a derivative is lowered.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -32,19 +33,20 @@ from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.isolated_compile import compiled_in_isolation
 from kernbridge._ext.emulator.compiler.to_host import HostModule
 from kernbridge._ext.emulator.device.launch import binding as llvm
-from kernbridge._ext.enzyme import clang, gpu_code, guards, sums, tool
+from kernbridge._ext.enzyme import clang, gpu_code, guards, sums
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
-from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Kind, Refused
+from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
+from kernbridge._ext.enzyme.kernel import DerivativeJob
+from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._ext.inline import rules
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelCompilationError, NoDerivativeError
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import beginning_of, warn
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.forge.obtain import Recipe, obtain
-from kernbridge._src.keys.identity import Ingredients, identity_of
+from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.llvm.text import Function as Declared
 from kernbridge._src.llvm.text import Instruction, Module, renamed, symbol, with_declared
 from kernbridge._src.numba_common import numba_cuda_patches as patches
@@ -93,12 +95,12 @@ class OfKernel(Differentiator):
                 f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
                 "of this kernel as a function (vjp=, jvp=) [KB2107]"
             )
-        operands, call, steps, own_operands, own_call = wanted
+        operands, call, steps, _, own_call = wanted
         shape, arrays = rule.resolve(operands, call), (*operands, *call.outs)
         arguments = frontend.arguments(frontend.assign(call), arrays, call)
         n, z_is_free = len(operands), shape.grid[2] == Value(constant=1)
         parameters = [parameter for parameter, _, _ in arguments]
-        job = DerivativeJob(
+        job = CudaDerivativeJob(
             Job(label, frontend.kernel, parameters, False, target),
             [leaf for _, words, _ in arguments for leaf in words],
             Roles(
@@ -115,8 +117,7 @@ class OfKernel(Differentiator):
             threads=0 if shape.auto_block else math.prod(shape.block),
             dynamic=rule.shared_mem,
         )
-        own = [arrays[b] for b in (*range(n), *call.fresh)]
-        return lowered(job, rule, shape, own, call.fresh, own_operands, own_call)
+        return _planned(job, rule, shape, wanted)
 
 
 class Roles(NamedTuple):
@@ -154,7 +155,7 @@ class DerivativeFunction(DeviceFunction):
         return [*words, *(places[e] for e in range(self.function.n_extents))]
 
 
-class DerivativeJob(Recipe[DerivativeFunction]):
+class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     """The compilation of a derivative, given the compilation of the kernel and the steps to it.
 
     `words` has the words of each leaf of the kernel's parameters. If the launch `has_one_axis`,
@@ -164,7 +165,6 @@ class DerivativeJob(Recipe[DerivativeFunction]):
     """
 
     kind = "numba_cuda_derivative"
-    tool = "Enzyme"
 
     def __init__(
         self,
@@ -177,43 +177,36 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         threads: int,
         dynamic: int,
     ) -> None:
-        self.label, self.kernel, self.target = primal.label, primal.kernel, primal.target
-        self.name = f"{primal.name} ({LABELS[steps[-1].mode]})"
+        self.kernel, self.target = primal.kernel, primal.target
         self._primal, self._words, self._roles = primal, words, roles
-        self.steps, self._has_batch = steps, has_batch
-        self._has_one_axis, self._dynamic = has_one_axis, dynamic
+        self._has_batch, self._has_one_axis, self._dynamic = has_batch, has_one_axis, dynamic
         registers = registers_with(threads) if threads and not self.target.emulates else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
         how = (has_batch, has_one_axis, self._registers, dynamic)
-        made_of = (words, roles, [tuple(s) for s in steps]), how
-        self.identity = self.digest = identity_of(
-            Ingredients(made="enzyme", code=primal.digest, described=made_of, inlined=None)
-        )
+        described = (words, roles, [tuple(s) for s in steps]), how
+        lasting, self.why_not_portable = primal.lasting, primal.why_not_portable
+        super().__init__(primal.label, primal.name, primal.digest, described, steps, lasting)
+        self.digest = self.identity
         if not self.target.emulates:
             self.identity += repr(self.target).encode()
-        self.lasting, self.why_not_portable = primal.lasting, primal.why_not_portable
 
     def made_of(self) -> tuple[Any, ...]:
         versions = llvm.llvm_version_info, llvmlite_version
-        return (*self._primal.made_of(), *tool.find().identity(False), *versions)
+        return (*self._primal.made_of(), *super().made_of(), *versions)
 
-    def make(self) -> Artefact:
-        enzyme = tool.find()
-        try:
-            primal, written, uses_z = self._primal_function()
-            function = ir.derive_in_steps(primal, self.steps)
-            wide = self._has_batch and not uses_z
-            entry = f"{self._primal.symbol}_{'_'.join(s.mode for s in self.steps)}"
-            text, shared_size = _with_entry(function, entry, wide)
-            text = ir.run(replace(function, text=text), enzyme)
-            buffers = function.buffers
-            if self._roles.in_place:  # the contents of its buffers are used afterwards
-                own = (b if b.kind == "shared" else b._replace(kind="inout") for b in buffers)
-                buffers = tuple(own)
-            text, buffers = sums.with_fewer_atomics(text, entry, buffers, self._has_one_axis)
-            function = replace(function, buffers=buffers)
-        except Refused as e:
-            raise e.error(self.label, self._place(e)) from None
+    def compiled(self, enzyme: Enzyme) -> Artefact:
+        primal, written, uses_z = self._primal_function()
+        function = ir.derive_in_steps(primal, self.steps)
+        wide = self._has_batch and not uses_z
+        entry = f"{self._primal.symbol}_{'_'.join(mode for mode, _ in self.steps)}"
+        text, shared_size = _with_entry(function, entry, wide)
+        text = ir.run(replace(function, text=text), enzyme)
+        buffers = function.buffers
+        if self._roles.in_place:  # the contents of its buffers are used afterwards
+            own = (b if b.kind == "shared" else b._replace(kind="inout") for b in buffers)
+            buffers = tuple(own)
+        text, buffers = sums.with_fewer_atomics(text, entry, buffers, self._has_one_axis)
+        function = replace(function, buffers=buffers)
         text = gpu_code.with_libdevice(text)
         if isinstance(self.target, Gpu):
             images = {
@@ -228,7 +221,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             "entry": entry,
             "architectures": list(images),
             "wide": wide,
-            "written": list(written),
+            "written": written,
             "tape": gpu_code.tape(text) if isinstance(self.target, Gpu) else "",
             "buffers": [[b.dtype, list(b.extents), *b[2:]] for b in function.buffers],
             "of_call": [list(function.operands), list(function.results)],
@@ -239,13 +232,12 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         meta = made.meta
         buffers = [Buffer(d, tuple(e), *rest) for d, e, *rest in meta["buffers"]]
         operands, results = map(tuple, meta["of_call"])
-        n_extents = 1 + max((e for b in buffers for e in b.extents), default=-1)
         return DerivativeFunction(
             identity=self.digest,
             name=self.name,
             entry=meta["entry"],
             images=tuple(self.target.images(self, made).items()),
-            function=Function("", "", tuple(buffers), n_extents, operands, results),
+            function=Function("", "", tuple(buffers), operands, results),
             wide=meta["wide"],
             written=tuple(meta["written"]),
             tape=meta["tape"],
@@ -261,7 +253,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         )
         return job, found, opened
 
-    def _place(self, refused: Refused) -> str:
+    def place(self, enzyme: Enzyme, refused: Refused) -> str:
         """The line of the call that was refused; the kernel is compiled again to find it."""
         called = str(refused).removeprefix("it calls ").split(",")[0]
         try:
@@ -285,13 +277,42 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         """
         with global_compiler_lock:
             job, compiled, opened = self._compiled(has_lines=False)
-            try:
-                with host_ir.opaque_pointers():
-                    host = HostModule(self.label, compiled._codelibrary.modules, checks=None)
-                    texts = [str(module) for module in host.modules]
-            except KernelCompilationError as e:
-                found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
-                raise Refused(f"it uses {found[1]}" if found else str(e)) from e
+            host, module = self._host_module(compiled)
+        called = {f.name for f in module.functions if f.is_declaration}
+        roles = self._roles
+        arrays, written = self._arrays(job, opened)
+        buffers, places = ir.buffers_of(
+            arrays, arrays.keys() - roles.operands, roles.aliases, written, roles.in_place
+        )
+        for b in roles.zeroed:
+            buffers[places[b]] = buffers[places[b]]._replace(begins_as_zeros=True)
+        if "kb.barrier0" in called:
+            buffers = [b._replace(is_alone=b.kind == "in") for b in buffers]
+        shared = self._shared_arrays(host)
+        first_shared = len(buffers)
+        buffers += shared.values()
+        _add_call(module, compiled._codelibrary._entry_name, buffers, self._words, places)
+        text, read, changed = _simplified(
+            *(module, dict(zip(shared, itertools.count(first_shared)))),
+            *([b.is_inexact for b in buffers], self._dynamic),
+        )
+        # Tangents in place need the values that the kernel writes, too.
+        all_read = bool(roles.in_place) and self.steps[0].mode == "jvp"
+        buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
+        operands, results = ([places[b] for b in of] for of in (roles.operands, roles.outputs))
+        function = ir.around(text, "kb_primal", buffers, operands, results)
+        uses_z = not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+        return function, sorted(changed.intersection(function.arrays)), uses_z
+
+    def _host_module(self, compiled: Any) -> tuple[HostModule, Any]:
+        """The kernel with calls of functions `kb.*`, and the LLVM module of all its code."""
+        try:
+            with host_ir.opaque_pointers():
+                host = HostModule(self.label, compiled._codelibrary.modules, checks=None)
+                texts = [str(module) for module in host.modules]
+        except KernelCompilationError as e:
+            found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
+            raise Refused(f"it uses {found[1]}" if found else str(e)) from e
         inlined = self._primal.fingerprint.inlined
         if why := rules.unknown(inlined, "".join(texts), has_nodes=False):
             raise Refused(why)
@@ -300,87 +321,43 @@ class DerivativeJob(Recipe[DerivativeFunction]):
             module.link_in(other)
         library.link_tables(module, "".join(host.tables.values()))
         library.link_files(module, "atomics", "arithmetic")
-        called = {f.name for f in module.functions if f.is_declaration}
-        waits = "kb.barrier0" in called
+        return host, module
 
-        roles, of_output = self._roles, {o: i for i, o in self._roles.aliases}
-        dtypes: dict[int, str] = {}  # by buffer of the call
-        ranks: dict[int, int] = {}
+    def _arrays(
+        self, job: Job, opened: Sequence[int]
+    ) -> tuple[dict[int, tuple[str, int]], set[int]]:
+        """The dtype and the rank of each array of the call, and the arrays that are written."""
+        arrays: dict[int, tuple[str, int]] = {}
         written = set()
         for i, (leaf, own) in enumerate(zip(leaves(job.parameters), self._words, strict=True)):
             if own[0].kind != "address":
                 continue
-            b = own[0].buffer
-            if dtypes.setdefault(b, leaf.dtype.name) != leaf.dtype.name:
-                raise Refused(f"it uses one array as {dtypes[b]} and as {leaf.dtype}")
-            if not ir.can_hold(dtypes[b]) or leaf.kind == "record":
+            b, dtype = own[0].buffer, leaf.dtype.name
+            known, rank = arrays.get(b, (dtype, 0))
+            if known != dtype:
+                raise Refused(f"it uses one array as {known} and as {dtype}")
+            if not ir.can_hold(dtype) or leaf.kind == "record":
                 raise Refused(f"it has arrays of {leaf.dtype}")
-            ranks[b] = max(ranks.get(b, 0), sum(word.kind == "extent" for word in own))
+            arrays[b] = dtype, max(rank, sum(word.kind == "extent" for word in own))
             if i in opened:
                 written.add(b)
-        for o, i in of_output.items():
-            if i not in dtypes and o in dtypes:  # one parameter of the kernel stands for both
-                dtypes[i], ranks[i] = dtypes[o], ranks[o]
-        buffers: list[Buffer] = []
-        places: dict[int, int] = {}  # in the function, by buffer of the call
-        n_extents = 0
-        for b in sorted(dtypes):
-            if b in of_output:
-                places[b] = places[of_output[b]]
-                continue
-            kind: Kind = "work" if b in written else "in"
-            if b in roles.in_place or b in of_output.values():
-                kind = "inout"
-            elif b not in roles.operands:
-                kind = "out"
-            extents = tuple(range(n_extents, n_extents + ranks[b]))
-            n_extents += ranks[b]
-            places[b] = len(buffers)
-            zeros = b in roles.zeroed
-            alone = kind == "in" or not waits
-            buffers.append(Buffer(dtypes[b], extents, kind, begins_as_zeros=zeros, is_alone=alone))
-        lines: list[str] = []
-        words = []
-        for word in (w for own in self._words for w in own):
-            if word.kind == "constant":
-                words.append(f"i64 {word.value}")
-            elif word.kind == "extent":
-                words.append(f"i64 %e{buffers[places[word.buffer]].extents[word.dim]}")
-            else:
-                lines.append(f"  %o{len(lines)} = add i64 %a{places[word.buffer]}, {word.value}")
-                words.append(f"i64 %o{len(lines) - 1}")
-        addresses = [f"  %a{i} = ptrtoint ptr %b{i} to i64" for i in range(len(buffers))]
+        for i, o in self._roles.aliases:
+            if i not in arrays and o in arrays:  # one parameter of the kernel stands for both
+                arrays[i] = arrays[o]
+        return dict(sorted(arrays.items())), written
 
-        shared: dict[int, int] = {}  # the buffer of a shared array, by its offset
+    def _shared_arrays(self, host: HostModule) -> dict[int, Buffer]:
+        """The shared arrays of a block, by their offsets."""
+        shared: dict[int, Buffer] = {}
         for array in host.shared_arrays:
             dtype = _ITEMS.get(array.item)
             if dtype is None:
                 raise Refused(f"it has a shared array of {array.item}")
             if array.offset in shared:
                 raise Refused("it has several arrays in the shared memory of the launch")
-            shared[array.offset] = len(buffers)
             size = array.size or self._dynamic
-            buffers.append(Buffer(dtype, (), "shared", is_alone=False, size=size))
-
-        entry = compiled._codelibrary._entry_name
-        kinds = ", ".join(word.split()[0] for word in words)
-        lines = [ir.head("kb_primal", buffers, n_extents) + " {", *addresses, *lines]
-        lines += [f'  call void @"{entry}"({", ".join(words)})', "  ret void", "}"]
-        around = f'declare void @"{entry}"({kinds})\n' + "\n".join(lines)
-        module.link_in(llvm.parse_assembly(around))
-        for function in module.functions:
-            if not function.is_declaration and function.name != "kb_primal":
-                function.linkage = "internal"
-        text, read, changed = _simplified(
-            module, shared, [b.is_inexact for b in buffers], self._dynamic
-        )
-        # Tangents in place need the values that the kernel writes, too.
-        all_read = bool(roles.in_place) and self.steps[0].mode == "jvp"
-        buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
-        operands, results = (tuple(places[b] for b in of) for of in (roles.operands, roles.outputs))
-        function = ir.around(text, "kb_primal", tuple(buffers), n_extents, operands, results)
-        uses_z = not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
-        return function, sorted(changed.intersection(function.arrays)), uses_z
+            shared[array.offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
+        return shared
 
     def _image(
         self, text: str, entry: str, function: Function, wide: bool, shared_size: int
@@ -395,7 +372,7 @@ class DerivativeJob(Recipe[DerivativeFunction]):
         return cuda_on_cpu_compile.image(body, is_fast=False)
 
 
-def obtained(job: DerivativeJob) -> DerivativeFunction:
+def obtained(job: CudaDerivativeJob) -> DerivativeFunction:
     """The machine code of a derivative, which lives as long as the kernel; warn of its tape."""
     made = obtain(job)
     attached_to(job.kernel, "derivatives", dict[bytes, Any])[job.identity] = made
@@ -408,31 +385,22 @@ def obtained(job: DerivativeJob) -> DerivativeFunction:
     return made
 
 
-def lowered(
-    job: DerivativeJob,
-    rule: LaunchRule,
-    shape: LaunchShape,
-    arrays: Sequence[ArrayType],
-    fresh: Sequence[int],
-    operands: Sequence[ArrayType],
-    call: Call,
+def _planned(
+    job: CudaDerivativeJob, rule: LaunchRule, shape: LaunchShape, wanted: Differentiated
 ) -> NativeCall:
-    """The plan of a derivative with these operands and this call.
-
-    `arrays` are the operands of the kernel, and then the outputs that do not share the memory of an
-    operand. `fresh` are the buffers of these outputs in a call of the kernel.
-    """
+    """The plan of a derivative, which is launched with the shape of the kernel's launch."""
     made = obtained(job)
     function = made.function
-    n = len(operands) + len(call.outs)
+    operands, call, _, own_operands, own_call = wanted
+    n, n_own = len(operands), len(own_operands) + len(own_call.outs)
+    of_call = (*range(n), *call.fresh)  # what the kernel's buffers are in a call of it
     numbers = {i: k for k, i in enumerate(function.operands)}
-    for k, i in enumerate(function.results, len(operands)):
+    for k, i in enumerate(function.results, len(own_operands)):
         numbers.setdefault(i, k)
-    copied = function.written
-    numbers |= {function.operands[k]: n + j for j, k in enumerate(copied)}
-    hidden = [i for i, b in enumerate(function.buffers) if b.kind == "scratch"]
-    numbers |= {i: n + len(copied) + j for j, i in enumerate(hidden)}
-    sizes = [m for t in arrays for m in t.shape]
+    hidden = [function.operands[k] for k in function.written]
+    hidden += [i for i, b in enumerate(function.buffers) if b.kind == "scratch"]
+    numbers |= {i: k for k, i in enumerate(hidden, n_own)}
+    sizes = [m for b in of_call for m in (*operands, *call.outs)[b].shape]
     temporaries = [
         ArrayType(tuple(sizes[e] for e in b.extents), np.dtype(b.dtype)) for b in function.scratch
     ]
@@ -441,24 +409,53 @@ def lowered(
         for i, b in enumerate(function.buffers)
         if b.begins_as_zeros and i in numbers
     ]
-    n_given = len(arrays) - len(fresh)
-    moved = {b: numbers[i] for i, b in enumerate((*range(n_given), *fresh))}
+    moved = {b: numbers[i] for i, b in enumerate(of_call)}
     x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in shape.grid)
-    words = made.words([numbers[i] for i in function.arrays])
     shape = replace(shape, grid=(x, y, z))
+    words = made.words([numbers[i] for i in function.arrays])
+    launch = rule.step(shape, made, words, own_call.fresh, wide=made.wide)
     native, _ = plan(
         f"{job.label} ({LABELS[job.steps[-1].mode]})",
         beginning_of(job.kernel.py_func),
-        operands,
-        call,
-        [f"array {k}" for k in range(n)],
-        [*fills, replace(rule.step(shape, made, words, call.fresh, wide=made.wide), shared=0)],
-        copied=copied,
+        own_operands,
+        own_call,
+        [f"array {k}" for k in range(n_own)],
+        [*fills, replace(launch, shared=0)],
+        copied=function.written,
         temporaries=temporaries,
         why_not_portable=job.why_not_portable,
         target=job.target,
     )
     return native
+
+
+def _add_call(
+    module: Any,
+    entry: str,
+    buffers: Sequence[Buffer],
+    words: Sequence[Sequence[Word]],
+    places: Mapping[int, int],
+) -> None:
+    """Add kb_primal, a function of buffers that calls the kernel's entry with these words."""
+    lines, given = list[str](), list[str]()
+    for k, word in enumerate(itertools.chain.from_iterable(words)):
+        if word.kind == "constant":
+            given.append(f"i64 {word.value}")
+        elif word.kind == "extent":
+            given.append(f"i64 %e{buffers[places[word.buffer]].extents[word.dim]}")
+        else:
+            given.append(f"i64 %o{k}")
+            lines += [
+                f"  %a{k} = ptrtoint ptr %b{places[word.buffer]} to i64",
+                f"  %o{k} = add i64 %a{k}, {word.value}",
+            ]
+    lines.append(f'  call void @"{entry}"({", ".join(given)})')
+    text = f'declare void @"{entry}"({", ".join(["i64"] * len(given))})\n'
+    text += "\n".join([ir.head("kb_primal", buffers) + " {", *lines, "  ret void", "}\n"])
+    module.link_in(llvm.parse_assembly(text))
+    for function in module.functions:
+        if not function.is_declaration and function.name != "kb_primal":
+            function.linkage = "internal"
 
 
 def _is_of_threads(i: Instruction) -> bool:

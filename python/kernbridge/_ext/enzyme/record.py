@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, DerivativeJob, Roles, obtained
+from kernbridge._ext.enzyme.numba_cuda import CudaDerivativeJob, DerivativeFunction, Roles, obtained
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.reports import beginning_of
 from kernbridge._src.calls.call import ArrayType, is_inexact
@@ -214,7 +214,7 @@ class _Derivative:
         shadows = tuple(b for b in in_place if b in real)
         how = Differentiation(self._differentiation.mode, tuple(map(buffers.index, shadows)))
         one_axis = step.grid[1:] == (Value(constant=1),) * 2 and step.block[1:] == (1, 1)
-        job = DerivativeJob(
+        job = CudaDerivativeJob(
             numba_cuda_compile.Job(
                 *(self._recording.label, function.kernel(), function.parameters, False),
                 self._recording.target,

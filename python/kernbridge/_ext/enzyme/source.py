@@ -15,14 +15,15 @@ from typing import Any
 from kernbridge._ext.enzyme import clang, tool
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
-from kernbridge._ext.enzyme.function import Buffer, Function, Kind, Refused, Steps
-from kernbridge._ext.enzyme.kernel import DerivativeJob
+from kernbridge._ext.enzyme.function import Function, Refused
+from kernbridge._ext.enzyme.kernel import HostDerivativeJob
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.llvm.text import Module
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import Step
 from kernbridge._src.source.frontend import Export, SourceFrontend
 from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Request
@@ -98,7 +99,7 @@ class OfFunction(Differentiator):
         )
 
 
-class SourceDerivative(DerivativeJob):
+class SourceDerivative(HostDerivativeJob):
     """The compilation of a derivative of one function, given the types of a call."""
 
     kind = "source_derivative"
@@ -111,7 +112,7 @@ class SourceDerivative(DerivativeJob):
         zeroed: bool,
         operands: Sequence[ArrayType],
         call: Call,
-        steps: Steps,
+        steps: tuple[Step, ...],
     ) -> None:
         self._export, self._values, self._zeroed = export, values, zeroed
         self._arrays = [(t.dtype.name, len(t.shape)) for t in (*operands, *call.outs)]
@@ -136,9 +137,9 @@ class SourceDerivative(DerivativeJob):
         self._check_unchanged(request)
         finished = request.finish()
         names = [function[0] for function in finished.notes]
-        n, of_output = self._n_inputs, {o: i for i, o in self._aliases}
-        shared = {n + o: i for o, i in of_output.items()}  # outputs in the memory of an input
-        own = [i for i in range(len(self._arrays)) if i not in shared]
+        n, everywhere = self._n_inputs, range(len(self._arrays))
+        shared = {n + o: i for i, o in self._aliases}  # outputs in the memory of an input
+        own = [i for i in everywhere if i not in shared]
         unit = finished.source + self._unit(names.index(self._export.function.name), own, shared)
         host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
         flags = [
@@ -157,28 +158,22 @@ class SourceDerivative(DerivativeJob):
         if line := reinterprets(text, _PRIMAL, of_reals):
             place = clang.place_of(text, line)
             raise Refused("it uses the bits of real numbers as integers", place)
-        read = Module(text)
-        primal = read.functions[_PRIMAL]
-        known = primal.parameters[2:]
-        buffers: list[Buffer] = []
-        n_extents = 0
-        for i, said in zip(own, known, strict=False):
-            dtype, rank = self._arrays[i]
-            kind: Kind = "in" if "readonly" in said or "readnone" in said else "work"
-            if i >= n or i in of_output.values():
-                kind = "out" if i >= n else "inout"
-            extents = tuple(range(n_extents, n_extents + rank))
-            is_read = "writeonly" not in said and "readnone" not in said
+        read_ir = Module(text)
+        primal = read_ir.functions[_PRIMAL]
+        said = dict(zip(own, primal.parameters[2:], strict=False))
+        read = {i for i in own if "writeonly" not in said[i] and "readnone" not in said[i]}
+        written = {i for i in own if "readonly" not in said[i] and "readnone" not in said[i]}
+        arrays, aliases = dict(enumerate(self._arrays)), [(i, o) for o, i in shared.items()]
+        buffers, places = ir.buffers_of(arrays, everywhere[n:], aliases, written)
+        for k, (i, b) in enumerate(zip(own, buffers, strict=True)):
             zeros = self._zeroed and i >= n
-            buffers.append(Buffer(dtype, extents, kind, is_read or i < n or zeros, zeros))
-            n_extents += rank
-        places = {i: k for k, i in enumerate(own)}
-        results = tuple(places[shared.get(i, i)] for i in range(n, len(self._arrays)))
+            is_read = i in read or i < n or zeros
+            buffers[k] = b._replace(is_read=is_read, begins_as_zeros=zeros)
         head = primal.head[primal.head.index("void @") :]
         placed = head.replace(" local_unnamed_addr", " local_unnamed_addr alwaysinline", 1)
         primal.head = f"define internal {placed}"
-        text = str(read)
-        return ir.around(text, _PRIMAL, tuple(buffers), n_extents, tuple(range(n)), results)
+        of_call = [places[i] for i in everywhere]
+        return ir.around(str(read_ir), _PRIMAL, buffers, of_call[:n], of_call[n:])
 
     def _check_unchanged(self, request: Request) -> None:
         """Refuse sources whose headers have changed since; keep nothing if that is not known."""
@@ -226,6 +221,6 @@ class SourceDerivative(DerivativeJob):
             index=index,
         )
 
-    def compile(self, function: Function, text: str) -> HostCode:
+    def machine_code(self, function: Function, text: str) -> HostCode:
         text, name = ir.guarded(text, function.name, "icmp eq i32 %code, 0")
         return clang.machine_code(text, name, self._enzyme)
