@@ -9,9 +9,9 @@ derivatives are automatic as well, so every order and mixture of modes is one mo
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import jax
@@ -23,7 +23,7 @@ from kernbridge._src.base.private_jax import Jaxpr, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE
 from kernbridge._src.calls.call import ArrayType, Call, Terms, is_inexact
 from kernbridge._src.operation import derivatives, tangents
-from kernbridge._src.operation.derivatives import Differentiated, Differentiator
+from kernbridge._src.operation.derivatives import Differentiated
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
 from kernbridge._src.operation.spec import Mode, Step
@@ -226,22 +226,13 @@ def _after(function: Callable[..., Any], step: Step, n: int) -> Callable[..., li
     return derivative
 
 
-_DIFFERENTIATORS = {  # of kernbridge's own front ends, imported when they are needed
-    "numba_cpu.kernel.NumbaCpu": ("numba_cpu", "OfKernel"),
-    "numba_cpu.returning.Returning": ("numba_cpu", "OfFunction"),
-    "numba_cuda.kernel.NumbaCuda": ("numba_cuda", "OfKernel"),
-    "record.callable.NumbaCudaCallable": ("record", "OfFunction"),
-    "source.frontend.SourceFrontend": ("source", "OfFunction"),
+_DIFFERENTIATORS = {
+    "numba_cpu.kernel.NumbaCpu": "numba_cpu.OfKernel",
+    "numba_cpu.returning.Returning": "numba_cpu.OfFunction",
+    "source.frontend.SourceFrontend": "source.OfFunction",
 }
-
-
-def _register(frontend: str, module: str, name: str) -> None:
-    def differentiator(frontend: Any) -> Differentiator:
-        found = importlib.import_module(f"kernbridge._ext.enzyme.{module}")
-        return getattr(found, name)(frontend)
-
-    derivatives.register(f"kernbridge._src.{frontend}", differentiator)
-
-
-for _frontend, _place in _DIFFERENTIATORS.items():
-    _register(_frontend, *_place)
+if find_spec("kernbridge._ext.emulator"):  # which translates kernels of Numba-CUDA for Enzyme
+    _DIFFERENTIATORS["numba_cuda.kernel.NumbaCuda"] = "numba_cuda.OfKernel"
+    _DIFFERENTIATORS["record.callable.NumbaCudaCallable"] = "record.OfFunction"
+for _frontend, _made in _DIFFERENTIATORS.items():
+    derivatives.register(f"kernbridge._src.{_frontend}", f"kernbridge._ext.enzyme.{_made}")

@@ -131,6 +131,12 @@ class Function:
         return tuple(k for k, i in enumerate(self.operands) if self.buffers[i].kind == "work")
 
     @property
+    def hidden(self) -> list[int]:
+        """The buffers after the results of a call: copies of operands, and scratch memory."""
+        scratch = [i for i, b in enumerate(self.buffers) if b.kind == "scratch"]
+        return [self.operands[k] for k in self.written] + scratch
+
+    @property
     def scratch(self) -> tuple[Buffer, ...]:
         return tuple(b for b in self.buffers if b.kind == "scratch")
 
@@ -505,15 +511,12 @@ def entry(function: Function, name: str) -> Function:
     """Add a function for a call of XLA, with the type that numba_cpu/entry.py describes."""
     head = f"define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) {{"
     lines = [function.text, head, "  %status = alloca i32", "  store i32 0, ptr %status"]
-    n_hidden = len(function.results) + len(function.written)
-    scratch = [i for i, b in enumerate(function.buffers) if b.kind == "scratch"]
     places = [("inputs", k, i) for k, i in enumerate(function.operands)]
-    places += [("outputs", k, i) for k, i in enumerate(function.results)]
-    places += [("outputs", k, i) for k, i in enumerate(scratch, n_hidden)]
+    places += [("outputs", k, i) for k, i in enumerate((*function.results, *function.hidden))]
     data: dict[int, str] = {}
     extents: dict[int, str] = {}
     for side, at, i in places:
-        if i in data:  # a result that an operand becomes
+        if i in data:  # a result or a copy, in the memory of an operand
             continue
         data[i] = f"ptr %data{i}"
         lines += [

@@ -7,7 +7,7 @@ kernel into the form of `function.py`, and makes machine code of what Enzyme has
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -37,8 +37,8 @@ _OTHER: dict[Mode, Mode] = {"jvp": "vjp", "vjp": "jvp"}
 class DerivativeJob(Recipe[T]):
     """The compilation of a derivative, given the steps that lead to it from the kernel.
 
-    `kernel` is the identity of the kernel, and `described` what the derivative depends on beside
-    that.
+    `kernel` is the identity of the kernel, and `described` returns what the derivative depends on
+    beside that, the steps among them.
     """
 
     tool = "Enzyme"
@@ -50,14 +50,20 @@ class DerivativeJob(Recipe[T]):
         label: str,
         name: str,
         kernel: bytes,
-        described: Any,
+        described: Callable[[list[Any]], Any],
         steps: tuple[Step, ...],
         lasting: bool,
     ) -> None:
-        self.label, self.steps, self.lasting = label, steps, lasting
-        self.name = f"{name} ({LABELS[steps[-1][0]]})"
+        self.label, self.lasting = label, lasting
+        self._given = name, kernel, described
+        self._take(steps)
+
+    def _take(self, steps: tuple[Step, ...]) -> None:
+        name, kernel, described = self._given
+        self.steps, self.name = steps, f"{name} ({LABELS[steps[-1].mode]})"
+        made_of = described([tuple(step) for step in steps])
         self.identity = identity_of(
-            Ingredients(made="enzyme", code=kernel, described=described, inlined=None)
+            Ingredients(made="enzyme", code=kernel, described=made_of, inlined=None)
         )
 
     def made_of(self) -> tuple[Any, ...]:
@@ -92,21 +98,7 @@ class HostDerivativeJob(DerivativeJob[Native]):
 
     source = ""  # where the kernel is defined
     _kernel: Function | None = None  # as it was compiled for derivatives
-
-    def __init__(
-        self,
-        label: str,
-        name: str,
-        kernel: bytes,
-        described: Any,
-        steps: tuple[Step, ...],
-        lasting: bool,
-    ) -> None:
-        self._given = label, name, kernel, described
-        made_of = (described, [tuple(s) for s in steps])
-        super().__init__(label, name, kernel, made_of, steps, lasting)
-        self.key = key_of(self.identity)
-        self._native: Native | None = None
+    _native: Native | None = None
 
     def lowered(self, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Make the derivative of a kernel, whose operands and call are given."""
@@ -118,7 +110,7 @@ class HostDerivativeJob(DerivativeJob[Native]):
         return NativeCall(
             target=debug.host_target(),
             digest=self.identity,
-            key=self.key,
+            key=key_of(self.identity),
             origin="",
             copied=tuple(native.about["copied"]),
             why_not_portable=self.why_not_portable,
@@ -133,8 +125,8 @@ class HostDerivativeJob(DerivativeJob[Native]):
         """The derivative whose last step is in the other mode; it takes the compiled kernel."""
         other = copy.copy(self)
         *before, (mode, active) = self.steps
-        steps = (*before, Step(_OTHER[mode], active))
-        HostDerivativeJob.__init__(other, *self._given, steps, self.lasting)
+        other._take((*before, Step(_OTHER[mode], active)))
+        other._native = None
         return other
 
     def primal(self, debug: bool) -> Function:
@@ -154,7 +146,7 @@ class HostDerivativeJob(DerivativeJob[Native]):
         code = self.machine_code(function, text)
         operands = [function.buffers[i] for i in function.operands]
         results = [function.buffers[i] for i in function.results]
-        hidden = [operands[i] for i in function.written] + [*function.scratch]
+        hidden = [function.buffers[i] for i in function.hidden]
         described = [
             (CODES[b.dtype], len(b.extents), f"array {i}")
             for i, b in enumerate((*operands, *results, *hidden))

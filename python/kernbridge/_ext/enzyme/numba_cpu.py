@@ -15,18 +15,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kernbridge._ext.emulator.device.launch import binding
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme import grammar, guards, registered
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import Function, Refused
 from kernbridge._ext.enzyme.kernel import HostDerivativeJob
-from kernbridge._ext.inline import function as inline
-from kernbridge._ext.inline import rules
+from kernbridge._src.base import extensions
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
 from kernbridge._src.llvm.text import Module, renamed
-from kernbridge._src.numba_common.private_llvmlite import binding, run_once
-from kernbridge._src.numba_common.private_llvmlite import ir as llvm
+from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_numba import (
     arraymath,
     arrayobj,
@@ -35,8 +34,8 @@ from kernbridge._src.numba_common.private_numba import (
     global_compiler_lock,
     linalg,
     runtime,
-    types,
 )
+from kernbridge._src.numba_common.private_numba_cuda import types
 from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
 from kernbridge._src.numba_cpu.compile import Job
@@ -47,6 +46,7 @@ from kernbridge._src.numba_cpu.signature import Signature
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step
+from kernbridge._src.sharding.partition import ir as llvm
 
 # What allocator.ll defines.
 _ALLOCATING = {
@@ -66,6 +66,8 @@ _DTOR = ".dtor.list."  # and the type of the items that it releases
 # Calls that say what an array of the kernel's own holds.
 _HOLDS = "kb.holds."
 _untyped_array = arrayobj._empty_nd_impl
+# Of functions of JAX in kernels, if this installation has that extension.
+inline, rules = map(extensions.find, ("inline", "inlined_rules"))
 _internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -95,9 +97,11 @@ class NumbaDerivative(HostDerivativeJob):
     def __init__(
         self, primal: Job, aliases: tuple[tuple[int, int], ...], steps: tuple[Step, ...]
     ) -> None:
-        ruled = rules.described(primal.fingerprint.inlined, len(steps))
-        described, name = (aliases, ruled) if ruled else aliases, primal.kernel.py_func.__name__
-        super().__init__(primal.label, name, primal.identity, described, steps, primal.lasting)
+        inlined, name = primal.fingerprint.inlined, primal.kernel.py_func.__name__
+        ruled = rules.described(inlined, len(steps)) if inlined else []
+        made_of = (aliases, ruled) if ruled else aliases
+        known = primal.label, name, primal.identity, lambda steps: (made_of, steps)
+        super().__init__(*known, steps, primal.lasting)
         self._primal, self._aliases = primal, aliases
         self.source = primal.place
         self.why_not_portable = primal.why_not_portable
@@ -167,7 +171,7 @@ def _compiling(kernel: Any, debug: bool) -> Iterator[None]:
         entries.compiling_apart(purpose, lambda _: True, **options, **lines),
         patched(
             (front, "targetoptions", {**front.targetoptions, **options, "debug": debug}),
-            (inline, "in_derivative", True),
+            *([(inline, "in_derivative", True)] if inline else ()),
             (library, "_optimize_functions", _lay_out),
             (library, "_optimize_final_module", _keep_for_linking),
             (context, "cached_internal_func", internal),
@@ -251,9 +255,9 @@ def _build_primal(
     of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
     simple = binding.parse_bitcode(library._final_module.as_bitcode())
     names = sorted(f.name for f in simple.functions)
-    if why := rules.unknown(inlined, " ".join(names), has_nodes=True):
+    if inlined and (why := rules.unknown(inlined, " ".join(names), has_nodes=True)):
         raise Refused(why)
-    if names := [n for n in names if n.startswith(rules.NODE)]:
+    if inlined and (names := [n for n in names if n.startswith(rules.NODE)]):
         simple.link_in(_nodes(context, names, order))
     simple = binding.parse_assembly(guards.hidden(str(simple)))
     if not overload.kernel._compiler.targetoptions.get("debug"):  # inlining early loses the lines

@@ -32,14 +32,13 @@ from kernbridge._ext.emulator.compiler import ir as host_ir
 from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.isolated_compile import compiled_in_isolation
 from kernbridge._ext.emulator.compiler.to_host import HostModule
-from kernbridge._ext.emulator.device.launch import binding as llvm
 from kernbridge._ext.enzyme import clang, gpu_code, guards, sums
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import DerivativeJob
 from kernbridge._ext.enzyme.tool import Enzyme
-from kernbridge._ext.inline import rules
+from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelCompilationError, NoDerivativeError
 from kernbridge._src.base.lru import attached_to
@@ -50,6 +49,7 @@ from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.llvm.text import Function as Declared
 from kernbridge._src.llvm.text import Instruction, Module, renamed, symbol, with_declared
 from kernbridge._src.numba_common import numba_cuda_patches as patches
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
@@ -183,9 +183,9 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         registers = registers_with(threads) if threads and not self.target.emulates else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
         how = (has_batch, has_one_axis, self._registers, dynamic)
-        described = (words, roles, [tuple(s) for s in steps]), how
-        lasting, self.why_not_portable = primal.lasting, primal.why_not_portable
-        super().__init__(primal.label, primal.name, primal.digest, described, steps, lasting)
+        known = primal.label, primal.name, primal.digest, lambda steps: ((words, roles, steps), how)
+        super().__init__(*known, steps, primal.lasting)
+        self.why_not_portable = primal.why_not_portable
         self.digest = self.identity
         if not self.target.emulates:
             self.identity += repr(self.target).encode()
@@ -292,10 +292,9 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         first_shared = len(buffers)
         buffers += shared.values()
         _add_call(module, compiled._codelibrary._entry_name, buffers, self._words, places)
-        text, read, changed = _simplified(
-            *(module, dict(zip(shared, itertools.count(first_shared)))),
-            *([b.is_inexact for b in buffers], self._dynamic),
-        )
+        places_of_shared = dict(zip(shared, itertools.count(first_shared)))
+        of_reals = [b.is_inexact for b in buffers]
+        text, read, changed = _simplified(module, places_of_shared, of_reals, self._dynamic)
         # Tangents in place need the values that the kernel writes, too.
         all_read = bool(roles.in_place) and self.steps[0].mode == "jvp"
         buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
@@ -313,9 +312,10 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         except KernelCompilationError as e:
             found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
             raise Refused(f"it uses {found[1]}" if found else str(e)) from e
-        inlined = self._primal.fingerprint.inlined
-        if why := rules.unknown(inlined, "".join(texts), has_nodes=False):
-            raise Refused(why)
+        if inlined := self._primal.fingerprint.inlined:
+            rules = extensions.load("inlined_rules", self.label)
+            if why := rules.unknown(inlined, "".join(texts), has_nodes=False):
+                raise Refused(why)
         module, *others = map(llvm.parse_assembly, texts)
         for other in others:
             module.link_in(other)
@@ -397,9 +397,7 @@ def _planned(
     numbers = {i: k for k, i in enumerate(function.operands)}
     for k, i in enumerate(function.results, len(own_operands)):
         numbers.setdefault(i, k)
-    hidden = [function.operands[k] for k in function.written]
-    hidden += [i for i, b in enumerate(function.buffers) if b.kind == "scratch"]
-    numbers |= {i: k for k, i in enumerate(hidden, n_own)}
+    numbers |= {i: k for k, i in enumerate(function.hidden, n_own)}
     sizes = [m for b in of_call for m in (*operands, *call.outs)[b].shape]
     temporaries = [
         ArrayType(tuple(sizes[e] for e in b.extents), np.dtype(b.dtype)) for b in function.scratch

@@ -120,9 +120,10 @@ class SourceDerivative(HostDerivativeJob):
         self._enzyme = tool.find()
         self.source = export.function.place or export.module
         kernel = f"{export.digest} {export.function.name}".encode()
-        described = (tuple(values), zeroed, self._arrays, self._n_inputs, self._aliases)
+        made_of = (tuple(values), zeroed, self._arrays, self._n_inputs, self._aliases)
         name = f"{export.module}.{export.function.name}"
-        super().__init__(export.label, name, kernel, described, steps, lasting=True)
+        known = export.label, name, kernel, lambda steps: (made_of, steps)
+        super().__init__(*known, steps, lasting=True)
 
     def made_of(self) -> tuple[Any, ...]:
         return (*super().made_of(), clang.target())

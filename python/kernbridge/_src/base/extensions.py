@@ -19,6 +19,7 @@ _MODULES = {
     "derivatives": "enzyme.automatic",  # operation/derivatives.py
     "inline": "inline.function",  # functions of JAX as values of `static=`
     "inlined": "inline.asked",  # what the identity of a kernel contains of such functions
+    "inlined_rules": "inline.rules",  # JAX's derivatives of such functions
     "mlir": "mlir.compile",  # the dialect of numba-cuda-mlir
     "mlir_host": "mlir.host",  # its functions for the host, for callables
 }

@@ -18,8 +18,9 @@ A package that has a front end of its own registers a differentiator for it in t
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kernbridge._src.base import extensions
@@ -61,15 +62,13 @@ class Differentiator(ABC):
         """Compile and register a derivative; the operands are without batch axes."""
 
 
-_registered: dict[str, Callable[[Any], Differentiator]] = {}  # by the names of classes
+_registered: dict[str, type[Differentiator] | str] = {}  # by the names of front ends
 
 
-def register(
-    frontend: type[Frontend] | str, differentiator: Callable[[Any], Differentiator]
-) -> None:
+def register(frontend: type[Frontend] | str, differentiator: type[Differentiator] | str) -> None:
     """Let kernels of a class of front ends have derivatives.
 
-    The class is given by its name, "module.Class", if it is not to be imported.
+    A class may be given by its name, "module.Class". It is then not imported before it is needed.
     """
     _registered[frontend if isinstance(frontend, str) else _name(frontend)] = differentiator
 
@@ -82,8 +81,13 @@ def of(frontend: Frontend) -> Differentiator | None:
     """The differentiator of a front end; None if it has none, or the extension is missing."""
     if extensions.find("derivatives") is None:  # registers the ones that kernbridge has
         return None
-    names = (name for kind in type(frontend).__mro__ if (name := _name(kind)) in _registered)
-    return next((_registered[name](frontend) for name in names), None)
+    for kind in type(frontend).__mro__:
+        if found := _registered.get(_name(kind)):
+            if isinstance(found, str):
+                module, _, name = found.rpartition(".")
+                found = getattr(importlib.import_module(module), name)
+            return found(frontend)
+    return None
 
 
 def why_not(frontend: Frontend) -> str:

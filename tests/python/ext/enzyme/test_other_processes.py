@@ -116,3 +116,10 @@ def test_nothing_is_derived_before_it_is_needed(tmp_path, run_python):
     folder = tmp_path / "cache"
     assert run_python(source, KERNBRIDGE_CACHE_DIR=str(folder)).strip() == "[0.0, 1.0, 8.0]"
     assert not list(folder.rglob("*numba_cpu_derivative*"))
+
+
+@pytest.mark.exhaustive
+@needs_enzyme
+def test_kernels_without_inlined_functions_need_no_other_extension(run_python):
+    hidden = "import sys\nsys.modules['kernbridge._ext.inline'] = None  # as if it were deleted\n"
+    assert run_python(hidden + KERNEL).strip() == "[0.0, 3.0, 12.0]"
