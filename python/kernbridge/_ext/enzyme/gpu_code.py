@@ -5,9 +5,9 @@ Mathematical functions have the names of C while Enzyme reads the IR. Here they 
 
 from __future__ import annotations
 
-from kernbridge._ext.emulator.device.launch import binding as llvm
 from kernbridge._ext.enzyme import sums
 from kernbridge._src.llvm.text import Function, Module, renamed
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_numba_cuda import driver, get_cuda_paths
 

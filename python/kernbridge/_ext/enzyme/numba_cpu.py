@@ -15,17 +15,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kernbridge._ext.emulator.device.launch import binding
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme import grammar, guards, registered
 from kernbridge._ext.enzyme.bits import reinterprets
-from kernbridge._ext.enzyme.function import Function, Refused
+from kernbridge._ext.enzyme.function import Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import HostDerivativeJob
 from kernbridge._src.base import extensions
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
 from kernbridge._src.llvm.text import Module, renamed
-from kernbridge._src.numba_common.private_llvmlite import run_once
+from kernbridge._src.numba_common.private_llvmlite import binding, run_once
 from kernbridge._src.numba_common.private_numba import (
     arraymath,
     arrayobj,
@@ -138,16 +137,18 @@ class NumbaDerivative(HostDerivativeJob):
         for dtype, _ in primal._buffer_types:
             if not ir.can_hold(dtype):
                 raise Refused(f"it has arrays of {dtype}, whose numbers it treats as bits")
-        by_buffer, n = primal.host_parameters(), primal.n_operands
-        everywhere = range(len(by_buffer))
+        parameters, n = primal.host_parameters(), primal.n_operands  # by buffer of the call
+        everywhere = range(len(parameters))
         aliases = [(i, n + o) for i, o in self._aliases]
-        shared = {by_buffer[o]: by_buffer[i] for i, o in aliases}
-        own = [b for b in by_buffer if b not in shared]
-        given = [None if b is None else by_buffer[b] for b in primal._assignment.given]
-        used = primal.fingerprint.inlined, len(self.steps)
-        text, name, only_written = _build_primal(overload, given, own, shared, *used)
         arrays = dict(enumerate(primal._buffer_types))
         buffers, places = ir.buffers_of(arrays, everywhere[n:], aliases, written)
+        given = [None if b is None else parameters[b] for b in primal._assignment.given]
+        zeroed = [p for p in given if p not in {parameters[o] for _, o in aliases}]
+        by_parameter = {parameters[i]: k for i, k in places.items()}
+        used = primal.fingerprint.inlined, len(self.steps)
+        text, name, only_written = _build_primal(
+            overload, given, zeroed, buffers, by_parameter, *used
+        )
         buffers = [b._replace(is_read=k not in only_written) for k, b in enumerate(buffers)]
         of_call = [places[i] for i in everywhere]
         return ir.around(text, name, buffers, of_call[:n], of_call[n:])
@@ -213,16 +214,17 @@ def _typed_array(context: Any, builder: Any, array_type: Any, shapes: Any) -> An
 def _build_primal(
     overload: entries.Overload,
     parameters: Sequence[entries.HostParameter | None],
-    buffers: Sequence[entries.HostParameter],
-    shared: Mapping[entries.HostParameter, entries.HostParameter],
+    zeroed: Sequence[entries.HostParameter | None],
+    buffers: Sequence[Buffer],
+    places: Mapping[entries.HostParameter, int],
     inlined: Sequence[Any],
     order: int,
 ) -> tuple[str, str, frozenset[int]]:
     """Generate a function of buffers (enzyme/function.py) that calls the kernel.
 
-    Outputs in `shared` have the memory of an input. Returns the text of a module that Numba has
-    optimised without vectorising its loops, the function's name in it, and the buffers that it only
-    writes to.
+    `places` has the buffer of each parameter, of which those in `zeroed` begin as zeros if they are
+    outputs. Returns the text of a module that Numba has optimised without vectorising its loops,
+    the function's name in it, and the buffers that it only writes to.
     """
     if overload.finished:
         raise Refused("it has `with` blocks, which Numba compiles separately")
@@ -230,20 +232,19 @@ def _build_primal(
     library, name = compiled.library, f"kb_primal_{next(entries.serial)}"
     module = library.create_ir_module(name)
     kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
-    n_extents = sum(getattr(b.type, "ndim", 0) for b in buffers)
+    n_extents = sum(len(b.extents) for b in buffers)
     status, exception = entries.INT32.as_pointer(), kernel_type.args[1]
     given = [status, exception, *[entries.POINTER] * len(buffers), *[entries.INT64] * n_extents]
     primal = llvm.Function(module, llvm.FunctionType(llvm.VoidType(), given), name)
     for name_in_c in ("memset", "memcpy", "memmove"):  # loops keep the types of what they move
         set.add(primal.attributes, f'"no-builtin-{name_in_c}"')  # `add` knows none with quotes
     builder = llvm.IRBuilder(primal.append_basic_block())
-    rest = iter(primal.args[2 + len(buffers) :])
-    data = dict(zip(buffers, primal.args[2:], strict=False))
-    extents = {b: [next(rest) for _ in range(getattr(b.type, "ndim", 0))] for b in buffers}
-    for output, operand in shared.items():
-        data[output], extents[output] = data[operand], extents[operand]
-    found = entries.Given(data, extents)
-    entries.zero_outputs(context, builder, found, [p for p in parameters if p not in shared])
+    data, extents = primal.args[2:], primal.args[2 + len(buffers) :]
+    found = entries.Given(
+        {p: data[k] for p, k in places.items()},
+        {p: [extents[e] for e in buffers[k].extents] for p, k in places.items()},
+    )
+    entries.zero_outputs(context, builder, found, zeroed)
     kernel = llvm.Function(module, kernel_type, compiled.fndesc.llvm_func_name)
     result = cgutils.alloca_once(builder, kernel_type.args[0].pointee)
     arguments = entries.arguments_of(context, builder, found, overload, parameters)
@@ -251,8 +252,6 @@ def _build_primal(
     builder.store(code, primal.args[0])
     builder.ret_void()
     entries.link(library, module, lambda: None)
-    items = [getattr(b.type, "dtype", b.type) for b in buffers]
-    of_reals = [isinstance(item, (types.Float, types.Complex)) for item in items]
     simple = binding.parse_bitcode(library._final_module.as_bitcode())
     names = sorted(f.name for f in simple.functions)
     if inlined and (why := rules.unknown(inlined, " ".join(names), has_nodes=True)):
@@ -265,7 +264,7 @@ def _build_primal(
     _simplify(simple)
     attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
     text = guards.shown(str(simple))
-    if reinterprets(text, name, of_reals):
+    if reinterprets(text, name, [b.is_inexact for b in buffers]):
         raise Refused("it uses the bits of real numbers as integers, or has a list of real numbers")
     module_text = Module(text)
     for name_of, f in module_text.functions.items():

@@ -7,7 +7,6 @@ Attributes are constants of it. Imported only when a derivative is lowered.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from kernbridge._ext.enzyme import clang, tool
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
-from kernbridge._ext.enzyme.function import Function, Refused
+from kernbridge._ext.enzyme.function import Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import HostDerivativeJob
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.packing import HostCode
@@ -139,9 +138,14 @@ class SourceDerivative(HostDerivativeJob):
         finished = request.finish()
         names = [function[0] for function in finished.notes]
         n, everywhere = self._n_inputs, range(len(self._arrays))
-        shared = {n + o: i for i, o in self._aliases}  # outputs in the memory of an input
-        own = [i for i in everywhere if i not in shared]
-        unit = finished.source + self._unit(names.index(self._export.function.name), own, shared)
+        aliases = [(i, n + o) for i, o in self._aliases]
+        buffers, places = ir.buffers_of(
+            dict(enumerate(self._arrays)), everywhere[n:], aliases, written=()
+        )
+        of_call = [places[i] for i in everywhere]
+        unit = finished.source + self._unit(
+            names.index(self._export.function.name), buffers, of_call
+        )
         host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
         flags = [
             "-std=c11" if request.language == "c" else "-std=c++17",
@@ -155,25 +159,22 @@ class SourceDerivative(HostDerivativeJob):
             failed.head = f'{failed.head[:end]}) nofree "enzyme_inactive"'
         text = str(read)
         text = clang.simplified(text, _PRIMAL, self._enzyme)
-        of_reals = [self._arrays[i][0].startswith(("float", "complex")) for i in own]
+        of_reals = [b.is_inexact for b in buffers]
         if line := reinterprets(text, _PRIMAL, of_reals):
             place = clang.place_of(text, line)
             raise Refused("it uses the bits of real numbers as integers", place)
         read_ir = Module(text)
         primal = read_ir.functions[_PRIMAL]
-        said = dict(zip(own, primal.parameters[2:], strict=False))
-        read = {i for i in own if "writeonly" not in said[i] and "readnone" not in said[i]}
-        written = {i for i in own if "readonly" not in said[i] and "readnone" not in said[i]}
-        arrays, aliases = dict(enumerate(self._arrays)), [(i, o) for o, i in shared.items()]
-        buffers, places = ir.buffers_of(arrays, everywhere[n:], aliases, written)
-        for k, (i, b) in enumerate(zip(own, buffers, strict=True)):
-            zeros = self._zeroed and i >= n
-            is_read = i in read or i < n or zeros
+        for k, said in enumerate(primal.parameters[2 : 2 + len(buffers)]):
+            b, zeros = buffers[k], self._zeroed and buffers[k].kind == "out"
+            is_read = b.kind in ("in", "inout") or zeros
+            is_read |= "writeonly" not in said and "readnone" not in said
+            if b.kind == "in" and "readonly" not in said and "readnone" not in said:
+                b = b._replace(kind="work")
             buffers[k] = b._replace(is_read=is_read, begins_as_zeros=zeros)
         head = primal.head[primal.head.index("void @") :]
         placed = head.replace(" local_unnamed_addr", " local_unnamed_addr alwaysinline", 1)
         primal.head = f"define internal {placed}"
-        of_call = [places[i] for i in everywhere]
         return ir.around(str(read_ir), _PRIMAL, buffers, of_call[:n], of_call[n:])
 
     def _check_unchanged(self, request: Request) -> None:
@@ -186,21 +187,22 @@ class SourceDerivative(HostDerivativeJob):
         if not self.lasting and (noted or found is not None):
             raise Refused("what its module includes has changed since it was loaded: load it again")
 
-    def _unit(self, index: int, own: Sequence[int], shared: dict[int, int]) -> str:
+    def _unit(self, index: int, buffers: Sequence[Buffer], of_call: Sequence[int]) -> str:
         """The end of the translation unit: a function of buffers that calls the user's."""
-        count = itertools.count()
-        extents = {i: [f"e{next(count)}" for _ in range(self._arrays[i][1])] for i in own}
-        parameters = [f"void *__restrict__ b{i}" for i in own]
-        parameters += [f"int64_t {name}" for i in own for name in extents[i]]
+        parameters = [f"void *__restrict__ b{k}" for k in range(len(buffers))]
+        parameters += [f"int64_t e{e}" for b in buffers for e in b.extents]
         dims, tensors = [], []
-        for i, (dtype, rank) in enumerate(self._arrays):
-            at = shared.get(i, i)
-            names, bits, kind = extents[at], BITS[dtype], DTYPES[dtype].dlpack
+        for i, ((dtype, rank), k) in enumerate(zip(self._arrays, of_call, strict=True)):
+            names, bits, kind = (
+                [f"e{e}" for e in buffers[k].extents],
+                BITS[dtype],
+                DTYPES[dtype].dlpack,
+            )
             dims.append(f"int64_t s{i}[{rank + 1}], t{i}[{rank + 1}];")
             for d, name in enumerate(names):  # one by one, since Enzyme knows no copy of constants
                 dims.append(f"s{i}[{d}] = {name}, t{i}[{d}] = {' * '.join(names[d + 1 :]) or 1};")
             tensors.append(
-                f"{{b{at}, {{KB_DEVICE_CPU, 0}}, {rank}, {{{kind}, {bits}, 1}}, s{i}, t{i}, 0, "
+                f"{{b{k}, {{KB_DEVICE_CPU, 0}}, {rank}, {{{kind}, {bits}, 1}}, s{i}, t{i}, 0, "
                 f"KB_TYPE_{dtype.upper()}, 0, {' * '.join(names) or '1'}}}"
             )
         constants = [

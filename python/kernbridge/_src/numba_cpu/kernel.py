@@ -352,7 +352,7 @@ class NumbaCpu(PythonFrontend):
         return job, obtain(job)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        from kernbridge._ext.emulator.device.launch import binding
+        from kernbridge._src.numba_common.private_llvmlite import binding
 
         job, native = self._obtain(Signature.of(operands, call))
         with deferred():  # the library is built for that, unless the machine code is in it
