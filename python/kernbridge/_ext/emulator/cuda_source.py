@@ -15,9 +15,23 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.toolchain import compilers, library
+from kernbridge._src.toolchain.library import Command, Language, Request
 
 CPP_ON_CPU = "; CUDA C++ "
 """Begins the text of an image for CPUs whose code is a library, made from CUDA C++."""
+
+FRAME_MAX = 640 << 10
+"""Bytes that a function of CUDA C++ on the CPU may take of a thread's stack; a GPU has 512 KB."""
+# Calls of functions before every access, which kernbridge/cuda_on_cpu/checked.hpp of
+# include/ext/emulator defines in place of the sanitizers' libraries. g++ would write out what
+# copies memory, without such calls.
+_CHECKED = (
+    *("-O1", "-g1", "-fsanitize=thread", "-fsanitize=bounds,alignment", "-nodefaultlibs"),
+    *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
+)
+_WRAPPED = "-Wl,-Bsymbolic,--wrap=memcpy,--wrap=memmove,--wrap=memset"  # clang copies structures so
+_CHECKED_LIBRARIES = (_WRAPPED, "-lstdc++", "-lm", "-lgcc_s", "-lc")
 
 _NAMESPACE = "::kernbridge::cuda_on_cpu::"
 _CUB = re.compile(r"/cub/[^\0]+\.cuh$")
@@ -134,7 +148,7 @@ _FOR_NVCC = re.compile(
 )
 
 
-def translate(label: str, text: str, is_ours: Callable[[str], bool], checked: bool = False) -> str:
+def translate(label: str, text: str, is_ours: Callable[[str], bool], checked: bool) -> str:
     """Return what the C++ compiler gets; KernelCompilationError is raised for what has no meaning.
 
     `is_ours` tells, of the name of a file, whether its lines stay as they are; `checked`, whether
@@ -587,3 +601,39 @@ def headers() -> list[str]:
     found = [f for f in found if os.path.isdir(f)]
     with_parts = [p for f in found for p in (f, os.path.join(f, "cccl")) if os.path.isdir(p)]
     return list(dict.fromkeys(map(os.path.realpath, with_parts)))
+
+
+def _command(request: Request) -> Command:
+    compiler, folders = compilers.find_cxx(), headers()
+    start = [*compiler.command, "-x", "c++", "-std=c++17", "-E", "-MD", "-MF", "@deps"]
+    start += ["-o", "@preprocessed", "-D__CUDACC__", "-D__NVCC__", "-DKB_SHARED_RUNTIME"]
+    start += ["-DKB_CUDA_CHECKED"] * request.checked + ["-include", "cuda_runtime.h"]
+    rest = [word for folder in folders for word in ("-idirafter", folder)]
+    optimize = _CHECKED if request.checked else library.optimize(request)
+    # Device code reads memory as other types than it was written, and its stacks are small.
+    translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared", "-fno-math-errno"]
+    translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-o", "@out"]
+    translated += ["-fno-trapping-math", f"-Werror=frame-larger-than={FRAME_MAX}"]
+    if os.uname().machine == "aarch64":  # where a division by zero would give 0
+        translated += ["-fsanitize=integer-divide-by-zero", "-fsanitize-undefined-trap-on-error"]
+    if request.checked and any("clang" in os.path.basename(tool) for tool in compiler.tools):
+        translated += ["-mllvm", "-tsan-instrument-read-before-write"]
+    return Command(
+        *(compiler, start, [*rest, "@source"], tuple(flags_of(request.cflags))),
+        label=f"{os.path.basename(compiler.path)} for the CPU",
+        translated=tuple(translated),
+        libraries=_CHECKED_LIBRARIES if request.checked else (),
+        system=tuple(folders),
+    )
+
+
+LANGUAGE = Language(
+    library.CUDA_ON_CPU,
+    ".cu",
+    _command,
+    source="cuda",
+    own_headers=("emulator/cuda", "emulator"),
+    rules=(f"{library.OURS}../_ext/emulator/cuda_source.py",),
+    check=check_directives,
+    translate=translate,
+)

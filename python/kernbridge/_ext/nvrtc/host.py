@@ -39,7 +39,7 @@ def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFu
     built = make.build(
         library.Request(
             name=request.name.split("<")[0].replace("::", "."),
-            language="cuda_on_cpu",
+            language=library.CUDA_ON_CPU,
             source=_UNIT.format(
                 signature=signature.HEADER.replace("#pragma once", ""),
                 file=json.dumps(request.file, ensure_ascii=False),
@@ -49,7 +49,7 @@ def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFu
             spec="",
             cflags=request.options,
             include_paths=request.include_paths,
-            own_include_paths=library.include_paths(on_cpu=True),
+            own_include_paths=library.include_paths(library.CUDA_ON_CPU),
             checked=checked,
         )
     )

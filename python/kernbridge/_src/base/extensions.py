@@ -16,8 +16,10 @@ from kernbridge._src.base.errors import KernelToolchainError
 
 _MODULES = {
     "benchmark": "benchmark.measure",  # XLACustomKernel.benchmark
+    "cuda_on_cpu": "emulator.cuda_source",  # the language of CUDA C++ for the CPU
     "derivatives": "enzyme.automatic",  # operation/derivatives.py
     "inline": "inline.function",  # functions of JAX as values of `static=`
+    "launches": "emulator.device.mode",  # where Numba's own launches run
     "inlined": "inline.asked",  # what the identity of a kernel contains of such functions
     "inlined_rules": "inline.rules",  # JAX's derivatives of such functions
     "mlir": "mlir.compile",  # the dialect of numba-cuda-mlir

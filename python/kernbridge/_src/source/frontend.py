@@ -33,7 +33,8 @@ class Export(Struct):
     module: str
     digest: str  # of all that the module was built from
     function: ScannedFunction
-    language: str
+    language: str  # of the source
+    cuda: bool  # whether the function runs on GPUs
     graph: bool
     run: int
     handler: int
@@ -46,14 +47,9 @@ class Export(Struct):
     load_other: Callable[[], Export] | None = None
 
     @property
-    def cuda(self) -> bool:
-        """Whether the function runs on GPUs."""
-        return self.language == "cuda"
-
-    @property
     def of_cuda(self) -> bool:
         """Whether its source is CUDA C++."""
-        return self.language in ("cuda", "cuda_on_cpu")
+        return self.language == "cuda"
 
     def bind(self, slot: int, target: str) -> None:
         function = self.function

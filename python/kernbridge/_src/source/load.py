@@ -18,14 +18,14 @@ from typing import Any
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import debug, settings
+from kernbridge._src.base import debug, extensions, settings
 from kernbridge._src.base.errors import CompilationError, KernelError
 from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.scan.functions import Named, ScannedFunction, Sources, join_tokens
 from kernbridge._src.source.module import CompiledModule, register_ffi_target
 from kernbridge._src.toolchain import library
-from kernbridge._src.toolchain.library import Finished, Request, is_changed
+from kernbridge._src.toolchain.library import CUDA_ON_CPU, Finished, Request, is_changed
 
 Functions = Mapping[str, Any] | Sequence[str] | None
 # What makes indices of tensors, and of the C++ library's containers, checked.
@@ -457,11 +457,11 @@ def _build(
             cflags=(*_CHECK_FLAGS * checked, *flags),
             ldflags=ldflags,
             include_paths=paths,
-            own_include_paths=library.include_paths(language == "cuda_on_cpu"),
+            own_include_paths=library.include_paths(language),
             architectures=architectures,
             optimization_level=options["optimization_level"],
             fast_math=language == "cuda" and options["use_fast_math"],
-            checked=language == "cuda_on_cpu" and (options["check"] or is_cuda_checked()),
+            checked=language == CUDA_ON_CPU and (options["check"] or is_cuda_checked()),
             build_directory=options["build_directory"],
             verbose=options["verbose"],
             force_rebuild=options["force_rebuild"],
@@ -475,9 +475,9 @@ def _build(
             raise compiled_types.explain(about, finished.notes or (), finished.source, e) from None
 
     on_cpu = cuda and _runs_on_cpu(options["compute_capability"])
-    module = load("cuda_on_cpu" if on_cpu else language)
+    module = load(CUDA_ON_CPU if on_cpu else language)
     if cuda:
-        module.load_other = functools.cache(lambda: load("cuda" if on_cpu else "cuda_on_cpu"))
+        module.load_other = functools.cache(lambda: load("cuda" if on_cpu else CUDA_ON_CPU))
     if options["auto_register"]:
         register_all(
             module, options["target_prefix"] or name, cuda and not on_cpu, options["replace"]
@@ -487,9 +487,13 @@ def _build(
 
 def is_cuda_checked() -> bool:
     """Whether CUDA C++ that is compiled for the CPU is checked without being asked to."""
-    from kernbridge._ext.emulator.device import mode
+    return debug.checks() or _mode_of_launches() == "check"
 
-    return debug.checks() or mode.current() == mode.CHECK
+
+def _mode_of_launches() -> str | None:
+    """How launches of Numba-CUDA run on the CPU, "run" or "check"; None if they do not."""
+    mode = extensions.find("launches")
+    return mode and mode.current()
 
 
 def _runs_on_cpu(compute_capability: Any) -> bool:
@@ -497,17 +501,17 @@ def _runs_on_cpu(compute_capability: Any) -> bool:
 
     That is so where launches of Numba-CUDA run on the CPU, too: there, GPUs are not asked for.
     """
-    from kernbridge._ext.emulator.device import mode
     from kernbridge._src.plan.targets import gpu_platforms
     from kernbridge._src.toolchain import architectures
 
-    if mode.current() is not None:
+    if _mode_of_launches() is not None:
         return True
     if compute_capability is not None or architectures.chosen() or settings.cuda_on_cpu == "error":
         return False
     if "cpu" in gpu_platforms():  # in tests, where a fake driver makes the CPU a GPU
         return False
-    return jax.config.jax_platforms == "cpu" or _core.device_count()[0] == 0
+    is_without_gpu = jax.config.jax_platforms == "cpu" or _core.device_count()[0] == 0
+    return is_without_gpu and extensions.find(CUDA_ON_CPU) is not None
 
 
 def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledModule:
@@ -530,7 +534,8 @@ def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledM
                 built.path,
                 built.digest,
                 list(map(ScannedFunction.of, built.notes)),
-                language=request.language,
+                language=library.language(request.language).source,
+                on_cpu=request.language == CUDA_ON_CPU,
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
                 request=request,

@@ -273,6 +273,7 @@ class CompiledModule:
         functions: Sequence[ScannedFunction],
         *,
         language: str,
+        on_cpu: bool = False,
         graph: bool = True,
         carry: bool = False,
         request: Request | None = None,
@@ -285,7 +286,7 @@ class CompiledModule:
             needed.check(f"{label} {name!r}", path)
         handle, last_error, exports = open_library(path)
         try:
-            carried = path.read_bytes() if carry and language != "cuda" else b""
+            carried = path.read_bytes() if carry and (on_cpu or language != "cuda") else b""
         except OSError as e:
             why = f"{e}.{_hint(str(e), path)}"
             raise KernelLoadError(f"{path} cannot be read: {why} [KB5102]") from e
@@ -306,6 +307,7 @@ class CompiledModule:
                 digest=digest,
                 function=function,
                 language=language,
+                cuda=language == "cuda" and not on_cpu,
                 graph=graph,
                 run=found.run,
                 handler=found.handler,
@@ -315,7 +317,7 @@ class CompiledModule:
                 library=carried,
                 request=request,
                 load_other=functools.partial(self._other, function.name)
-                if request is not None and language in ("cuda", "cuda_on_cpu")
+                if request is not None and language == "cuda"
                 else None,
             )
             self._functions[function.name] = SourceFunction(export)

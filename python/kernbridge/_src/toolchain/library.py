@@ -13,12 +13,12 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base import settings
+from kernbridge._src.base import extensions, settings
 from kernbridge._src.base.errors import HeaderNotFoundError, KernelToolchainError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
@@ -28,25 +28,22 @@ from kernbridge._src.toolchain.compilers import HostCompiler, Inputs
 if TYPE_CHECKING:
     from kernbridge._src.toolchain.nvcc import Nvcc
 
-SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu", "cuda_on_cpu": ".cu"}
 MANIFEST = "manifest.json"
 HASHED_LIBRARY = 256 << 10
 """A library of up to so many bytes is read before it is loaded; larger ones reached the disk."""
-_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 RULES = tuple(
-    f"{_OURS}{name}.py"
+    f"{OURS}{name}.py"
     for name in (
         *(f"toolchain/{name}" for name in ("library", "make", "flags", "compilers", "nvcc")),
-        "../_ext/emulator/cuda_source",
         *(f"scan/{name}" for name in ("scanner", "annotation", "plain", "functions", "attributes")),
         *("base/dtypes", "signatures/array_types", "signatures/call_signature"),
         *("source/glue", "source/plain_glue", "source/load"),
     )
 )
-"""What decides how a request is built: each library was built from these files, too."""
+"""What decides how a request is built: each library was built from these files, too, and from the
+`rules` of its language."""
 
-FRAME_MAX = 640 << 10
-"""Bytes that a function of CUDA C++ on the CPU may take of a thread's stack; a GPU has 512 KB."""
 HASHED = 256 << 20
 """Another file of up to so many bytes is known by its content, a larger one by size and time."""
 File = tuple[str, int, int, str]
@@ -69,7 +66,7 @@ class Finished(Struct):
 
 class Request(Struct):
     name: str  # of the module
-    language: str  # "c", "c++", "cuda", or "cuda_on_cpu": CUDA C++ for the CPU
+    language: str  # the name of one, see `LANGUAGES`
     source: str  # the text that decides what is built; without `finish`, the translation unit
     spec: str  # whatever else the library stands for: another text is another library
     cflags: tuple[str, ...] = ()  # the user's, which come last
@@ -79,7 +76,7 @@ class Request(Struct):
     architectures: tuple[tuple[int, int, str], ...] = ()  # of GPUs; empty: all that nvcc supports
     optimization_level: int | None = 3  # as in -O3; None leaves it to the compiler
     fast_math: bool = False  # whether arithmetic may be less exact
-    checked: bool = False  # of "cuda_on_cpu": whether every access to memory is checked
+    checked: bool = False  # of `CUDA_ON_CPU`: whether every access to memory is checked
     build_directory: str | None = None  # a folder that gets a copy of the library
     verbose: bool = False  # whether to print the command and the compiler's output
     force_rebuild: bool = False  # whether to build even what is there
@@ -94,43 +91,56 @@ class Built(Struct):
     notes: Any = None
 
 
+class Command(Struct):
+    """How a compiler is called for a request. Words such as "@source" stand for files."""
+
+    host: HostCompiler
+    start: Sequence[str]  # before the user's flags
+    rest: Sequence[str]  # after them
+    cflags: Sequence[str]  # the user's, as this compiler understands them
+    label: str
+    tool: str = ""  # what is called, and `tools`, all programs that this runs; else the host's
+    tools: tuple[str, ...] = ()
+    # Of a language that is translated after the preprocessor, which `start` then calls: what
+    # compiles the result, libraries that come last, and folders of headers that are not the user's.
+    translated: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    system: tuple[str, ...] = ()
+
+
+class Language(Struct):
+    """A language that libraries are built from."""
+
+    name: str
+    suffix: str
+    command: Callable[[Request], Command]
+    source: str  # the name of the language that the user writes
+    own_headers: tuple[str, ...] = ()  # folders of ours that are searched first
+    rules: tuple[str, ...] = ()  # more files like `RULES`
+    # Of a language that becomes C++ after the preprocessor. The first refuses a file of the user's,
+    # given a label, its name, its text, and a function that preprocesses a text. The second gets
+    # a label, the whole text, a function that knows our files, and whether accesses are checked.
+    check: Callable[[str, str, str, Callable[[str | None], str]], None] | None = None
+    translate: Callable[[str, str, Callable[[str], bool], bool], str] = lambda _, text, *__: text
+
+
 class Job:
     """A request on its way to a library: how it is built here, and where the library goes."""
 
     root: Path  # the cache that has the library, or gets it
     folder: Path  # where the libraries of this key are, and what is noted about them
-    # Of CUDA C++ for the CPU, which is translated after the preprocessor: what compiles the result.
-    translated: tuple[str, ...] = ()
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.own = tuple(os.path.join(os.path.abspath(p), "") for p in request.own_include_paths)
         user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
-        if request.language == "cuda":
-            from kernbridge._src.toolchain import architectures
-            from kernbridge._src.toolchain.nvcc import find_nvcc
-
-            nvcc, host = find_nvcc(), compilers.find_cxx()
-            self.start, self.rest = _cuda(request, nvcc, host)
-            self.tool, self.tools = nvcc.path, (*nvcc.tools, *host.tools)
-            archs = ", ".join(map(architectures.name, request.architectures)) or "all GPUs"
-            self.label = f"nvcc for {archs}"
-        elif request.language == "cuda_on_cpu":
-            host = compilers.find_cxx()
-            self.start, self.rest, self.translated = _cuda_on_cpu(request, host)
-            self.tool, self.tools = host.path, host.tools
-            self.label = f"{os.path.basename(host.path)} for the CPU"
-        else:
-            host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
-            self.start, self.rest = _host(request, host)
-            self.tool, self.tools = host.path, host.tools
-            self.label = os.path.basename(host.path)
+        self.language = language(request.language)
+        command = self.language.command(request)
+        host, self.start, self.rest = command.host, list(command.start), command.rest
+        self.tool, self.tools = command.tool or host.path, command.tools or host.tools
+        self.label, self.cflags, self.translated = command.label, command.cflags, command.translated
+        self.libraries, self.system = command.libraries, command.system
         self.start += [f"-I{p[:-1]}" for p in self.own] + [f"-I{p}" for p in user]
-        self.cflags = request.cflags
-        if self.translated:
-            from kernbridge._ext.emulator import cuda_source
-
-            self.cflags = tuple(cuda_source.flags_of(request.cflags))
         words = (*host.arguments, *self.cflags, *request.ldflags)
         variables = compilers.environment(self.tools)
         libraries = filter(None, variables.get("LIBRARY_PATH", "").split(os.pathsep))
@@ -165,13 +175,13 @@ class Job:
     def pack(self, paths: Iterable[str]) -> list[str]:
         """Return paths as manifests hold them: where our own folders are does not count."""
         found = list(paths)
-        for i, folder in enumerate((*self.own, _OURS)):
+        for i, folder in enumerate((*self.own, OURS)):
             found = [f"@{i}/{p[len(folder) :]}" if p.startswith(folder) else p for p in found]
         return found
 
     def unpack(self, paths: Iterable[str]) -> list[str]:
         """Return paths of a manifest as paths of the file system."""
-        own = (*self.own, _OURS)
+        own = (*self.own, OURS)
         return [own[int(p[1])] + p[3:] if p[0] == "@" else p for p in paths]
 
     def commands(self, workspace: Path, flags: Iterable[str]) -> list[list[str]]:
@@ -180,14 +190,13 @@ class Job:
         The first of two preprocesses, and its output is translated before the second.
         """
         base = str(workspace / self.stem)
-        source = base + SUFFIXES[self.request.language]
+        source = base + self.language.suffix
         places = {"@source": source, "@out": f"{base}.so", "@deps": f"{base}.d"}
         places |= {"@preprocessed": f"{base}.i", "@translated": f"{base}.ii"}
         lines = [(*self.start, *flags, *self.cflags, *self.rest)]
         if self.translated:
             kept = [f for f in self.cflags if f.startswith(("-O", "-g", "-std=", "-f", "-m"))]
-            libraries = _CHECKED_LIBRARIES if self.request.checked else ()
-            rest = ("@translated", *self.request.ldflags, *libraries)
+            rest = ("@translated", *self.request.ldflags, *self.libraries)
             lines.append((*self.translated, *kept, *rest))
         return [[places.get(word, word) for word in words] for words in lines]
 
@@ -316,35 +325,38 @@ def describe(files: Iterable[tuple[str, os.stat_result]]) -> list[File]:
 # Command lines
 
 
-def include_paths(on_cpu: bool = False) -> tuple[str, ...]:
-    """Return the folders of our headers, with our versions of CUDA's headers if `on_cpu`."""
+def include_paths(name: str = "c++") -> tuple[str, ...]:
+    """Return the folders of our headers for a language."""
     places = list(sys.modules["kernbridge"].__path__)
     for place in places:
         root = os.path.join(place, "include")
         if os.path.isfile(os.path.join(root, "kernbridge", "kernbridge.h")):
-            extensions = os.path.join(root, "ext")
-            emulator = os.path.join(extensions, "emulator")
-            of_cuda = (os.path.join(emulator, "cuda"), emulator) if on_cpu else ()
-            return *of_cuda, root, os.path.join(extensions, "compat")
+            own = os.path.join(root, "ext")
+            first = (os.path.join(own, folder) for folder in language(name).own_headers)
+            return *first, root, os.path.join(own, "compat")
     raise HeaderNotFoundError(
         f"kernbridge's own headers are missing from {', '.join(places)}; install "
         "kernbridge again [KB4011]"
     )
 
 
-def _host(request: Request, compiler: HostCompiler) -> tuple[list[str], list[str]]:
-    standard = "-std=c11" if request.language == "c" else "-std=c++17"
-    start = [*compiler.command, standard, *_optimize(request), "-fPIC", "-shared"]
-    start += ["-fvisibility=hidden", "-MD", "-MF", "@deps", "-o", "@out"]
+def _host(request: Request) -> Command:
+    is_c = request.language == "c"
+    host = compilers.find_c() if is_c else compilers.find_cxx()
+    start = [*host.command, "-std=c11" if is_c else "-std=c++17", *optimize(request)]
+    start += ["-fPIC", "-shared", "-fvisibility=hidden", "-MD", "-MF", "@deps", "-o", "@out"]
     if request.fast_math:
         start.append("-ffast-math")
-    return start, ["@source", *request.ldflags]
+    rest = ["@source", *request.ldflags]
+    return Command(host, start, rest, request.cflags, os.path.basename(host.path))
 
 
-def _cuda(request: Request, nvcc: Nvcc, host: HostCompiler) -> tuple[list[str], list[str]]:
+def _cuda(request: Request) -> Command:
     from kernbridge._src.toolchain import architectures
+    from kernbridge._src.toolchain.nvcc import find_nvcc
 
-    start = [nvcc.path, "-std=c++17", *_optimize(request), "-shared"]
+    nvcc, host = find_nvcc(), compilers.find_cxx()
+    start = [nvcc.path, "-std=c++17", *optimize(request), "-shared"]
     start += ["-Xcompiler", "-fPIC,-fvisibility=hidden", "-ccbin", host.path]
     for argument in host.arguments:
         start += ["-Xcompiler", argument]
@@ -360,42 +372,30 @@ def _cuda(request: Request, nvcc: Nvcc, host: HostCompiler) -> tuple[list[str], 
     for flag in request.ldflags:
         rest += [flag] if after == "-Xlinker" else _for_nvcc(flag)
         after = "" if after == "-Xlinker" else flag
-    return start, rest
+    archs = ", ".join(map(architectures.name, request.architectures)) or "all GPUs"
+    tools = (*nvcc.tools, *host.tools)
+    return Command(
+        host, start, rest, request.cflags, f"nvcc for {archs}", tool=nvcc.path, tools=tools
+    )
 
 
-def _cuda_on_cpu(
-    request: Request, compiler: HostCompiler
-) -> tuple[list[str], list[str], tuple[str, ...]]:
-    from kernbridge._ext.emulator import cuda_source
-
-    start = [*compiler.command, "-x", "c++", "-std=c++17", "-E", "-MD", "-MF", "@deps"]
-    start += ["-o", "@preprocessed", "-D__CUDACC__", "-D__NVCC__", "-DKB_SHARED_RUNTIME"]
-    start += ["-DKB_CUDA_CHECKED"] * request.checked + ["-include", "cuda_runtime.h"]
-    rest = [word for folder in cuda_source.headers() for word in ("-idirafter", folder)]
-    optimize = _CHECKED if request.checked else _optimize(request)
-    # Device code reads memory as other types than it was written, and its stacks are small.
-    translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared", "-fno-math-errno"]
-    translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-o", "@out"]
-    translated += ["-fno-trapping-math", f"-Werror=frame-larger-than={FRAME_MAX}"]
-    if os.uname().machine == "aarch64":  # where a division by zero would give 0
-        translated += ["-fsanitize=integer-divide-by-zero", "-fsanitize-undefined-trap-on-error"]
-    if request.checked and any("clang" in os.path.basename(tool) for tool in compiler.tools):
-        translated += ["-mllvm", "-tsan-instrument-read-before-write"]
-    return start, [*rest, "@source"], tuple(translated)
+LANGUAGES = {
+    "c": Language("c", ".c", _host, source="c"),
+    "c++": Language("c++", ".cpp", _host, source="c++"),
+    "cuda": Language("cuda", ".cu", _cuda, source="cuda"),
+}
+CUDA_ON_CPU = "cuda_on_cpu"
+"""The language of CUDA C++ that is compiled for the CPU, which an extension adds."""
 
 
-# Calls of functions before every access, which kernbridge/cuda_on_cpu/checked.hpp of
-# include/ext/emulator defines in place of the sanitizers' libraries. g++ would write out what
-# copies memory, without such calls.
-_CHECKED = (
-    *("-O1", "-g1", "-fsanitize=thread", "-fsanitize=bounds,alignment", "-nodefaultlibs"),
-    *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
-)
-_WRAPPED = "-Wl,-Bsymbolic,--wrap=memcpy,--wrap=memmove,--wrap=memset"  # clang copies structures so
-_CHECKED_LIBRARIES = (_WRAPPED, "-lstdc++", "-lm", "-lgcc_s", "-lc")
+def language(name: str) -> Language:
+    """Return a language: one of `LANGUAGES`, or one of the extension that the table has for it."""
+    if name in LANGUAGES:
+        return LANGUAGES[name]
+    return extensions.load(name, "CUDA C++ on the CPU").LANGUAGE
 
 
-def _optimize(request: Request) -> list[str]:
+def optimize(request: Request) -> list[str]:
     return [] if request.optimization_level is None else [f"-O{request.optimization_level}"]
 
 

@@ -243,7 +243,7 @@ def _make(job: Job, finished: Finished, workspace: Path) -> Built:
 def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     """Run the compiler; return the programs, and our own rules, that decide what it makes."""
     request, inside = job.request, str(workspace) + os.sep
-    source = workspace / f"{job.stem}{library.SUFFIXES[request.language]}"
+    source = workspace / f"{job.stem}{job.language.suffix}"
     source.write_text(finished.source, encoding="utf-8", errors="surrogateescape", newline="")
     commands = job.commands(workspace, finished.flags)
     command = " && ".join(map(shlex.join, commands)).replace(inside, "")
@@ -251,13 +251,12 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
     preprocess = _preprocessor(commands[0], environment)
-    if len(commands) > 1:
-        from kernbridge._ext.emulator import cuda_source
-
-        cuda_source.check_directives(request.name, source.name, finished.source, preprocess)
+    check = job.language.check
+    if check:
+        check(request.name, source.name, finished.source, preprocess)
     tools: list[File] = []
     try:
-        rules = filter(os.path.isfile, library.RULES)  # not if they are in an archive
+        rules = filter(os.path.isfile, (*library.RULES, *job.language.rules))  # none in archives
         before = [(path, os.stat(path)) for path in (*job.tools, *rules)]
         with shown(f"building {request.name} with {job.label}"):
             ended = programs.run(
@@ -266,8 +265,8 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
                 environment=environment,
                 meanwhile=lambda: tools.extend(library.describe(before)),
             )
-            if ended.status == 0 and not ended.limit and len(commands) > 1:
-                _translate(job, workspace, preprocess)
+            if ended.status == 0 and not ended.limit and check:
+                _translate(job, check, workspace, preprocess)
                 ended = programs.run(commands[1], errors=True, environment=environment)
     except OSError as e:
         raise KernelToolchainError(
@@ -305,16 +304,18 @@ def _preprocessor(
     return preprocess
 
 
-def _translate(job: Job, workspace: Path, preprocess: Callable[[str | None], str]) -> None:
-    from kernbridge._ext.emulator import cuda_source
-
-    others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *cuda_source.headers())
+def _translate(
+    job: Job, check: Callable[..., None], workspace: Path, preprocess: Callable[[str | None], str]
+) -> None:
+    others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *job.system)
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
         if not path.startswith(others) and os.path.isfile(path):
-            cuda_source.check_directives(job.request.name, path, _text(path), preprocess)
+            check(job.request.name, path, _text(path), preprocess)
     text = _text(str(workspace / f"{job.stem}.i"))
     own, checked = job.own, job.request.checked
-    made = cuda_source.translate(job.request.name, text, lambda name: name.startswith(own), checked)
+    made = job.language.translate(
+        job.request.name, text, lambda name: name.startswith(own), checked
+    )
     made_path = workspace / f"{job.stem}.ii"
     made_path.write_text(made, encoding="utf-8", errors="surrogateescape", newline="")
 
