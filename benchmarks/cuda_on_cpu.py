@@ -113,7 +113,7 @@ class HostLaunch:
         parameters = [DeviceParameter("array", a.dtype, a.ndim) for a in arrays]
         begun = time.process_time()
         function = numba_cuda_compile.compile_kernel(
-            "benchmark", kernel, parameters, False, targets.Emulated()
+            "benchmark", kernel, parameters, False, targets.of_platform("cpu")
         )
         both = time.process_time() - begun
         image = dict(function.images)[_core.HOST_CC]

@@ -121,20 +121,21 @@ def connect() -> None:
     from kernbridge._src.plan import targets
 
     debug.switch_on("fake driver")
-    of_gpus, fake = targets._makers["cuda"], fake_target()
+    of_gpus, fake = targets._makers["cuda"], fake_target(targets.of_platform("cpu"))
     for platform in ("cuda", "cpu"):
-        targets.register(platform, lambda *how: fake(of_gpus(*how).architectures))
+        make = lambda *how: fake(of_gpus(*how).architectures)  # noqa: E731
+        targets.register(platform, make, runs_cuda=True)
 
 
 SEEN: set[str] = set()  # entries of Numba's kernels that the driver was given
 
 
-def fake_target():
+def fake_target(emulated):
     """The target of the fake driver: a kernel has a cubin, and code for the CPU."""
     import kernbridge._core as _core
     from kernbridge import KernelCompilationError
     from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
-    from kernbridge._src.plan.targets import Emulated, Gpu
+    from kernbridge._src.plan.targets import Gpu
 
     class FakeGpu(Gpu):
         def finish(self, job, compiled, opened):
@@ -156,7 +157,7 @@ def fake_target():
             if image is None:
                 opened = made.meta.get("opened")  # a derivative has none
                 on_cpu = copy.copy(job) if opened is None else job.with_open(opened)
-                on_cpu.target = Emulated()
+                on_cpu.target = emulated
                 (image,) = on_cpu.make().blobs
             if image.startswith(b"refused: "):
                 REFUSED[entry] = image.decode()

@@ -17,10 +17,13 @@ from typing import Any
 import jax
 
 from kernbridge import _core
-from kernbridge._ext.emulator.device import switch
-from kernbridge._src.base import debug, private_jax, reports, settings
+from kernbridge._src.base import debug, extensions, private_jax, reports, settings
 from kernbridge._src.operation import embed_once, missing_platform, operation, origin
 from kernbridge._src.sharding.partition import SPLIT, TOGETHER
+
+
+def _compile_for_cpu(image: bytes) -> Any:
+    return extensions.load("host code", "a CUDA kernel on the CPU").compile_image(image)
 
 
 def _later(module: str, function: str, *first: Any) -> Callable[..., Any]:
@@ -72,9 +75,10 @@ private_jax.hide_frames_of(reports.OURS)
 _register_targets()
 _core.set_caller(_later("_src.numba_cuda.callback", "call"))
 _core.set_resolver(origin.resolve)
-_core.set_host_compiler(_later("_ext.emulator.compiler.compile", "compile_image"))
+_core.set_host_compiler(_compile_for_cpu)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 os.register_at_fork(after_in_child=operation.after_fork)
 settings.install()
 debug.switch_on()
-switch.install_from_environment()
+if os.environ.get("KERNBRIDGE_CUDA_ON_CPU"):
+    extensions.load("switch", "KERNBRIDGE_CUDA_ON_CPU").install_from_environment()

@@ -19,12 +19,6 @@ from kernbridge._src.keys import extensions, fingerprint
 _ROOT = re.compile(r"numba_cuda_mlir(?P<cuda>\.numba_cuda|\.cuda)?(?=\.|$)")
 _OPTIONS = ("debug", "fastmath", "forceinline", "launch_bounds", "lineinfo", "max_registers", "opt")
 _LISTS = ("extensions", "link")
-DECLARED = "_kernbridge_declared"  # signatures that a dispatcher was given in the CPU's mode
-
-
-def declared(kernel: Any) -> tuple[Any, ...]:
-    """The signatures that a kernel was declared for, in a GPU's mode or in the CPU's."""
-    return tuple(vars(kernel).get(DECLARED) or kernel.overloads)
 
 
 def counterpart(label: str, kernel: Any, declared: tuple[Any, ...] = ()) -> Any:

@@ -32,6 +32,7 @@ from kernbridge._ext.emulator.compiler import ir as host_ir
 from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.isolated_compile import compiled_in_isolation
 from kernbridge._ext.emulator.compiler.to_host import HostModule
+from kernbridge._ext.emulator.target import Emulated
 from kernbridge._ext.enzyme import clang, gpu_code, guards, sums
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
@@ -64,7 +65,7 @@ from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchRule, LaunchShape, registers_with
 from kernbridge._src.plan.program import DeviceFunction, Fill, Step, Value, Word, leaves
-from kernbridge._src.plan.targets import Emulated, Gpu
+from kernbridge._src.plan.targets import Gpu
 from kernbridge._src.sharding.partition import ir as llvm_ir
 
 _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
@@ -180,21 +181,22 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         self.kernel, self.target = primal.kernel, primal.target
         self._primal, self._words, self._roles = primal, words, roles
         self._has_batch, self._has_one_axis, self._dynamic = has_batch, has_one_axis, dynamic
-        registers = registers_with(threads) if threads and not self.target.emulates else 0
+        registers = registers_with(threads) if threads and isinstance(self.target, Gpu) else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
         how = (has_batch, has_one_axis, self._registers, dynamic)
         known = primal.label, primal.name, primal.digest, lambda steps: ((words, roles, steps), how)
         super().__init__(*known, steps, primal.lasting)
         self.why_not_portable = primal.why_not_portable
         self.digest = self.identity
-        if not self.target.emulates:
-            self.identity += repr(self.target).encode()
+        self.identity += self.target.key()
 
     def made_of(self) -> tuple[Any, ...]:
         versions = llvm.llvm_version_info, llvmlite_version
         return (*self._primal.made_of(), *super().made_of(), *versions)
 
     def compiled(self, enzyme: Enzyme) -> Artefact:
+        if not isinstance(self.target, (Gpu, Emulated)):
+            raise Refused("Enzyme makes no code for the target")
         primal, written, uses_z = self._primal_function()
         function = ir.derive_in_steps(primal, self.steps)
         wide = self._has_batch and not uses_z

@@ -43,7 +43,7 @@ _SAME = {  # whose results are pointers into the same memory, or have one in the
 _BRANCHES = {"llvm.br", "llvm.cond_br", "llvm.switch"}
 
 
-def why_not_native(kernel: Any, on_gpu: bool) -> str:
+def why_not_native(kernel: Any, raises: bool) -> str:
     return _unsupported(kernel)[0]
 
 

@@ -192,7 +192,7 @@ class CudaKernelFrontend(PlannedFrontend):
         description, rule, code = self.description, self.description.rule, self.description.code
         if not isinstance(code, nvrtc.Compilation):
             compiled = code
-        elif not target.emulates:
+        elif target.language == "cuda":
             compiled = nvrtc.compile_kernel(code)
         elif rule.cluster is not None:
             raise KernelCompilationError(

@@ -18,12 +18,15 @@ _MODULES = {
     "benchmark": "benchmark.measure",  # XLACustomKernel.benchmark
     "cuda_on_cpu": "emulator.cuda_source",  # the language of CUDA C++ for the CPU
     "derivatives": "enzyme.automatic",  # operation/derivatives.py
+    "host code": "emulator.compiler.compile",  # compiles CUDA kernels of a program for the CPU
     "inline": "inline.function",  # functions of JAX as values of `static=`
-    "launches": "emulator.device.mode",  # where Numba's own launches run
     "inlined": "inline.asked",  # what the identity of a kernel contains of such functions
     "inlined_rules": "inline.rules",  # JAX's derivatives of such functions
     "mlir": "mlir.compile",  # the dialect of numba-cuda-mlir
     "mlir_host": "mlir.host",  # its functions for the host, for callables
+    "launches": "emulator.device.mode",  # whether launches of Numba-CUDA run on the CPU
+    "switch": "emulator.device.switch",  # KERNBRIDGE_CUDA_ON_CPU
+    "target": "emulator.target",  # the target of CUDA kernels on the CPU
 }
 
 

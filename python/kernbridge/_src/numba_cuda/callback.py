@@ -37,6 +37,7 @@ from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.function_state import STANDS_FOR
 from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, PythonFrontend
+from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan
 from kernbridge._src.plan.program import Callback
 from kernbridge._src.plan.targets import Target
@@ -356,6 +357,10 @@ _used_last: LRUCache[Callee] = LRUCache(64)
 class CallingFrontend(PlannedFrontend, PythonFrontend):
     """A front end that can call through Python if there is no plan."""
 
+    @property
+    def platforms(self) -> tuple[str, ...]:  # type: ignore[override]
+        return targets.platforms()
+
     @functools.cached_property
     def _own_callees(self) -> LRUCache[Callee]:
         return LRUCache(256)
@@ -369,23 +374,21 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         operands: Sequence[ArrayType],
         call: Call,
         target: Target,
-        around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> Lowered:
         """Lower a call of a Python function, which is made once for each key.
 
-        Inputs that are not aliased are copied, since Numba would let them be written. The function
-        runs in the context that `around` returns.
+        Inputs that are not aliased are copied, since Numba would let them be written.
         """
         names = self.assign(call).names
         for t, name in zip((*operands, *call.outs), names, strict=False):
-            if t.dtype.name in HALVES and not target.emulates:
+            if t.dtype.name in target.numba_lacks:
                 raise ValueError(
                     f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays do "
                     "not support; pass float32 to functions that cannot be recorded [KB2003]"
                 )
         scalars = range(call.n_inputs, call.n_operands)
         callee = self._own_callees.find_or_make(
-            (key, scalars, target.emulates), lambda: Callee(function, order, scalars, around)
+            (key, scalars, target), lambda: Callee(function, order, scalars, target.running)
         )
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernbridge._ext.emulator.counterpart import counterpart, declared
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
 from kernbridge._src.base.lru import attached_to
@@ -62,13 +61,8 @@ class Job(Recipe[NumbaCudaFunction]):
     """The compilation of a kernel for its parameters and a target.
 
     Machine code for GPUs lives as long as a kernel that it was made for, or a plan that launches
-    it. The core has copies of the code that it has loaded. Machine code for CPUs is never released,
-    except for opaque kernels, which equal no other: Numba numbers what it compiles, so other code
-    would be made of an equal kernel.
+    it. The core has copies of the code that it has loaded.
     """
-
-    kind = "numba_cuda"
-    memory: type[Any] = weakref.WeakValueDictionary
 
     def __init__(
         self,
@@ -87,19 +81,16 @@ class Job(Recipe[NumbaCudaFunction]):
         self.tool = self.dialect.PACKAGE
         # Numba reads globals when it compiles for a signature: each has one fingerprint.
         identities = tuple(parameter.identity() for parameter in self.parameters)
-        key = ("fingerprint", identities, batched, target.emulates)
+        key = ("fingerprint", identities, batched, type(target))
         self.fingerprint = fingerprint = attached_to(
-            kernel, key, lambda: keys_fingerprint.take(self.with_numba_cuda().kernel)
+            kernel, key, lambda: keys_fingerprint.take(self.with_counterpart().kernel)
         )
         where, *options = target.words(kernel)
         self.digest = fingerprint.digest  # until it is known what is inlined
         self.identity = self.digest = identity_of_job(self, where, identities, batched, *options)
-        if not target.emulates:
-            self.identity += repr(target).encode()
+        self.identity += target.key()
         self.lasting = not fingerprint.opaque
-        if target.emulates:
-            self.kind = "numba_cuda_on_cpu" if self.lasting else "numba_cuda_opaque"
-            self.memory = dict if self.lasting else weakref.WeakValueDictionary
+        self.kind, self.memory = target.kept(self.lasting)
         self.why_not_portable = fingerprint.why_not_portable
 
     @property
@@ -116,21 +107,19 @@ class Job(Recipe[NumbaCudaFunction]):
     def for_target(self, target: Target) -> Job:
         job = copy.copy(self)
         job.target, job.dialect = target, dialect.of(job.kernel, target)
-        return job.with_numba_cuda()
+        return job.with_counterpart()
 
-    def with_numba_cuda(self) -> Job:
-        """This job with a kernel of Numba-CUDA if it is for a CPU and for numba-cuda-mlir."""
-        if dialect.of(self.kernel) is self.dialect:
-            return self
+    def with_counterpart(self) -> Job:
+        """This job with the kernel that the target compiles in place of its own."""
         job = copy.copy(self)
-        job.kernel = counterpart(self.label, self.kernel)
+        job.kernel = self.target.counterpart(self.label, self.kernel)
         return job
 
     def made_of(self) -> tuple[Any, ...]:
         return toolchain_cuda.versions()
 
     def libraries(self) -> list[Any]:
-        compiled, _ = self.with_numba_cuda().compile()
+        compiled, _ = self.with_counterpart().compile()
         return [compiled._codelibrary]
 
     def compile(self) -> tuple[Any, tuple[int, ...]]:
@@ -143,7 +132,7 @@ class Job(Recipe[NumbaCudaFunction]):
             )
 
     def make(self) -> Artefact:
-        job = self.with_numba_cuda()
+        job = self.with_counterpart()
         with job.dialect.lock():
             compiled, opened = job.compile()
             images, uses_z = job.target.finish(job, compiled, opened)
@@ -179,8 +168,7 @@ class Job(Recipe[NumbaCudaFunction]):
         missing = versions.missing_name(error)
         if missing is not None or isinstance(error, (KernelCompilationError, UnknownVersionError)):
             return missing or error
-        architectures = self.target.architectures if isinstance(self.target, Gpu) else ()
-        remedy = self.dialect.refusal(self.label, architectures, error)
+        remedy = self.dialect.refusal(self.label, self.target.architectures, error)
         if isinstance(remedy, Exception):
             return remedy
         what = ", ".join(p.describe() for p in self.parameters)
@@ -192,7 +180,7 @@ class Job(Recipe[NumbaCudaFunction]):
 
 def why_not_native(kernel: Any, target: Target) -> str:
     """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
-    why: str = dialect.of(kernel, target).why_not_native(kernel, not target.emulates)
+    why: str = dialect.of(kernel, target).why_not_native(kernel, target.raises)
     return why
 
 
@@ -224,6 +212,14 @@ def compile_for_launch(
     if wide:
         function = compile_kernel(label, kernel, parameters, True, target)
     return function, wide
+
+
+DECLARED = "_kernbridge_declared"  # signatures that a dispatcher was given where CPUs run CUDA
+
+
+def declared(kernel: Any) -> tuple[Any, ...]:
+    """The signatures that a kernel was declared for, in a GPU's mode or in the CPU's."""
+    return tuple(vars(kernel).get(DECLARED) or kernel.overloads)
 
 
 def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:

@@ -27,7 +27,7 @@ TAKES_FUNCTIONS = True  # as values of parameters
 
 def of(kernel: Any, target: Target | None = None) -> Any:
     """The dialect of a kernel, or of what is taken for one; or in which a target compiles it."""
-    if target is not None and target.emulates:
+    if target is not None and not target.compiles(kernel):
         return sys.modules[__name__]
     if fingerprint.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
         return extensions.load("mlir", "a kernel of numba-cuda-mlir")
@@ -44,10 +44,10 @@ def check_kernel(label: str, kernel: Any) -> None:
         raise kinds.refusal("numba_cuda_kernel", kernel, "device function")
 
 
-def why_not_native(kernel: Any, on_gpu: bool) -> str:
+def why_not_native(kernel: Any, raises: bool) -> str:
     """Empty, or the option of `cuda.jit` that only the package's own launcher serves."""
     options = kernel.targetoptions
-    if options.get("debug") and on_gpu:
+    if options.get("debug") and not raises:
         return "debug=True"
     if options.get("extensions"):
         return "extensions="
@@ -89,7 +89,7 @@ def compile_entry(job: Any) -> Any:
     device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
     if "forceinline" in options:
         device_options["forceinline"] = True
-    raises = options.pop("debug", False) and job.target.emulates  # the entry itself raises nothing
+    raises = options.pop("debug", False) and job.target.raises  # the entry itself raises nothing
     if raises:
         device_options["debug"] = True
     if job.target.checked:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.calls.call import ArrayType, Call
@@ -335,8 +334,6 @@ class NumbaCuda(CallingFrontend):
     order: Bound | None = None
     name: str = ""
 
-    platforms = ("cuda", "cpu")
-
     def __post_init__(self) -> None:
         self.original, given = self.kernel, self.static
         function, zeroed = self.kernel.py_func, self.zero_outputs
@@ -414,11 +411,8 @@ class NumbaCuda(CallingFrontend):
 
         rule, label = self.rule, self.label
         why = numba_cuda_compile.why_not_native(self.kernel, target)
-        if why and target.emulates:
-            raise KernelNotAvailableError(
-                f"{label} was lowered for the CPU, but has {why}, which only Numba's own launcher "
-                "supports, on a GPU; remove it (check=True finds faults on the CPU) [KB4005]"
-            )
+        if why and (error := target.why_not_by_numba(label, why)):
+            raise error
         if why:
             return self._lower_through_numba(why, operands, call, shape, target)
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import math
-import os
-import re
-import shutil
-import tempfile
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 import jax
 
 from kernbridge import _core
-from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._src.base import debug
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
-from kernbridge._src.plan import cubin, launch, targets
+from kernbridge._src.plan import launch, targets
 from kernbridge._src.plan.program import Buffer, Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.plan.targets import Target
-from kernbridge._src.toolchain import architectures, cuda, programs
+from kernbridge._src.toolchain import architectures
 
 Lowered = tuple[NativeCall, Program]
 
@@ -35,8 +27,7 @@ class PlannedFrontend(Frontend):
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile for these operands, or find it compiled, and plan the launches."""
         target = self._target(platform)
-        if target.emulates:
-            cuda.tell_of_cpu(self.label)
+        target.announce(self.label)
         return self._lower(tuple(operands), call, target)[0]
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
@@ -47,15 +38,17 @@ class PlannedFrontend(Frontend):
 
         A choice of GPUs to compile for takes precedence.
         """
-        _, program = self._lower(tuple(operands), call, self._target_here())
-        return tuple(_inspect(step) for step in program.steps if isinstance(step, Launch))
+        target = self._target_here()
+        _, program = self._lower(tuple(operands), call, target)
+        return tuple(target.inspect(step) for step in program.steps if isinstance(step, Launch))
 
     def _target_here(self) -> Target:
-        on_cpu = "cpu" in self.platforms and jax.default_backend() == "cpu"
-        return self._target("cpu" if on_cpu and not architectures.chosen() else "cuda")
+        here = jax.default_backend()
+        is_known = here in self.platforms and not architectures.chosen()
+        return self._target(here if is_known else "cuda")
 
     def _target(self, platform: str) -> Target:
-        return targets.of_platform(platform, self.checked, self.vector_math)
+        return targets.of_platform(platform, self.checked, self.vector_math, self.label)
 
     @abstractmethod
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
@@ -119,61 +112,3 @@ def plan(
         for_extents=True,
     )
     return native, program
-
-
-def _inspect(step: Launch) -> Inspection:
-    function = step.function
-    block = None if step.auto_block else step.block
-    cc, image = function.images[0]
-    if cc == _core.HOST_CC:
-        llvm_ir, assembly, static_shared, processor = "", "", 0, os.uname().machine
-        if CPP_ON_CPU.encode() not in image:
-            from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
-
-            llvm_ir, assembly, static_shared, processor = cuda_on_cpu_compile.code(image)
-        return Inspection(
-            name=function.name,
-            platform="cpu",
-            llvm_ir=llvm_ir,
-            assembly=assembly,
-            architecture=processor,
-            shared_memory=static_shared + step.shared,
-            block=block,
-        )
-    info = cubin.read(image, function.entry)
-    llvm_ir, ptx = function.code()
-    occupancy = None
-    if _core.device_count()[0]:
-        threads = 0 if block is None else math.prod(block)
-        with contextlib.suppress(RuntimeError):  # compiled for another GPU than the first
-            occupancy = _core.occupancy(image, function.entry, threads, step.shared)
-    return Inspection(
-        name=function.name,
-        platform="cuda",
-        llvm_ir=llvm_ir,
-        assembly=ptx,
-        sass=_disassemble(image),
-        architecture=f"sm_{cc}",
-        registers=info.registers,
-        shared_memory=info.static_shared + step.shared,
-        local_memory=info.local,
-        block=block,
-        occupancy=occupancy,
-    )
-
-
-def _disassemble(image: bytes) -> str | None:
-    """Run nvdisasm of PATH, CUDA_HOME or NVIDIA's wheel, if there is one."""
-    folders = [os.environ.get("PATH", os.defpath)]
-    folders.append(f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin")
-    spec = importlib.util.find_spec("nvidia")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        folders += [f"{place}/cu13/bin", f"{place}/cuda_nvdisasm/bin"]
-    tool = shutil.which("nvdisasm", path=os.pathsep.join(folders))
-    if tool is None:
-        return None
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(image)
-        file.flush()
-        done = programs.run([tool, "-c", file.name], written=1 << 28)
-    return None if done.status else re.sub(r"\s*/\* 0x[0-9a-f]+ \*/", "", done.text)

@@ -1,37 +1,53 @@
-"""The targets of GPU kernels, and what differs between them.
+"""The targets of GPU kernels: where they run, and all that differs between these machines.
 
-Kernels run on GPUs (`Gpu`), or on the CPU in place of a GPU (`Emulated`). The design record
-docs/design/0010-targets.md says what a further target would define.
+`Gpu` is NVIDIA's GPUs. An extension has the target that runs kernels on the CPU in place of a GPU,
+and a package of someone else may have one, too: it derives from `Target` and calls `register`.
+Nobody asks which target it is. docs/design/0010-targets.md lists what a target fills in, and how a
+process finds it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import inspect
+import importlib.util
+import math
+import os
+import re
+import shutil
+import tempfile
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._src.base import debug
+from kernbridge._src.base import extensions
+from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.plan.cubin import check_words
-from kernbridge._src.plan.program import leaves, with_open
-from kernbridge._src.toolchain import cuda
+from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.operation.spec import HALF_DTYPES
+from kernbridge._src.plan import cubin
+from kernbridge._src.plan.program import Launch
+from kernbridge._src.toolchain import cuda, programs
 
 Images = dict[int, bytes]  # by architecture: 10 major + minor of a GPU, or a number for CPUs
 
-_LIKE_CPU = (9, 0)  # the architecture that Numba-CUDA types for; its IR is the same for all
-
 
 class Target(ABC):
-    """Where kernels run. Equal targets run the same machine code."""
+    """Where kernels run. Equal targets run the same machine code; they are hashed.
 
-    emulates: bool = False  # the CPU runs kernels in place of a GPU
+    A job is a `numba_cuda.compile.Job`: the kernel, its parameters and its label.
+    """
+
+    architectures: tuple[tuple[int, int], ...] = ()  # of GPUs; errors name them
     checked: bool = False  # every access is checked
+    raises: bool = False  # kernels with debug=True raise exceptions, without Numba's launcher
+    language: str = ""  # of `toolchain.library`, by which CUDA C++ is compiled; "" if it is not
+    numba_lacks: Collection[str] = HALF_DTYPES  # dtypes that Numba's own arrays do not support
 
     @abstractmethod
     def words(self, kernel: Any) -> tuple[str, ...]:
@@ -53,10 +69,44 @@ class Target(ABC):
     def handler(self, in_graph: bool) -> str:
         """Return the name of the handler that XLA calls for a plan."""
 
+    def key(self) -> bytes:
+        """Return what distinguishes machine code of one identity."""
+        return repr(self).encode()
+
+    def kept(self, lasting: bool) -> tuple[str, type[Any]]:
+        """Return the `kind` and the `memory` of recipes, see `forge.obtain.Recipe`."""
+        return "numba_cuda", weakref.WeakValueDictionary
+
+    def announce(self, label: str) -> None:  # noqa: B027
+        """Say that an operation is lowered for this target, or raise an error if it must not be."""
+
+    def compiles(self, kernel: Any) -> bool:
+        """Return whether a kernel is compiled as it is, and not its counterpart."""
+        return True
+
+    def counterpart(self, label: str, kernel: Any) -> Any:
+        """Return the kernel that is compiled in place of another."""
+        return kernel
+
+    def why_not_by_numba(self, label: str, option: str) -> Exception | None:
+        """Return an error if Numba's launcher cannot launch a kernel that has an option."""
+        return None
+
+    def running(self) -> AbstractContextManager[Any]:
+        """Let a Python function launch kernels through Numba."""
+        return nullcontext()
+
+    def inspect(self, step: Launch) -> Inspection:
+        """Return the code and resources of a launch."""
+        block = None if step.auto_block else step.block
+        return Inspection(step.function.name, "", "", "", shared_memory=step.shared, block=block)
+
 
 @dataclass(frozen=True)
 class Gpu(Target):
     architectures: tuple[tuple[int, int], ...]
+
+    language = "cuda"
 
     def words(self, kernel: Any) -> tuple[str, ...]:
         return ("numba.cuda",)
@@ -78,7 +128,7 @@ class Gpu(Target):
         except Exception as e:
             raise instead_of(e, job.refusal(e))  # noqa: B904
         n_words = sum(p.n_words(job.batched) for p in job.parameters)
-        check_words(job.label, list(found.values()), compiled.entry_name, n_words)
+        cubin.check_words(job.label, list(found.values()), compiled.entry_name, n_words)
         assembly = library.get_asm_str(cc=(*self.architectures[0], ""))
         return found, any(f"%{r}.z" in assembly for r in ("tid", "ntid", "ctaid", "nctaid"))
 
@@ -88,70 +138,29 @@ class Gpu(Target):
     def handler(self, in_graph: bool) -> str:
         return "kernbridge.cuda.graph" if in_graph else "kernbridge.cuda"
 
-
-@dataclass(frozen=True)
-class Emulated(Target):
-    """This machine's CPU; if `checked`, with a check of every access.
-
-    `vector_math` lets loops call libmvec; by default, the kernel's `fastmath` decides.
-    """
-
-    checked: bool = False
-    vector_math: bool | None = None
-
-    emulates = True
-
-    def words(self, kernel: Any) -> tuple[str, ...]:
-        # A program of another ABI must not be taken for one of this ABI.
-        mode = f"numba.cuda.{'checked' if self.checked else 'host'}.{_core.HOST_ABI}"
-        if self.checked or self.vector_math in (None, is_fast(kernel)):
-            return (mode,)
-        return mode, f"vector_math={self.vector_math}"
-
-    @contextmanager
-    def lowering(self, raises: bool) -> Iterator[None]:
-        from kernbridge._ext.emulator.compiler import isolated_compile
-        from kernbridge._src.numba_common import numba_cuda_patches as patches
-
-        with patches.compiling_for(_LIKE_CPU), patches.without_nvvm(), ExitStack() as stack:
-            if self.checked:
-                stack.enter_context(isolated_compile.compiling_checked())
-            else:
-                stack.enter_context(isolated_compile.compiling_bounded())
-            if raises:
-                stack.enter_context(isolated_compile.compiling_raising())
-            yield
-
-    def finish(self, job: Any, compiled: Any, opened: tuple[int, ...]) -> tuple[Images, bool]:
-        from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
-        from kernbridge._ext.emulator.compiler.checks import Checks
-
-        library, fast, checks = compiled._codelibrary, self.vector_math, None
-        if self.checked:
-            names = list(inspect.signature(job.kernel.py_func).parameters)
-            names += [f"parameter {i}" for i in range(len(names), len(job.parameters))]
-            parameters = with_open(job.parameters, set(opened))
-            named = [
-                (p.keyword or name, list(leaves([p])))
-                for name, p in zip(names, parameters, strict=False)
-            ]
-            checks, fast = Checks.of(job.label, named, job.batched), False
-        elif fast is None:
-            fast = is_fast(job.kernel)
-        image, uses_z = cuda_on_cpu_compile.image_of(
-            job.label, library, library._entry_name, checks, fast
+    def inspect(self, step: Launch) -> Inspection:
+        function = step.function
+        cc, image = function.images[0]
+        about = super().inspect(step)
+        info = cubin.read(image, function.entry)
+        llvm_ir, ptx = function.code()
+        occupancy = None
+        if _core.device_count()[0]:
+            threads = 0 if about.block is None else math.prod(about.block)
+            with contextlib.suppress(RuntimeError):  # compiled for another GPU than the first
+                occupancy = _core.occupancy(image, function.entry, threads, step.shared)
+        return replace(
+            about,
+            platform="cuda",
+            llvm_ir=llvm_ir,
+            assembly=ptx,
+            sass=_disassemble(image),
+            architecture=f"sm_{cc}",
+            registers=info.registers,
+            shared_memory=info.static_shared + step.shared,
+            local_memory=info.local,
+            occupancy=occupancy,
         )
-        return {_core.HOST_CC: image}, uses_z
-
-    def images(self, job: Any, made: Artefact) -> Images:
-        from kernbridge._ext.emulator.compiler.compile import host_code
-
-        (image,) = made.blobs
-        code = host_code(image, job.label, job.kernel.py_func)
-        return {_core.HOST_CC: image, _core.HOST_CODE_CC: code.data}
-
-    def handler(self, in_graph: bool) -> str:
-        return "kernbridge.cuda.host"
 
 
 def is_fast(kernel: Any) -> bool:
@@ -159,25 +168,71 @@ def is_fast(kernel: Any) -> bool:
     return bool(kernel.targetoptions.get("fastmath"))
 
 
+# The target of a platform, if accesses are checked, and if loops may call a library of vectors
 MakeTarget = Callable[[bool, "bool | None"], Target]
 
-_makers: dict[str, MakeTarget] = {
-    "cuda": lambda checked, vector_math: Gpu(cuda.architectures()),
-    "cpu": lambda checked, vector_math: Emulated(checked or debug.checks(), vector_math),
-}
+
+_makers: dict[str, MakeTarget] = {"cuda": lambda checked, vector_math: Gpu(cuda.architectures())}
 _of_gpus = ["cuda"]
 
 
-def of_platform(platform: str, checked: bool = False, vector_math: bool | None = None) -> Target:
-    return _makers[platform](checked, vector_math)
+def of_platform(
+    platform: str,
+    checked: bool = False,
+    vector_math: bool | None = None,
+    label: str = "a CUDA kernel",
+) -> Target:
+    """Return the target of a platform of JAX; KernelNotAvailableError is raised if it has none."""
+    make = _maker(platform)
+    if make is None:
+        raise KernelNotAvailableError(
+            f"{label} was lowered for {platform}, and no extension of this installation runs CUDA "
+            f"kernels there; install kernbridge again, whose extension 'emulator' runs "
+            "them on CPUs, or commit the inputs to a GPU, jax.device_put(x, jax.devices('cuda')[0])"
+            " [KB7001]"
+        )
+    return make(checked, vector_math)
+
+
+def _maker(platform: str) -> MakeTarget | None:
+    if platform == "cpu" and platform not in _makers:
+        emulator = extensions.find("target")
+        return None if emulator is None else emulator.make
+    return _makers.get(platform)
+
+
+def platforms() -> tuple[str, ...]:
+    """Return the platforms that kernels of GPUs may be lowered for."""
+    return tuple(dict.fromkeys(("cuda", "cpu", *_makers)))
 
 
 def gpu_platforms() -> tuple[str, ...]:
+    """Return the platforms on which libraries run that nvcc compiled."""
     return tuple(_of_gpus)
 
 
-def register(platform: str, make: MakeTarget) -> None:
-    """Compile for another target where JAX lowers for a platform; it counts as one of GPUs."""
+def register(platform: str, make: MakeTarget, runs_cuda: bool = False) -> None:
+    """Compile for another target where JAX lowers for a platform.
+
+    With `runs_cuda`, libraries that nvcc compiled run there, too.
+    """
     _makers[platform] = make
-    if platform not in _of_gpus:
+    if runs_cuda and platform not in _of_gpus:
         _of_gpus.append(platform)
+
+
+def _disassemble(image: bytes) -> str | None:
+    """Run nvdisasm of PATH, CUDA_HOME or NVIDIA's wheel, if there is one."""
+    folders = [os.environ.get("PATH", os.defpath)]
+    folders.append(f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin")
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        folders += [f"{place}/cu13/bin", f"{place}/cuda_nvdisasm/bin"]
+    tool = shutil.which("nvdisasm", path=os.pathsep.join(folders))
+    if tool is None:
+        return None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(image)
+        file.flush()
+        done = programs.run([tool, "-c", file.name], written=1 << 28)
+    return None if done.status else re.sub(r"\s*/\* 0x[0-9a-f]+ \*/", "", done.text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -13,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._ext.emulator.device.switch import cuda_on_cpu
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
@@ -176,7 +174,6 @@ class NumbaCudaCallable(CallingFrontend):
     vector_math: bool | None = None  # of the kernels
     order: parameters.Bound | None = None  # of the parameters, if there is a signature
 
-    platforms = ("cuda", "cpu")
     n_appended = 1  # the stream
     warns_of_unused = False  # a function that is recorded is refused
 
@@ -283,9 +280,8 @@ class NumbaCudaCallable(CallingFrontend):
         outputs = [assignment.names[buffer] for buffer in call.fresh]
         self.parameters.warn_of_unwritten(outputs, unused=True)
         source, order = beginning_of(self.function), _order(assignment)
-        around = cuda_on_cpu if target.emulates else contextlib.nullcontext
         return self.lower_as_python(
-            assignment, source, self.function, order, operands, call, target, around
+            assignment, source, self.function, order, operands, call, target
         )
 
 

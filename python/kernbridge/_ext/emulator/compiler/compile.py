@@ -7,6 +7,7 @@ code, which src/object loads and src/hostcuda runs.
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -134,8 +135,10 @@ def compile_image(image: bytes) -> HostCode:
 def code(image: bytes) -> tuple[str, str, int, str]:
     """The optimised LLVM IR of an image, its assembly, static shared memory and processor.
 
-    The image is compiled again.
+    The image is compiled again. Of a library made from CUDA C++, only the processor is known.
     """
+    if CPP_ON_CPU.encode() in image:
+        return "", "", 0, os.uname().machine
     machine, module, *_ = _made(image[:-1].decode().split("\n", 1)[1])
     optimised = str(module)
     shared, (processor, _) = _size(module, "shared"), ir.processor()

@@ -11,8 +11,8 @@ import re
 import sys
 from typing import Any
 
-from kernbridge._ext.emulator import counterpart as counterparts
 from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
+from kernbridge._ext.emulator.counterpart import counterpart
 from kernbridge._ext.emulator.device import code, mode
 from kernbridge._ext.emulator.device.launch import install_host_api
 from kernbridge._ext.emulator.device.mode import choose
@@ -22,6 +22,7 @@ from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailab
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.numba_common.private_numba_cuda import cuda, devicearray
 from kernbridge._src.numba_cuda import callback
+from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import read_configured
 
 _OF_NUMBA = re.compile(r"numba(?:\.cuda)?\.")
@@ -71,8 +72,8 @@ def _launch(configured: Any, args: tuple[Any, ...]) -> None:
             )
         made: dict[str, Any] = attached_to(kernel, "launched_on_cpu", dict)
         if "kernel" not in made:
-            declared = () if kernel._can_compile else counterparts.declared(kernel)
-            made["kernel"] = counterparts.counterpart(label, kernel, declared)
+            declared = () if kernel._can_compile else numba_cuda_compile.declared(kernel)
+            made["kernel"] = counterpart(label, kernel, declared)
             setattr(made["kernel"], code.COUNTERPART_OF, (label, kernel))
         made["kernel"][how.grid, how.block, 0, how.shared](*map(_argument, args))
     except (KernelCompilationError, KernelNotAvailableError) as e:
@@ -116,7 +117,7 @@ def _declare(kernel: Any, sig: Any, abi_info: Any = None, output: Any = None) ->
         with mlir.compiling_for((9, 0)):
             return kernel._compile_device_callee(sig)
     argument_types, _ = inside.sigutils.normalize_signature(sig)
-    declared = vars(kernel).setdefault(counterparts.DECLARED, [])
+    declared = vars(kernel).setdefault(numba_cuda_compile.DECLARED, [])
     if argument_types not in declared:
         declared.append(argument_types)
     return None
@@ -124,7 +125,7 @@ def _declare(kernel: Any, sig: Any, abi_info: Any = None, output: Any = None) ->
 
 def _compile_declared(kernel: Any) -> None:
     """Compile a kernel that was declared on the CPU for a GPU, where it is launched now."""
-    declared = vars(kernel).get(counterparts.DECLARED)
+    declared = vars(kernel).get(numba_cuda_compile.DECLARED)
     if declared is None or kernel.overloads or kernel._can_compile:
         return
     kernel._can_compile = True

@@ -1,0 +1,140 @@
+"""The target of CUDA kernels that run on the CPU in place of a GPU."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kernbridge import _core
+from kernbridge._src.base import debug
+from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.keys import fingerprint
+from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.plan.program import Launch, leaves, with_open
+from kernbridge._src.plan.targets import Images, Target, is_fast
+from kernbridge._src.toolchain import cuda
+from kernbridge._src.toolchain.library import CUDA_ON_CPU
+
+_LIKE_CPU = (9, 0)  # the architecture that Numba-CUDA types for; its IR is the same for all
+
+
+@dataclass(frozen=True)
+class Emulated(Target):
+    """This machine's CPU; if `checked`, with a check of every access.
+
+    `vector_math` lets loops call libmvec; by default, the kernel's `fastmath` decides.
+    """
+
+    checked: bool = False
+    vector_math: bool | None = None
+
+    raises = True
+    language = CUDA_ON_CPU
+    numba_lacks = ()
+
+    def words(self, kernel: Any) -> tuple[str, ...]:
+        # A program of another ABI must not be taken for one of this ABI.
+        mode = f"numba.cuda.{'checked' if self.checked else 'host'}.{_core.HOST_ABI}"
+        if self.checked or self.vector_math in (None, is_fast(kernel)):
+            return (mode,)
+        return mode, f"vector_math={self.vector_math}"
+
+    @contextmanager
+    def lowering(self, raises: bool) -> Iterator[None]:
+        from kernbridge._ext.emulator.compiler import isolated_compile
+        from kernbridge._src.numba_common import numba_cuda_patches as patches
+
+        with patches.compiling_for(_LIKE_CPU), patches.without_nvvm(), ExitStack() as stack:
+            if self.checked:
+                stack.enter_context(isolated_compile.compiling_checked())
+            else:
+                stack.enter_context(isolated_compile.compiling_bounded())
+            if raises:
+                stack.enter_context(isolated_compile.compiling_raising())
+            yield
+
+    def finish(self, job: Any, compiled: Any, opened: tuple[int, ...]) -> tuple[Images, bool]:
+        from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
+        from kernbridge._ext.emulator.compiler.checks import Checks
+
+        library, fast, checks = compiled._codelibrary, self.vector_math, None
+        if self.checked:
+            names = list(inspect.signature(job.kernel.py_func).parameters)
+            names += [f"parameter {i}" for i in range(len(names), len(job.parameters))]
+            parameters = with_open(job.parameters, set(opened))
+            named = [
+                (p.keyword or name, list(leaves([p])))
+                for name, p in zip(names, parameters, strict=False)
+            ]
+            checks, fast = Checks.of(job.label, named, job.batched), False
+        elif fast is None:
+            fast = is_fast(job.kernel)
+        image, uses_z = cuda_on_cpu_compile.image_of(
+            job.label, library, library._entry_name, checks, fast
+        )
+        return {_core.HOST_CC: image}, uses_z
+
+    def images(self, job: Any, made: Artefact) -> Images:
+        from kernbridge._ext.emulator.compiler.compile import host_code
+
+        (image,) = made.blobs
+        code = host_code(image, job.label, job.kernel.py_func)
+        return {_core.HOST_CC: image, _core.HOST_CODE_CC: code.data}
+
+    def handler(self, in_graph: bool) -> str:
+        return "kernbridge.cuda.host"
+
+    def key(self) -> bytes:
+        return b""  # the words are enough
+
+    def kept(self, lasting: bool) -> tuple[str, type[Any]]:
+        # Never released, except for opaque kernels, which equal no other: Numba numbers what it
+        # compiles, so other code would be made of an equal kernel.
+        if lasting:
+            return "numba_cuda_on_cpu", dict
+        return "numba_cuda_opaque", weakref.WeakValueDictionary
+
+    def announce(self, label: str) -> None:
+        cuda.tell_of_cpu(label)
+
+    def compiles(self, kernel: Any) -> bool:
+        return not fingerprint.is_mlir(kernel)
+
+    def counterpart(self, label: str, kernel: Any) -> Any:
+        from kernbridge._ext.emulator.counterpart import counterpart
+
+        return kernel if self.compiles(kernel) else counterpart(label, kernel)
+
+    def why_not_by_numba(self, label: str, option: str) -> Exception | None:
+        return KernelNotAvailableError(
+            f"{label} was lowered for the CPU, but has {option}, which only Numba's own launcher "
+            "supports, on a GPU; remove it (check=True finds faults on the CPU) [KB4005]"
+        )
+
+    def running(self) -> AbstractContextManager[Any]:
+        from kernbridge._ext.emulator.device.switch import cuda_on_cpu
+
+        return cuda_on_cpu()
+
+    def inspect(self, step: Launch) -> Inspection:
+        from kernbridge._ext.emulator.compiler import compile as emulator_compile
+
+        _, image = step.function.images[0]
+        llvm_ir, assembly, static_shared, processor = emulator_compile.code(image)
+        return replace(
+            super().inspect(step),
+            platform="cpu",
+            llvm_ir=llvm_ir,
+            assembly=assembly,
+            architecture=processor,
+            shared_memory=static_shared + step.shared,
+        )
+
+
+def make(checked: bool, vector_math: bool | None) -> Emulated:
+    return Emulated(checked or debug.checks(), vector_math)
