@@ -8,13 +8,15 @@ import logging
 
 
 def initialize() -> None:
-    """Import kernbridge, which registers its targets with JAX.
+    """Import kernbridge and its extensions, which register their targets with JAX.
 
     Many processes that start JAX do not use kernbridge, so a failure is only logged here. Those
     that do use it see the error when they import it.
     """
     try:
-        import kernbridge  # noqa: F401
+        from kernbridge._src.base import extensions
+
+        extensions.load_installed()
     except Exception:
         message = "kernbridge cannot be imported; programs that contain its calls cannot be loaded"
         logging.getLogger(__name__).info(message, exc_info=True)

@@ -1,4 +1,4 @@
-"""A core without the emulator."""
+"""Targets of other packages, and a core without the emulator."""
 
 import pytest
 
@@ -20,6 +20,90 @@ x = jnp.ones(1)
 def lowered(*platforms):
     return jax.jit(op).trace(x).lower(lowering_platforms=platforms).as_text()
 """
+STRANGER = """
+from kernbridge._src.plan import targets
+
+class Other(targets.Gpu):
+    def announce(self, label):
+        print(label, "runs elsewhere")
+
+def start():
+    targets.register("rocm", lambda checked, vector_math: Other(((9, 0),)))
+"""
+
+
+@pytest.fixture
+def stranger(tmp_path):
+    """Installs a package that has extensions; gives a line that lets a program see it."""
+
+    def install(*points: str) -> str:
+        (tmp_path / "stranger.py").write_text(STRANGER)
+        about = tmp_path / "stranger-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+        lines = "\n".join(f"e{i} = {point}" for i, point in enumerate(points))
+        (about / "entry_points.txt").write_text(f"[kernbridge.extensions]\n{lines}\n")
+        return f"sys.path.insert(0, {str(tmp_path)!r})"
+
+    return install
+
+
+def test_a_target_of_another_package(run_python, stranger):
+    said = run_python(
+        HEAD.format(first=stranger("stranger:start"))
+        + """
+print("stranger" in sys.modules)
+print("@kernbridge.cuda.graph" in lowered("rocm"))
+"""
+    )
+    assert said.splitlines() == ["True", "numba_cuda_kernel 'one' runs elsewhere", "True"]
+
+
+def test_extensions_are_found_where_jax_starts(run_python, stranger):
+    """They are not looked for before that."""
+    said = run_python(
+        f"import sys\n{stranger('stranger:start')}"
+        """
+import jax, kernbridge
+print("stranger" in sys.modules)
+jax.devices()
+print("stranger" in sys.modules)
+"""
+    )
+    assert said.splitlines() == ["False", "True"]
+
+
+def test_an_extension_that_cannot_be_loaded_is_named_where_it_lacks(run_python, stranger):
+    said = run_python(
+        HEAD.format(first=stranger("stranger:absent", "nowhere"))
+        + """
+try:
+    lowered("rocm")
+except kernbridge.KernelNotAvailableError as e:
+    print(e)
+"""
+    )
+    assert "has a kernel for cuda or cpu, and was lowered for rocm (the extension 'stranger" in said
+    assert "'stranger:absent' cannot be loaded: AttributeError: " in said
+    assert "'nowhere' cannot be loaded: ModuleNotFoundError: " in said
+
+
+def test_a_program_whose_kernel_no_package_finds(run_python, stranger):
+    said = run_python(
+        f"import sys\n{stranger('nowhere')}"
+        """
+import jax, jax.numpy as jnp, kernbridge, numpy as np
+
+digest, like = np.arange(32, dtype=np.uint8), jax.ShapeDtypeStruct((1,), jnp.float32)
+how = {"call": digest[:8].view(np.int64), "digest": digest, "origin": '{"format":2,"kind":"other"}'}
+try:
+    print(jax.jit(lambda x: jax.ffi.ffi_call("kernbridge.host", like)(x, **how))(jnp.ones(1)))
+except jax.errors.JaxRuntimeError as e:
+    print(e)
+"""
+    )
+    assert "a kernel of the kind 'other', and no extension of this installation finds these" in said
+    assert "(the extension 'nowhere' cannot be loaded: ModuleNotFoundError: " in said
 
 
 def test_the_core_without_the_emulator(run_python):

@@ -2,7 +2,7 @@
 
 Each entry names the module of an extension that implements an interface of the core. The module is
 imported when it is first asked for. A folder of `kernbridge._ext` can therefore be deleted, and
-what nobody uses costs no time at import.
+what nobody uses costs no time at import. Other packages are found by their entry points.
 """
 
 from __future__ import annotations
@@ -68,3 +68,25 @@ class Method:
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         function = getattr(load(self._name, f"`{self._function}`"), self._function)
         return function if owner is None else MethodType(function, owner)
+
+
+@cache
+def load_installed() -> str:
+    """Let the extensions of other packages register what they have; called by JAX's plugin.
+
+    These are the entry points of the group `kernbridge.extensions`: a module, which is imported, or
+    a function of a module, which is also called. The core calls this, too, when it is asked for
+    something that it does not know. Returns what an error about that adds to its message: which
+    extensions could not be loaded.
+    """
+    from importlib.metadata import entry_points
+
+    failed = ""
+    for point in entry_points(group="kernbridge.extensions"):
+        try:
+            found = point.load()
+            if callable(found):
+                found()
+        except Exception as e:
+            failed += f" (the extension {point.value!r} cannot be loaded: {type(e).__name__}: {e})"
+    return failed

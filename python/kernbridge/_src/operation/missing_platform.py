@@ -19,7 +19,9 @@ TARGET = "kernbridge.absent"
 PLATFORMS = ("cpu", "cuda", "gpu", "rocm")  # on which the target is registered
 
 
-def no_kernel(label: str, platforms: Sequence[str], lowered_for: Sequence[str]) -> KernelError:
+def no_kernel(
+    label: str, platforms: Sequence[str], lowered_for: Sequence[str], failed: str = ""
+) -> KernelError:
     remedy = (
         "Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or run the "
         "program under jax.default_device(jax.devices('cpu')[0])"
@@ -29,7 +31,7 @@ def no_kernel(label: str, platforms: Sequence[str], lowered_for: Sequence[str]) 
     )
     return KernelNotAvailableError(
         f"{label} has a kernel for {' or '.join(platforms)}, and was lowered for "
-        f"{', '.join(lowered_for)}. {remedy}. [KB7001]"
+        f"{', '.join(lowered_for)}{failed}. {remedy}. [KB7001]"
     )
 
 

@@ -10,6 +10,7 @@ import importlib
 import json
 from typing import Any
 
+from kernbridge._src.base import extensions
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.reports import warn
 
@@ -19,6 +20,11 @@ FORMAT = 2
 # registers a kernel in the core, or raises KernelError; a ValueError, KeyError or TypeError means
 # that the origin is damaged.
 _MODULES = {"numba": "kernbridge._src.numba_cpu.kernel", "source": "kernbridge._src.source.module"}
+
+
+def register(kind: str, module: str) -> None:
+    """Let a module find the kernels of another kind of origin."""
+    _MODULES[kind] = module
 
 
 def write(kind: str, **parts: Any) -> str:
@@ -55,7 +61,15 @@ def resolve(digest: bytes, text: str) -> None:
         origin = json.loads(text)
         if origin["format"] != FORMAT:
             raise ValueError(f"format {origin['format']}")
-        importlib.import_module(_MODULES[origin["kind"]]).resolve(digest, origin)
+        kind = origin["kind"]
+        failed = "" if kind in _MODULES else extensions.load_installed()
+        if isinstance(kind, str) and kind not in _MODULES:
+            raise KernelError(
+                f"the program refers to a kernel of the kind {kind!r}, and no extension of this "
+                f"installation finds these{failed}; install the package that made the kernel, or "
+                "the version of kernbridge that exported the program [KB5107]"
+            )
+        importlib.import_module(_MODULES[kind]).resolve(digest, origin)
     except (ValueError, KeyError, TypeError) as e:
         raise KernelError(
             "the program refers to its kernel in a format that this version of kernbridge cannot "

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base import private_jax, settings, versions
+from kernbridge._src.base import extensions, private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir, xla
 from kernbridge._src.calls.batch_axes import BatchAxes, Dim, to_front
@@ -303,8 +303,13 @@ def _with_all_levels(
 
 
 def _lower_elsewhere(ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
-    lowered_for = private_jax.platforms_of(ctx)
-    raise missing_platform.no_kernel(frontend.label, frontend.platforms, lowered_for)
+    """Lower for a platform of an extension."""
+    lowered_for, failed = private_jax.platforms_of(ctx), ""
+    if not set(lowered_for).issubset(frontend.platforms):
+        failed = extensions.load_installed()
+    if len(lowered_for) == 1 and lowered_for[0] in frontend.platforms:
+        return _lower(lowered_for[0], ctx, *operands, frontend=frontend, call=call)
+    raise missing_platform.no_kernel(frontend.label, frontend.platforms, lowered_for, failed)
 
 
 for _platform in ("cpu", "cuda"):

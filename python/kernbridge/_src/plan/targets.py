@@ -183,11 +183,12 @@ def of_platform(
     label: str = "a CUDA kernel",
 ) -> Target:
     """Return the target of a platform of JAX; KernelNotAvailableError is raised if it has none."""
+    failed = "" if _maker(platform) else extensions.load_installed()
     make = _maker(platform)
     if make is None:
         raise KernelNotAvailableError(
             f"{label} was lowered for {platform}, and no extension of this installation runs CUDA "
-            f"kernels there; install kernbridge again, whose extension 'emulator' runs "
+            f"kernels there{failed}; install kernbridge again, whose extension 'emulator' runs "
             "them on CPUs, or commit the inputs to a GPU, jax.device_put(x, jax.devices('cuda')[0])"
             " [KB7001]"
         )
