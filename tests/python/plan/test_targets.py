@@ -27,6 +27,30 @@ class Other(targets.Gpu):
     def announce(self, label):
         print(label, "runs elsewhere")
 
+class NoGpu(targets.Target):  # which runs what the emulator makes
+    def __init__(self):
+        self.base = targets.of_platform("cpu")
+
+    def words(self, kernel):
+        return ("stranger",)
+
+    def lowering(self, raises):
+        return self.base.lowering(raises)
+
+    def finish(self, job, compiled, opened):
+        print("compiles", job.label)
+        return self.base.finish(job, compiled, opened)
+
+    def images(self, job, made):
+        return self.base.images(job, made)
+
+    def handler(self, in_graph):
+        return self.base.handler(in_graph)
+
+def on_cpu():
+    found = NoGpu()
+    targets.register("cpu", lambda checked, vector_math: found)
+
 def start():
     targets.register("rocm", lambda checked, vector_math: Other(((9, 0),)))
 """
@@ -59,6 +83,31 @@ print("@kernbridge.cuda.graph" in lowered("rocm"))
     assert said.splitlines() == ["True", "numba_cuda_kernel 'one' runs elsewhere", "True"]
 
 
+def test_a_target_that_is_no_gpu(run_python, stranger):
+    """It runs kernels of Numba-CUDA alone."""
+    said = run_python(
+        HEAD.format(first=stranger("stranger:on_cpu"))
+        + """
+print(jax.jit(op)(x), jax.vmap(op)(jnp.ones((2, 1)))[1])
+kept = jax.export.export(jax.jit(op))(x).serialize()
+print(jax.export.deserialize(kept).call(x))
+source = "__global__ void one(const float *x, float *out) { out[0] = x[0]; }"
+shape = jax.ShapeDtypeStruct((1,), jnp.float32)
+try:
+    kernbridge.cuda_kernel(source, "one", shape, launch_dims=1)(x)
+except kernbridge.KernelNotAvailableError as e:
+    print(str(e).splitlines()[0])
+"""
+    )
+    label = "numba_cuda_kernel 'one'"
+    assert said.splitlines() == [
+        *(f"compiles {label}", f"compiles {label}", "[1.] [1.]", "[1.]"),
+        "cuda_kernel 'one' was lowered for a machine whose target does not compile CUDA C++; write "
+        "the kernel with Numba-CUDA, or commit the inputs to a GPU, "
+        "jax.device_put(x, jax.devices('cuda')[0]) [KB7001]",
+    ]
+
+
 def test_extensions_are_found_where_jax_starts(run_python, stranger):
     """They are not looked for before that."""
     said = run_python(
@@ -73,6 +122,7 @@ print("stranger" in sys.modules)
     assert said.splitlines() == ["False", "True"]
 
 
+@pytest.mark.exhaustive
 def test_an_extension_that_cannot_be_loaded_is_named_where_it_lacks(run_python, stranger):
     said = run_python(
         HEAD.format(first=stranger("stranger:absent", "nowhere"))

@@ -13,7 +13,12 @@ import numpy as np
 
 from kernbridge._ext.nvrtc import host, nvrtc, parallel_compile, signature
 from kernbridge._src.base import settings
-from kernbridge._src.base.errors import KernelCompilationError, KernelError, coded
+from kernbridge._src.base.errors import (
+    KernelCompilationError,
+    KernelError,
+    KernelNotAvailableError,
+    coded,
+)
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import Tracer
@@ -40,6 +45,7 @@ from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter, jo
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.array_types import is_variable
 from kernbridge._src.signatures.call_signature import CallSignature
+from kernbridge._src.toolchain.library import CUDA_ON_CPU
 
 _KEPT = 256  # operations of one kernel, by the values of attributes; lowered calls of each
 
@@ -194,6 +200,12 @@ class CudaKernelFrontend(PlannedFrontend):
             compiled = code
         elif target.language == "cuda":
             compiled = nvrtc.compile_kernel(code)
+        elif target.language != CUDA_ON_CPU:
+            raise KernelNotAvailableError(
+                f"{self.label} was lowered for a machine whose target does not compile CUDA C++; "
+                "write the kernel with Numba-CUDA, or commit the inputs to a GPU, "
+                "jax.device_put(x, jax.devices('cuda')[0]) [KB7001]"
+            )
         elif rule.cluster is not None:
             raise KernelCompilationError(
                 f"{self.label}: the launch has a cluster, which kernbridge does not run on CPUs; "
