@@ -77,7 +77,6 @@ class Job(Recipe[NumbaCudaFunction]):
         self.label, self.kernel, self.parameters = label, kernel, tuple(parameters)
         self.batched, self.target = batched, target
         self.name = kernel.py_func.__name__
-        self.dialect = dialect.of(kernel, target)
         self.tool = self.dialect.PACKAGE
         # Numba reads globals when it compiles for a signature: each has one fingerprint.
         identities = tuple(parameter.identity() for parameter in self.parameters)
@@ -94,6 +93,11 @@ class Job(Recipe[NumbaCudaFunction]):
         self.why_not_portable = fingerprint.why_not_portable
 
     @property
+    def dialect(self) -> Any:
+        """The dialect in which the target compiles the kernel."""
+        return dialect.of(self.kernel, self.target)
+
+    @property
     def symbol(self) -> str:
         """A name for the entry that no other kernel has: Numba numbers its own in each process."""
         return f"{self.name}_{self.digest[:6].hex()}"
@@ -106,7 +110,7 @@ class Job(Recipe[NumbaCudaFunction]):
 
     def for_target(self, target: Target) -> Job:
         job = copy.copy(self)
-        job.target, job.dialect = target, dialect.of(job.kernel, target)
+        job.target = target
         return job.with_counterpart()
 
     def with_counterpart(self) -> Job:
