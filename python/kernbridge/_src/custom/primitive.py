@@ -18,14 +18,14 @@ import numpy as np
 
 from kernbridge._src.base import errors, private_jax
 from kernbridge._src.base.exact import exact
-from kernbridge._src.base.private_jax import Primitive, ShapedArray, Tracer, ad, mlir
+from kernbridge._src.base.private_jax import Primitive, ShapedArray, Tracer, ad, batching, mlir
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.calls.batch_axes import NONE, BatchAxes, looped, to_front, vmapped
 from kernbridge._src.calls.call import ArrayType, Terms, has_type, is_inexact
 from kernbridge._src.custom import rules
 from kernbridge._src.operation import derivatives, missing_platform
 from kernbridge._src.operation import primitive as operation_primitive
-from kernbridge._src.operation.primitive import batching, match_varying
+from kernbridge._src.operation.primitive import match_varying
 from kernbridge._src.operation.spec import Outputs, Step
 from kernbridge._src.operation.tangents import Automatic, Rules, close, differentiate, refuse
 from kernbridge._src.sharding.partition import output_shardings

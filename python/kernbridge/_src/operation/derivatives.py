@@ -26,8 +26,9 @@ from typing import Any, NamedTuple
 from kernbridge._src.base import extensions
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.private_jax import ad
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
-from kernbridge._src.operation.spec import ArrayType, Call, Step
+from kernbridge._src.operation.spec import Step
 
 
 class Differentiated(NamedTuple):

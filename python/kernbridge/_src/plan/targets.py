@@ -25,11 +25,11 @@ from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base import extensions
+from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.spec import HALF_DTYPES
 from kernbridge._src.plan import cubin
 from kernbridge._src.plan.program import Launch
 from kernbridge._src.toolchain import cuda, programs
@@ -47,7 +47,7 @@ class Target(ABC):
     checked: bool = False  # every access is checked
     raises: bool = False  # kernels with debug=True raise exceptions, without Numba's launcher
     language: str = ""  # of `toolchain.library`, by which CUDA C++ is compiled; "" if it is not
-    numba_lacks: Collection[str] = HALF_DTYPES  # dtypes that Numba's own arrays do not support
+    numba_lacks: Collection[str] = HALVES  # dtypes that Numba's own arrays do not support
 
     @abstractmethod
     def words(self, kernel: Any) -> tuple[str, ...]:
