@@ -417,12 +417,15 @@ def _adding(i: Instruction) -> str:
 class Refused(Exception):
     """Enzyme cannot differentiate a function: the reason, and the line if the module has lines.
 
-    The place is None if no line needs to be found.
+    The place is None if no line needs to be found. `called` matches the function whose call is
+    refused; empty if it is something else.
     """
 
-    def __init__(self, reason: str, place: str | None = "") -> None:
+    def __init__(self, reason: str, place: str | None = "", called: str = "") -> None:
         super().__init__(reason)
-        self.place = place
+        self.place, self.called = place, called
+        if found := re.match(r"it calls (\S+),", reason):
+            self.called = rf'@"?(?:__nv_)?{re.escape(found[1])}"?\('
 
     def error(self, label: str, place: str) -> NoDerivativeError:
         return NoDerivativeError(
@@ -432,13 +435,15 @@ class Refused(Exception):
         )
 
 
-def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
+def run(function: Function, enzyme: Enzyme, by_clang: bool = False, has_lines: bool = False) -> str:
     """Let Enzyme replace its calls in a function's module; return the module, or raise Refused.
 
     Enzyme refuses, for example, a function that calls one whose derivative it does not know. Its
-    LLVM optimises the module, unless that is of C or C++ (`by_clang`), where clang does.
+    LLVM optimises the module, unless that is of C or C++ (`by_clang`), where clang does. The lines
+    of the module are left out, unless a refusal should name one.
     """
-    text = with_declared(f"{function.text}\n", (f"void {_FILL}(ptr, i8, i64, i1)",))
+    text = function.text if has_lines or by_clang else grammar.without_lines(function.text)
+    text = with_declared(f"{text}\n", (f"void {_FILL}(ptr, i8, i64, i1)",))
     if name := _calling_itself(text):
         raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", None)
     given = _prepared(text, is_tagged=by_clang).encode()
@@ -456,7 +461,8 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False) -> str:
     if ended.status == 0 and found:
         return _ADDED_ZERO.sub(r"\1 nsz \2", found + module)  # whatever the sign of a zero
     if "@llvm.stacksave" in text and not by_clang and not ended.limit:  # Numba's, for shapes
-        raise Refused("it has `np.where` of arrays, or broadcasts arrays by another function", None)
+        why = "it has `np.where` of arrays, or broadcasts arrays by another function"
+        raise Refused(why, called=r"@llvm\.stacksave")
     place = re.search(r"^error: (/?[^<:]\S*?:[1-9]\d*)", ended.text, re.M)
     raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
 

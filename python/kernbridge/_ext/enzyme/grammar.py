@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 
 # llvmlite 0.45 adds an attribute of a function to its result.
-_MISPLACED = re.compile(r"^(define (?:\w+ )*?)(alwaysinline|noinline) (.*)\{$", re.M)
+_MISPLACED = re.compile(
+    r"^(define (?:\w+ )*?)(alwaysinline|noinline) (.*?)((?: !dbg !\d+)?) \{$", re.M
+)
+_LINES = re.compile(r",? !dbg !\d+|^!llvm\.dbg\.cu = [^\n]*\n", re.M)
 _GROUP = r"\((?:[^()]|\([^()]*\))*\)"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.M), replacement)
@@ -35,7 +38,12 @@ _SPLAT = re.compile(r"<(\d+) x (\w+)> ((?:%[\w.]+, )?)splat \((\w+ [^()]*)\)")
 
 def placed(text: str) -> str:
     """Return a module in which attributes that say whether a function is inlined are its own."""
-    return _MISPLACED.sub(r"\1\3\2 {", text)
+    return _MISPLACED.sub(r"\1\3 \2\4 {", text)
+
+
+def without_lines(text: str) -> str:
+    """Return a module without the lines of its source."""
+    return _LINES.sub("", text)
 
 
 def to_oldest(text: str) -> str:

@@ -7,13 +7,14 @@ kernel into the form of `function.py`, and makes machine code of what Enzyme has
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._ext.enzyme import adjoint, tool
+from kernbridge._ext.enzyme import adjoint, clang, tool
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.function import LABELS, Function, Refused
 from kernbridge._ext.enzyme.tool import Enzyme
@@ -132,7 +133,7 @@ class HostDerivativeJob(DerivativeJob[Native]):
     def primal(self, debug: bool) -> Function:
         """Bring the kernel into the form of `function.py`, with its lines if `debug`.
 
-        Refused is raised if that cannot be.
+        Kernels of Numba always have them. Refused is raised if that cannot be.
         """
         raise NotImplementedError
 
@@ -166,18 +167,31 @@ class HostDerivativeJob(DerivativeJob[Native]):
         self._native = self._registered(made)
         return made
 
-    def _derive(self, enzyme: Enzyme, kernel: Function) -> tuple[Function, str]:
+    def _derive(
+        self, enzyme: Enzyme, kernel: Function, has_lines: bool = False
+    ) -> tuple[Function, str]:
         """The derivative, and its module after Enzyme has run."""
         function = ir.derive_in_steps(kernel, self.steps)
         function = ir.entry(function, "kb_derivative")
-        return function, ir.run(function, enzyme, self.by_clang)
+        return function, ir.run(function, enzyme, self.by_clang, has_lines)
 
     def place(self, enzyme: Enzyme, refused: Refused) -> str:
-        """The line that was refused, which needs the kernel with its lines."""
-        if self._kernel is None and not self.by_clang:  # refused before Enzyme has run
+        """The line that was refused: of the function that it calls, or as Enzyme finds it again."""
+        if not (self._kernel or self.by_clang):  # refused before Enzyme has run
             return ""
         try:
-            self.machine_code(*self._derive(enzyme, self.primal(debug=True)))
+            kernel = self.primal(debug=True) if self.by_clang else self._kernel
+            assert kernel is not None
+            if refused.called:
+                calls = re.compile(rf"^ *(%\S+ = )?[^\n]*call [^\n]*{refused.called}[^\n]*", re.M)
+                for call in calls.finditer(kernel.text):
+                    # The optimiser may have moved it, which then has no line; what uses it has.
+                    name = re.escape((call[1] or "\0").removesuffix(" = "))
+                    uses = re.findall(rf"^[^\n]*{name}(?![\w.])[^\n]*", kernel.text, re.M)
+                    places = (clang.place_of(kernel.text, i) for i in (call[0], *uses))
+                    if place := next(filter(None, places), ""):
+                        return place
+            self.machine_code(*self._derive(enzyme, kernel, has_lines=True))
         except Refused as again:
             place = again.place or ""
             return "" if place.startswith("/usr/") else place

@@ -7,7 +7,6 @@ Numba has optimised, before loops are vectorised. Imported only when a derivativ
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any, cast
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme import grammar, guards, registered
 from kernbridge._ext.enzyme.bits import reinterprets
+from kernbridge._ext.enzyme.clang import place_of
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import HostDerivativeJob
 from kernbridge._src.base import extensions
@@ -29,7 +29,7 @@ from kernbridge._src.numba_common.private_numba import (
     arraymath,
     arrayobj,
     cgutils,
-    errors,
+    debuginfo,
     global_compiler_lock,
     linalg,
     runtime,
@@ -39,6 +39,7 @@ from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
 from kernbridge._src.numba_cpu.compile import Job
 from kernbridge._src.numba_cpu.entry import Entry
+from kernbridge._src.numba_cpu.errors import NUMBA
 from kernbridge._src.numba_cpu.kernel import NumbaCpu
 from kernbridge._src.numba_cpu.returning import Returning
 from kernbridge._src.numba_cpu.signature import Signature
@@ -64,6 +65,7 @@ _RESHAPE = "numba_attempt_nocopy_reshape"  # computes strides from extents
 _DTOR = ".dtor.list."  # and the type of the items that it releases
 # Calls that say what an array of the kernel's own holds.
 _HOLDS = "kb.holds."
+_no_lines = debuginfo.DummyDIBuilder
 _untyped_array = arrayobj._empty_nd_impl
 # Of functions of JAX in kernels, if this installation has that extension.
 inline, rules = map(extensions.find, ("inline", "inlined_rules"))
@@ -110,7 +112,7 @@ class NumbaDerivative(HostDerivativeJob):
         return (*self._primal.made_of(), *super().made_of())
 
     def primal(self, debug: bool) -> Function:
-        with _compiling(self._primal.kernel, debug):
+        with _compiling(self._primal.kernel):
             overload, written = self._primal.compile_kernel()
             self._library = overload.compiled.library
             return self._function(overload, frozenset(written))
@@ -155,23 +157,20 @@ class NumbaDerivative(HostDerivativeJob):
 
 
 @contextmanager
-def _compiling(kernel: Any, debug: bool) -> Iterator[None]:
+def _compiling(kernel: Any) -> Iterator[None]:
     """Compile a kernel and all that it calls without vectorising loops or running them in parallel.
 
-    This code is kept apart from other code. With `debug`, instructions have the lines of the user's
-    functions; instructions of Numba's functions have the lines that call them.
+    This code is kept apart from other code. Instructions have the lines of the user's functions.
     """
     context, front = kernel.targetctx, kernel._compiler
     internal = _internal_functions.setdefault(context, {})
     library = context.codegen()._library_class
     options = {"parallel": False}
-    lines = {"debug": entries.is_users} if debug else {}
-    purpose = "derivative with lines" if debug else "derivative"
     with (
-        warnings.catch_warnings(),
-        entries.compiling_apart(purpose, lambda _: True, **options, **lines),
+        entries.compiling_apart("derivative", lambda _: True, **options),
         patched(
-            (front, "targetoptions", {**front.targetoptions, **options, "debug": debug}),
+            (front, "targetoptions", {**front.targetoptions, **options, "debug": False}),
+            (debuginfo, "DummyDIBuilder", _lines),
             *([(inline, "in_derivative", True)] if inline else ()),
             (library, "_optimize_functions", _lay_out),
             (library, "_optimize_final_module", _keep_for_linking),
@@ -179,9 +178,25 @@ def _compiling(kernel: Any, debug: bool) -> Iterator[None]:
             *((m, "_empty_nd_impl", _typed_array) for m in (arrayobj, arraymath, linalg)),
         ),
     ):
-        if debug:  # of functions that have no file
-            warnings.simplefilter("ignore", errors.NumbaDebugInfoWarning)
         yield
+
+
+class _Lines(debuginfo.DIBuilder):  # type: ignore[misc]
+    """Gives instructions their lines, and nothing that changes the code."""
+
+    def mark_variable(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def _di_subroutine_type(self, *_: Any) -> Any:
+        return self.module.add_debug_info(
+            "DISubroutineType", {"types": self.module.add_metadata([])}
+        )
+
+
+def _lines(module: Any, filepath: str, **given: Any) -> Any:
+    """In place of what gives no lines: Numba's own functions have those of their calls."""
+    made = _no_lines if filepath.startswith(NUMBA) else _Lines
+    return made(module=module, filepath=filepath, **given)
 
 
 def _lay_out(library: Any, module: Any) -> None:
@@ -246,6 +261,10 @@ def _build_primal(
     )
     entries.zero_outputs(context, builder, found, zeroed)
     kernel = llvm.Function(module, kernel_type, compiled.fndesc.llvm_func_name)
+    lines = _Lines(module, name, context, True)  # without any here, calls would lose theirs
+    lines.mark_subprogram(primal, name, (), (), 0)
+    lines.mark_location(builder, 0)
+    lines.finalize()
     result = cgutils.alloca_once(builder, kernel_type.args[0].pointee)
     arguments = entries.arguments_of(context, builder, found, overload, parameters)
     code = builder.call(kernel, [result, primal.args[1], *arguments])
@@ -259,13 +278,12 @@ def _build_primal(
     if inlined and (names := [n for n in names if n.startswith(rules.NODE)]):
         simple.link_in(_nodes(context, names, order))
     simple = binding.parse_assembly(guards.hidden(str(simple)))
-    if not overload.kernel._compiler.targetoptions.get("debug"):  # inlining early loses the lines
-        _inlined(simple, name)
-    _simplify(simple)
+    _simplify(_inlined(simple, name))
     attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
     text = guards.shown(str(simple))
-    if reinterprets(text, name, [b.is_inexact for b in buffers]):
-        raise Refused("it uses the bits of real numbers as integers, or has a list of real numbers")
+    if line := reinterprets(text, name, [b.is_inexact for b in buffers]):
+        why = "it uses the bits of real numbers as integers, or has a list of real numbers"
+        raise Refused(why, place_of(text, line))
     module_text = Module(text)
     for name_of, f in module_text.functions.items():
         if name_of in (_ALLOCATING if f.is_declaration else ()) or name_of in _COUNTING:

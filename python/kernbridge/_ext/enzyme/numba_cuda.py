@@ -166,6 +166,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     """
 
     kind = "numba_cuda_derivative"
+    _modules: Sequence[Any] = ()  # of the kernel, with its lines
 
     def __init__(
         self,
@@ -245,26 +246,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             tape=meta["tape"],
         )
 
-    def _compiled(self, has_lines: bool) -> tuple[Job, Any, tuple[int, ...]]:
-        """The job of the kernel for Enzyme, what Numba-CUDA makes of it, and the opened leaves."""
-        job = self._primal.for_target(_ForEnzyme(has_lines=has_lines))
-        found, opened = compile_protected(
-            (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-            lambda opened: dialect.compile_entry(job.with_open(opened)),
-            job.refusal,
-        )
-        return job, found, opened
-
     def place(self, enzyme: Enzyme, refused: Refused) -> str:
-        """The line of the call that was refused; the kernel is compiled again to find it."""
+        """The line of the call that was refused."""
         called = str(refused).removeprefix("it calls ").split(",")[0]
-        try:
-            with global_compiler_lock, host_ir.opaque_pointers():
-                _, compiled, _ = self._compiled(has_lines=True)
-                texts = [str(module) for module in compiled._codelibrary.modules]
-        except Exception:  # the message only lacks the line
-            return ""
         is_call = str(refused).startswith("it calls ")
+        with global_compiler_lock, host_ir.opaque_pointers():
+            texts = [str(module) for module in self._modules]
         for text in texts:
             for i in Module(text).instructions():
                 found = i.callee in (called, f"__nv_{called}") if is_call else _is_of_threads(i)
@@ -278,8 +265,14 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         Also returns the arrays that the kernel writes to, and whether it reads z indices.
         """
         with global_compiler_lock:
-            job, compiled, opened = self._compiled(has_lines=False)
-            host, module = self._host_module(compiled)
+            job = self._primal.for_target(_ForEnzyme())
+            compiled, opened = compile_protected(
+                (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
+                lambda opened: dialect.compile_entry(job.with_open(opened)),
+                job.refusal,
+            )
+            self._modules = compiled._codelibrary.modules
+            host, module = self._host_module()
         called = {f.name for f in module.functions if f.is_declaration}
         roles = self._roles
         arrays, written = self._arrays(job, opened)
@@ -305,11 +298,11 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         uses_z = not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
         return function, sorted(changed.intersection(function.arrays)), uses_z
 
-    def _host_module(self, compiled: Any) -> tuple[HostModule, Any]:
+    def _host_module(self) -> tuple[HostModule, Any]:
         """The kernel with calls of functions `kb.*`, and the LLVM module of all its code."""
         try:
             with host_ir.opaque_pointers():
-                host = HostModule(self.label, compiled._codelibrary.modules, checks=None)
+                host = HostModule(self.label, self._modules, checks=None)
                 texts = [str(module) for module in host.modules]
         except KernelCompilationError as e:
             found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
@@ -471,10 +464,8 @@ def _is_of_threads(i: Instruction) -> bool:
 class _ForEnzyme(Emulated):
     """Compiles a kernel to the IR of a GPU, without libNVVM, apart from other code.
 
-    If it `has_lines`, instructions refer to lines of the source.
+    Instructions refer to lines of the source.
     """
-
-    has_lines: bool = False
 
     @contextmanager
     def lowering(self, raises: bool) -> Iterator[None]:
@@ -483,9 +474,7 @@ class _ForEnzyme(Emulated):
         with (
             patches.compiling_for((9, 0)),
             patches.without_nvvm(),
-            compiled_in_isolation(
-                f"derivative {self.has_lines}", **({"lineinfo": True} if self.has_lines else {})
-            ),
+            compiled_in_isolation("derivative", lineinfo=True),
         ):
             yield
 

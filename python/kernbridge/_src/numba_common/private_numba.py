@@ -10,6 +10,7 @@ from numba.core import (
     cgutils,
     compiler,
     config,
+    debuginfo,
     dispatcher,
     errors,
     ir,

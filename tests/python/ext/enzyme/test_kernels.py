@@ -12,6 +12,7 @@ import pytest
 from kernbridge import check_rules, numba_kernel
 from kernbridge.errors import NoDerivativeError
 from needs_enzyme import assert_derivatives, needs_enzyme
+from numba.core import event
 
 pytestmark = [pytest.mark.once, needs_enzyme]
 S = jax.ShapeDtypeStruct
@@ -629,9 +630,10 @@ def line_of(kernel, text):
     [
         (with_random_numbers, like, "numba_get_np_random_state", "np.random.random()"),
         (with_bits, lambda x: (S(x.shape, jnp.int64), like(x)), "same memory", "values[i] = x[i]"),
-        (with_bits_of_a_number, like, "uses the bits of real numbers", None),
+        (with_bits_of_a_number, like, "uses the bits of real numbers", "np.int64)[i] >> 1"),
         pytest.param(
-            *(with_where, like, "`np.where` of arrays", None), marks=pytest.mark.exhaustive
+            *(with_where, like, "`np.where` of arrays", "np.where(x > 0, x, np.sin(x))"),
+            marks=pytest.mark.exhaustive,
         ),
         (with_a_list_of_numbers, like, "a list of real numbers", None),
         (with_a_list_of_arrays, like, "a list of arrays", None),
@@ -646,6 +648,28 @@ def test_what_is_refused(kernel, outs, why, place):
     if place:
         assert f"test_kernels.py:{line_of(kernel, place)}" in str(refused.value)
     assert len(str(refused.value).splitlines()) <= 30
+
+
+@numba.njit
+def length(x):
+    return np.linalg.norm(x)
+
+
+@numba.njit
+def with_a_function_of_blas(x, out):
+    out[0] = 2 * length(x)
+
+
+def test_a_refusal_names_a_line_of_what_was_compiled_once():
+    op = by_enzyme(with_a_function_of_blas, lambda x: S((1,), x.dtype))
+    place = rf"test_kernels.py:{line_of(length, 'np.linalg.norm(x)')}\)"
+    with (
+        event.install_recorder("numba:compile") as compiled,
+        pytest.raises(NoDerivativeError, match=rf"numba_xxnrm2.*{place}.*KB2107"),
+    ):
+        jax.grad(lambda x: op(x)[0])(jnp.arange(5.0))
+    begun = [e.data["dispatcher"] for _, e in compiled.buffer if e.is_start]
+    assert begun.count(length) <= 2, "once for the kernel, and once for its derivative"
 
 
 def test_half_precision_is_refused():
