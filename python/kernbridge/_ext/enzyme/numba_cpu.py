@@ -194,8 +194,8 @@ class _Lines(debuginfo.DIBuilder):  # type: ignore[misc]
 
 
 def _lines(module: Any, filepath: str, **given: Any) -> Any:
-    """In place of what gives no lines: Numba's own functions have those of their calls."""
-    made = _no_lines if filepath.startswith(NUMBA) else _Lines
+    """In place of what gives no lines: Numba's own functions, and generated ones, have none."""
+    made = _no_lines if filepath.startswith((NUMBA, "<")) else _Lines
     return made(module=module, filepath=filepath, **given)
 
 
