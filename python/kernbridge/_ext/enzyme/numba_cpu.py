@@ -181,7 +181,7 @@ def _compiling(kernel: Any) -> Iterator[None]:
         yield
 
 
-class _Lines(debuginfo.DIBuilder):  # type: ignore[misc]
+class _Lines(debuginfo.DIBuilder):
     """Gives instructions their lines, and nothing that changes the code."""
 
     def mark_variable(self, *_: Any, **__: Any) -> None:
