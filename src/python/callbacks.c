@@ -194,18 +194,23 @@ static PyObject *describe_buffers(const kb_frame *frame)
     return buffers;
 }
 
-/* Runner of steps of kind KB_STEP_CALLBACK. */
+/* Runner of steps of kind KB_STEP_CALLBACK. The first call that returns True is the last. */
 static kb_status run_callback(const void *step, const kb_frame *frame, kb_error *err)
 {
-    const int64_t *handle = step;
+    int64_t *handle = (int64_t *)(uintptr_t)step; /* of the registry's own copy */
+    int64_t called = __atomic_load_n(handle, __ATOMIC_RELAXED);
+    if (called == 0)
+        return KB_OK;
     kb_python_entry entry;
     if (!kb_python_enter(&entry, false))
         return kb_error_set(err, KB_INTERNAL, "%s: Python has ended", frame->kernel->name);
     PyObject *buffers = describe_buffers(frame);
     unsigned long long stream = (uintptr_t)frame->stream;
-    PyObject *done = buffers ? PyObject_CallFunction(call_function, "LOKi", (long long)*handle,
+    PyObject *done = buffers ? PyObject_CallFunction(call_function, "LOKi", (long long)called,
                                                      buffers, stream, frame->device)
                              : NULL;
+    if (done == Py_True)
+        __atomic_store_n(handle, 0, __ATOMIC_RELAXED);
     kb_status s = KB_OK;
     if (!done) {
         char text[KB_ERROR_CAPACITY];
@@ -256,7 +261,7 @@ static PyObject *set_resolver(PyObject *Py_UNUSED(self), PyObject *callable)
 }
 
 /* call(handle, buffers, stream, device) runs the Python function of that handle on buffers, each
- * (address, shape, dtype code): inputs, then outputs. */
+ * (address, shape, dtype code): inputs, then outputs. True if it need not be called again. */
 static PyObject *set_caller(PyObject *Py_UNUSED(self), PyObject *callable)
 {
     if (kb_python_keep(&call_function, callable) != 0)

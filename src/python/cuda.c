@@ -1,6 +1,8 @@
 /* Owns the conversion of arguments between Python and src/cuda. */
 #include "python/convert.h"
 
+#include "core/kb_handler.h"
+#include "core/kb_plan.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_nvrtc.h"

@@ -4,17 +4,21 @@ For a linear map J, `<ct, J t>` equals `<J^T ct, t>`. The core enters a derivati
 tested by way of Python: the first call runs it, and then the derivative of the other mode on copies
 of the same arrays and on a tangent or cotangent that is drawn. Afterwards the core enters the
 derivative itself again, and the disk keeps that the two agree. Any thread may enter.
+
+A plan for the CPU in place of a GPU calls Python first, which runs it and the plan of the other
+mode on copies. Once they agree, the core omits that step.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,10 +26,12 @@ from kernbridge import _core
 from kernbridge._src.base import debug, settings
 from kernbridge._src.forge import artefacts, obtain
 from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.operation.derivatives import has_reverse, plans
 
 _MOST_BYTES = 1 << 26  # of the arrays of a call that is tested, unless everything is checked
 _MOST_SECONDS = 0.5  # for which it may have run
 _MOST_TEXT = 200_000  # characters of LLVM IR that may have been compiled
+_MOST_CODE = 1 << 20  # bytes of a plan, with all that it launches
 _BOUND = 0.005  # of the sizes of both products: a kernel may compute with float32 inside
 _SHAKEN = 1000  # what an error of rounding in the arguments changes, times this, is no difference
 _KIND = "adjoint_test"  # of the artefacts of derivatives that need no further test
@@ -35,20 +41,19 @@ _DIFFER = (
     "in reverse mode, where J is the derivative, and t or ct is drawn. At least one of them is "
     "wrong. kernbridge.check_rules compares both with central differences. Write the derivative as "
     "a function (vjp=, jvp=). kernbridge.config.set_adjoint_test(False), or "
-    "KERNBRIDGE_ADJOINT_TEST=0, switches this test off.\0"
+    "KERNBRIDGE_ADJOINT_TEST=0, switches this test off."
 )
 _Pointers = ctypes.POINTER(ctypes.c_void_p)
 _Entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[_Pointers] * 4)  # src/abi/kb_numba.h: kb_numba_entry
 _Words = ctypes.c_int64 * 6  # of a buffer of XLA: its data is the fourth, its extents the sixth
 # By the identity of a derivative, as long as the process lives: the core may enter them.
-_tests: dict[bytes, _Test | None] = {}
+_tests: dict[bytes, _KernelTest | None] = {}
 _lock = threading.Lock()
 
 
 def watch(job: Any, native: Any) -> None:  # of kernel.py, which imports this
     """Let the first call of a derivative test it, unless one has done so before."""
-    has_reverse = any(mode == "vjp" for mode, _ in job.steps)
-    if not (has_reverse and settings.tests_adjoints()):
+    if not (has_reverse(job.steps) and settings.tests_adjoints()):
         return
     with _lock:  # threads may compile the same derivative, whose entry one of them replaces
         if job.identity in _tests:
@@ -59,9 +64,28 @@ def watch(job: Any, native: Any) -> None:  # of kernel.py, which imports this
     if not debug.checks() and (is_known or native.about["size"] > _MOST_TEXT):
         return
     try:
-        _tests[job.identity] = _Test(job, key, native.about)
+        _tests[job.identity] = _KernelTest(job, key, native.about)
     except Exception:  # it is refused in the other mode
         _keep(key)
+
+
+def watch_plan(
+    mode: str, native: Any, operands: Sequence[Any], call: Any, other: Callable[[], Any]
+) -> None:
+    """Let the first call of a plan test it, unless one has done so before.
+
+    `other` makes the plan of the other mode, and its call, as `native` and `call` are.
+    """
+    if native.key not in plans and settings.tests_adjoints():
+        key = hashlib.sha256(native.program).digest()
+        is_known = len(native.program) > _MOST_CODE or artefacts.load(_KIND, key) is not None
+        plans[native.key] = None if is_known and not debug.checks() else PlanTest(key, mode)
+    if (test := plans.setdefault(native.key, None)) is not None:
+        with contextlib.suppress(Exception):  # it is refused in the other mode
+            shapes = tuple(tuple(t.shape) for t in (*operands, *call.outs))
+            made, called = other()
+            plans.setdefault(made.key, None)
+            test.of[shapes] = _plan(native, call), _plan(made, called)
 
 
 def _keep(key: bytes | None) -> None:
@@ -69,34 +93,104 @@ def _keep(key: bytes | None) -> None:
         artefacts.store(_KIND, key, Artefact({}, ()))
 
 
+_Array = tuple[Any, Sequence[int]]  # a dtype and a shape
+
+
+class _Runs(NamedTuple):
+    """A derivative for arrays of certain shapes."""
+
+    digest: bytes
+    results: Sequence[_Array]
+    in_place: Sequence[int | None]  # the operand that becomes each result
+    copied: Sequence[int]  # operands of which it changes a copy
+    scratch: Sequence[_Array]
+
+    def run(self, operands: Sequence[Any]) -> list[Any]:
+        """The results, for copies of the operands. RuntimeError is raised if it fails."""
+        given = [np.array(x, order="C") for x in operands]
+        new = [np.zeros(shape, dtype) for dtype, shape in self.results]
+        pairs = zip(new, self.in_place, strict=True)
+        results = [x if k is None else given[k] for x, k in pairs]
+        scratch = [np.zeros(shape, dtype) for dtype, shape in self.scratch]
+        outputs = [*results, *(given[k] for k in self.copied), *scratch]
+        lists = [[_described(x) for x in arrays] for arrays in (given, outputs)]
+        addresses = [[ctypes.addressof(words) for words, _ in described] for described in lists]
+        tables = [(ctypes.c_void_p * len(part))(*part) for part in addresses]
+        _core.run_kernel(self.digest, *map(ctypes.addressof, tables))
+        return results
+
+
+def _plan(native: Any, call: Any) -> _Runs:
+    in_place = {o: i for i, o in call.aliases}
+    places = [in_place.get(o) for o in range(len(call.outs))]
+    arrays = [[(t.dtype, t.shape) for t in of] for of in (call.outs, native.temporaries)]
+    return _Runs(native.digest, arrays[0], places, native.copied, arrays[1])
+
+
 class _Test:
-    """The entry of a derivative until its first call has ended, or for ever if the test fails."""
+    """The test of a derivative until its first call has ended, or for ever if it has failed."""
+
+    def __init__(self, key: bytes | None, mode: str) -> None:
+        self._key, self._mode = key, mode
+        self._begin = threading.Lock()
+        self._failure = ""
+
+    def _fails(self) -> bool:
+        return bool(self._failure) and settings.tests_adjoints()
+
+    def _compare(self, operands: list[Any], results: list[Any], other: _Runs) -> None:
+        n, draw = len(operands) - len(other.results), np.random.default_rng(0)
+        kernels, given = operands[:n], operands[n:]
+
+        def along(reals: Any) -> Any:  # so that the products do not cancel
+            return np.where(reals < 0, -1, 1) * draw.uniform(0.5, 1, reals.size)
+
+        def rounded(reals: Any) -> Any:
+            return reals * (1 + np.finfo(reals.dtype).eps * draw.choice([-1, 1], reals.size))
+
+        def by_other(operands: list[Any]) -> tuple[float, float]:
+            return _product(given, other.run([*operands, *drawn]))
+
+        drawn = [_changed(x, along) for x in results]
+        (ours, our_size), (others, their_size) = _product(results, drawn), by_other(kernels)
+        difference, size = abs(ours - others), our_size + their_size
+        if not 0 < size < np.inf:  # which says nothing
+            return
+        if difference <= _BOUND * size:
+            _keep(self._key)
+            return
+        for _ in range(2):  # a kernel may be chaotic
+            moved = [_changed(x, rounded) for x in kernels]
+            if not difference > _SHAKEN * abs(by_other(moved)[0] - others):
+                return
+        both = (others, ours) if self._mode == "vjp" else (ours, others)
+        self._failure = _DIFFER.format(*both)
+
+
+class _KernelTest(_Test):
+    """The entry of a derivative, in place of its machine code."""
 
     def __init__(self, job: Any, key: bytes | None, about: dict[str, Any]) -> None:
-        other = job.other_mode()
-        self._identity, self._key, self._about = job.identity, key, about
-        self._other_about = obtain.obtain(other).about
-        self._begin = threading.Lock()
-        self._failure: Any = None  # a kb_numba_exception, and its text
-        self._other = _Entry(_core.exchange_host_entry(other.identity, 0))
+        super().__init__(key, job.steps[-1][0])
+        self._other = job.other_mode()
+        self._identity, self._about = job.identity, about
+        self._other_about = obtain.obtain(self._other).about
+        self._record: Any = None  # of the failure: a kb_numba_exception, and its text
         self._plain = _core.exchange_host_entry(job.identity, 0)
         self._mine = _Entry(self._enter)
         address = ctypes.cast(self._mine, ctypes.c_void_p).value
         _core.exchange_host_entry(job.identity, address or 0)
 
-    def _fails(self) -> bool:
-        return self._failure is not None and settings.tests_adjoints()
-
     def _enter(self, result: Any, exception: Any, *buffers: Any) -> int:
         status = 0
-        if self._failure is None and self._begin.acquire(blocking=False):
+        if not self._failure and self._begin.acquire(blocking=False):
             with obtain.deferred():  # an exception would be lost, and the call with it
                 status = self._first(result, exception, *buffers)
         elif not self._fails():
             status = int(_Entry(self._plain)(result, exception, *buffers))
         if not self._fails():
             return status
-        exception[0] = ctypes.addressof(self._failure[0])
+        exception[0] = ctypes.addressof(self._record[0])
         return 1
 
     def _first(self, *call: Any) -> int:
@@ -110,8 +204,11 @@ class _Test:
         is_fast = debug.checks() or time.perf_counter() - begin < _MOST_SECONDS
         with contextlib.suppress(Exception), np.errstate(all="ignore"):
             if status == 0 and given and is_fast:
-                self._compare(given, results, sizes)
-        if self._failure is None:
+                self._compare(given, results, self._by_other(sizes))
+        if self._failure:
+            text = ctypes.create_string_buffer(self._failure.encode())
+            self._record = _Words(ctypes.addressof(text)), text
+        else:
             _core.exchange_host_entry(self._identity, self._plain)
         return status
 
@@ -127,57 +224,54 @@ class _Test:
             words = _Words.from_address(place)
             dims = (ctypes.c_int64 * len(extents)).from_address(words[5])
             sizes.update(zip(extents, dims, strict=True))
-            n_bytes = math.prod(dims) * np.dtype(dtype).itemsize
-            data = (ctypes.c_char * n_bytes).from_address(words[3]) if n_bytes else b""
-            arrays.append(np.frombuffer(data, dtype).reshape(dims[:]))
+            arrays.append(_array(words[3], dims[:], dtype))
         return arrays[:n], arrays[n : n + m], sizes
 
-    def _by_other(self, operands: Sequence[Any], sizes: dict[int, int]) -> list[Any] | None:
-        """The results of the other derivative; None if it fails."""
+    def _by_other(self, sizes: dict[int, int]) -> _Runs:
+        """The other derivative for extents, by their numbers."""
         about = self._other_about
-        given = [np.array(x, order="C") for x in operands]
+        results, scratch = (
+            [(dtype, [sizes[e] for e in extents]) for dtype, extents in about[kind]]
+            for kind in ("results", "scratch")
+        )
+        return _Runs(self._other.identity, results, about["in_place"], about["copied"], scratch)
 
-        def zeros(kind: str) -> list[Any]:
-            return [np.zeros([sizes[e] for e in extents], d) for d, extents in about[kind]]
 
-        pairs = zip(zeros("results"), about["in_place"], strict=True)
-        results = [x if k is None else given[k] for x, k in pairs]
-        outputs = [*results, *(given[k] for k in about["copied"]), *zeros("scratch")]
-        lists = [[_described(x) for x in arrays] for arrays in (given, outputs)]
-        addresses = [[ctypes.addressof(words) for words, _ in described] for described in lists]
-        passed = [(ctypes.c_void_p * len(part))(*part) for part in addresses]
-        left = (ctypes.c_void_p * 2)()
-        return None if self._other(left, left, *passed) else results
+class PlanTest(_Test):
+    """What a plan calls before its steps."""
 
-    def _compare(self, operands: list[Any], results: list[Any], sizes: dict[int, int]) -> None:
-        n, draw = len(self._other_about["operands"]) - len(results), np.random.default_rng(0)
-        kernels, given = operands[:n], operands[n:]
+    def __init__(self, key: bytes, mode: str) -> None:
+        super().__init__(key, mode)
+        self.of: dict[Any, tuple[_Runs, _Runs]] = {}  # of both modes, by the shapes of a call
+        self._names = {code: name for name, (code, _) in _core.dtypes().items()}
 
-        def along(reals: Any) -> Any:  # so that the products do not cancel
-            return np.where(reals < 0, -1, 1) * draw.uniform(0.5, 1, reals.size)
+    def enter(self, buffers: Sequence[tuple[int, tuple[int, ...], int]]) -> bool:
+        """Test a call; return whether the plan need not be tested again."""
+        both = self.of.get(tuple(shape for _, shape, _ in buffers))
+        is_first = both is not None and self._begin.acquire(blocking=False)
+        if both is not None and is_first:
+            with obtain.deferred(), contextlib.suppress(Exception), np.errstate(all="ignore"):
+                self._first(buffers, *both)
+        if self._fails():
+            raise RuntimeError(self._failure)
+        return is_first and not self._failure
 
-        def rounded(reals: Any) -> Any:
-            return reals * (1 + np.finfo(reals.dtype).eps * draw.choice([-1, 1], reals.size))
-
-        def by_other(operands: list[Any]) -> tuple[float, float]:
-            found = self._by_other([*operands, *drawn], sizes)
-            return (np.nan, np.nan) if found is None else _product(given, found)
-
-        drawn = [_changed(x, along) for x in results]
-        (ours, our_size), (others, their_size) = _product(results, drawn), by_other(kernels)
-        difference, size = abs(ours - others), our_size + their_size
-        if not 0 < size < np.inf:  # which says nothing
+    def _first(self, buffers: Sequence[Any], mine: _Runs, other: _Runs) -> None:
+        arrays = [_array(address, shape, self._names[code]) for address, shape, code in buffers]
+        operands = [x.copy() for x in arrays[: -len(mine.results)]]
+        if not debug.checks() and sum(x.nbytes for x in arrays) > _MOST_BYTES:
             return
-        if difference <= _BOUND * size:
-            _keep(self._key)
-            return
-        for _ in range(2):  # a kernel may be chaotic
-            moved = [_changed(x, rounded) for x in kernels]
-            if not difference > _SHAKEN * abs(by_other(moved)[0] - others):
-                return
-        both = (others, ours) if self._about["mode"] == "vjp" else (ours, others)
-        text = ctypes.create_string_buffer(_DIFFER.format(*both).encode())
-        self._failure = _Words(ctypes.addressof(text)), text
+        begin = time.perf_counter()
+        results = mine.run(operands)
+        if debug.checks() or time.perf_counter() - begin < _MOST_SECONDS:
+            self._compare(operands, results, other)
+
+
+def _array(address: int, shape: Sequence[int], dtype: Any) -> Any:
+    """The array that a buffer is."""
+    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    data = (ctypes.c_char * n_bytes).from_address(address) if n_bytes else b""
+    return np.frombuffer(data, dtype).reshape(shape)
 
 
 def _changed(x: Any, change: Callable[[Any], Any]) -> Any:
@@ -200,4 +294,5 @@ def _product(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
 def _described(x: Any) -> tuple[Any, Any]:
     """An array as XLA describes it, and what that refers to."""
     dims = (ctypes.c_int64 * max(x.ndim, 1))(*x.shape)
-    return _Words(0, 0, 0, x.ctypes.data, x.ndim, ctypes.addressof(dims)), dims
+    code = _core.dtypes()[x.dtype.name][0]
+    return _Words(0, 0, code, x.ctypes.data, x.ndim, ctypes.addressof(dims)), dims

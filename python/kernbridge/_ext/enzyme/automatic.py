@@ -41,12 +41,17 @@ class Derivative(Frontend):
         The kernel, which is no derivative.
     types, call :
         The operands and the call of the kernel, without batch axes.
+    steps : tuple of Step
+        The differentiations that lead from the kernel to this one.
+    n_shared : int
+        The number of operands before the tangents or cotangents of the last step.
     """
 
     kernel: Frontend
     types: tuple[ArrayType, ...]
     call: Call
     steps: tuple[Step, ...]
+    n_shared: int
 
     @property
     def label(self) -> str:  # type: ignore[override]
@@ -71,10 +76,34 @@ class Derivative(Frontend):
         """Nothing: the kernel's call was checked."""
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        wanted = Differentiated(self.types, self.call, self.steps, operands, call)
+        native = self._made(platform, self.steps, operands, call)
+        if native.for_extents and platform == "cpu" and derivatives.has_reverse(self.steps):
+            self._watch(native, operands, call)  # of kernel.py: `lowered` has all others tested
+        return native
+
+    def _made(
+        self, platform: str, steps: tuple[Step, ...], operands: Sequence[ArrayType], call: Call
+    ) -> NativeCall:
+        wanted = Differentiated(self.types, self.call, steps, operands, call)
         found = derivatives.of(self.kernel)
         assert found is not None
         return found.lower(platform, wanted)
+
+    def _watch(self, native: NativeCall, operands: Sequence[ArrayType], call: Call) -> None:
+        """Let the first call of a plan compare it with the plan of the other mode."""
+        from kernbridge._ext.enzyme import adjoint
+
+        def other() -> tuple[NativeCall, Call]:
+            # What one mode is given, the other one makes.
+            given, n = (*operands[: self.n_shared], *call.outs), self.n_shared
+            pairs = tuple((n + o, i - n) for i, o in call.aliases)
+            outs = tuple(operands[n:])
+            own = replace(call, n_inputs=len(given), outs=outs, aliases=pairs)
+            changed = step._replace(mode="vjp" if step.mode == "jvp" else "jvp")
+            return self._made("cpu", (*before, changed), given, own), own
+
+        *before, step = self.steps
+        adjoint.watch_plan(step.mode, native, operands, call, other)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         return self.kernel.inspect(self.types, self.call)
@@ -117,9 +146,9 @@ class ByEnzyme(tangents.Automatic):
         )
         frontend = self.frontend
         if isinstance(frontend, Derivative):
-            frontend = replace(frontend, steps=(*frontend.steps, step))
+            frontend = replace(frontend, steps=(*frontend.steps, step), n_shared=len(inputs))
         else:
-            frontend = Derivative(frontend, types, call, (step,))
+            frontend = Derivative(frontend, types, call, (step,), len(inputs))
         operands = [*inputs, *(map(_conjugate, shadows) if step.mode == "vjp" else shadows)]
         found = tangents.bind(frontend, derived, _rules(frontend, derived), operands)
         return list(map(_conjugate, found)) if step.mode == "vjp" else found

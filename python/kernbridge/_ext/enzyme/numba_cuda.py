@@ -58,7 +58,7 @@ from kernbridge._src.numba_common.protect import compile_protected
 from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.compile import Job, why_not_native
 from kernbridge._src.numba_cuda.kernel import NumbaCuda
-from kernbridge._src.operation.derivatives import Differentiated, Differentiator
+from kernbridge._src.operation.derivatives import Differentiated, Differentiator, has_reverse
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
@@ -417,6 +417,7 @@ def _planned(
         copied=function.written,
         temporaries=temporaries,
         why_not_portable=job.why_not_portable,
+        is_tested=not isinstance(job.target, Gpu) and has_reverse(job.steps),
         target=job.target,
     )
     return native

@@ -24,7 +24,7 @@ from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.reports import beginning_of
 from kernbridge._src.calls.call import ArrayType, is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.operation.derivatives import Differentiated, Differentiator
+from kernbridge._src.operation.derivatives import Differentiated, Differentiator, has_reverse
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
@@ -61,6 +61,7 @@ class OfFunction(Differentiator):
             made.steps,
             temporaries=made.temporaries,
             why_not_portable=recording.why_not_portable,
+            is_tested=not isinstance(target, targets.Gpu) and has_reverse(wanted.steps),
             target=recording.target,
         )
         return native

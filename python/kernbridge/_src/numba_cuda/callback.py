@@ -37,6 +37,7 @@ from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.function_state import STANDS_FOR
 from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, PythonFrontend
+from kernbridge._src.operation import derivatives
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan
 from kernbridge._src.plan.program import Callback
@@ -403,8 +404,14 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
 
 def call(
     handle: int, buffers: tuple[tuple[int, tuple[int, ...], int], ...], stream: int, device: int
-) -> None:
-    """Run the function of a handle on XLA's stream. Called by the core."""
+) -> bool | None:
+    """Run the function of a handle on XLA's stream, or the test of a plan. Called by the core."""
+    if handle in derivatives.plans:
+        test = derivatives.plans[handle]
+        if test is not None and not test.enter(buffers):
+            return False
+        derivatives.plans[handle] = None
+        return True
     callee = _callees.get(handle)
     if callee is None:
         raise RuntimeError(
@@ -419,6 +426,7 @@ def call(
         first, *rest = without_code(str(e)).strip().split("\n")
         text = "\n".join((f"{type(e).__name__}: {first} at {line_of(e)}", *rest))
         raise RuntimeError(text) from None
+    return None
 
 
 def _call(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> None:

@@ -63,6 +63,7 @@ class Differentiator(ABC):
         """Compile and register a derivative; the operands are without batch axes."""
 
 
+plans: dict[int, Any] = {}  # tests of plans, by the key of a plan; None if it needs none any more
 _registered: dict[str, type[Differentiator] | str] = {}  # by the names of front ends
 
 
@@ -109,6 +110,10 @@ def check(label: str, frontend: Frontend) -> None:
     extension(label)
     if why := why_not(frontend):
         raise NoDerivativeError(f"{label}: {why}; pass a function as the rule [KB2107]")
+
+
+def has_reverse(steps: Sequence[Step]) -> bool:
+    return any(step.mode == "vjp" for step in steps)
 
 
 def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:

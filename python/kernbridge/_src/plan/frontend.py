@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import jax
 
@@ -71,12 +72,14 @@ def plan(
     temporaries: Sequence[ArrayType] = (),
     why_not_portable: str = "",
     in_order: bool = False,
+    is_tested: bool = False,
     target: Target,
 ) -> Lowered:
     """Make a program of steps and register it; `names` are of operands and outputs.
 
     `copied` inputs and `temporaries` are buffers after the outputs. A program whose steps must run
-    `in_order` of the stream enters no graph.
+    `in_order` of the stream enters no graph. One that `is_tested` (enzyme/adjoint.py) calls Python
+    first in this process, by its key.
     """
     from kernbridge._src.keys.fingerprint import key_of
 
@@ -96,14 +99,17 @@ def plan(
         if isinstance(step, Launch):
             launch.check_registers(label, step)
     digest = program.digest()
+    key = key_of(digest)
     callbacks = any(isinstance(step, Callback) for step in program.steps)
     written = program.write(digest)
     if _core.kernel_name(digest) is None:
-        _core.register_program(digest, written, callbacks)
+        first = [Callback(key)] if is_tested else []
+        here = replace(program, steps=(*first, *program.steps)).write(digest)
+        _core.register_program(digest, here, callbacks or is_tested)
     native = NativeCall(
         target=target.handler(in_graph=not (callbacks or in_order or debug.waits())),
         digest=digest,
-        key=key_of(digest),
+        key=key,
         origin="",
         copied=tuple(copied),
         why_not_portable=why_not_portable,

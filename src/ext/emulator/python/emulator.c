@@ -1,6 +1,8 @@
 /* Owns the part of the extension `_core` for CUDA on the CPU. */
 #include "python/convert.h"
 
+#include "core/kb_handler.h"
+#include "core/kb_plan.h"
 #include "ext/emulator/kb_check.h"
 #include "ext/emulator/kb_cuda_code.h"
 #include "ext/emulator/kb_cuda_library.h"
@@ -62,6 +64,32 @@ static PyObject *cuda_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
     if (!PyArg_ParseTuple(args, "s:cuda_code_provides", &name))
         return NULL;
     return PyBool_FromLong(kb_cuda_code_find(name, NULL) != NULL);
+}
+
+/* Run a registered kernel on the CPU, on arrays whose descriptions, as kb_xla_buffer, are at the
+ * addresses in two tables: of its inputs, and of its outputs and the hidden ones. RuntimeError is
+ * raised if it fails. */
+static PyObject *run_kernel(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const uint8_t *digest;
+    unsigned long long inputs, outputs;
+    if (!PyArg_ParseTuple(args, "O&KK:run_kernel", kb_python_digest, &digest, &inputs, &outputs))
+        return NULL;
+    kb_error err;
+    kb_frame frame = {.n_slices = 1,
+                      .inputs = (void *const *)(uintptr_t)inputs,
+                      .outputs = (void *const *)(uintptr_t)outputs};
+    kb_status s = kb_registry_match(kb_handler_registry(), digest, &frame.kernel, &err);
+    if (s != KB_OK)
+        return kb_python_raise(&err);
+    kb_hostcuda_enter(&frame);
+    Py_BEGIN_ALLOW_THREADS;
+    s = kb_plan_run(&frame.kernel->plan, &frame, &err);
+    Py_END_ALLOW_THREADS;
+    if (s == KB_OK)
+        Py_RETURN_NONE;
+    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
+    return NULL;
 }
 
 enum { WORDS_ON_STACK = 128 };
@@ -162,6 +190,7 @@ static PyMethodDef methods[] = {
     {"add_host_code", add_host_code, METH_VARARGS, NULL},
     {"add_host_library", add_host_library, METH_VARARGS, NULL},
     {"cuda_code_provides", cuda_code_provides, METH_VARARGS, NULL},
+    {"run_kernel", run_kernel, METH_VARARGS, NULL},
     {"launch_host_code", launch_host_code, METH_VARARGS, NULL},
     {"launches_of", launches_of, METH_VARARGS, NULL},
     {"host_symbols", host_symbols, METH_NOARGS, NULL},

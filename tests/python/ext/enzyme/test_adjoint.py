@@ -29,7 +29,8 @@ exit $status
 """
 KERNELS = """
 import jax, jax.numpy as jnp, numba, numpy as np
-from kernbridge import config, load_c_inline, numba_kernel
+from kernbridge import config, load_c_inline, numba_cuda_callable, numba_cuda_kernel, numba_kernel
+from numba import cuda
 
 @numba.njit
 def scaled(x, n, w, out):
@@ -44,10 +45,29 @@ void scaled(const float *x, int k, const int *n, int m, const float *w, float *o
         out[i] = 0.7 * x[i] * w[n[i]];
 }
 ''').scaled.operation(derivatives="enzyme")
+
+@cuda.jit
+def scaled_by_threads(x, n, w, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = 0.7 * x[i] * w[n[i]]
+
+def scaled_in_steps(x, n, w, out, stream):
+    found = cuda.device_array_like(x)
+    scaled_by_threads[1, 32, stream](x, n, w, found)
+    out[:] = found
+
+def like(x, n, w):
+    return x
+
+of_cuda = numba_cuda_kernel(
+    scaled_by_threads, like, launch_dims=lambda x, n, w: x.shape, derivatives="enzyme"
+)
+of_steps = numba_cuda_callable(scaled_in_steps, like, derivatives="enzyme")
 x, n, w = jnp.linspace(1, 2, 5), jnp.array([0, 1, 2, 1, 0]), jnp.array([1.0, 3.0, 0.5])
 """
 WRONG = f"""{KERNELS}
-for op in (of_numba, of_c):
+for op in (of_numba, of_c, of_cuda, of_steps):
     gradients = jax.jit(jax.grad(lambda x, w: op(x, n, w).sum(), argnums=(0, 1)))
     rows = jax.jit(jax.vmap(gradients, (0, None)))
     for _ in range(2):
@@ -61,7 +81,8 @@ for op in (of_numba, of_c):
     config.set_adjoint_test(None)
 """
 RIGHT = f"""{KERNELS}
-print(jax.grad(lambda x: of_numba(x, n, w).sum())(x).tolist())
+for op in (of_numba, of_cuda, of_steps):
+    print(jax.grad(lambda x: op(x, n, w).sum())(x).tolist())
 """
 
 
@@ -81,14 +102,16 @@ def test_a_wrong_derivative_is_refused_whenever_it_runs(tmp_path, run_python):
     printed = run_python(WRONG, KERNBRIDGE_ENZYME=str(tmp_path))
     pattern = r"<ct, J t> is (\S+) in forward mode, and <J\^T ct, t> is (\S+) in reverse mode"
     numbers = re.findall(pattern, printed)
-    assert len(numbers) == 8, printed
+    assert len(numbers) == 16, printed
     for forward, reverse in numbers:
         np.testing.assert_allclose(float(reverse) / float(forward), 0.75 / 0.7, rtol=1e-5)
-    assert printed.count("[KB2109]") == 8
-    assert printed.count("KERNBRIDGE_ADJOINT_TEST=0") == 8
+    assert printed.count("[KB2109]") == 16
+    assert printed.count("KERNBRIDGE_ADJOINT_TEST=0") == 16
     assert "numba_kernel 'scaled'" in printed
     assert "'scales.scaled'" in printed
-    assert printed.count("off [0.75,") == 2
+    assert "numba_cuda_kernel 'scaled_by_threads'" in printed
+    assert "numba_cuda_callable 'scaled_in_steps'" in printed
+    assert printed.count("off [0.75,") == 4
 
 
 def test_a_derivative_is_tested_once_for_all_processes(tmp_path, run_python):
@@ -96,10 +119,10 @@ def test_a_derivative_is_tested_once_for_all_processes(tmp_path, run_python):
     run_python(RIGHT, KERNBRIDGE_CACHE_DIR=str(cache), KERNBRIDGE_ADJOINT_TEST="0")
     assert not list(cache.rglob("*adjoint_test/*"))
     first = run_python(RIGHT, KERNBRIDGE_CACHE_DIR=str(cache))
-    (kept,) = cache.rglob("*adjoint_test/*")
-    stamp = kept.stat().st_mtime_ns
+    kept = {path: path.stat().st_mtime_ns for path in cache.rglob("*adjoint_test/*/*")}
+    assert len(kept) == 3
     assert run_python(RIGHT, KERNBRIDGE_CACHE_DIR=str(cache)) == first
-    assert kept.stat().st_mtime_ns == stamp
+    assert kept == {path: path.stat().st_mtime_ns for path in cache.rglob("*adjoint_test/*/*")}
 
 
 @numba.njit
