@@ -25,6 +25,7 @@ from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
 from kernbridge._src.llvm.text import Module, renamed
 from kernbridge._src.numba_common.private_llvmlite import binding, run_once
+from kernbridge._src.numba_common.private_llvmlite import ir as llvm
 from kernbridge._src.numba_common.private_numba import (
     arraymath,
     arrayobj,
@@ -46,7 +47,6 @@ from kernbridge._src.numba_cpu.signature import Signature
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step
-from kernbridge._src.sharding.partition import ir as llvm
 
 # What allocator.ll defines.
 _ALLOCATING = {

@@ -51,6 +51,7 @@ from kernbridge._src.llvm.text import Function as Declared
 from kernbridge._src.llvm.text import Instruction, Module, renamed, symbol, with_declared
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import ir as llvm_ir
 from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
@@ -66,7 +67,6 @@ from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchRule, LaunchShape, registers_with
 from kernbridge._src.plan.program import DeviceFunction, Fill, Step, Value, Word, leaves
 from kernbridge._src.plan.targets import Gpu
-from kernbridge._src.sharding.partition import ir as llvm_ir
 
 _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
 
