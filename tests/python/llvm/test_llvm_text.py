@@ -56,6 +56,53 @@ attributes #1 = { noinline }
 """
 
 
+# An instruction, and how it is read: the result, the operation, flags, the first type, operands.
+EXAMPLES = {
+    "%s = fadd nnan nsz double %a, 1.000000e+00, !dbg !7": (
+        "%s fadd nnan nsz | double | double %a | double 1.000000e+00"
+    ),
+    "%c = icmp samesign ult <2 x i64> %a, splat (i64 1)": (
+        "%c icmp samesign ult | <2 x i64> | <2 x i64> %a | <2 x i64> splat (i64 1)"
+    ),
+    "%v = load atomic float, ptr addrspace(3) %p monotonic, align 4": (
+        "%v load atomic | float | ptr addrspace(3) %p"
+    ),
+    "store i8* inttoptr (i64 64 to i8*), i8** %p, align 8": (
+        "store | i8* | i8* inttoptr (i64 64 to i8*) | i8** %p"
+    ),
+    '%"a b" = getelementptr inbounds [4 x i8], ptr @t, i64 0, i64 %i': (
+        '%"a b" getelementptr inbounds | [4 x i8] | ptr @t | i64 0 | i64 %i'
+    ),
+    '%o = atomicrmw volatile fadd ptr %p, double %x syncscope("block") seq_cst': (
+        "%o atomicrmw volatile fadd | ptr | ptr %p | double %x"
+    ),
+    "%k = cmpxchg ptr %p, i32 0, i32 %n monotonic monotonic, align 4": (
+        "%k cmpxchg | ptr | ptr %p | i32 0 | i32 %n"
+    ),
+    "%d = sitofp i64 %n to double": "%d sitofp | double | i64 %n",
+    "%x = phi fast double [ %a, %entry ], [ 0.0, %loop ]": (
+        "%x phi fast | double | double %a | double 0.0"
+    ),
+    "%r = tail call fastcc noundef i32 (ptr, ...) @f(ptr noundef align 8 %p, i32 3) #4": (
+        "%r call fastcc noundef | i32 | ptr %p | i32 3"
+    ),
+    '%m = call i32 asm sideeffect "mov.u32 $0, %laneid;", "=r"()': "%m call | i32",
+    "switch i8 %c, label %d [\n    i8 1, label %e\n  ]": "switch | i8 | i8 %c | label %d",
+    "br i1 %c, label %then, label %else": "br | i1 | i1 %c | label %then | label %else",
+    "%n = alloca [3 x { i64, ptr }], i32 2, align 16": "%n alloca | [3 x { i64, ptr }] | i32 2",
+    "ret void": "ret | void",
+    "unreachable": "unreachable |",
+}
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_an_instruction_is_read(line):
+    text = f"define void @f() {{\n  {line}\n}}\n"
+    (i,) = fma.Module(text).instructions()
+    read = " ".join(filter(None, (i.result, i.opcode, *i.flags)))
+    assert " | ".join((read, i.type, *map(" ".join, i.operands))).rstrip() == EXAMPLES[line]
+
+
 def of_numba():
     def kernel(x, n, out):
         for i in range(n):

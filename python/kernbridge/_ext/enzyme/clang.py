@@ -54,9 +54,10 @@ _FAILED = re.compile(r"^(\S[^\n]*?:\d+):\d+: (?:fatal )?error: ([^\n]*)", re.M)
 
 # A name in a mangled one, or what looks like one: a substitution, a parameter, a literal.
 _NAME = re.compile(r"S[0-9A-Z]*_|T\d*_|L[a-z]\d+E|(\d+)")
-# What names of std::sort contain if it sorts numbers by themselves, without a user's function.
-_SORTING = {"__sort", "__gnu_cxx", "__normal_iterator", "vector", "__ops"}
-_SORTING |= {"_Iter_less_iter", "_Iter_comp_iter", "less", "greater"}
+# What the name of std::sort contains if it compares numbers by themselves, not by a function.
+_COMPARING = {"_Iter_less_iter", "less", "greater"}
+_SORTING = {"__sort", "__gnu_cxx", "__normal_iterator", "vector", "__ops", "_Iter_comp_iter"}
+_SORTING |= _COMPARING
 
 
 def to_ir(
@@ -90,7 +91,8 @@ def _with_plain_library(module: Module) -> Module:
         names = identifiers(function.name)
         # std::sort of numbers calls itself, unless it has no depth left: then it sorts by a heap.
         # The order of what compares equal, which would differ, does not show in numbers.
-        if names[:1] == ["__sort"] and _SORTING.issuperset(names):
+        is_plain = _SORTING.issuperset(names) and not _COMPARING.isdisjoint(names)
+        if names[:1] == ["__sort"] and is_plain:
             for i in function.instructions:
                 if i.opcode == "call" and identifiers(i.callee) == ["__lg"]:
                     i.text = f"  {i.result} = add i64 0, 0"

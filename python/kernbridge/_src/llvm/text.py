@@ -105,39 +105,7 @@ class _Read(NamedTuple):
 class Instruction:
     """One instruction. What it is does not change if its text is replaced.
 
-    Examples
-    --------
-    >>> def show(line):
-    ...     i = Instruction(line, Block("%0", None, 0))
-    ...     print(i.result, i.opcode, i.flags, i.type, *(f"{t}:{v}" for t, v in i.operands))
-    >>> show("  %s = fadd nnan nsz double %a, 1.000000e+00, !dbg !7")
-    %s fadd ['nnan', 'nsz'] double double:%a double:1.000000e+00
-    >>> show("  %c = icmp samesign ult <2 x i64> %a, splat (i64 1)")
-    %c icmp ['samesign', 'ult'] <2 x i64> <2 x i64>:%a <2 x i64>:splat (i64 1)
-    >>> show("  %v = load atomic float, ptr addrspace(3) %p monotonic, align 4")
-    %v load ['atomic'] float ptr addrspace(3):%p
-    >>> show("  store i8* inttoptr (i64 64 to i8*), i8** %p, align 8")
-     store [] i8* i8*:inttoptr (i64 64 to i8*) i8**:%p
-    >>> show('  %"a b" = getelementptr inbounds [4 x i8], ptr @t, i64 0, i64 %i')
-    %"a b" getelementptr ['inbounds'] [4 x i8] ptr:@t i64:0 i64:%i
-    >>> show("  %o = atomicrmw volatile fadd ptr %p, double %x syncscope('block') seq_cst")
-    %o atomicrmw ['volatile', 'fadd'] ptr ptr:%p double:%x
-    >>> show("  %k = cmpxchg ptr %p, i32 0, i32 %n monotonic monotonic, align 4")
-    %k cmpxchg [] ptr ptr:%p i32:0 i32:%n
-    >>> show("  %d = sitofp i64 %n to double")
-    %d sitofp [] double i64:%n
-    >>> show("  %x = phi fast double [ %a, %entry ], [ 0.0, %loop ]")
-    %x phi ['fast'] double double:%a double:0.0
-    >>> show("  %r = tail call fastcc noundef i32 (ptr, ...) @f(ptr noundef align 8 %p, i32 3) #4")
-    %r call ['fastcc', 'noundef'] i32 ptr:%p i32:3
-    >>> show('  %m = call i32 asm sideeffect "mov.u32 $0, %laneid;", "=r"()')
-    %m call [] i32
-    >>> show("  switch i8 %c, label %d [ i8 1, label %e ]")
-     switch [] i8 i8:%c label:%d
-    >>> show("  br i1 %c, label %then, label %else")
-     br [] i1 i1:%c label:%then label:%else
-    >>> show("  ret void")
-     ret [] void
+    The table EXAMPLES of tests/python/llvm/test_llvm_text.py shows how each kind is read.
     """
 
     def __init__(self, text: str, block: Block) -> None:
