@@ -197,7 +197,36 @@ class RuleTable:
 
     @hides_frames
     def def_jvp_rule2(self, *rules: Rule | None) -> None:
-        """Define the derivative by one rule for each input, as `defjvp` does."""
+        """Define the derivative by one rule for each input.
+
+        `jax.grad` transposes what the rules do with the tangents.
+
+        Parameters
+        ----------
+        *rules : callable or None
+            ``rule(tangent, *primals, **params)`` returns the contribution of its input to the
+            tangent of the output, or a tuple or list with one for each of several outputs. None
+            stands for no contribution. `params` are `outs` and the keywords of the call.
+
+        Raises
+        ------
+        TypeError
+            If a rule is not a function, or, when differentiated, does not take these arguments.
+        ValueError
+            If there are not as many rules as inputs, once their number is known.
+        DerivativeRuleError
+            When differentiated, if a rule does not return one tangent for each output.
+
+        Examples
+        --------
+        >>> import jax, jax.numpy as jnp, kernbridge
+        >>> op = kernbridge.XLACustomKernel("doc_rule2_product")
+        >>> op.def_kernel("jax", "cpu", lambda outs: lambda x, y: x * y)
+        >>> op.def_jvp_rule2(lambda t, x, y, **_: t * y, lambda t, x, y, **_: x * t)
+        >>> x, y = jnp.arange(3.0), jnp.array([2.0, 3.0, 5.0])
+        >>> jax.grad(lambda x: op(x, y, outs=x).sum())(x)
+        Array([2., 3., 5.], dtype=float32)
+        """
         self._set("the jvp rule", JvpRule.of_inputs(self.name, rules))
 
     @hides_frames
@@ -214,7 +243,8 @@ class RuleTable:
             of a result of integers is None. `params` are `outs` and the keywords of the call.
             "enzyme": the kernels differentiate themselves. If the operation has a signature, inputs
             may be taken by name, as in ``fun(ct, *, x, w)``, which returns a dict of cotangents;
-            see `numba_kernel`.
+            see `numba_kernel`. There, `ct` is an array if the operation has one output, and else a
+            tuple.
 
         Raises
         ------

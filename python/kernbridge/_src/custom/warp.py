@@ -44,8 +44,31 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
 def jaxinfo_to_warpinfo(info: Any) -> Any:
     """Return the Warp array type of an array, or of an object with a shape and a dtype.
 
-    It serves as the annotation of a kernel's parameter. The errors are those of
-    `jaxtype_to_warptype`; rank 0 is a ValueError, too.
+    It serves as the annotation of a kernel's parameter.
+
+    Parameters
+    ----------
+    info : jax.ShapeDtypeStruct, jax.Array or any object with a shape and a dtype
+        The array, of rank 1 to 4.
+
+    Returns
+    -------
+    warp.array
+        The array type, with the dtype and the number of dimensions.
+
+    Raises
+    ------
+    ImportError
+        If Warp is not installed.
+    ValueError
+        If the rank is 0, or if Warp has no such dtype.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> x = jax.ShapeDtypeStruct((3, 4), jnp.float32)
+    >>> kernbridge.jaxinfo_to_warpinfo(x).ndim  # doctest: +SKIP
+    2
     """
     if not info.shape:
         raise ValueError(
