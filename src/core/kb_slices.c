@@ -304,14 +304,13 @@ static kb_status run_measured(const kb_slices *slices, kb_cursor *cursor, const 
 {
     uint64_t site = hash_site(slices, step), start = kb_ticks();
     int64_t done = 0, part = 1, failed, cost = recall(site);
-    bool tells = cost != 0, alone = false;
+    bool tells = cost != 0;
     while (done < slices->count) {
         int64_t left = slices->count - done;
-        if (tells && !alone && left > SHARED_FROM / cost) {
+        if (tells && left > SHARED_FROM / cost) {
             int64_t n_threads = count_threads(slices, left);
             if (n_threads > 1)
                 return share(slices, step, done, cost, n_threads, site, err);
-            alone = true;
         }
         part = part < left ? part : left;
         uint64_t begun = kb_ticks();

@@ -153,8 +153,11 @@ static, check, jvp, vjp, derivatives, sharding_rule
         results = None
         if is_function and "signature" in given:
             # A kernel that fills its outputs may also return something, as a lambda does.
-            names = [n for n in inspect.signature(kernel.py_func).parameters if n not in static]
-            results = ResultsOf.read(label, given["signature"], names)
+            parameters = inspect.signature(kernel.py_func).parameters
+            named = [p for n, p in parameters.items() if n not in static]
+            optional = {p.name for p in named if p.default is not p.empty}
+            names = [p.name for p in named]
+            results = ResultsOf.read(label, given["signature"], names, optional)
         if results is None:
             kind = _kind_of(front_end, kernel, outs)
         else:

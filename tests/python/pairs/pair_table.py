@@ -82,12 +82,6 @@ APART = (
         {"as an argument", "static function"},
         "the Python function around the kernel closes over it",
     ),
-    (
-        {"kernel"},
-        {"signature"},
-        {"as an argument"},
-        "the signature of a function that returns values describes every parameter",
-    ),
     ({"only writes"}, no("written"), "the kernel reads nothing to which it could be applied"),
     ({"records"}, {"outs"}, {"in place"}, "an output beside an array in place needs a signature"),
     # scalars

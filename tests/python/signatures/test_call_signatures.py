@@ -331,6 +331,24 @@ def test_a_function_that_returns_arrays():
             kernbridge.kernel(wrong)(joined.__wrapped__)
 
 
+def test_a_function_that_returns_an_array_has_parameters_with_defaults():
+    @numba.njit
+    def applied(x, w, k=3, f=None):
+        out = np.empty(x.shape[0], np.float32)
+        for i in range(x.shape[0]):
+            out[i] = k * x[i].sum() * w[0] if f is None else f(k * x[i].sum() * w[0])
+        return out
+
+    x, w = np.arange(6, dtype=np.float32).reshape(3, 2), np.array([2], np.int32)
+    op = kernbridge.kernel("x: f32[n, m], w: i32[1] -> f32[n]")(applied)
+    np.testing.assert_array_equal(op(x, w), 6 * x.sum(1))
+    np.testing.assert_allclose(op(x, w, f=jnp.tanh), np.tanh(6 * x.sum(1)), rtol=1e-6)
+    op = kernbridge.kernel("w: i32[1], k: i32, x: f32[n, m] -> f32[n]")(applied)
+    np.testing.assert_array_equal(op(w, 5, x), 10 * x.sum(1))
+    with pytest.raises(ValueError, match=r"parameter 'k', after which.*\[KB1010\]"):
+        kernbridge.kernel("x: f32[n, m], w: i32[1], f: f32 -> f32[n]")(applied)
+
+
 @numba.njit
 def scaled_by(x, k, out):
     for i in range(x.size):

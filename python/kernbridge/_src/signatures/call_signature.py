@@ -383,13 +383,19 @@ class ResultsOf:
     """The types of what a function returns, as a function of the arrays of a call."""
 
     signature: CallSignature
-    names: tuple[str, ...]  # of the function's parameters
+    names: tuple[str, ...]  # of the function's parameters that get the arrays
 
     @staticmethod
-    def read(label: str, text: Any, names: Sequence[str]) -> ResultsOf | None:
-        """The results that a signature describes; None if some parameters are for outputs."""
-        results = []
-        if isinstance(text, str) and len(split_items(text.partition("->")[0])) < len(names):
+    def read(
+        label: str, text: Any, names: Sequence[str], optional: Collection[str] = ()
+    ) -> ResultsOf | None:
+        """The results that a signature describes; None if some parameters are for outputs.
+
+        Of the last parameters, those that are `optional` may be left out.
+        """
+        given, results = text, []
+        n_required = sum(name not in optional for name in names)
+        if isinstance(text, str) and len(split_items(text.partition("->")[0])) < n_required:
             return None
         if isinstance(text, str) and text.count("->") == 1:
             left, right = text.split("->")
@@ -398,9 +404,16 @@ class ResultsOf:
                 results.append(f"result{i}: {item}")
             text = f"{left.strip()} -> {', '.join(results)}"
         results = [item.partition(":")[0] for item in results]
-        declared = CallSignature.read(label, text, None, [*names, *results], ())
+        declared = CallSignature.read(label, text, None, [*names, *results], optional)
         assert declared is not None
-        return ResultsOf(declared, tuple(names))
+        described = {p.name for p in declared.inputs}
+        taken = tuple(names[: len(described)])
+        if missing := [name for name in taken if name not in described]:
+            raise ValueError(
+                f"{label}: the signature {given!r}: it does not describe the parameter "
+                f"{missing[0]!r}, after which it describes others; describe it, too [KB1010]"
+            )
+        return ResultsOf(declared, taken)
 
     def __call__(self, /, *arrays: Any) -> Any:
         given = {name: ArrayType.of(t) for name, t in zip(self.names, arrays, strict=True)}
