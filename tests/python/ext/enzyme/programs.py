@@ -90,7 +90,8 @@ def one(rng, of):
 
 def _arguments(rng, n, dtype):
     x, y = (rng.normal(size=n).astype(dtype) for _ in range(2))
-    return x, y, rng.integers(0, n, n).astype(np.int32)
+    w = rng.normal(size=(n // 2 + 1, 2)).astype(np.float32)
+    return x, y, rng.integers(0, n, n).astype(np.int32), w
 
 
 def _compiled(lines, head, n_indents=1):
@@ -108,7 +109,7 @@ def _of_items(rng, items, arrays, spelled):
     """
     names = one(rng, items), one(rng, items), one(rng, arrays)
     a, b, array = spelled(names[0]), spelled(names[1]), names[2]
-    kind = rng.integers(10)
+    kind = rng.integers(11)
     if kind == 0:
         text = one(rng, _UNARY)
         lines = ["{t} = " + text.format(a)]
@@ -210,6 +211,13 @@ def _of_items(rng, items, arrays, spelled):
 
         def by_jax(a, b, array, other, at):
             return jnp.where(at % 2 == 1, array[at // 2], other[1 + at // 2]) * jnp.cos(a)
+
+    elif kind == 9:  # an array of another rank, extents and dtype
+        lines = [f"{{t}} = w[{spelled('at')} % w.shape[0], i % 2] * np.sin({a}) + {b}"]
+        names = (*names, "w")
+
+        def by_jax(a, b, array, w, at):
+            return w[at % len(w), jnp.arange(len(a)) % 2] * jnp.sin(a) + b
 
     else:
         lines = [
@@ -323,10 +331,10 @@ def _serial(rng, dtype, n=7, n_steps=6):
     result, last = names[-1], names[-2]
     lines += ["for i in range(n):", f"    out[i] = {result}[i] + {last}[i]"]
     lines += [f"end[0] = {last}[n - 1]"]
-    program, source = _compiled(lines, "def program(x, y, at, out, end):")
+    program, source = _compiled(lines, "def program(x, y, at, w, out, end):")
 
-    def reference(x, y, at):
-        v = {"x": x, "y": y, "at": at}
+    def reference(x, y, at, w):
+        v = {"x": x, "y": y, "at": at, "w": w}
         for name, step in steps.items():
             v[name] = step(v)
         return v[result] + v[last], v[last][-1:]
@@ -491,11 +499,11 @@ def _of_threads(rng, dtype, n_steps=5):
             lines += ["xi, yi, k = 0.37 + 0.1 * i, 0.21 * i - 1.3, 1", "if i < n:"]
             lines += [*_moved(given), *body, "if i < n:", *_moved(ends)]
     lines = [re.sub(r"np\.(arc)?", lambda m: "math.a" if m[1] else "math.", x) for x in lines]
-    program, source = _compiled(lines, "def program(x, y, at, out, total, count):")
+    program, source = _compiled(lines, "def program(x, y, at, w, out, total, count):")
 
-    def reference(x, y, at):
+    def reference(x, y, at, w):
         i = jnp.arange(n, n_threads)
-        v = {"x": x, "y": y}
+        v = {"x": x, "y": y, "w": w}
         v["xi"] = jnp.concatenate([x, (0.37 + 0.1 * i).astype(dtype)])
         v["yi"] = jnp.concatenate([y, (0.21 * i - 1.3).astype(dtype)])
         v["k"] = v["at"] = jnp.concatenate([at, jnp.ones(n_threads - n, at.dtype)])
