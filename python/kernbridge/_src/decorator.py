@@ -154,9 +154,8 @@ static, check, jvp, vjp, derivatives, sharding_rule
         if is_function and "signature" in given:
             # A kernel that fills its outputs may also return something, as a lambda does.
             parameters = inspect.signature(kernel.py_func).parameters
-            named = [p for n, p in parameters.items() if n not in static]
-            optional = {p.name for p in named if p.default is not p.empty}
-            names = [p.name for p in named]
+            names = [name for name in parameters if name not in static]
+            optional = {n for n in names if parameters[n].default is not inspect.Parameter.empty}
             results = ResultsOf.read(label, given["signature"], names, optional)
         if results is None:
             kind = _kind_of(front_end, kernel, outs)
