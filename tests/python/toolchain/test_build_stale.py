@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from kernbridge._src.toolchain.make import Job, Request, build
+from kernbridge._src.toolchain.make import Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -22,11 +22,6 @@ def request(source=MAIN, **more):
     return Request("m", "c", source, "spec", **more)
 
 
-def inputs(flags):
-    """What a compiler with these flags reads and does not report."""
-    return Job(request(cflags=tuple(flags))).inputs
-
-
 def answer(request):
     """What the library's function returns; the second build must find the first one's library."""
     built = build(request)
@@ -36,20 +31,33 @@ def answer(request):
     return ctypes.CDLL(str(built.path)).answer()
 
 
+def answers(request, *expected):
+    """The library is right, and built each time."""
+    for value in expected:
+        built = build(request)
+        assert built.built
+        assert ctypes.CDLL(str(built.path)).answer() == value
+
+
 def define(folder, value, name="a.h"):
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"#define A {value}\n")
     return str(folder)
 
 
-@pytest.mark.parametrize("how", ["include_paths", "-isystem", "CPATH", "C_INCLUDE_PATH", "CC"])
+@pytest.mark.parametrize(
+    "how", ["include_paths", "no folder", "-isystem", "-Wp", "CPATH", "C_INCLUDE_PATH", "CC"]
+)
 def test_a_header_that_appears_in_an_earlier_folder(tmp_path, monkeypatch, how):
     early, late = tmp_path / "early", define(tmp_path / "late", 1)
-    early.mkdir()
-    if how == "include_paths":
+    if how != "no folder":
+        early.mkdir()
+    if how in ("include_paths", "no folder"):
         other = request(include_paths=(str(early), late))
     elif how == "-isystem":
         other = request(include_paths=(str(early),), cflags=("-isystem", late))
+    elif how == "-Wp":
+        other = request(cflags=(f"-Wp,-I{early}", "-Xpreprocessor", f"-I{late}"))
     else:
         value = f"{CC} -I{early} -I {late}" if how == "CC" else f"{early}:{late}"
         monkeypatch.setenv(how, value)
@@ -128,26 +136,22 @@ LINKED = "int l(void);\n" + ANSWER.replace("A;", "l();")
 @pytest.mark.parametrize(
     "how",
     [
-        *("-L", "-L word", "LIBRARY_PATH", "@file", "--library-directory=", "--library-directory"),
-        *("-Wl,--library-path=", "--for-linker=-L", "-Wl,@"),
+        *("-L", "-L word", "LIBRARY_PATH", "--library-directory=", "--library-directory"),
+        *("-Wl,--library-path=", "--for-linker=-L"),
     ],
 )
 def test_libraries(tmp_path, monkeypatch, how):
     early, late = tmp_path / "early", archive(tmp_path / "late", 1)
     early.mkdir()
     folders = (str(early), late)
-    (tmp_path / "folders").write_text(f"-L{early} -L{late}\n")
     flags = {
         "-L word": tuple(word for f in folders for word in ("-L", f)),
         "--library-directory": tuple(w for f in folders for w in ("--library-directory", f)),
-        "-Wl,@": (f"-Wl,@{tmp_path / 'folders'}",),
         "LIBRARY_PATH": (),
-        "@file": (f"@{tmp_path / 'options'}",),
     }.get(how, tuple(f"{how}{f}" for f in folders))
     if how == "LIBRARY_PATH":
         monkeypatch.setenv(how, ":".join(folders))
-    (tmp_path / "options").write_text(f"-L{early} '-L{late}' -ll\n")
-    other = request(LINKED, ldflags=flags if how == "@file" else (*flags, "-ll"))
+    other = request(LINKED, ldflags=(*flags, "-ll"))
     assert answer(other) == 1
     archive(tmp_path / "late", 2)
     assert answer(other) == 2
@@ -172,7 +176,7 @@ def test_a_static_library_in_a_later_folder(tmp_path):
     "flags",
     [
         *(("-Iinc",), ("--include-directory=inc",), ("--include-directory", "inc"), ("-Iinc/.",)),
-        *(("--include-directory-after=inc",), ("--include", "inc/a.h"), ("@options",)),
+        *(("--include-directory-after=inc",), ("--include", "inc/a.h")),
     ],
 )
 def test_folders_relative_to_the_working_folder(tmp_path, monkeypatch, flags):
@@ -180,7 +184,6 @@ def test_folders_relative_to_the_working_folder(tmp_path, monkeypatch, flags):
         folder = tmp_path / str(number)
         folder.mkdir()
         define(folder / "inc", number)
-        (folder / "options").write_text(f"-I {folder}/inc")
         monkeypatch.chdir(folder)
         source = ANSWER if "--include" in flags else MAIN
         assert answer(request(source, cflags=flags)) == number
@@ -198,14 +201,22 @@ def test_version_scripts_relative_to_the_working_folder(tmp_path, monkeypatch):
 
 
 def test_option_files(tmp_path):
-    one, two = define(tmp_path / "one", 1), define(tmp_path / "two", 2)
-    options = tmp_path / "options"
-    other = request(cflags=(f"@{options}",))
-    for number, folder in ((1, one), (2, two)):
-        options.write_text(f"-I {folder}\n")
-        assert answer(other) == number
-    define(tmp_path / "two", 5)
-    assert answer(other) == 5
+    """What a file of options names is not known, so that nothing is kept."""
+    one, two = define(tmp_path / "one", 1), archive(tmp_path / "two", 2)
+    for file, text in (("options", f"-I {one}"), ("folders", f"-L{two} '-ll'")):
+        (tmp_path / file).write_text(f"{text}\n")
+    answers(request(cflags=(f"@{tmp_path / 'options'}",)), 1, 1)
+    for flag in (f"@{tmp_path / 'folders'}", f"-Wl,@{tmp_path / 'folders'}"):
+        answers(request(LINKED, ldflags=(flag,)), 2, 2)
+
+
+def test_a_header_that_a_flag_finds_in_the_working_folder(tmp_path, monkeypatch):
+    """It is looked for there before the folders of headers."""
+    monkeypatch.chdir(tmp_path)
+    other = request(ANSWER, cflags=("-include", "a.h", f"-I{define(tmp_path / 'inc', 1)}"))
+    assert answer(other) == 1
+    define(tmp_path, 2)
+    assert answer(other) == 2
 
 
 @pytest.mark.parametrize("flag", ["-include", "-imacros"])
@@ -236,7 +247,7 @@ NEVER = {
     "specs": ("", {"cflags": ("-B/nowhere",)}, {}),
     "sysroot": ("", {"ldflags": ("-Wl,--sysroot=/",)}, {}),
     "profile": ("", {"cflags": ("-fprofile-use", "-Wno-missing-profile")}, {}),
-    "abbreviation": ("", {"ldflags": ("-Wl,--library-pa=/nowhere",)}, {}),
+    "a folder of another meaning": ("", {"cflags": ("-dumpdir", "/nowhere/")}, {}),
     "quotation": ("", {}, {"NVCC_APPEND_FLAGS": "'-DX"}),
     "COMPILER_PATH": ("", {}, {"COMPILER_PATH": "/nowhere"}),
     "GCC_EXEC_PREFIX": ("", {}, {"GCC_EXEC_PREFIX": ""}),
@@ -271,37 +282,38 @@ def test_libraries_that_name_others(tmp_path, kind):
     other = request(LINKED, ldflags=(f"-L{tmp_path}", "-lx"))
     for number in (1, 2):
         archive(tmp_path / "late", number)
-        assert ctypes.CDLL(build(other).path).answer() == number
+        if kind == "script":  # the linker reports it
+            assert answer(other) == number
+        else:
+            answers(other, number, number)
 
 
-def test_flags_that_are_passed_on():
-    """As nvcc takes those of the host compiler and of the linker."""
-    flags = ("-Xcompiler", "-I/a,-I/b", "-Xcompiler=-I/c", "-Xlinker", "-L/d", "-Wl,-rpath,/e")
-    found = inputs(flags)
-    assert found.folders == ("/a", "/b", "/c")
-    assert not found.unknown
-    assert inputs((*flags, "-ly")).absent[:2] == ("/d/liby.so", "/d/liby.a")
-    for value in ("-g,-B/x", "-fPIC -B/x"):
-        assert "-B/x" in inputs(("-Xcompiler", value)).unknown
-    assert not inputs(("-Wl,-Bsymbolic,-Bstatic",)).unknown
-    assert inputs(("-Xlinker", "-L", "-Xlinker", "/d", "-ly")).absent[0] == "/d/liby.so"
+def test_a_compiler_that_does_not_say_where_it_searches(tmp_path, monkeypatch):
+    script = tmp_path / "cc"
+    script.write_text(f'#!/bin/sh\nexec {CC} "$@" 2>/dev/null\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    answers(request(include_paths=(define(tmp_path, 1),)), 1, 1)
 
 
-def test_nvccs_forms_of_what_searches(monkeypatch):
-    """Its options take lists, and three more variables are added to each command."""
-    monkeypatch.setenv("INCLUDES", "-I/v")
-    flags = ("--include-path", "/a,/b", "--system-include=/c", "--library-path=/d", "--library=y")
-    found = inputs(flags)
-    assert {"/a", "/b", "/c", "/v"} <= set(found.folders)
-    assert found.absent[0] == "/d/liby.so"
-    assert inputs(("--pre-include", "x.h")).relative
-    for flag in ("-ldir=/x", "-optf=/x", "--compiler-bindir=/x", "-Xclang"):
-        assert inputs((flag,)).unknown == (flag,)
+@pytest.mark.skipif(shutil.which("ld.lld") is None, reason="no lld here")
+def test_a_linker_that_does_not_say_where_it_searches(tmp_path, capfd):
+    flags = ("-fuse-ld=lld", f"-L{archive(tmp_path, 1)}", "-ll")
+    answers(request(LINKED, ldflags=flags, verbose=True), 1, 1)
+    answers(request(ANSWER, cflags=("-DA=1",), ldflags=flags[:1]), 1, 1)
+    assert answer(request(ANSWER, cflags=("-DA=1", flags[0]))) == 1
+    assert "crti.o" not in capfd.readouterr().err
 
 
-def test_a_processor_named_in_a_file_of_options(tmp_path):
-    (tmp_path / "options").write_text("-march=native")
-    assert inputs((f"@{tmp_path / 'options'}",)).native
+def test_what_people_see_of_answers(tmp_path, capfd):
+    source = '#warning "as the user has it"\n' + MAIN + "#include <errno.h>\n"
+    flags = ("-lm", "-L/nowhere", f"-Wl,-rpath,{tmp_path}")
+    other = request(source, include_paths=(define(tmp_path, 1), "/nowhere"), ldflags=flags)
+    assert answer(other._replace(verbose=True)) == 1
+    command, first, *others = capfd.readouterr().err.splitlines()
+    assert command.endswith(f"-L/nowhere -Wl,-rpath,{tmp_path}")
+    assert first == 'm.c:1:2: warning: #warning "as the user has it" [-Wcpp]'
+    assert len(others) == 2
 
 
 def test_a_header_that_appears_while_the_compiler_runs(tmp_path, monkeypatch):
@@ -318,18 +330,42 @@ def test_a_header_that_appears_while_the_compiler_runs(tmp_path, monkeypatch):
     assert ctypes.CDLL(str(build(other).path)).answer() == 2
 
 
-def test_what_is_kept(tmp_path):
+def test_what_is_kept(tmp_path, monkeypatch):
     """Flags that name nothing of which we do not know the content."""
     define(tmp_path, 1)
     # Not -ffast-math: a library with it flushes subnormal numbers in the thread that loads it.
     flags = ("-DX=1", "-Wall", "-g", "-fno-math-errno", "-march=native", f"-I{tmp_path}")
     flags = (*flags, "-pthread")
     assert answer(request(cflags=flags, ldflags=("-lm", "-Wl,--as-needed", "-Wl,-z,now"))) == 1
-    nvcc = """-arch sm_90 -gencode arch=compute_90,code=sm_90 --threads 4 -maxrregcount=64
-        --use_fast_math -lineinfo --expt-relaxed-constexpr -Xptxas -v,-O3,-dlcm=ca -Xcompiler
-        -Wall,-fopenmp --default-stream per-thread -diag-suppress 177 -lcublas -Xfatbin
-        -compress-all -Xcudafe --diag_suppress=20012 -Xlinker -rpath -Xlinker /x --ftz=true
-        -std=c++20 -rdc=true -O3"""
-    clang = "-O2 -target x86_64-linux-gnu -ferror-limit=3 -fopenmp=libomp -fuse-ld=lld -Wno-x=y"
-    for known in (nvcc, clang, "-flto=auto -x c++ -ffast-math -mavx2 -Wl,-O1,--hash-style=gnu"):
-        assert not inputs(known.split()).unknown
+    clang = "-O2 -ferror-limit=3 -fopenmp-simd -Wno-x=y -DX=/nowhere -D Y=/nowhere"
+    gcc = "-flto=auto -x c -mavx2 -ffile-prefix-map=/nowhere=. -Wl,-O1,--hash-style=gnu -shared"
+    for compiler, more in ((CC, gcc), (shutil.which("clang"), clang)):
+        if compiler and os.uname().machine == "x86_64":
+            monkeypatch.setenv("CC", compiler)
+            assert answer(request(cflags=(f"-I{tmp_path}", *more.split()))) == 1
+
+
+@pytest.mark.exhaustive
+def test_what_nvcc_searches(tmp_path, monkeypatch):
+    if shutil.which("nvcc") is None:
+        pytest.skip("no nvcc here")
+    early, late = tmp_path / "early", define(tmp_path / "late", 1)
+    early.mkdir()
+    source = '#include <a.h>\nextern "C" int answer() { return A; }\n'
+    flags = """-lineinfo -maxrregcount=64 --use_fast_math -rdc=true --expt-relaxed-constexpr -O3
+        -Xptxas -v,-O3,-dlcm=ca -Xcompiler -Wall,-fopenmp,-fvisibility=default --ftz=true
+        --default-stream per-thread -diag-suppress 177 -Xfatbin -compress-all
+        -Xcudafe --diag_suppress=20012 -Xlinker -rpath -Xlinker /x"""
+    libraries = (f"-L{archive(tmp_path / 'libraries', 1)}", "-ll", "-lm")
+    for paths in (f"--include-path={early},{late}", f"-Xcompiler=-I{early},-I{late}", "INCLUDES"):
+        if paths == "INCLUDES":
+            monkeypatch.setenv("INCLUDES", f"-I{early} -I{late}")
+            paths = "-DX"
+        other = request(source, cflags=(*flags.split(), paths), ldflags=libraries)
+        other = other._replace(language="cuda")
+        assert answer(other) == 1
+        define(early, 2)
+        assert answer(other) == 2
+        (early / "a.h").unlink()
+    other = other._replace(cflags=("-Xcompiler", "-fvisibility=default", "-ldir=/nowhere"))
+    answers(other, 1, 1)

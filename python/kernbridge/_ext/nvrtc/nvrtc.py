@@ -42,12 +42,12 @@ from kernbridge._src.keys import package_digest
 from kernbridge._src.plan import cubin as gpu_cubin
 from kernbridge._src.plan.program import DeviceFunction
 from kernbridge._src.toolchain import cuda
-from kernbridge._src.toolchain import flags as build_flags
+from kernbridge._src.toolchain.search import asks
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
 # The files that decide what is stored.
 _RULES = (
-    *("../_ext/nvrtc/nvrtc.py", "../_ext/nvrtc/signature.py", "toolchain/flags.py"),
+    *("../_ext/nvrtc/nvrtc.py", "../_ext/nvrtc/signature.py", "toolchain/search.py"),
     "base/dtypes.py",
     *("../_ext/nvrtc/include/kernbridge_signature.h", "../_ext/nvrtc/include/stdint.h"),
 )
@@ -69,6 +69,7 @@ _DIRECTIVE = re.compile(
 )
 _UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\?\?/")
 
+_SEARCHES = re.compile(r"(?<![^\0])(-I|--include-path|-include|--pre-include)[=\0]?([^\0]+)")
 _PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
 
 _HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cstddef", ""))
@@ -384,14 +385,14 @@ def _headers(
     If it is not, nothing may be kept.
     """
     words = [option.strip() for option in options]
-    found = list(build_flags.read(words))
-    given = [value.strip() for option, value in found if option in build_flags.FOLDERS]
+    found = _SEARCHES.findall("\0".join(words))
+    given = [value.strip() for option, value in found if "I" in option or "path" in option]
     # A name in quotes is looked for in the working folder too, and beside its includer.
     folders = list(dict.fromkeys(map(os.path.abspath, (".", *include_paths, *given))))
     roots = tuple(map(os.path.abspath, toolkit))
     included, known = _names_in(source)
     known = known and not any(_UNSEEN.search(w) or _PRECOMPILED.match(w) for w in words)
-    names = dict.fromkeys(value.strip() for option, value in found if option == "-include")
+    names = dict.fromkeys(value.strip() for _, value in found if value.strip() not in given)
     names |= dict.fromkeys(included)
     beside: list[str] = []  # paths in the toolkit, beside a header that includes them
     tried: set[str] = set()
@@ -429,7 +430,7 @@ def _names_in(text: str) -> _Names:
     known = _UNSEEN.search(text) is None
     text = _SPLICE.sub("", text)
     included = [match[1] for match in _DIRECTIVE.finditer(text)]
-    names = dict.fromkeys((*included, *build_flags.asks(text)))
+    names = dict.fromkeys((*included, *asks(text)))
     known = known and None not in names  # where a macro makes a name
     return tuple(filter(None, names)), known
 

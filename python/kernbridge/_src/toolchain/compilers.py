@@ -15,17 +15,16 @@ from kernbridge._src.base.struct import Struct
 
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that run the compiler named after them."""
-INCLUDE_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
-UNKNOWN_VARIABLES = (
+UNREPORTED_VARIABLES = (
     *("COMPILER_PATH", "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS", "NVVMIR_LIBRARY_DIR"),
 )
+"""Variables that name files which no compiler reports."""
 NVCC_FLAGS = (
     *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "INCLUDES", "SYSTEM_INCLUDES", "LIBRARIES"),
 )
-READ_VARIABLES = frozenset((*INCLUDE_VARIABLES, *UNKNOWN_VARIABLES, *NVCC_FLAGS))
 """Variables whose words count as flags do."""
 _VARIABLES = (
-    *READ_VARIABLES,
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", *UNREPORTED_VARIABLES, *NVCC_FLAGS),
     *("LIBRARY_PATH", "LD_RUN_PATH", "GNUTARGET", "LDEMULATION", "NVCC_CCBIN"),
 )
 """Variables that change what any compiler makes."""
@@ -136,17 +135,6 @@ def missing(
     lines.append("What to do, one of:")
     lines += [f"  {i}. {remedy}" for i, remedy in enumerate(remedies, 1)]
     return error(coded("\n".join(lines), "KB4008"))
-
-
-class Inputs(Struct):
-    """What the flags and the environment of a build name."""
-
-    files: tuple[str, ...] = ()  # that no compiler reports: libraries, objects, option files
-    absent: tuple[str, ...] = ()  # libraries that would be linked in place of others
-    folders: tuple[str, ...] = ()  # where headers are searched for before the system's folders
-    relative: bool = False  # whether the working folder decides what they mean
-    native: bool = False  # whether the processor decides what they mean
-    unknown: tuple[str, ...] = ()  # what reads files that cannot be known: nothing may be kept
 
 
 def environment(tools: Iterable[str]) -> dict[str, str]:

@@ -22,8 +22,8 @@ from kernbridge._src.base import extensions, settings
 from kernbridge._src.base.errors import HeaderNotFoundError, KernelToolchainError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain import compilers
-from kernbridge._src.toolchain.compilers import HostCompiler, Inputs
+from kernbridge._src.toolchain import compilers, search
+from kernbridge._src.toolchain.compilers import HostCompiler
 
 if TYPE_CHECKING:
     from kernbridge._src.toolchain.nvcc import Nvcc
@@ -35,7 +35,7 @@ OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 RULES = tuple(
     f"{OURS}{name}.py"
     for name in (
-        *(f"toolchain/{name}" for name in ("library", "make", "flags", "compilers", "nvcc")),
+        *(f"toolchain/{name}" for name in ("library", "make", "search", "compilers", "nvcc")),
         *(f"scan/{name}" for name in ("scanner", "annotation", "plain", "functions", "attributes")),
         *("base/dtypes", "signatures/array_types", "signatures/call_signature"),
         *("source/glue", "source/plain_glue", "source/load"),
@@ -53,7 +53,8 @@ Known = dict[str, Any]
 `size` and `sha` are the library's, `notes` the caller's. The lists `paths`, `sizes`, `times` and
 `shas` describe the files that were read, the programs that were run, and `RULES`. A time is when
 the inode changed, in ns, which no program can set back. A large program has no SHA-256, but "".
-`absent` has lists of folders, and of the names of files that none of these may have."""
+`absent` has lists of folders, and of the names of files that none of these may have. `cwd` is the
+working folder, "" if it does not matter."""
 
 
 class Finished(Struct):
@@ -133,24 +134,20 @@ class Job:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.own = tuple(os.path.join(os.path.abspath(p), "") for p in request.own_include_paths)
-        user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
+        self.user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
         self.language = language(request.language)
         command = self.language.command(request)
         host, self.start, self.rest = command.host, list(command.start), command.rest
         self.tool, self.tools = command.tool or host.path, command.tools or host.tools
         self.label, self.cflags, self.translated = command.label, command.cflags, command.translated
         self.libraries, self.system = command.libraries, command.system
-        self.start += [f"-I{p[:-1]}" for p in self.own] + [f"-I{p}" for p in user]
-        words = (*host.arguments, *self.cflags, *request.ldflags)
+        self.start += [f"-I{p[:-1]}" for p in self.own] + [f"-I{p}" for p in self.user]
         variables = compilers.environment(self.tools)
-        libraries = filter(None, variables.get("LIBRARY_PATH", "").split(os.pathsep))
-        self.inputs = Inputs(
-            folders=tuple(dict.fromkeys(user)), relative=not all(map(os.path.isabs, libraries))
-        )
-        if words or not compilers.READ_VARIABLES.isdisjoint(variables):
-            from kernbridge._src.toolchain import flags
-
-            self.inputs = flags.inputs(words, user)
+        added = [word for n in compilers.NVCC_FLAGS for word in variables.get(n, "").split()]
+        self.flags = (*host.arguments, *self.cflags, *request.ldflags, *added)
+        self.variables = variables
+        self.links = bool(request.ldflags) or search.links(self.flags)
+        is_native = "native" in " ".join((*self.flags, *variables.values()))
         # Where our own headers are does not count, only what is in them.
         places = {f"-I{p[:-1]}": f"-I@{i}" for i, p in enumerate(self.own)}
         # What decides the library, but for the source and the contents of files.
@@ -161,8 +158,7 @@ class Job:
             self.tools,
             os.uname().machine,
             variables,
-            os.getcwd() if self.inputs.relative else "",
-            _this_cpu() if self.inputs.native else "",
+            _this_cpu() if is_native else "",
         ]
         self.key = digest_of_values([*self.options, request.source, request.spec])
         # The module's name as a part of file names, such as "my_kernels_v2" for "my/kernels v2".
@@ -262,6 +258,8 @@ def note(job: Job, known: Known) -> None:
 def _check(known: Known, job: Job) -> Known | None:
     """Return what is known, with the times of now; None if something changed."""
     try:
+        if known["cwd"] not in ("", os.getcwd()):
+            return None
         sizes, shas, times = known["sizes"], known["shas"], list(known["times"])
         paths = job.unpack(known["paths"])
         changed = _core.changed_files(paths, sizes, times)

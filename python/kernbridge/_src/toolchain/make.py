@@ -29,12 +29,14 @@ from kernbridge._src.base.errors import (
     UnsupportedArchError,
 )
 from kernbridge._src.base.progress import shown
+from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.forge.obtain import NAME_LENGTH, locked, log
-from kernbridge._src.toolchain import library, programs
-from kernbridge._src.toolchain.flags import asks
+from kernbridge._src.toolchain import library, programs, search
+from kernbridge._src.toolchain.compilers import UNREPORTED_VARIABLES
 from kernbridge._src.toolchain.library import Built, File, Finished, Job, Known, Request
 from kernbridge._src.toolchain.programs import Ended
+from kernbridge._src.toolchain.search import Answer, asks
 
 _HINTS = (
     (
@@ -206,42 +208,59 @@ def sweep(root: Path, parent: Path, mine: str | None) -> None:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
+class Inputs(Struct):
+    """The files that a build read, and whether they are what the compiler saw."""
+
+    headers: Sequence[File] = ()
+    others: Sequence[File] = ()  # libraries, objects, and what else flags name
+    relative: bool = False  # whether the working folder decides which these are
+    settled: bool = False
+
+
 def _make(job: Job, finished: Finished, workspace: Path) -> Built:
     for _ in range(ATTEMPTS):
         begin = time.time_ns()
         time.sleep(TICK)
-        tools = _compile(job, finished, workspace)
-        headers, settled = _read(job, finished.source, workspace, begin)
-        if settled:
+        tools, answer = _compile(job, finished, workspace)
+        inputs = _read(job, answer, finished.source, workspace, begin)
+        if inputs.settled:
             break
-    user = _of_user(job, headers)
+    is_of_user = _of_user(job)
+    user = [path for path, *_ in inputs.headers if is_of_user(path)]
     texts = [finished.source, *map(_text, user)]
-    absent, asked, appeared = _absent(job, headers, user, texts, begin)
-    # That is so, too, where a macro makes the name of a header that a text asks for.
-    unseen = any(_UNSEEN.search(text) or None in asks(text) for text in texts)
-    paths, sizes, times, shas = map(list, zip(*tools, *headers, *asked, strict=True))
+    absent, asked, seen = _absent(job, inputs, answer, user, texts, begin)
+    # Where a macro makes the name of a header that a text asks for, nothing reports it.
+    seen = seen and not any(_UNSEEN.search(text) or None in asks(text) for text in texts)
+    seen = seen and not any(name in job.variables for name in UNREPORTED_VARIABLES)
+    seen = seen and search.is_known(job.flags, answer) and (answer.linked or not job.links)
+    seen = seen and not any(search.is_thin(path) for path, *_ in inputs.others)
+    read = (*tools, *inputs.headers, *inputs.others, *asked)
+    paths, sizes, times, shas = map(list, zip(*read, strict=True))
     paths = job.pack(paths)
+    cwd = os.getcwd() if inputs.relative else ""
     # A time counts only where the content is not known.
     parts = [
         [path, sha or f"{size} {time}"]
         for path, size, time, sha in zip(paths, sizes, times, shas, strict=True)
     ]
     spec = "" if job.request.finish else job.request.spec  # the source says it
-    digest = library.digest_of_values([*job.options, spec, finished.source, finished.flags, parts])
+    about = [*job.options, cwd, spec, finished.source, finished.flags, parts]
+    digest = library.digest_of_values(about)
     made = workspace / f"{job.stem}.so"
     size, sha = made.stat().st_size, library.digest_of(made)
     known: Known | None = None
-    if not settled or appeared or job.inputs.unknown or unseen:
+    if not inputs.settled or not seen:
         # What the compiler saw is not known: no other library has this name.
         digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
     else:
-        known = {"digest": digest, "size": size, "sha": sha, "notes": finished.notes}
+        known = {"digest": digest, "size": size, "sha": sha, "notes": finished.notes, "cwd": cwd}
         known |= {"paths": paths, "sizes": sizes, "times": times, "shas": shas, "absent": absent}
     return Built(_publish(job, made, digest, known), digest, sha, True, finished.notes)
 
 
-def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
-    """Run the compiler; return the programs, and our own rules, that decide what it makes."""
+def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File], Answer]:
+    """Run the compiler; return the programs, and our own rules, that decide what it makes, and
+    what it says of its searches."""
     request, inside = job.request, str(workspace) + os.sep
     source = workspace / f"{job.stem}{job.language.suffix}"
     source.write_text(finished.source, encoding="utf-8", errors="surrogateescape", newline="")
@@ -255,28 +274,34 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> list[File]:
     if check:
         check(request.name, source.name, finished.source, preprocess)
     tools: list[File] = []
+    asking = [list(command) for command in commands]
+    asking[0] += search.OF_NVCC if request.language == "cuda" else search.OF_COMPILER
+    asking[-1] += search.OF_LINKER if job.links else ()
+    said = ""
     try:
         rules = filter(os.path.isfile, (*library.RULES, *job.language.rules))  # none in archives
         before = [(path, os.stat(path)) for path in (*job.tools, *rules)]
         with shown(f"building {request.name} with {job.label}"):
             ended = programs.run(
-                commands[0],
+                asking[0],
                 errors=True,
                 environment=environment,
                 meanwhile=lambda: tools.extend(library.describe(before)),
             )
             if ended.status == 0 and not ended.limit and check:
                 _translate(job, check, workspace, preprocess)
-                ended = programs.run(commands[1], errors=True, environment=environment)
+                said = ended.text
+                ended = programs.run(asking[1], errors=True, environment=environment)
     except OSError as e:
         raise KernelToolchainError(
             f"{request.name}: {job.tool} cannot be started: {e} [KB4008]"
         ) from e
-    output = ended.text.replace(inside, "")
+    answer, _ = search.read(said + ended.text)
+    output = search.read(ended.text)[1].replace(inside, "")
     _say(request, output.rstrip())
     if ended.status != 0 or not (workspace / f"{job.stem}.so").is_file():
         fail(request.name, os.path.basename(job.tool), ended, output, command, finished.source)
-    return tools
+    return tools, answer
 
 
 def _say(request: Request, text: str) -> None:
@@ -324,31 +349,37 @@ def _text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
 
 
-def _read(job: Job, source: str, workspace: Path, begin: int) -> tuple[list[File], bool]:
-    """Return the files that a build read, and whether they are what the compiler saw."""
+def _read(job: Job, answer: Answer, source: str, workspace: Path, begin: int) -> Inputs:
     end = time.time_ns()
     try:
-        made = _text(str(workspace / f"{job.stem}.d"))
+        headers = read_make(_text(str(workspace / f"{job.stem}.d")))
     except OSError:  # flags of the user's that send it elsewhere
-        return [], False
+        return Inputs()
     inside = str(workspace) + os.sep
     said = set(_LINE.findall(source))  # nvcc lists the names in #line directives as files
-    found, settled = [], True
-    for name in (*read_make(made), *job.inputs.files):
+    others = (*answer.files, *search.named_files(job.flags))
+    found: list[dict[str, os.stat_result]] = [{}, {}]
+    relative = not all(map(os.path.isabs, (*answer.folders, *answer.missing, *answer.absent)))
+    settled = True
+    for i, name in (*((0, name) for name in headers), *((1, name) for name in others)):
         path = os.path.join(os.getcwd(), name)
-        if path.startswith(inside) or (name in said and not os.path.exists(path)):
+        if path in found[0] or path.startswith(inside):
+            continue
+        if name in said and not os.path.exists(path):
             continue
         try:
-            about = os.stat(path)
+            about = found[i][path] = os.stat(path)
         except OSError:  # gone since
-            return [], False
-        found.append((path, about))
+            return Inputs()
         moved = any(begin <= t <= end for t in (about.st_ctime_ns, about.st_mtime_ns))
         settled = settled and not moved
+        relative = relative or not os.path.isabs(name)
+        relative = relative or search.includes(job.flags, os.path.basename(name))
     try:
-        return library.describe(found), settled
+        described = [library.describe(files.items()) for files in found]
     except OSError:
-        return [], False
+        return Inputs()
+    return Inputs(described[0], described[1], relative, settled)
 
 
 def read_make(text: str) -> list[str]:
@@ -362,46 +393,53 @@ def read_make(text: str) -> list[str]:
     return list(found)
 
 
-def _of_user(job: Job, headers: list[File]) -> list[str]:
-    """Return the headers that users edit: neither ours nor in a package."""
+def _of_user(job: Job) -> Callable[[str], bool]:
+    """Return whether users edit a file: one neither of ours nor of a package."""
     homes = [os.path.dirname(tool) for tool in job.tools]
     packages = [os.path.join(os.path.dirname(h), "") for h in homes if h.endswith("/bin")]
     packages += [
         os.path.join(p, d, "") for p in (sys.prefix, sys.base_prefix) for d in ("lib", "include")
     ]
-    folders = (*_SYSTEM, *(folder for folder in packages if folder != "/"))
-    return [
-        path
-        for path, *_ in headers
-        if path not in job.inputs.files
-        and not path.startswith(job.own)
-        and (path.startswith(LOCAL) or not path.startswith(folders))
-    ]
+    folders = (*job.own, *_SYSTEM, *(folder for folder in packages if folder != "/"))
+    return lambda path: path.startswith(LOCAL) or not path.startswith(folders)
 
 
 def _absent(
-    job: Job, headers: list[File], user: list[str], texts: list[str], begin: int
+    job: Job, inputs: Inputs, answer: Answer, user: list[str], texts: list[str], begin: int
 ) -> tuple[list[tuple[list[str], list[str]]], list[File], bool]:
     """Return absent files that would be read if they existed, existing files that the texts only
-    ask for, and whether one of them appeared while the compiler ran."""
-    known = dict.fromkeys(path for path, *_ in headers)
-    folders = dict.fromkeys((*job.inputs.folders, *map(os.path.dirname, user)))
-    searched = (*folders, LOCAL)
-    found = dict.fromkeys((*job.inputs.absent, *(f"{path}.gch" for path in user)))
-    for path in known:
-        system = path.startswith("/usr/include/") and "/c++/" not in path
-        if path not in job.inputs.files and (folders or system):
-            names = list(_spellings(path, searched))
-            found |= dict.fromkeys(os.path.join(f, name) for name in names for f in searched)
-    places = dict.fromkeys((*searched, "/usr/include", *map(os.path.dirname, known)))
+    ask for, and whether these are all, and none of them appeared while the compiler ran."""
+    is_of_user, given = _of_user(job), (*job.user, *job.flags, *job.variables.values())
+    folders, missing = ([os.path.join(os.getcwd(), f) for f in fs] for fs in answer[:2])
+    watched = {
+        os.path.join(os.getcwd(), f)
+        for f in (*answer.folders, *answer.missing)
+        if is_of_user(os.path.join(f, "")) or any(f in text for text in given)
+    }
+    places = [  # by which the path of a header may begin
+        (form, i)
+        for i, f in enumerate(folders)
+        for form in {os.path.join(g, "") for g in (f, os.path.normpath(f), os.path.realpath(f))}
+    ]
+    beside = list(dict.fromkeys(map(os.path.dirname, user)))  # where a name in quotes is found
+    known = dict.fromkeys(path for path, *_ in (*inputs.headers, *inputs.others))
+    found = dict.fromkeys((*map(os.path.abspath, answer.absent), *(f"{p}.gch" for p in user)))
+    is_watched = [f in watched for f in folders]
+    for path, *_ in inputs.headers:
+        for name, i in _spellings(path, places, is_watched).items():
+            searched = [f for f in (*missing, *folders[:i]) if f in watched] + beside
+            if search.includes(job.flags, name):  # which looks in the working folder first
+                searched.append(os.getcwd())
+            found |= dict.fromkeys(os.path.join(f, name) for f in searched)
     names = [name for text in texts for name in asks(text) if name]
-    asked = dict.fromkeys(os.path.join(folder, name) for name in names for folder in places)
+    everywhere = (*beside, *missing, *folders)
+    asked = dict.fromkeys(os.path.join(folder, name) for name in names for folder in everywhere)
     there = [(p, os.stat(p)) for p in asked if os.path.isfile(p) and p not in known]
     absent: dict[str, dict[str, None]] = {}  # names by folder
-    appeared = False
+    seen = bool(folders) or not (inputs.headers or names)
     for path in (*found, *asked):
         try:
-            appeared |= path not in known and os.lstat(path).st_ctime_ns >= begin
+            seen = seen and (path in known or os.lstat(path).st_ctime_ns < begin)
         except OSError:
             folder, name = os.path.split(path)
             absent.setdefault(folder, {})[name] = None
@@ -409,23 +447,20 @@ def _absent(
     lacking: dict[tuple[str, ...], list[str]] = {}
     for folder, lacks in zip(job.pack(absent), absent.values(), strict=True):
         lacking.setdefault(tuple(sorted(lacks)), []).append(folder)
-    return (
-        [(same, list(lacks)) for lacks, same in lacking.items()],
-        library.describe(there),
-        appeared,
-    )
+    together = [(same, list(lacks)) for lacks, same in lacking.items()]
+    return together, library.describe(there), seen
 
 
-def _spellings(path: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield how an #include may have named a header."""
-    for folder in folders:
-        inside = os.path.join(folder, "")
-        if path.startswith(inside):
-            yield path[len(inside) :]
-    _, include, rest = path.rpartition("/include/")
-    if include:
-        yield re.sub(r"^(?:[\w.]+-[\w.-]+/)?(?:c\+\+/[\w.]+/)?(?:[\w.]+-[\w.-]+/)?", "", rest)
-    yield os.path.basename(path)
+def _spellings(path: str, places: list[tuple[str, int]], watched: list[bool]) -> dict[str, int]:
+    """Return how an #include may have named a header, each with the number of the folder in which
+    it was found, or how many there are if it was found beside the file that includes it."""
+    paths = {path, os.path.normpath(path)}
+    within = [(p, form, i) for form, i in places for p in paths if p.startswith(form)]
+    longest = max((len(form) for _, form, _ in within), default=0)
+    found = {p[len(f) :]: i for p, f, i in within if len(f) == longest or watched[i]}
+    parts = path.split("/")
+    found = found or {"/".join(parts[n:]): len(watched) for n in range(1, len(parts))}
+    return {parts[-1]: max(found.values()), **found}
 
 
 def _publish(job: Job, made: Path, digest: str, known: Known | None) -> Path:
