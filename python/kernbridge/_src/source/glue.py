@@ -8,6 +8,7 @@ exports what the compiler knows of them: see `compiled_types.py` and include/ker
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -147,7 +148,8 @@ def finish(
     # C sources may choose what the system's headers declare, before they include one.
     head = "" if language == "c" else '#include "kernbridge/module.h"\n'
     unit = f"{head}{text}{generate(language, found, errors)}"
-    return Finished(source=unit, flags=_flags_for(language, text, folders), notes=found)
+    explain = functools.partial(compiled_types.explain, label, found, unit)
+    return Finished(unit, _flags_for(language, text, folders), notes=found, explain=explain)
 
 
 def _refused(label: str, text: str, message: str) -> KernelError:

@@ -417,72 +417,47 @@ def _build(
     checked = language == "c++" and (options["check"] or debug.checks())
     if checked:
         _warn_of_plain_pointers(about, sources)
-    flags, ldflags, paths = (
-        tuple(map(str, options[option] or ()))
-        for option in (
-            "extra_cuda_cflags" if cuda else "extra_cflags",
-            "extra_ldflags",
-            "extra_include_paths",
-        )
-    )
-    paths += settings.include_paths
+    flags = tuple(map(str, options["extra_cuda_cflags" if cuda else "extra_cflags"] or ()))
+    paths = (*map(str, options["extra_include_paths"] or ()), *settings.include_paths)
+    ldflags = tuple(map(str, options["extra_ldflags"] or ()))
     named = named_functions(about, functions)
     errors = _read_errors(about, options.get("errors"))
     # JSON quotes the name of a file as C does.
     text = "".join(
         f"#line 1 {json.dumps(file, ensure_ascii=False)}\n{source}\n\n" for file, source in sources
     )
-    finished = Finished(source="")
-
-    def finish() -> Finished:
-        from kernbridge._src.source import glue  # a library that is found needs nothing of it
-
-        nonlocal finished
-        finished = glue.finish(
-            *(about, language, text, sources, named, flags, paths, library.include_paths(), errors)
-        )
-        return finished
-
-    def load(language: str) -> CompiledModule:
-        architectures: tuple[tuple[int, int, str], ...] = ()
-        if language == "cuda":
-            from kernbridge._src.toolchain.architectures import cuda_architectures
-
-            architectures = cuda_architectures(options["compute_capability"])
-        request = Request(
-            name=name,
-            language=language,
-            source=text,
-            spec=repr((named, errors) if errors else named),
-            cflags=(*_CHECK_FLAGS * checked, *flags),
-            ldflags=ldflags,
-            include_paths=paths,
-            own_include_paths=library.include_paths(language),
-            architectures=architectures,
-            optimization_level=options["optimization_level"],
-            fast_math=language == "cuda" and options["use_fast_math"],
-            checked=language == CUDA_ON_CPU and (options["check"] or is_cuda_checked()),
-            build_directory=options["build_directory"],
-            verbose=options["verbose"],
-            force_rebuild=options["force_rebuild"],
-            finish=finish,
-        )
-        try:
-            return _load(label, request, options)
-        except CompilationError as e:
-            from kernbridge._src.source import compiled_types
-
-            raise compiled_types.explain(about, finished.notes or (), finished.source, e) from None
-
+    given = (about, language, text, sources, named, flags, paths, library.include_paths(), errors)
+    request = Request(
+        name=name,
+        language=language,
+        source=text,
+        spec=repr((named, errors) if errors else named),
+        cflags=(*_CHECK_FLAGS * checked, *flags),
+        ldflags=ldflags,
+        include_paths=paths,
+        optimization_level=options["optimization_level"],
+        build_directory=options["build_directory"],
+        verbose=options["verbose"],
+        force_rebuild=options["force_rebuild"],
+        finish=functools.partial(_finish, *given),
+    )
+    load = functools.partial(_load, label, request, options)
     on_cpu = cuda and _runs_on_cpu(options["compute_capability"])
     module = load(CUDA_ON_CPU if on_cpu else language)
     if cuda:
-        module.load_other = functools.cache(lambda: load("cuda" if on_cpu else CUDA_ON_CPU))
+        other = "cuda" if on_cpu else CUDA_ON_CPU
+        module.load_other = functools.cache(functools.partial(load, other))
     if options["auto_register"]:
         register_all(
             module, options["target_prefix"] or name, cuda and not on_cpu, options["replace"]
         )
     return module
+
+
+def _finish(*given: Any) -> Finished:
+    from kernbridge._src.source import glue  # a library that is found needs nothing of it
+
+    return glue.finish(*given)
 
 
 def is_cuda_checked() -> bool:
@@ -514,18 +489,34 @@ def _runs_on_cpu(compute_capability: Any) -> bool:
     return is_without_gpu and extensions.find(CUDA_ON_CPU) is not None
 
 
-def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledModule:
+def _request(request: Request, language: str, options: Mapping[str, Any]) -> Request:
+    """Return the request of a module for one of the languages in which it can be built."""
+    on_cpu, architectures = language == CUDA_ON_CPU, request.architectures
+    if language == "cuda":
+        from kernbridge._src.toolchain.architectures import cuda_architectures
+
+        architectures = cuda_architectures(options["compute_capability"])
+    return request._replace(
+        language=language,
+        own_include_paths=library.include_paths(language),
+        architectures=architectures,
+        fast_math=language == "cuda" and options["use_fast_math"],
+        checked=on_cpu and (options["check"] or is_cuda_checked()),
+    )
+
+
+def _load(
+    label: str, request: Request, options: Mapping[str, Any], language: str
+) -> CompiledModule:
     """Build a library and open it, again where it is removed or replaced between the two."""
-    left = ATTEMPTS
+    request, left = _request(request, language, options), ATTEMPTS
     while True:
         left -= 1
         built = None
         try:
             built = library.find_in_cache(request)
             if built is None:
-                from kernbridge._src.toolchain import (
-                    make,  # a library that is found needs nothing of it
-                )
+                from kernbridge._src.toolchain import make  # found libraries need nothing of it
 
                 built = make.build(request)
             return CompiledModule(
@@ -534,8 +525,8 @@ def _load(label: str, request: Request, options: Mapping[str, Any]) -> CompiledM
                 built.path,
                 built.digest,
                 list(map(ScannedFunction.of, built.notes)),
-                language=library.language(request.language).source,
-                on_cpu=request.language == CUDA_ON_CPU,
+                language=library.language(language).source,
+                on_cpu=language == CUDA_ON_CPU,
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
                 request=request,

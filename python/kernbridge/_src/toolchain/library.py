@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.base import extensions, settings
-from kernbridge._src.base.errors import HeaderNotFoundError, KernelToolchainError
+from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError, KernelToolchainError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import compilers, search
@@ -63,6 +63,7 @@ class Finished(Struct):
     source: str  # the whole translation unit
     flags: tuple[str, ...] = ()  # before the user's
     notes: Any = None  # what JSON can hold
+    explain: Callable[[CompilationError], CompilationError] | None = None  # in the user's terms
 
 
 class Request(Struct):

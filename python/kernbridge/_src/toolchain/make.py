@@ -221,7 +221,10 @@ def _make(job: Job, finished: Finished, workspace: Path) -> Built:
     for _ in range(ATTEMPTS):
         begin = time.time_ns()
         time.sleep(TICK)
-        tools, answer = _compile(job, finished, workspace)
+        try:
+            tools, answer = _compile(job, finished, workspace)
+        except CompilationError as e:
+            raise (finished.explain(e) if finished.explain else e) from None
         inputs = _read(job, answer, finished.source, workspace, begin)
         if inputs.settled:
             break
