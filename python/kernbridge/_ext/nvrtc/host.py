@@ -6,10 +6,11 @@ image, as it finds the code of Numba-CUDA's kernels. Exported programs contain t
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import struct
-import threading
+from pathlib import Path
 
 from kernbridge import _core
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
@@ -17,8 +18,6 @@ from kernbridge._ext.nvrtc import nvrtc, signature
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.toolchain import library, make
 
-_made: dict[str, nvrtc.NvrtcFunction] = {}  # by digest; never released, since programs call them
-_lock = threading.Lock()
 _UNIT = """#line 1 "kernbridge_signature.h"
 {signature}
 #line 1 {file}
@@ -53,25 +52,21 @@ def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFu
             checked=checked,
         )
     )
-    text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{CPP_ON_CPU}{built.digest} {cooperative}\n"
+    return _function(request.name, built.digest, cooperative, built.path)
+
+
+@functools.cache  # never released, since programs call them
+def _function(name: str, built: str, cooperative: bool, path: Path) -> nvrtc.NvrtcFunction:
+    text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{CPP_ON_CPU}{built} {cooperative}\n"
     digest = hashlib.sha256(text.encode()).hexdigest()
-    with _lock:
-        if digest not in _made:
-            body = struct.pack("<I", cooperative) + built.path.read_bytes()
-            code = sealed(_core.CUDA_LIBRARY_MAGIC, _core.HOST_ABI, digest.encode(), body)
-            _made[digest] = _function(request, digest, text, code)
-    return _made[digest]
-
-
-def _function(
-    request: nvrtc.Compilation, digest: str, text: str, code: bytes
-) -> nvrtc.NvrtcFunction:
+    body = struct.pack("<I", cooperative) + path.read_bytes()
+    code = sealed(_core.CUDA_LIBRARY_MAGIC, _core.HOST_ABI, digest.encode(), body)
     codes, sizes = _core.add_host_library(digest.encode(), code)
     image = f"{digest}\n{text}\0".encode()
     return nvrtc.NvrtcFunction(
         identity=bytes.fromhex(digest),
-        name=request.name,
-        entry=request.name,
+        name=name,
+        entry=name,
         sizes=sizes,
         images=((_core.HOST_CC, image), (_core.HOST_CODE_CC, code)),
         types=signature.types_of(codes),
