@@ -633,7 +633,7 @@ LANGUAGE = Language(
     _command,
     source="cuda",
     own_headers=("emulator/cuda", "emulator"),
-    rules=(f"{library.OURS}../_ext/emulator/cuda_source.py",),
+    rules=("../_ext/emulator/cuda_source.py",),
     check=check_directives,
     translate=translate,
 )

@@ -22,6 +22,7 @@ from kernbridge._src.base import extensions, settings
 from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError, KernelToolchainError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
+from kernbridge._src.keys import package_digest
 from kernbridge._src.toolchain import compilers, search
 from kernbridge._src.toolchain.compilers import HostCompiler
 
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 HASHED_LIBRARY = 256 << 10
 """A library of up to so many bytes is read before it is loaded; larger ones reached the disk."""
-OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 RULES = tuple(
-    f"{OURS}{name}.py"
+    f"{name}.py"
     for name in (
         *(f"toolchain/{name}" for name in ("library", "make", "search", "compilers", "nvcc")),
         *(f"scan/{name}" for name in ("scanner", "annotation", "plain", "functions", "attributes")),
@@ -41,8 +41,7 @@ RULES = tuple(
         *("source/glue", "source/plain_glue", "source/load"),
     )
 )
-"""What decides how a request is built: each library was built from these files, too, and from the
-`rules` of its language."""
+"""What decides how a request is built, with the `rules` of its language."""
 
 HASHED = 256 << 20
 """Another file of up to so many bytes is known by its content, a larger one by size and time."""
@@ -51,8 +50,8 @@ File = tuple[str, int, int, str]
 Known = dict[str, Any]
 """One library and what it was built from, as the manifest has it. `digest` covers all inputs,
 `size` and `sha` are the library's, `notes` the caller's. The lists `paths`, `sizes`, `times` and
-`shas` describe the files that were read, the programs that were run, and `RULES`. A time is when
-the inode changed, in ns, which no program can set back. A large program has no SHA-256, but "".
+`shas` describe the files that were read, and the programs that were run. A time is when the inode
+changed, in ns, which no program can set back. A large program has no SHA-256, but "".
 `absent` has lists of folders, and of the names of files that none of these may have. `cwd` is the
 working folder, "" if it does not matter."""
 
@@ -153,7 +152,11 @@ class Job:
         places = {f"-I{p[:-1]}": f"-I@{i}" for i, p in enumerate(self.own)}
         # What decides the library, but for the source and the contents of files.
         self.options = [
-            *(request.language, request.name),
+            *(
+                package_digest.digest_of(*RULES, *self.language.rules),
+                request.language,
+                request.name,
+            ),
             [places.get(word, word) for word in (*self.start, *self.cflags, *self.rest)],
             *([self.translated] if self.translated else ()),
             self.tools,
@@ -172,14 +175,13 @@ class Job:
     def pack(self, paths: Iterable[str]) -> list[str]:
         """Return paths as manifests hold them: where our own folders are does not count."""
         found = list(paths)
-        for i, folder in enumerate((*self.own, OURS)):
+        for i, folder in enumerate(self.own):
             found = [f"@{i}/{p[len(folder) :]}" if p.startswith(folder) else p for p in found]
         return found
 
     def unpack(self, paths: Iterable[str]) -> list[str]:
         """Return paths of a manifest as paths of the file system."""
-        own = (*self.own, OURS)
-        return [own[int(p[1])] + p[3:] if p[0] == "@" else p for p in paths]
+        return [self.own[int(p[1])] + p[3:] if p[0] == "@" else p for p in paths]
 
     def commands(self, workspace: Path, flags: Iterable[str]) -> list[list[str]]:
         """Return the command lines that work in a folder; `flags` come before the user's.

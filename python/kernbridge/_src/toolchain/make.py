@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 import re
 import shlex
@@ -262,8 +263,8 @@ def _make(job: Job, finished: Finished, workspace: Path) -> Built:
 
 
 def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File], Answer]:
-    """Run the compiler; return the programs, and our own rules, that decide what it makes, and
-    what it says of its searches."""
+    """Run the compiler; return the programs that decide what it makes, and what it says of its
+    searches."""
     request, inside = job.request, str(workspace) + os.sep
     source = workspace / f"{job.stem}{job.language.suffix}"
     source.write_text(finished.source, encoding="utf-8", errors="surrogateescape", newline="")
@@ -282,8 +283,7 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File],
     asking[-1] += search.OF_LINKER if job.links else ()
     said = ""
     try:
-        rules = filter(os.path.isfile, (*library.RULES, *job.language.rules))  # none in archives
-        before = [(path, os.stat(path)) for path in (*job.tools, *rules)]
+        before = [(path, os.stat(path)) for path in job.tools]
         with shown(f"building {request.name} with {job.label}"):
             ended = programs.run(
                 asking[0],
@@ -362,7 +362,7 @@ def _read(job: Job, answer: Answer, source: str, workspace: Path, begin: int) ->
     said = set(_LINE.findall(source))  # nvcc lists the names in #line directives as files
     others = (*answer.files, *search.named_files(job.flags))
     found: list[dict[str, os.stat_result]] = [{}, {}]
-    relative = not all(map(os.path.isabs, (*answer.folders, *answer.missing, *answer.absent)))
+    relative = not all(map(os.path.isabs, (*answer.folders, *answer.absent)))
     settled = True
     for i, name in (*((0, name) for name in headers), *((1, name) for name in others)):
         path = os.path.join(os.getcwd(), name)
@@ -413,12 +413,10 @@ def _absent(
     """Return absent files that would be read if they existed, existing files that the texts only
     ask for, and whether these are all, and none of them appeared while the compiler ran."""
     is_of_user, given = _of_user(job), (*job.user, *job.flags, *job.variables.values())
-    folders, missing = ([os.path.join(os.getcwd(), f) for f in fs] for fs in answer[:2])
-    watched = {
-        os.path.join(os.getcwd(), f)
-        for f in (*answer.folders, *answer.missing)
-        if is_of_user(os.path.join(f, "")) or any(f in text for text in given)
-    }
+    folders = [os.path.join(os.getcwd(), f) for f in answer.folders]
+    watched = [
+        is_of_user(os.path.join(f, "")) or any(f in text for text in given) for f in answer.folders
+    ]
     places = [  # by which the path of a header may begin
         (form, i)
         for i, f in enumerate(folders)
@@ -427,16 +425,14 @@ def _absent(
     beside = list(dict.fromkeys(map(os.path.dirname, user)))  # where a name in quotes is found
     known = dict.fromkeys(path for path, *_ in (*inputs.headers, *inputs.others))
     found = dict.fromkeys((*map(os.path.abspath, answer.absent), *(f"{p}.gch" for p in user)))
-    is_watched = [f in watched for f in folders]
     for path, *_ in inputs.headers:
-        for name, i in _spellings(path, places, is_watched).items():
-            searched = [f for f in (*missing, *folders[:i]) if f in watched] + beside
+        for name, i in _spellings(path, places, watched).items():
+            searched = [*itertools.compress(folders[:i], watched), *beside]
             if search.includes(job.flags, name):  # which looks in the working folder first
                 searched.append(os.getcwd())
             found |= dict.fromkeys(os.path.join(f, name) for f in searched)
     names = [name for text in texts for name in asks(text) if name]
-    everywhere = (*beside, *missing, *folders)
-    asked = dict.fromkeys(os.path.join(folder, name) for name in names for folder in everywhere)
+    asked = dict.fromkeys(os.path.join(f, name) for name in names for f in (*beside, *folders))
     there = [(p, os.stat(p)) for p in asked if os.path.isfile(p) and p not in known]
     absent: dict[str, dict[str, None]] = {}  # names by folder
     seen = bool(folders) or not (inputs.headers or names)

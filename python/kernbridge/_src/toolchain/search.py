@@ -40,8 +40,9 @@ _OTHER = re.compile(
 class Answer(Struct):
     """What a compiler and a linker say of one run."""
 
-    folders: tuple[str, ...] = ()  # of headers, in the order of the search
-    missing: tuple[str, ...] = ()  # folders of headers that do not exist
+    # Of headers, in the order of the search; before these, those that do not exist, for which no
+    # compiler says when it would search them.
+    folders: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # that the linker read
     absent: tuple[str, ...] = ()  # that it would have read in place of others
     linked: bool = False  # whether the linker answered
@@ -74,8 +75,7 @@ def read(text: str) -> tuple[Answer, str]:
         elif line not in tried and not _OTHER.match(line):
             left.append(line)
     answer = Answer(
-        folders=tuple(folders),
-        missing=tuple(missing),
+        folders=(*missing, *folders),
         files=tuple(path for path, was_read in tried.items() if was_read),
         # A script of the C library's names files that need not have a folder.
         absent=tuple(path for path, was_read in tried.items() if not was_read and "/" in path),
@@ -103,9 +103,8 @@ def named_files(flags: Sequence[str]) -> list[str]:
 
 def is_known(flags: Sequence[str], answer: Answer) -> bool:
     """Whether flags read nothing but files that they name, and files that an answer covers."""
-    searched = {*answer.folders, *answer.missing, *map(os.path.dirname, answer.files)}
-    searched |= set(map(os.path.dirname, answer.absent))
-    searched = {folder.rstrip("/") for folder in searched} - {""}
+    searched = [*answer.folders, *map(os.path.dirname, (*answer.files, *answer.absent))]
+    searched = [folder.rstrip("/") for folder in dict.fromkeys(searched) if folder.strip("/")]
 
     def covers(part: str) -> bool:
         path = part.rstrip("/")
