@@ -32,7 +32,7 @@ from kernbridge._src.scan.functions import (
 from kernbridge._src.source import compiled_types, plain_glue
 from kernbridge._src.source.compiled_types import GLUE
 from kernbridge._src.toolchain import compilers, programs
-from kernbridge._src.toolchain.library import Finished
+from kernbridge._src.toolchain.library import Finished, include_paths
 
 # What needs headers that take 0.4 s and 0.2 s to compile.
 _HALF = r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b"
@@ -103,14 +103,13 @@ def finish(
     named: Named,
     cflags: Sequence[str],
     folders: Sequence[str],
-    own_folders: Sequence[str],
     errors: Mapping[int, str] | str | None,
 ) -> Finished:
     """Return the translation unit of sources, whose joined text is given, and their functions."""
     source, bytes_only = Source(sources), language == "c"
 
     def included() -> str:
-        include = [f"-I{folder}" for folder in (*own_folders, *folders)]
+        include = [f"-I{folder}" for folder in (*include_paths(), *folders)]
         return _expand(label, language, source.text, cflags, include) or ""
 
     try:

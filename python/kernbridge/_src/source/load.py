@@ -426,7 +426,7 @@ def _build(
     text = "".join(
         f"#line 1 {json.dumps(file, ensure_ascii=False)}\n{source}\n\n" for file, source in sources
     )
-    given = (about, language, text, sources, named, flags, paths, library.include_paths(), errors)
+    given = (about, language, text, sources, named, flags, paths, errors)
     request = Request(
         name=name,
         language=language,
