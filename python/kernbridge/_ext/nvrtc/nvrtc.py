@@ -69,7 +69,9 @@ _DIRECTIVE = re.compile(
 )
 _UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\?\?/")
 
-_SEARCHES = re.compile(r"(?<![^\0])(-I|--include-path|-include|--pre-include)[=\0]?([^\0]+)")
+# Options with folders of headers, and with headers.
+_FOLDERS = r"(?<![^\0])(?:-I|-isystem|--include-path|--system-include)[=\0]?([^\0]+)"
+_INCLUDES = r"(?<![^\0])(?:-include|--pre-include)[=\0]?([^\0]+)"
 _PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
 
 _HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cstddef", ""))
@@ -385,14 +387,13 @@ def _headers(
     If it is not, nothing may be kept.
     """
     words = [option.strip() for option in options]
-    found = _SEARCHES.findall("\0".join(words))
-    given = [value.strip() for option, value in found if "I" in option or "path" in option]
+    given = [folder.strip() for folder in re.findall(_FOLDERS, "\0".join(words))]
     # A name in quotes is looked for in the working folder too, and beside its includer.
     folders = list(dict.fromkeys(map(os.path.abspath, (".", *include_paths, *given))))
     roots = tuple(map(os.path.abspath, toolkit))
     included, known = _names_in(source)
     known = known and not any(_UNSEEN.search(w) or _PRECOMPILED.match(w) for w in words)
-    names = dict.fromkeys(value.strip() for _, value in found if value.strip() not in given)
+    names = dict.fromkeys(name.strip() for name in re.findall(_INCLUDES, "\0".join(words)))
     names |= dict.fromkeys(included)
     beside: list[str] = []  # paths in the toolkit, beside a header that includes them
     tried: set[str] = set()
