@@ -15,8 +15,8 @@ from kernbridge._src.base.struct import Struct
 
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that run the compiler named after them."""
-UNREPORTED_VARIABLES = (
-    *("COMPILER_PATH", "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS", "NVVMIR_LIBRARY_DIR"),
+UNREPORTED_VARIABLES = frozenset(
+    ("COMPILER_PATH", "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS", "NVVMIR_LIBRARY_DIR")
 )
 """Variables that name files which no compiler reports."""
 NVCC_FLAGS = (

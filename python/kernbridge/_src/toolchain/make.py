@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import hashlib
 import itertools
 import os
 import re
@@ -30,7 +29,6 @@ from kernbridge._src.base.errors import (
     UnsupportedArchError,
 )
 from kernbridge._src.base.progress import shown
-from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.forge.obtain import NAME_LENGTH, locked, log
 from kernbridge._src.toolchain import library, programs, search
@@ -209,13 +207,9 @@ def sweep(root: Path, parent: Path, mine: str | None) -> None:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-class Inputs(Struct):
-    """The files that a build read, and whether they are what the compiler saw."""
-
-    headers: Sequence[File] = ()
-    others: Sequence[File] = ()  # libraries, objects, and what else flags name
-    relative: bool = False  # whether the working folder decides which these are
-    settled: bool = False
+Inputs = tuple[list[File], list[File], bool]
+"""Headers that a build read; libraries, objects and what else flags name; and whether the working
+folder decides which these are."""
 
 
 def _make(job: Job, finished: Finished, workspace: Path) -> Built:
@@ -227,21 +221,42 @@ def _make(job: Job, finished: Finished, workspace: Path) -> Built:
         except CompilationError as e:
             raise (finished.explain(e) if finished.explain else e) from None
         inputs = _read(job, answer, finished.source, workspace, begin)
-        if inputs.settled:
+        if inputs is not None:
             break
+    known = _known(job, finished, tools, inputs, answer, begin) if inputs else None
+    # Where it is not known what the compiler saw, no other library has this name.
+    digest = known["digest"] if known else os.urandom(32).hex()
+    made = workspace / f"{job.stem}.so"
+    size, sha = made.stat().st_size, library.digest_of(made)
+    if known:
+        known |= {"size": size, "sha": sha, "notes": finished.notes}
+    return Built(_publish(job, made, digest, known), digest, sha, True, finished.notes)
+
+
+def _known(
+    job: Job, finished: Finished, tools: list[File], inputs: Inputs, answer: Answer, begin: int
+) -> Known | None:
+    """Return what a library was built from; None if nothing says what that is."""
     is_of_user = _of_user(job)
-    user = [path for path, *_ in inputs.headers if is_of_user(path)]
+    headers, others, is_relative = inputs
+    user = [path for path, *_ in headers if is_of_user(path)]
     texts = [finished.source, *map(_text, user)]
-    absent, asked, seen = _absent(job, inputs, answer, user, texts, begin)
-    # Where a macro makes the name of a header that a text asks for, nothing reports it.
-    seen = seen and not any(_UNSEEN.search(text) or None in asks(text) for text in texts)
-    seen = seen and not any(name in job.variables for name in UNREPORTED_VARIABLES)
-    seen = seen and search.is_known(job.flags, answer) and (answer.linked or not job.links)
-    seen = seen and not any(search.is_thin(path) for path, *_ in inputs.others)
-    read = (*tools, *inputs.headers, *inputs.others, *asked)
+    is_known = (
+        search.is_known(job.flags, answer)
+        and (answer.linked or not job.links)
+        and UNREPORTED_VARIABLES.isdisjoint(job.variables)
+        and not any(search.is_thin(path) for path, *_ in others)
+        # A macro may make the name of a header that a text asks for.
+        and not any(_UNSEEN.search(text) or None in asks(text) for text in texts)
+    )
+    found = _absent(job, inputs, answer, user, texts, begin) if is_known else None
+    if found is None:
+        return None
+    absent, asked = found
+    read = (*tools, *headers, *others, *asked)
     paths, sizes, times, shas = map(list, zip(*read, strict=True))
     paths = job.pack(paths)
-    cwd = os.getcwd() if inputs.relative else ""
+    cwd = os.getcwd() if is_relative else ""
     # A time counts only where the content is not known.
     parts = [
         [path, sha or f"{size} {time}"]
@@ -249,17 +264,8 @@ def _make(job: Job, finished: Finished, workspace: Path) -> Built:
     ]
     spec = "" if job.request.finish else job.request.spec  # the source says it
     about = [*job.options, cwd, spec, finished.source, finished.flags, parts]
-    digest = library.digest_of_values(about)
-    made = workspace / f"{job.stem}.so"
-    size, sha = made.stat().st_size, library.digest_of(made)
-    known: Known | None = None
-    if not inputs.settled or not seen:
-        # What the compiler saw is not known: no other library has this name.
-        digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
-    else:
-        known = {"digest": digest, "size": size, "sha": sha, "notes": finished.notes, "cwd": cwd}
-        known |= {"paths": paths, "sizes": sizes, "times": times, "shas": shas, "absent": absent}
-    return Built(_publish(job, made, digest, known), digest, sha, True, finished.notes)
+    known = {"digest": library.digest_of_values(about), "cwd": cwd, "absent": absent}
+    return known | {"paths": paths, "sizes": sizes, "times": times, "shas": shas}
 
 
 def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File], Answer]:
@@ -352,18 +358,18 @@ def _text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
 
 
-def _read(job: Job, answer: Answer, source: str, workspace: Path, begin: int) -> Inputs:
+def _read(job: Job, answer: Answer, source: str, workspace: Path, begin: int) -> Inputs | None:
+    """Return the files that a build read; None if one of them may have changed meanwhile."""
     end = time.time_ns()
     try:
         headers = read_make(_text(str(workspace / f"{job.stem}.d")))
     except OSError:  # flags of the user's that send it elsewhere
-        return Inputs()
+        return None
     inside = str(workspace) + os.sep
     said = set(_LINE.findall(source))  # nvcc lists the names in #line directives as files
     others = (*answer.files, *search.named_files(job.flags))
     found: list[dict[str, os.stat_result]] = [{}, {}]
     relative = not all(map(os.path.isabs, (*answer.folders, *answer.absent)))
-    settled = True
     for i, name in (*((0, name) for name in headers), *((1, name) for name in others)):
         path = os.path.join(os.getcwd(), name)
         if path in found[0] or path.startswith(inside):
@@ -373,16 +379,16 @@ def _read(job: Job, answer: Answer, source: str, workspace: Path, begin: int) ->
         try:
             about = found[i][path] = os.stat(path)
         except OSError:  # gone since
-            return Inputs()
-        moved = any(begin <= t <= end for t in (about.st_ctime_ns, about.st_mtime_ns))
-        settled = settled and not moved
+            return None
+        if any(begin <= t <= end for t in (about.st_ctime_ns, about.st_mtime_ns)):
+            return None
         relative = relative or not os.path.isabs(name)
         relative = relative or search.includes(job.flags, os.path.basename(name))
     try:
         described = [library.describe(files.items()) for files in found]
     except OSError:
-        return Inputs()
-    return Inputs(described[0], described[1], relative, settled)
+        return None
+    return described[0], described[1], relative
 
 
 def read_make(text: str) -> list[str]:
@@ -409,9 +415,10 @@ def _of_user(job: Job) -> Callable[[str], bool]:
 
 def _absent(
     job: Job, inputs: Inputs, answer: Answer, user: list[str], texts: list[str], begin: int
-) -> tuple[list[tuple[list[str], list[str]]], list[File], bool]:
-    """Return absent files that would be read if they existed, existing files that the texts only
-    ask for, and whether these are all, and none of them appeared while the compiler ran."""
+) -> tuple[list[tuple[list[str], list[str]]], list[File]] | None:
+    """Return absent files that would be read if they existed, and existing files that the texts
+    only ask for; None if these are not all, or if one appeared while the compiler ran."""
+    headers, others, _ = inputs
     is_of_user, given = _of_user(job), (*job.user, *job.flags, *job.variables.values())
     folders = [os.path.join(os.getcwd(), f) for f in answer.folders]
     watched = [
@@ -423,9 +430,9 @@ def _absent(
         for form in {os.path.join(g, "") for g in (f, os.path.normpath(f), os.path.realpath(f))}
     ]
     beside = list(dict.fromkeys(map(os.path.dirname, user)))  # where a name in quotes is found
-    known = dict.fromkeys(path for path, *_ in (*inputs.headers, *inputs.others))
+    known = dict.fromkeys(path for path, *_ in (*headers, *others))
     found = dict.fromkeys((*map(os.path.abspath, answer.absent), *(f"{p}.gch" for p in user)))
-    for path, *_ in inputs.headers:
+    for path, *_ in headers:
         for name, i in _spellings(path, places, watched).items():
             searched = [*itertools.compress(folders[:i], watched), *beside]
             if search.includes(job.flags, name):  # which looks in the working folder first
@@ -435,10 +442,12 @@ def _absent(
     asked = dict.fromkeys(os.path.join(f, name) for name in names for f in (*beside, *folders))
     there = [(p, os.stat(p)) for p in asked if os.path.isfile(p) and p not in known]
     absent: dict[str, dict[str, None]] = {}  # names by folder
-    seen = bool(folders) or not (inputs.headers or names)
+    if (headers or names) and not folders:
+        return None
     for path in (*found, *asked):
         try:
-            seen = seen and (path in known or os.lstat(path).st_ctime_ns < begin)
+            if path not in known and os.lstat(path).st_ctime_ns >= begin:
+                return None
         except OSError:
             folder, name = os.path.split(path)
             absent.setdefault(folder, {})[name] = None
@@ -447,7 +456,7 @@ def _absent(
     for folder, lacks in zip(job.pack(absent), absent.values(), strict=True):
         lacking.setdefault(tuple(sorted(lacks)), []).append(folder)
     together = [(same, list(lacks)) for lacks, same in lacking.items()]
-    return together, library.describe(there), seen
+    return together, library.describe(there)
 
 
 def _spellings(path: str, places: list[tuple[str, int]], watched: list[bool]) -> dict[str, int]:
