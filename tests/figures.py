@@ -57,8 +57,8 @@ FIGURES: dict[str, Callable[[], int]] = {
     "test functions in Python for machines with a GPU": lambda: _matches(
         _TEST, TESTS / "gpu", "*.py"
     ),
-    "test programs in C": lambda: len(list((TESTS / "core").glob("test_*.c"))),
-    "fuzzers of the core": lambda: len(list((TESTS / "core").glob("fuzz_*.c"))),
+    "test programs in C": lambda: len(list((TESTS / "core").rglob("test_*.c"))),
+    "fuzzers of the core": lambda: len(list((TESTS / "core").rglob("fuzz_*.c"))),
     "blocks of Python in the documents, which run, and whose output is compared": _blocks,
     "examples in docstrings": lambda: _matches(r"^ *>>> ", ROOT / "python", "*.py"),
     "CUDA kernels whose values on an H200 are kept, and compared on the CPU": lambda: _corpus()[0],

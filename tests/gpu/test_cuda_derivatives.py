@@ -11,7 +11,7 @@ import pytest
 from kernbridge import numba_cuda_callable, numba_cuda_kernel
 from kernbridge.errors import NoDerivativeError
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "python/enzyme"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "python/ext/enzyme"))
 from needs_enzyme import assert_derivatives, needs_enzyme
 
 cuda = pytest.importorskip("numba.cuda")

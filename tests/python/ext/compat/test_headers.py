@@ -50,7 +50,7 @@ def test_each_header_is_enough_by_itself(compiler, header, tmp_path):
         pytest.skip(f"no {compiler}")
     source = tmp_path / "alone.cpp"
     source.write_text(f'#include "brainevent/{header}.h"\nBE::DType of_a_tensor;\n')
-    command += ["-std=c++17", c_flags()[0], f"{c_flags()[0]}/compat", "-c"]
+    command += ["-std=c++17", c_flags()[0], f"{c_flags()[0]}/ext/compat", "-c"]
     command += [str(source), "-o", str(tmp_path / "alone.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,7 @@
 """Compiles Numba-CUDA kernels for the CPU.
 
 `ir` generates the LLVM IR from the IR that Numba has typed. This module compiles it to machine
-code, which src/object loads and src/hostcuda runs.
+code, which src/object loads and src/ext/emulator runs.
 """
 
 from __future__ import annotations

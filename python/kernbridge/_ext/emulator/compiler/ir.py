@@ -7,7 +7,7 @@ and with functions that run the threads:
   in memory. All functions are inlined into it, except those that call themselves.
 - `kb_blocks(parameters, sizes, begin, end, found)` loops over blocks and threads, see ll/loops.ll.
 - `kb_fibre(parameters, thread)` runs one thread of a kernel that has barriers, shared memory or
-  operations of warps, see ll/fibres.ll; src/hostcuda gives the thread's place as a `kb_thread`.
+  operations of warps, see ll/fibres.ll; src/ext/emulator gives the thread's place as a `kb_thread`.
 
 The last two take parameters as cuLaunchKernel does.
 """

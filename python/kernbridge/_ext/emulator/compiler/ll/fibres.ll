@@ -1,6 +1,6 @@
 
 
-; The form of kernels that have barriers, shared memory or operations of warps: src/hostcuda runs
+; The form of kernels that have barriers, shared memory or operations of warps: src/ext/emulator runs
 ; each thread as a fibre.
 
 ; A kb_thread begins like a frame, with the same twelve numbers; then come, see
