@@ -74,7 +74,7 @@ def _define(name: str, pattern: str, by: Any, which: slice = EVERY, also: str = 
     BUGS[name] = bug
 
 
-# Where a thread is. It reads that from its frame, see ll/frame.ll.
+# Where a thread is. It reads that from its frame, see src/ext/emulator/ll/threads.py.
 _PLACE = r"(= getelementptr i8, ptr %frame\S*, i64) {}(\n\s+VALUE) = load i32,"
 for _offset, _name, _value in (
     (36, "gridDim.x is 1", 1),

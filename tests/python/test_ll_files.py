@@ -15,22 +15,21 @@ from kernbridge._ext.emulator.compiler import library  # noqa: E402
 
 FOLDERS = [Path(p) / "_ext/emulator/compiler/ll" for p in sys.modules["kernbridge"].__path__]
 TEXTS = {p.stem: p.read_text() for folder in FOLDERS for p in folder.glob("*")}
-TOGETHER = [["frame", "registers", form] for form in ("loops", "fibres")]  # parsed as one
-ALONE = [[name] for name in library._FILES]
+FILES = ["loops", "fibres", *library._FILES]
 
 
 def test_all_are_shipped():
-    assert TEXTS.keys() == {name for names in (*TOGETHER, *ALONE) for name in names}
+    assert TEXTS.keys() == set(FILES)
 
 
-@pytest.mark.parametrize("names", [*TOGETHER, *ALONE], ids="+".join)
-def test_each_is_valid(names):
+@pytest.mark.parametrize("name", FILES)
+def test_each_is_valid(name):
     """LLVM takes it, and links of it only what is referenced."""
-    module = llvm.parse_assembly("".join(TEXTS[n] for n in names))
+    module = llvm.parse_assembly(TEXTS[name])
     module.verify()
     defined = [f for f in module.functions if not f.is_declaration]
     assert {f.name for f in defined if f.linkage is not llvm.Linkage.linkonce_odr} == set()
-    assert {f.name for f in defined} == library.names(*names)
+    assert {f.name for f in defined} == library.names(name)
 
 
 def test_each_function_is_defined_once():

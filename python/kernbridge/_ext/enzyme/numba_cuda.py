@@ -315,7 +315,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         for other in others:
             module.link_in(other)
         library.link_tables(module, "".join(host.tables.values()))
-        library.link_files(module, "atomics", "arithmetic")
+        for file in ("atomics", "arithmetic"):
+            library.link_file(module, file)
         return host, module
 
     def _arrays(

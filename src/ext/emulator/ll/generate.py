@@ -1,22 +1,23 @@
-"""Writes the `.ll` files of kernbridge whose functions differ only in a type, a width or a name.
+"""Writes the `.ll` files of kernbridge, which define the functions that kernels call on CPUs.
 
     python src/ext/emulator/ll/generate.py FOLDER
 
-CMake runs it and installs the files beside the others, which are in
-python/kernbridge/_ext/emulator/compiler/ll.
+CMake runs it, and installs the files in kernbridge/_ext/emulator/compiler/ll. Every definition is
+linkonce_odr, so that LLVM links those that a kernel needs.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
 import half_names
 import halves
 import libdevice
+import threads
 
 _NOTE = "; Written by src/ext/emulator/ll/generate.py.\n"
 _WIDTHS = (8, 16, 32, 64)
@@ -130,22 +131,6 @@ done:
     )
 
 
-def registers() -> str:
-    names = [f"kb.{name}.{x}" for name in ("tid", "ntid", "ctaid", "nctaid") for x in "xyz"]
-    functions = {
-        name: f"""i32 () {{
-            %frame = call ptr @kb.frame()
-            %at = getelementptr i8, ptr %frame, i64 {4 * i}
-            %n = load i32, ptr %at ret i32 %n }}"""
-        for i, name in enumerate(names)
-    }
-    head = """\
-; The numbers at the beginning of a frame, see frame.ll: a thread's place. Each call of @kb.frame
-; becomes the parameter of @kb_thread once everything is inlined there.
-"""
-    return _file(head, functions)
-
-
 def _atomic(kind: str, operation: str) -> str:
     return f"""{kind} (ptr %at, {kind} %v) {{
         %old = atomicrmw {operation} ptr %at, {kind} %v monotonic ret {kind} %old }}"""
@@ -204,8 +189,9 @@ def _file(head: str, functions: dict[str, str]) -> str:
 def _formatted(name: str, function: str) -> str:
     """A definition with one instruction a line."""
     function = " ".join(function.split())
-    function = re.sub(r" (?=%\w+ = |ret |store |br |\w+: )", "\n  ", function)
-    function = re.sub(r"\n  (\w+:)(?=\n)", r"\n\1", function)
+    statement = r"%[\w.]+ = |ret |store |br |fence |call void |unreachable|[\w.]+: "
+    function = re.sub(rf" (?={statement})", "\n  ", function)
+    function = re.sub(r"\n  ([\w.]+:)(?=\n)", r"\n\1", function)
     head, body = function.replace(" (", f" @{name}(", 1)[:-2].split(" {", 1)
     return f"define linkonce_odr {head} alwaysinline {{{body}\n}}\n"
 
@@ -224,26 +210,32 @@ def _declared(text: str) -> Iterable[str]:
 
 def _attributes(name: str, kinds: str) -> str:
     """What LLVM cannot know of functions of C, such as that they read nothing but arguments."""
+    if name in ("kb_assert", "kb_raise", "kb_write_outside"):
+        return " noreturn cold"
+    if name.startswith(("kb_", "NRT_")) and not name.startswith("kb_nv_"):
+        return " cold" if name in ("kb_check_ask", "kb_check_wrong") else ""
     if name.startswith(("llvm.", "kb.", "__nv_")):
         return ""
     return f" nounwind willreturn memory({'argmem: readwrite' if 'ptr' in kinds else 'none'})"
 
 
-def _of_libdevice(name: str) -> str:
-    head, functions = libdevice.FILES[name]
-    return _file(head, {f"__nv_{name}": text for name, text in functions().items()})
+def _of(
+    files: Mapping[str, tuple[str, Callable[[], dict[str, str]]]], name: str, prefix: str = ""
+) -> str:
+    head, functions = files[name]
+    return _file(head, {f"{prefix}{function}": text for function, text in functions().items()})
 
 
 FILES = {
     "arithmetic.ll": arithmetic,
     "atomics.ll": atomics,
-    "registers.ll": registers,
     "halves.ll": lambda: half("odd"),
     "f16.ll": lambda: half("kb.f16"),
     "f16_integers.ll": lambda: half("kb.f16 integers"),
     "bf16.ll": lambda: half("kb.bf16"),
     "bf16_integers.ll": lambda: half("kb.bf16 integers"),
-    **{name: partial(_of_libdevice, name) for name in libdevice.FILES},
+    **{name: partial(_of, libdevice.FILES, name, "__nv_") for name in libdevice.FILES},
+    **{name: partial(_of, threads.FILES, name) for name in threads.FILES},
 }
 
 

@@ -1,7 +1,8 @@
 """libdevice on CPUs: functions that call one of LLVM, of the C library or of kernbridge.
 
-The file `libdevice.ll` of the emulator's compiler has the functions that follow no rule. In a
-signature, the letter `x` is the number that a function is about; `_KINDS` has the other letters.
+In a signature, the letter `x` is the number that a function is about; `_KINDS` has the other
+letters. The functions that follow no rule are written out in `_CALLED`, `_CONVERTED` and
+`_COMPUTED`.
 """
 
 from __future__ import annotations
@@ -61,6 +62,123 @@ _SAME_BITS = {
     "uint_as_float": "if",
 }
 
+_CALLED = {
+    "rsqrt": """double (double %given) {
+        %tiny = fcmp olt double %given, 0x2000000000000000
+        %up = select i1 %tiny, double 0x5FF0000000000000, double 1.0
+        %back = select i1 %tiny, double 0x4FF0000000000000, double 1.0
+        %x = fmul double %given, %up
+        %root = call double @llvm.sqrt.f64(double %x)
+        %inverse = fdiv double 1.0, %root
+        %minus = fneg double %root
+        %lost = call double @llvm.fma.f64(double %minus, double %root, double %x)
+        %left = call double @llvm.fma.f64(double %minus, double %inverse, double 1.0)
+        %square = fmul double %inverse, %inverse
+        %half = fmul double %square, -0.5
+        %step = call double @llvm.fma.f64(double %lost, double %half, double %left)
+        %better = call double @llvm.fma.f64(double %inverse, double %step, double %inverse)
+        %positive = fcmp ogt double %x, 0.0
+        %finite = fcmp olt double %x, 0x7FF0000000000000
+        %usual = and i1 %positive, %finite
+        %value = select i1 %usual, double %better, double %inverse
+        %r = fmul double %value, %back ret double %r }""",
+    "rsqrtf": """float (float %x) {
+        %root = call float @llvm.sqrt.f32(float %x)
+        %r = fdiv float 1.0, %root ret float %r }""",
+    "frsqrt_rn": """float (float %x) {
+        %wide = fpext float %x to double
+        %root = call double @llvm.sqrt.f64(double %wide)
+        %inverse = fdiv double 1.0, %root
+        %r = fptrunc double %inverse to float ret float %r }""",
+    "powi": """double (double %x, i32 %n) {
+        %y = sitofp i32 %n to double
+        %r = call double @pow(double %x, double %y) ret double %r }""",
+    "fast_powf": """float (float %x, float %y) {
+        %l = call float @log2f(float %x)
+        %p = fmul float %y, %l
+        %r = call float @exp2f(float %p) ret float %r }""",
+    # A divisor above 2^126 gives a zero, or NaN of what is infinite, as on GPUs.
+    "fast_fdividef": """float (float %x, float %y) {
+        %size = call float @llvm.fabs.f32(float %y)
+        %large = fcmp ogt float %size, 0x47D0000000000000
+        %zero = call float @llvm.copysign.f32(float 0.0, float %y)
+        %p = fmul float %x, %zero
+        %q = fdiv float %x, %y
+        %r = select i1 %large, float %p, float %q ret float %r }""",
+    "saturatef": """float (float %x) {
+        %over = fcmp ogt float %x, 0.0
+        %low = select i1 %over, float %x, float 0.0
+        %under = fcmp olt float %low, 1.0
+        %r = select i1 %under, float %low, float 1.0 ret float %r }""",
+}
+_CONVERTED = {
+    "half2float": """float (i16 %x) {
+        %bits = zext i16 %x to i32
+        %size = and i32 %bits, 32767
+        %top = and i32 %bits, 32768
+        %sign = shl i32 %top, 16
+        %shifted = shl i32 %size, 13
+        %normal = add i32 %shifted, 939524096
+        %special = or i32 %shifted, 2139095040
+        %count = uitofp i32 %size to float
+        %tiny = fmul float %count, 0x3E70000000000000
+        %subnormal = bitcast float %tiny to i32
+        %small = icmp ult i32 %size, 1024
+        %large = icmp uge i32 %size, 31744
+        %a = select i1 %small, i32 %subnormal, i32 %normal
+        %b = select i1 %large, i32 %special, i32 %a
+        %c = or i32 %b, %sign
+        %r = bitcast i32 %c to float ret float %r }""",
+    "float2half_rn": """i16 (float %x) {
+        %bits = bitcast float %x to i32
+        %size = and i32 %bits, 2147483647
+        %top = lshr i32 %bits, 16
+        %sign = and i32 %top, 32768
+        %kept = lshr i32 %size, 13
+        %odd = and i32 %kept, 1
+        %half = add i32 %size, 4095
+        %up = add i32 %half, %odd
+        %rebased = sub i32 %up, 939524096
+        %normal = lshr i32 %rebased, 13
+        %positive = bitcast i32 %size to float
+        %scaled = fmul float %positive, 0x4170000000000000
+        %whole = call float @llvm.rint.f32(float %scaled)
+        %subnormal = call i32 @llvm.fptoui.sat.i32.f32(float %whole)
+        %small = icmp ult i32 %size, 947912704
+        %large = icmp uge i32 %size, 1199566848
+        %nan = icmp ugt i32 %size, 2139095040
+        %a = select i1 %small, i32 %subnormal, i32 %normal
+        %b = select i1 %large, i32 31744, i32 %a
+        %c = or i32 %b, %sign
+        %d = select i1 %nan, i32 32767, i32 %c
+        %r = trunc i32 %d to i16 ret i16 %r }""",
+}
+_COMPUTED = {
+    "mul24": """i32 (i32 %x, i32 %y) {
+        %xh = shl i32 %x, 8
+        %xs = ashr i32 %xh, 8
+        %yh = shl i32 %y, 8
+        %ys = ashr i32 %yh, 8
+        %r = mul i32 %xs, %ys ret i32 %r }""",
+    "umul24": """i32 (i32 %x, i32 %y) {
+        %xs = and i32 %x, 16777215
+        %ys = and i32 %y, 16777215
+        %r = mul i32 %xs, %ys ret i32 %r }""",
+    "double2hiint": """i32 (double %x) {
+        %bits = bitcast double %x to i64
+        %high = lshr i64 %bits, 32
+        %r = trunc i64 %high to i32 ret i32 %r }""",
+    "double2loint": """i32 (double %x) {
+        %bits = bitcast double %x to i64
+        %r = trunc i64 %bits to i32 ret i32 %r }""",
+    "hiloint2double": """double (i32 %x, i32 %y) {
+        %top = zext i32 %x to i64
+        %high = shl i64 %top, 32
+        %low = zext i32 %y to i64
+        %bits = or i64 %high, %low
+        %r = bitcast i64 %bits to double ret double %r }""",
+}
+
 
 def _parameters(letters: str, real: str = "") -> str:
     kinds = (real if letter == "x" else _KINDS[letter] for letter in letters)
@@ -95,7 +213,7 @@ def _each(table: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def calls() -> dict[str, str]:
-    found: dict[str, str] = {}
+    found = {**_CALLED, "powif": _rounded("__nv_powi", "xi")}
     for real, suffix, f in _REALS:
         for letters, name in _each(_INTRINSICS):
             found[name + f] = _calling(f"llvm.{name}.{suffix}", real, letters)
@@ -144,7 +262,7 @@ def calls() -> dict[str, str]:
 
 
 def conversions() -> dict[str, str]:
-    found: dict[str, str] = {}
+    found = dict(_CONVERTED)
     for real, suffix, f in _REALS:
         to_integers = {
             f"{real}2{word}_{mode}": (word, function)
@@ -186,8 +304,43 @@ def conversions() -> dict[str, str]:
     return found
 
 
+def _byte_perm() -> str:
+    picked = "".join(
+        f"""%s{i} = {shift}
+        %n{i} = and i64 %s{i}, 56
+        %w{i} = lshr i64 %both, %n{i}
+        %b{i} = and i64 %w{i}, 255
+        %p{i} = shl i64 %b{i}, {8 * i}
+        %q{i + 1} = or i64 {f"%q{i}" if i else 0}, %p{i} """
+        for i, shift in enumerate(("shl i64 %s, 3", *(f"lshr i64 %s, {n}" for n in (1, 5, 9))))
+    )
+    return f"""i32 (i32 %x, i32 %y, i32 %z) {{
+        %low = zext i32 %x to i64
+        %top = zext i32 %y to i64
+        %high = shl i64 %top, 32
+        %both = or i64 %high, %low
+        %s = zext i32 %z to i64
+        {picked} %r = trunc i64 %q4 to i32 ret i32 %r }}"""
+
+
 def integers() -> dict[str, str]:
-    found: dict[str, str] = {}
+    found = {**_COMPUTED, "byte_perm": _byte_perm()}
+    for kind, ll in (("i32", ""), ("i64", "ll")):
+        cut, r = ("%r = trunc i64 %n to i32", "%r") if ll else ("", "%n")
+        for name, called in ((f"{ll}abs", "abs"), (f"brev{ll}", "bitreverse")):
+            more = ", i1 false" if called == "abs" else ""
+            found[name] = f"""{kind} ({kind} %x) {{
+                %r = call {kind} @llvm.{called}.{kind}({kind} %x{more}) ret {kind} %r }}"""
+        for name, called, more in (("clz", "ctlz", ", i1 false"), ("popc", "ctpop", "")):
+            found[name + ll] = f"""i32 ({kind} %x) {{
+                %n = call {kind} @llvm.{called}.{kind}({kind} %x{more})
+                {cut} ret i32 {r} }}"""
+        found[f"ffs{ll}"] = f"""i32 ({kind} %x) {{
+            %before = call {kind} @llvm.cttz.{kind}({kind} %x, i1 false)
+            %next = add {kind} %before, 1
+            %zero = icmp eq {kind} %x, 0
+            %n = select i1 %zero, {kind} 0, {kind} %next
+            {cut} ret i32 {r} }}"""
     for name, letter, sign in (
         ("", "i", "s"),
         ("u", "i", "u"),
@@ -240,7 +393,7 @@ def integers() -> dict[str, str]:
 
 _CALLS = """\
 ; libdevice on the CPU: an intrinsic of LLVM or a function of the C library takes the place of one
-; that means the same. Others are in libdevice.ll, or in src/ext/emulator/kb_libdevice.h as kb_nv_x.
+; that means the same. Others are in src/ext/emulator/kb_libdevice.h as kb_nv_x.
 ; No error is larger than CUDA's documentation states.
 ;
 ; Of equal numbers, which the sign of zero may tell apart, the bits decide which is the smaller one.

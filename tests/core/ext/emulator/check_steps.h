@@ -104,7 +104,7 @@ static inline void *address_of(kb_thread *t, int array, void *local)
     return (void *)(uintptr_t)tagged; // NOLINT(performance-no-int-to-ptr)
 }
 
-/* As ll/fibres.ll has it. */
+/* As `kb.check.access` of ll/threads.py has it. */
 static inline void *memory_of(kb_thread *t, void *at, uint64_t size, uint32_t how, uint64_t value)
 {
     const kb_check_rows *rows = kb_check_rows_of(t);

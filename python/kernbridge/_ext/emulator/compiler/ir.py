@@ -5,9 +5,9 @@ and with functions that run the threads:
 
 - `kb_thread(frame, words ...)` runs one thread; `kb.run(frame, words)` calls it with words that lie
   in memory. All functions are inlined into it, except those that call themselves.
-- `kb_blocks(parameters, sizes, begin, end, found)` loops over blocks and threads, see ll/loops.ll.
+- `kb_blocks(parameters, sizes, begin, end, found)` loops over blocks and threads, see loops.ll.
 - `kb_fibre(parameters, thread)` runs one thread of a kernel that has barriers, shared memory or
-  operations of warps, see ll/fibres.ll; src/ext/emulator gives the thread's place as a `kb_thread`.
+  operations of warps, see fibres.ll; src/ext/emulator gives the thread's place as a `kb_thread`.
 
 The last two take parameters as cuLaunchKernel does.
 """
@@ -49,7 +49,7 @@ _LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _place
 
 _MEMSET = "llvm.memset.p0.i64"
 _RECURSION = 256 * 1024  # bytes of stack for a thread that recurs, in addition to its variables
-_THREAD_AT = 48  # of the frame, see ll/frame.ll
+_THREAD_AT = 48  # of the frame, see loops.ll
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _POINTER = ir.IntType(8).as_pointer()
@@ -153,7 +153,7 @@ def _complete(
     with opaque_pointers():
         around = str(_around(entry, host, checks, by_threads))
     module.link_in(llvm.parse_assembly(around))
-    library.link_files(module, "frame", "registers", "fibres" if by_threads else "loops")
+    library.link_file(module, "fibres" if by_threads else "loops")
     module.get_global_variable("kb.outside.all").linkage = "internal"
     for function in module.functions:
         if not function.is_declaration and function.name not in _KEPT:

@@ -7,8 +7,8 @@ it imports Numba.
 
 Writes out of bounds are skipped and reported. Numba-CUDA computes the address of an element and
 writes there. Without the checked mode, the indices of each write are compared with the array's
-extents, and a call of `kb.outside.NAME` reports the result; `to_host` numbers it, and ll/loops.ll
-and ll/fibres.ll define the function. If a kernel makes the same comparison itself, LLVM removes
+extents, and a call of `kb.outside.NAME` reports the result; `to_host` numbers it, and loops.ll and
+fibres.ll define the function. If a kernel makes the same comparison itself, LLVM removes
 this one, so that loops are vectorised as before. A write is a store by index, an atomic update, an
 access with a cache hint, or the use of a record, whose fields are written by its address. A view
 that begins outside of its array has no elements.

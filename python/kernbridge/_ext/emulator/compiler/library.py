@@ -1,6 +1,6 @@
 """Provides the functions that kernels call, in `.ll` files, and adds calls and constants to IR.
 
-`src/ext/emulator/ll/generate.py` writes some of them when kernbridge is built. All definitions are
+`src/ext/emulator/ll/generate.py` writes them when kernbridge is built. All definitions are
 `linkonce_odr`, so that LLVM's linker takes only those that are referenced, and `alwaysinline`. Each
 file is parsed at most once in a process, when the first kernel needs it.
 """
@@ -25,7 +25,7 @@ _FOLDER = "_ext/emulator/compiler/ll"  # in an editable install, CMake's files a
 _FILES = (
     *("gpu", "arithmetic", "atomics", "nrt"),
     *("halves", "f16", "f16_integers", "bf16", "bf16_integers"),
-    *("libdevice", "libdevice_calls", "libdevice_conversions", "libdevice_integers"),
+    *("libdevice_calls", "libdevice_conversions", "libdevice_integers"),
 )
 
 
@@ -44,17 +44,17 @@ def link(module: Any) -> set[str]:
         if declared.isdisjoint(files):
             return declared
         for file in sorted({files[name] for name in declared.intersection(files)}):
-            link_files(module, file)
+            link_file(module, file)
 
 
 @cache
-def _parsed(*files: str) -> Any:
-    return llvm.parse_assembly("".join(map(_text, files)))
+def _parsed(file: str) -> Any:
+    return llvm.parse_assembly(_text(file))
 
 
-def link_files(module: Any, *files: str) -> None:
-    """Link what the module declares and these files, which are parsed as one, define."""
-    module.link_in(_parsed(*files), preserve=True)
+def link_file(module: Any, file: str) -> None:
+    """Link what the module declares and the file defines."""
+    module.link_in(_parsed(file), preserve=True)
 
 
 def link_tables(module: Any, tables: str) -> None:
@@ -67,8 +67,8 @@ def link_tables(module: Any, tables: str) -> None:
         module.get_global_variable(name).linkage = "internal"
 
 
-def names(*files: str) -> set[str]:
-    return set(re.findall(r"^define [^@]*@([\w.]+)", "\n".join(map(_text, files)), flags=re.M))
+def names(file: str) -> set[str]:
+    return set(re.findall(r"^define [^@]*@([\w.]+)", _text(file), flags=re.M))
 
 
 @cache
