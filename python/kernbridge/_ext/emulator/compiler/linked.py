@@ -18,7 +18,7 @@ from typing import Any
 from kernbridge._ext.emulator.compiler.to_host import refused
 from kernbridge._src.base.errors import CompilationError, HostCompilerNotFoundError
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
-from kernbridge._src.toolchain import compilers, programs
+from kernbridge._src.toolchain import compilers, library, programs
 
 _INCLUDE = Path(__file__).parent / "include"
 _HEADER = "kernbridge_cuda_on_cpu.h"
@@ -35,10 +35,10 @@ _DEFINED = re.compile(r"^(define .*?)(?: #\d+)?[^#{}]*\{$", re.M)
 _CALLED = re.compile(r"^((?:declare | .*\bcall ).*?) #\d+$", re.M)
 
 
-def sources(library: Any) -> list[Any]:
+def sources(compiled: Any) -> list[Any]:
     from kernbridge._src.numba_common.private_numba_cuda import LinkableCode
 
-    found = map(LinkableCode.from_path_or_obj, library._linking_files)
+    found = map(LinkableCode.from_path_or_obj, compiled._linking_files)
     return sorted((s for s in found if s.kind == "cu"), key=lambda s: (s.name, _text(s)))
 
 
@@ -58,7 +58,8 @@ def _compiled(label: str, source: Any, names: str, clang: Sequence[str]) -> str:
     from kernbridge._src.numba_common.private_numba_cuda import get_cuda_paths, nvrtc
 
     # Numba-CUDA finds headers in the user's folders and in CUDA's own.
-    folders = [f"-I{p}" for p in nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS.split(":") if p]
+    folders = [f"-I{library.include_paths(library.CUDA_ON_CPU)[1]}"]
+    folders += [f"-I{p}" for p in nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS.split(":") if p]
     if own := get_cuda_paths()["include_dir"].info:
         folders.append(f"-idirafter{own}")
     with tempfile.TemporaryDirectory() as folder:

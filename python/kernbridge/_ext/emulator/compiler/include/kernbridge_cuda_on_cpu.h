@@ -3,39 +3,17 @@
  * missing here does not compile, and the kernel is refused with clang's words. */
 #pragma once
 
-#include <math.h>
+#include "kernbridge/cuda_on_cpu/math.hpp"
+
+#include <new>
 #include <stddef.h>
 #include <stdint.h>
 
-#if __has_include(<new>)
-#include <new>
-#endif
-
-#if __has_include(<vector_types.h>) && __has_include(<vector_functions.h>)
-#define KB_HAS_CUDA_HEADERS
-#include <vector_functions.h> /* with the host's meaning of __device__ and its like */
-#include <vector_types.h>
-#endif
-
-#undef __device__
-#undef __host__
 #undef __global__
-#undef __constant__
 #undef __forceinline__
-#undef __noinline__
-#undef __launch_bounds__
-#undef __grid_constant__
-#undef __align__
-#undef __shared__
-#define __device__
-#define __host__
 #define __global__ __attribute__((unused))
-#define __constant__
 #define __forceinline__ inline
 #define __noinline__
-#define __launch_bounds__(...)
-#define __grid_constant__
-#define __align__(n) __attribute__((aligned(n)))
 #define __shared__ _Static_assert(0, "shared memory in CUDA C++ does not run on CPUs");
 
 extern "C" {
@@ -60,32 +38,6 @@ void __threadfence_system() __asm__("kb.membar.sys");
 
 static inline void __syncwarp(unsigned mask = 0xffffffff) { kb_syncwarp(mask); }
 
-#ifndef KB_HAS_CUDA_HEADERS
-struct uint3 { unsigned x, y, z; };
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
-  constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
-};
-
-#define KB_VECTORS(type, name)                                                                     \
-  struct __align__(2 * sizeof(type)) name##2 { type x, y; };                                       \
-  struct __align__(4 * sizeof(type) > 16 ? 16 : 4 * sizeof(type)) name##4 { type x, y, z, w; };    \
-  static inline name##2 make_##name##2(type x, type y) { return {x, y}; }                          \
-  static inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
-KB_VECTORS(int, int)
-KB_VECTORS(unsigned, uint)
-KB_VECTORS(float, float)
-KB_VECTORS(double, double)
-#undef KB_VECTORS
-struct int3 { int x, y, z; };
-struct float3 { float x, y, z; };
-struct double3 { double x, y, z; };
-static inline int3 make_int3(int x, int y, int z) { return {x, y, z}; }
-static inline float3 make_float3(float x, float y, float z) { return {x, y, z}; }
-static inline double3 make_double3(double x, double y, double z) { return {x, y, z}; }
-#endif
-
 /* No macros, since programs have parameters of these names. */
 #define KB_PLACE(name, kind, place)                                                                \
   static const struct name##_type {                                                                \
@@ -103,36 +55,6 @@ KB_PLACE(blockDim, dim3, ntid)
 KB_PLACE(gridDim, dim3, nctaid)
 #undef KB_PLACE
 static const int warpSize = 32;
-
-template <class T, class U> static inline auto min(T a, U b) -> decltype(a + b) {
-  decltype(a + b) v = a, w = b;
-  return w < v ? w : v;
-}
-template <class T, class U> static inline auto max(T a, U b) -> decltype(a + b) {
-  decltype(a + b) v = a, w = b;
-  return v < w ? w : v;
-}
-static inline float min(float a, float b) { return fminf(a, b); }
-static inline float max(float a, float b) { return fmaxf(a, b); }
-static inline double min(double a, double b) { return fmin(a, b); }
-static inline double max(double a, double b) { return fmax(a, b); }
-template <class T> static inline T __ldg(const T *at) { return *at; }
-static inline float rsqrtf(float v) { return 1 / sqrtf(v); }
-static inline double rsqrt(double v) { return 1 / sqrt(v); }
-#define __expf(v) expf(v) /* a name of the C library, too */
-#define __logf(v) logf(v)
-#define __sinf(v) sinf(v)
-#define __cosf(v) cosf(v)
-#define __powf(v, w) powf(v, w)
-static inline float __fdividef(float v, float w) { return v / w; }
-static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
-static inline int __float_as_int(float v) { int n; __builtin_memcpy(&n, &v, sizeof n); return n; }
-static inline float __int_as_float(int n) { float v; __builtin_memcpy(&v, &n, sizeof v); return v; }
-static inline int __popc(unsigned v) { return __builtin_popcount(v); }
-static inline int __popcll(unsigned long long v) { return __builtin_popcountll(v); }
-static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
-static inline int __ffs(int v) { return __builtin_ffs(v); }
 
 /* The type of an argument that does not say what T is. */
 template <class T> struct kb_same { typedef T type; };
