@@ -124,7 +124,8 @@ def connect() -> None:
     of_gpus, fake = targets._makers["cuda"], fake_target(targets.of_platform("cpu"))
     for platform in ("cuda", "cpu"):
         make = lambda *how: fake(of_gpus(*how).architectures)  # noqa: E731
-        targets.register(platform, make, runs_cuda=True)
+        targets.register(platform, make)
+    targets._of_gpus.append("cpu")
 
 
 SEEN: set[str] = set()  # entries of Numba's kernels that the driver was given

@@ -171,7 +171,6 @@ def is_fast(kernel: Any) -> bool:
 # The target of a platform, if accesses are checked, and if loops may call a library of vectors
 MakeTarget = Callable[[bool, "bool | None"], Target]
 
-
 _makers: dict[str, MakeTarget] = {"cuda": lambda checked, vector_math: Gpu(cuda.architectures())}
 _of_gpus = ["cuda"]
 
@@ -212,14 +211,9 @@ def gpu_platforms() -> tuple[str, ...]:
     return tuple(_of_gpus)
 
 
-def register(platform: str, make: MakeTarget, runs_cuda: bool = False) -> None:
-    """Compile for another target where JAX lowers for a platform.
-
-    With `runs_cuda`, libraries that nvcc compiled run there, too.
-    """
+def register(platform: str, make: MakeTarget) -> None:
+    """Compile for another target where JAX lowers for a platform."""
     _makers[platform] = make
-    if runs_cuda and platform not in _of_gpus:
-        _of_gpus.append(platform)
 
 
 def _disassemble(image: bytes) -> str | None:
