@@ -113,6 +113,7 @@ def completed(
         module, calls = _linked(texts)
     _check(label, module, calls & host.declared)
     read = Module(text)
+    _order_loads(read, polled)
     more = _zero_by_calls(read)
     _place(read, checks)
     for name in recursive:
@@ -238,18 +239,15 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
             values.run(function, builder)
     plain = str(module)
     polling = polls.with_polls(plain)
-    if polling == plain:
-        return _without_order(text), stack_size, False
-    return polling.replace(" unordered, align", " monotonic, align"), stack_size, True
+    return text if polling == plain else polling, stack_size, polling != plain
 
 
-def _without_order(text: str) -> str:
-    """The module with plain loads where no loop waits for them, see to_host.py."""
-    read = Module(text if " unordered, align" in text else "")
+def _order_loads(read: Module, polled: bool) -> None:
+    """Keep loads of what other threads may change plain where no loop waits, see to_host.py."""
     for i in read.instructions("load"):
         if " unordered," in i.text:
-            i.text = i.text.replace(" load atomic ", " load ").replace(" unordered,", ",")
-    return str(read) or text
+            plain = i.text.replace(" load atomic ", " load ").replace(" unordered,", ",")
+            i.text = i.text.replace(" unordered,", " monotonic,") if polled else plain
 
 
 def _zero_by_calls(read: Module) -> str:

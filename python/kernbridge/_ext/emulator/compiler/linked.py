@@ -17,6 +17,7 @@ from typing import Any
 
 from kernbridge._ext.emulator.compiler.to_host import refused
 from kernbridge._src.base.errors import CompilationError, HostCompilerNotFoundError
+from kernbridge._src.llvm.text import Module
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.toolchain import compilers, library, programs
 
@@ -110,7 +111,13 @@ def fitted(label: str, kernel: Any, texts: Sequence[str], names: Iterable[str]) 
             defined = (f for f in functions if f.name == name and not f.is_declaration)
             found = next((str(f.global_value_type) for f in defined), "")
             if found and wanted.startswith("ptr ") and found == f"void{wanted[3:]}":
-                texts[i] = _returning_null(text, name)
+                module = Module(text)
+                function = module.functions[name]
+                function.head = function.head.replace("void @", "ptr @", 1)
+                for instruction in function.instructions:
+                    if instruction.opcode == "ret":
+                        instruction.text = "  ret ptr null"
+                texts[i] = str(module)
             elif found and found != wanted:
                 raise refused(
                     label,
@@ -118,12 +125,3 @@ def fitted(label: str, kernel: Any, texts: Sequence[str], names: Iterable[str]) 
                     "Numba-CUDA declares it",
                 )
     return texts
-
-
-def _returning_null(text: str, name: str) -> str:
-    head = re.search(rf"^define [^\n]*?\bvoid (?=@{re.escape(name)}\()", text, re.M)
-    assert head is not None
-    end = text.index("\n}", head.end())
-    begin = head[0].removesuffix("void ") + "ptr "
-    body = re.sub(r"^  ret void$", "  ret ptr null", text[head.end() : end], flags=re.M)
-    return text[: head.start()] + begin + body + text[end:]
