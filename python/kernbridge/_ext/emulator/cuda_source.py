@@ -148,15 +148,6 @@ _FOR_NVCC = re.compile(
 )
 
 
-def translate(label: str, text: str, is_ours: Callable[[str], bool], checked: bool) -> str:
-    """Return what the C++ compiler gets; KernelCompilationError is raised for what has no meaning.
-
-    `is_ours` tells, of the name of a file, whether its lines stay as they are; `checked`, whether
-    the core gives shared arrays their memory.
-    """
-    return _Translation(label, text, is_ours, checked).result()
-
-
 def _refused(label: str, place: str, what: str) -> KernelCompilationError:
     return KernelCompilationError(
         f"{label}: {place}: the source uses {what}, which CUDA C++ does not have on CPUs; run it "
@@ -165,6 +156,12 @@ def _refused(label: str, place: str, what: str) -> KernelCompilationError:
 
 
 class _Translation:
+    """What the C++ compiler gets; KernelCompilationError is raised for what has no meaning.
+
+    `is_ours` tells, of the name of a file, whether its lines stay as they are; `checked`, whether
+    the core gives shared arrays their memory.
+    """
+
     def __init__(
         self, label: str, text: str, is_ours: Callable[[str], bool], checked: bool
     ) -> None:
@@ -593,14 +590,12 @@ def flags_of(flags: Sequence[str]) -> list[str]:
 def headers() -> list[str]:
     """Return the folders of CUDA's own headers, which sources may include, where there are some."""
     places = [os.path.join(place or ".", "nvidia") for place in sys.path]
-    wheels = [os.path.join(p, n) for p in places for n in ("cu13", "cuda_runtime", "cuda_cccl")]
-    wheels += [os.path.join(p, n) for p in places for n in ("curand",)]
+    parts = ("cu13", "cuda_runtime", "cuda_cccl", "curand")
+    wheels = [os.path.join(place, part) for place in places for part in parts]
     homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
     roots = [*wheels, *filter(None, homes), "/usr/local/cuda"]
-    found = [os.path.join(root, "include") for root in roots]
-    found = [f for f in found if os.path.isdir(f)]
-    with_parts = [p for f in found for p in (f, os.path.join(f, "cccl")) if os.path.isdir(p)]
-    return list(dict.fromkeys(map(os.path.realpath, with_parts)))
+    found = [os.path.join(root, end) for root in roots for end in ("include", "include/cccl")]
+    return list(dict.fromkeys(os.path.realpath(f) for f in found if os.path.isdir(f)))
 
 
 def _command(request: Request) -> Command:
@@ -635,5 +630,5 @@ LANGUAGE = Language(
     own_headers=("emulator/cuda", "emulator"),
     rules=("../_ext/emulator/cuda_source.py",),
     check=check_directives,
-    translate=translate,
+    translate=lambda *given: _Translation(*given).result(),
 )

@@ -293,23 +293,17 @@ def refuse_memory_of_gpus(memory: Any) -> None:
         )
 
 
-class View:
+def _view(array: Any) -> SimpleNamespace:
     """What Numba's launcher reads of a strided memory view of cuda.core, of an array's memory."""
-
-    __slots__ = ("_layout", "array", "dtype", "ptr", "shape", "size")
-
-    def __init__(self, array: Any) -> None:
-        self.array, flags = array, array.flags
-        self.ptr = _address(array)
-        self.shape = array.shape
-        self.dtype = array.dtype
-        self.size = array.size
-        self._layout = devicearray._StridedLayoutShim(
-            strides_in_bytes=array.strides,
-            is_contiguous_c=flags.c_contiguous,
-            is_contiguous_f=flags.f_contiguous,
-            is_contiguous_any=flags.forc,
-        )
+    flags = array.flags
+    layout = devicearray._StridedLayoutShim(
+        strides_in_bytes=array.strides,
+        is_contiguous_c=flags.c_contiguous,
+        is_contiguous_f=flags.f_contiguous,
+        is_contiguous_any=flags.forc,
+    )
+    given = {"shape": array.shape, "dtype": array.dtype, "size": array.size}
+    return SimpleNamespace(array=array, ptr=_address(array), _layout=layout, **given)
 
 
 def copied(
@@ -322,7 +316,7 @@ def copied(
         return value._strided_memory_view_shim, False
     array = numpy.asanyarray(value)
     if not array.nbytes:
-        return View(array), True
+        return _view(array), True
     begin, end = driver.host_memory_extents(array)  # more than nbytes where strides leave gaps
     memory = numpy.empty(end - begin, numpy.uint8)
     if copy:
@@ -330,7 +324,7 @@ def copied(
             _warn_of_copies()
         ctypes.memmove(_address(memory), begin, end - begin)
     offset = _address(array) - begin
-    return View(numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)), True
+    return _view(numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)), True
 
 
 def _copied_back(copy: Any, value: Any) -> None:
