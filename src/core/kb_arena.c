@@ -1,10 +1,9 @@
 /* Owns chunks of memory and the cursor into the newest. */
 #include "core/kb_arena.h"
 
-#include "core/kb_memory.h"
-
 #include <stdalign.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /* AddressSanitizer reports accesses outside of what was taken, though the chunk goes on there. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -36,7 +35,7 @@ struct kb_arena {
 
 kb_arena *kb_arena_new(void)
 {
-    return kb_calloc(1, sizeof(kb_arena));
+    return calloc(1, sizeof(kb_arena));
 }
 
 static chunk *add_chunk(kb_arena *arena, size_t size)
@@ -48,7 +47,7 @@ static chunk *add_chunk(kb_arena *arena, size_t size)
         room = size;
     if (room > SIZE_MAX - sizeof(chunk))
         return NULL;
-    chunk *c = kb_calloc(1, sizeof(chunk) + room);
+    chunk *c = calloc(1, sizeof(chunk) + room);
     if (!c)
         return NULL;
     c->before = arena->newest;
@@ -87,8 +86,8 @@ void kb_arena_free(kb_arena *arena)
 {
     for (chunk *c = arena ? arena->newest : NULL; c;) {
         chunk *before = c->before;
-        kb_free(c);
+        free(c);
         c = before;
     }
-    kb_free(arena);
+    free(arena);
 }

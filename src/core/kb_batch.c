@@ -2,11 +2,11 @@
 #include "core/kb_batch.h"
 
 #include "core/kb_dtype.h"
-#include "core/kb_memory.h"
 #include "core/kb_plan.h"
 #include "core/kb_slices.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 enum { INLINE_STRIDES = 64 }; /* beyond these, one allocation */
 
@@ -95,7 +95,7 @@ static kb_status take_memory(batch *b, kb_error *err)
     b->allocated = NULL;
     if (n_strides <= INLINE_STRIDES)
         return KB_OK;
-    b->slices.strides = b->allocated = kb_calloc(n_strides, sizeof *slices->strides);
+    b->slices.strides = b->allocated = calloc(n_strides, sizeof *slices->strides);
     if (b->allocated)
         return KB_OK;
     return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
@@ -184,7 +184,7 @@ static __attribute__((noinline)) kb_status run_batch(const kb_frame *frame, kb_e
     if (s == KB_OK)
         s = run_steps(&b, err);
     kb_cursor_close(&b.cursor);
-    kb_free(b.allocated);
+    free(b.allocated);
     return s;
 }
 

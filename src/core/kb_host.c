@@ -3,10 +3,9 @@
  * its compiler. */
 #include "core/kb_host.h"
 
-#include "core/kb_memory.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 static _Atomic(kb_host_decoder *) decoder;
@@ -123,7 +122,7 @@ KB_COLD void kb_failures_describe(const kb_failures *failures, int32_t status,
     else
         kb_error_append(err, " (in the kernel at %s)", source);
     if (record->dynamic > 0)
-        kb_free(record);
+        free(record);
 }
 
 static KB_COLD kb_status describe_failure(const kb_host_step *step, const kb_frame *frame,

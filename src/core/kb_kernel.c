@@ -2,8 +2,8 @@
 #include "core/kb_kernel.h"
 
 #include "core/kb_dtype.h"
-#include "core/kb_memory.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int64_t kb_digest_key(const uint8_t digest[KB_DIGEST_SIZE])
@@ -12,6 +12,14 @@ int64_t kb_digest_key(const uint8_t digest[KB_DIGEST_SIZE])
     for (int i = 0; i < 8; i++)
         key |= (uint64_t)digest[i] << (8 * i);
     return (int64_t)key;
+}
+
+char *kb_put_text(char **at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = memcpy(*at, text, size);
+    *at += size;
+    return copy;
 }
 
 static kb_status check(const kb_kernel *kernel, kb_error *err)
@@ -50,7 +58,7 @@ kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err)
     for (uint32_t i = 0; i < n_buffers; i++)
         bytes += strlen(from->buffers[i].name) + 1;
 
-    kb_kernel *kernel = kb_calloc(1, bytes);
+    kb_kernel *kernel = calloc(1, bytes);
     if (!kernel)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
                             "%s: no memory for a descriptor of %zu bytes", from->name, bytes);
@@ -79,5 +87,5 @@ void kb_kernel_free(kb_kernel *kernel)
 {
     if (kernel && kernel->owner)
         kernel->free_owner(kernel->owner);
-    kb_free(kernel);
+    free(kernel);
 }

@@ -7,7 +7,6 @@
 
 #include "core/kb_error.h"
 #include "core/kb_float_mode.h"
-#include "core/kb_memory.h"
 #include "core/kb_parked_threads.h"
 #include "core/kb_ticks.h"
 
@@ -15,6 +14,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <time.h>
 
 enum {
@@ -51,7 +51,7 @@ static void drop(loop *l)
         return;
     pthread_cond_destroy(&l->all_done);
     pthread_mutex_destroy(&l->lock);
-    kb_free(l);
+    free(l);
 }
 
 /* The beginning of a part; the loop's count or more if none is left. */
@@ -162,14 +162,14 @@ static void run_task(void *data)
 /* NULL without memory. */
 static loop *loop_new(const kb_xla_frame *xla, const kb_pool_loop *of)
 {
-    loop *l = kb_calloc(1, sizeof *l);
+    loop *l = calloc(1, sizeof *l);
     if (!l || pthread_mutex_init(&l->lock, NULL) != 0) {
-        kb_free(l);
+        free(l);
         return NULL;
     }
     if (pthread_cond_init(&l->all_done, NULL) != 0) {
         pthread_mutex_destroy(&l->lock);
-        kb_free(l);
+        free(l);
         return NULL;
     }
     l->of = *of;

@@ -3,10 +3,9 @@
  * tables together are smaller than the current one). */
 #include "core/kb_registry.h"
 
-#include "core/kb_memory.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_CAPACITY = 64 };
@@ -32,7 +31,7 @@ static size_t table_bytes(size_t capacity)
 
 static table *table_new(size_t capacity)
 {
-    table *t = kb_calloc(1, table_bytes(capacity));
+    table *t = calloc(1, table_bytes(capacity));
     if (t)
         t->capacity = capacity;
     return t;
@@ -62,11 +61,11 @@ static void table_put(table *t, const kb_kernel *kernel)
 
 kb_registry *kb_registry_new(void)
 {
-    kb_registry *registry = kb_calloc(1, sizeof *registry);
+    kb_registry *registry = calloc(1, sizeof *registry);
     table *first = table_new(FIRST_CAPACITY);
     if (!registry || !first || pthread_mutex_init(&registry->lock, NULL) != 0) {
-        kb_free(registry);
-        kb_free(first);
+        free(registry);
+        free(first);
         return NULL;
     }
     registry->stats.bytes = sizeof *registry + table_bytes(FIRST_CAPACITY);
@@ -81,11 +80,11 @@ void kb_registry_free(kb_registry *registry)
         kb_kernel_free((kb_kernel *)atomic_load(&t->entries[i]));
     while (t) {
         table *retired = t->retired;
-        kb_free(t);
+        free(t);
         t = retired;
     }
     pthread_mutex_destroy(&registry->lock);
-    kb_free(registry);
+    free(registry);
 }
 
 /* Called with the lock held. */

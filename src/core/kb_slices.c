@@ -6,7 +6,6 @@
 
 #include "core/kb_slices.h"
 
-#include "core/kb_memory.h"
 #include "core/kb_pool.h"
 #include "core/kb_running.h"
 #include "core/kb_ticks.h"
@@ -14,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 static kb_status take_memory(kb_cursor *cursor, const kb_slices *slices, kb_error *err)
 {
@@ -23,7 +23,7 @@ static kb_status take_memory(kb_cursor *cursor, const kb_slices *slices, kb_erro
     cursor->allocated = NULL;
     if (n <= KB_CURSOR_BUFFERS)
         return KB_OK;
-    cursor->allocated = kb_calloc(n, sizeof *cursor->buffers + sizeof *cursor->pointers);
+    cursor->allocated = calloc(n, sizeof *cursor->buffers + sizeof *cursor->pointers);
     if (!cursor->allocated)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
                             "%s: no memory for a batch of %u levels over %u buffers",
@@ -65,7 +65,7 @@ kb_status kb_cursor_open(kb_cursor *cursor, const kb_slices *slices, kb_error *e
 
 void kb_cursor_close(kb_cursor *cursor)
 {
-    kb_free(cursor->allocated);
+    free(cursor->allocated);
 }
 
 /* A buffer without an address has no elements, and keeps none. */

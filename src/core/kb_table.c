@@ -1,8 +1,7 @@
 /* Owns hash tables that are used under a lock: chains, as many as there are items or more. */
 #include "core/kb_table.h"
 
-#include "core/kb_memory.h"
-
+#include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_CAPACITY = 64 };
@@ -32,7 +31,7 @@ static void put(kb_table *table, kb_link *item)
 static bool grow(kb_table *table)
 {
     kb_table larger = {.capacity = table->capacity ? 2 * table->capacity : FIRST_CAPACITY};
-    larger.chains = kb_calloc(larger.capacity, sizeof(kb_link *)); // NOLINT: of pointers
+    larger.chains = calloc(larger.capacity, sizeof(kb_link *)); // NOLINT: of pointers
     if (!larger.chains)
         return false;
     for (size_t i = 0; i < table->capacity; i++) {
@@ -47,7 +46,7 @@ static bool grow(kb_table *table)
             put(&larger, item);
         }
     }
-    kb_free(table->chains);
+    free(table->chains);
     table->chains = larger.chains;
     table->capacity = larger.capacity;
     return true;
@@ -82,7 +81,7 @@ kb_link *kb_table_pop(kb_table *table)
         table->n--;
         return item;
     }
-    kb_free(table->chains);
+    free(table->chains);
     *table = (kb_table){0};
     return NULL;
 }

@@ -3,11 +3,10 @@
  * and the question for the occupancy of an image that may not be loaded. */
 #include "cuda/kb_function.h"
 
-#include "core/kb_memory.h"
-
 #include <stdalign.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct kb_code {
@@ -37,9 +36,9 @@ static kb_code *find_code(uint64_t hash, const void *bytes, size_t size)
 
 static kb_code *add_code(uint64_t hash, const void *bytes, size_t size)
 {
-    kb_code *c = kb_calloc(1, sizeof *c + size + 1); /* a NUL ends images that are text */
+    kb_code *c = calloc(1, sizeof *c + size + 1); /* a NUL ends images that are text */
     if (!c || pthread_mutex_init(&c->loading, NULL) != 0) {
-        kb_free(c);
+        free(c);
         return NULL;
     }
     c->link.hash = hash;
@@ -50,7 +49,7 @@ static kb_code *add_code(uint64_t hash, const void *bytes, size_t size)
         return c;
     }
     pthread_mutex_destroy(&c->loading);
-    kb_free(c);
+    free(c);
     return NULL;
 }
 
@@ -81,7 +80,7 @@ void kb_code_drop(kb_code *code)
     if (code->library)
         (void)code->unload(code->library);
     pthread_mutex_destroy(&code->loading);
-    kb_free(code);
+    free(code);
 }
 
 const void *kb_code_bytes(const kb_code *code)
@@ -139,7 +138,7 @@ static void release(kb_function *f)
         if (f->codes[i])
             kb_code_drop(f->codes[i]);
     pthread_mutex_destroy(&f->loading);
-    kb_free(f);
+    free(f);
 }
 
 static bool hold_codes(kb_function *f, const kb_function *from, kb_image *images)
@@ -161,9 +160,9 @@ static kb_function *copy(const kb_function *from)
     size_t sizes = from->n_sizes * sizeof *from->sizes;
     size_t entry = strlen(from->entry) + 1;
     size_t size = sizeof(kb_function) + images + sizes + entry;
-    kb_function *f = kb_calloc(1, size);
+    kb_function *f = calloc(1, size);
     if (!f || pthread_mutex_init(&f->loading, NULL) != 0) {
-        kb_free(f);
+        free(f);
         return NULL;
     }
     char *at = (char *)(f + 1);

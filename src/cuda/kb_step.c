@@ -4,7 +4,6 @@
 #include "cuda/kb_step.h"
 
 #include "core/kb_dtype.h"
-#include "core/kb_memory.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_stream.h"
 
@@ -99,7 +98,7 @@ static kb_status take_memory(launch *l, kb_error *err)
     l->allocated = NULL;
     if (n <= INLINE_WORDS)
         return KB_OK;
-    l->allocated = kb_calloc(n, sizeof(uint64_t) + sizeof(void *));
+    l->allocated = calloc(n, sizeof(uint64_t) + sizeof(void *));
     if (!l->allocated)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for %u parameters",
                             l->frame->kernel->name, n);
@@ -306,7 +305,7 @@ kb_status kb_launch_run(const void *step, const kb_frame *frame, kb_error *err)
         set_attributes(l);
         s = frame->strides ? enqueue_slices(l, kernel, err) : enqueue(l, kernel, err);
     }
-    kb_free(l->allocated);
+    free(l->allocated);
     return s;
 }
 

@@ -1,8 +1,9 @@
 /* Owns the way from a call frame to a stream whose context is current. */
 #include "cuda/kb_stream.h"
 
-#include "core/kb_memory.h"
 #include "cuda/kb_function.h"
+
+#include <stdlib.h>
 
 static _Atomic(unsigned) debug;
 
@@ -148,7 +149,7 @@ int64_t kb_stream_kernel_nodes(const kb_driver *cu, kb_cu_stream stream)
         return -1;
     if (n == 0) /* the driver refuses to list no nodes */
         return 0;
-    kb_cu_graph_node *nodes = kb_calloc(n, sizeof(kb_cu_graph_node));
+    kb_cu_graph_node *nodes = calloc(n, sizeof(kb_cu_graph_node));
     int64_t kernels = 0;
     if (!nodes || cu->cuGraphGetNodes(graph, nodes, &n) != KB_CU_SUCCESS)
         kernels = -1;
@@ -157,6 +158,6 @@ int64_t kb_stream_kernel_nodes(const kb_driver *cu, kb_cu_stream stream)
         (void)cu->cuGraphNodeGetType(nodes[i], &type);
         kernels += type == KB_CU_NODE_KERNEL;
     }
-    kb_free(nodes);
+    free(nodes);
     return kernels;
 }

@@ -5,11 +5,11 @@
 #include "core/kb_dtype.h"
 #include "core/kb_fields.h"
 #include "core/kb_handler.h"
-#include "core/kb_memory.h"
 #include "module/kb_module.h"
 #include "module/kb_source.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char NAME[] = "the library of a kernel";
@@ -74,7 +74,7 @@ static kb_status read_fields(carried *c, kb_error *err)
 
 kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *err)
 {
-    opened *o = kb_calloc(1, sizeof *o);
+    opened *o = calloc(1, sizeof *o);
     if (!o)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to open a library");
     kb_sha256 h;
@@ -94,7 +94,7 @@ kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *e
         *library = known->library;
     pthread_mutex_unlock(&lock);
     if (known != o)
-        kb_free(o);
+        free(o);
     return s;
 }
 

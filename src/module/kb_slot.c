@@ -6,7 +6,6 @@
 #include "core/kb_dtype.h"
 #include "core/kb_float_mode.h"
 #include "core/kb_handler.h"
-#include "core/kb_memory.h"
 #include "cuda/kb_stream.h"
 
 #include <stdlib.h>
@@ -211,7 +210,7 @@ static bound *bound_new(const kb_slot_target *target)
     size += strlen(target->name) + 1;
     for (uint32_t i = 0; i < n; i++)
         size += strlen(target->attributes[i].name) + 1;
-    bound *b = kb_calloc(1, size);
+    bound *b = calloc(1, size);
     if (!b)
         return NULL;
     bound_attribute *attributes = (bound_attribute *)(b + 1);
@@ -249,7 +248,7 @@ kb_status kb_slot_bind(kb_slot *slot, const kb_slot_target *target, kb_error *er
     do {
         b->before = before;
         if (b->before && b->before->graph && !target->graph) {
-            kb_free(b);
+            free(b);
             return kb_error_set(err, KB_FAILED_PRECONDITION,
                                 "%s: allow_cuda_graph=False, where the target was registered with "
                                 "graphs, which XLA does not forget: choose another name",

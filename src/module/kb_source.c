@@ -2,7 +2,6 @@
  * what becomes of its failures. */
 #include "module/kb_source.h"
 
-#include "core/kb_memory.h"
 #include "core/kb_plan.h"
 #include "core/kb_pool.h"
 #include "cuda/kb_function.h"
@@ -88,7 +87,7 @@ static void *take_scratch(const kb_call *call, size_t bytes)
     if (r->cuda || bytes == 0 || bytes > SIZE_MAX - SCRATCH_ALIGNMENT)
         return NULL;
     size_t size = bytes + SCRATCH_ALIGNMENT;
-    scratch *block = kb_malloc(size);
+    scratch *block = malloc(size);
     if (!block)
         return NULL;
     if (kb_stream_debug() & KB_DEBUG_POISON)
@@ -103,7 +102,7 @@ static void free_scratch(running *r)
 {
     for (scratch *block = atomic_load(&r->memory), *next; block; block = next) {
         next = block->next;
-        kb_free(block);
+        free(block);
     }
 }
 
@@ -253,7 +252,7 @@ kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_ker
     size_t slots = (size_t)step->n_attributes * KB_ATTRIBUTE_SIZE_MAX;
     size_t head = sizeof(owned) + step->n_attributes * sizeof(void *);
     head = (head + KB_ATTRIBUTE_SIZE_MAX - 1) / KB_ATTRIBUTE_SIZE_MAX * KB_ATTRIBUTE_SIZE_MAX;
-    owned *own = step->n_attributes <= KB_ATTRIBUTES_MAX ? kb_calloc(1, head + slots) : NULL;
+    owned *own = step->n_attributes <= KB_ATTRIBUTES_MAX ? calloc(1, head + slots) : NULL;
     if (!own)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
                             "%s: no memory for %u attributes, or over %d", kernel->name,
@@ -269,7 +268,7 @@ kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_ker
     *plan_step = (kb_step){.kind = KB_STEP_SOURCE, .other = &own->step};
     kernel->plan = (kb_plan){.n_steps = 1, .steps = plan_step};
     kernel->owner = own;
-    kernel->free_owner = kb_free;
+    kernel->free_owner = free;
     kernel->bytes = head + slots;
     return KB_OK;
 }

@@ -2,7 +2,8 @@
 #include "module/kb_tensors.h"
 
 #include "core/kb_dtype.h"
-#include "core/kb_memory.h"
+
+#include <stdlib.h>
 
 /* X(XLA's, ours, DLPack's code) */
 #define ELEMENT_LIST(X)                                                                            \
@@ -118,7 +119,7 @@ static int64_t *take_memory(kb_tensors *tensors, const kb_frame *frame)
     if (KB_LIKELY(n <= KB_TENSORS_INLINE && n_strides <= KB_STRIDES_INLINE))
         return tensors->inline_strides;
     size_t list = n * sizeof(kb_tensor);
-    tensors->allocated = kb_calloc(1, list + (size_t)n_strides * sizeof(int64_t));
+    tensors->allocated = calloc(1, list + (size_t)n_strides * sizeof(int64_t));
     tensors->list = tensors->allocated;
     return tensors->allocated ? (int64_t *)((char *)tensors->allocated + list) : NULL;
 }
@@ -142,5 +143,5 @@ kb_status kb_tensors_open(kb_tensors *tensors, const kb_frame *frame, bool cuda,
 
 void kb_tensors_close(kb_tensors *tensors)
 {
-    kb_free(tensors->allocated);
+    free(tensors->allocated);
 }

@@ -1,9 +1,8 @@
 /* Owns the memory of kernels without Numba. */
 #include "object/kb_nrt.h"
 
-#include "core/kb_memory.h"
-
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A meminfo that is followed by `size` bytes, and their address. */
@@ -11,7 +10,7 @@ static kb_nrt_memory *with_data(size_t size, kb_nrt_destructor *destructor, void
 {
     if (size > SIZE_MAX - sizeof(kb_nrt_memory))
         return NULL;
-    kb_nrt_memory *m = kb_malloc(sizeof *m + size);
+    kb_nrt_memory *m = malloc(sizeof *m + size);
     if (m)
         *m = (kb_nrt_memory){
             .references = 1, .destructor = destructor, .info = info, .data = m + 1, .size = size};
@@ -55,7 +54,7 @@ static void destroy_varsize(void *data, size_t size, void *info)
     void (*of_element)(void *) = (void (*)(void *))(uintptr_t)info;
     if (of_element)
         of_element(data);
-    kb_free(data);
+    free(data);
 }
 
 kb_nrt_memory *kb_nrt_new_varsize(size_t size)
@@ -65,10 +64,10 @@ kb_nrt_memory *kb_nrt_new_varsize(size_t size)
 
 kb_nrt_memory *kb_nrt_new_varsize_with(size_t size, kb_nrt_destructor *of_element)
 {
-    void *data = kb_malloc(size);
+    void *data = malloc(size);
     kb_nrt_memory *m = data ? with_data(0, destroy_varsize, (void *)(uintptr_t)of_element) : NULL;
     if (!m) {
-        kb_free(data);
+        free(data);
         return NULL;
     }
     m->data = data;
@@ -78,7 +77,7 @@ kb_nrt_memory *kb_nrt_new_varsize_with(size_t size, kb_nrt_destructor *of_elemen
 
 void *kb_nrt_varsize_allocate(kb_nrt_memory *memory, size_t size)
 {
-    memory->data = kb_malloc(size);
+    memory->data = malloc(size);
     if (memory->data)
         memory->size = size;
     return memory->data;
@@ -86,12 +85,12 @@ void *kb_nrt_varsize_allocate(kb_nrt_memory *memory, size_t size)
 
 void *kb_nrt_varsize_resize(kb_nrt_memory *memory, size_t size)
 {
-    void *data = kb_malloc(size);
+    void *data = malloc(size);
     if (!data)
         return NULL;
     if (memory->data)
         memcpy(data, memory->data, size < memory->size ? size : memory->size);
-    kb_free(memory->data);
+    free(memory->data);
     memory->data = data;
     memory->size = size;
     return data;
@@ -99,7 +98,7 @@ void *kb_nrt_varsize_resize(kb_nrt_memory *memory, size_t size)
 
 void kb_nrt_varsize_free(kb_nrt_memory *memory, void *data)
 {
-    kb_free(data);
+    free(data);
     if (data == memory->data)
         memory->data = NULL;
 }
@@ -108,5 +107,5 @@ void kb_nrt_destroy(kb_nrt_memory *memory)
 {
     if (memory->destructor)
         memory->destructor(memory->data, memory->size, memory->info);
-    kb_free(memory);
+    free(memory);
 }

@@ -20,8 +20,8 @@ typedef struct kb_nrt_memory {
 } kb_nrt_memory;
 
 /* NRT_MemInfo_alloc, _alloc_dtor and _alloc_aligned: memory with its data after it, referred to
- * once. NULL when there is no memory, as of all below. NRT_Allocate and NRT_Free are kb_malloc and
- * kb_free.
+ * once. NULL when there is no memory, as of all below. NRT_Allocate and NRT_Free are malloc and
+ * free.
  */
 kb_nrt_memory *kb_nrt_new(size_t size);
 kb_nrt_memory *kb_nrt_new_with(size_t size, kb_nrt_destructor *destructor);

@@ -6,11 +6,11 @@
 #endif
 #include "object/kb_object.h"
 
-#include "core/kb_memory.h"
 #include "object/kb_cpu.h"
 #include "object/kb_relocate.h"
 
 #include <elf.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -73,7 +73,7 @@ static kb_status read_sections(elf *file, kb_error *err)
                             file->what, h.e_machine, kb_relocate_machine);
     file->n_sections = h.e_shnum;
     file->section_names = h.e_shstrndx;
-    file->sections = kb_calloc(file->n_sections, sizeof *file->sections);
+    file->sections = calloc(file->n_sections, sizeof *file->sections);
     if (!file->sections)
         return no_memory(file, err);
     memcpy(file->sections, file->bytes + h.e_shoff, file->n_sections * sizeof *file->sections);
@@ -97,8 +97,8 @@ static kb_status read_symbols(elf *file, kb_error *err)
     if (names->sh_type != SHT_STRTAB || names->sh_size == 0)
         return damaged(file, err);
     file->n_symbols = table->sh_size / sizeof *file->symbols;
-    file->symbols = kb_calloc(file->n_symbols, sizeof *file->symbols);
-    file->names = kb_malloc(names->sh_size);
+    file->symbols = calloc(file->n_symbols, sizeof *file->symbols);
+    file->names = malloc(names->sh_size);
     if (!file->symbols || !file->names)
         return no_memory(file, err);
     memcpy(file->symbols, file->bytes + table->sh_offset, file->n_symbols * sizeof *file->symbols);
@@ -365,14 +365,14 @@ static kb_status read_tables(placing *p, kb_error *err)
         status = read_symbols(&p->file, err);
     if (status != KB_OK)
         return status;
-    p->offsets = kb_calloc(p->file.n_sections, sizeof *p->offsets);
+    p->offsets = calloc(p->file.n_sections, sizeof *p->offsets);
     return p->offsets ? KB_OK : no_memory(&p->file, err);
 }
 
 /* The object owns the mapping, the symbols and their names. */
 static kb_status finish(placing *p, kb_error *err)
 {
-    p->object = kb_calloc(1, sizeof *p->object);
+    p->object = calloc(1, sizeof *p->object);
     if (!p->object)
         return no_memory(&p->file, err);
     *p->object = (kb_object){
@@ -401,16 +401,16 @@ kb_status kb_object_load(const void *bytes, size_t size, const char *what,
     kb_status status = KB_OK;
     for (size_t i = 0; status == KB_OK && i < sizeof steps / sizeof *steps; i++)
         status = steps[i](&p, err);
-    kb_free(p.file.sections);
-    kb_free(p.offsets);
+    free(p.file.sections);
+    free(p.offsets);
     if (status == KB_OK) {
         *object = p.object;
         return KB_OK;
     }
     if (p.memory)
         (void)munmap(p.memory, p.begin[PARTS]);
-    kb_free(p.file.symbols);
-    kb_free(p.file.names);
+    free(p.file.symbols);
+    free(p.file.names);
     return status;
 }
 
@@ -473,7 +473,7 @@ void kb_object_free(kb_object *object)
         return;
     if (object->memory)
         (void)munmap(object->memory, object->size);
-    kb_free(object->symbols);
-    kb_free(object->names);
-    kb_free(object);
+    free(object->symbols);
+    free(object->names);
+    free(object);
 }

@@ -6,7 +6,6 @@
 
 #include "core/kb_extension.h"
 #include "core/kb_host.h"
-#include "core/kb_memory.h"
 #include "object/kb_nrt.h"
 #include "object/kb_reshape.h"
 
@@ -14,6 +13,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Half precision on x86-64 processors without F16C, for which LLVM calls the compiler's runtime. A
@@ -51,8 +51,8 @@ static float float_to_half(float x)
 
 /* What Numba's runtime does where Numba is, and more. */
 static const kb_symbol OWN[] = {
-    KB_SYMBOL("NRT_Allocate", kb_malloc),
-    KB_SYMBOL("NRT_Free", kb_free),
+    KB_SYMBOL("NRT_Allocate", malloc),
+    KB_SYMBOL("NRT_Free", free),
     KB_SYMBOL("NRT_MemInfo_alloc", kb_nrt_new),
     KB_SYMBOL("NRT_MemInfo_alloc_aligned", kb_nrt_new_aligned),
     KB_SYMBOL("NRT_MemInfo_alloc_dtor", kb_nrt_new_with),

@@ -2,8 +2,8 @@
 #include "python/convert.h"
 
 #include "core/kb_handler.h"
-#include "core/kb_memory.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 PyObject *kb_python_raise(kb_error *err)
@@ -43,7 +43,7 @@ PyObject *kb_python_text(const char *text)
 kb_buffer_spec *kb_python_read_buffers(PyObject *tuple)
 {
     Py_ssize_t n = PyTuple_Size(tuple);
-    kb_buffer_spec *buffers = kb_calloc((size_t)n + 1, sizeof *buffers);
+    kb_buffer_spec *buffers = calloc((size_t)n + 1, sizeof *buffers);
     if (!buffers) {
         PyErr_NoMemory();
         return NULL;
@@ -52,7 +52,7 @@ kb_buffer_spec *kb_python_read_buffers(PyObject *tuple)
         PyObject *item = PyTuple_GetItem(tuple, i);
         int dtype, rank;
         if (!item || !PyArg_ParseTuple(item, "iis", &dtype, &rank, &buffers[i].name)) {
-            kb_free(buffers);
+            free(buffers);
             return NULL;
         }
         buffers[i].dtype = dtype;

@@ -26,7 +26,7 @@ void kb_python_set(PyObject **dict, const char *name, PyObject *value);
 /* A str of bytes that need not be UTF-8: what is not becomes \xNN. */
 PyObject *kb_python_text(const char *text);
 
-/* Reads a tuple of (dtype code, rank, name). Freed with kb_free; the names are borrowed from the
+/* Reads a tuple of (dtype code, rank, name). Freed with free; the names are borrowed from the
  * tuple. NULL with an exception set if that fails. */
 kb_buffer_spec *kb_python_read_buffers(PyObject *tuple);
 

@@ -9,12 +9,12 @@
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
-#include "core/kb_memory.h"
 #include "core/kb_running.h"
 #include "targets/kb_targets.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -69,7 +69,7 @@ static PyObject *register_host(PyObject *Py_UNUSED(self), PyObject *args)
     };
     memcpy(kernel.digest, digest, KB_DIGEST_SIZE);
     PyObject *inserted = kb_python_register(&kernel);
-    kb_free(buffers);
+    free(buffers);
     return inserted;
 }
 

@@ -3,12 +3,12 @@
 #include "python/convert.h"
 
 #include "core/kb_handler.h"
-#include "core/kb_memory.h"
 #include "module/kb_library.h"
 #include "module/kb_module.h"
 #include "module/kb_slot.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 static unsigned long long address(const void *pointer)
@@ -73,25 +73,25 @@ static PyObject *find_symbol(PyObject *Py_UNUSED(self), PyObject *args)
     return NULL;
 }
 
-/* Of a tuple of codes, to be freed with kb_free; NULL with an exception set. */
+/* Of a tuple of codes, to be freed with free; NULL with an exception set. */
 static int32_t *read_dtypes(PyObject *tuple)
 {
     Py_ssize_t n = PyTuple_Size(tuple);
-    int32_t *dtypes = kb_calloc((size_t)n + 1, sizeof *dtypes);
+    int32_t *dtypes = calloc((size_t)n + 1, sizeof *dtypes);
     if (!dtypes)
         PyErr_NoMemory();
     for (Py_ssize_t i = 0; dtypes && i < n; i++)
         dtypes[i] = (int32_t)PyLong_AsLong(PyTuple_GetItem(tuple, i));
     if (!PyErr_Occurred())
         return dtypes;
-    kb_free(dtypes);
+    free(dtypes);
     return NULL;
 }
 
 static kb_slot_attribute *read_attributes(PyObject *tuple)
 {
     Py_ssize_t n = PyTuple_Size(tuple);
-    kb_slot_attribute *attributes = kb_calloc((size_t)n + 1, sizeof *attributes);
+    kb_slot_attribute *attributes = calloc((size_t)n + 1, sizeof *attributes);
     if (!attributes) {
         PyErr_NoMemory();
         return NULL;
@@ -100,7 +100,7 @@ static kb_slot_attribute *read_attributes(PyObject *tuple)
         PyObject *item = PyTuple_GetItem(tuple, i);
         int dtype;
         if (!item || !PyArg_ParseTuple(item, "si", &attributes[i].name, &dtype)) {
-            kb_free(attributes);
+            free(attributes);
             return NULL;
         }
         attributes[i].dtype = dtype;
@@ -128,7 +128,7 @@ static PyObject *bind_slot(PyObject *Py_UNUSED(self), PyObject *args)
     kb_slot_attribute *attributes = read_attributes(tuple);
     int32_t *dtypes = attributes ? read_dtypes(codes) : NULL;
     if (!dtypes) {
-        kb_free(attributes);
+        free(attributes);
         return NULL;
     }
     target.graph = graph != 0;
@@ -142,8 +142,8 @@ static PyObject *bind_slot(PyObject *Py_UNUSED(self), PyObject *args)
     };
     kb_error err;
     kb_status s = kb_slot_bind((kb_slot *)(uintptr_t)slot, &target, &err);
-    kb_free(attributes);
-    kb_free(dtypes);
+    free(attributes);
+    free(dtypes);
     if (s != KB_OK)
         return kb_python_raise(&err);
     Py_RETURN_NONE;
@@ -202,7 +202,7 @@ static PyObject *register_source(PyObject *Py_UNUSED(self), PyObject *args)
     size_t sizes[KB_ATTRIBUTES_MAX];
     kb_buffer_spec *buffers = kb_python_read_buffers(buffers_tuple);
     if (!buffers || !read_values(values_tuple, values, sizes)) {
-        kb_free(buffers);
+        free(buffers);
         return NULL;
     }
     memcpy(kernel.digest, digest, KB_DIGEST_SIZE);
@@ -219,7 +219,7 @@ static PyObject *register_source(PyObject *Py_UNUSED(self), PyObject *args)
     kb_error err;
     kb_status s = kb_source_plan(&step, sizes, &kernel, &plan_step, &err);
     PyObject *inserted = s == KB_OK ? kb_python_register(&kernel) : kb_python_raise(&err);
-    kb_free(buffers);
+    free(buffers);
     return inserted;
 }
 

@@ -3,8 +3,8 @@
 #define ALLOCATION_H
 
 #include "core/kb_error.h"
-#include "core/kb_memory.h"
 #include "kb_test.h"
+#include "torture.h"
 
 /* Does a scenario from scratch, with the failure that is armed, then again without one. */
 typedef bool scenario(void); /* false: an error came back, as it may for want of memory */
@@ -14,11 +14,11 @@ static inline bool still_armed(long n)
 {
     bool armed = false;
     for (long i = 0; i < n && !armed; i++) {
-        void *probe = kb_calloc(1, 1);
+        void *probe = torture_calloc(1, 1);
         armed = !probe;
-        kb_free(probe);
+        torture_free(probe);
     }
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     return armed;
 }
 
@@ -27,7 +27,7 @@ static inline void each_allocation(const char *name, scenario *run, long at_leas
 {
     long injected = 0;
     for (long n = 1; n < 1000; n++) {
-        kb_memory_fail_nth(n);
+        torture_fail_nth(n);
         bool ok = run();
         if (still_armed(n)) {
             CHECK(ok);

@@ -4,9 +4,9 @@
 #include "fuzz.h"
 
 #include "core/kb_dtype.h"
-#include "core/kb_memory.h"
 #include "fake_xla.h"
 #include "module/kb_slot.h"
+#include "torture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static void unbind(const kb_slot *slot)
 {
     for (const void *bound = slot->target, *before; bound; bound = before) {
         before = *(const void *const *)bound;
-        kb_free((void *)(uintptr_t)bound);
+        torture_free((void *)(uintptr_t)bound);
     }
 }
 

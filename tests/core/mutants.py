@@ -5,7 +5,7 @@ statement or an early return that is left out.
 
 A number is made one greater and one less, unless one more only reserves memory that nobody reads or
 writes: no test could notice that. This holds where the number is a term or a factor of what is
-asked of an allocator (`kb_calloc(1, size + 1)`), or of the dimension of a variable whose size the
+asked of an allocator (`calloc(1, size + 1)`), or of the dimension of a variable whose size the
 code does not ask for (`int index[3];` without `sizeof index`). The dimensions of members are
 another matter, since they move the members behind them. One less is a mutant always: sanitizers
 notice an access behind the end.
@@ -50,7 +50,7 @@ _STATEMENT = re.compile(r"^\s+(?:\(void\))?[\w>.\[\]*()&-]+(?:\(.*\)| [-+|&]?= .
 _LEAVING = re.compile(r"^\s+(?:return\b.*|break|continue);$")
 
 # What is asked for memory, besides functions of the file itself that hand it on; how much that is.
-_ALLOCATORS = ("kb_malloc", "kb_calloc", "kb_arena_take")
+_ALLOCATORS = ("malloc", "calloc", "kb_arena_take")
 _ALLOCATOR = re.compile(r"^static void \*(\w+)\(.*\bsize_t count, size_t size\)$", re.M)
 _TYPE = r"(?!(?:return|else|case|goto|typedef)\b)[A-Za-z_]\w*(?:\([\w()]*\))?\s+"
 _VARIABLE = re.compile(rf"^\s*(?:{_TYPE})+\**(?P<name>\w+)\[(?P<asked>[^\]]*)\](?:\[|;|,| =)")

@@ -3,8 +3,8 @@
 #include "allocation.h"
 #include "core/kb_batch.h"
 #include "core/kb_handler.h"
-#include "core/kb_memory.h"
 #include "sample.h"
+#include "torture.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -107,11 +107,11 @@ static bool call_many_of_both(void)
 /* A batch takes no memory for up to 64 strides. */
 static void test_few_strides(void)
 {
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK(call(16, 4));
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK(!call(13, 5));
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK(call(13, 5));
 }
 
@@ -151,7 +151,7 @@ static void test_instantiate(void)
         int status = 0;
         pid_t child = fork();
         if (child == 0) {
-            kb_memory_fail_nth(n);
+            torture_fail_nth(n);
             bool ok = instantiate();
             bool armed = still_armed(n);
             CHECK(ok == armed);

@@ -134,7 +134,7 @@ static void test_count_nodes(void *stream)
     char byte;
     CHECK_INT(fake_cuda_capture_begin(stream), 0);
     CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&byte, 0, 1, stream), 0);
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_INT(kb_stream_kernel_nodes(cu, stream), -1);
     CHECK_INT(kb_stream_kernel_nodes(cu, stream), 0);
     CHECK_INT(fake_cuda_capture_end(stream), 0);
@@ -150,7 +150,7 @@ int main(void)
     each_allocation("large program", read_large_program, 6);
     fake_cuda_reset();
     make_functions();
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK(launch_few_words()); /* takes no memory */
     CHECK(still_armed(1));
     each_allocation("many words", launch_many_words, 1);

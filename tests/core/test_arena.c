@@ -1,8 +1,8 @@
 /* Proves that an arena gives zeroed, aligned memory that does not overlap, refuses what overflows,
  * and is whole after a refusal. What it frees is AddressSanitizer's to watch. */
 #include "core/kb_arena.h"
-#include "core/kb_memory.h"
 #include "kb_test.h"
+#include "torture.h"
 
 #include <stdalign.h>
 #include <stdint.h>
@@ -137,13 +137,13 @@ static void test_refused(void)
 
 static void test_no_memory(void)
 {
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_PTR(kb_arena_new(), NULL);
     kb_arena *arena = kb_arena_new();
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_PTR(kb_arena_take(arena, 1, 1), NULL);
     CHECK(kb_arena_take(arena, 1, 1) != NULL);
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK(kb_arena_take(arena, 1, 1) != NULL); /* from the chunk that is there */
     CHECK_PTR(kb_arena_take(arena, 4096, 1), NULL);
     CHECK(kb_arena_take(arena, 4096, 1) != NULL);

@@ -2,8 +2,8 @@
  * that they may be, that the first which does not hold is the one that is told, and that nothing is
  * read behind it. Every block has exactly its size, for AddressSanitizer. */
 #include "core/kb_fields.h"
-#include "core/kb_memory.h"
 #include "kb_test.h"
+#include "torture.h"
 
 #include <stdlib.h>
 
@@ -134,10 +134,10 @@ static void test_text(void)
     end(&s);
     put_text("abc");
     begin(&s, 0);
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_TEXT(kb_fields_text(&s.fields), "");
     check_no_memory(&s);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     end(&s);
 }
 
@@ -264,9 +264,9 @@ static void test_no_buffers(void)
 
     put_buffers(numbers);
     begin(&s, 0);
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     kb_fields_buffers(&s.fields, &kernel);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK_PTR(kernel.buffers, NULL);
     check_no_memory(&s);
     end(&s);

@@ -1,7 +1,6 @@
 /* Proves what XLA gets back from the handlers: metadata for each version of its API, success by
  * value, and every failure as an error with its code and text. */
 #include "core/kb_handler.h"
-#include "core/kb_memory.h"
 #include "kb_test.h"
 #include "sample.h"
 #include "torture.h"
@@ -53,10 +52,10 @@ static void test_no_registry(void)
     bool inserted = true;
     owned.owner = &n_freed;
     owned.free_owner = count_freed;
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_INT(kb_handler_register(&owned, &inserted, &err), KB_RESOURCE_EXHAUSTED);
     CHECK_TEXT(err.message, "no memory for the registry of kernels");
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK(!inserted);
     CHECK_INT(n_freed, 1);
 }

@@ -4,12 +4,12 @@
 #include "core/kb_batch.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
-#include "core/kb_memory.h"
 #include "host_code.h"
 #include "kb_test.h"
 #include "object/kb_cpu.h"
 #include "sample.h"
 #include "sealed.h"
+#include "torture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -162,7 +162,7 @@ static bool write_message(kb_numba_exception *record, char *text, size_t capacit
 static void describe(const char *pickle, int dynamic, int n_asked_expected, const char *expected)
 {
     int n_asked = 0;
-    kb_numba_exception *record = kb_calloc(1, sizeof *record); /* its reader frees it */
+    kb_numba_exception *record = torture_calloc(1, sizeof *record); /* its reader frees it */
     if (!record)
         abort();
     *record = (kb_numba_exception){.pickle = pickle,
@@ -368,9 +368,9 @@ static void test_no_memory(void)
     host_code_init(&t);
     long n = 1;
     for (kb_status s = KB_RESOURCE_EXHAUSTED; s != KB_OK; n++) {
-        kb_memory_fail_nth(n);
+        torture_fail_nth(n);
         s = read_text(&t, &k);
-        kb_memory_fail_nth(0);
+        torture_fail_nth(0);
         if (s == KB_OK)
             k.free_owner(k.owner);
         else if (!CHECK_INT(s, KB_RESOURCE_EXHAUSTED))

@@ -6,11 +6,11 @@
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #endif
 #include "core/kb_host.h"
-#include "core/kb_memory.h"
 #include "kb_test.h"
 #include "object/kb_nrt.h"
 #include "object/kb_provided.h"
 #include "object/kb_reshape.h"
+#include "torture.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -26,11 +26,11 @@ static void test_plain(void)
     CHECK_PTR(m->external, NULL);
     memset(m->data, 1, 100); /* all of it: AddressSanitizer watches */
     kb_nrt_destroy(m);
-    char *bytes = kb_malloc(3);
+    char *bytes = torture_malloc(3);
     if (CHECK(bytes != NULL))
         memset(bytes, 1, 3);
-    kb_free(bytes);
-    kb_free(NULL);
+    torture_free(bytes);
+    torture_free(NULL);
 }
 
 static void test_aligned(void)
@@ -116,13 +116,13 @@ static void test_no_memory(void)
     CHECK(!kb_nrt_new_aligned(8, 0));
     kb_nrt_memory *m = kb_nrt_new_varsize(4);
     for (long n = 1; n <= 2; n++) {
-        kb_memory_fail_nth(n);
+        torture_fail_nth(n);
         CHECK(!kb_nrt_new_varsize(4));
     }
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK(!kb_nrt_varsize_resize(m, 8));
     CHECK_INT(m->size, 4); /* as before */
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     kb_nrt_destroy(m);
 }
 
@@ -150,8 +150,8 @@ static void test_own_names(void)
         const char *name;
         void *address;
     } own[] = {
-        {"NRT_Allocate", FUNCTION(kb_malloc)},
-        {"NRT_Free", FUNCTION(kb_free)},
+        {"NRT_Allocate", FUNCTION(torture_malloc)},
+        {"NRT_Free", FUNCTION(torture_free)},
         {"NRT_MemInfo_alloc", FUNCTION(kb_nrt_new)},
         {"NRT_MemInfo_alloc_aligned", FUNCTION(kb_nrt_new_aligned)},
         {"NRT_MemInfo_alloc_dtor", FUNCTION(kb_nrt_new_with)},

@@ -1,10 +1,10 @@
 /* Proves that a relocatable object runs once it is placed, and that bytes which are no whole object
  * are refused with no byte read behind their end: every block has exactly its size, so that
  * AddressSanitizer sees one too many. */
-#include "core/kb_memory.h"
 #include "kb_test.h"
 #include "object.h"
 #include "object/kb_object.h"
+#include "torture.h"
 
 #include <elf.h>
 #include <stdlib.h>
@@ -378,10 +378,10 @@ static void test_placed(void)
     }
     kb_object *object = NULL;
     const uint8_t *bytes = object_bytes(&size);
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_INT(kb_object_place(0, bytes, size, "k", object_resolve, &object, &err),
               KB_RESOURCE_EXHAUSTED);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
 }
 
 /* Pages of the process, in memory or not; 0 if the system does not tell. */
@@ -464,9 +464,9 @@ static void test_no_memory(void)
     long n = 0;
     while (status != KB_OK && n < 100) {
         kb_object *object = NULL;
-        kb_memory_fail_nth(++n);
+        torture_fail_nth(++n);
         status = kb_object_load(bytes, size, "k", object_resolve, NULL, &object, &err);
-        kb_memory_fail_nth(0);
+        torture_fail_nth(0);
         if (status != KB_OK) {
             CHECK_INT(status, KB_RESOURCE_EXHAUSTED);
             CHECK_TEXT(err.message, "k: no memory for its machine code");

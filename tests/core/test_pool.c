@@ -3,7 +3,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif
-#include "core/kb_memory.h"
 #include "core/kb_pool.h"
 #include "fake_xla.h"
 #include "kb_test.h"
@@ -268,13 +267,13 @@ static void test_started_threads_help(void)
 
 static void test_no_memory(void)
 {
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     run(100, 0);
     CHECK_INT(atomic_load(&record.parts), 1);
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     run_started(100, 0);
     CHECK_INT(atomic_load(&record.parts), 1);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
 }
 
 /* The caller does all of a loop for which no thread can be started, and nothing of it is left. */

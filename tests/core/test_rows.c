@@ -1,9 +1,9 @@
 /* Proves that a kernel which is called for ranges of its rows gets each row once, with the right
  * addresses and extents, and that calls whose buffers do not have these rows are refused. */
 #include "core/kb_batch.h"
-#include "core/kb_memory.h"
 #include "kb_test.h"
 #include "sample.h"
+#include "torture.h"
 
 #include <pthread.h>
 #include <time.h>

@@ -1,11 +1,11 @@
 /* Proves that the slices of a batch which runs on many threads are each run once, on the right
  * memory, that the first failure wins, and that slices stay in order where they must. */
 #include "core/kb_batch.h"
-#include "core/kb_memory.h"
 #include "core/kb_slices.h"
 #include "core/kb_ticks.h"
 #include "kb_test.h"
 #include "sample.h"
+#include "torture.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -323,9 +323,9 @@ static void test_no_memory(void)
 {
     fake_pool_set(4, false);
     begin(c, ++next_id, true);
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     run(c, 40, KB_SLICES_AUTO);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK_INT(atomic_load(&seen.others), 0);
 }
 
@@ -335,11 +335,11 @@ static bool takes_memory(bool concurrent)
     forget(concurrent, 3);
     begin(c, ++next_id, concurrent);
     seen.pause_ns = 0;
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     run(c, 3, KB_SLICES_AUTO);
-    void *next = kb_calloc(1, 1); /* the allocation that was to fail */
-    kb_memory_fail_nth(0);
-    kb_free(next);
+    void *next = torture_calloc(1, 1); /* the allocation that was to fail */
+    torture_fail_nth(0);
+    torture_free(next);
     return next != NULL;
 }
 
@@ -419,12 +419,12 @@ static void test_levels_and_many_buffers(void)
     fake_pool_join();
     fake_pool_set(1, false);
     seen.patient_from = -1;
-    kb_memory_fail_nth(2);
+    torture_fail_nth(2);
     CHECK_INT(kb_batch_run(&frame, &c->err), KB_OK);
-    void *next = kb_calloc(1, 1); /* the allocation that was to fail */
-    kb_memory_fail_nth(0);
+    void *next = torture_calloc(1, 1); /* the allocation that was to fail */
+    torture_fail_nth(0);
     CHECK_PTR(next, NULL);
-    kb_free(next);
+    torture_free(next);
     fake_frame_free(&c->f);
 }
 

@@ -2,7 +2,6 @@
  * shared: a batch asks XLA for its threads just where both hold, and before its first slice just
  * where it was measured before. */
 #include "core/kb_batch.h"
-#include "core/kb_memory.h"
 #include "core/kb_ticks.h"
 #include "kb_test.h"
 #include "sample.h"
@@ -345,9 +344,9 @@ static int64_t in_a_part(const batch *b)
     enum { CURSOR = 1, LOOP = 1, PARTS = 3 };
     fake_pool_hold(true);
     slices.fails = -1;
-    kb_memory_fail_nth(CURSOR + LOOP + PARTS);
+    torture_fail_nth(CURSOR + LOOP + PARTS);
     CHECK_INT(run(b), KB_RESOURCE_EXHAUSTED);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     fake_pool_hold(false);
     fake_pool_join();
     CHECK_INT(slices.n_runs % (PARTS - 1), 0);

@@ -1,11 +1,11 @@
 /* Proves what a cursor holds, whatever memory it was made in and however many buffers it has: the
  * kernel's own axes and the addresses of one slice; and that slices run from where they begin to
  * where they end. */
-#include "core/kb_memory.h"
 #include "core/kb_plan.h"
 #include "core/kb_slices.h"
 #include "kb_test.h"
 #include "sample.h"
+#include "torture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,9 +115,9 @@ static void test_no_memory(void)
 {
     for (uint32_t n = 15; n <= MOST; n++) {
         set(n);
-        kb_memory_fail_nth(1);
+        torture_fail_nth(1);
         kb_status s = kb_cursor_open(&c.cursor, &c.slices, &c.err);
-        kb_memory_fail_nth(0);
+        torture_fail_nth(0);
         char text[80];
         snprintf(text, sizeof text, "op8: no memory for a batch of 3 levels over %u buffers", n);
         if (!CHECK_INT(s, n > KB_CURSOR_BUFFERS ? KB_RESOURCE_EXHAUSTED : KB_OK))

@@ -2,9 +2,9 @@
  * type, on a CPU and on a GPU, and a slot may be bound anew while it is called. */
 #include "module/kb_slot.h"
 
-#include "core/kb_memory.h"
 #include "fake_xla.h"
 #include "gpu.h"
+#include "torture.h"
 
 #include <pthread.h>
 
@@ -414,10 +414,10 @@ static void test_refused(void)
     static kb_slot slot; /* keeps what it was bound to */
     kb_slot_target target = target_of(1, 1, 4);
     kb_error err;
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_INT(kb_slot_bind(&slot, &target, &err), KB_RESOURCE_EXHAUSTED);
     CHECK_TEXT(err.message, "load 'm.f': no memory for the target");
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     target.step.n_attributes = KB_ATTRIBUTES_MAX + 1;
     CHECK_INT(kb_slot_bind(&slot, &target, &err), KB_INVALID_ARGUMENT);
     CHECK_TEXT(err.message, "load 'm.f': 257 attributes, at most 256 are possible");

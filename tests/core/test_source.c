@@ -3,10 +3,10 @@
 #include "module/kb_source.h"
 
 #include "core/kb_batch.h"
-#include "core/kb_memory.h"
 #include "core/kb_plan.h"
 #include "cuda/kb_stream.h"
 #include "gpu.h"
+#include "torture.h"
 
 #include <stdlib.h>
 #include <wchar.h>
@@ -168,10 +168,10 @@ static void test_many_buffers(void)
         CHECK_PTR(seen.inputs[i].data, &memory[i]);
         CHECK_INT(seen.strides[i][0], 1);
     }
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_INT(run(&c, &step), KB_RESOURCE_EXHAUSTED);
     CHECK_INT(seen.n_calls, 0);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     gpu_call_free(&c);
 }
 
@@ -320,11 +320,11 @@ static void test_scratch(void)
     const kb_source_step host = step_of(use_scratch, false), gpu = step_of(use_scratch, true);
     CHECK_INT(run(&c, &host), KB_OK);
     for (int n = 1; n <= 6; n++) {
-        kb_memory_fail_nth(n);
+        torture_fail_nth(n);
         CHECK_INT(run(&c, &host), KB_RESOURCE_EXHAUSTED);
         CHECK_HAS(c.err.message, "no block");
     }
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK_INT(run(&c, &gpu), KB_RESOURCE_EXHAUSTED); /* the host's memory is no use there */
     gpu_call_free(&c);
 }
@@ -605,9 +605,9 @@ static void test_plan(void)
     kb_kernel kernel = {.name = "op2", .source = ""};
     kb_step plan_step;
     kb_error err;
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_INT(kb_source_plan(&step, sizes, &kernel, &plan_step, &err), KB_RESOURCE_EXHAUSTED);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK_INT(kb_source_plan(&step, sizes, &kernel, &plan_step, &err), KB_OK);
     scale = 0, small = 0, z[0] = z[1] = 0;
     gpu_call c;

@@ -2,8 +2,8 @@
  * and where there is no memory to grow. */
 #include "core/kb_table.h"
 
-#include "core/kb_memory.h"
 #include "kb_test.h"
+#include "torture.h"
 
 enum { N = 1000 };
 
@@ -70,15 +70,15 @@ static void test_no_memory(void)
 {
     kb_table table = {0};
     items[0] = (item){{NULL, 0}, 0};
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK(!kb_table_add(&table, &items[0].link));
     CHECK_INT(find(&table, 0), 0);
     for (int i = 0; i < N; i++) {
         items[i] = (item){{NULL, hash_of(i)}, i};
-        kb_memory_fail_nth(i > 0); /* it cannot grow */
+        torture_fail_nth(i > 0); /* it cannot grow */
         CHECK(kb_table_add(&table, &items[i].link));
     }
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     for (int i = 0; i < N; i++)
         CHECK_INT(find(&table, i), 1);
     while (kb_table_pop(&table))
@@ -91,12 +91,12 @@ static void test_grows_later(void)
     kb_table table = {0};
     for (int i = 0; i < 200; i++) {
         items[i] = (item){{NULL, (uint64_t)i}, i};
-        kb_memory_fail_nth(i > 0 && i < 150);
+        torture_fail_nth(i > 0 && i < 150);
         CHECK(kb_table_add(&table, &items[i].link));
         CHECK_INT(table.capacity, i < 150 ? 64 : i == 150 ? 128 : 256);
         CHECK_INT(table.n, i + 1);
     }
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     for (int i = 0; i < 200; i++)
         CHECK_PTR(table.chains[i], &items[i].link);
     for (int i = 0; i < 200; i++)

@@ -23,6 +23,7 @@ enum { OUT_OF_MEMORY = 2 }; /* what the driver answers */
 
 static atomic_int armed = TORTURE_KINDS; /* the kind */
 static atomic_long left;                 /* requests until the one that fails */
+static atomic_long memory_left;          /* requests for memory until the one that fails */
 static atomic_bool lasts;
 static atomic_bool files_are_full;
 static _Atomic(const char *) failed;
@@ -37,6 +38,11 @@ void torture_arm(torture_kind kind, long n, bool lasting)
     armed = kind;
     if (kind == TORTURE_DRIVER && fake_cuda_fail_any)
         fake_cuda_fail_any((int)n, OUT_OF_MEMORY, lasting);
+}
+
+void torture_fail_nth(long n)
+{
+    memory_left = n;
 }
 
 bool torture_lasts(void)
@@ -79,9 +85,6 @@ torture_taken torture_count(void)
     return (torture_taken){n_blocks, n_mappings, n_files, n_locks};
 }
 
-void *torture_malloc(size_t size);
-void *torture_calloc(size_t count, size_t size);
-void torture_free(void *memory);
 void *torture_mmap(void *at, size_t size, int access, int flags, int file, off_t offset);
 int torture_mprotect(void *at, size_t size, int access);
 int torture_munmap(void *at, size_t size);
@@ -112,6 +115,9 @@ static bool lacks_memory(const char *function)
     void (*act)(void) = atomic_load_explicit(&meanwhile, memory_order_relaxed);
     if (act && atomic_compare_exchange_strong(&meanwhile, &act, NULL))
         act();
+    if (atomic_load_explicit(&memory_left, memory_order_relaxed) > 0 &&
+        atomic_fetch_sub(&memory_left, 1) == 1)
+        return true;
     return fails_with(TORTURE_MEMORY, function, ENOMEM);
 }
 

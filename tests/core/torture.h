@@ -7,6 +7,7 @@
 #define TORTURE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef enum torture_kind {
     TORTURE_MEMORY,  /* malloc, calloc */
@@ -23,6 +24,14 @@ extern const char *const torture_names[TORTURE_KINDS];
 
 /* The n-th request of the kind fails (1 is the next), with `lasting` all that follow it, too. */
 void torture_arm(torture_kind kind, long n, bool lasting);
+
+/* Only the n-th request for memory from now on fails (1 is the next); 0 switches it off. */
+void torture_fail_nth(long n);
+
+/* The core's calls for memory. */
+void *torture_malloc(size_t size);
+void *torture_calloc(size_t count, size_t size);
+void torture_free(void *memory);
 
 /* Whether it was armed with `lasting`. */
 bool torture_lasts(void);

@@ -1,13 +1,13 @@
 /* Owns bundles in memory: their files, read and compared with their digests. */
 #include "core/kb_arena.h"
 #include "core/kb_checksum.h"
-#include "core/kb_memory.h"
 #include "ext/embed/kb_failure.h"
 #include "ext/embed/kb_manifest.h"
 #include "kernbridge/host.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -69,7 +69,7 @@ static kb_status read_stream(FILE *file, const char *path, content *c, kb_error 
     if (end < 0 || fseek(file, 0, SEEK_SET) != 0)
         return refuse_file(path, errno, err);
     c->size = (size_t)end;
-    c->memory = kb_malloc(c->size + KB_MANIFEST_ALIGNMENT);
+    c->memory = malloc(c->size + KB_MANIFEST_ALIGNMENT);
     if (!c->memory)
         return refuse_memory(err);
     size_t past = (uintptr_t)c->memory % KB_MANIFEST_ALIGNMENT;
@@ -167,7 +167,7 @@ static kb_status read_manifest(kb_bundle *b, kb_manifest *manifest, kb_error *er
         else if (s != KB_OK)
             (void)kb_error_set(err, s, "%s: %s", path, why.message);
     }
-    kb_free(text.memory);
+    free(text.memory);
     return s;
 }
 
@@ -187,8 +187,8 @@ void kb_bundle_close(kb_bundle *bundle)
     if (!bundle)
         return;
     for (program *p = bundle->programs; p; p = p->next)
-        kb_free(p->code.memory);
-    kb_free(bundle->data.memory);
+        free(p->code.memory);
+    free(bundle->data.memory);
     kb_arena_free(bundle->arena);
 }
 

@@ -7,12 +7,12 @@
 #include "abi/kb_pjrt.h"
 #include "abi/kb_xla.h"
 #include "core/kb_handler.h"
-#include "core/kb_memory.h"
 #include "ext/embed/kb_failure.h"
 #include "kernbridge/host.h"
 #include "targets/kb_targets.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct plugin {
@@ -160,7 +160,7 @@ static kb_status add_plugin(const kb_pjrt_api *api, kb_error *err)
                             "the PJRT plugin (PJRT %d.%d) has no extension for FFI handlers, "
                             "through which kernels are called",
                             api->version.major_version, api->version.minor_version);
-    plugin *added = kb_calloc(1, sizeof *added);
+    plugin *added = calloc(1, sizeof *added);
     if (!added)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to register a PJRT plugin");
     kb_targets_begin();
@@ -168,7 +168,7 @@ static kb_status add_plugin(const kb_pjrt_api *api, kb_error *err)
     if (s == KB_OK)
         s = add_targets(asked, err);
     if (s != KB_OK) {
-        kb_free(added);
+        free(added);
         return s;
     }
     *added = (plugin){.api = api, .next = plugins};

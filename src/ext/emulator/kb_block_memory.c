@@ -2,11 +2,11 @@
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #endif
-#include "core/kb_memory.h"
 #include "ext/emulator/kb_block.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -62,11 +62,11 @@ static bool make_room(kb_block *b, uint32_t n_threads)
 {
     if (n_threads <= b->capacity)
         return true;
-    kb_free(b->threads_memory);
-    kb_free(b->warps);
-    b->threads_memory = kb_calloc(1, n_threads * sizeof *b->threads + KB_LINE - 1);
+    free(b->threads_memory);
+    free(b->warps);
+    b->threads_memory = calloc(1, n_threads * sizeof *b->threads + KB_LINE - 1);
     b->threads = align_up(b->threads_memory);
-    b->warps = kb_calloc((n_threads + KB_WARP - 1) / KB_WARP, sizeof *b->warps);
+    b->warps = calloc((n_threads + KB_WARP - 1) / KB_WARP, sizeof *b->warps);
     b->capacity = b->threads_memory && b->warps ? n_threads : 0;
     return b->capacity != 0;
 }
@@ -80,9 +80,9 @@ static void free_block(kb_block *b)
 {
     unmap(b->stacks, b->stacks_size);
     unmap(b->shared, b->shared_size);
-    kb_free(b->threads_memory);
-    kb_free(b->warps);
-    kb_free(b);
+    free(b->threads_memory);
+    free(b->warps);
+    free(b);
 }
 
 static void number_threads(kb_block *b, const uint32_t sizes[6], uint32_t dynamic_shared)
@@ -115,7 +115,7 @@ kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint
     }
     pthread_mutex_unlock(&lock);
     if (!b)
-        b = kb_calloc(1, sizeof *b);
+        b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
     b->code = code;

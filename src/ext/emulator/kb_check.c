@@ -2,12 +2,12 @@
  * each access, and what barriers mean for it. */
 #include "ext/emulator/kb_check.h"
 
-#include "core/kb_memory.h"
 #include "ext/emulator/kb_sites.h"
 #include "ext/emulator/kb_unwritten.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The numbers of addresses that were made of wrong indices: the last ones. */
@@ -63,7 +63,7 @@ void kb_checks_phase(kb_checks *c)
 kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
                          uint32_t dynamic_shared, void *const *parameters, bool is_cooperative)
 {
-    kb_checks *c = kb_calloc(1, sizeof *c);
+    kb_checks *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
     c->table = table;
@@ -90,14 +90,14 @@ void kb_checks_free(kb_checks *c)
         keep_written(c);
     kb_shadow_give_back(c->shadow);
     kb_fences_end(&c->fences);
-    kb_free(c->ranges);
-    kb_free(c->rows);
-    kb_free((void *)c->written);
-    kb_free((void *)c->locals);
-    kb_free(c->begins);
-    kb_free(c->begun);
-    kb_free(c->seen_room);
-    kb_free(c);
+    free(c->ranges);
+    free(c->rows);
+    free((void *)c->written);
+    free((void *)c->locals);
+    free(c->begins);
+    free(c->begun);
+    free(c->seen_room);
+    free(c);
 }
 
 uint64_t kb_checks_shared(const kb_checks *c, const kb_check_array *about,

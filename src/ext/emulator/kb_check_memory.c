@@ -1,8 +1,9 @@
 /* Owns the measures of the arrays of a checked launch, and the memory that describes them. */
 #include "ext/emulator/kb_check.h"
 
-#include "core/kb_memory.h"
 #include "ext/emulator/kb_unwritten.h"
+
+#include <stdlib.h>
 
 /* Measures arguments and shared arrays. */
 static void measure(kb_checks *c, uint32_t dynamic_shared, void *const *parameters)
@@ -51,14 +52,14 @@ static bool make_room(kb_checks *c)
 {
     const kb_check_table *t = c->table;
     size_t n_rows = (size_t)c->n_ranges + t->n_local + 1;
-    c->ranges = kb_calloc(c->n_ranges, sizeof *c->ranges);
-    c->rows = kb_calloc(1, sizeof *c->rows + n_rows * sizeof *c->rows->of);
-    c->written = (uint8_t **)kb_calloc(t->n_arguments, sizeof *c->written);
-    c->locals = (void **)kb_calloc((size_t)c->n_threads * t->n_local, sizeof *c->locals);
-    c->begins = kb_calloc(c->n_blocks, sizeof *c->begins);
-    c->seen_room = kb_calloc(((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen_room);
+    c->ranges = calloc(c->n_ranges, sizeof *c->ranges);
+    c->rows = calloc(1, sizeof *c->rows + n_rows * sizeof *c->rows->of);
+    c->written = (uint8_t **)calloc(t->n_arguments, sizeof *c->written);
+    c->locals = (void **)calloc((size_t)c->n_threads * t->n_local, sizeof *c->locals);
+    c->begins = calloc(c->n_blocks, sizeof *c->begins);
+    c->seen_room = calloc(((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen_room);
     if (c->is_cooperative)
-        c->begun = kb_calloc(c->n_blocks, sizeof *c->begun);
+        c->begun = calloc(c->n_blocks, sizeof *c->begun);
     if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins || !c->seen_room ||
         (c->is_cooperative && !c->begun))
         return false;

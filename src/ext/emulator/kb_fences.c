@@ -1,13 +1,13 @@
 /* Owns what is kept of fences. */
 #include "ext/emulator/kb_fences.h"
 
-#include "core/kb_memory.h"
+#include <stdlib.h>
 
 void kb_fences_end(kb_fences *f)
 {
-    kb_free(f->fenced);
-    kb_free(f->took_part);
-    kb_free(f->blocks);
+    free(f->fenced);
+    free(f->took_part);
+    free(f->blocks);
 }
 
 static bool begin(kb_fences *f)
@@ -15,9 +15,9 @@ static bool begin(kb_fences *f)
     if (f->fenced || f->is_blind)
         return !f->is_blind;
     size_t n = (size_t)f->n_threads * f->n_blocks;
-    f->fenced = kb_calloc(n, sizeof *f->fenced);
-    f->took_part = kb_calloc(n, sizeof *f->took_part);
-    f->blocks = kb_calloc(f->n_blocks, sizeof *f->blocks);
+    f->fenced = calloc(n, sizeof *f->fenced);
+    f->took_part = calloc(n, sizeof *f->took_part);
+    f->blocks = calloc(f->n_blocks, sizeof *f->blocks);
     f->is_blind = !f->fenced || !f->took_part || !f->blocks;
     return !f->is_blind;
 }

@@ -4,7 +4,6 @@
 #include "ext/emulator/kb_hostcuda.h"
 
 #include "core/kb_float_mode.h"
-#include "core/kb_memory.h"
 #include "core/kb_pool.h"
 #include "core/kb_table.h"
 #include "cuda/kb_step.h"
@@ -58,7 +57,7 @@ const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST])
 kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *code,
                           kb_error *err)
 {
-    known *c = kb_calloc(1, sizeof *c);
+    known *c = calloc(1, sizeof *c);
     if (!c)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
     memcpy(c->digest, digest, sizeof c->digest);
@@ -72,7 +71,7 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
         kb_stream_set_checked();
     if (added)
         return KB_OK;
-    kb_free(c);
+    free(c);
     return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
 }
 
@@ -268,7 +267,7 @@ static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
     if (!begin_checks(l))
         return;
     int64_t n_taken = 0;
-    kb_block **blocks = (kb_block **)kb_calloc((size_t)n_blocks, sizeof(kb_block *));
+    kb_block **blocks = (kb_block **)calloc((size_t)n_blocks, sizeof(kb_block *));
     for (; blocks && n_taken < n_blocks; n_taken++) {
         uint32_t index[3];
         index_of(l, n_taken, index);
@@ -283,7 +282,7 @@ static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
         fail(l, "no memory for the stacks of a block's threads");
     for (int64_t i = 0; i < n_taken; i++)
         kb_block_give_back(blocks[i]);
-    kb_free((void *)blocks);
+    free((void *)blocks);
     kb_checks_free(l->checks);
 }
 

@@ -1,9 +1,8 @@
 /* Owns the cells of launches: one set waits for the next launch. */
 #include "ext/emulator/kb_shadow.h"
 
-#include "core/kb_memory.h"
-
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { KEPT_CELLS = 1 << 21 }; /* 64 MiB */
@@ -26,9 +25,9 @@ static void free_shadow(kb_shadow *s)
 {
     if (!s)
         return;
-    kb_free(s->cells);
-    kb_free(s->more);
-    kb_free(s);
+    free(s->cells);
+    free(s->more);
+    free(s);
 }
 
 kb_shadow *kb_shadow_take(size_t n_cells)
@@ -39,12 +38,12 @@ kb_shadow *kb_shadow_take(size_t n_cells)
         return s;
     }
     free_shadow(s);
-    s = kb_calloc(1, sizeof *s);
+    s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
     s->n_cells = n_cells;
-    s->cells = kb_calloc(n_cells, sizeof *s->cells);
-    s->more = kb_calloc(n_cells, sizeof *s->more);
+    s->cells = calloc(n_cells, sizeof *s->cells);
+    s->more = calloc(n_cells, sizeof *s->more);
     if (s->cells && s->more)
         return s;
     free_shadow(s);

@@ -4,7 +4,6 @@
 #endif
 #include "ext/emulator/kb_variables.h"
 
-#include "core/kb_memory.h"
 #include "kernbridge/cuda_host.h"
 #include "module/kb_module.h"
 
@@ -12,6 +11,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -88,7 +88,7 @@ static kb_variables_copy *copy_for(variables *v, int32_t device, kb_error *err)
     void *place = NULL;
     if (*end || (v->copies && v->make(&v->bytes, &place, err) != KB_OK))
         return *end;
-    kb_variables_copy *made = kb_calloc(1, sizeof *made);
+    kb_variables_copy *made = calloc(1, sizeof *made);
     if (!made) {
         kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the variables of a device");
         return NULL;
@@ -116,7 +116,7 @@ static kb_variables_copy *enter(kb_variables *v, const kb_xla_frame *xla, kb_err
 kb_variables *kb_variables_new(const void *first, const kb_xla_bytes *bytes,
                                kb_variables_maker *make)
 {
-    variables *v = kb_calloc(1, sizeof *v + bytes->size);
+    variables *v = calloc(1, sizeof *v + bytes->size);
     if (!v)
         return NULL;
     v->base.enter = enter;

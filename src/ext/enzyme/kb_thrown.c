@@ -2,7 +2,6 @@
 #include "ext/enzyme/kb_thrown.h"
 
 #include "core/kb_error.h"
-#include "core/kb_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +63,7 @@ kb_numba_exception *kb_failure(int32_t code)
 
 void *kb_new(size_t bytes)
 {
-    block *added = bytes <= SIZE_MAX - sizeof *added ? kb_malloc(sizeof *added + bytes) : NULL;
+    block *added = bytes <= SIZE_MAX - sizeof *added ? malloc(sizeof *added + bytes) : NULL;
     if (!added)
         kb_thrown("std::bad_alloc\0");
     *added = (block){.before = state.last, .bytes = bytes};
@@ -85,7 +84,7 @@ void kb_delete(void *memory)
         b->after->before = b->before;
     else
         state.last = b->before;
-    kb_free(b);
+    free(b);
 }
 
 void *kb_resize(void *memory, size_t bytes)
@@ -107,7 +106,7 @@ static void *or_fail(void *memory)
 
 void *kb_malloc_or_fail(size_t bytes)
 {
-    return or_fail(kb_malloc(bytes ? bytes : 1));
+    return or_fail(malloc(bytes ? bytes : 1));
 }
 
 void *kb_realloc_or_fail(void *memory, size_t bytes)

@@ -2,9 +2,9 @@
  * that is missing or cut, and a manifest that asks for what is not there are refused with a reason,
  * as is every allocation that fails. */
 #include "bundle.h"
-#include "core/kb_memory.h"
 #include "kb_test.h"
 #include "kernbridge/host.h"
+#include "torture.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -285,9 +285,9 @@ static void test_no_memory(void)
     kb_bundle *bundle;
     int n = 0;
     for (kb_status s = KB_RESOURCE_EXHAUSTED; s != KB_OK && n < 100; n++) {
-        kb_memory_fail_nth(n + 1);
+        torture_fail_nth(n + 1);
         s = kb_bundle_open(folder, &bundle, &error);
-        kb_memory_fail_nth(0);
+        torture_fail_nth(0);
         if (s != KB_OK) {
             CHECK_INT(s, KB_RESOURCE_EXHAUSTED);
             CHECK_HAS(error.message, "no memory");

@@ -3,9 +3,9 @@
  */
 #include "bundle.h"
 #include "core/kb_kernel.h"
-#include "core/kb_memory.h"
 #include "ext/embed/kb_manifest.h"
 #include "kb_test.h"
+#include "torture.h"
 
 #include <stdlib.h>
 
@@ -308,9 +308,9 @@ static void test_no_memory(void)
     for (kb_status s = KB_RESOURCE_EXHAUSTED; s != KB_OK && n < 100; n++) {
         kb_manifest m;
         kb_arena *arena = kb_arena_new();
-        kb_memory_fail_nth(n + 1);
+        torture_fail_nth(n + 1);
         s = read_text(size, arena, &m);
-        kb_memory_fail_nth(0);
+        torture_fail_nth(0);
         if (s != KB_OK) {
             CHECK_INT(s, KB_RESOURCE_EXHAUSTED);
             CHECK_TEXT(err.message, "there is no memory to read it");

@@ -1,7 +1,6 @@
 /* Proves that every target is registered with a PJRT plugin, with both stages, once; and that a
  * plugin which cannot take them is refused with a reason. The plugin is a table of our own. */
 #include "abi/kb_pjrt.h"
-#include "core/kb_memory.h"
 #include "cuda/kb_function.h"
 #include "fake_xla.h"
 #include "kb_test.h"
@@ -10,6 +9,7 @@
 #include "object/kb_host_code.h"
 #include "sample.h"
 #include "targets/kb_targets.h"
+#include "torture.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -280,10 +280,10 @@ static void test_refused(void)
                "copy of kernbridge registered it, or the plugin's FFI (0.2) is too new [KB5108]");
     CHECK_INT(fake_errors_alive(), 0);
     refused_target = NULL;
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_INT(kb_host_register(api, &error), KB_RESOURCE_EXHAUSTED);
     CHECK_TEXT(error.message, "no memory to register a PJRT plugin [KB3009]");
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK_INT(kb_host_register(api, &error), KB_OK); /* what was refused can be tried again */
 }
 

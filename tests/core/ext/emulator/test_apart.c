@@ -497,9 +497,9 @@ static void test_frames(void)
     x[1] = out[0] = out[1] = 1;
     CHECK_INT(call_frame(&err), KB_OK);
     CHECK(out[0] == 5 && x[1] == 1);
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_INT(call_frame(&err), KB_RESOURCE_EXHAUSTED);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK_HAS(err.message, "op3: no memory to check accesses");
 }
 

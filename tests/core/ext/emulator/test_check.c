@@ -449,9 +449,9 @@ static void test_empty_and_launched(void)
     kb_block_give_back(block);
     script = good;
     CHECK_INT(kb_hostcuda_launch(digest, one_block, 0, parameters, NULL, &err), KB_OK);
-    kb_memory_fail_nth(1);
+    torture_fail_nth(1);
     CHECK_INT(kb_hostcuda_launch(digest, one_block, 0, parameters, NULL, &err), KB_INTERNAL);
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK_HAS(err.message, "no memory to check");
     words[1] = 0; /* x has no elements */
     words[14] = 0;

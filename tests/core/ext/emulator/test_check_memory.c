@@ -3,10 +3,10 @@
 #include "check_steps.h"
 
 #include "core/kb_dtype.h"
-#include "core/kb_memory.h"
 #include "ext/emulator/kb_shadow.h"
 #include "ext/emulator/kb_unwritten.h"
 #include "fake_xla.h"
+#include "torture.h"
 
 enum { SECOND = N_THREADS };
 
@@ -631,9 +631,9 @@ static void test_no_memory(void)
         while (result != KB_CU_SUCCESS && ++n < TRIES) {
             memset(fault, 0, sizeof fault);
             n_ran = 0;
-            kb_memory_fail_nth(n);
+            torture_fail_nth(n);
             result = kb_hostcuda_run(&code, sizes, 0, parameters, NULL, fault);
-            kb_memory_fail_nth(0);
+            torture_fail_nth(0);
             if (result != KB_CU_SUCCESS)
                 CHECK_HAS(fault, "no memory ");
             CHECK_INT(n_ran, result == KB_CU_SUCCESS ? sizes[3] : 0);

@@ -1,8 +1,8 @@
 /* Proves what fences and atomic accesses hand on, from thread to thread and from block to block. */
-#include "core/kb_memory.h"
 #include "ext/emulator/kb_check.h"
 #include "ext/emulator/kb_fences.h"
 #include "kb_test.h"
+#include "torture.h"
 
 enum { THREADS = 4, BLOCKS = 3 };
 
@@ -89,9 +89,9 @@ static void test_no_memory(void)
 {
     for (int n = 1; n <= 3; n++) {
         begin();
-        kb_memory_fail_nth(n);
+        torture_fail_nth(n);
         kb_fences_fence(&f, 0, 1, 12, 5);
-        kb_memory_fail_nth(0);
+        torture_fail_nth(0);
         CHECK(f.is_blind);
         kb_fences_fence(&f, 0, 1, 13, 5);
         kb_fences_enter(&f, 0);

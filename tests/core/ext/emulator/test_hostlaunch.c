@@ -1,9 +1,9 @@
 /* Proves which sizes a launch on the CPU may have, each at its limit and one beyond, and that
  * launches are counted. */
-#include "core/kb_memory.h"
 #include "cuda/kb_stream.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "kb_test.h"
+#include "torture.h"
 
 enum { THREADS = KB_HOSTCUDA_THREADS_MAX, SHARED = KB_HOSTCUDA_SHARED_MAX };
 
@@ -78,9 +78,9 @@ static void test_cooperative_grids(void)
     const kb_hostcuda_code code = {.threads = {.run = nothing}, .cooperative = true};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char fault[KB_FAULT_SIZE] = "";
-        kb_memory_fail_nth(1);
+        torture_fail_nth(1);
         CHECK_INT(kb_hostcuda_run(&code, cases[i].sizes, 0, NULL, NULL, fault), KB_HOSTCUDA_FAULT);
-        kb_memory_fail_nth(0);
+        torture_fail_nth(0);
         CHECK_TEXT(fault, cases[i].fits
                               ? "no memory for the stacks of a block's threads"
                               : "a cooperative grid has at most 65536 threads on the CPU");

@@ -1,6 +1,5 @@
 /* Proves which cells a launch of the checked mode gets, when they are erased, and which are kept.
  */
-#include "core/kb_memory.h"
 #include "ext/emulator/kb_shadow.h"
 #include "kb_test.h"
 #include "torture.h"
@@ -37,11 +36,11 @@ static void test_kept(void)
     CHECK_PTR(kb_shadow_take(0), s);
     kb_shadow_give_back(s);
     for (int n = 1; n <= 3; n++) {
-        kb_memory_fail_nth(n);
+        torture_fail_nth(n);
         CHECK_PTR(kb_shadow_take(KEPT + 1), NULL);
         CHECK_INT(torture_count().blocks - blocks, 0);
     }
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
 }
 
 static void test_times(void)

@@ -1,8 +1,8 @@
 /* Proves that code without unwinding fails with a text, and that what it has allocated is given
  * back once, whether it returns or fails. */
-#include "core/kb_memory.h"
 #include "ext/enzyme/kb_thrown.h"
 #include "kb_test.h"
+#include "torture.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -79,8 +79,8 @@ static int keep_values(void)
 {
     char *values = kb_realloc_or_fail(kb_malloc_or_fail(0), 100);
     memset(values, 1, 100); /* all of it: AddressSanitizer watches */
-    kb_free(values);
-    kb_memory_fail_nth(1);
+    torture_free(values);
+    torture_fail_nth(1);
     (void)kb_malloc_or_fail(8);
     return 0;
 }
@@ -109,9 +109,9 @@ int main(void)
     text = run(fail_at_length);
     CHECK(strlen(text) > 1000 && text[strlen(text) + 1] == '\0');
     CHECK_TEXT(run(need_too_much), "std::bad_alloc");
-    kb_memory_fail_nth(2);
+    torture_fail_nth(2);
     CHECK_TEXT(run(allocate), "std::bad_alloc");
-    kb_memory_fail_nth(0);
+    torture_fail_nth(0);
     CHECK_PTR(run(allocate), NULL);
     return kb_test_end("test_thrown");
 }
