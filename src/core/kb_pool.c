@@ -1,8 +1,7 @@
-/* Owns the loop that is shared among threads, XLA's or some that are started for it: its parts, and
- * its life, which lasts until the last scheduled task has seen that nothing is left. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity */
-#endif
+/* Owns the loop that is shared among XLA's threads: its parts, and its life, which lasts until the
+ * last scheduled task has seen that nothing is left. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime, in kb_ticks.h */
+
 #include "core/kb_pool.h"
 
 #include "core/kb_error.h"
@@ -11,18 +10,14 @@
 #include "core/kb_ticks.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum {
     PARTS_PER_THREAD = 4,
     INVITED_AT_ONCE = 2, /* tasks that one thread schedules: scheduling a task costs about 1 us */
     SPIN_TICKS = 50 * KB_TICKS_PER_US, /* a thread that sleeps takes longer to come back */
-    PARTS_STARTED = 64,                /* of a loop that may get threads of its own */
-    START_AFTER_NS = 200000,           /* a thread takes about a tenth of this to start */
 };
 
 /* Threads that change one counter do not slow down threads that read its neighbours in memory. */
@@ -33,9 +28,8 @@ typedef struct counter {
 
 typedef struct loop {
     kb_pool_loop of;
-    const kb_xla_frame
-        *xla; /* valid while a thread still runs a part; NULL if the loop starts its own threads */
-    bool parks; /* its threads wait for the next loop */
+    const kb_xla_frame *xla; /* valid while a thread still runs a part */
+    bool parks;              /* its threads wait for the next loop */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
     counter next;
@@ -92,22 +86,9 @@ int64_t kb_pool_num_threads(const kb_xla_frame *xla)
 
 static kb_xla_task run_task;
 
-static void *run_started(void *data)
-{
-    run_task(data);
-    return NULL;
-}
-
-/* Without XLA, a thread is started. A thread that has come to wait for a loop is there at once. */
+/* A thread that has come to wait for a loop is there at once. */
 static bool schedule(loop *l)
 {
-    pthread_t thread;
-    if (!l->xla) {
-        bool started = pthread_create(&thread, NULL, run_started, l) == 0;
-        if (started)
-            (void)pthread_detach(thread);
-        return started;
-    }
     if (kb_parked_hand(l, 1) == 1)
         return true;
     kb_xla_schedule args = {
@@ -195,16 +176,15 @@ static void wait_for_others(loop *l)
 /* What is left of a loop, with other threads; the end of it. */
 static void share(loop *l, int64_t n_tasks)
 {
-    l->parks = l->xla && kb_parked_begin();
+    l->parks = kb_parked_begin();
     atomic_fetch_add(&l->users.value, n_tasks);
-    int64_t handed = l->xla ? kb_parked_hand(l, n_tasks) : 0, rest = n_tasks - handed;
+    int64_t handed = kb_parked_hand(l, n_tasks), rest = n_tasks - handed;
     atomic_fetch_sub(&l->users.value, rest);
     atomic_store(&l->uninvited.value, rest);
     invite(l);
     run_parts(l);
     wait_for_others(l);
-    if (l->xla)
-        kb_parked_end();
+    kb_parked_end();
     drop(l);
 }
 
@@ -219,54 +199,16 @@ void kb_pool_run(const kb_xla_frame *xla, const kb_pool_loop *of)
         of->function(of->data, 0, of->count);
 }
 
-static int64_t part_of(int64_t count, int64_t n_parts)
-{
-    return count > n_parts ? count / n_parts : 1;
-}
-
 void kb_pool_for(const kb_xla_frame *xla, int64_t count, kb_pool_function *function, void *data)
 {
     int64_t n_threads = count > 1 ? kb_pool_num_threads(xla) : 1;
+    int64_t n_parts = n_threads * PARTS_PER_THREAD;
     const kb_pool_loop of = {
         .function = function,
         .data = data,
         .count = count,
-        .part = part_of(count, n_threads * PARTS_PER_THREAD),
+        .part = count > n_parts ? count / n_parts : 1,
         .n_threads = n_threads,
     };
     kb_pool_run(xla, &of);
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-void kb_pool_for_started(int64_t count, kb_pool_function *function, void *data)
-{
-    if (count <= 0)
-        return;
-    const kb_pool_loop of = {
-        .function = function,
-        .data = data,
-        .count = count,
-        .part = part_of(count, PARTS_STARTED),
-    };
-    loop *l = count > 1 ? loop_new(NULL, &of) : NULL;
-    if (!l) {
-        function(data, 0, count);
-        return;
-    }
-    int64_t begun = now_ns(), begin = 0;
-    while (begin < count && now_ns() - begun < START_AFTER_NS)
-        if ((begin = take_part(l)) < count)
-            run_part(l, begin);
-    int64_t next = atomic_load(&l->next.value), left = next < count ? (count - next) / of.part : 0;
-    int64_t n_threads = 1;
-    cpu_set_t allowed;
-    if (left > 1 && sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-        n_threads = CPU_COUNT(&allowed);
-    share(l, (n_threads < left ? n_threads : left) - 1);
 }

@@ -1,5 +1,4 @@
-/* Sharing a loop with XLA's threads, or with threads that are started for it. Any thread may enter.
- */
+/* Sharing a loop with XLA's threads. Any thread may enter. */
 #ifndef KB_POOL_H
 #define KB_POOL_H
 
@@ -32,9 +31,5 @@ void kb_pool_run(const kb_xla_frame *xla, const kb_pool_loop *of);
  * thread takes parts too, and does all of them if no other comes: waiting for tasks that XLA has
  * not begun would deadlock when every thread of its pool waits so. */
 void kb_pool_for(const kb_xla_frame *xla, int64_t count, kb_pool_function *function, void *data);
-
-/* The same where XLA is not: threads are started for a loop that turns out to take long, one for
- * each processor that the process may use. One that comes late finds nothing to do, and ends. */
-void kb_pool_for_started(int64_t count, kb_pool_function *function, void *data);
 
 #endif

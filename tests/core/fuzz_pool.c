@@ -51,8 +51,6 @@ static void run(const kb_xla_frame *xla, reader *r)
     l->inner = how == 0 ? byte(r) % 20 : 0;
     if (how < 3) {
         kb_pool_for(xla, count, look, l);
-    } else if (how == 3) {
-        kb_pool_for_started(count, look, l);
     } else {
         const kb_pool_loop of = {look, l, count, byte(r) % 16 + 1, byte(r) % 12 + 1};
         kb_pool_run(xla, &of);

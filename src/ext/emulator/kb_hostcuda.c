@@ -4,7 +4,6 @@
 #include "ext/emulator/kb_hostcuda.h"
 
 #include "core/kb_float_mode.h"
-#include "core/kb_pool.h"
 #include "core/kb_table.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
@@ -373,7 +372,7 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     else if (xla)
         kb_pool_for(xla, n_blocks, run_blocks, &l);
     else
-        kb_pool_for_started(n_blocks, run_blocks, &l);
+        kb_hostcuda_for(n_blocks, run_blocks, &l);
     kb_float_mode_restore(mode);
     if (copy)
         pthread_mutex_unlock(&copy->lock);

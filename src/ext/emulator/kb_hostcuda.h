@@ -5,6 +5,7 @@
 
 #include "core/kb_frame.h"
 #include "core/kb_plan.h"
+#include "core/kb_pool.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "ext/emulator/kb_block.h"
@@ -78,6 +79,10 @@ extern const char kb_hostcuda_limits[];
 kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, char fault[KB_FAULT_SIZE]);
+
+/* kb_pool_for without XLA: threads are started for a loop that turns out to take long, one for each
+ * processor that the process may use. */
+void kb_hostcuda_for(int64_t count, kb_pool_function *function, void *data);
 
 /* Runs a launch of known code, here and on threads of the pool of `xla` unless that is NULL.
  * KB_NOT_FOUND if the code is not known, KB_INTERNAL with the fault of a thread. */
