@@ -4,13 +4,13 @@
 #include <stddef.h>
 
 static const uint8_t bits_of[] = {
-#define KB_DTYPE_BITS(NAME, code, bits, name) [code] = (bits),
+#define KB_DTYPE_BITS(NAME, code, bits, name, OURS, dlpack, pjrt) [code] = (bits),
     KB_DTYPE_LIST(KB_DTYPE_BITS)
 #undef KB_DTYPE_BITS
 };
 
 static const char *const name_of[] = {
-#define KB_DTYPE_NAME(NAME, code, bits, name) [code] = (name),
+#define KB_DTYPE_NAME(NAME, code, bits, name, OURS, dlpack, pjrt) [code] = (name),
     KB_DTYPE_LIST(KB_DTYPE_NAME)
 #undef KB_DTYPE_NAME
 };

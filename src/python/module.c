@@ -143,11 +143,11 @@ static PyObject *get_targets(PyObject *Py_UNUSED(self), PyObject *args)
 static PyObject *dtypes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
     return Py_BuildValue("{"
-#define KB_DTYPE_FORMAT(NAME, code, bits, name) "s(ii)"
+#define KB_DTYPE_FORMAT(NAME, code, bits, name, OURS, dlpack, pjrt) "s(ii)"
                          KB_DTYPE_LIST(KB_DTYPE_FORMAT)
 #undef KB_DTYPE_FORMAT
                              "}"
-#define KB_DTYPE_VALUE(NAME, code, bits, name) , name, code, bits
+#define KB_DTYPE_VALUE(NAME, code, bits, name, OURS, dlpack, pjrt) , name, code, bits
                          KB_DTYPE_LIST(KB_DTYPE_VALUE)
 #undef KB_DTYPE_VALUE
     );

@@ -47,7 +47,7 @@ SAME(KB_XLA_STAGE_PREPARE, XLA_FFI_ExecutionStage_PREPARE, "prepare stage");
 SAME(KB_XLA_STAGE_INITIALIZE, XLA_FFI_ExecutionStage_INITIALIZE, "initialize stage");
 SAME(KB_XLA_STAGE_EXECUTE, XLA_FFI_ExecutionStage_EXECUTE, "execute stage");
 
-#define SAME_DTYPE(NAME, code, bits, name)                                                         \
+#define SAME_DTYPE(NAME, code, bits, name, OURS, dlpack, pjrt)                                     \
     SAME(KB_DTYPE_##NAME, XLA_FFI_DataType_##NAME, "dtype " name);
 KB_DTYPE_LIST(SAME_DTYPE)
 

@@ -10,7 +10,7 @@ static const struct {
     uint32_t bits;
     const char *name;
 } list[] = {
-#define ROW(NAME, code, bits, name) {KB_DTYPE_##NAME, bits, name},
+#define ROW(NAME, code, bits, name, OURS, dlpack, pjrt) {KB_DTYPE_##NAME, bits, name},
     KB_DTYPE_LIST(ROW)
 #undef ROW
 };

@@ -316,7 +316,7 @@ static void test_no_attributes(void)
 static bool is_type(int32_t dtype)
 {
     switch (dtype) {
-#define CASE(NAME, code, bits, name) case code:
+#define CASE(NAME, code, bits, name, OURS, dlpack, pjrt) case code:
         KB_DTYPE_LIST(CASE)
 #undef CASE
         return dtype != KB_DTYPE_TOKEN;

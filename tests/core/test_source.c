@@ -122,7 +122,7 @@ static void test_types(void)
         uint32_t bits;
         const char *name;
     } all[] = {
-#define DTYPE_ENTRY(NAME, code, bits, name) {code, bits, name},
+#define DTYPE_ENTRY(NAME, code, bits, name, OURS, dlpack, pjrt) {code, bits, name},
         KB_DTYPE_LIST(DTYPE_ENTRY)
 #undef DTYPE_ENTRY
     };

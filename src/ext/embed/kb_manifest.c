@@ -1,6 +1,7 @@
 /* Owns the reading of manifests. */
 #include "ext/embed/kb_manifest.h"
 
+#include "core/kb_dtype.h"
 #include "core/kb_kernel.h"
 
 #include <stdint.h>
@@ -15,9 +16,9 @@ typedef struct dtype {
 } dtype;
 
 static const dtype dtypes[] = {
-#define KB_MANIFEST_TYPE(NAME, number, name, size) {name, number, size},
-    KB_MANIFEST_TYPES(KB_MANIFEST_TYPE)
-#undef KB_MANIFEST_TYPE
+#define DTYPE(NAME, code, bits, name, OURS, dlpack, pjrt) {name, pjrt, (bits) / 8},
+    KB_DTYPE_WHOLE_LIST(DTYPE)
+#undef DTYPE
 };
 
 /* A line, and what is left of it. */

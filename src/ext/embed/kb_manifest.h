@@ -21,33 +21,6 @@
 
 #include <stdbool.h>
 
-/* X(NAME, number as a PJRT_Buffer_Type, NumPy / ml_dtypes name, bytes): types whose elements are
- * whole bytes. */
-#define KB_MANIFEST_TYPES(X)                                                                       \
-    X(PRED, 1, "bool", 1)                                                                          \
-    X(S8, 2, "int8", 1)                                                                            \
-    X(S16, 3, "int16", 2)                                                                          \
-    X(S32, 4, "int32", 4)                                                                          \
-    X(S64, 5, "int64", 8)                                                                          \
-    X(U8, 6, "uint8", 1)                                                                           \
-    X(U16, 7, "uint16", 2)                                                                         \
-    X(U32, 8, "uint32", 4)                                                                         \
-    X(U64, 9, "uint64", 8)                                                                         \
-    X(F16, 10, "float16", 2)                                                                       \
-    X(F32, 11, "float32", 4)                                                                       \
-    X(F64, 12, "float64", 8)                                                                       \
-    X(BF16, 13, "bfloat16", 2)                                                                     \
-    X(C64, 14, "complex64", 8)                                                                     \
-    X(C128, 15, "complex128", 16)                                                                  \
-    X(F8E5M2, 16, "float8_e5m2", 1)                                                                \
-    X(F8E4M3FN, 17, "float8_e4m3fn", 1)                                                            \
-    X(F8E4M3B11FNUZ, 18, "float8_e4m3b11fnuz", 1)                                                  \
-    X(F8E5M2FNUZ, 19, "float8_e5m2fnuz", 1)                                                        \
-    X(F8E4M3FNUZ, 20, "float8_e4m3fnuz", 1)                                                        \
-    X(F8E4M3, 26, "float8_e4m3", 1)                                                                \
-    X(F8E3M4, 27, "float8_e3m4", 1)                                                                \
-    X(F8E8M0FNU, 28, "float8_e8m0fnu", 1)
-
 enum { KB_MANIFEST_VERSION = 1, KB_MANIFEST_ALIGNMENT = 64 };
 
 typedef struct kb_manifest_file {

@@ -2,7 +2,7 @@
  * arrays in manifests have its numbers. */
 #include "abi/kb_pjrt.h"
 #include "abi/kb_xla.h"
-#include "ext/embed/kb_manifest.h"
+#include "core/kb_dtype.h"
 
 #include "pjrt_c_api.h"
 
@@ -38,8 +38,9 @@ FIELD(kb_pjrt_api, version, PJRT_Api, pjrt_api_version);
 FIELD(kb_pjrt_api, error_destroy, PJRT_Api, PJRT_Error_Destroy);
 FIELD(kb_pjrt_api, error_message, PJRT_Api, PJRT_Error_Message);
 
-#define SAME_TYPE(NAME, number, name, size) SAME(number, PJRT_Buffer_Type_##NAME, "type " name);
-KB_MANIFEST_TYPES(SAME_TYPE)
+#define SAME_TYPE(NAME, code, bits, name, OURS, dlpack, pjrt)                                      \
+    SAME(pjrt, PJRT_Buffer_Type_##NAME, "type " name);
+KB_DTYPE_WHOLE_LIST(SAME_TYPE)
 
 int main(void)
 {

@@ -2,6 +2,7 @@
  * that its reading survives whatever allocation fails. Texts lie in blocks of exactly their size.
  */
 #include "bundle.h"
+#include "core/kb_dtype.h"
 #include "core/kb_kernel.h"
 #include "ext/embed/kb_manifest.h"
 #include "kb_test.h"
@@ -110,8 +111,8 @@ static void test_types(void)
         const char *name;
         int type, size;
     } types[] = {
-#define TYPE(NAME, number, name, size) {name, number, size},
-        KB_MANIFEST_TYPES(TYPE)
+#define TYPE(NAME, code, bits, name, OURS, dlpack, pjrt) {name, pjrt, (bits) / 8},
+        KB_DTYPE_WHOLE_LIST(TYPE)
 #undef TYPE
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
