@@ -19,29 +19,33 @@ void *kb_cuda_code_find(const char *name, void *context)
     return found ? found : kb_provided_of_c(name, context);
 }
 
-static kb_status refuse_damaged(const char *name, const char *what, kb_error *err)
+static kb_status refuse_damaged(const char *name, const char *image, const char *what,
+                                kb_error *err)
 {
     return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: the machine code of a kernel for the CPU is damaged, or belongs to "
-                        "another kernel: the check of %s failed",
-                        name, what);
+                        "%s: the %s is damaged, or belongs to another kernel: the check of %s "
+                        "failed",
+                        name, image, what);
 }
 
-static kb_status check_header(kb_reader *from, const char *digest, const char *what, kb_error *err)
+kb_status kb_cuda_code_begin(kb_reader *from, const char *magic, const char *digest,
+                             const char *what, const char *image, const char *made, kb_error *err)
 {
     kb_checksum seal;
-    const char *wrong = kb_checksum_read(&seal, KB_CUDA_CODE_MAGIC, from);
+    const char *wrong = kb_checksum_read(&seal, magic, from);
     if (!wrong)
         wrong = kb_checksum_check(&seal, digest, KB_HOSTCUDA_DIGEST, from);
     if (wrong)
-        return refuse_damaged(what, wrong, err);
+        return refuse_damaged(what, image, wrong, err);
     if (seal.version == KB_HOSTCUDA_ABI)
         return KB_OK;
     return kb_error_set(err, KB_FAILED_PRECONDITION,
-                        "%s: the program's machine code for the CPU was generated for ABI %u of "
-                        "kernbridge, and this kernbridge has ABI %d",
-                        what, seal.version, KB_HOSTCUDA_ABI);
+                        "%s: the program's %s for ABI %u of kernbridge, and this kernbridge has "
+                        "ABI %d",
+                        what, made, seal.version, KB_HOSTCUDA_ABI);
 }
+
+static const char IMAGE[] = "machine code of a kernel for the CPU";
 
 /* What comes before the object. */
 typedef struct head {
@@ -100,12 +104,13 @@ kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *b
                             const char *what, kb_error *err)
 {
     kb_reader from = kb_reader_of(bytes, size);
-    kb_status s = check_header(&from, digest, what, err);
+    kb_status s = kb_cuda_code_begin(&from, KB_CUDA_CODE_MAGIC, digest, what, IMAGE,
+                                     "machine code for the CPU was generated", err);
     if (s != KB_OK)
         return s;
     head h;
     if (!read_head(&from, &h))
-        return refuse_damaged(what, "its beginning", err);
+        return refuse_damaged(what, IMAGE, "its beginning", err);
     kb_object *placed = NULL;
     s = kb_object_place(h.features, from.at, from.left, what, kb_cuda_code_find, &placed, err);
     if (s != KB_OK)
@@ -115,7 +120,8 @@ kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *b
     if (found && kb_object_has_variables(placed))
         code.variables =
             kb_variables_new(first_of(placed), &(kb_xla_bytes){bytes, size}, make_copy);
-    s = found ? kb_hostcuda_add(digest, &code, err) : refuse_damaged(what, "what it defines", err);
+    s = found ? kb_hostcuda_add(digest, &code, err)
+              : refuse_damaged(what, IMAGE, "what it defines", err);
     if (s != KB_OK)
         kb_object_free(placed);
     return s;

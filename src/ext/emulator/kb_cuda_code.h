@@ -24,6 +24,13 @@
 /* What code of this kind may call: a kb_object_resolver. */
 void *kb_cuda_code_find(const char *name, void *context);
 
+struct kb_reader;
+
+/* Reads and checks the head of an image. `image` and `made` say what it is and how it came about,
+ * in messages. */
+kb_status kb_cuda_code_begin(struct kb_reader *from, const char *magic, const char *digest,
+                             const char *what, const char *image, const char *made, kb_error *err);
+
 /* A kb_hostcuda_loader: places the code of the IR of this digest, and makes it known
  * (kb_hostcuda_add), with the object, a kb_object, as owner. `what` names the operation.
  * KB_INVALID_ARGUMENT if the bytes are damaged or belong to other IR; KB_FAILED_PRECONDITION, with

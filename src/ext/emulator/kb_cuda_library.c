@@ -1,8 +1,9 @@
 /* Owns the opening of libraries of single CUDA kernels, and their way to the launches. */
 #include "ext/emulator/kb_cuda_library.h"
 
-#include "core/kb_checksum.h"
+#include "core/kb_reader.h"
 #include "ext/emulator/kb_apart.h"
+#include "ext/emulator/kb_cuda_code.h"
 #include "ext/emulator/kb_cuda_host.h"
 #include "module/kb_library.h"
 
@@ -15,31 +16,14 @@ bool kb_cuda_library_is(const void *bytes, size_t size)
     return size >= sizeof magic - 1 && memcmp(bytes, magic, sizeof magic - 1) == 0;
 }
 
-static kb_status check(const char *digest, kb_reader *from, const char *what, kb_error *err)
-{
-    kb_checksum seal;
-    const char *wrong = kb_checksum_read(&seal, KB_CUDA_LIBRARY_MAGIC, from);
-    if (!wrong)
-        wrong = kb_checksum_check(&seal, digest, KB_HOSTCUDA_DIGEST, from);
-    if (wrong)
-        return kb_error_set(err, KB_INVALID_ARGUMENT,
-                            "%s: the library of a CUDA kernel for the CPU is damaged, or belongs "
-                            "to another kernel: the check of %s failed",
-                            what, wrong);
-    if (seal.version == KB_HOSTCUDA_ABI)
-        return KB_OK;
-    return kb_error_set(err, KB_FAILED_PRECONDITION,
-                        "%s: the program's library of a CUDA kernel for the CPU was built for ABI "
-                        "%u of kernbridge, and this kernbridge has ABI %d",
-                        what, seal.version, KB_HOSTCUDA_ABI);
-}
-
 kb_status kb_cuda_library_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes,
                                size_t size, const char *what, const kb_cuda_kernel **found,
                                kb_error *err)
 {
     kb_reader from = kb_reader_of(bytes, size);
-    kb_status s = check(digest, &from, what, err);
+    kb_status s = kb_cuda_code_begin(&from, KB_CUDA_LIBRARY_MAGIC, digest, what,
+                                     "library of a CUDA kernel for the CPU",
+                                     "library of a CUDA kernel for the CPU was built", err);
     if (s != KB_OK)
         return s;
     bool cooperative = kb_read_u32(&from) != 0;

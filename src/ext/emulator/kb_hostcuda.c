@@ -647,10 +647,7 @@ void kb_hostcuda_enter(kb_frame *frame)
     frame->stream = (void *)frame->xla;
 }
 
-#define SYMBOL(name)                                                                               \
-    {                                                                                              \
-#name, (void (*)(void))(uintptr_t)(name)                                                   \
-    }
+#define SYMBOL(name) KB_SYMBOL(#name, name)
 
 const kb_symbol kb_hostcuda_symbols[] = {
     SYMBOL(kb_barrier),

@@ -13,61 +13,41 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define ENTER(direction)                                                                           \
-    int before = fegetround();                                                                     \
-    (void)fesetround(direction)
-
-#define LEAVE()                                                                                    \
-    (void)fesetround(before);                                                                      \
-    return r
-
 // NOLINTBEGIN(bugprone-macro-parentheses): types and lists of parameters take none
-#define DIRECTIONS(name, result, parameters, arguments)                                            \
-    result kb_nv_##name##_rd parameters                                                            \
+#define TOWARDS(name, direction, result, parameters, copies, value)                                \
+    result kb_nv_##name parameters                                                                 \
     {                                                                                              \
-        return name##_towards(FE_DOWNWARD, arguments);                                             \
-    }                                                                                              \
-    result kb_nv_##name##_ru parameters                                                            \
-    {                                                                                              \
-        return name##_towards(FE_UPWARD, arguments);                                               \
-    }                                                                                              \
-    result kb_nv_##name##_rz parameters                                                            \
-    {                                                                                              \
-        return name##_towards(FE_TOWARDZERO, arguments);                                           \
+        copies;                                                                                    \
+        int before = fegetround();                                                                 \
+        (void)fesetround(direction);                                                               \
+        volatile result r = value;                                                                 \
+        (void)fesetround(before);                                                                  \
+        return r;                                                                                  \
     }
-
-#define COMMA ,
+#define DIRECTIONS(name, result, parameters, copies, value)                                        \
+    TOWARDS(name##_rd, FE_DOWNWARD, result, parameters, copies, value)                             \
+    TOWARDS(name##_ru, FE_UPWARD, result, parameters, copies, value)                               \
+    TOWARDS(name##_rz, FE_TOWARDZERO, result, parameters, copies, value)
 
 /* `value` is said of a, b and c. */
 #define OF_1(name, result, type, value)                                                            \
-    static result name##_towards(int direction, type x)                                            \
-    {                                                                                              \
-        volatile type a = x;                                                                       \
-        ENTER(direction);                                                                          \
-        volatile result r = value;                                                                 \
-        LEAVE();                                                                                   \
-    }                                                                                              \
-    DIRECTIONS(name, result, (type x), x)
-
+    DIRECTIONS(name, result, (type x), volatile type a = x, value)
 #define OF_2(name, type, value)                                                                    \
-    static type name##_towards(int direction, type x, type y)                                      \
-    {                                                                                              \
-        volatile type a = x, b = y;                                                                \
-        ENTER(direction);                                                                          \
-        volatile type r = value;                                                                   \
-        LEAVE();                                                                                   \
-    }                                                                                              \
-    DIRECTIONS(name, type, (type x, type y), x COMMA y)
-
+    DIRECTIONS(name, type, (type x, type y), volatile type a = x; volatile type b = y, value)
 #define OF_3(name, type, value)                                                                    \
-    static type name##_towards(int direction, type x, type y, type z)                              \
+    DIRECTIONS(name, type, (type x, type y, type z), volatile type a = x; volatile type b = y;     \
+               volatile type c = z, value)
+
+#define OF_DOUBLE(name, value)                                                                     \
+    double kb_nv_##name(double x)                                                                  \
     {                                                                                              \
-        volatile type a = x, b = y, c = z;                                                         \
-        ENTER(direction);                                                                          \
-        volatile type r = value;                                                                   \
-        LEAVE();                                                                                   \
-    }                                                                                              \
-    DIRECTIONS(name, type, (type x, type y, type z), x COMMA y COMMA z)
+        return (double)(value);                                                                    \
+    }
+#define NORM(name, norm, n, parameters, ...)                                                       \
+    double kb_nv_##name parameters                                                                 \
+    {                                                                                              \
+        return kb_nv_##norm(n, (const double[]){__VA_ARGS__});                                     \
+    }
 // NOLINTEND(bugprone-macro-parentheses)
 
 OF_2(dadd, double, a + b)
@@ -96,35 +76,12 @@ static const long double pi_l = 3.141592653589793238462643383279502884L;
 static const long double sqrt_2 = 1.414213562373095048801688724209698079L;
 static const long double sqrt_pi = 1.772453850905516027298167483341145183L;
 
-double kb_nv_cbrt(double x)
-{
-    return (double)cbrtl(x);
-}
-
-double kb_nv_rcbrt(double x)
-{
-    return (double)(1 / cbrtl(x));
-}
-
-double kb_nv_cosh(double x)
-{
-    return (double)coshl(x);
-}
-
-double kb_nv_tanh(double x)
-{
-    return (double)tanhl(x);
-}
-
-double kb_nv_exp10(double x)
-{
-    return (double)exp10l(x);
-}
-
-double kb_nv_log10(double x)
-{
-    return (double)log10l(x);
-}
+OF_DOUBLE(cbrt, cbrtl(x))
+OF_DOUBLE(rcbrt, 1 / cbrtl(x))
+OF_DOUBLE(cosh, coshl(x))
+OF_DOUBLE(tanh, tanhl(x))
+OF_DOUBLE(exp10, exp10l(x))
+OF_DOUBLE(log10, log10l(x))
 
 double kb_nv_lgamma(double x)
 {
@@ -142,10 +99,7 @@ double kb_nv_yn(int32_t n, double x)
     return n < 0 ? (double)NAN : yn(n, x);
 }
 
-double kb_nv_erfcx(double x)
-{
-    return kb_erfcx(x);
-}
+OF_DOUBLE(erfcx, kb_erfcx(x))
 
 /* x of erf(x) = y, for 0 <= y <= 1/2. Halley's steps: each triples the digits. */
 static long double of_erf(long double y)
@@ -185,10 +139,7 @@ static long double erfcinv(long double q)
     return q <= 1 ? of_erf(1 - q) : -of_erf(q - 1);
 }
 
-double kb_nv_erfcinv(double x)
-{
-    return (double)erfcinv(x);
-}
+OF_DOUBLE(erfcinv, erfcinv(x))
 
 double kb_nv_erfinv(double x)
 {
@@ -197,15 +148,8 @@ double kb_nv_erfinv(double x)
     return copysign((double)inverse, x);
 }
 
-double kb_nv_normcdf(double x)
-{
-    return (double)(erfcl(-x / sqrt_2) / 2);
-}
-
-double kb_nv_normcdfinv(double x)
-{
-    return (double)(-sqrt_2 * erfcinv(2 * (long double)x));
-}
+OF_DOUBLE(normcdf, erfcl(-x / sqrt_2) / 2)
+OF_DOUBLE(normcdfinv, -sqrt_2 *erfcinv(2 * (long double)x))
 
 /* x less half its nearest number of half turns, whose number modulo 4 it sets. Nothing is rounded.
  */
@@ -244,15 +188,8 @@ double kb_nv_cospi(double x)
     return (quarters == 1 || quarters == 2 ? -s : s) + 0.0; /* no -0 */
 }
 
-double kb_nv_cyl_bessel_i0(double x)
-{
-    return (double)kb_bessel_i(0, fabsl(x));
-}
-
-double kb_nv_cyl_bessel_i1(double x)
-{
-    return copysign((double)kb_bessel_i(1, fabsl(x)), x);
-}
+OF_DOUBLE(cyl_bessel_i0, kb_bessel_i(0, fabsl(x)))
+OF_DOUBLE(cyl_bessel_i1, copysign((double)kb_bessel_i(1, fabsl(x)), x))
 
 static long double norm_of(int32_t n, const double *x)
 {
@@ -296,30 +233,11 @@ float kb_nv_rnormf(int32_t n, const float *x)
     return (float)(1 / norm_of_floats(n, x));
 }
 
-double kb_nv_rhypot(double x, double y)
-{
-    return kb_nv_rnorm(2, (const double[]){x, y});
-}
-
-double kb_nv_norm3d(double x, double y, double z)
-{
-    return kb_nv_norm(3, (const double[]){x, y, z});
-}
-
-double kb_nv_rnorm3d(double x, double y, double z)
-{
-    return kb_nv_rnorm(3, (const double[]){x, y, z});
-}
-
-double kb_nv_norm4d(double x, double y, double z, double w)
-{
-    return kb_nv_norm(4, (const double[]){x, y, z, w});
-}
-
-double kb_nv_rnorm4d(double x, double y, double z, double w)
-{
-    return kb_nv_rnorm(4, (const double[]){x, y, z, w});
-}
+NORM(rhypot, rnorm, 2, (double x, double y), x, y)
+NORM(norm3d, norm, 3, (double x, double y, double z), x, y, z)
+NORM(rnorm3d, rnorm, 3, (double x, double y, double z), x, y, z)
+NORM(norm4d, norm, 4, (double x, double y, double z, double w), x, y, z, w)
+NORM(rnorm4d, rnorm, 4, (double x, double y, double z, double w), x, y, z, w)
 
 #define SYMBOL(name, result, parameters) {"kb_nv_" #name, (void (*)(void))kb_nv_##name},
 #define SYMBOLS(name, result, parameters)                                                          \

@@ -25,8 +25,7 @@ static inline T shuffled(unsigned mask, T value, unsigned mode, unsigned b, unsi
     {
         Away away("a warp shuffle");
         for (uint32_t &word : words)
-            word = static_cast<uint32_t>(
-                host().shuffle(away.self(), mask, mode, word, b, c, site));
+            word = static_cast<uint32_t>(host().shuffle(away.self(), mask, mode, word, b, c, site));
     }
     memcpy(static_cast<void *>(&value), words, sizeof value);
     return value;
@@ -57,53 +56,32 @@ static inline unsigned __activemask(KB_SITE)
     return kernbridge::cuda_on_cpu::host().active_mask(away.self(), site);
 }
 
-template <typename T>
-static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, KB_SITE)
-{
-    using namespace kernbridge::cuda_on_cpu;
-    return shuffled(mask, value, SHUFFLE_INDEX, static_cast<unsigned>(lane), segments(width) | 31,
-                    site);
-}
-template <typename T>
-static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, KB_SITE)
-{
-    using namespace kernbridge::cuda_on_cpu;
-    return shuffled(mask, value, SHUFFLE_UP, delta, segments(width), site);
-}
-template <typename T>
-static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, KB_SITE)
-{
-    using namespace kernbridge::cuda_on_cpu;
-    return shuffled(mask, value, SHUFFLE_DOWN, delta, segments(width) | 31, site);
-}
-template <typename T>
-static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, KB_SITE)
-{
-    using namespace kernbridge::cuda_on_cpu;
-    return shuffled(mask, value, SHUFFLE_XOR, static_cast<unsigned>(lanes), segments(width) | 31,
-                    site);
-}
+#define KB_SHUFFLE(name, mode, type, edge)                                                         \
+    template <typename T>                                                                          \
+    static inline T name(unsigned mask, T value, type by, int width = 32, KB_SITE)                 \
+    {                                                                                              \
+        using namespace kernbridge::cuda_on_cpu;                                                   \
+        return shuffled(mask, value, mode, static_cast<unsigned>(by), segments(width) | edge,      \
+                        site);                                                                     \
+    }
+KB_SHUFFLE(__shfl_sync, SHUFFLE_INDEX, int, 31)
+KB_SHUFFLE(__shfl_up_sync, SHUFFLE_UP, unsigned, 0)
+KB_SHUFFLE(__shfl_down_sync, SHUFFLE_DOWN, unsigned, 31)
+KB_SHUFFLE(__shfl_xor_sync, SHUFFLE_XOR, int, 31)
+#undef KB_SHUFFLE
 
-static inline unsigned __ballot_sync(unsigned mask, int predicate, KB_SITE)
-{
-    return static_cast<unsigned>(kernbridge::cuda_on_cpu::voted(
-        mask, kernbridge::cuda_on_cpu::VOTE_BALLOT, predicate, site));
-}
-static inline int __all_sync(unsigned mask, int predicate, KB_SITE)
-{
-    return kernbridge::cuda_on_cpu::voted(mask, kernbridge::cuda_on_cpu::VOTE_ALL, predicate,
-                                          site) >> 32 & 1;
-}
-static inline int __any_sync(unsigned mask, int predicate, KB_SITE)
-{
-    return kernbridge::cuda_on_cpu::voted(mask, kernbridge::cuda_on_cpu::VOTE_ANY, predicate,
-                                          site) >> 32 & 1;
-}
-static inline int __uni_sync(unsigned mask, int predicate, KB_SITE)
-{
-    return kernbridge::cuda_on_cpu::voted(mask, kernbridge::cuda_on_cpu::VOTE_EQUAL, predicate,
-                                          site) >> 32 & 1;
-}
+#define KB_VOTE(name, type, mode, result)                                                          \
+    static inline type name(unsigned mask, int predicate, KB_SITE)                                 \
+    {                                                                                              \
+        using namespace kernbridge::cuda_on_cpu;                                                   \
+        uint64_t votes = voted(mask, mode, predicate, site);                                       \
+        return static_cast<type>(result);                                                          \
+    }
+KB_VOTE(__ballot_sync, unsigned, VOTE_BALLOT, votes)
+KB_VOTE(__all_sync, int, VOTE_ALL, votes >> 32 & 1)
+KB_VOTE(__any_sync, int, VOTE_ANY, votes >> 32 & 1)
+KB_VOTE(__uni_sync, int, VOTE_EQUAL, votes >> 32 & 1)
+#undef KB_VOTE
 
 template <typename T> static inline unsigned __match_any_sync(unsigned mask, T value, KB_SITE)
 {
@@ -146,7 +124,8 @@ KB_REDUCE(__reduce_max_sync, unsigned, a < b ? b : a)
 KB_REDUCE(__reduce_and_sync, unsigned, a &b)
 KB_REDUCE(__reduce_or_sync, unsigned, a | b)
 KB_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
-KB_REDUCE(__reduce_add_sync, int, static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b)))
+KB_REDUCE(__reduce_add_sync, int,
+          static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b)))
 KB_REDUCE(__reduce_min_sync, int, b < a ? b : a)
 KB_REDUCE(__reduce_max_sync, int, a < b ? b : a)
 #undef KB_REDUCE
