@@ -39,13 +39,6 @@ int kb_host_num_threads(void)
     return atomic_load(&num_threads);
 }
 
-kb_numba_entry *kb_host_exchange(const kb_kernel *kernel, kb_numba_entry *entry)
-{
-    kb_step *step = (kb_step *)(uintptr_t)kernel->plan.steps; /* of the registry's own copy */
-    return entry ? __atomic_exchange_n(&step->host.entry, entry, __ATOMIC_ACQ_REL)
-                 : __atomic_load_n(&step->host.entry, __ATOMIC_RELAXED);
-}
-
 static KB_COLD int32_t call_parallel(const kb_host_step *step, void **result, void **exception,
                                      const kb_frame *frame)
 {

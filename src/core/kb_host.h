@@ -14,10 +14,6 @@
  * text. */
 kb_status kb_host_run(const kb_host_step *step, const kb_frame *frame, kb_error *err);
 
-/* Lets the first step of a registered kernel, which is of the host, call another entry from its
- * next call on; NULL changes nothing. Returns the former entry. */
-kb_numba_entry *kb_host_exchange(const kb_kernel *kernel, kb_numba_entry *entry);
-
 /* Turns what a failed entry left behind into text (at most `capacity` bytes, NUL-terminated) and
  * releases it. `exception` may be NULL; `source` is where the kernel is defined. */
 typedef void kb_host_decoder(int32_t status, void *exception, const char *source, char *text,

@@ -2,7 +2,6 @@
 #include "python/convert.h"
 
 #include "core/kb_handler.h"
-#include "core/kb_host.h"
 #include "object/kb_cpu.h"
 #include "object/kb_host_code.h"
 #include "object/kb_provided.h"
@@ -39,22 +38,6 @@ static PyObject *check_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     bool concurrent = kernel.plan.steps->host.concurrent;
     kernel.free_owner(kernel.owner);
     return PyBool_FromLong(concurrent);
-}
-
-/* Let a kernel that came as machine code be entered at another address, unless that is 0; the
- * address before. */
-static PyObject *exchange_host_entry(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    const uint8_t *digest;
-    unsigned long long address;
-    if (!PyArg_ParseTuple(args, "O&K:exchange_host_entry", kb_python_digest, &digest, &address))
-        return NULL;
-    const kb_kernel *kernel;
-    kb_error err;
-    if (kb_registry_match(kb_handler_registry(), digest, &kernel, &err) != KB_OK)
-        return kb_python_raise(&err);
-    kb_numba_entry *entry = kb_host_exchange(kernel, (kb_numba_entry *)(uintptr_t)address);
-    return PyLong_FromVoidPtr((void *)(uintptr_t)entry);
 }
 
 /* Whether machine code without a compiler may call the function of this name. */
@@ -96,7 +79,6 @@ static PyObject *set_carried_code(PyObject *Py_UNUSED(self), PyObject *args)
 static PyMethodDef methods[] = {
     {"register_host_code", register_host_code, METH_VARARGS, NULL},
     {"check_host_code", check_host_code, METH_VARARGS, NULL},
-    {"exchange_host_entry", exchange_host_entry, METH_VARARGS, NULL},
     {"host_code_provides", host_code_provides, METH_VARARGS, NULL},
     {"cpu_features", cpu_features, METH_NOARGS, NULL},
     {"set_carried_code", set_carried_code, METH_VARARGS, NULL},

@@ -37,11 +37,12 @@ PyObject *kb_python_register(const kb_kernel *kernel);
 int kb_python_keep(PyObject **slot, PyObject *callable);
 
 /* Append functions to the module: for the places where the core asks Python, for kernels that come
- * as machine code, for src/cuda, for modules built from source, and for CUDA on the CPU. */
+ * as machine code, for src/cuda, for modules built from source, and for extensions. */
 int kb_python_add_callbacks(PyObject *module);
 int kb_python_add_code(PyObject *module);
 int kb_python_add_cuda(PyObject *module);
 int kb_python_add_modules(PyObject *module);
 int kb_python_add_emulator(PyObject *module);
+int kb_python_add_enzyme(PyObject *module);
 
 #endif
