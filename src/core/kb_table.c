@@ -71,21 +71,6 @@ void kb_table_remove(kb_table *table, kb_link *item)
     table->n--;
 }
 
-kb_link *kb_table_pop(kb_table *table)
-{
-    for (size_t i = 0; i < table->capacity; i++) {
-        kb_link *item = table->chains[i];
-        if (!item)
-            continue;
-        table->chains[i] = item->next;
-        table->n--;
-        return item;
-    }
-    free(table->chains);
-    *table = (kb_table){0};
-    return NULL;
-}
-
 uint64_t kb_table_hash(const void *bytes, size_t size)
 {
     const uint64_t prime = 0x100000001b3;

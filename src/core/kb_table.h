@@ -28,9 +28,6 @@ bool kb_table_add(kb_table *table, kb_link *item);
 /* Takes out an item that is in the table. */
 void kb_table_remove(kb_table *table, kb_link *item);
 
-/* Takes out any item; the table has no memory left after the last one. NULL when it is empty. */
-kb_link *kb_table_pop(kb_table *table);
-
 /* A hash of bytes (FNV-1a, eight bytes at a time). Content may be chosen so that it collides:
  * compare the content too. */
 uint64_t kb_table_hash(const void *bytes, size_t size);

@@ -259,8 +259,13 @@ kb_function_stats kb_function_count(void)
 void kb_function_free_all(void)
 {
     pthread_mutex_lock(&lock);
-    for (kb_link *item; (item = kb_table_pop(&table));)
-        release((kb_function *)item);
+    for (size_t i = 0; i < table.capacity; i++)
+        for (kb_link *item; (item = table.chains[i]);) {
+            table.chains[i] = item->next;
+            release((kb_function *)item);
+        }
+    free(table.chains);
+    table = (kb_table){0};
     n_bytes = 0;
     pthread_mutex_unlock(&lock);
     atomic_store(&n_loads, 0);

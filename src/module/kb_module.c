@@ -60,13 +60,6 @@ kb_status kb_module_open_bytes(const kb_xla_bytes *bytes, void **library, kb_err
     return s;
 }
 
-kb_status kb_module_symbol(void *library, const char *name, void **address, kb_error *err)
-{
-    *address = dlsym(library, name);
-    return *address ? KB_OK
-                    : kb_error_set(err, KB_NOT_FOUND, "the library exports no function %s", name);
-}
-
 kb_status kb_module_describe(void *library, const kb_module **module, kb_error *err)
 {
     *module = dlsym(library, "kb_module_description");

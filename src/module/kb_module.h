@@ -12,9 +12,6 @@ kb_status kb_module_open(const char *path, void **library, kb_error *err);
 /* The same for the bytes of a library, which are written to memory, not to a file. */
 kb_status kb_module_open_bytes(const kb_xla_bytes *bytes, void **library, kb_error *err);
 
-/* The address of an exported function; KB_NOT_FOUND without it. */
-kb_status kb_module_symbol(void *library, const char *name, void **address, kb_error *err);
-
 /* The module as the generated glue describes it; NULL if it has none, KB_INVALID_ARGUMENT if it is
  * of another version, or KB_FAILED_PRECONDITION if one of its static constructors threw. */
 kb_status kb_module_describe(void *library, const kb_module **module, kb_error *err);

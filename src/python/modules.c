@@ -7,6 +7,7 @@
 #include "module/kb_module.h"
 #include "module/kb_slot.h"
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,12 +66,9 @@ static PyObject *find_symbol(PyObject *Py_UNUSED(self), PyObject *args)
     const char *name;
     if (!PyArg_ParseTuple(args, "Ks:find_symbol", &library, &name))
         return NULL;
-    void *found;
-    kb_error err;
-    if (kb_module_symbol((void *)(uintptr_t)library, name, &found, &err) == KB_OK)
-        return PyLong_FromUnsignedLongLong(address(found));
-    PyErr_SetString(PyExc_LookupError, kb_error_text(&err));
-    return NULL;
+    void *found = dlsym((void *)(uintptr_t)library, name);
+    return found ? PyLong_FromUnsignedLongLong(address(found))
+                 : PyErr_Format(PyExc_LookupError, "the library exports no function %s", name);
 }
 
 /* Of a tuple of codes, to be freed with free; NULL with an exception set. */
