@@ -22,11 +22,12 @@ void kb_host_set_decoder(kb_host_decoder *fn)
     atomic_store(&decoder, fn);
 }
 
-void kb_host_set_threading(const kb_host_threading *how)
+void kb_host_set_threading(int (*get_num_threads)(void), void (*set_num_threads)(int),
+                           bool exclusive)
 {
-    atomic_store(&get_pool_threads, how->get_num_threads);
-    atomic_store(&set_pool_threads, how->set_num_threads);
-    atomic_store(&pool_is_exclusive, how->exclusive);
+    atomic_store(&get_pool_threads, get_num_threads);
+    atomic_store(&set_pool_threads, set_num_threads);
+    atomic_store(&pool_is_exclusive, exclusive);
 }
 
 void kb_host_set_num_threads(int n)

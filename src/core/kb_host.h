@@ -22,16 +22,11 @@ typedef void kb_host_decoder(int32_t status, void *exception, const char *source
 /* Until one is set, messages hold the status alone. The decoder stays for the process's life. */
 void kb_host_set_decoder(kb_host_decoder *fn);
 
-/* How kernels with Numba's `parallel=True` run. The number of threads is per thread in Numba, so it
- * is set around each call and put back. */
-typedef struct kb_host_threading {
-    int (*get_num_threads)(void);
-    void (*set_num_threads)(int);
-    bool exclusive; /* one at a time: the workqueue layer aborts the process otherwise */
-} kb_host_threading;
-
-/* Copied; set before the first parallel kernel runs. */
-void kb_host_set_threading(const kb_host_threading *how);
+/* How kernels with Numba's `parallel=True` run; called before the first. The number of threads is
+ * per thread in Numba, so it is set around each call and put back. `exclusive`: one at a time,
+ * since the workqueue layer aborts the process otherwise. */
+void kb_host_set_threading(int (*get_num_threads)(void), void (*set_num_threads)(int),
+                           bool exclusive);
 
 /* Threads of every parallel kernel from the next call on; 0: each kernel's own number. */
 void kb_host_set_num_threads(int n);

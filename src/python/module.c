@@ -160,12 +160,8 @@ static PyObject *set_threading(PyObject *Py_UNUSED(self), PyObject *args)
     int exclusive;
     if (!PyArg_ParseTuple(args, "KKp:set_threading", &get, &set, &exclusive))
         return NULL;
-    kb_host_threading threading = {
-        .get_num_threads = (int (*)(void))(uintptr_t)get,
-        .set_num_threads = (void (*)(int))(uintptr_t)set,
-        .exclusive = exclusive != 0,
-    };
-    kb_host_set_threading(&threading);
+    kb_host_set_threading((int (*)(void))(uintptr_t)get, (void (*)(int))(uintptr_t)set,
+                          exclusive != 0);
     Py_RETURN_NONE;
 }
 

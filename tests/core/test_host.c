@@ -190,7 +190,7 @@ static void test_thread_counts(void)
 {
     call_parallel(true, 4); /* nothing set up yet: as it is */
     CHECK_INT(seen_threads, 11);
-    kb_host_set_threading(&(kb_host_threading){get_threads, set_threads, true});
+    kb_host_set_threading(get_threads, set_threads, true);
     call_parallel(true, 0);
     CHECK_INT(seen_threads, 11);
     for (int i = 0; i < 3; i++) {
@@ -227,7 +227,7 @@ static int most_at_once(bool parallel, bool exclusive)
 {
     enum { CALLERS = 4 };
     pthread_t threads[CALLERS];
-    kb_host_set_threading(&(kb_host_threading){get_threads, set_threads, exclusive});
+    kb_host_set_threading(get_threads, set_threads, exclusive);
     atomic_store(&most_inside, 0);
     for (int i = 0; i < CALLERS; i++)
         CHECK_INT(pthread_create(&threads[i], NULL, caller, &parallel), 0);
