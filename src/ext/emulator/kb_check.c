@@ -13,10 +13,11 @@
 /* The numbers of addresses that were made of wrong indices: the last ones. */
 enum { WRONG_FIRST = KB_CHECK_TAG_MAX - KB_CHECK_WRONG_MAX + 1, PLACE_MAX = 256 };
 
-static void *memory_at(uint64_t word)
+/* An address that carries the number of a row, or, with 0, one of memory. */
+static void *tagged(uint64_t address, uint64_t row)
 {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that had a tag
-    return (void *)(uintptr_t)(word & KB_CHECK_ADDRESS);
+    uint64_t word = (address & KB_CHECK_ADDRESS) | row << KB_CHECK_TAG_SHIFT;
+    return (void *)(uintptr_t)word; // NOLINT(performance-no-int-to-ptr)
 }
 
 /* Advances the time, for all. */
@@ -142,7 +143,7 @@ static void enter_block(kb_checks *c, const kb_block *b)
         const kb_check_array *a = c->ranges[i].about;
         uint64_t first = kb_checks_shared(c, a, b->shared);
         if (begins && a->flags & KB_CHECK_APART && a->size) /* that the code has declared */
-            memset(memory_at(first), 0, a->size);
+            memset(tagged(first, 0), 0, a->size);
         kb_checks_place(c, i, first);
     }
 }
@@ -166,21 +167,11 @@ const kb_check_rows *kb_check_rows_of(kb_thread *t)
     return t->block->checks->rows;
 }
 
-static uint64_t tagged(uint64_t address, uint64_t row)
-{
-    return (address & KB_CHECK_ADDRESS) | row << KB_CHECK_TAG_SHIFT;
-}
-
-static void *pointer(uint64_t address)
-{
-    return (void *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr): with a tag, or without
-}
-
 void *kb_check_shared_array(kb_thread *t, uint32_t which)
 {
     const kb_check_table *table = t->block->checks->table;
     uint32_t i = table->n_arguments + which;
-    return pointer(tagged((uintptr_t)(t->shared + table->arrays[i].offset), i + 1));
+    return tagged((uintptr_t)(t->shared + table->arrays[i].offset), i + 1);
 }
 
 void *kb_check_local_array(kb_thread *t, void *memory, uint32_t which)
@@ -193,7 +184,7 @@ void *kb_check_local_array(kb_thread *t, void *memory, uint32_t which)
         row->first = (uintptr_t)memory & KB_CHECK_ADDRESS;
         row->size = c->table->arrays[i].size;
     }
-    return pointer(tagged((uintptr_t)memory, i + 1));
+    return tagged((uintptr_t)memory, i + 1);
 }
 
 /* The place of an index that was wrong before in the same way, or a new one. */
@@ -225,7 +216,7 @@ void *kb_check_wrong(kb_thread *t, void *made, int64_t index, int64_t extent, ui
         .which = which,
     };
     uint32_t place = place_of_wrong(t->block->checks, &wrong);
-    return pointer(tagged(word, WRONG_FIRST + place));
+    return tagged(word, WRONG_FIRST + place);
 }
 
 /* A place in the source: where its text begins, if it has one. */
@@ -377,7 +368,7 @@ static bool postpone(kb_checks *c, kb_thread *t, const access *a, kb_race_party 
                      uint32_t block)
 {
     c->late = (struct kb_late_race){t, a->row, a->offset, a->size, a->site, block, other, {0}};
-    memcpy(c->late.before, memory_at(c->rows->of[a->row].first + a->offset), a->size);
+    memcpy(c->late.before, tagged(c->rows->of[a->row].first + a->offset, 0), a->size);
     return true;
 }
 
@@ -387,7 +378,7 @@ void kb_checks_settle_race(kb_checks *c)
     kb_thread *t = l->thread;
     const access a = {l->row, l->offset, l->size, KB_ACCESS_WRITE, l->site, false};
     l->thread = NULL;
-    if (t && memcmp(memory_at(c->rows->of[l->row].first + l->offset), l->before, l->size) != 0)
+    if (t && memcmp(tagged(c->rows->of[l->row].first + l->offset, 0), l->before, l->size) != 0)
         fail_race(t, &a, l->other, l->block);
 }
 
@@ -476,7 +467,7 @@ static KB_COLD void touch_slowly(kb_thread *t, uint64_t row, uint64_t offset, ui
     access a = {row, offset, size, how % KB_CHECK_KINDS, how / KB_CHECK_KINDS, false};
     if (a.kind == KB_ACCESS_WRITE_VALUE) {
         a.kind = KB_ACCESS_WRITE;
-        a.same = memcmp(memory_at(at->first + offset), &value, size) == 0;
+        a.same = memcmp(tagged(at->first + offset, 0), &value, size) == 0;
     }
     if (size)
         touch(t, &a);
@@ -527,10 +518,10 @@ void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how,
         kb_check_fail(t, a.site, a.site, "%s at an address that belongs to no array%s",
                       verbs[a.kind], place_text(t, a.site, place));
     if (tag == 0)
-        return memory_at(word);
+        return tagged(word, 0);
     if (tag > c->n_ranges) {
         check_local(t, tag - c->n_ranges - 1, address, &a);
-        return memory_at(word);
+        return tagged(word, 0);
     }
     const kb_check_row *row = &c->rows->of[tag];
     const kb_range *r = &c->ranges[tag - 1];
@@ -538,7 +529,7 @@ void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how,
     check_bounds(t, r, (int64_t)offset + r->low, &a);
     if (row->cells)
         kb_check_touch(t, tag, offset, size, how, value);
-    return memory_at(word);
+    return tagged(word, 0);
 }
 
 void kb_check_fenced(kb_thread *t)

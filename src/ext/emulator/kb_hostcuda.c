@@ -599,7 +599,7 @@ static kb_cu_result copy_in(kb_cu_address to, const void *from, size_t size, kb_
 }
 
 /* Plans call nothing else. */
-static const kb_driver driver = {
+const kb_driver kb_hostcuda_driver = {
     .cuGetErrorName = error_name,
     .cuGetErrorString = error_string,
     .cuDeviceGetAttribute = device_attribute,
@@ -623,15 +623,10 @@ static const kb_driver driver = {
     .cuMemcpyHtoDAsync = copy_in,
 };
 
-const kb_driver *kb_hostcuda_driver(void)
-{
-    return &driver;
-}
-
 kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame)
 {
     const kb_launch_step *given = step;
-    if (frame->driver != &driver)
+    if (frame->driver != &kb_hostcuda_driver)
         return KB_CONCURRENT_NEVER;
     const kb_hostcuda_code *code = (const kb_hostcuda_code *)(const void *)kb_function_ready(
         given->function, frame->device, given->shared);
@@ -642,7 +637,7 @@ kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame)
 
 void kb_hostcuda_enter(kb_frame *frame)
 {
-    frame->driver = &driver;
+    frame->driver = &kb_hostcuda_driver;
     frame->device = KB_DEVICE_HOST;
     frame->stream = (void *)frame->xla;
 }

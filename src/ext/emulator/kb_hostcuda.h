@@ -26,7 +26,7 @@ enum {
 
 /* The driver. Its streams are XLA's call frames: a launch shares its blocks with the threads of the
  * pool of the call. */
-const kb_driver *kb_hostcuda_driver(void);
+extern const kb_driver kb_hostcuda_driver;
 
 /* Lets a frame run here. */
 void kb_hostcuda_enter(kb_frame *frame);

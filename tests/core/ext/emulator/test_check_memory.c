@@ -119,7 +119,7 @@ static void test_unwritten(void)
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     for (int i = 0; i < 4; i++)
         fake_ret(&f, KB_DTYPE_S32, results[i], 1, &dims[i]);
-    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = kb_hostcuda_driver()};
+    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = &kb_hostcuda_driver};
     CHECK_INT(kb_unwritten_run(&frame, launch_all, &err), KB_OK);
     fake_frame_free(&f);
     const step read[] = {{READ, 2, X, 5, 0}, {END, 0, 0, 0, 0}};
@@ -178,7 +178,7 @@ static void run_with(kb_run *launches, int32_t *result, int64_t n)
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     fake_ret(&f, KB_DTYPE_S32, result, 1, dims);
-    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = kb_hostcuda_driver()};
+    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = &kb_hostcuda_driver};
     CHECK_INT(kb_unwritten_run(&frame, launches, &err), KB_OK);
     fake_frame_free(&f);
 }
@@ -244,7 +244,7 @@ static void test_large_arguments(void)
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     for (int i = 0; i < 2; i++)
         fake_ret(&f, KB_DTYPE_S32, large[i], 1, dims);
-    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = kb_hostcuda_driver()};
+    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = &kb_hostcuda_driver};
     CHECK_INT(kb_unwritten_run(&frame, launch_with_large, &err), KB_OK);
     fake_frame_free(&f);
     set_up();

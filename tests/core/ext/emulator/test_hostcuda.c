@@ -37,7 +37,7 @@ static void kernel(void *const *parameters, const uint32_t sizes[6], int64_t beg
 
 static kb_cu_kernel load(const char *image)
 {
-    const kb_driver *cu = kb_hostcuda_driver();
+    const kb_driver *cu = &kb_hostcuda_driver;
     kb_cu_library library = NULL;
     kb_cu_kernel found = NULL;
     CHECK_INT(cu->cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0), KB_CU_SUCCESS);
@@ -50,7 +50,7 @@ static kb_cu_result launch(kb_cu_kernel k, uint32_t grid_x, uint32_t block_x, vo
     int number = 42;
     void *parameters[] = {&number};
     kb_cu_launch how = {.grid = {grid_x, 3, 4}, .block = {block_x, 8, 2}, .stream = stream};
-    return kb_hostcuda_driver()->cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL);
+    return kb_hostcuda_driver.cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL);
 }
 
 static void test_launch(void)
@@ -75,7 +75,7 @@ static void test_launch(void)
     left = "'out' (float32[1d])";
     CHECK_INT(launch(k, 2, 64, NULL), KB_HOSTCUDA_FAULT);
     const char *fault = NULL;
-    (void)kb_hostcuda_driver()->cuGetErrorString(KB_HOSTCUDA_FAULT, &fault);
+    (void)kb_hostcuda_driver.cuGetErrorString(KB_HOSTCUDA_FAULT, &fault);
     CHECK_HAS(fault, "a thread writes to 'out' (float32[1d]) out of bounds; the write was left");
     left = NULL;
     CHECK_INT(launch(k, 0, 64, NULL), 1);
@@ -141,9 +141,8 @@ static void test_provide(void)
     kb_function f = {.n_images = 1, .images = images};
     kb_error err;
     kb_cu_library library;
-    CHECK_INT(
-        kb_hostcuda_driver()->cuLibraryLoadData(&library, other, NULL, NULL, 0, NULL, NULL, 0),
-        200);
+    CHECK_INT(kb_hostcuda_driver.cuLibraryLoadData(&library, other, NULL, NULL, 0, NULL, NULL, 0),
+              200);
     CHECK_INT(kb_hostcuda_provide(&f, "op", &err), KB_FAILED_PRECONDITION);
     CHECK_HAS(err.message, "op: the program has no code for the CPU");
     f.n_images = 2;
@@ -212,7 +211,7 @@ static void test_provide_code(void)
 
 static void test_memory(void)
 {
-    const kb_driver *cu = kb_hostcuda_driver();
+    const kb_driver *cu = &kb_hostcuda_driver;
     unsigned char bytes[16] = {0}, moved[16] = {0};
     kb_cu_address to = (kb_cu_address)(uintptr_t)bytes;
     CHECK_INT(cu->cuMemsetD8Async(to, 7, 3, NULL), KB_CU_SUCCESS);
@@ -284,9 +283,9 @@ static void test_threads(void)
     kb_cu_kernel k = load(threads_digest);
     kb_cu_launch how = {.grid = {2, 3, 4}, .block = {N_IN_BLOCK / 4, 4, 1}};
     kb_cu_result failed =
-        kb_hostcuda_driver()->cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL);
+        kb_hostcuda_driver.cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL);
     CHECK_INT(failed, 9001);
-    kb_driver_fail(&err, kb_hostcuda_driver(), failed, "cuLaunchKernelEx", "op");
+    kb_driver_fail(&err, &kb_hostcuda_driver, failed, "cuLaunchKernelEx", "op");
     CHECK_HAS(err.message, "op: block (");
     char name[32];
     CHECK_TEXT(kb_entry_name("_ZN10kernbridge18scale_0123456789abB2v1B8cwExx", name, sizeof name),
@@ -317,10 +316,9 @@ static void test_threads(void)
     CHECK_TEXT(kb_entry_name("scale", name, sizeof name), "scale");
     CHECK_HAS(err.message, "was told to");
     how.shared = 227 * 1024;
-    CHECK_INT(kb_hostcuda_driver()->cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL), 1);
+    CHECK_INT(kb_hostcuda_driver.cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL), 1);
     int value = 0;
-    CHECK_INT(kb_hostcuda_driver()->cuKernelGetAttribute(&value, KB_CU_KERNEL_STATIC_SHARED, k, 0),
-              0);
+    CHECK_INT(kb_hostcuda_driver.cuKernelGetAttribute(&value, KB_CU_KERNEL_STATIC_SHARED, k, 0), 0);
     CHECK_INT(value, 8);
     CHECK_INT(kb_hostcuda_launch(strange, sizes, 0, parameters, NULL, &err), KB_NOT_FOUND);
 }
@@ -370,7 +368,7 @@ static void test_cooperative(void)
 static void test_words(void)
 {
     kb_error err;
-    const kb_driver *cu = kb_hostcuda_driver();
+    const kb_driver *cu = &kb_hostcuda_driver;
     kb_driver_fail(&err, cu, 1, "cuLaunchKernelEx", "op");
     CHECK_HAS(err.message, "CUDA_ERROR_INVALID_VALUE");
     CHECK_HAS(err.message, "1 to 1024 threads");

@@ -51,7 +51,7 @@ static void add_code(void)
 
 static kb_cu_kernel load(const char *image)
 {
-    const kb_driver *cu = kb_hostcuda_driver();
+    const kb_driver *cu = &kb_hostcuda_driver;
     kb_cu_library library = NULL;
     kb_cu_kernel kernel = NULL;
     kb_cu_function function = NULL;
@@ -64,7 +64,7 @@ static kb_cu_kernel load(const char *image)
 
 static void test_attributes(void)
 {
-    const kb_driver *cu = kb_hostcuda_driver();
+    const kb_driver *cu = &kb_hostcuda_driver;
     kb_cu_kernel k = load(digests[0]);
     int value = -1;
     CHECK_INT(cu->cuKernelGetAttribute(&value, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, k, 0), 0);
@@ -87,7 +87,7 @@ static void test_attributes(void)
 
 static void test_little_things(void)
 {
-    const kb_driver *cu = kb_hostcuda_driver();
+    const kb_driver *cu = &kb_hostcuda_driver;
     kb_cu_library library = NULL;
     int mode = 7, status = 7, grid = 0, block = 0;
     CHECK_INT(cu->cuLibraryLoadData(&library, unknown, NULL, NULL, 0, NULL, NULL, 0), 200);
@@ -111,7 +111,7 @@ static void test_short_image(void)
         char *image = strdup(texts[i]);
         kb_cu_library library = NULL;
         CHECK_INT(
-            kb_hostcuda_driver()->cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0),
+            kb_hostcuda_driver.cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0),
             200);
         free(image);
     }
@@ -126,7 +126,7 @@ static void test_errors(void)
                  {200, "CUDA_ERROR_INVALID_IMAGE", "its code was not provided"},
                  {KB_HOSTCUDA_FAULT, "", ""},
                  {801, "CUDA_ERROR_NOT_SUPPORTED", "not possible on the CPU"}};
-    const kb_driver *cu = kb_hostcuda_driver();
+    const kb_driver *cu = &kb_hostcuda_driver;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *name = NULL, *text = NULL;
         CHECK_INT(cu->cuGetErrorName((kb_cu_result)cases[i].code, &name), 0);
@@ -139,7 +139,7 @@ static void test_errors(void)
 /* Fills touch the elements that they name, and no byte more. */
 static void test_fills(void)
 {
-    const kb_driver *cu = kb_hostcuda_driver();
+    const kb_driver *cu = &kb_hostcuda_driver;
     uint32_t words[12];
     kb_cu_address to = (kb_cu_address)(uintptr_t)(words + 1);
     memset(words, 0xff, sizeof words);
@@ -176,7 +176,7 @@ static void test_concurrency(void)
         CHECK_INT(kb_hostcuda_concurrency(&step, &frame), KB_CONCURRENT_NEVER);
         kb_hostcuda_enter(&frame);
         CHECK_INT(frame.device, KB_DEVICE_HOST);
-        CHECK_PTR(frame.driver, kb_hostcuda_driver());
+        CHECK_PTR(frame.driver, &kb_hostcuda_driver);
         CHECK_PTR(frame.stream, &xla); /* whose threads take part in launches */
         CHECK_INT(kb_hostcuda_concurrency(&step, &frame), KB_CONCURRENT_NEVER); /* not ready */
         kb_cu_kernel kernel;

@@ -74,7 +74,7 @@ static kb_status steps(const kb_frame *frame, kb_error *err)
     CHECK(!kb_unwritten_find((uintptr_t)&tiny, 1));
 
     /* the rest of the driver is that of the CPU */
-    CHECK(cu->cuLaunchKernelEx == kb_hostcuda_driver()->cuLaunchKernelEx);
+    CHECK(cu->cuLaunchKernelEx == kb_hostcuda_driver.cuLaunchKernelEx);
     CHECK_INT(cu->cuMemcpyDtoHAsync(source, at(output), sizeof source, NULL), KB_CU_SUCCESS);
     CHECK_INT(source[1], 5);
     return KB_OK;
@@ -101,7 +101,7 @@ static kb_status call(kb_run *run)
     fake_ret(&f, KB_DTYPE_U8, &tiny, 1, one);
     fake_ret(&f, KB_DTYPE_S32, NULL, 1, none);
     fake_ret(&f, KB_DTYPE_S32, hidden, 1, dims);
-    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = kb_hostcuda_driver()};
+    kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = &kb_hostcuda_driver};
     kb_status s = kb_unwritten_run(&frame, run, &err);
     fake_frame_free(&f);
     return s;
