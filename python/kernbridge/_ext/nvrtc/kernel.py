@@ -29,7 +29,6 @@ from kernbridge._src.operation.operation import Operation, as_html, shown
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import (
     FROM_SIGNATURE,
-    CallOptions,
     Functions,
     OperationSpec,
     call_with_shapes,
@@ -425,8 +424,9 @@ def operation_of(
         launch = {name: arrays.numbers(name, value) for name, value in launch.items()}
     others = ("threads_per_block", "shared_mem", "cooperative", "cluster", "pdl")
     rule = LaunchRule(label, *launch.values(), *(given[name] for name in others))
-    options = CallOptions.of({**given, "vmap_method": rule.vmap_method(given["vmap_method"])})
-    spec = options.spec(label, given["outs"], names_for_rules(function, values), arrays)
+    given = {**given, "vmap_method": rule.vmap_method(given["vmap_method"])}
+    names = names_for_rules(function, values)
+    spec = OperationSpec.of(given, label, given["outs"], names, arrays)
     zeroed, checked = bool(given["zero_outputs"]), bool(given.get("check"))
     described = Description(label, file, function, rule, zeroed, checked, code(function), declared)
     return CudaKernel(spec, described, values)

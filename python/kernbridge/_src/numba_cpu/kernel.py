@@ -39,7 +39,7 @@ from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import FROM_SIGNATURE, CallOptions, OperationSpec
+from kernbridge._src.operation.spec import FROM_SIGNATURE, OperationSpec
 from kernbridge._src.sharding.rule import ShardingRule
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def numba_kernel(
     order = declared.bound if declared else None
     variant = Variant(options, bool(half_as_bits), order, (shown, label) if name else None)
     frontend = NumbaCpu.of(kernel, variant, values)
-    spec = CallOptions.of(locals()).spec(frontend.label, outs, signature=declared)
+    spec = OperationSpec.of(locals(), frontend.label, outs, signature=declared)
     return frontend.operation(spec, frontend._operations)
 
 

@@ -41,13 +41,7 @@ from kernbridge._src.numba_cpu.signature import CompileOptions
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, as_operands
 from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import (
-    CallOptions,
-    Functions,
-    OperationSpec,
-    Outputs,
-    call_with_shapes,
-)
+from kernbridge._src.operation.spec import Functions, OperationSpec, Outputs, call_with_shapes
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.call_signature import ResultsOf, check_number, is_weak
 
@@ -573,8 +567,8 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
     is_kept = not (outs or static)
     frontend = attached_to(owner, key, make) if is_kept else make()
     method = of("vmap_method") or (None if kind == "arrays" else "expand_dims")
-    call = replace(CallOptions.of(given), vmap_method=method, sharding_rule=rule)
-    spec = call.spec(frontend.label, frontend.described_outs)
+    given = {**given, "vmap_method": method, "sharding_rule": rule}
+    spec = OperationSpec.of(given, frontend.label, frontend.described_outs)
     kept: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
     if is_kept:  # JAX may keep another front end for long, which must not keep its operations
         kept = attached_to(owner, ("operations", *key), lambda: kept)

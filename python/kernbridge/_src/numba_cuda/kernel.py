@@ -28,7 +28,7 @@ from kernbridge._src.numba_common.parameters import (
 from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import Operation, wrap
-from kernbridge._src.operation.spec import FROM_SIGNATURE, CallOptions, Functions, OperationSpec
+from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Value, Word
@@ -205,7 +205,7 @@ def numba_cuda_kernel(
         launch_dims = declared.numbers("launch_dims", launch_dims)
     rule = rule or LaunchRule(label, grid, block, launch_dims, *others)
     vmap_method = rule.vmap_method(vmap_method)
-    spec = CallOptions.of(locals()).spec(label, outs, signature=declared)
+    spec = OperationSpec.of(locals(), label, outs, signature=declared)
     views = _read_views(label, view or {})
     values = static_values.read(label, static)
     static_values.check(label, kernel.py_func, values, _refusal)

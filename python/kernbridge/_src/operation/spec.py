@@ -190,48 +190,6 @@ def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
 
 
 @dataclass(frozen=True)
-class CallOptions:
-    """The options of a call that public functions share; `numba_kernel` documents them."""
-
-    vmap_method: str | None = None
-    vmap_threads: bool | None = None
-    input_output_aliases: Mapping[int, int] | None = None
-    has_side_effect: bool = False
-    jvp: Rule = None
-    vjp: Rule = None
-    derivatives: str | None = None
-    sharding_rule: Any = None
-
-    @staticmethod
-    def of(given: Mapping[str, Any]) -> CallOptions:
-        """The options among the arguments of a public function, which may be its `locals()`."""
-        return CallOptions(**{n: given[n] for n in CallOptions.__match_args__ if n in given})
-
-    def spec(
-        self, label: str, outs: Any, attributes: Sequence[str] = (), signature: Any = None
-    ) -> OperationSpec:
-        """The specification of an operation with these options; see `OperationSpec`."""
-        if self.derivatives not in (None, ENZYME):
-            raise ValueError(
-                f"{label}: derivatives is {self.derivatives!r}, expected {ENZYME!r} or None; pass "
-                "a rule of your own as vjp= or jvp= [KB1007]"
-            )
-        return OperationSpec(
-            label,
-            outs,
-            self.vmap_method,
-            self.input_output_aliases,
-            self.has_side_effect,
-            self.derivatives if self.jvp is None else self.jvp,
-            self.derivatives if self.vjp is None else self.vjp,
-            attributes,
-            self.sharding_rule,
-            self.vmap_threads,
-            signature,
-        )
-
-
-@dataclass(frozen=True)
 class OperationSpec:
     """The arguments of `numba_kernel` and its siblings except the kernel; hashable if `outs` is."""
 
@@ -246,6 +204,35 @@ class OperationSpec:
     sharding_rule: Any = None  # given as a `ShardingRule` or its text
     vmap_threads: bool | None = None
     signature: Any = None  # a `CallSignature`
+
+    @staticmethod
+    def of(
+        given: Mapping[str, Any],
+        label: str,
+        outs: Any,
+        attributes: Sequence[str] = (),
+        signature: Any = None,
+    ) -> OperationSpec:
+        """The specification by the options `given` to a public function, perhaps its `locals()`."""
+        automatic = given.get("derivatives")
+        if automatic not in (None, ENZYME):
+            raise ValueError(
+                f"{label}: derivatives is {automatic!r}, expected {ENZYME!r} or None; pass "
+                "a rule of your own as vjp= or jvp= [KB1007]"
+            )
+        return OperationSpec(
+            label,
+            outs,
+            given.get("vmap_method"),
+            given.get("input_output_aliases"),
+            given.get("has_side_effect", False),
+            automatic if given.get("jvp") is None else given["jvp"],
+            automatic if given.get("vjp") is None else given["vjp"],
+            attributes,
+            given.get("sharding_rule"),
+            given.get("vmap_threads"),
+            signature,
+        )
 
     def __post_init__(self, attributes: Sequence[str]) -> None:
         """Check everything that does not depend on inputs."""

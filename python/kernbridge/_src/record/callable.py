@@ -23,7 +23,7 @@ from kernbridge._src.numba_common.parameters import Assignment
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
 from kernbridge._src.operation.operation import Operation
-from kernbridge._src.operation.spec import FROM_SIGNATURE, CallOptions, Functions, OperationSpec
+from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
 from kernbridge._src.plan.targets import Target
@@ -151,7 +151,7 @@ def numba_cuda_callable(
     if signature is not None or inplace is not None:
         stream = list(inspect.signature(func).parameters)[-1:]
         declared = parameters.read_signature(label, func, signature, inplace, stream)
-    spec = CallOptions.of(locals()).spec(label, outs, signature=declared)
+    spec = OperationSpec.of(locals(), label, outs, signature=declared)
     kept = _of_objects
     if type(func) is types.FunctionType:
         kept = attached_to(func, "numba_cuda_callable", lambda: LRUCache(OPERATIONS_KEPT))

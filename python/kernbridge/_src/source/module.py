@@ -20,7 +20,7 @@ from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.operation.operation import Operation, spec_key
-from kernbridge._src.operation.spec import CallOptions
+from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.sharding.rule import ShardingRule
@@ -132,11 +132,11 @@ class SourceFunction:
         sharding_rule: str | ShardingRule | bool | None = None,
         **attributes: Any,
     ) -> Any:
-        options, named = CallOptions.of(locals()), dict[str, Any]()
+        options, named = locals(), dict[str, Any]()
         if self._signature is not None:
             named, attributes = attributes, {}
         try:
-            operation = self._operation(outs, options, zero_outputs, attrs, attributes)
+            operation = self._operation(options, attributes)
             return operation(*inputs, **named)
         except Exception as e:
             hide_frames(e)
@@ -183,18 +183,11 @@ sharding_rule
         Operation
             The operation. Equal arguments return the same operation, as long as it is cached.
         """
-        return self._operation(outs, CallOptions.of(locals()), zero_outputs, attrs, attributes)
+        return self._operation(locals(), attributes)
 
-    def _operation(
-        self,
-        outs: Any,
-        options: CallOptions,
-        zero_outputs: bool,
-        given: Mapping[str, Any] | None,
-        more: Mapping[str, Any],
-    ) -> Operation:
-        export, attrs = self._export, {**(given or {}), **more}
-        zeroed = read_flag(export.label, "zero_outputs", zero_outputs)
+    def _operation(self, given: Mapping[str, Any], more: Mapping[str, Any]) -> Operation:
+        export, outs, attrs = self._export, given["outs"], {**(given["attrs"] or {}), **more}
+        zeroed = read_flag(export.label, "zero_outputs", given["zero_outputs"])
         if outs is ... and self._outs is not None:
             outs = self._outs
         elif outs is ... and self._signature is None:
@@ -209,7 +202,8 @@ sharding_rule
                 " [KB5105]"
             )
         known = export.function.attributes
-        spec = options.spec(export.label, outs, [a.name for a in known], self._signature)
+        names = [a.name for a in known]
+        spec = OperationSpec.of(given, export.label, outs, names, self._signature)
         scan_attributes.check_names(export.label, known, attrs)
         encoded = tuple(scan_attributes.encode(export.label, a, attrs[a.name]) for a in known)
         plain, key = scan_attributes.plain(attrs), spec_key(spec, [])
