@@ -64,20 +64,14 @@ class Description:
         """Whether there is a call for arrays of other extents."""
         return not self.token or self.token in lowered_calls
 
-    def write(self) -> str:
-        return json.dumps(asdict(self))
-
     @staticmethod
     def read(text: str) -> Description:
         def tuples(value: Any) -> Any:
             return tuple(map(tuples, value)) if isinstance(value, list) else value
 
-        def hook(fields: dict[str, Any]) -> Any:
-            fields = {name: tuples(value) for name, value in fields.items()}
-            return Description(**fields) if "label" in fields else Terms(**fields)
-
-        found: Description = json.loads(text, object_hook=hook)
-        return found
+        fields = {name: tuples(value) for name, value in json.loads(text).items()}
+        terms = {name: tuples(value) for name, value in fields.pop("terms").items()}
+        return Description(terms=Terms(**terms), **fields)
 
 
 @dataclass(eq=False)
@@ -98,18 +92,19 @@ class Lowered:
     def __reduce__(self) -> Any:
         return type(None), ()
 
-    def again(self, operands: Sequence[ArrayType], results: Sequence[ArrayType]) -> Any:
-        """Lower the call for arrays with their batch axes."""
+    def again(self, made: DeviceCall) -> DeviceCall:
+        """Lower the call for the extents of one device's arrays, which have their batch axes."""
 
         def own(arrays: Sequence[ArrayType], terms: Sequence[Term]) -> list[ArrayType]:
             shapes = [t.shape[len(t.shape) - len(n) :] for t, n in zip(arrays, terms, strict=True)]
             return [ArrayType(s, t.dtype) for s, t in zip(shapes, arrays, strict=True)]
 
-        terms, levels = self.call.terms, self.call.levels
+        terms, levels, batch = self.call.terms, self.call.levels, ()
         if levels:
-            levels = replace(levels, sizes=results[0].shape[: len(levels.sizes)][::-1])
-        call = replace(self.call, outs=tuple(own(results, terms.outs)), levels=levels)
-        native = self.frontend.lower(self.platform, own(operands, terms.ins), call)
+            batch = made.outs[0].shape[: len(levels.sizes)]
+            levels = replace(levels, sizes=batch[::-1])
+        call = replace(self.call, outs=tuple(own(made.outs, terms.outs)), levels=levels)
+        native = self.frontend.lower(self.platform, own(made.operands, terms.ins), call)
         if native.copied != self.copied:
             raise KernelError(
                 f"{self.frontend.label} writes to inputs {self.copied} when it is called with "
@@ -117,7 +112,16 @@ class Lowered:
                 "sharding_rule [KB6003]"
             )
         self.kept.append(native.keep)
-        return native
+        values = native.attributes(self.call, self.masks)
+        if native.program:
+            values["program"] = np.frombuffer(native.program, np.uint8)
+        return replace(
+            made,
+            target=native.target,
+            attributes={name: mlir.ir_attribute(value) for name, value in values.items()},
+            hidden=native.hidden(made.operands, batch),
+            aliases=tuple(native.aliases(self.call).items()),
+        )
 
 
 lowered_calls: weakref.WeakValueDictionary[str, Lowered] = weakref.WeakValueDictionary()
@@ -173,8 +177,8 @@ def lowering_of(
                 "device only; let axis_names of jax.shard_map name all axes of the mesh, or call "
                 "the operation outside of it [KB6003]"
             )
-        text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
-        return native.target + SPLIT, {"sharding": text}, {}
+        description = Description(frontend.label, terms.whole, aliased, once=n_devices)
+        return native.target + SPLIT, {"sharding": json.dumps(asdict(description))}, {}
     token = ""
     axes = {name for array in (*call.terms.ins, *call.terms.outs) for name in array}
     if native.for_extents and any(map(call.terms.can_split, axes)):
@@ -183,7 +187,7 @@ def lowering_of(
     description = Description(frontend.label, terms, aliased, token, grouped)
     attribute = private_jax.shardy_rule(ctx, *_numbered(description.possible))
     options = {} if attribute is None else {"extra_attributes": {"sdy.sharding_rule": attribute}}
-    return native.target + SPLIT, {"sharding": description.write()}, options
+    return native.target + SPLIT, {"sharding": json.dumps(asdict(description))}, options
 
 
 def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
@@ -286,8 +290,33 @@ def parts_of(
         aliases, once = description.aliases, description.once
         call = DeviceCall(target, plain, own, made, more, aliases, bool(once))
         if any(not name.startswith("*") for name in choice.factors) and description.token:
-            call = _lowered_again(call, description)
-        module = _program(call, choice, once, [array.type for array in hidden], here)
+            call = lowered_calls[description.token].again(call)
+        sums = [choice.groups_to_sum(term) for term in terms.outs]
+        waits = any(sums) or (once and sums)  # for other devices, after the call
+        number = None
+        if waits and call.target in _ON_CPU and jax.process_count() == 1:
+            number = {"together": mlir.ir_attribute(np.int64(next(_numbers)))}
+            call = replace(call, attributes={**call.attributes, **number})
+        unseen = [
+            array.type for array in hidden
+        ]  # whose extents may differ: constants replace them
+
+        def body(operands: list[Any]) -> list[Any]:
+            cut = zip(operands, here, call.operands, terms.ins, strict=True)
+            operands = [x if t == own else choice.slice(x, own, term) for x, t, own, term in cut]
+            if once:
+                outs = call.outputs_of_first(operands, once)
+            else:
+                made = enumerate(zip(call.outputs(operands), call.outs, sums, strict=True), start=1)
+                outs = [_sum(x, t, groups, i) if groups else x for i, (x, t, groups) in made]
+            if number is not None:  # other devices must learn that the call failed
+                same = [(o, o) for o in range(len(outs))]
+                outs = DeviceCall(TOGETHER, number, call.outs, call.outs, aliases=same).outputs(
+                    outs
+                )
+            return [*outs, *_zeros(unseen)]
+
+        module = _module(here, [*call.outs, *unseen], body)
         return module, [choice.sharding(term) for term in terms.ins], _packed(result, choice)
 
 
@@ -322,60 +351,6 @@ def _packed(result: Any, choice: Choice) -> Any:
     shardings = [choice.sharding(term) for term in choice.terms.outs]
     shardings += [choice.sharding(())] * len(choice.terms.hidden)
     return tuple_sharding(result, shardings)
-
-
-def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
-    """Lower a call that depends on extents again, for the extents of one device's arrays."""
-    lowered = lowered_calls[description.token]
-    native = lowered.again(call.operands, call.outs)
-    batch = call.outs[0].shape[: len(lowered.call.levels.sizes)]
-    values = native.attributes(lowered.call, lowered.masks)
-    if native.program:
-        values["program"] = np.frombuffer(native.program, np.uint8)
-    return replace(
-        call,
-        target=native.target,
-        attributes={name: mlir.ir_attribute(value) for name, value in values.items()},
-        hidden=native.hidden(call.operands, batch),
-        aliases=tuple(native.aliases(lowered.call).items()),
-    )
-
-
-def _program(
-    call: DeviceCall,
-    choice: Choice,
-    once: int,
-    unseen: Sequence[ArrayType],
-    given: Sequence[ArrayType],
-) -> bytes:
-    """Return the module of one device, to which such operands are `given`.
-
-    If `once`, the first of so many devices makes the call. Hidden results may have other extents
-    than in the whole call; constants, `unseen`, replace them.
-    """
-    sums = [choice.groups_to_sum(term) for term in choice.terms.outs]
-    waits = any(sums) or (once and sums)  # for other devices, after the call
-    number = None
-    if waits and call.target in _ON_CPU and jax.process_count() == 1:
-        number = {"together": mlir.ir_attribute(np.int64(next(_numbers)))}
-        call = replace(call, attributes={**call.attributes, **number})
-
-    def body(operands: list[Any]) -> list[Any]:
-        cut = zip(operands, given, call.operands, choice.terms.ins, strict=True)
-        operands = [x if t == own else choice.slice(x, own, term) for x, t, own, term in cut]
-        if once:
-            outs = call.outputs_of_first(operands, once)
-        else:
-            made = enumerate(zip(call.outputs(operands), call.outs, sums, strict=True), start=1)
-            outs = [_sum(x, t, groups, i) if groups else x for i, (x, t, groups) in made]
-        if number is not None:  # other devices must learn that the call failed
-            in_place = [(o, o) for o in range(len(outs))]
-            outs = DeviceCall(TOGETHER, number, call.outs, call.outs, aliases=in_place).outputs(
-                outs
-            )
-        return [*outs, *_zeros(unseen)]
-
-    return _module(given, [*call.outs, *unseen], body)
 
 
 def _warn_if_gathered(
