@@ -99,7 +99,7 @@ class Operation:
         self._keywords = tuple(sorted((attributes or {}).items()))
         self._jitted: Any = None
         self._of_functions: LRUCache[Operation | None] = LRUCache(OPERATIONS_KEPT)
-        functions = functions_of(spec, frontend.functions())
+        functions = self._kernbridge_runs()
         self._watched = Watched(lambda: functions) if functions else None
 
     def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
@@ -141,8 +141,7 @@ class Operation:
             if (s := spec.signature) is not None:  # that of `inplace=` names all parameters
                 kept = tuple(p for p in s.inputs if p.name not in functions)
                 spec = replace(spec, signature=replace(s, inputs=kept))
-            made: Operation | None = self._frontend.calling(functions, spec)
-            return made
+            return self._frontend.calling(functions, spec)
 
         try:
             found = self._of_functions.find_or_make(function_state.key_of(functions), make)
@@ -348,10 +347,7 @@ def _bound(
     spec: OperationSpec, frontend: Frontend, inputs: Sequence[Any], scalars: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """The arrays and the keyword scalars of a call with these arguments."""
-    if spec.signature is None:
-        return frontend.bound(inputs, scalars)
-    found: tuple[Sequence[Any], Mapping[str, Any]] = spec.signature.bind(inputs, scalars)
-    return found
+    return (spec.signature.bind if spec.signature else frontend.bound)(inputs, scalars)
 
 
 def _static_call(
@@ -403,12 +399,6 @@ def _type_of(label: str, index: int, operand: Any) -> ArrayType:
     return ArrayType(aval.shape, np.dtype(aval.dtype))
 
 
-def _is_operand(value: object) -> bool:
-    if isinstance(value, (jax.Array, np.ndarray, np.generic)):
-        return not (isinstance(value, np.ndarray) and value.dtype.hasobject)
-    return isinstance(value, (bool, int, float, complex)) or hasattr(value, "__jax_array__")
-
-
 def as_operands(
     label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[ArrayType]]:
@@ -450,7 +440,8 @@ def not_an_array(
                 f"{label}: {place} is {value}, which is out of range for {of_ints.dtype}; pass "
                 f"{remedy} [KB2002]"
             )
-        if not _is_operand(value):
+        known = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
+        if not isinstance(value, known) and not hasattr(value, "__jax_array__"):
             return TypeError(
                 f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array "
                 f"or a scalar; {_remedy_for(value)} [KB2002]"

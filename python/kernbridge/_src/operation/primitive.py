@@ -223,14 +223,8 @@ def define_abstract(primitive: Any, rule: Any) -> None:
 define_abstract(call_p, _abstract_eval)
 
 
+@versions.explained()
 def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
-    with versions.explained():
-        return _lowered(platform, ctx, operands, frontend, call)
-
-
-def _lowered(
-    platform: str, ctx: Any, operands: Sequence[Any], frontend: Frontend, call: Call
-) -> Any:
     if platform not in frontend.platforms:
         error = missing_platform.no_kernel(frontend.label, frontend.platforms, [platform])
         return missing_platform.lower(ctx, operands, platform, error, call.has_side_effect)
@@ -324,32 +318,25 @@ def _batch(operands: Sequence[Any], dims: Sequence[Any], *, frontend: Frontend, 
             front[i] = jnp.broadcast_to(front[i], (size, *front[i].shape))
             mapped[i] = True
     if call.vmap_method in (None, "sequential", "sequential_unrolled"):
-        outs = _batch_by_loop(frontend, call, size, front, mapped)
+        # One call in the program; the core runs the kernel slice by slice.
+        if len(call.levels.sizes) == BATCH_LEVELS_MAX:
+            raise NotImplementedError(
+                f"{frontend.label} is inside {BATCH_LEVELS_MAX + 1} nested vmaps, but at most "
+                f"{BATCH_LEVELS_MAX} are supported; merge some axes before the call [KB2104]"
+            )
+        call = replace(call, levels=call.levels.inside(size, mapped))
     else:
-        outs = _batch_by_rank(frontend, call, size, front, mapped)
+        call = _with_leading(frontend.label, call, size, front, mapped)
+    outs = bind(frontend, call, front)
     return outs, [0] * len(outs)
 
 
-def _batch_by_loop(
-    frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
-) -> Any:
-    """One call in the program; the core runs the kernel slice by slice."""
-    if len(call.levels.sizes) == BATCH_LEVELS_MAX:
-        raise NotImplementedError(
-            f"{frontend.label} is inside {BATCH_LEVELS_MAX + 1} nested vmaps, but at most "
-            f"{BATCH_LEVELS_MAX} are supported; merge some axes before the call [KB2104]"
-        )
-    return bind(frontend, replace(call, levels=call.levels.inside(size, mapped)), front)
-
-
-def _batch_by_rank(
-    frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
-) -> Any:
+def _with_leading(label: str, call: Call, size: Dim, front: list[Any], mapped: list[bool]) -> Call:
     """Pass the batch to the kernel as one more leading axis, as JAX's named methods do."""
     for i, name in enumerate(call.scalars, start=call.n_inputs):
         if mapped[i]:
             raise ValueError(
-                f"{frontend.label}: the keyword scalar {name!r} is mapped, and "
+                f"{label}: the keyword scalar {name!r} is mapped, and "
                 f"vmap_method={call.vmap_method!r} would pass an array for it to the kernel; "
                 "leave vmap_method unset, or pass the scalar as a positional input [KB2005]"
             )
@@ -360,8 +347,7 @@ def _batch_by_rank(
             front[i] = jnp.broadcast_to(front[i], (new_axis, *front[i].shape))
             batch[i] = call.vmap_method == "broadcast_all"
     outs = tuple(ArrayType((size, *t.shape), t.dtype) for t in call.outs)
-    call = replace(call, outs=outs, terms=call.terms.with_leading(batch))
-    return bind(frontend, call, front)
+    return replace(call, outs=outs, terms=call.terms.with_leading(batch))
 
 
 batching.primitive_batchers[call_p] = _batch

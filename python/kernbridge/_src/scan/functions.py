@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.base.struct import Struct
-from kernbridge._src.signatures.array_types import ANY, DeclaredType, Extents, check_types, place_of
+from kernbridge._src.signatures.array_types import ANY, DeclaredType, Extents, place_of
 
 Sources = Sequence[tuple[str, str]]
 """Names of files, and their texts."""
@@ -71,14 +71,11 @@ class ScannedFunction(Struct):
 
     def _check_shapes(self, about: str, n_inputs: int, arrays: Any, shapes: Any) -> None:
         parameters = (*self.having("arg"), *self.having("ret"))
-        check_types(
-            about,
-            Extents(),
-            [
-                (place_of(i, n_inputs, p.name), p.array, array.dtype.name, shape)
-                for i, (p, array, shape) in enumerate(zip(parameters, arrays, shapes, strict=True))
-            ],
-        )
+        described = [
+            (place_of(i, n_inputs, p.name), p.array, array.dtype.name, shape)
+            for i, (p, array, shape) in enumerate(zip(parameters, arrays, shapes, strict=True))
+        ]
+        Extents().match(about, described)
 
     @property
     def takes_any(self) -> bool:

@@ -14,7 +14,7 @@ import ast
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -144,14 +144,6 @@ def evaluate(dim: str, extents: Mapping[str, Any]) -> Any:
     return value(ast.parse(dim, mode="eval").body)
 
 
-class Mismatch(Exception):
-    """An array is not of its declared type: which one, and why, as messages continue."""
-
-    def __init__(self, index: int, why: str) -> None:
-        super().__init__(index, why)
-        self.index, self.why = index, why
-
-
 class Extents:
     """What the names of dimensions and of dtypes mean in one call."""
 
@@ -164,20 +156,23 @@ class Extents:
     def values(self) -> dict[str, Any]:
         return {name: value for name, (value, _) in self._found.items()}
 
-    def match(self, arrays: Iterable[tuple[str, DeclaredType | None, str, Sequence[Any]]]) -> None:
-        """Match arrays with their declared types; Mismatch is raised for the first that differs.
+    def match(
+        self, about: str, arrays: Sequence[tuple[str, DeclaredType | None, str, Sequence[Any]]]
+    ) -> None:
+        """Match arrays with their declared types; TypeError is raised for the first that differs.
 
         Each array is what messages call it, its declared type, dtype and shape. Names that are
         dimensions of their own are found first, then names of which one is missing in a sum or a
         product.
         """
+        self._about, self._arrays = about, arrays
         expressions: list[tuple[int, str, str, int, Any]] = []
         for i, (what, declared, dtype, shape) in enumerate(arrays):
             if declared is None:
                 continue
             self._match_dtype(i, what, declared, dtype)
             if not declared.fits(dtype, len(shape)):
-                raise Mismatch(
+                raise self._mismatch(
                     i,
                     ": its number of dimensions differs; use jax.vmap for a batch, reshape it, or "
                     "declare ... for any number of them",
@@ -199,19 +194,26 @@ class Extents:
             if len(left) == len(expressions):
                 i, what, dim, d, _ = left[0]
                 unknown = ", ".join(n for n in names_in(dim) if n not in self._found)
-                raise Mismatch(
+                raise self._mismatch(
                     i,
                     f": its dimension {d} does not determine {unknown}; declare an array with "
                     "each of these names as a dimension",
                 )
             expressions = left
 
+    def _mismatch(self, index: int, why: str) -> TypeError:
+        what, declared, dtype, shape = self._arrays[index]
+        return TypeError(
+            f"{self._about}{what} is {typed(dtype, shape)}, but is declared as {declared}{why} "
+            "[KB2007]"
+        )
+
     def _match_dtype(self, i: int, what: str, declared: DeclaredType, dtype: str) -> None:
         wanted, why = declared.dtype, ""
         if is_variable(wanted):
             kind = _KINDS_OF_DTYPES.get(wanted)
             if kind is not None and not jax.numpy.issubdtype(dtype, kind):
-                raise Mismatch(i, f": its dtype is none of {wanted}; convert it")
+                raise self._mismatch(i, f": its dtype is none of {wanted}; convert it")
             wanted, where = self._found.setdefault(declared.dtype, (dtype, f"that of {what}"))
             why = f", in which {declared.dtype} is {wanted}, as {where}"
         if wanted in ("", dtype):
@@ -221,14 +223,14 @@ class Extents:
             remedy = f"change it in `outs` to {wanted}"
         if wanted in _WIDE and not jax.config.jax_enable_x64:
             remedy = f"enable 64-bit types with JAX_ENABLE_X64=1, and {remedy}"
-        raise Mismatch(i, f"{why}: its dtype differs; {remedy}")
+        raise self._mismatch(i, f"{why}: its dtype differs; {remedy}")
 
     def _match_leading(self, i: int, what: str, extents: tuple[Any, ...]) -> None:
         if not self._ties_leading:
             return
         first, where = self._found.setdefault(LEADING, (extents, what))
         if first != extents:
-            raise Mismatch(
+            raise self._mismatch(
                 i,
                 f", in which ... is {list(first)}, as in {where}: it is {list(extents)}; pass "
                 "arrays in which they are equal, or declare `any`",
@@ -240,7 +242,7 @@ class Extents:
             wanted, where = self._found.setdefault(dim, (extent, f"dimension {d} of {what}"))
             why = f", in which {dim} is {wanted}, as {where} is"
         if extent != wanted:
-            raise Mismatch(
+            raise self._mismatch(
                 i,
                 f"{why}: its dimension {d} is {extent}; pass arrays in which it is {wanted}, "
                 "or correct the declaration",
@@ -254,7 +256,7 @@ class Extents:
             written = re.sub(r"[A-Za-z_]\w*", lambda m: str(known.get(m[0])), dim)
             if written.replace(" ", "") == extent:
                 return True
-            raise Mismatch(
+            raise self._mismatch(
                 i,
                 f": it has parts along its dimension {d}, {dim}; name only dimensions in the "
                 "sharding rule whose parts have extents of this form",
@@ -278,7 +280,7 @@ class Extents:
                 if n not in unknown
             )
             why = f", in which {parts}" if parts else ""
-            raise Mismatch(
+            raise self._mismatch(
                 i,
                 f"{why}: its dimension {d} is {extent}, which "
                 + (f"{dim} cannot be" if unknown else f"is not {dim} = {wanted}")
@@ -291,14 +293,3 @@ def place_of(index: int, n_inputs: int, name: str) -> str:
     """What messages call an input, or an output after so many inputs."""
     what = f"input {index}" if index < n_inputs else f"output {index - n_inputs}"
     return f"{what} {name!r}" if name else what
-
-
-def check_types(about: str, extents: Extents, arrays: Sequence[Any]) -> None:
-    """Match arrays with their declared types, see `Extents.match`; or raise TypeError."""
-    try:
-        extents.match(arrays)
-    except Mismatch as e:
-        what, declared, dtype, shape = arrays[e.index]
-        raise TypeError(
-            f"{about}{what} is {typed(dtype, shape)}, but is declared as {declared}{e.why} [KB2007]"
-        ) from None

@@ -26,7 +26,6 @@ from kernbridge._src.signatures.array_types import (
     LEADING,
     DeclaredType,
     Extents,
-    check_types,
     dtype_names,
     evaluate,
     is_variable,
@@ -294,13 +293,11 @@ class CallSignature:
     @functools.cached_property
     def _may_wrap(self) -> list[tuple[int, Parameter, str]]:
         """The inputs without dimensions that may be integers: place, and dtype if it is known."""
-        numbers = [
-            (i, p, p.type.dtype) for i, p in enumerate(self.inputs) if p.type and not p.type.dims
-        ]
         return [
-            (i, p, "" if is_variable(dtype) else dtype)
-            for i, p, dtype in numbers
-            if "int" in dtype or is_variable(dtype)
+            (i, p, "" if is_variable(p.type.dtype) else p.type.dtype)
+            for i, p in enumerate(self.inputs)
+            if p.type and not p.type.dims
+            if "int" in p.type.dtype or is_variable(p.type.dtype)
         ]
 
     def check_numbers(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> None:
@@ -329,7 +326,7 @@ class CallSignature:
             for i, (p, t) in enumerate(every)
         ]
         extents = Extents(ties_leading=True)
-        check_types(f"{self.label}: ", extents, described)
+        extents.match(f"{self.label}: ", described)
         return extents
 
     def outs(
