@@ -108,27 +108,22 @@ class Call:
     levels: BatchAxes = NONE
     vmap_threads: bool | None = None
 
-    @property
-    def batch_words(self) -> list[int]:
-        """The description of the batch that precedes the operands' levels; empty without a batch.
+    def batch_words(
+        self, masks: Sequence[int], row_axes: int, has_rows: Sequence[bool]
+    ) -> list[int]:
+        """The description of the batch, or of the rows along which the kernel may be cut.
 
-        It contains the number of levels, and the order of slices: one after the other, several at
-        once, or as the core decides.
+        It contains the number of levels or axes, the order of slices (one after the other, several
+        at once, or as the core decides), and what each operand has of them. Empty without both.
         """
-        if not self.levels:
+        in_order = self.vmap_threads is False or self.has_side_effect
+        if self.levels:
+            order = _SLICES_IN_ORDER if in_order else _SLICES_AUTO
+            order = _SLICES_AT_ONCE if self.vmap_threads else order
+            return [len(self.levels.sizes) + _BATCH_ORDER * order, *masks]
+        if in_order or not row_axes:
             return []
-        order = _SLICES_AUTO
-        if self.vmap_threads:
-            order = _SLICES_AT_ONCE
-        elif self.vmap_threads is False or self.has_side_effect:
-            order = _SLICES_IN_ORDER
-        return [len(self.levels.sizes) + _BATCH_ORDER * order]
-
-    def row_words(self, axes: int) -> list[int]:
-        """The description of these leading axes as rows of the kernel; empty if it is not cut."""
-        if self.levels or self.vmap_threads is False or self.has_side_effect:
-            return []
-        return [axes + _BATCH_ORDER * _SLICES_OF_ROWS]
+        return [row_axes + _BATCH_ORDER * _SLICES_OF_ROWS, *has_rows]
 
     @property
     def n_operands(self) -> int:

@@ -275,7 +275,7 @@ def _batched(
 
 def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, /, **params: Any) -> Any:
     operation, bound = primitive.operation, params[OURS]
-    rule = operation._rule("the batching rule")
+    rule = operation._rules.get("the batching rule")
     if rule is not None and not bound.levels and not bound.steps:
         del params[OURS]
         size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
@@ -305,13 +305,13 @@ def _tangents(
     primitive: KernelPrimitive, primals: Any, tangents: Any, reads: bool, /, **params: Any
 ) -> Any:
     operation, bound = primitive.operation, params.pop(OURS)
-    jvp, outs = operation._rule("the jvp rule"), bound.made or types_of(params["outs"])
+    jvp, outs = operation._rules.get("the jvp rule"), bound.made or types_of(params["outs"])
     by_enzyme = OfKernels(primitive, tuple({**params, OURS: bound}.items()))
     if bound.steps:
         tree = jax.tree.structure((0,) * len(outs))
         derivative = Rules(repr(operation.name), tree, by_enzyme, by_enzyme, symbolic_zeros=True)
     else:
-        is_alone = isinstance(jvp, rules.JvpRule) and operation._rule("the vjp rule") is None
+        is_alone = isinstance(jvp, rules.JvpRule) and operation._rules.get("the vjp rule") is None
         if is_alone and not jvp.per_input and not bound.levels:  # it makes the outputs, too
             return jvp.whole(outs, primals, tangents, **params)
         derivative = operation.rules(params, by_enzyme)
@@ -332,7 +332,7 @@ def _tangents(
 def _transpose(operation: Any, cotangents: Any, /, *operands: Any, **params: Any) -> Any:
     bound = params.pop(OURS, None)
     levels = bound.levels if bound else NONE
-    rule = None if bound and bound.steps else operation._rule("the transpose rule")
+    rule = None if bound and bound.steps else operation._rules.get("the transpose rule")
     if rule is None:
         raise errors.NoDerivativeError(
             f"JAX cannot transpose {operation.name!r}, since it cannot look inside a kernel. "

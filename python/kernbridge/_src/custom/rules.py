@@ -128,6 +128,9 @@ class _OfOne(InOrder):
 class RuleTable:
     """The rules of an operation."""
 
+    _change: Callable[[], None]  # publishes a change; called with the lock held
+    _functions: Callable[[], Functions]  # all that run while a call is traced or lowered
+
     def __init__(
         self, name: str, by_enzyme: bool = False, signature: CallSignature | None = None
     ) -> None:
@@ -138,14 +141,6 @@ class RuleTable:
             self._rules = {"the jvp rule": ENZYME, "the vjp rule": ENZYME}
         self._rules_version = 0
         self.watched = Watched(self._functions)
-
-    def _change(self) -> None:
-        """Publish a change; called with the lock held."""
-        raise NotImplementedError
-
-    def _functions(self) -> Functions:
-        """All functions of the user that run while a call is traced or lowered."""
-        raise NotImplementedError
 
     def _set(self, what: str, rule: Rule | JvpRule | str | None) -> None:
         if what == "the vjp rule" and names_taken(rule):
@@ -163,10 +158,6 @@ class RuleTable:
             self._rules[what] = rule
             self._rules_version += 1
             self._change()
-
-    def _rule(self, what: str) -> Any:
-        """Return a rule by its name in messages, or None."""
-        return self._rules.get(what)
 
     @hides_frames
     def def_jvp_rule(self, fun: Rule | Literal["enzyme"], *, symbolic_zeros: bool = True) -> None:
@@ -288,7 +279,8 @@ class RuleTable:
 
     def rules(self, params: dict[str, Any], by_enzyme: Automatic) -> Rules | None:
         """Return the derivative of a call with these keywords, or None."""
-        jvp, vjp = self._rule("the jvp rule"), self._rule("the vjp rule")
+        jvp: Any = self._rules.get("the jvp rule")
+        vjp: Any = self._rules.get("the vjp rule")
         if jvp is None and vjp is None:
             return None
         tree = jax.tree.structure((0,) * len(params["outs"]))
@@ -324,11 +316,11 @@ class RuleTable:
 
     def check_rules_take(self, n_inputs: int, keywords: Sequence[str]) -> None:
         """Check what can be checked once the number of inputs and the keywords are known."""
-        jvp = self._rule("the jvp rule")
+        jvp = self._rules.get("the jvp rule")
         if isinstance(jvp, JvpRule):
             jvp.check_count(n_inputs)
         named = "".join(f", {keyword}=..." for keyword in keywords)
-        vjp = self._rule("the vjp rule")
+        vjp = self._rules.get("the vjp rule")
         if self.signature is not None and names_taken(vjp):
             names = [name for side in self.signature.bound for name in side]
             spec = OperationSpec(repr(self.name), (), vjp=vjp)

@@ -210,7 +210,7 @@ class Operation:
     ) -> tuple[Sequence[ArrayType], Call]:
         inputs, scalars = _bound(self.spec, self._frontend, inputs, scalars)
         names = tuple(sorted(scalars))
-        given = (*inputs, *(scalars[name] for name in names))
+        given = (*inputs, *map(scalars.get, names))
         operands: Sequence[ArrayType] = [
             ArrayType(tuple(x.shape), np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)))
             if has_type(x)
@@ -300,8 +300,8 @@ def _traceable_call(
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         state = watched.tracing() if watched else None
         inputs, keywords_given = _bound(spec, frontend, inputs_, scalars)
-        names = tuple(sorted(keywords_given))
-        named = {name: keywords_given[name] for name in names}
+        named = dict(sorted(keywords_given.items()))
+        names = tuple(named)
         operands, found = as_operands(spec.label, inputs, named)
         types = frontend.arranged(operands, found)
         if types is not found:
@@ -370,11 +370,12 @@ def _static_call(
         terms = frontend.terms(inputs, len(names), outputs.types)
         if spec.signature and spec.signature.dimensions:
             terms = replace(terms, suggested="True")
+    in_place = spec.signature.aliases(names) if spec.signature else ()
     call = Call(
         n_inputs=n_inputs,
         scalars=names,
         outs=outputs.types,
-        aliases=spec.aliases_of(names),
+        aliases=tuple(sorted({*spec.aliases, *in_place})),
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
         terms=terms,
@@ -389,8 +390,6 @@ def _static_call(
 
 def _type_of(label: str, index: int, operand: Any) -> ArrayType:
     aval = jax.typeof(operand)
-    if isinstance(aval.dtype, np.dtype):
-        return ArrayType(aval.shape, aval.dtype)
     if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
         raise TypeError(
             f"{label}: input {index} has JAX's own dtype {aval.dtype}, which kernels do not "

@@ -60,9 +60,7 @@ class NativeCall(NamedTuple):
 
     def attributes(self, call: Call, masks: Sequence[int]) -> dict[str, Any]:
         """What names the kernel and the batch; see src/core/kb_handler.h."""
-        batch = [*call.batch_words, *masks] if call.levels else []
-        if self.row_axes and call.row_words(self.row_axes):
-            batch = [*call.row_words(self.row_axes), *self.has_rows]
+        batch = call.batch_words(masks, self.row_axes, self.has_rows)
         return {
             "call": np.array([self.key, *batch], np.int64),
             "digest": np.frombuffer(self.digest, np.uint8),

@@ -337,12 +337,6 @@ class OperationSpec:
             self.signature.check_outs(inputs, scalars, outputs.types)
         return outputs
 
-    def aliases_of(self, scalars: Sequence[str]) -> tuple[tuple[int, int], ...]:
-        """The aliases of a call, including the inputs that the kernel changes in place."""
-        if self.signature is None:
-            return self.aliases
-        return tuple(sorted({*self.aliases, *self.signature.aliases(scalars)}))
-
     def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
         for i, o in self.aliases:
             if i >= len(inputs):

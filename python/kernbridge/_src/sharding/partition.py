@@ -561,8 +561,18 @@ class DeviceCall:
             hlo.ReturnOp(self.outputs(operands))
         with ir.InsertionPoint(case.regions[1].blocks.append()):  # of every other index
             hlo.ReturnOp(_zeros(self.outs))
-        pairs = enumerate(zip(case.results, self.outs, strict=True), start=1)
-        return [_of_first(value, t, n_devices, channel) for channel, (value, t) in pairs]
+        copied = []
+        for channel, (value, t) in enumerate(zip(case.results, self.outs, strict=True), start=1):
+            one, every = (ArrayType((n, *t.shape), t.dtype) for n in (1, n_devices))
+            gathered = hlo.AllGatherOp(
+                [_tensor(every)],
+                [hlo.ReshapeOp(_tensor(one), value).result],
+                all_gather_dim=0,
+                **_among([list(range(n_devices))], channel),
+            )
+            first = [0] * len(one.shape), one.shape, [1] * len(one.shape)
+            copied.append(hlo.ReshapeOp(_tensor(t), hlo.slice(gathered.results[0], *first)))
+        return copied
 
 
 def _module(
@@ -586,19 +596,6 @@ def _tensor(array: ArrayType) -> Any:
 
 def _zeros(arrays: Sequence[ArrayType]) -> list[Any]:
     return [mlir.ir_constant(np.broadcast_to(np.zeros((), t.dtype), t.shape)) for t in arrays]
-
-
-def _of_first(value: Any, array: ArrayType, n_devices: int, channel: int) -> Any:
-    """Copy a value from the first device to all."""
-    one, every = (ArrayType((n, *array.shape), array.dtype) for n in (1, n_devices))
-    gathered = hlo.AllGatherOp(
-        [_tensor(every)],
-        [hlo.ReshapeOp(_tensor(one), value).result],
-        all_gather_dim=0,
-        **_among([list(range(n_devices))], channel),
-    )
-    start, step = [0] * len(one.shape), [1] * len(one.shape)
-    return hlo.ReshapeOp(_tensor(array), hlo.slice(gathered.results[0], start, one.shape, step))
 
 
 def _sum(value: Any, array: ArrayType, groups: Sequence[Sequence[int]], channel: int) -> Any:
