@@ -191,8 +191,15 @@ def _kind_of(front_end: str, kernel: Any, outs: Any) -> str:
     if front_end == "numba_cuda_kernel":
         if outs is not None:
             return ""
-    elif front_end == "numba_kernel" and outs is not None and not _describes_all(outs, kernel):
-        return ""
+    elif front_end == "numba_kernel" and outs is not None:
+        # It may be a function of all parameters of a function that returns its results.
+        if not (inspect.isfunction(outs) and seems_to_return(kernel.py_func.__code__)):
+            return ""
+        code = outs.__code__
+        n = kernel.py_func.__code__.co_argcount
+        if code.co_argcount != n or code.co_flags & inspect.CO_VARARGS:
+            return ""
+        return "arrays"
     elif front_end != "numba_kernel" or seems_to_return(kernel.py_func.__code__):
         if front_end == "elementwise" and outs is not None:
             raise TypeError(
@@ -205,14 +212,6 @@ def _kind_of(front_end: str, kernel: Any, outs: Any) -> str:
         "write `return` before the result, or @kernbridge.kernel(outs=...) above the kernel, with "
         "the shape and dtype of each array that it fills [KB1002]"
     )
-
-
-def _describes_all(outs: Any, kernel: Any) -> bool:
-    """Whether `outs` is a function of all parameters of a function that returns its results."""
-    if not (inspect.isfunction(outs) and seems_to_return(kernel.py_func.__code__)):
-        return False
-    counts = [f.__code__.co_argcount for f in (outs, kernel.py_func)]
-    return counts[0] == counts[1] and not outs.__code__.co_flags & inspect.CO_VARARGS
 
 
 def _name(kernel: Any) -> str:

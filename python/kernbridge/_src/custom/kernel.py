@@ -51,7 +51,6 @@ _serials = itertools.count()
 
 
 def platform_of(label: str, platform: object) -> str:
-    """Return the platform's name; "cuda" and "rocm" are "gpu"."""
     name = _ALIASES.get(platform, platform) if isinstance(platform, str) else ""
     if name not in PLATFORMS:
         error = ValueError if isinstance(platform, str) else TypeError
@@ -72,7 +71,6 @@ def set_backend(platform: str | None, backend: str | None) -> None:
 
 
 def get_backend(platform: str) -> str | None:
-    """Return the backend that all operations use if they have it."""
     return dict(_selected).get(platform)
 
 
@@ -208,9 +206,8 @@ class XLACustomKernel(RuleTable):
                 f"{name!r}: derivatives is {derivatives!r}, expected {ENZYME!r} or None; define a "
                 "rule of your own with def_vjp_rule or def_jvp_rule [KB1007]"
             )
-        super().__init__(
-            name, derivatives == ENZYME, CallSignature.of_itself(repr(name), signature)
-        )
+        super().__init__(name, derivatives == ENZYME)
+        self.signature = CallSignature.of_itself(repr(name), signature)
         if self.signature is not None:
             self.__signature__ = self.signature.python
         self.__doc__ = doc or type(self).__doc__
@@ -405,10 +402,8 @@ class XLACustomKernel(RuleTable):
 
     def _entry(self, platform: str, choice: Choice) -> KernelEntry:
         """Return the kernel of a call that is lowered for a platform."""
-        entry = choice.of(platform)
-        if entry is None:  # it may have been defined after the call was traced
-            entry = self._choice(choice.explicit).of(platform)
-        if entry is not None:
+        # It may have been defined after the call was traced.
+        if entry := choice.of(platform) or self._choice(choice.explicit).of(platform):
             return entry
         kernels, explicit = self._kernels, choice.explicit
         if platform == "cpu" and (explicit is not None or platform not in kernels):

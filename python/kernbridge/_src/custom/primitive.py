@@ -160,9 +160,8 @@ class OfKernels(Automatic):
 
 def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> Any:
     levels, types = params[OURS].levels, params[OURS].made or types_of(outs)
-    slices = (ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in enumerate(operands))
     shardings = output_shardings(
-        lambda: Terms.undeclared(list(slices), 0, types), levels, operands, len(types)
+        lambda: Terms.undeclared(_slices(levels, operands), 0, types), levels, operands, len(types)
     )
     return operation_primitive.abstract(name, operands, types, levels, False, shardings)
 
@@ -237,7 +236,6 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
 def _derivative(
     name: str, entry: Any, kernel: Callable[..., Any], outs: Any, bound: Bound, avals: Sequence[Any]
 ) -> Callable[..., list[Any]]:
-    """Return a kernel's derivative, or raise if the kernel has none."""
     slices = _slices(bound.levels, avals)
     automatic = derivatives.extension(repr(name))
     derivative = automatic.differentiated(kernel, types_of(outs), slices, bound.steps)

@@ -126,20 +126,16 @@ class _OfOne(InOrder):
 
 
 class RuleTable:
-    """The rules of an operation."""
-
     _change: Callable[[], None]  # publishes a change; called with the lock held
+    signature: CallSignature | None
     _functions: Callable[[], Functions]  # all that run while a call is traced or lowered
 
-    def __init__(
-        self, name: str, by_enzyme: bool = False, signature: CallSignature | None = None
-    ) -> None:
-        self.name, self.signature = name, signature
+    def __init__(self, name: str, by_enzyme: bool) -> None:
+        self.name, self._rules_version = name, 0
         self._rules: dict[str, Any] = {}  # as `_CALLED` names them
         if by_enzyme:
             derivatives.extension(repr(name))
             self._rules = {"the jvp rule": ENZYME, "the vjp rule": ENZYME}
-        self._rules_version = 0
         self.watched = Watched(self._functions)
 
     def _set(self, what: str, rule: Rule | JvpRule | str | None) -> None:

@@ -82,20 +82,18 @@ class Outputs:
         leaves = self.tree.flatten_up_to(value)
         return [leaves[i] for i in self.order]
 
-    def check(self, label: str, parameters: Sequence[str]) -> None:
-        """Refuse a dict that JAX reorders and whose keys are not names of parameters."""
-        if not self._are_unique() or not set(self.names) <= set(parameters):
-            self._refuse_reordered(label, parameters)
+    def is_named_in(self, parameters: Sequence[str]) -> bool:
+        return len(set(self.names)) == len(self.names) and set(self.names) <= set(parameters)
 
     def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
         """Return these outputs, as just read, in the order of the kernel's output parameters.
 
         ValueError is raised if the keys neither are the names of the parameters nor are sorted.
         """
-        if self._are_unique() and set(self.names) == set(parameters):
+        if self.is_named_in(parameters) and set(parameters) <= set(self.names):
             order = tuple(map(self.names.index, parameters))
             return replace(self, types=tuple(self.types[i] for i in order), order=order)
-        self._refuse_reordered(label, parameters)
+        self.refuse_reordered(label, parameters)
         for name, parameter in zip(self.names, parameters, strict=False):
             if name != parameter and name in parameters:
                 raise ValueError(
@@ -124,10 +122,7 @@ class Outputs:
             )
         return replace(self, types=tuple(types))
 
-    def _are_unique(self) -> bool:
-        return len(set(self.names)) == len(self.names)
-
-    def _refuse_reordered(self, label: str, parameters: Sequence[str]) -> None:
+    def refuse_reordered(self, label: str, parameters: Sequence[str]) -> None:
         if self.written == tuple(range(len(self.written))):
             return
         named = [name for name in parameters if name]
@@ -303,8 +298,9 @@ class OperationSpec:
 
     def check_names(self, parameters: Sequence[str], attributes: Sequence[str] = ()) -> None:
         """Check the keys of `outs` and what rules take by name."""
-        if isinstance(self.outs, Outputs):
-            self.outs.check(self.label, parameters)
+        outs = self.outs
+        if isinstance(outs, Outputs) and not outs.is_named_in(parameters):
+            outs.refuse_reordered(self.label, parameters)
         known = {name: None for name in (*parameters, *attributes, OUTPUTS) if name}
         for mode, rule in (("jvp", self.jvp), ("vjp", self.vjp)):
             unknown = [name for name in names_taken(rule) if name not in {*known, "**"}]
@@ -324,8 +320,7 @@ class OperationSpec:
         """
         outs = self.outs
         if outs is FROM_SIGNATURE:
-            outs = self.signature.outs(inputs, scalars)
-            outs = Outputs.of(self.label, outs[0] if len(outs) == 1 else outs)
+            outs = Outputs.of(self.label, self.signature.outs(inputs, scalars))
         elif not isinstance(outs, Outputs):
             if parameters is not None:
                 parameters.check_keywords(scalars)

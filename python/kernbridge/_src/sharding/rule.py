@@ -83,9 +83,8 @@ class ShardingRule:
         if self.rule.count("->") != 1:
             raise ValueError(f"the sharding rule is {self.rule!r}, {_EXPECTED} [KB6001]")
         object.__setattr__(self, "rule", re.sub(r"\s*\+\s*", "+", self.rule))
-        for side in self.inputs, self.outputs:
-            for term in side:
-                self._check_term(term)
+        for term in (*self.inputs, *self.outputs):
+            self._check_term(term)
         if any("+" in name for term in self.outputs for name in term):
             raise ValueError(
                 f"the sharding rule {self.rule!r} has a sum in an output; only inputs may have a "

@@ -329,16 +329,15 @@ class CallSignature:
         extents.match(f"{self.label}: ", described)
         return extents
 
-    def outs(
-        self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]
-    ) -> tuple[ArrayType, ...]:
-        """The outputs of a call, whose arguments are checked."""
+    def outs(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Any:
+        """The output or the outputs of a call, whose arguments are checked."""
         values = self.match(inputs, scalars).values
         replaced = {o: inputs[i] for i, o in self.aliases(scalars)}
-        return tuple(
+        outs = tuple(
             replaced.get(o) or _type_of(self.label, p.type, values)
             for o, p in enumerate(self.outputs)
         )
+        return outs[0] if len(outs) == 1 else outs
 
     def check_outs(
         self,
@@ -416,8 +415,7 @@ class ResultsOf:
         given = {name: ArrayType.of(t) for name, t in zip(self.names, arrays, strict=True)}
         inputs = [given[p.name] for p in self.signature.inputs if not p.is_number]
         scalars = {p.name: given[p.name] for p in self.signature.inputs if p.is_number}
-        outs = self.signature.outs(inputs, scalars)
-        return outs[0] if len(outs) == 1 else outs
+        return self.signature.outs(inputs, scalars)
 
 
 @dataclass(frozen=True)
