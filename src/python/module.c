@@ -1,7 +1,6 @@
 /* The extension `kernbridge._core`: converts arguments between Python and the core, and nothing
  * else. Its functions are entered with the GIL; kernbridge/_core.pyi has their signatures. Limited
  * API of CPython 3.11. */
-#define _GNU_SOURCE /* st_ctim, O_PATH */
 #include "python/convert.h"
 
 #include "python/entry.h"
@@ -12,12 +11,8 @@
 #include "core/kb_running.h"
 #include "targets/kb_targets.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static kb_registry *get_registry(void)
 {
@@ -187,75 +182,6 @@ static PyObject *python_entries(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(u
     return PyLong_FromLong(kb_python_entries());
 }
 
-/* -1 with an exception set; else whether the file is another. */
-static int is_changed(PyObject *path, PyObject *size, PyObject *time)
-{
-    const char *name = path ? PyUnicode_AsUTF8AndSize(path, NULL) : NULL;
-    long long wanted_size = size ? PyLong_AsLongLong(size) : -1;
-    long long wanted_time = time ? PyLong_AsLongLong(time) : -1;
-    struct stat about;
-    if (!name || PyErr_Occurred())
-        return -1;
-    if (stat(name, &about) != 0) {
-        PyErr_SetFromErrnoWithFilename(PyExc_OSError, name);
-        return -1;
-    }
-    long long seconds = about.st_ctim.tv_sec, nanoseconds = about.st_ctim.tv_nsec;
-    return about.st_size != wanted_size || seconds * 1000000000 + nanoseconds != wanted_time;
-}
-
-/* Indices of the files whose size or time of change (ns, of the inode) is another; three lists of
- * one length. OSError if a file is missing. */
-static PyObject *changed_files(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    PyObject *paths, *sizes, *times;
-    if (!PyArg_ParseTuple(args, "O!O!O!:changed_files", &PyList_Type, &paths, &PyList_Type, &sizes,
-                          &PyList_Type, &times))
-        return NULL;
-    Py_ssize_t n = PyList_Size(paths);
-    if (PyList_Size(sizes) != n || PyList_Size(times) != n) {
-        PyErr_SetString(PyExc_ValueError, "changed_files: lists of one length are expected");
-        return NULL;
-    }
-    PyObject *changed = PyList_New(0);
-    for (Py_ssize_t i = 0; changed && i < n; i++) {
-        int other = is_changed(PyList_GetItem(paths, i), PyList_GetItem(sizes, i),
-                               PyList_GetItem(times, i));
-        PyObject *index = other > 0 ? PyLong_FromSsize_t(i) : NULL;
-        if (other && (!index || PyList_Append(changed, index) != 0))
-            Py_CLEAR(changed);
-        Py_XDECREF(index);
-    }
-    return changed;
-}
-
-/* Whether one of these folders, which need not exist, has a file of one of these names, if only a
- * link that leads nowhere; two lists. OSError if a folder cannot be opened now. */
-static PyObject *has_any(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    PyObject *folders, *names;
-    if (!PyArg_ParseTuple(args, "O!O!:has_any", &PyList_Type, &folders, &PyList_Type, &names))
-        return NULL;
-    bool found = false;
-    for (Py_ssize_t i = 0; !found && i < PyList_Size(folders); i++) {
-        const char *folder = PyUnicode_AsUTF8AndSize(PyList_GetItem(folders, i), NULL);
-        if (!folder)
-            return NULL;
-        int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
-            return PyErr_SetFromErrnoWithFilename(PyExc_OSError, folder);
-        if (fd < 0)
-            continue;
-        for (Py_ssize_t k = 0; !found && k < PyList_Size(names); k++) {
-            const char *name = PyUnicode_AsUTF8AndSize(PyList_GetItem(names, k), NULL);
-            struct stat about;
-            found = !name || fstatat(fd, name, &about, AT_SYMLINK_NOFOLLOW) == 0;
-        }
-        close(fd);
-    }
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(found);
-}
-
 static int watch_faults(PyObject *module)
 {
     (void)module;
@@ -285,8 +211,6 @@ static PyMethodDef methods[] = {
     {"set_threading", set_threading, METH_VARARGS, NULL},
     {"set_num_threads", set_num_threads, METH_VARARGS, NULL},
     {"get_num_threads", get_num_threads, METH_NOARGS, NULL},
-    {"changed_files", changed_files, METH_VARARGS, NULL},
-    {"has_any", has_any, METH_VARARGS, NULL},
     {"python_entries", python_entries, METH_NOARGS, NULL},
     {"end_entries", kb_python_end_entries, METH_O, NULL},
     {NULL, NULL, 0, NULL},

@@ -623,7 +623,6 @@ def _command(request: Request) -> Command:
 
 
 LANGUAGE = Language(
-    library.CUDA_ON_CPU,
     ".cu",
     _command,
     source="cuda",

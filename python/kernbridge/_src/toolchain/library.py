@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _core
 from kernbridge._src.base import extensions, settings
 from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError, KernelToolchainError
 from kernbridge._src.base.struct import Struct
@@ -52,8 +51,8 @@ Known = dict[str, Any]
 `size` and `sha` are the library's, `notes` the caller's. The lists `paths`, `sizes`, `times` and
 `shas` describe the files that were read, and the programs that were run. A time is when the inode
 changed, in ns, which no program can set back. A large program has no SHA-256, but "".
-`absent` has lists of folders, and of the names of files that none of these may have. `cwd` is the
-working folder, "" if it does not matter."""
+`absent` has paths of files that must not exist. `cwd` is the working folder, "" if it does not
+matter."""
 
 
 class Finished(Struct):
@@ -112,7 +111,6 @@ class Command(Struct):
 class Language(Struct):
     """A language that libraries are built from."""
 
-    name: str
     suffix: str
     command: Callable[[Request], Command]
     source: str  # the name of the language that the user writes
@@ -136,29 +134,24 @@ class Job:
         self.own = tuple(os.path.join(os.path.abspath(p), "") for p in request.own_include_paths)
         self.user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
         self.language = language(request.language)
-        command = self.language.command(request)
-        host, self.start, self.rest = command.host, list(command.start), command.rest
-        self.tool, self.tools = command.tool or host.path, command.tools or host.tools
-        self.label, self.cflags, self.translated = command.label, command.cflags, command.translated
-        self.libraries, self.system = command.libraries, command.system
-        self.start += [f"-I{p[:-1]}" for p in self.own] + [f"-I{p}" for p in self.user]
-        variables = compilers.environment(self.tools)
+        command = self.command = self.language.command(request)
+        self.tools = command.tools or command.host.tools
+        folders = [f"-I{p}" for p in (*(p[:-1] for p in self.own), *self.user)]
+        self.start = [*command.start, *folders]
+        variables = self.variables = compilers.environment(self.tools)
         added = [word for n in compilers.NVCC_FLAGS for word in variables.get(n, "").split()]
-        self.flags = (*host.arguments, *self.cflags, *request.ldflags, *added)
-        self.variables = variables
+        self.flags = (*command.host.arguments, *command.cflags, *request.ldflags, *added)
         self.links = bool(request.ldflags) or search.links(self.flags)
         is_native = "native" in " ".join((*self.flags, *variables.values()))
         # Where our own headers are does not count, only what is in them.
         places = {f"-I{p[:-1]}": f"-I@{i}" for i, p in enumerate(self.own)}
         # What decides the library, but for the source and the contents of files.
         self.options = [
-            *(
-                package_digest.digest_of(*RULES, *self.language.rules),
-                request.language,
-                request.name,
-            ),
-            [places.get(word, word) for word in (*self.start, *self.cflags, *self.rest)],
-            *([self.translated] if self.translated else ()),
+            package_digest.digest_of(*RULES, *self.language.rules),
+            request.language,
+            request.name,
+            [places.get(word, word) for word in (*self.start, *command.cflags, *command.rest)],
+            *([command.translated] if command.translated else ()),
             self.tools,
             os.uname().machine,
             variables,
@@ -192,11 +185,12 @@ class Job:
         source = base + self.language.suffix
         places = {"@source": source, "@out": f"{base}.so", "@deps": f"{base}.d"}
         places |= {"@preprocessed": f"{base}.i", "@translated": f"{base}.ii"}
-        lines = [(*self.start, *flags, *self.cflags, *self.rest)]
-        if self.translated:
-            kept = [f for f in self.cflags if f.startswith(("-O", "-g", "-std=", "-f", "-m"))]
-            rest = ("@translated", *self.request.ldflags, *self.libraries)
-            lines.append((*self.translated, *kept, *rest))
+        command = self.command
+        lines = [(*self.start, *flags, *command.cflags, *command.rest)]
+        if command.translated:
+            kept = [f for f in command.cflags if f.startswith(("-O", "-g", "-std=", "-f", "-m"))]
+            rest = ("@translated", *self.request.ldflags, *command.libraries)
+            lines.append((*command.translated, *kept, *rest))
         return [[places.get(word, word) for word in words] for words in lines]
 
 
@@ -263,20 +257,19 @@ def _check(known: Known, job: Job) -> Known | None:
     try:
         if known["cwd"] not in ("", os.getcwd()):
             return None
-        sizes, shas, times = known["sizes"], known["shas"], list(known["times"])
-        paths = job.unpack(known["paths"])
-        changed = _core.changed_files(paths, sizes, times)
-        for i in changed:
-            about = os.stat(paths[i])
-            if about.st_size != sizes[i] or not shas[i] or digest_of(paths[i]) != shas[i]:
+        paths, times = job.unpack(known["paths"]), list[int]()
+        described = zip(paths, known["sizes"], known["times"], known["shas"], strict=True)
+        for path, size, time, sha in described:
+            about = os.stat(path)
+            is_same = about.st_size == size and about.st_ctime_ns == time
+            if not is_same and (about.st_size != size or not sha or digest_of(path) != sha):
                 return None
-            times[i] = about.st_ctime_ns
-        for folders, names in known["absent"]:
-            if _core.has_any(job.unpack(folders), names):
-                return None
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
+            times.append(about.st_ctime_ns)
+        if any(map(os.path.lexists, job.unpack(known["absent"]))):
+            return None
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return None
-    return {**known, "times": times} if changed else known
+    return known if times == known["times"] else {**known, "times": times}
 
 
 def _is_whole(path: Path, known: Known) -> bool:
@@ -306,7 +299,6 @@ def is_changed(built: Built) -> bool:
 
 
 def digest_of_values(value: Any) -> str:
-    """Return the SHA-256 of plain values in lists, tuples and dicts."""
     return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -381,9 +373,9 @@ def _cuda(request: Request) -> Command:
 
 
 LANGUAGES = {
-    "c": Language("c", ".c", _host, source="c"),
-    "c++": Language("c++", ".cpp", _host, source="c++"),
-    "cuda": Language("cuda", ".cu", _cuda, source="cuda"),
+    "c": Language(".c", _host, source="c"),
+    "c++": Language(".cpp", _host, source="c++"),
+    "cuda": Language(".cu", _cuda, source="cuda"),
 }
 CUDA_ON_CPU = "cuda_on_cpu"
 """The language of CUDA C++ that is compiled for the CPU, which an extension adds."""

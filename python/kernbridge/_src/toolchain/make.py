@@ -91,7 +91,7 @@ def build(request: Request) -> Built:
             request.finish()  # an error in the source is reported first
         raise
     built = _in_cache(job) or _in_private(job)
-    how = f"compiled %s with {job.label}" if built.built else "loaded %s from the cache"
+    how = f"compiled %s with {job.command.label}" if built.built else "loaded %s from the cache"
     log.info(f"{how}: %s", request.name, built.path)
     if request.build_directory is not None:
         _copy(built.path, Path(request.build_directory) / f"{job.stem}.so")
@@ -182,29 +182,19 @@ def workspace(root: Path, key: str, owned: bool) -> Iterator[Path]:
     """Make a folder to build in, on the file system of the cache, for as long as this lasts."""
     parent = root / artefacts.VERSION / "staging"
     artefacts.make_folders(root, parent)
-    sweep(root, parent, key if owned else None)
     prefix = key[:NAME_LENGTH] if owned else "free"
+    for folder in list(parent.iterdir()):  # what dead builders left
+        name = folder.name.split("-")[0]
+        with contextlib.suppress(OSError), locked(root, name, 0) as (is_free, _):
+            if name == "free":  # of a builder without a lock
+                is_free = time.time() - folder.stat().st_mtime > 86400
+            if is_free or (owned and name == prefix):
+                shutil.rmtree(folder, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=parent))  # mode 0700
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def sweep(root: Path, parent: Path, mine: str | None) -> None:
-    """Remove what dead builders left. `mine`: the key whose lock the caller holds."""
-    for folder in list(parent.iterdir()):
-        name = folder.name.split("-")[0]
-        if mine is not None and name == mine[:NAME_LENGTH]:
-            shutil.rmtree(folder, ignore_errors=True)
-        elif name == "free":
-            with contextlib.suppress(OSError):
-                if time.time() - folder.stat().st_mtime > 86400:
-                    shutil.rmtree(folder, ignore_errors=True)
-        else:
-            with locked(root, name, 0) as (free, _):
-                if free:
-                    shutil.rmtree(folder, ignore_errors=True)
 
 
 Inputs = tuple[list[File], list[File], bool]
@@ -280,7 +270,7 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File],
     environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
     preprocess = _preprocessor(commands[0], environment)
-    check = job.language.check
+    tool, check = job.command.tool or job.command.host.path, job.language.check
     if check:
         check(request.name, source.name, finished.source, preprocess)
     tools: list[File] = []
@@ -290,7 +280,7 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File],
     said = ""
     try:
         before = [(path, os.stat(path)) for path in job.tools]
-        with shown(f"building {request.name} with {job.label}"):
+        with shown(f"building {request.name} with {job.command.label}"):
             ended = programs.run(
                 asking[0],
                 errors=True,
@@ -302,14 +292,12 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File],
                 said = ended.text
                 ended = programs.run(asking[1], errors=True, environment=environment)
     except OSError as e:
-        raise KernelToolchainError(
-            f"{request.name}: {job.tool} cannot be started: {e} [KB4008]"
-        ) from e
+        raise KernelToolchainError(f"{request.name}: {tool} cannot be started: {e} [KB4008]") from e
     answer, _ = search.read(said + ended.text)
     output = search.read(ended.text)[1].replace(inside, "")
     _say(request, output.rstrip())
     if ended.status != 0 or not (workspace / f"{job.stem}.so").is_file():
-        fail(request.name, os.path.basename(job.tool), ended, output, command, finished.source)
+        fail(request.name, os.path.basename(tool), ended, output, command, finished.source)
     return tools, answer
 
 
@@ -341,7 +329,7 @@ def _preprocessor(
 def _translate(
     job: Job, check: Callable[..., None], workspace: Path, preprocess: Callable[[str | None], str]
 ) -> None:
-    others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *job.system)
+    others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *job.command.system)
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
         if not path.startswith(others) and os.path.isfile(path):
             check(job.request.name, path, _text(path), preprocess)
@@ -415,7 +403,7 @@ def _of_user(job: Job) -> Callable[[str], bool]:
 
 def _absent(
     job: Job, inputs: Inputs, answer: Answer, user: list[str], texts: list[str], begin: int
-) -> tuple[list[tuple[list[str], list[str]]], list[File]] | None:
+) -> tuple[list[str], list[File]] | None:
     """Return absent files that would be read if they existed, and existing files that the texts
     only ask for; None if these are not all, or if one appeared while the compiler ran."""
     headers, others, _ = inputs
@@ -441,7 +429,7 @@ def _absent(
     names = [name for text in texts for name in asks(text) if name]
     asked = dict.fromkeys(os.path.join(f, name) for name in names for f in (*beside, *folders))
     there = [(p, os.stat(p)) for p in asked if os.path.isfile(p) and p not in known]
-    absent: dict[str, dict[str, None]] = {}  # names by folder
+    absent: list[str] = []
     if (headers or names) and not folders:
         return None
     for path in (*found, *asked):
@@ -449,14 +437,8 @@ def _absent(
             if path not in known and os.lstat(path).st_ctime_ns >= begin:
                 return None
         except OSError:
-            folder, name = os.path.split(path)
-            absent.setdefault(folder, {})[name] = None
-    # Folders that lack the same names stand together.
-    lacking: dict[tuple[str, ...], list[str]] = {}
-    for folder, lacks in zip(job.pack(absent), absent.values(), strict=True):
-        lacking.setdefault(tuple(sorted(lacks)), []).append(folder)
-    together = [(same, list(lacks)) for lacks, same in lacking.items()]
-    return together, library.describe(there)
+            absent.append(path)
+    return job.pack(absent), library.describe(there)
 
 
 def _spellings(path: str, places: list[tuple[str, int]], watched: list[bool]) -> dict[str, int]:
