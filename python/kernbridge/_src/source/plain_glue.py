@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.scan.functions import ScannedFunction
@@ -22,17 +22,11 @@ _RUNNER = """\
 KB_HANDLER($i)
 $types
 static const signed char kb_types_$i[] = {'v', 0};
-static int kb_call_$i(const kb_call *call)
+static int kb_${entry}_$i(const kb_call *call)
 {
     const kb_tensor *const in = call->inputs, *const out = call->outputs;
     (void)in, (void)out;
 $body
-}
-"""
-_IN_C = """\
-static int kb_run_$i(const kb_call *call)
-{
-    return kb_call_$i(call);
 }
 """
 _IN_CPP = """\
@@ -61,9 +55,9 @@ def text_of(errors: Mapping[int, str] | str | None) -> str:
 
 def runner(language: str, i: int, function: ScannedFunction, glue: str) -> str:
     made = _Runner(language, i, function)
-    template = _RUNNER + (_IN_C if language == "c" else _IN_CPP)
+    template, entry = (_RUNNER, "run") if made.in_c else (_RUNNER + _IN_CPP, "call")
     return string.Template(template).substitute(
-        glue=glue, i=i, name=function.name, types=made.types(), body=made.body()
+        glue=glue, i=i, name=function.name, entry=entry, types=made.types(), body=made.body()
     )
 
 
@@ -71,10 +65,8 @@ class _Runner:
     def __init__(self, language: str, i: int, function: ScannedFunction) -> None:
         self.in_c, self.i, self.function = language == "c", i, function
         self.name = function.name if self.in_c else function.qualified
-        self.taken: list[Passed] = [
-            Passed(*p) for p in function.passed if p[0] not in ("return", "nothing")
-        ]
-        results = [Passed(*p) for p in function.passed if p[0] in ("return", "nothing")]
+        results: list[Passed] = [p for p in function.passed if p.role in ("return", "nothing")]
+        self.taken: list[Passed] = [p for p in function.passed if p not in results]
         self.result = results[0] if results else None
         replaced = {p.name: i for i, p in enumerate(function.having("arg"))}
         self.replaced = [replaced.get(p.name, -1) for p in function.having("ret")]
@@ -233,11 +225,13 @@ class _Runner:
                 if dim != LEADING:
                     dims.append((f"{array}.shape[{place}]", dim))
         known: set[str] = set()
+        left: list[tuple[str, str | int]] = []
         for extent, dim in dims:
             if isinstance(dim, str) and dim.isidentifier() and dim not in known:
                 known.add(dim)
                 found.append(f"const int64_t kb_d_{dim} = {extent};")
-        left = dims
+            else:
+                left.append((extent, dim))
         while left:
             later = []
             for extent, dim in left:
@@ -260,17 +254,11 @@ class _Runner:
             left = later
         said = f'"the arrays do not fit the signature %s", {_quoted(function.signature)}'
         refuse = f"return kb_fail(call, KB_INVALID_ARGUMENT, {said});"
-        own = [c for c in dict.fromkeys(checks) if not _is_definition(c, found)]
         return [
             f"if (!({' && '.join(ranks)})) {refuse}",
             *found,
-            *([f"if (!({' && '.join(own)})) {refuse}"] if own else []),
+            *([f"if (!({' && '.join(checks)})) {refuse}"] if checks else []),
         ]
-
-
-def _is_definition(check: str, found: Sequence[str]) -> bool:
-    extent, _, name = check.partition(" == ")
-    return f"const int64_t {name} = {extent};" in found
 
 
 def _quoted(text: str) -> str:
