@@ -54,12 +54,10 @@ def fill(tokens: str, types: bytes) -> str:
 def check(label: str, function: ScannedFunction, types: bytes, language: str) -> ScannedFunction:
     """Return the function of a source with every type that its compiler reported.
 
-    `types` are the letters that its library exports, if any. KernelError is
-    raised if the function takes or returns something else than its annotation says.
+    `types` are the letters that its library exports. KernelError is raised if the function takes
+    or returns something else than its annotation says.
     """
-    if not types:
-        return function
-    where = f"{label}: {function.place}: {function.name}: " if function.place else f"{label}: "
+    where = f"{label}: {function.place}: {function.name}: "
     (result, _), *letters = _letters(types)
     parameters = function.parameters
     if language == "c" and len(letters) == len(parameters):  # where pointers have no letter

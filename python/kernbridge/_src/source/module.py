@@ -25,7 +25,7 @@ from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.call_signature import CallSignature, ResultsOf
-from kernbridge._src.source import needed
+from kernbridge._src.source import compiled_types, needed
 from kernbridge._src.source.frontend import Export, SourceFrontend
 
 if TYPE_CHECKING:
@@ -198,8 +198,7 @@ sharding_rule
         if zeroed and export.of_cuda:
             raise TypeError(
                 f"{export.label}: zero_outputs=True is for C and C++; fill the outputs in the "
-                "function, with cudaMemsetAsync on its stream"
-                " [KB5105]"
+                "function, with cudaMemsetAsync on its stream [KB5105]"
             )
         known = export.function.attributes
         names = [a.name for a in known]
@@ -289,9 +288,7 @@ class CompiledModule:
             found = exports.get(function.name)
             if found is None:
                 found = Described("", _find(handle, path, function.name), 0, 0, b"")
-            elif function.place and not (function.passed or _fits(function, found.types)):
-                from kernbridge._src.source import compiled_types
-
+            elif function.place and not function.passed:
                 function = compiled_types.check(
                     f"{label} {name!r}", function, found.types, language
                 )
@@ -374,25 +371,13 @@ class CompiledModule:
         return table(f"module {self.name!r}: {self.path}", ("function", "parameters"), rows)
 
 
-def _fits(function: ScannedFunction, types: bytes) -> bool:
-    """Whether every type is known, and is what the annotation says: see `compiled_types.check`."""
-    n_parameters = 1 if function.whole_call else len(function.parameters)
-    return (
-        len(types) == n_parameters + 1
-        and max(types) < 128
-        and types[:1] in (b"v", b"G")
-        and all(a.type for a in function.attributes)
-    )
-
-
 def _find(handle: int, path: Path, name: str) -> int:
     try:
         return _core.find_symbol(handle, name)
     except LookupError as e:
         raise KernelError(
             f"{path} exports no function {name!r}; declare it "
-            f'extern "C" int {name}(const kb_call *call)'
-            " [KB5104]"
+            f'extern "C" int {name}(const kb_call *call) [KB5104]'
         ) from e
 
 
@@ -408,8 +393,7 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
         raise KernelError(
             f"the program calls the function {name}.{function}, which was built from source: load "
             f"its module {name!r} here, with the same sources, options and compiler, before the "
-            "program is run"
-            " [KB5107]"
+            "program is run [KB5107]"
         )
     arrays = [(str(dtype), int(rank)) for dtype, rank in origin["arrays"]]
     values = tuple(bytes.fromhex(v) for v in origin["values"])
