@@ -411,8 +411,7 @@ class CudaBinary:
         if not self._is_fatbin and entry not in self.kernel_names:
             raise KernelError(
                 f"{label}: {self.path} has no kernel {entry!r}; it has "
-                f"{', '.join(self.kernel_names) or 'none'}"
-                " [KB5106]"
+                f"{', '.join(self.kernel_names) or 'none'} [KB5106]"
             )
         if params is None and self._declared is None:
             raise KernelError(

@@ -337,11 +337,7 @@ def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) 
 
 
 def library() -> str:
-    return _find_library(os.environ.get(VARIABLE), os.environ.get("CUDA_HOME"))
-
-
-@functools.lru_cache(maxsize=8)
-def _find_library(chosen: str | None, home: str | None) -> str:
+    chosen, home = os.environ.get(VARIABLE), os.environ.get("CUDA_HOME")
     if chosen:
         if not Path(chosen).is_file():
             raise KernelToolchainError(

@@ -51,8 +51,7 @@ def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
         if value.dtype != dtype:
             raise TypeError(
                 f"{label}: attribute {name!r} is {value!r} of dtype {value.dtype.name}, expected "
-                f"{kind}; pass a Python number, or convert it"
-                " [KB2006]"
+                f"{kind}; pass a Python number, or convert it [KB2006]"
             )
         return value.tobytes()
     is_bool = isinstance(value, bool)

@@ -9,13 +9,11 @@ exports what the compiler knows of them: see `compiled_types.py` and include/ker
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import re
 import shlex
 import string
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernbridge._src.base.dtypes import DTYPES, HALVES
@@ -141,8 +139,7 @@ def finish(
             raise KernelError(
                 f"{label}: {function.place}: the definition of {function.name} was not found in "
                 f"this source, so the type of 'attr.{untyped[0]}' is not known; write "
-                f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(DTYPES)}"
-                " [KB4007]"
+                f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(DTYPES)} [KB4007]"
             )
     # C sources may choose what the system's headers declare, before they include one.
     head = "" if language == "c" else '#include "kernbridge/module.h"\n'
@@ -236,8 +233,8 @@ def _defines(cflags: Sequence[str]) -> list[str]:
 
 def _numbered(function: ScannedFunction) -> list[tuple[ScannedParameter, int]]:
     """Return each parameter with its index among the parameters of its role."""
-    counts: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
-    return [(p, next(counts[p.role])) for p in function.parameters]
+    roles = [p.role for p in function.parameters]
+    return [(p, roles[:i].count(p.role)) for i, p in enumerate(function.parameters)]
 
 
 def _spelled(p: ScannedParameter) -> bool:
@@ -246,7 +243,6 @@ def _spelled(p: ScannedParameter) -> bool:
 
 
 def _c_expected(p: ScannedParameter) -> str:
-    """Return the type that a parameter must have in C."""
     if p.role == "arg":
         return f"KB_INPUT({p.ctype})" if _spelled(p) else "const kb_tensor *"
     if p.role == "ret":
@@ -280,7 +276,6 @@ def _c_argument(p: ScannedParameter, i: int) -> str:
 
 
 def _in_c(function: ScannedFunction) -> dict[str, str]:
-    """Return what `_RUNNER_IN_C` needs of a function."""
     expected, arguments, types = ["const kb_call *"], ["call"], ["'p'"]
     if not function.whole_call:
         expected = [_c_expected(p) for p in function.parameters]
@@ -311,7 +306,6 @@ def _cpp_value(p: ScannedParameter, i: int) -> str:
 
 
 def _in_cpp(function: ScannedFunction) -> dict[str, str]:
-    """Return what `_RUNNER_IN_CPP` needs of a function."""
     roles, values = [f"{_DETAIL}WholeCall"], ["{call}"]
     if not function.whole_call:
         roles = [_cpp_role(p) for p in function.parameters]

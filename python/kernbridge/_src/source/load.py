@@ -460,11 +460,6 @@ def _finish(*given: Any) -> Finished:
     return glue.finish(*given)
 
 
-def is_cuda_checked() -> bool:
-    """Whether CUDA C++ that is compiled for the CPU is checked without being asked to."""
-    return debug.checks() or _mode_of_launches() == "check"
-
-
 def _mode_of_launches() -> str | None:
     """How launches of Numba-CUDA run on the CPU, "run" or "check"; None if they do not."""
     mode = extensions.find("launches")
@@ -489,27 +484,23 @@ def _runs_on_cpu(compute_capability: Any) -> bool:
     return is_without_gpu and extensions.find(CUDA_ON_CPU) is not None
 
 
-def _request(request: Request, language: str, options: Mapping[str, Any]) -> Request:
-    """Return the request of a module for one of the languages in which it can be built."""
+def _load(
+    label: str, request: Request, options: Mapping[str, Any], language: str
+) -> CompiledModule:
+    """Build a library in a language and open it, again where it goes between the two."""
     on_cpu, architectures = language == CUDA_ON_CPU, request.architectures
     if language == "cuda":
         from kernbridge._src.toolchain.architectures import cuda_architectures
 
         architectures = cuda_architectures(options["compute_capability"])
-    return request._replace(
+    request = request._replace(
         language=language,
         own_include_paths=library.include_paths(language),
         architectures=architectures,
         fast_math=language == "cuda" and options["use_fast_math"],
-        checked=on_cpu and (options["check"] or is_cuda_checked()),
+        checked=on_cpu and (options["check"] or debug.checks() or _mode_of_launches() == "check"),
     )
-
-
-def _load(
-    label: str, request: Request, options: Mapping[str, Any], language: str
-) -> CompiledModule:
-    """Build a library and open it, again where it is removed or replaced between the two."""
-    request, left = _request(request, language, options), ATTEMPTS
+    left = ATTEMPTS
     while True:
         left -= 1
         built = None
@@ -526,7 +517,7 @@ def _load(
                 built.digest,
                 list(map(ScannedFunction.of, built.notes)),
                 language=library.language(language).source,
-                on_cpu=language == CUDA_ON_CPU,
+                on_cpu=on_cpu,
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
                 request=request,

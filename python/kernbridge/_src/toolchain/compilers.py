@@ -44,12 +44,10 @@ def find_c() -> HostCompiler:
 
 
 def find_cxx() -> HostCompiler:
-    """Find the C++ compiler, or raise HostCompilerNotFoundError with all that was tried."""
     return _find("C++", "CXX", "g++", "c++", "clang++")
 
 
 def find_clang() -> HostCompiler:
-    """Find clang, or raise HostCompilerNotFoundError with all that was tried."""
     return _find("C++", "CLANG", "clang++", "clang")
 
 

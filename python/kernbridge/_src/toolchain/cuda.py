@@ -16,8 +16,6 @@ from kernbridge._src.toolchain import architectures as toolchain_architectures
 
 ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
 
-Capability = tuple[int, int]
-
 
 def require(label: str) -> None:
     """Raise ImportError where Numba-CUDA, which the kernel needs, is missing."""
@@ -28,7 +26,7 @@ def require(label: str) -> None:
         )
 
 
-def architectures() -> tuple[Capability, ...]:
+def architectures() -> tuple[tuple[int, int], ...]:
     """Return what to compile for: what is chosen, else this machine's GPUs, else all."""
     found = toolchain_architectures.cuda_architectures()
     return tuple(sorted({(major, minor) for major, minor, _ in found})) or ALL_MAJOR

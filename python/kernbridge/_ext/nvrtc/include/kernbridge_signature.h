@@ -70,12 +70,6 @@ template <typename T> struct pointee<T *> {
 
 template <typename T> struct code : scalar<T> {
 };
-template <typename T> struct code<const T> : code<T> {
-};
-template <typename T> struct code<volatile T> : code<T> {
-};
-template <typename T> struct code<const volatile T> : code<T> {
-};
 template <typename T> struct code<T &> {
     enum { value = strange };
 };
