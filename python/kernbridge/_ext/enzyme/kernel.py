@@ -25,7 +25,7 @@ from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.fingerprint import key_of
-from kernbridge._src.keys.identity import Ingredients, identity_of
+from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Mode, Step
 
@@ -63,9 +63,7 @@ class DerivativeJob(Recipe[T]):
         name, kernel, described = self._given
         self.steps, self.name = steps, f"{name} ({LABELS[steps[-1].mode]})"
         made_of = described([tuple(step) for step in steps])
-        self.identity = identity_of(
-            Ingredients(made="enzyme", code=kernel, described=made_of, inlined=None)
-        )
+        self.identity = identity_of(made="enzyme", code=kernel, described=made_of, inlined=None)
 
     def made_of(self) -> tuple[Any, ...]:
         return tool.find().identity(self.by_clang)

@@ -13,7 +13,7 @@ from kernbridge._src.base.errors import KernelError, KernelToolchainError, count
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys.fingerprint import key_of
-from kernbridge._src.keys.identity import Ingredients, identity_of
+from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.scan.functions import ScannedFunction
@@ -161,9 +161,7 @@ class SourceFrontend(Frontend):
         code = f"{export.digest} {self.name}".encode()
         options = ("zeroed",) if self.zeroed else ()
         made_of = (self.values, kinds, n_inputs, export.cuda, *options)
-        return identity_of(
-            Ingredients(made="kernbridge.source", code=code, described=made_of, inlined=None)
-        )
+        return identity_of(made="kernbridge.source", code=code, described=made_of, inlined=None)
 
     def register(self, buffers: Buffers, n_inputs: int) -> bytes:
         """Register the function for a call, and return the call's identity."""
