@@ -255,9 +255,9 @@ def _build_primal(
         set.add(primal.attributes, f'"no-builtin-{name_in_c}"')  # `add` knows none with quotes
     builder = llvm.IRBuilder(primal.append_basic_block())
     data, extents = primal.args[2:], primal.args[2 + len(buffers) :]
-    found = entries.Given(
-        {p: data[k] for p, k in places.items()},
-        {p: [extents[e] for e in buffers[k].extents] for p, k in places.items()},
+    found = SimpleNamespace(
+        data=lambda p: data[places[p]],
+        extents=lambda p: [extents[e] for e in buffers[places[p]].extents],
     )
     entries.zero_outputs(context, builder, found, zeroed)
     kernel = llvm.Function(module, kernel_type, compiled.fndesc.llvm_func_name)

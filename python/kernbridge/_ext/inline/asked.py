@@ -16,7 +16,7 @@ from kernbridge._ext.inline.function import NAMED, InlinedFunction, NotInlined
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
-from kernbridge._src.keys.identity import Ingredients, Job, identity_of
+from kernbridge._src.keys.identity import identity_of
 
 
 class _Forgetful(dict[bytes, Any]):
@@ -30,26 +30,22 @@ class _Asked(Recipe[tuple[str, ...]]):
     kind = "inlined"
     memory = _Forgetful
 
-    def __init__(self, job: Job, described: tuple[Any, ...]) -> None:
+    def __init__(self, job: Any, described: tuple[Any, ...]) -> None:
         self._job = job
         self._functions: tuple[InlinedFunction, ...] = job.fingerprint.inlined
-        self.identity = identity_of(
-            Ingredients(made="inlined", code=job.fingerprint, described=described, inlined=None)
-        )
+        code = job.fingerprint
+        self.identity = identity_of(made="inlined", code=code, described=described, inlined=None)
         self.label, self.tool, self.name = job.label, job.tool, job.name
         self.lasting = not job.fingerprint.opaque
 
     def made_of(self) -> tuple[Any, ...]:
-        return self._job.made_of()
+        found: tuple[Any, ...] = self._job.made_of()
+        return found
 
     def make(self) -> Artefact:
-        linked, left = set(), self._job.libraries()
-        while left:
-            library = left.pop()
-            if library not in linked:
-                linked.add(library)
-                left += library._linking_libraries
-        names = {library.name for library in linked if NAMED in library.name}
+        from kernbridge._src.numba_common.private_numba import linked
+
+        names = {each.name for each in linked(self._job.libraries()) if NAMED in each.name}
         asked = []
         for i, function in enumerate(self._functions):
             for dtypes, made in sorted(function.translations.items()):
@@ -74,6 +70,6 @@ class _Asked(Recipe[tuple[str, ...]]):
         return ("asked", *names)  # never empty, which the forge would take for nothing
 
 
-def translations(job: Job, described: tuple[Any, ...]) -> tuple[str, ...]:
+def translations(job: Any, described: tuple[Any, ...]) -> tuple[str, ...]:
     """The names of the translations that a kernel calls, for what is `described`."""
     return obtain(_Asked(job, described))

@@ -4,6 +4,9 @@ No other module imports them. Imported only when a kernel is wrapped or compiled
 time to import.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 import numba
 from numba.core import (
     callconv,
@@ -35,3 +38,14 @@ from numba.parfors import parfor_lowering
 from kernbridge._src.base import versions
 
 versions.warn_of_untested("Numba")
+
+
+def linked(libraries: Iterable[Any]) -> set[Any]:
+    """Code libraries, and those that are linked into them."""
+    found, left = set[Any](), [*libraries]
+    while left:
+        library = left.pop()
+        if library not in found:
+            found.add(library)
+            left += library._linking_libraries
+    return found

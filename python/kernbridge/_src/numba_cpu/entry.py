@@ -20,7 +20,8 @@ import dis
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ from kernbridge._src.numba_common.private_numba import (
     dispatcher,
     errors,
     global_compiler_lock,
+    linked,
     numba,
     types,
 )
@@ -105,36 +107,29 @@ class Entry:
 @global_compiler_lock
 def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     """Type and lower the kernel for these argument types, or for a signature that it declares."""
-    kernel_errors.loops.clear()
-    with patched(*DISPOSE_CHANGES, *kernel_errors.CHANGES, change_of(types.Omitted)):
-        return _compile_kernel(kernel, positional, named)
-
-
-def _compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     # Kernel and entry share a library, unless the kernel has `with` blocks, which Numba makes into
     # functions of their own. Code from Numba's cache on disk is compiled again: it has no types
     # that show which inputs it writes to.
-    with_blocks = {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
+    with_blocks = {"BEFORE_WITH", "LOAD_SPECIAL"}
     apart = with_blocks.isdisjoint(i.opname for i in dis.get_instructions(kernel.py_func))
-    if apart and kernel._can_compile:
-        _, folded = kernel._compiler.fold_argument_types(tuple(positional), dict(named))
-        arguments = tuple(folded)
-    else:
-        signature = types.Dispatcher(kernel).get_call_type(
-            kernel.typingctx, tuple(positional), dict(named)
-        )
-        if signature is None:
-            declared = "; ".join(", ".join(map(str, s)) for s in kernel.signatures)
-            given = ", ".join(map(str, positional))
-            raise errors.TypingError(
-                f"The kernel is declared for ({declared}), but the call passes ({given}). Convert "
-                "the arrays, or decorate the kernel without a signature"
-            )
-        arguments = signature.args
-    compiled = compile_again(kernel, arguments) if apart else kernel.overloads[arguments]
-    return Overload(
-        kernel, arguments, compiled, finished=not apart, loops=tuple(kernel_errors.loops)
-    )
+    given = tuple(positional), dict(named)
+    kernel_errors.loops.clear()
+    with patched(*DISPOSE_CHANGES, *kernel_errors.CHANGES, change_of(types.Omitted)):
+        if apart and kernel._can_compile:
+            arguments = tuple(kernel._compiler.fold_argument_types(*given)[1])
+        else:
+            signature = types.Dispatcher(kernel).get_call_type(kernel.typingctx, *given)
+            if signature is None:
+                declared = "; ".join(", ".join(map(str, s)) for s in kernel.signatures)
+                raise errors.TypingError(
+                    f"The kernel is declared for ({declared}), but the call passes "
+                    f"({', '.join(map(str, positional))}). Convert the arrays, or decorate the "
+                    "kernel without a signature"
+                )
+            arguments = signature.args
+        compiled = compile_again(kernel, arguments) if apart else kernel.overloads[arguments]
+    loops = tuple(kernel_errors.loops)
+    return Overload(kernel, arguments, compiled, finished=not apart, loops=loops)
 
 
 @global_compiler_lock
@@ -317,19 +312,6 @@ class _OfXLA:
         return [builder.load(builder.gep(dims, [INT64(d)])) for d in range(parameter.type.ndim)]
 
 
-class Given:
-    """Addresses and extents of parameters, which the function itself gets (enzyme/function.py)."""
-
-    def __init__(self, data: Mapping[HostParameter, Any], extents: Mapping[Any, Any]) -> None:
-        self._data, self._extents = data, extents
-
-    def data(self, parameter: HostParameter) -> Any:
-        return self._data[parameter]
-
-    def extents(self, parameter: HostParameter) -> list[Any]:
-        return list(self._extents[parameter])
-
-
 def _array(context: Any, builder: Any, buffers: Any, parameter: HostParameter) -> Iterator[Any]:
     """meminfo, parent, number of items, item size, data, extents, strides in bytes."""
     item = context.get_data_type(parameter.type.dtype)
@@ -460,15 +442,10 @@ def is_of_disk(function: Any) -> bool:
 
 def is_of_cache(library: Any) -> bool:
     """Whether Numba took a library, or one that is linked into it, from its cache on disk."""
-    linked, left = {library}, [library]
-    while left:
-        added = set(left.pop()._linking_libraries) - linked
-        linked |= added
-        left += added
-    return any(each._disable_inspection for each in linked)
+    return any(each._disable_inspection for each in linked([library]))
 
 
-class _Overloads(MutableMapping[Any, Any]):
+class _Overloads(UserDict[Any, Any]):
     """What stands for a function's overloads meanwhile: those for the purpose in the thread that
     compiles, and the function's own for others, which may read them without Numba's lock."""
 
@@ -478,23 +455,8 @@ class _Overloads(MutableMapping[Any, Any]):
         self._thread = threading.get_ident()
 
     @property
-    def _seen(self) -> Any:
+    def data(self) -> Any:  # type: ignore[override]
         return self._apart if threading.get_ident() == self._thread else self._own
-
-    def __getitem__(self, arguments: Any) -> Any:
-        return self._seen[arguments]
-
-    def __setitem__(self, arguments: Any, compiled: Any) -> None:
-        self._seen[arguments] = compiled
-
-    def __delitem__(self, arguments: Any) -> None:
-        del self._seen[arguments]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._seen)
-
-    def __len__(self) -> int:
-        return len(self._seen)
 
 
 @contextmanager
