@@ -59,6 +59,11 @@ _DIVIDE = (operator.floordiv, operator.ifloordiv)
 _STORE = ("fill", "fill_diagonal")
 
 
+Compiled = tuple[Any, Any, Any]
+"""A jitted function, the types of its arguments, and Numba's compile result."""
+_CompileAgain = Callable[[Any, Any], Any] | None
+
+
 class TypedCode:
     """The typed code of a jitted function.
 
@@ -84,19 +89,13 @@ class TypedCode:
             }
 
     @classmethod
-    def of(
-        cls,
-        kernel: Any,
-        arguments: Any,
-        compiled: Any,
-        given: Set[int],
-        compile_again: Callable[[Any, Any], Any] | None,
-    ) -> TypedCode | None:
-        """The code that was compiled for these types; None if it is not to be found.
+    def of(cls, found: Compiled, given: Set[int], compile_again: _CompileAgain) -> TypedCode | None:
+        """The code that was compiled; None if it is not to be found.
 
         `compile_again` is given a function and types whose code Numba found in its cache on disk,
         which keeps no types.
         """
+        kernel, arguments, compiled = found
         typed = getattr(compiled, "type_annotation", None)
         if not hasattr(typed, "calltypes"):
             if compile_again is None:
@@ -157,22 +156,20 @@ class WriteSearch:
     Without `compile_again` (see `TypedCode.of`), functions of Numba's cache on disk may write.
     """
 
-    def __init__(self, compile_again: Callable[[Any, Any], Any] | None) -> None:
+    def __init__(self, compile_again: _CompileAgain) -> None:
         self._compile_again = compile_again
         self._seen: set[Any] = set()
 
-    def may_write(
-        self, kernel: Any, arguments: Any, compiled: Any, given: Set[int] = frozenset()
-    ) -> bool:
+    def may_write(self, found: Compiled, given: Set[int] = frozenset()) -> bool:
         """Whether a jitted function may write to what its arguments hold.
 
         The arguments `given`, by position, are aliases.
         """
-        key = (kernel, arguments, frozenset(given))
-        if key in self._seen or not (given or any(map(_holds_read_only, arguments))):
+        key = (*found[:2], frozenset(given))
+        if key in self._seen or not (given or any(map(_holds_read_only, found[1]))):
             return False
         self._seen.add(key)
-        code = TypedCode.of(kernel, arguments, compiled, given, self._compile_again)
+        code = TypedCode.of(found, given, self._compile_again)
         if code is None or any(isinstance(t, types.ArrayCTypes) for t in code.types.values()):
             return True
         return any(
@@ -206,7 +203,7 @@ class WriteSearch:
                 return True
             called = function.dispatcher
             taken = code.positions(expr, len(arguments))
-            return self.may_write(called, arguments, called.overloads.get(arguments), taken)
+            return self.may_write((called, arguments, called.overloads.get(arguments)), taken)
         if takes_alias and not _only_reads(code, function, expr):
             return True
         if any(isinstance(a, _FUNCTIONS) for a in arguments):
@@ -277,11 +274,10 @@ class WriteSearch:
         if not implementations:  # an intrinsic, or one whose code is not to be found
             return True
         aliases = frozenset(range(len(given)) if takes_alias else ())
-        return any(self.may_write(d, given, d.overloads[given], aliases) for d in implementations)
+        return any(self.may_write((d, given, d.overloads[given]), aliases) for d in implementations)
 
 
 def _module_of(template: Any) -> str:
-    """Where the implementation of a function was defined."""
     for name in ("_overload_func", "_definition_func"):
         if hasattr(template, name):
             return str(getattr(template, name).__module__)
@@ -413,21 +409,16 @@ _Store = tuple[Any, Any, Any]  # its place, and the types of the value and of th
 
 
 def lost_fractions(
-    kernel: Any,
-    arguments: Any,
-    compiled: Any,
-    outputs: Mapping[int, str],
-    compile_again: Callable[[Any, Any], Any] | None,
+    compiled: Compiled, outputs: Mapping[int, str], compile_again: _CompileAgain
 ) -> tuple[str, ...]:
     """A sentence for each of the arguments `outputs`, given by position and name, that takes floats
     as integers. For `compile_again`, see `TypedCode.of`."""
     found = []
     for position, name in outputs.items():
-        array = arguments[position]
+        array = compiled[1][position]
         if not isinstance(array, types.Array) or isinstance(array.dtype, types.Float):
             continue
-        given = frozenset((position,))
-        store = _first_store(kernel, arguments, compiled, given, compile_again, set())
+        store = _first_store(compiled, frozenset((position,)), compile_again, set())
         if store is not None:
             place, value, kept = store
             is_bool = isinstance(kept, types.Boolean)
@@ -441,21 +432,15 @@ def lost_fractions(
 
 
 def _first_store(
-    kernel: Any,
-    arguments: Any,
-    compiled: Any,
-    given: Set[int],
-    compile_again: Callable[[Any, Any], Any] | None,
-    seen: set[Any],
+    compiled: Compiled, given: Set[int], compile_again: _CompileAgain, seen: set[Any]
 ) -> _Store | None:
     """The first store of a float into whole numbers that the arguments `given`, by position, hold.
 
     `seen` are the functions that were searched before, with types and arguments.
     """
-    if (kernel, arguments, given) in seen:
-        return None
-    seen.add((kernel, arguments, given))
-    code = TypedCode.of(kernel, arguments, compiled, given, compile_again)
+    key = (*compiled[:2], given)
+    code = None if key in seen else TypedCode.of(compiled, given, compile_again)
+    seen.add(key)
     if code is None:
         return None
     for statement in code.statements:
@@ -468,8 +453,8 @@ def _first_store(
         function, types_given = code.function_of(expr), signature.args
         if isinstance(function, types.Dispatcher):
             called, taken = function.dispatcher, code.positions(expr, len(types_given))
-            overload = called.overloads.get(types_given)
-            if store := _first_store(called, types_given, overload, taken, compile_again, seen):
+            callee = called, types_given, called.overloads.get(types_given)
+            if store := _first_store(callee, taken, compile_again, seen):
                 return store
         elif _name_of(function) in _STORE or _is_atomic(getattr(function, "typing_key", None)):
             array = getattr(function, "this", None) or code.type_of(expr.args[0])

@@ -185,10 +185,8 @@ class Job(Recipe[Native]):
         return self._native
 
     def _warn(self, copied: tuple[int, ...], lost: tuple[str, ...]) -> None:
-        """Warn of inputs that are copied, and of floats that become integers."""
         remedy = "write to a local array instead, declare the parameter read-only in an explicit "
-        if copied:
-            warn_of_copies(self.label, copied, self._assignment.names, remedy + "signature")
+        warn_of_copies(self.label, copied, self._assignment.names, remedy + "signature")
         for sentence in lost:
             warn(f"{self.label}: {sentence}")
 
@@ -226,7 +224,7 @@ class Job(Recipe[Native]):
             i: assignment.names[b] for i, b in enumerate(given) if b is not None and b >= first
         }
         compiled = overload.kernel, overload.arguments, overload.compiled
-        lost = write_search.lost_fractions(*compiled, outputs, numba_cpu_entry.compile_again)
+        lost = write_search.lost_fractions(compiled, outputs, numba_cpu_entry.compile_again)
         return entry, copied, tuple(lost)
 
     def libraries(self) -> list[Any]:
@@ -282,7 +280,7 @@ class Job(Recipe[Native]):
         with compiling:
             overload = numba_cpu_entry.compile_kernel(self.kernel, *given)
             search = write_search.WriteSearch(numba_cpu_entry.compile_again)
-            if search.may_write(overload.kernel, overload.arguments, overload.compiled):
+            if search.may_write((overload.kernel, overload.arguments, overload.compiled)):
                 raise TypeError("the kernel may write to a read-only input")
         if overload.result != types.none:
             remedy = ", or pass a function that returns them to kernbridge.kernel without `outs`"

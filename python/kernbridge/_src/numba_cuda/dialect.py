@@ -106,8 +106,8 @@ def compile_entry(job: Any) -> Any:
         compiled = dispatcher._Kernel(entry, words, **options)
         (overload,) = device.overloads.values()
         typed = device, overload.signature.args, overload
-        may_write = write_search.WriteSearch(compile_again=None).may_write(*typed)
-        compiled.lost_fractions = write_search.lost_fractions(*typed, outputs, None)
+        may_write = write_search.WriteSearch(compile_again=None).may_write(typed)
+        compiled.lost_fractions = write_search.lost_fractions(typed, outputs, None)
     if overload.signature.return_type != types.none:
         raise ReturnsValue(job.label, overload.signature.return_type)
     if may_write:
