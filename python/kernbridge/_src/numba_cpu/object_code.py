@@ -231,12 +231,8 @@ def _with_texts(module: str) -> tuple[str, bool]:
         text = described(next(pickled[name] for name in symbols(g.value) if name in pickled))
         size, constant = f"[{len(text)} x i8]", f"@kb.text.{len(constants)}"
         constants.append(f'{constant} = private constant {size} c"{_escape(text)}"')
-        pointer = g.type[1:-1].split(",")[0].strip()
-        reference = f"{pointer} {constant}"
-        if pointer != "ptr":
-            reference = f"{pointer} getelementptr ({size}, {size}* {constant}, i64 0, i64 0)"
-        rest = f"i32 {len(text)}, {pointer} null, {pointer} null, i32 0"
-        g.text = g.text.replace(g.value, f"{{ {reference}, {rest} }}")
+        record = f"{{ ptr {constant}, i32 {len(text)}, ptr null, ptr null, i32 0 }}"
+        g.text = g.text.replace(g.value, record)
     uses = Counter(symbols(str(read)) if pickled else ())
     for name in (name for name in pickled if not name.endswith(".sha1") and uses[name] > 1):
         g = read.globals[name]
@@ -291,12 +287,10 @@ def _with_values(module: Module) -> str:
     names = {n for text in texts.values() for n in symbols(text) if n.startswith(_OF_PYTHON)}
     if not names:
         return str(module)
-    loads = ((i.type, symbols(i.text)) for i in module.instructions("load"))
-    pointer = next((t for t, of in loads if of and of[0].startswith(_ENVIRONMENT)), "ptr")
-    something = f"{pointer} inttoptr (i64 1 to {pointer})"  # it is only compared with null
     known = {**module.functions, **module.globals}
     added = (str(known[n]).replace(f"@{n}", f"@kb_{n}", 1) for n in sorted(names) if n in known)
-    of_environment = f"@kb.environment = private constant {something}"
+    # It is only compared with null.
+    of_environment = "@kb.environment = private constant ptr inttoptr (i64 1 to ptr)"
     for k, text in texts.items():
         module.lines[k] = renamed(text, _name_without_python)
     return "\n".join((str(module), *added, of_environment, ""))
