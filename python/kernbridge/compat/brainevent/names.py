@@ -156,3 +156,5 @@ _compile = CompilerBackend._compile
 CPPBackend = _backend("CPPBackend", "cpu", "The machine's compiler for C++17.", _compile)
 CUDABackend = _backend("CUDABackend", "cuda", "nvcc, for CUDA C++17.", _compile)
 HIPBackend = _backend("HIPBackend", "hip", "AMD's compiler, which is not supported.", _refuse)
+
+__all__ = [n for n, v in vars().items() if n[0] != "_" and getattr(v, "__module__", "") == __name__]
