@@ -51,7 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(chosen: argparse.Namespace, output: Output) -> int:
-    """Run the chosen command, write its answer, and return the exit status."""
     with nothing_else_on_stdout() if output.as_json else nullcontext():
         try:
             status = int(chosen.run(chosen, output))

@@ -323,7 +323,6 @@ class BenchmarkResult:
 
 
 def _known(known: Iterable[str], what: str, names: _Names) -> list[str]:
-    """Return names as a list, if they are known."""
     listed = [names] if isinstance(names, str) else list(names or ())
     for name in listed:
         if name not in known:
@@ -362,7 +361,6 @@ def _sorted(rows: list[_Row], names: _Names, what: str = "") -> list[_Row]:
 
 
 def _fastest(rows: list[_Row], case: list[str]) -> dict[Any, _Row]:
-    """Return the fastest success of each case."""
     found: dict[Any, _Row] = {}
     for row in _sorted(rows, "median_ms"):
         if row["success"]:
@@ -371,7 +369,6 @@ def _fastest(rows: list[_Row], case: list[str]) -> dict[Any, _Row]:
 
 
 def duration(ms: float) -> str:
-    """Write milliseconds in the unit that suits them."""
     unit, size = next((u for u in UNITS if abs(ms) >= u[1]), UNITS[-1])
     return f"{ms / size:.4g} {unit}" if math.isfinite(ms) else "-"
 

@@ -36,7 +36,7 @@ _OF_XLA = (
     *("stablehlo.dynamic_approx_top_k", "stablehlo.dynamic_reduce_window"),
     *("stablehlo.dynamic_rng_bit_generator", "stablehlo.dynamic_top_k"),
 )
-# Types whose elements are whole bytes, as PJRT takes them from a host.
+
 
 _Call = tuple[str, dict[str, Any]]  # the target of a custom call, and its attributes by name
 

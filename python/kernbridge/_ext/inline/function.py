@@ -28,8 +28,6 @@ class NotInlined(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A function for scalars of certain types."""
-
     name: str  # contains a digest of the text
     results: tuple[str, ...]  # dtypes
     jitted: Any  # a function of numba.njit, which Numba-CUDA takes, too

@@ -125,7 +125,6 @@ def translate(closed: Any, is_tuple: bool) -> str:
 
 
 def literal(value: Any, dtype: np.dtype[Any]) -> str:
-    """Return an expression for a number."""
     number = np.asarray(value).astype(dtype)[()]
     if dtype.kind == "b":
         return repr(bool(number))

@@ -318,9 +318,12 @@ def _run_on_cpu(chosen: argparse.Namespace, output: Output) -> int:
 
 
 def _c_flags(chosen: argparse.Namespace, output: Output) -> int:
-    flags = c_flags()
-    output.answer["flags"] = shlex.split(flags)
-    output.show(flags)
+    """Print the options with which a C compiler builds a host of bundles."""
+    include = _folder_with("include", "kernbridge/host.h")
+    library = _folder_with("lib", "libkernbridge.so")
+    options = [f"-I{include}", f"-L{library}", f"-Wl,-rpath,{library}", "-lkernbridge"]
+    output.answer["flags"] = options
+    output.show(shlex.join(options))
     return 0
 
 
@@ -329,14 +332,6 @@ def _cmake_dir(chosen: argparse.Namespace, output: Output) -> int:
     output.answer["folder"] = folder
     output.show(folder)
     return 0
-
-
-def c_flags() -> str:
-    """Return the options with which a C compiler builds a host of bundles."""
-    include = _folder_with("include", "kernbridge/host.h")
-    library = _folder_with("lib", "libkernbridge.so")
-    options = (f"-I{include}", f"-L{library}", f"-Wl,-rpath,{library}", "-lkernbridge")
-    return shlex.join(options)
 
 
 def _folder_with(folder: str, file: str) -> Path:

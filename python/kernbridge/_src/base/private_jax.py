@@ -25,21 +25,6 @@ from jax.sharding import PartitionSpec
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, without_code
 
-__all__ = [
-    "Jaxpr",
-    "Literal",
-    "Primitive",
-    "ShapedArray",
-    "Tracer",
-    "ad",
-    "batching",
-    "eval_jaxpr",
-    "func",
-    "hlo",
-    "mlir",
-    "xla",
-]  # and what is defined here
-
 versions.warn_of_untested("JAX")
 
 # What traces the calls of this thread: `EVAL_TRACE` if no transformation does. A function of C, as
@@ -243,7 +228,6 @@ def main_of_one_platform(ctx: Any) -> Any:
 
 
 def n_devices(ctx: Any) -> int:
-    """Return for how many devices a program is lowered."""
     context = ctx.module_context.axis_context
     if isinstance(context, ShardingContext):
         return int(context.num_devices)

@@ -11,7 +11,6 @@ _SYMTAB = 2
 
 
 def undefined(code: bytes) -> list[str]:
-    """The names that an object uses and does not define."""
     header = _HEADER.unpack_from(code)
     start, count = header[6], header[12]
     sections = [_SECTION.unpack_from(code, start + i * _SECTION.size) for i in range(count)]

@@ -49,8 +49,6 @@ lowerings: list[Any] = []  # functions that are being lowered, the innermost las
 
 
 class Place(NamedTuple):
-    """A line of a user's file."""
-
     function: str  # empty if it is not known
     file: str
     line: int
@@ -98,10 +96,7 @@ def describe(
         kind, args, place = serialize.runtime_build_excinfo_struct(pickle, arguments)
     else:
         kind, args, place = serialize._numba_unpickle(address, pickle, digest)
-    return _words(kind, args, _places.get(status) or place, source)
-
-
-def _words(kind: Any, args: Any, place: Any, source: str) -> str:
+    place = _places.get(status) or place
     where = f"in the kernel at {source}" if place is None else place_text(place)
     return f"{message(kind, args)} ({where})"
 

@@ -263,7 +263,6 @@ class NumbaCpu(PythonFrontend):
     def of(
         cls, kernel: Any, variant: Variant, static: Mapping[str, Any] = MappingProxyType({})
     ) -> NumbaCpu:
-        """The front end of this dispatcher; the same one for the same dispatcher and variant."""
         import numba
 
         given = {n: kernel.targetoptions[n] for n in _OPTIONS if n in kernel.targetoptions}

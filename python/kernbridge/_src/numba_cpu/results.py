@@ -74,7 +74,12 @@ class Question(Recipe[Results]):
         found = [self._described(kind) for kind in ([result] if single else result)]
         shapes: Sequence[Any] = [()] * len(found)
         if self._outs is not None:
-            self._check_outs([dtype for dtype, _ in found])
+            dtypes = [dtype for dtype, _ in found]
+            if [t.dtype for t in self._outs] != [*map(canonical, dtypes)]:
+                raise ValueError(
+                    f"{self.label}: `outs` has {', '.join(map(str, self._outs))}, but the function "
+                    f"returns {', '.join(dtypes)}; convert the values or correct `outs` [KB1002]"
+                )
         elif any(is_array for _, is_array in found):
             shapes = self._shapes()
         items = [
@@ -91,7 +96,6 @@ class Question(Recipe[Results]):
         return Results(items, bool(made.meta["single"]), self._made_by)
 
     def _type(self) -> Any:
-        """Numba's type of what the function returns."""
         from kernbridge._src.numba_common import refusals
         from kernbridge._src.numba_common.private_numba import numba, types
         from kernbridge._src.numba_cpu import entry
@@ -145,14 +149,6 @@ class Question(Recipe[Results]):
             if not self.label.startswith("elementwise"):
                 expected += ", or pass outs= if it writes its results into arrays"
         raise TypeError(f"{self.label}: the function returns {what}, expected {expected} [KB4002]")
-
-    def _check_outs(self, dtypes: Sequence[str]) -> None:
-        assert self._outs is not None
-        if [t.dtype for t in self._outs] != [*map(canonical, dtypes)]:
-            raise ValueError(
-                f"{self.label}: `outs` has {', '.join(map(str, self._outs))}, but the function "
-                f"returns {', '.join(dtypes)}; convert the values or correct `outs` [KB1002]"
-            )
 
     def _shapes(self) -> list[tuple[Any, ...]]:
         how = f"{self.label}: the shapes that it returns are found by a call on zeros or ones"

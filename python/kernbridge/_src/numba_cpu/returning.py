@@ -284,7 +284,6 @@ class Returning(PythonFrontend):
         return Axes.of([t.shape[:n] for t in operands], tuple(call.outs[0].shape[:n]))
 
     def _names(self, operands: Sequence[Any]) -> list[str]:
-        """The names of the parameters that get the operands."""
         starred, parameters = inspect.Parameter.VAR_POSITIONAL, self.signature.parameters.values()
         names = [p.name for p in parameters if p.kind is not starred]
         return (names + [f"arg{i}" for i in range(len(names), len(operands))])[: len(operands)]
@@ -536,7 +535,11 @@ def elementwise(
     if function is None:
         return lambda function: elementwise(function, **options)
     needs_numba("elementwise")
-    _check_function(function)
+    kind = kinds.kind_of(function)
+    plain = getattr(getattr(function, "_dispatcher", function), "py_func", function)
+    refused = kind in ("guvectorize", "operation", "ufunc") or kind.startswith("cuda")
+    if refused or not inspect.isfunction(plain):
+        raise kinds.refusal("elementwise", function, kind)
     return returning("elementwise", function, None, options)
 
 
@@ -578,11 +581,3 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
     signature = outs.signature.python if isinstance(outs, ResultsOf) else frontend.signature
     vars(operation).update(__wrapped__=function, __signature__=signature)
     return operation
-
-
-def _check_function(function: Any) -> None:
-    kind = kinds.kind_of(function)
-    plain = getattr(getattr(function, "_dispatcher", function), "py_func", function)
-    refused = kind in ("guvectorize", "operation", "ufunc") or kind.startswith("cuda")
-    if refused or not inspect.isfunction(plain):
-        raise kinds.refusal("elementwise", function, kind)
