@@ -172,4 +172,4 @@ def test_nothing_else_starts_programs():
         r"import (?:subprocess|multiprocessing)\b|\bos\.(?:fork|popen|system|spawn|posix_s|exec)"
     )
     found = {p.name for p in (ROOT / "python").rglob("*.py") if re.search(starts, p.read_text())}
-    assert found == {"programs.py", "trial.py"}
+    assert found == {"programs.py", "results.py"}

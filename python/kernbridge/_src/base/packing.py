@@ -33,24 +33,13 @@ def fields(*values: int | str | bytes) -> bytes:
 
 
 class HostCode(NamedTuple):
-    """Machine code that does not depend on this process.
+    """Machine code that does not depend on this process."""
 
-    Attributes
-    ----------
-    code : bytes
-        A relocatable object, which defines the entry.
-    features : int
-        What the processor must have, as bits of `_core.cpu_features()`.
-    places : dict
-        The text of the line that each status stands for.
-    lasting : bool
-        Whether all of it follows from the kernel: no text of an exception from a class of the
-        user's, and no function from Numba's cache on disk, which may come from an older source.
-    """
-
-    code: bytes
-    features: int
-    places: dict[int, str]
+    code: bytes  # a relocatable object, which defines the entry
+    features: int  # what the processor must have, as bits of `_core.cpu_features()`
+    places: dict[int, str]  # the text of the line that each status stands for
+    # Whether all of it follows from the kernel: no text of an exception from a class of the
+    # user's, and no function from Numba's cache on disk, which may come from an older source.
     lasting: bool
 
 

@@ -39,23 +39,12 @@ class Native:
     """A kernel that the core can call.
 
     It is never released: programs that were compiled before, or come from a file, may name it.
-
-    Attributes
-    ----------
-    copied : tuple of int
-        Inputs that the kernel may write to although they are not aliased.
-    program : bytes
-        The kernel for other processes; empty if its machine code cannot leave this one.
-    why_not : str
-        Why it cannot.
-    entry : Entry or None
-        Numba's; None if the core has placed the machine code of `program` itself.
     """
 
-    copied: tuple[int, ...]
-    program: bytes
-    why_not: str = ""
-    entry: Entry | None = None
+    copied: tuple[int, ...]  # inputs that the kernel may write to although they are not aliased
+    program: bytes  # for other processes; empty if its machine code cannot leave this one
+    why_not: str = ""  # why it cannot
+    entry: Entry | None = None  # Numba's; None if the core has placed the code of `program` itself
 
     def export(self) -> str:
         if self.program:
