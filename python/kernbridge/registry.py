@@ -8,8 +8,17 @@ Examples
 True
 """
 
-from kernbridge._src.custom.kernel import get_all_primitive_names as get_all_primitive_names
-from kernbridge._src.custom.kernel import get_primitives_by_tags as get_primitives_by_tags
-from kernbridge._src.custom.kernel import get_registry as get_registry
-from kernbridge._src.source.module import list_registered_targets as list_registered_targets
-from kernbridge._src.source.module import register_ffi_target as register_ffi_target
+from kernbridge._src.custom.kernel import (
+    get_all_primitive_names,
+    get_primitives_by_tags,
+    get_registry,
+)
+from kernbridge._src.source.module import list_registered_targets, register_ffi_target
+
+__all__ = [
+    "get_all_primitive_names",
+    "get_primitives_by_tags",
+    "get_registry",
+    "list_registered_targets",
+    "register_ffi_target",
+]
