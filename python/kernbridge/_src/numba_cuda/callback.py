@@ -36,7 +36,7 @@ from kernbridge._src.base.reports import line_of
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.function_state import STANDS_FOR
-from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, PythonFrontend
+from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, Assignment, PythonFrontend
 from kernbridge._src.operation import derivatives
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan
@@ -333,16 +333,12 @@ _ON_STREAM: dict[str, Callable[..., Any]] = {
 }
 
 
-# From operands and a stream to the positional and named arguments of a function.
-Order = Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
-
-
 @dataclass(frozen=True, eq=False)
 class Callee:
     """A Python function, its arguments, and the number by which the core names it."""
 
     function: Callable[..., Any]
-    order: Order
+    assignment: Assignment  # of the buffers and the stream
     scalars: range  # buffers whose value the function gets
     around: Callable[[], AbstractContextManager[Any]]  # where the function runs
     handle: int = field(default_factory=lambda: secrets.randbits(63))
@@ -371,7 +367,6 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         key: Hashable,
         source: str,
         function: Callable[..., Any],
-        order: Order,
         operands: Sequence[ArrayType],
         call: Call,
         target: Target,
@@ -380,7 +375,8 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
 
         Inputs that are not aliased are copied, since Numba would let them be written.
         """
-        names = self.assign(call).names
+        assignment = self.assign(call)
+        names = assignment.names
         for t, name in zip((*operands, *call.outs), names, strict=False):
             if t.dtype.name in target.numba_lacks:
                 raise ValueError(
@@ -389,7 +385,8 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
                 )
         scalars = range(call.n_inputs, call.n_operands)
         callee = self._own_callees.find_or_make(
-            (key, scalars, target), lambda: Callee(function, order, scalars, target.running)
+            (key, assignment, scalars, target),
+            lambda: Callee(function, assignment, scalars, target.running),
         )
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)
@@ -441,7 +438,7 @@ def _call(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> N
             host = arrays[i].reshape(1).copy_to_host(stream=on)
             on.synchronize()
             arrays[i] = host[0]
-        positional, named = callee.order(arrays, on)
+        positional, named = callee.assignment.arguments([*arrays, on])
         with on_stream(on):
             replace_aliases(callee.function)
             callee.function(*positional, **named)

@@ -478,14 +478,10 @@ class NumbaCuda(CallingFrontend):
             fills = zeros((*operands, *call.outs), call.fresh)
             return plan(label, source, operands, call, assignment.names, fills, target=target)
 
-        def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-            return [stream, *(arrays[b] for b in assignment.positional)], {}
+        def launch(*arrays: Any) -> None:
+            kernel[grid, block, 0, rule.shared_mem](*arrays)  # on XLA's stream, see callback.py
 
-        def launch(stream: Any, *arrays: Any) -> None:
-            kernel[grid, block, stream, rule.shared_mem](*arrays)
-
-        key = (grid, block, assignment)
-        return self.lower_as_python(key, source, launch, order, operands, call, target)
+        return self.lower_as_python((grid, block), source, launch, operands, call, target)
 
     def arguments(
         self, assignment: Assignment, arrays: Sequence[ArrayType], call: Call

@@ -20,7 +20,7 @@ from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys.function_state import identity_of
 from kernbridge._src.numba_common import parameters
 from kernbridge._src.numba_common.parameters import Assignment
-from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
+from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
@@ -271,22 +271,16 @@ class NumbaCudaCallable(CallingFrontend):
 
     def recording(self, operands: Sequence[ArrayType], call: Call, target: Target) -> Recording:
         """What the function launches on a target; raises NotRecordable if that is not known."""
-        order = _order(self.assign(call))
-        return run_recorded(self.label, self.function, operands, call, order, target)
+        assignment = self.assign(call)
+        return run_recorded(self.label, self.function, operands, call, assignment, target)
 
     def _as_python(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target
     ) -> Lowered:
         outputs = [assignment.names[buffer] for buffer in call.fresh]
         self.parameters.warn_of_unwritten(outputs, unused=True)
-        source, order = beginning_of(self.function), _order(assignment)
-        return self.lower_as_python(
-            assignment, source, self.function, order, operands, call, target
-        )
-
-
-def _order(assignment: Assignment) -> Order:
-    return lambda arrays, stream: assignment.arguments([*arrays, stream])
+        source = beginning_of(self.function)
+        return self.lower_as_python(None, source, self.function, operands, call, target)
 
 
 def _renumbered(step: Any, first_temporary: int, n_copies: int) -> Any:

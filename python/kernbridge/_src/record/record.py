@@ -32,9 +32,10 @@ from kernbridge._src.base.reports import beginning_of, current_line, line_of
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import function_state
 from kernbridge._src.keys.extensions import is_foreign_name
+from kernbridge._src.numba_common.parameters import Assignment
 from kernbridge._src.numba_cuda import callback, dialect
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda.callback import Configured, Order, read_configured
+from kernbridge._src.numba_cuda.callback import Configured, read_configured
 from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument, typed_scalar
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan.program import Copy, DeviceParameter, Fill, Launch, Step, Value, Word
@@ -240,8 +241,8 @@ class Recording:
     steps: list[Step] = field(default_factory=list)
     temporaries: list[ArrayType] = field(default_factory=list)
     opened: set[int] = field(default_factory=set)  # read-only buffers that a kernel may write to
-    places: list[str] = field(default_factory=list)  # of each step: the line of the user
-    details: list[dict[str, str]] = field(default_factory=list)  # of each step: its arguments
+    # Of each step: the line of the user, and its arguments.
+    made_by: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     why_not_portable: str = ""
 
     def temporary(
@@ -312,8 +313,8 @@ class Recording:
     def add(self, step: Step, details: dict[str, Any]) -> None:
         """Add a step, with the text of a message if the next recording differs."""
         self.steps.append(step)
-        self.places.append(current_line())
-        self.details.append({what: repr(value) for what, value in details.items()})
+        texts = {what: repr(value) for what, value in details.items()}
+        self.made_by.append((current_line(), texts))
 
     def _read_leaf(self, value: Any) -> Leaf | None:
         if isinstance(value, DeviceArray):
@@ -435,27 +436,21 @@ def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> Devic
     return recording.temporary(ary.shape, ary.dtype, order=order)
 
 
-def _check_bytes(name: str, array: Any, size: Any) -> None:
+def _bytes_of(name: str, array: Any, size: Any) -> DeviceArray:
+    """The first bytes of an array, on which a function of the driver acts."""
     if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
         refuse(f"{name} of arrays other than contiguous device arrays")
     if not 0 <= size <= array.nbytes:
         raise ValueError(f"{name} of {size} bytes of {array.describe()}")
+    return array.ravel().view(np.uint8)[: int(size)]
 
 
 def _device_to_device(recording: Recording, dst: Any, src: Any, size: Any, stream: Any = 0) -> None:
-    for array in (dst, src):
-        _check_bytes("device_to_device", array, size)
-    recording.written(dst)
-    if size:
-        recording.add(Copy(dst.buffer, dst.offset, src.buffer, src.offset, int(size)), {})
+    recording.copy(*(_bytes_of("device_to_device", array, size) for array in (dst, src)))
 
 
 def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: Any = 0) -> None:
-    _check_bytes("device_memset", dst, size)
-    recording.written(dst)
-    if size:
-        step = Fill(dst.buffer, dst.offset, 1, int(size), int(val) & 0xFF)
-        recording.add(step, {"the value of device_memset": val})
+    recording.fill(_bytes_of("device_memset", dst, size), np.uint8(int(val) & 0xFF))
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
@@ -485,10 +480,10 @@ def record(
     function: Callable[..., Any],
     operands: Sequence[ArrayType],
     call: Call,
-    order: Order,
+    assignment: Assignment,
     target: Target,
 ) -> Recording:
-    """Run `function` on stand-ins, twice; `order` puts operands and stream into its parameters.
+    """Run `function` on stand-ins, twice; the stream is the last buffer of the assignment.
 
     NotRecordable has the reason, and the line of the function where it arose.
     """
@@ -506,7 +501,7 @@ def record(
             else DeviceArray(recording, b, 0, host_like(t.shape, t.dtype))
             for b, t in enumerate(arrays)
         ]
-        positional, named = order(given, Stream())
+        positional, named = assignment.arguments([*given, Stream()])
         try:
             with callback.acting_on(recording, _HANDLERS):
                 result = function(*positional, **named)
@@ -544,16 +539,16 @@ def _record_twice(function: Callable[..., Any], record: Callable[[], Any]) -> An
         if _comparable(one) == _comparable(other):
             continue
         what = f"{one} becomes {other}"
-        for name, value in first.details[i].items():
-            if second.details[i].get(name, value) != value:
-                what = f"{name} is {value} the first time and {second.details[i][name]} the second"
+        place, details = first.made_by[i]
+        later = second.made_by[i][1]
+        for name, value in details.items():
+            if later.get(name, value) != value:
+                what = f"{name} is {value} the first time and {later[name]} the second"
                 break
-        raise NotRecordable(
-            f"it behaves differently each time it runs: {what} at {first.places[i]}"
-        )
+        raise NotRecordable(f"it behaves differently each time it runs: {what} at {place}")
     if len(first.steps) != len(second.steps):
         longer = max(first, second, key=lambda r: len(r.steps))
-        place = longer.places[min(len(first.steps), len(second.steps))]
+        place, _ = longer.made_by[min(len(first.steps), len(second.steps))]
         raise NotRecordable(
             f"it behaves differently each time it runs: {len(first.steps)} launches, fills and "
             f"copies the first time and {len(second.steps)} the second, the next one at {place}"
