@@ -196,7 +196,7 @@ def place_of(module: str, line: str, has_folders: bool = False) -> str:
 
     If a module `has_folders`, as Numba's have, the names of its files need them.
     """
-    return _place(Module(module), Instruction(line, Block("%0", None, 0)).metadata, has_folders)
+    return _place(Module(module), Instruction(line, Block("%0", None)).metadata, has_folders)
 
 
 def _place(module: Module, metadata: Mapping[str, str], has_folders: bool = False) -> str:

@@ -207,10 +207,10 @@ class Instruction:
 
 
 class Block:
-    """A basic block. Its label is text, with the empty line before it; `line` counts from 0."""
+    """A basic block. Its label is text, with the empty line before it."""
 
-    def __init__(self, name: str, label: str | None, line: int) -> None:
-        self.name, self.label, self.line = name, label, line
+    def __init__(self, name: str, label: str | None) -> None:
+        self.name, self.label = name, label
         self.instructions: list[Instruction] = []
 
     def __str__(self) -> str:
@@ -229,9 +229,9 @@ class Function:
     What it is does not change if its head is replaced.
     """
 
-    def __init__(self, lines: list[str], line: int) -> None:
+    def __init__(self, lines: list[str]) -> None:
         n = 1 + (lines[1:2] == ["{"])  # as llvmlite writes it
-        self.head, self._lines, self._line = "\n".join(lines[:n]), lines[n:], line + n - 1
+        self.head, self._lines = "\n".join(lines[:n]), lines[n:]
         name = _SYMBOL.search(self.head)
         assert name is not None
         self.name, self.is_declaration = _plain(name[0]), not self._lines
@@ -259,16 +259,13 @@ class Function:
         names = [split(p, " ")[-1] for p in self.parameters if p != "..."]
         n_unnamed = sum(n[:1] != "%" or n[1:].isdigit() for n in names)
         blocks: list[Block] = []
-        line = self._line
         for part in _PARTS.split("\n".join(["", *self._lines[:-1]]))[1:]:
             label = _LABEL.match(part.removeprefix("\n"))
             if label or not blocks:
                 name = f"%{label[1]}" if label else f"%{n_unnamed}"
-                at = line + part.startswith("\n") + (label is not None)
-                blocks.append(Block(name, part if label else None, at))
+                blocks.append(Block(name, part if label else None))
             if label is None:
                 blocks[-1].instructions.append(Instruction(part, blocks[-1]))
-            line += part.count("\n") + 1
         return blocks
 
     @property
@@ -331,7 +328,7 @@ class Module:
             if line.startswith("define "):
                 end = lines.index("}", at) + 1
             is_function = line.startswith(("define ", "declare "))
-            made = Function(lines[at:end], at) if is_function else None
+            made = Function(lines[at:end]) if is_function else None
             self.lines.append(made or (Global(line) if line.startswith("@") else line))
             at = end
 

@@ -56,7 +56,7 @@ class _Loops:
     def _add_poll(self, header: str, loop: set[str], read: int) -> None:
         """Let a loop poll where it begins."""
         block = self._blocks[header]
-        name = f"%kb.poll.{block.line}"
+        name = f"%kb.poll.{list(self._blocks).index(header)}"
         before = reversed(self._instructions[: read + 1])
         site = next((i.text for i in before if i.callee == "kb.check.at"), "")
         edges = ", ".join(f"[ {int(p in loop)}, {p} ]" for p in self._preceding[header])
