@@ -30,7 +30,7 @@ from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import join_words
-from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Value, Word, leaves
+from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Value, Word, leaves, renumbered
 from kernbridge._src.record.callable import NumbaCudaCallable
 from kernbridge._src.record.record import NotRecordable, Recording, array_leaf, host_like
 
@@ -103,8 +103,7 @@ class _Derivative:
         self._sources = {self._known(b): n + k for k, b in enumerate(sources)}
         self._results = {self._known(b): len(own_operands) + k for k, b in enumerate(results)}
         # An output in the memory of an input has the input's number.
-        known = {b: self._known(b) for b in range(len(self._arrays))}
-        self._primal = [self._moved(s, known) for s in recording.steps]
+        self._primal = [renumbered(step, self._known) for step in recording.steps]
         self._reaches = [self._reach(s) for s in self._primal]
         self._written = set().union(*(r.writes for r in self._reaches))
         self._values: dict[int, int] = {}  # numbers in the derivative's plan, by buffer
@@ -153,11 +152,11 @@ class _Derivative:
             if isinstance(step, Launch):
                 self._launch_derivative(step, reach)
                 continue
-            self.steps.append(self._moved(step, self._values))
+            self.steps.append(renumbered(step, self._values.__getitem__))
             if isinstance(step, Fill) and step.buffer in self._shadows:
-                self.steps.append(self._moved(replace(step, pattern=0), self._shadows))
+                self.steps.append(renumbered(replace(step, pattern=0), self._shadows.__getitem__))
             elif isinstance(step, Copy) and step.to_buffer in self._shadows:
-                self.steps.append(self._moved(step, self._shadows))
+                self.steps.append(renumbered(step, self._shadows.__getitem__))
 
     def _backward(self) -> None:
         defined = set(range(self._n_operands))
@@ -172,7 +171,7 @@ class _Derivative:
                     self._copy(self._values[b], saved[b], b)
             kept.append(saved)
             if k < last:  # the derivative of the last one runs it
-                self.steps.append(self._moved(step, self._values))
+                self.steps.append(renumbered(step, self._values.__getitem__))
             defined |= reach.writes
             before |= reach.writes | reach.reads
         for k in range(last, -1, -1):
@@ -182,7 +181,7 @@ class _Derivative:
                     self._restore(kept[k])
                 self._launch_derivative(step, reach)
             elif isinstance(step, Fill) and step.buffer in self._shadows:
-                self.steps.append(self._moved(replace(step, pattern=0), self._shadows))
+                self.steps.append(renumbered(replace(step, pattern=0), self._shadows.__getitem__))
             elif isinstance(step, Copy) and step.to_buffer in self._shadows:
                 self._add_back(step)
             self._restore(kept[k])
@@ -275,18 +274,6 @@ class _Derivative:
 
     def _known(self, b: int) -> int:
         return self._same.get(b, b)
-
-    def _moved(self, step: Step, numbers: dict[int, int]) -> Step:
-        if isinstance(step, Fill):
-            return replace(step, buffer=numbers[step.buffer])
-        if isinstance(step, Copy):
-            to, source = numbers[step.to_buffer], numbers[step.from_buffer]
-            return replace(step, to_buffer=to, from_buffer=source)
-        assert isinstance(step, Launch)
-        words = (
-            w if w.kind == "constant" else replace(w, buffer=numbers[w.buffer]) for w in step.words
-        )
-        return replace(step, words=tuple(words))
 
     def _temporary(self, b: int) -> int:
         self.temporaries.append(self._arrays[b])

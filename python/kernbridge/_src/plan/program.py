@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -243,6 +243,19 @@ class Callback:
 
 
 Step = Launch | Fill | Copy | Callback
+
+
+def renumbered(step: Step, number: Callable[[int], int]) -> Step:
+    """A step that acts on other buffers; `number` returns the new number of each."""
+    if isinstance(step, Fill):
+        return replace(step, buffer=number(step.buffer))
+    if isinstance(step, Copy):
+        to, source = number(step.to_buffer), number(step.from_buffer)
+        return replace(step, to_buffer=to, from_buffer=source)
+    if isinstance(step, Callback):
+        return step
+    words = (w if w.kind == "constant" else replace(w, buffer=number(w.buffer)) for w in step.words)
+    return replace(step, words=tuple(words))
 
 
 def _triple(values: Sequence[object]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
@@ -25,7 +25,7 @@ from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
-from kernbridge._src.plan.program import Copy, Fill, Launch
+from kernbridge._src.plan.program import Copy, Fill, Launch, renumbered
 from kernbridge._src.plan.targets import Target
 from kernbridge._src.record.record import NotRecordable, Recording
 from kernbridge._src.record.record import record as run_recorded
@@ -259,7 +259,12 @@ class NumbaCudaCallable(CallingFrontend):
         copied = sorted(recording.opened)
         parameters.warn_of_copies(self.label, copied, assignment.names, REMEDY)
         first_temporary = call.n_operands + len(call.outs)
-        steps = [_renumbered(step, first_temporary, len(copied)) for step in recording.steps]
+
+        def number(buffer: int) -> int:
+            """Temporaries are after the copies, whose number is known when the recording ends."""
+            return buffer + len(copied) if buffer >= first_temporary else buffer
+
+        steps = [renumbered(step, number) for step in recording.steps]
         source = beginning_of(self.function)
         return plan(
             *(self.label, source, operands, call, assignment.names, steps),
@@ -281,17 +286,6 @@ class NumbaCudaCallable(CallingFrontend):
         self.parameters.warn_of_unwritten(outputs, unused=True)
         source = beginning_of(self.function)
         return self.lower_as_python(None, source, self.function, operands, call, target)
-
-
-def _renumbered(step: Any, first_temporary: int, n_copies: int) -> Any:
-    """Number the temporaries after the copies, whose number is known when the recording ends."""
-    if isinstance(step, Launch):
-        words = (_renumbered(word, first_temporary, n_copies) for word in step.words)
-        return replace(step, words=tuple(words))
-    names = ("to_buffer", "from_buffer") if isinstance(step, Copy) else ("buffer",)
-    buffers = {name: getattr(step, name) for name in names}
-    moved = {name: b + n_copies for name, b in buffers.items() if b >= first_temporary}
-    return replace(step, **moved)
 
 
 class Verified(Operation):
