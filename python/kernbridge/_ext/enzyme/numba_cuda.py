@@ -57,7 +57,7 @@ from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_ve
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 from kernbridge._src.numba_common.protect import compile_protected
 from kernbridge._src.numba_cuda import dialect
-from kernbridge._src.numba_cuda.compile import Job, why_not_native
+from kernbridge._src.numba_cuda.compile import Job
 from kernbridge._src.numba_cuda.kernel import NumbaCuda
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator, has_reverse
 from kernbridge._src.operation.primitive import NativeCall
@@ -88,7 +88,7 @@ class OfKernel(Differentiator):
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
         frontend, label, rule = self.frontend, self.frontend.label, self.frontend.rule
         target = targets.of_platform(platform, frontend.checked, frontend.vector_math)
-        why = why_not_native(frontend.kernel, target)
+        why = dialect.of(frontend.kernel, target).why_not_native(frontend.kernel, target.raises)
         options = {"cluster=": rule.cluster, "pdl=True": rule.pdl, "view=": frontend.views}
         options["cooperative=True"] = rule.cooperative
         if why := why or next((name for name, given in options.items() if given), ""):

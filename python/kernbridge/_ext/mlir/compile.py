@@ -14,7 +14,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -117,10 +117,6 @@ def check_strides(
                     f"to kernels of {PACKAGE}, which count strides in elements of "
                     f"{leaf.dtype.itemsize} bytes; copy it into an array without gaps [KB2003]"
                 )
-
-
-def lock() -> AbstractContextManager[None]:
-    return nullcontext()  # `compiling_for` has the package's own
 
 
 def refusal(label: str, architectures: Sequence[tuple[int, int]], error: Exception) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _NAME = r'(?:"[^"]*"|[-\w.$]+)'
 _LOCAL = re.compile(f"%{_NAME}")
@@ -95,18 +95,16 @@ def _operand(words: list[str], is_argument: bool = False) -> Operand:
     return Operand(" ".join(words[:n]), value)
 
 
-class _Read(NamedTuple):
-    flags: list[str]
-    type: str
-    operands: list[Operand]
-    callee: str
-
-
 class Instruction:
     """One instruction. What it is does not change if its text is replaced.
 
     The table EXAMPLES of tests/python/llvm/test_llvm_text.py shows how each kind is read.
     """
+
+    flags: list[str]  # the words before the first type, such as `fast` or a predicate
+    type: str  # the first type that it names, or the type to which a cast converts
+    operands: list[Operand]  # those of a call are its arguments
+    callee: str  # what a call calls: a function's name, a value with its `%`, or "asm"
 
     def __init__(self, text: str, block: Block) -> None:
         self.text, self.block = text, block
@@ -118,25 +116,12 @@ class Instruction:
     def __str__(self) -> str:
         return self.text
 
-    @property
-    def flags(self) -> list[str]:
-        """The words before the first type, such as `fast`, `volatile` or a predicate."""
-        return self._read.flags
-
-    @property
-    def type(self) -> str:
-        """The first type that it names, or the type to which a cast converts."""
-        return self._read.type
-
-    @property
-    def operands(self) -> list[Operand]:
-        """The operands; those of a call are its arguments."""
-        return self._read.operands
-
-    @property
-    def callee(self) -> str:
-        """What a call calls: a function's name, a value with its `%`, or "asm"."""
-        return self._read.callee
+    def __getattr__(self, name: str) -> Any:
+        """Read the attributes above when the first of them is asked for."""
+        if name not in Instruction.__annotations__:
+            raise AttributeError(name)
+        self.flags, self.type, self.operands, self.callee = self._read()
+        return vars(self)[name]
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -171,29 +156,28 @@ class Instruction:
                 parts.append(part)
         return parts, metadata
 
-    @cached_property
-    def _read(self) -> _Read:
+    def _read(self) -> tuple[list[str], str, list[Operand], str]:
         first, *others = self._parts[0]
         words = split(first, " ")
         at = next((i for i, word in enumerate(words) if _TYPE.match(word)), len(words))
         flags, words = words[:at], words[at:]
         if not words:
-            return _Read(flags, "", [], "")
+            return flags, "", [], ""
         if self.opcode in ("call", "invoke"):
-            return _Read(flags, words[0], *self._call(words[1:]))
+            return flags, words[0], *self._call(words[1:])
         operand = _operand(words)
         if self.opcode == "phi":
-            return _Read(flags, words[0], [Operand(words[0], v) for v, _ in self.incoming], "")
+            return flags, words[0], [Operand(words[0], v) for v, _ in self.incoming], ""
         typed = [w for w in (split(other, " ") for other in others) if w[0] != "align"]
         rest = [
             _operand(w) if w[1:] and _TYPE.match(w[0]) else Operand(operand.type, " ".join(w))
             for w in typed
         ]
         if self.opcode in _TYPE_FIRST:
-            return _Read(flags, operand.type, rest, "")
+            return flags, operand.type, rest, ""
         if "to" in words:
-            return _Read(flags, " ".join(words[words.index("to") + 1 :]), [operand], "")
-        return _Read(flags, operand.type, [operand, *rest] if words[1:] else [], "")
+            return flags, " ".join(words[words.index("to") + 1 :]), [operand], ""
+        return flags, operand.type, [operand, *rest] if words[1:] else [], ""
 
     @staticmethod
     def _call(words: list[str]) -> tuple[list[Operand], str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import secrets
 import sys
 import threading
@@ -107,7 +108,7 @@ def used_by(function: Any) -> HostApi:
     names.
     """
     numba_cuda, *mlir = loaded()
-    named = {_package_of(where[key]) for where, key in _places(function, set())} if mlir else set()
+    named = {_package_of(value) for value, _ in _read_by(function, set())} if mlir else set()
     return mlir[0] if _MLIR in named and not named & {"numba", "numba_cuda"} else numba_cuda
 
 
@@ -196,14 +197,14 @@ def replace_aliases(function: Any) -> None:
     The globals, closures and defaults of `function` are searched, and then the same of the
     functions that it names. A replacement acts as before where nothing is recorded.
     """
-    for where, key in _places(function, set()):
-        original, dispatch = _replaced.get(id(where[key]), (None, None))
-        if original is not None and original is where[key]:
-            where[key] = dispatch
+    for value, replace in _read_by(function, set()):
+        original, dispatch = _replaced.get(id(value), (None, None))
+        if dispatch is not None and original is value:
+            replace(dispatch)
 
 
-def _places(callee: Any, seen: set[int]) -> Iterator[tuple[Any, Any]]:
-    """The mappings and keys of what a function and its callees read from outside."""
+def _read_by(callee: Any, seen: set[int]) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+    """What a function and its callees read from outside, with functions that replace each."""
     function = python_function(callee)
     if function is None or id(function) in seen:
         return
@@ -218,26 +219,19 @@ def _places(callee: Any, seen: set[int]) -> Iterator[tuple[Any, Any]]:
             found += [(vars(value), attribute) for attribute in names & vars(value).keys()]
         else:
             found.append((function.__globals__, name))
-    cells = []
+    defaults = dict(enumerate(function.__defaults__ or ()))
+    found += [(held, key) for held in (defaults, function.__kwdefaults__ or {}) for key in held]
+    read = [(where[key], functools.partial(operator.setitem, where, key)) for where, key in found]
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
-            cells.append((cell, {"": cell.cell_contents}))
-    defaults = dict(enumerate(function.__defaults__ or ()))
-    found += [(held, "") for _, held in cells]
-    found += [(held, key) for held in (defaults, function.__kwdefaults__ or {}) for key in held]
-    for where, key in found:
-        value = where[key]
-        yield where, key
+            read.append((cell.cell_contents, functools.partial(setattr, cell, "cell_contents")))
+    for value, replace in read:
+        yield value, replace
         if isinstance(value, (FunctionType, MethodType, functools.partial)):
-            yield from _places(value, seen)
-    for cell, held in cells:
-        if held[""] is not cell.cell_contents:
-            cell.cell_contents = held[""]
+            yield from _read_by(value, seen)
     if defaults:
         function.__defaults__ = tuple(defaults.values())
-    inner = getattr(function, "__wrapped__", None)
-    if inner is not None:
-        yield from _places(inner, seen)
+    yield from _read_by(getattr(function, "__wrapped__", None), seen)
 
 
 def python_function(function: Any) -> FunctionType | None:

@@ -82,7 +82,7 @@ class Job(Recipe[NumbaCudaFunction]):
         identities = tuple(parameter.identity() for parameter in self.parameters)
         key = ("fingerprint", identities, batched, type(target))
         self.fingerprint = fingerprint = attached_to(
-            kernel, key, lambda: keys_fingerprint.take(self.with_counterpart().kernel)
+            kernel, key, lambda: keys_fingerprint.take(target.counterpart(label, kernel))
         )
         where, *options = target.words(kernel)
         self.digest = fingerprint.digest  # until it is known what is inlined
@@ -109,26 +109,23 @@ class Job(Recipe[NumbaCudaFunction]):
         return job
 
     def for_target(self, target: Target) -> Job:
+        """This job for a target, with the kernel that it compiles in place of another."""
         job = copy.copy(self)
-        job.target = target
-        return job.with_counterpart()
-
-    def with_counterpart(self) -> Job:
-        """This job with the kernel that the target compiles in place of its own."""
-        job = copy.copy(self)
-        job.kernel = self.target.counterpart(self.label, self.kernel)
+        job.target, job.kernel = target, target.counterpart(self.label, self.kernel)
         return job
 
     def made_of(self) -> tuple[Any, ...]:
         return toolchain_cuda.versions()
 
     def libraries(self) -> list[Any]:
-        compiled, _ = self.with_counterpart().compile()
+        compiled, _ = self.for_target(self.target).compile()
         return [compiled._codelibrary]
 
     def compile(self) -> tuple[Any, tuple[int, ...]]:
         """Compile to LLVM IR; with the leaves of parameters that had to be opened."""
-        with self.dialect.lock():
+        from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
+
+        with global_compiler_lock:
             return compile_protected(
                 (i for i, p in enumerate(leaves(self.parameters)) if p.read_only),
                 lambda opened: self.dialect.compile_entry(self.with_open(opened)),
@@ -136,8 +133,10 @@ class Job(Recipe[NumbaCudaFunction]):
             )
 
     def make(self) -> Artefact:
-        job = self.with_counterpart()
-        with job.dialect.lock():
+        from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
+
+        job = self.for_target(self.target)
+        with global_compiler_lock:
             compiled, opened = job.compile()
             images, uses_z = job.target.finish(job, compiled, opened)
         meta = {
@@ -180,12 +179,6 @@ class Job(Recipe[NumbaCudaFunction]):
             f"{self.label}: {self.tool} cannot compile the kernel for ({what}) [KB4001]\n"
             + (remedy or refusals.report(error, self.kernel.py_func, of_cuda=True))
         )
-
-
-def why_not_native(kernel: Any, target: Target) -> str:
-    """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
-    why: str = dialect.of(kernel, target).why_not_native(kernel, target.raises)
-    return why
 
 
 def compile_kernel(

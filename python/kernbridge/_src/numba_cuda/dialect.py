@@ -10,7 +10,6 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from kernbridge._src.base import extensions
@@ -113,14 +112,6 @@ def compile_entry(job: Any) -> Any:
     if may_write:
         raise TypeError("the kernel may write to a read-only input")
     return compiled
-
-
-def lock() -> AbstractContextManager[Any]:
-    """What a thread holds while it compiles."""
-    from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
-
-    found: AbstractContextManager[Any] = global_compiler_lock
-    return found
 
 
 def refusal(label: str, architectures: Sequence[tuple[int, int]], error: Exception) -> Any:

@@ -410,7 +410,7 @@ class NumbaCuda(CallingFrontend):
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
         rule, label = self.rule, self.label
-        why = numba_cuda_compile.why_not_native(self.kernel, target)
+        why = dialect.of(self.kernel, target).why_not_native(self.kernel, target.raises)
         if why and (error := target.why_not_by_numba(label, why)):
             raise error
         if why:

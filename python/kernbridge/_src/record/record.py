@@ -272,7 +272,7 @@ class Recording:
         name = kernel.py_func.__name__
         if how.cluster is not None:
             refuse(f"a launch of {name} with a cluster")
-        why = numba_cuda_compile.why_not_native(kernel, self.target)
+        why = dialect.of(kernel, self.target).why_not_native(kernel, self.target.raises)
         if why:
             refuse(f"a launch of {name}, which has {why}")
         auto = block == "auto"
