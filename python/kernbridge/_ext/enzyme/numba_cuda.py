@@ -100,10 +100,10 @@ class OfKernel(Differentiator):
         shape, arrays = rule.resolve(operands, call), (*operands, *call.outs)
         arguments = frontend.arguments(frontend.assign(call), arrays, call)
         n, z_is_free = len(operands), shape.grid[2] == Value(constant=1)
-        parameters = [parameter for parameter, _, _ in arguments]
+        parameters = [parameter for parameter, _ in arguments]
         job = CudaDerivativeJob(
             Job(label, frontend.kernel, parameters, False, target),
-            [leaf for _, words, _ in arguments for leaf in words],
+            [leaf for _, words in arguments for leaf in words],
             Roles(
                 operands=tuple(range(n)),
                 outputs=tuple(range(n, len(arrays))),

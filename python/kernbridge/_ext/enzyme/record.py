@@ -24,15 +24,15 @@ from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.reports import beginning_of
 from kernbridge._src.calls.call import ArrayType, is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+from kernbridge._src.numba_cuda.callback import Configured
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator, has_reverse
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
-from kernbridge._src.plan.launch import join_words
-from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Value, Word, leaves, renumbered
+from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Value, leaves, renumbered
 from kernbridge._src.record.callable import NumbaCudaCallable
-from kernbridge._src.record.record import NotRecordable, Recording, array_leaf, host_like
+from kernbridge._src.record.record import DeviceArray, NotRecordable, Recording, host_like
 
 
 class OfFunction(Differentiator):
@@ -95,9 +95,11 @@ class _Derivative:
         self._n_operands = n
         self._same = {n + o: i for i, o in call.aliases}  # as which buffer an output is known
         self._has_batch = bool(own_call.levels)
-        self.steps: list[Step] = []
-        self.temporaries: list[ArrayType] = []
         self._n_buffers = len(own_operands) + len(own_call.outs)
+        self._made = Recording(
+            *(recording.label, recording.target, self._n_buffers, frozenset()), self._has_batch
+        )
+        self.steps, self.temporaries = self._made.steps, self._made.temporaries
         outs = [n + o for o, t in enumerate(call.outs) if is_inexact(t.dtype)]
         sources, results = (step.active, outs) if step.mode == "jvp" else (outs, step.active)
         self._sources = {self._known(b): n + k for k, b in enumerate(sources)}
@@ -247,28 +249,8 @@ class _Derivative:
             raise _refused(self._recording.label, "it copies between arrays of different dtypes")
         array = host_like((step.size // dtype.itemsize,), dtype)
         places = ((step.to_buffer, step.to_offset), (step.from_buffer, step.from_offset))
-        found = [
-            array_leaf(array, Word("address", at, self._shadows[b], reach=step.size))
-            for b, at in places
-        ]
-        function, wide = numba_cuda_compile.compile_for_launch(
-            self._recording.label,
-            _add_kernel(),
-            [parameter for parameter, _ in found],
-            self._has_batch,
-            self._recording.target,
-        )
-        one = Value(constant=1)
-        self.steps.append(
-            Launch(
-                function=function,
-                grid=(Value(constant=-(-array.size // 256)), one, one),
-                block=(256, 1, 1),
-                shared=0,
-                words=join_words([words for _, words in found], wide),
-                wide=wide,
-            )
-        )
+        given = [DeviceArray(self._made, self._shadows[b], at, array) for b, at in places]
+        self._made.launch(Configured(_add_kernel(), -(-array.size // 256), 256), given)
         shadow, count = self._shadows[step.to_buffer], step.size // dtype.itemsize
         self.steps.append(Fill(shadow, step.to_offset, dtype.itemsize, count, 0))
 

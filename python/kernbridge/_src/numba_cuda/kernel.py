@@ -209,12 +209,16 @@ def numba_cuda_kernel(
     views = _read_views(label, view or {})
     values = static_values.read(label, static)
     static_values.check(label, kernel.py_func, values, _refusal)
-    vectors = read_vector_math(label, vector_math, bool(check))
-    vectors = None if vectors == is_fast(kernel) else vectors
+    if vector_math and check:
+        raise ValueError(
+            f"{label}: vector_math=True and check=True cannot be combined: the checked mode runs "
+            "the threads of a block one by one; remove one of the two [KB1005]"
+        )
+    if vector_math is not None:
+        vector_math = None if vector_math == is_fast(kernel) else bool(vector_math)
     frontend = NumbaCuda(
-        *(kernel, label, rule, bool(zero_outputs), views, values, bool(check), vectors),
-        order=declared.bound if declared else None,
-        name=name,
+        *(kernel, name, label, rule, bool(zero_outputs), views, values),
+        *(declared.bound if declared else None, bool(check), vector_math),
     )
     kept: LRUCache[Operation]
     kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache(OPERATIONS_KEPT))
@@ -297,17 +301,6 @@ def _with_functions(label: str, kernel: Any, functions: Mapping[str, Any]) -> An
     return static_values.bound(kernel, functions, numba_cuda.jit(**options), called)
 
 
-def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
-    if given is None:
-        return None
-    if given and is_checked:
-        raise ValueError(
-            f"{label}: vector_math=True and check=True cannot be combined: the checked mode runs "
-            "the threads of a block one by one; remove one of the two [KB1005]"
-        )
-    return bool(given)
-
-
 def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
     """The argument `view` of an operation, as pairs of place and NumPy dtype."""
     views = []
@@ -324,20 +317,19 @@ def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | 
 @dataclass(eq=False, repr=False)
 class NumbaCuda(CallingFrontend):
     kernel: Any
+    name: str
     label: str
     rule: LaunchRule
     zero_outputs: bool
     views: tuple[tuple[str | int, Any], ...]
     static: dict[str, Any]
+    order: Bound | None
     checked: bool
     vector_math: bool | None
-    order: Bound | None = None
-    name: str = ""
 
     def __post_init__(self) -> None:
         self.original, given = self.kernel, self.static
         function, zeroed = self.kernel.py_func, self.zero_outputs
-        self.name = self.name or function.__name__
         self.parameters = KernelParameters(
             self.label, function, given, zeroed=zeroed, bound=self.order
         )
@@ -418,16 +410,15 @@ class NumbaCuda(CallingFrontend):
 
         assignment, arrays = self.assign(call), (*operands, *call.outs)
         arguments = self.arguments(assignment, arrays, call)
-        parameters = [parameter for parameter, _, _ in arguments]
-        buffers = [b for _, words, b in arguments for _ in words]  # of each leaf
+        parameters = [parameter for parameter, _ in arguments]
+        words = [leaf for _, leaves in arguments for leaf in leaves]
         z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
         has_batch = bool(call.levels) and z_is_free
         function, wide = numba_cuda_compile.compile_for_launch(
             label, self.kernel, parameters, has_batch, target
         )
-        copied = sorted({b for i in function.opened if (b := buffers[i]) is not None})
+        copied = sorted({words[i][0].buffer for i in function.opened})
         warn_of_copies(label, copied, assignment.names, REMEDY)
-        words = [leaf for _, leaves, _ in arguments for leaf in leaves]
         if shape.auto_block:
             function = replace(function, auto_shared=rule.shared_mem)
         fills = zeros(arrays, call.fresh if self.zero_outputs else ())
@@ -485,20 +476,17 @@ class NumbaCuda(CallingFrontend):
 
     def arguments(
         self, assignment: Assignment, arrays: Sequence[ArrayType], call: Call
-    ) -> list[tuple[Parameter, Sequence[Sequence[Word]], int | None]]:
-        """For each parameter of the kernel the words of its leaves, and its buffer if it has one.
-
-        Those that are left to their defaults are missing.
-        """
+    ) -> list[tuple[Parameter, Sequence[Sequence[Word]]]]:
+        """Each parameter that is not left to its default, and the words of its leaves."""
         views = self._views(assignment.names, arrays)
         given, by_name = iter(assignment.given), False
         names = inspect.signature(self.kernel.py_func).parameters
-        arguments: list[tuple[Parameter, Sequence[Sequence[Word]], int | None]] = []
+        arguments: list[tuple[Parameter, Sequence[Sequence[Word]]]] = []
         for name in (n for n in names if n != self.parameters.variadic):
             keyword = name if by_name else ""
             if name in self._passed:
                 parameter, words = read_argument(self._passed[name], lambda _: None)
-                arguments.append((replace(parameter, keyword=keyword), words, None))
+                arguments.append((replace(parameter, keyword=keyword), words))
             elif (b := next(given)) is None:
                 by_name = True
             else:
@@ -509,14 +497,14 @@ class NumbaCuda(CallingFrontend):
 
 def _passed(
     buffer: int, array: ArrayType, view: np.dtype[Any] | None, call: Call, keyword: str
-) -> tuple[DeviceParameter, list[list[Word]], int]:
+) -> tuple[DeviceParameter, list[list[Word]]]:
     """The parameter that a buffer of a call is passed to, and its words."""
     address = Word("address", buffer=buffer)
     if call.n_inputs <= buffer < call.n_operands:
-        return DeviceParameter("loaded", array.dtype, keyword=keyword), [[address]], buffer
+        return DeviceParameter("loaded", array.dtype, keyword=keyword), [[address]]
     rank = len(array.shape) - (view is not None)
     extents = (Word("extent", buffer=buffer, dim=d) for d in range(rank))
     read_only = buffer in call.read_only
     dtype = array.dtype if view is None else view
     parameter = DeviceParameter("array", dtype, rank, "C", read_only, keyword)
-    return parameter, [[address, *extents]], buffer
+    return parameter, [[address, *extents]]

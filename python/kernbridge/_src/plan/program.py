@@ -109,7 +109,6 @@ class TupleParameter:
         return f"({inside},)" if len(self.members) == 1 else f"({inside})"
 
     def identity(self) -> tuple[Any, ...]:
-        """All that the machine code depends on, as plain values."""
         made_by = self.made_by
         name = None if made_by is None else (*_qualified(made_by), made_by._fields)
         members = tuple(member.identity() for member in self.members)

@@ -319,7 +319,7 @@ class Recording:
     def _read_leaf(self, value: Any) -> Leaf | None:
         if isinstance(value, DeviceArray):
             self.check_own(value)
-            return array_leaf(value.host, _address(value), value.buffer in self.read_only)
+            return _array_leaf(value, value.buffer in self.read_only)
         if isinstance(value, Record):
             self.written(value.array)  # a record has no form that kernels cannot write to
             return DeviceParameter("record", value.dtype), [_address(value.array)]
@@ -366,12 +366,11 @@ class Recording:
             self.opened.add(array.buffer)
 
 
-def array_leaf(array: Any, address: Word, read_only: bool = False) -> Leaf:
-    """The parameter and the words of an array with the shape and the strides of `array`."""
-    layout = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else "A"
+def _array_leaf(array: DeviceArray, read_only: bool) -> Leaf:
+    layout = "C" if array.is_c_contiguous() else "F" if array.is_f_contiguous() else "A"
     parameter = DeviceParameter("array", array.dtype, array.ndim, layout, read_only)
     numbers = array.shape if layout == "C" else (*array.shape, *array.strides)
-    return parameter, [address, *(Word("constant", int(n)) for n in numbers)]
+    return parameter, [_address(array), *(Word("constant", int(n)) for n in numbers)]
 
 
 def _address(array: DeviceArray) -> Word:
