@@ -23,7 +23,7 @@ _MODULES = {
     "inlined": "inline.asked",  # what the identity of a kernel contains of such functions
     "inlined_rules": "inline.rules",  # JAX's derivatives of such functions
     "mlir": "mlir.compile",  # the dialect of numba-cuda-mlir
-    "mlir_host": "mlir.host",  # its functions for the host, for callables
+    "mlir_host": "mlir.private_mlir_host",  # its functions for the host, for callables
     "launches": "emulator.device.mode",  # whether launches of Numba-CUDA run on the CPU
     "switch": "emulator.device.switch",  # KERNBRIDGE_CUDA_ON_CPU
     "target": "emulator.target",  # the target of CUDA kernels on the CPU

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
@@ -21,7 +21,7 @@ from kernbridge._src.keys.function_state import identity_of
 from kernbridge._src.numba_common import parameters
 from kernbridge._src.numba_common.parameters import Assignment
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
-from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT, read_vector_math
+from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
@@ -155,7 +155,7 @@ def numba_cuda_callable(
     kept = _of_objects
     if type(func) is types.FunctionType:
         kept = attached_to(func, "numba_cuda_callable", lambda: LRUCache(OPERATIONS_KEPT))
-    vectors = read_vector_math(label, vector_math, is_checked=False)
+    vectors = None if vector_math is None else bool(vector_math)
     order = declared.bound if declared else None
     return NumbaCudaCallable(func, name, label, record, vectors, order).operation(spec, kept)
 
@@ -190,13 +190,8 @@ class NumbaCudaCallable(CallingFrontend):
         return identity_of(self.function), self.record, self.vector_math, debug.verifies()
 
     def make_operation(self, spec: OperationSpec) -> Operation:
-        operation = Operation(spec, self)
-        if not debug.verifies() or self.record == "never":
-            return operation
-        unrecorded = NumbaCudaCallable(
-            self.function, self.name, self.label, "never", order=self.order
-        )
-        return Verified(spec, operation, Operation(spec, unrecorded))
+        is_verified = debug.verifies() and self.record != "never"
+        return Verified(spec, self) if is_verified else Operation(spec, self)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         super().check(operands, call)
@@ -289,15 +284,14 @@ class NumbaCudaCallable(CallingFrontend):
 
 
 class Verified(Operation):
-    __slots__ = ("_recorded", "_unrecorded")
+    __slots__ = ("_unrecorded",)
 
-    def __init__(self, spec: OperationSpec, recorded: Operation, unrecorded: Operation) -> None:
-        super().__init__(spec, recorded._frontend)
-        self._recorded = recorded
-        self._unrecorded = unrecorded
+    def __init__(self, spec: OperationSpec, frontend: NumbaCudaCallable) -> None:
+        super().__init__(spec, frontend)
+        self._unrecorded = Operation(spec, replace(frontend, record="never", vector_math=None))
 
     def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
-        found = self._recorded(*inputs, **scalars)
+        found = super().__call__(*inputs, **scalars)
         expected = self._unrecorded(*inputs, **scalars)
         return jax.tree.map(self._compared, found, expected)
 
