@@ -5,8 +5,8 @@ tested by way of Python: the first call runs it, and then the derivative of the 
 of the same arrays and on a tangent or cotangent that is drawn. Afterwards the core enters the
 derivative itself again, and the disk keeps that the two agree. Any thread may enter.
 
-A plan for the CPU in place of a GPU calls Python first, which runs it and the plan of the other
-mode on copies. Once they agree, the core omits that step.
+A plan for the CPU in place of a GPU calls Python first, which runs also the plan itself on copies.
+Once they agree, the core omits that step.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kernbridge import _core
 from kernbridge._src.base import debug, settings
 from kernbridge._src.forge import artefacts, obtain
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.operation.derivatives import has_reverse, plans
+from kernbridge._src.operation.derivatives import plans
 
 _MOST_BYTES = 1 << 26  # of the arrays of a call that is tested, unless everything is checked
 _MOST_SECONDS = 0.5  # for which it may have run
-_MOST_TEXT = 200_000  # characters of LLVM IR that may have been compiled
+_MOST_OF_KERNEL = 1 << 15  # bytes of machine code
 _MOST_CODE = 1 << 20  # bytes of a plan, with all that it launches
 _BOUND = 0.005  # of the sizes of both products: a kernel may compute with float32 inside
 _SHAKEN = 1000  # what an error of rounding in the arguments changes, times this, is no difference
@@ -46,51 +46,47 @@ _DIFFER = (
 _Pointers = ctypes.POINTER(ctypes.c_void_p)
 _Entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[_Pointers] * 4)  # src/abi/kb_numba.h: kb_numba_entry
 _Words = ctypes.c_int64 * 6  # of a buffer of XLA: its data is the fourth, its extents the sixth
-# By the identity of a derivative, as long as the process lives: the core may enter them.
-_tests: dict[bytes, _KernelTest | None] = {}
+entered = set[bytes]()  # the digests of derivatives whose entry can be replaced
 _lock = threading.Lock()
 
 
-def watch(job: Any, native: Any) -> None:  # of kernel.py, which imports this
-    """Let the first call of a derivative test it, unless one has done so before."""
-    if not (has_reverse(job.steps) and settings.tests_adjoints()):
-        return
-    with _lock:  # threads may compile the same derivative, whose entry one of them replaces
-        if job.identity in _tests:
-            return
-        _tests[job.identity] = None
-    key = obtain.disk_key(job)
-    is_known = key is not None and artefacts.load(_KIND, key) is not None
-    if not debug.checks() and (is_known or native.about["size"] > _MOST_TEXT):
-        return
-    try:
-        _tests[job.identity] = _KernelTest(job, key, native.about)
-    except Exception:  # it is refused in the other mode
-        _keep(key)
-
-
-def watch_plan(
+def watch(
     mode: str, native: Any, operands: Sequence[Any], call: Any, other: Callable[[], Any]
 ) -> None:
-    """Let the first call of a plan test it, unless one has done so before.
+    """Let the first call of a derivative test it, unless one has done so before.
 
-    `other` makes the plan of the other mode, and its call, as `native` and `call` are.
+    `other` makes the derivative of the other mode, and its call, as `native` and `call` are.
     """
-    if native.key not in plans and settings.tests_adjoints():
-        key = hashlib.sha256(native.program).digest()
-        is_known = len(native.program) > _MOST_CODE or artefacts.load(_KIND, key) is not None
-        plans[native.key] = None if is_known and not debug.checks() else PlanTest(key, mode)
-    if (test := plans.setdefault(native.key, None)) is not None:
-        with contextlib.suppress(Exception):  # it is refused in the other mode
-            shapes = tuple(tuple(t.shape) for t in (*operands, *call.outs))
-            made, called = other()
+    is_kernel = native.digest in entered
+    if not (native.for_extents or (is_kernel and settings.tests_adjoints())):
+        return
+    with _lock:  # threads may compile the same derivative, whose entry one of them replaces
+        if native.key not in plans and settings.tests_adjoints():
+            key = hashlib.sha256(native.program).digest()
+            is_long = len(native.program) > (_MOST_CODE if native.for_extents else _MOST_OF_KERNEL)
+            is_known = is_long or artefacts.load(_KIND, key) is not None
+            plans[native.key] = None
+            if debug.checks() or not is_known:
+                counts = len(operands), len(call.outs)
+                plans[native.key] = (
+                    _KernelTest(key, mode, native, counts) if is_kernel else PlanTest(key, mode)
+                )
+        test = plans.setdefault(native.key, None)
+    if test is None:
+        return
+    try:
+        made, called = other()
+        if made.for_extents:
             plans.setdefault(made.key, None)
-            test.of[shapes] = _plan(native, call), _plan(made, called)
+        shapes = tuple(tuple(t.shape) for t in (*operands, *call.outs))
+        test.of[shapes] = _plan(native, call), _plan(made, called)
+    except Exception:  # it is refused in the other mode
+        plans[native.key] = None
+        _keep(test.key)
 
 
-def _keep(key: bytes | None) -> None:
-    if key is not None:
-        artefacts.store(_KIND, key, Artefact({}, ()))
+def _keep(key: bytes) -> None:
+    artefacts.store(_KIND, key, Artefact({}, ()))
 
 
 _Array = tuple[Any, Sequence[int]]  # a dtype and a shape
@@ -127,16 +123,39 @@ def _plan(native: Any, call: Any) -> _Runs:
     return _Runs(native.digest, arrays[0], places, native.copied, arrays[1])
 
 
-class _Test:
-    """The test of a derivative until its first call has ended, or for ever if it has failed."""
+class PlanTest:
+    """What a plan calls before its steps: its test until that has passed, for ever if it fails."""
 
-    def __init__(self, key: bytes | None, mode: str) -> None:
-        self._key, self._mode = key, mode
+    def __init__(self, key: bytes, mode: str) -> None:
+        self.key, self._mode = key, mode
+        self.of: dict[Any, tuple[_Runs, _Runs]] = {}  # of both modes, by the shapes of a call
+        self._names = {code: name for name, (code, _) in _core.dtypes().items()}
         self._begin = threading.Lock()
         self._failure = ""
 
-    def _fails(self) -> bool:
-        return bool(self._failure) and settings.tests_adjoints()
+    def enter(self, buffers: Sequence[tuple[int, tuple[int, ...], int]], run: Any = None) -> bool:
+        """Test a call; return whether the derivative need not be tested again.
+
+        `run` runs the call itself and returns its results. Without it, copies are used.
+        """
+        both = self.of.get(tuple(shape for _, shape, _ in buffers))
+        is_first = both is not None and self._begin.acquire(blocking=False)
+        if both is not None and is_first:
+            with obtain.deferred(), contextlib.suppress(Exception), np.errstate(all="ignore"):
+                self._first(buffers, *both, run)
+        if self._failure and settings.tests_adjoints():
+            raise RuntimeError(self._failure)
+        return is_first and not self._failure
+
+    def _first(self, buffers: Sequence[Any], mine: _Runs, other: _Runs, run: Any) -> None:
+        arrays = [_array(address, shape, self._names[code]) for address, shape, code in buffers]
+        if not debug.checks() and sum(x.nbytes for x in arrays) > _MOST_BYTES:
+            return
+        operands = [x.copy() for x in arrays[: -len(mine.results)]]
+        begin = time.perf_counter()
+        results = run(arrays[len(operands) :]) if run else mine.run(operands)
+        if debug.checks() or time.perf_counter() - begin < _MOST_SECONDS:
+            self._compare(operands, results, other)
 
     def _compare(self, operands: list[Any], results: list[Any], other: _Runs) -> None:
         n, draw = len(operands) - len(other.results), np.random.default_rng(0)
@@ -157,7 +176,7 @@ class _Test:
         if not 0 < size < np.inf:  # which says nothing
             return
         if difference <= _BOUND * size:
-            _keep(self._key)
+            _keep(self.key)
             return
         for _ in range(2):  # a kernel may be chaotic
             moved = [_changed(x, rounded) for x in kernels]
@@ -167,104 +186,46 @@ class _Test:
         self._failure = _DIFFER.format(*both)
 
 
-class _KernelTest(_Test):
+class _KernelTest(PlanTest):
     """The entry of a derivative, in place of its machine code."""
 
-    def __init__(self, job: Any, key: bytes | None, about: dict[str, Any]) -> None:
-        super().__init__(key, job.steps[-1][0])
-        self._other = job.other_mode()
-        self._identity, self._about = job.identity, about
-        self._other_about = obtain.obtain(self._other).about
-        self._record: Any = None  # of the failure: a kb_numba_exception, and its text
-        self._plain = _core.exchange_host_entry(job.identity, 0)
+    def __init__(self, key: bytes, mode: str, native: Any, counts: tuple[int, int]) -> None:
+        super().__init__(key, mode)
+        self._native, self._counts, self._records = native, counts, dict[str, Any]()
+        self._plain = _core.exchange_host_entry(native.digest, 0)
         self._mine = _Entry(self._enter)
         address = ctypes.cast(self._mine, ctypes.c_void_p).value
-        _core.exchange_host_entry(job.identity, address or 0)
+        _core.exchange_host_entry(native.digest, address or 0)
 
-    def _enter(self, result: Any, exception: Any, *buffers: Any) -> int:
-        status = 0
-        if not self._failure and self._begin.acquire(blocking=False):
-            with obtain.deferred():  # an exception would be lost, and the call with it
-                status = self._first(result, exception, *buffers)
-        elif not self._fails():
-            status = int(_Entry(self._plain)(result, exception, *buffers))
-        if not self._fails():
-            return status
-        exception[0] = ctypes.addressof(self._record[0])
-        return 1
+    def _enter(self, result: Any, exception: Any, *tables: Any) -> int:
+        status = None
 
-    def _first(self, *call: Any) -> int:
-        given: list[Any] = []
-        with contextlib.suppress(Exception):  # such as MemoryError, which must not fail the call
-            operands, results, sizes = self._arrays(*call[2:])
-            if debug.checks() or sum(x.nbytes for x in (*operands, *results)) <= _MOST_BYTES:
-                given = [x.copy() for x in operands]  # the derivative may change them
-        begin = time.perf_counter()
-        status = int(_Entry(self._plain)(*call))
-        is_fast = debug.checks() or time.perf_counter() - begin < _MOST_SECONDS
-        with contextlib.suppress(Exception), np.errstate(all="ignore"):
-            if status == 0 and given and is_fast:
-                self._compare(given, results, self._by_other(sizes))
-        if self._failure:
-            text = ctypes.create_string_buffer(self._failure.encode())
-            self._record = _Words(ctypes.addressof(text)), text
-        else:
-            _core.exchange_host_entry(self._identity, self._plain)
-        return status
+        def run(results: Any) -> Any:
+            nonlocal status
+            status = int(_Entry(self._plain)(result, exception, *tables))
+            if status:
+                raise RuntimeError
+            return results
 
-    def _arrays(self, inputs: Any, outputs: Any) -> tuple[list[Any], list[Any], dict[int, int]]:
-        """The operands and results of a call, and the extents by their numbers."""
-        about, sizes = self._about, dict[int, int]()
-        n, m = len(about["operands"]), len(about["results"])
-        copied = [("bool", ())] * len(about["copied"])
-        outs = [*about["results"], *copied, *about["scratch"]]
-        places = [*inputs[:n], *outputs[: len(outs)]]
-        arrays = []
-        for place, (dtype, extents) in zip(places, [*about["operands"], *outs], strict=True):
-            words = _Words.from_address(place)
-            dims = (ctypes.c_int64 * len(extents)).from_address(words[5])
-            sizes.update(zip(extents, dims, strict=True))
-            arrays.append(_array(words[3], dims[:], dtype))
-        return arrays[:n], arrays[n : n + m], sizes
-
-    def _by_other(self, sizes: dict[int, int]) -> _Runs:
-        """The other derivative for extents, by their numbers."""
-        about = self._other_about
-        results, scratch = (
-            [(dtype, [sizes[e] for e in extents]) for dtype, extents in about[kind]]
-            for kind in ("results", "scratch")
-        )
-        return _Runs(self._other.identity, results, about["in_place"], about["copied"], scratch)
+        try:
+            found = [p for table, n in zip(tables, self._counts, strict=True) for p in table[:n]]
+            buffers = list(map(_buffer, found))
+            if plans[self._native.key] is None or self.enter(buffers, run):
+                plans[self._native.key] = None
+                _core.exchange_host_entry(self._native.digest, self._plain)
+        except RuntimeError as e:
+            text = ctypes.create_string_buffer(str(e).encode())  # a kb_numba_exception and its text
+            record, _ = self._records.setdefault("", (_Words(ctypes.addressof(text)), text))
+            exception[0] = ctypes.addressof(record)
+            return 1
+        return int(_Entry(self._plain)(result, exception, *tables)) if status is None else status
 
 
-class PlanTest(_Test):
-    """What a plan calls before its steps."""
-
-    def __init__(self, key: bytes, mode: str) -> None:
-        super().__init__(key, mode)
-        self.of: dict[Any, tuple[_Runs, _Runs]] = {}  # of both modes, by the shapes of a call
-        self._names = {code: name for name, (code, _) in _core.dtypes().items()}
-
-    def enter(self, buffers: Sequence[tuple[int, tuple[int, ...], int]]) -> bool:
-        """Test a call; return whether the plan need not be tested again."""
-        both = self.of.get(tuple(shape for _, shape, _ in buffers))
-        is_first = both is not None and self._begin.acquire(blocking=False)
-        if both is not None and is_first:
-            with obtain.deferred(), contextlib.suppress(Exception), np.errstate(all="ignore"):
-                self._first(buffers, *both)
-        if self._fails():
-            raise RuntimeError(self._failure)
-        return is_first and not self._failure
-
-    def _first(self, buffers: Sequence[Any], mine: _Runs, other: _Runs) -> None:
-        arrays = [_array(address, shape, self._names[code]) for address, shape, code in buffers]
-        operands = [x.copy() for x in arrays[: -len(mine.results)]]
-        if not debug.checks() and sum(x.nbytes for x in arrays) > _MOST_BYTES:
-            return
-        begin = time.perf_counter()
-        results = mine.run(operands)
-        if debug.checks() or time.perf_counter() - begin < _MOST_SECONDS:
-            self._compare(operands, results, other)
+def _buffer(place: int) -> tuple[int, tuple[int, ...], int]:
+    """The address, the shape and the dtype's number of an array that XLA describes."""
+    words = _Words.from_address(place)
+    dims = (ctypes.c_int64 * words[4]).from_address(words[5])
+    return words[3], tuple(dims), words[2] & 0xFFFFFFFF
 
 
 def _array(address: int, shape: Sequence[int], dtype: Any) -> Any:

@@ -77,8 +77,8 @@ class Derivative(Frontend):
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         native = self._made(platform, self.steps, operands, call)
-        if native.for_extents and platform == "cpu" and derivatives.has_reverse(self.steps):
-            self._watch(native, operands, call)  # of kernel.py: `lowered` has all others tested
+        if platform == "cpu" and derivatives.has_reverse(self.steps):
+            self._watch(native, operands, call)
         return native
 
     def _made(
@@ -90,8 +90,11 @@ class Derivative(Frontend):
         return found.lower(platform, wanted)
 
     def _watch(self, native: NativeCall, operands: Sequence[ArrayType], call: Call) -> None:
-        """Let the first call of a plan compare it with the plan of the other mode."""
+        """Let the first call compare the derivative with the one of the other mode."""
         from kernbridge._ext.enzyme import adjoint
+
+        if not native.for_extents and self.call.has_side_effect:
+            return
 
         def other() -> tuple[NativeCall, Call]:
             # What one mode is given, the other one makes.
@@ -103,7 +106,7 @@ class Derivative(Frontend):
             return self._made("cpu", (*before, changed), given, own), own
 
         *before, step = self.steps
-        adjoint.watch_plan(step.mode, native, operands, call, other)
+        adjoint.watch(step.mode, native, operands, call, other)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         return self.kernel.inspect(self.types, self.call)

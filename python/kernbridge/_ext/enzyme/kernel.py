@@ -6,9 +6,8 @@ kernel into the form of `function.py`, and makes machine code of what Enzyme has
 
 from __future__ import annotations
 
-import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from kernbridge._ext.enzyme.function import LABELS, Function, Refused
 from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base import debug
 from kernbridge._src.base.dtypes import CODES
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.packing import HostCode, host_code
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.forge.artefacts import Artefact
@@ -27,19 +27,16 @@ from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import Mode, Step
+from kernbridge._src.operation.spec import Step
 
 T = TypeVar("T")
-
-
-_OTHER: dict[Mode, Mode] = {"jvp": "vjp", "vjp": "jvp"}
 
 
 class DerivativeJob(Recipe[T]):
     """The compilation of a derivative, given the steps that lead to it from the kernel.
 
-    `kernel` is the identity of the kernel, and `described` returns what the derivative depends on
-    beside that, the steps among them.
+    `kernel` is the identity of the kernel, and `described` what the derivative depends on beside
+    that, the steps among them.
     """
 
     tool = "Enzyme"
@@ -51,19 +48,14 @@ class DerivativeJob(Recipe[T]):
         label: str,
         name: str,
         kernel: bytes,
-        described: Callable[[list[Any]], Any],
+        described: tuple[Any, ...],
         steps: tuple[Step, ...],
         lasting: bool,
     ) -> None:
-        self.label, self.lasting = label, lasting
-        self._given = name, kernel, described
-        self._take(steps)
-
-    def _take(self, steps: tuple[Step, ...]) -> None:
-        name, kernel, described = self._given
-        self.steps, self.name = steps, f"{name} ({LABELS[steps[-1].mode]})"
-        made_of = described([tuple(step) for step in steps])
-        self.identity = identity_of(made="enzyme", code=kernel, described=made_of, inlined=None)
+        self.label, self.lasting, self.steps = label, lasting, steps
+        self.name = f"{name} ({LABELS[steps[-1].mode]})"
+        self.identity = identity_of(made="enzyme", code=kernel, described=described, inlined=None)
+        self._given = kernel, described[0]  # what the kernel is for derivatives
 
     def made_of(self) -> tuple[Any, ...]:
         return tool.find().identity(self.by_clang)
@@ -85,6 +77,11 @@ class DerivativeJob(Recipe[T]):
         raise NotImplementedError
 
 
+Kernel = tuple[Function, Any]  # as it was compiled for derivatives, and Numba's library of it
+# The last one, which a derivative shares with the one of the other mode that tests it.
+_kernels: LRUCache[Kernel] = LRUCache(1)
+
+
 class Native(NamedTuple):
     """A derivative that the core can call. It is never released."""
 
@@ -96,14 +93,12 @@ class HostDerivativeJob(DerivativeJob[Native]):
     """The compilation of a derivative of a function for CPUs."""
 
     source = ""  # where the kernel is defined
-    _kernel: Function | None = None  # as it was compiled for derivatives
+    _kernel: Kernel | None = None
     _native: Native | None = None
 
     def lowered(self, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Make the derivative of a kernel, whose operands and call are given."""
         native = obtain(self)
-        if not call.has_side_effect:
-            adjoint.watch(self, native)
         made = (call.outs[b - len(operands)] for b in call.fresh)
         extents = [n for t in (*operands, *made) for n in t.shape]
         return NativeCall(
@@ -120,15 +115,7 @@ class HostDerivativeJob(DerivativeJob[Native]):
             ),
         )
 
-    def other_mode(self) -> HostDerivativeJob:
-        """The derivative whose last step is in the other mode; it takes the compiled kernel."""
-        other = copy.copy(self)
-        *before, (mode, active) = self.steps
-        other._take((*before, Step(_OTHER[mode], active)))
-        other._native = None
-        return other
-
-    def primal(self, debug: bool) -> Function:
+    def primal(self, debug: bool) -> Kernel:
         """Bring the kernel into the form of `function.py`, with its lines if `debug`.
 
         Kernels of Numba always have them. Refused is raised if that cannot be.
@@ -140,28 +127,19 @@ class HostDerivativeJob(DerivativeJob[Native]):
         raise NotImplementedError
 
     def compiled(self, enzyme: Enzyme) -> Artefact:
-        self._kernel = self._kernel or self.primal(debug=False)  # the other mode's, too
-        function, text = self._derive(enzyme, self._kernel)
+        key = repr((self._given, self.made_of()))
+        self._kernel = _kernels.find(key) or self.primal(debug=False)
+        _kernels.put(key, self._kernel)
+        function, text = self._derive(enzyme, self._kernel[0])
         code = self.machine_code(function, text)
-        operands = [function.buffers[i] for i in function.operands]
-        results = [function.buffers[i] for i in function.results]
-        hidden = [function.buffers[i] for i in function.hidden]
-        described = [
-            (CODES[b.dtype], len(b.extents), f"array {i}")
-            for i, b in enumerate((*operands, *results, *hidden))
-        ]
-        counts = (len(operands), len(results), len(hidden))
+        of = function.operands, function.results, function.hidden
+        buffers = [function.buffers[i] for part in of for i in part]
+        described = [(CODES[b.dtype], len(b.extents), f"array {i}") for i, b in enumerate(buffers)]
+        counts = map(len, of)
         program = host_code(self.identity, (self.label, self.source, *counts), described, code)
         self.lasting = self.lasting and code.lasting
-        arrays = {"operands": operands, "results": results, "scratch": function.scratch}
-        meta: dict[str, Any] = {
-            kind: [[b.dtype, list(b.extents)] for b in of] for kind, of in arrays.items()
-        }
-        place = {i: k for k, i in enumerate(function.operands)}
-        in_place = [place.get(i) for i in function.results]  # which operand becomes each result
-        meta |= {"copied": list(function.written), "in_place": in_place}
-        meta |= {"mode": self.steps[-1][0], "size": len(text)}
-        made = Artefact(meta, (program,))
+        scratch = [[b.dtype, list(b.extents)] for b in function.scratch]
+        made = Artefact({"copied": list(function.written), "scratch": scratch}, (program,))
         self._native = self._registered(made)
         return made
 
@@ -178,8 +156,9 @@ class HostDerivativeJob(DerivativeJob[Native]):
         if not (self._kernel or self.by_clang):  # refused before Enzyme has run
             return ""
         try:
-            kernel = self.primal(debug=True) if self.by_clang else self._kernel
-            assert kernel is not None
+            made = self.primal(debug=True) if self.by_clang else self._kernel
+            assert made is not None
+            kernel = made[0]
             if refused.called:
                 calls = re.compile(rf"^ *(%\S+ = )?[^\n]*call [^\n]*{refused.called}[^\n]*", re.M)
                 for call in calls.finditer(kernel.text):
@@ -204,4 +183,5 @@ class HostDerivativeJob(DerivativeJob[Native]):
 
     def _registered(self, made: Artefact) -> Native:
         _core.register_host_code(self.identity, made.blobs[0])
+        adjoint.entered.add(self.identity)
         return Native(made.blobs[0], made.meta)

@@ -19,7 +19,7 @@ from kernbridge._ext.enzyme import grammar, guards, registered
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.clang import place_of
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
-from kernbridge._ext.enzyme.kernel import HostDerivativeJob
+from kernbridge._ext.enzyme.kernel import HostDerivativeJob, Kernel
 from kernbridge._src.base import extensions
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
@@ -101,24 +101,24 @@ class NumbaDerivative(HostDerivativeJob):
         inlined, name = primal.fingerprint.inlined, primal.kernel.py_func.__name__
         ruled = rules.described(inlined, len(steps)) if inlined else []
         made_of = (aliases, ruled) if ruled else aliases
-        known = primal.label, name, primal.identity, lambda steps: (made_of, steps)
-        super().__init__(*known, steps, primal.lasting)
+        described = made_of, [tuple(step) for step in steps]
+        super().__init__(primal.label, name, primal.identity, described, steps, primal.lasting)
         self._primal, self._aliases = primal, aliases
         self.source = primal.place
         self.why_not_portable = primal.why_not_portable
-        self._library: Any = None  # of Numba, of the kernel that was compiled last
 
     def made_of(self) -> tuple[Any, ...]:
         return (*self._primal.made_of(), *super().made_of())
 
-    def primal(self, debug: bool) -> Function:
+    def primal(self, debug: bool) -> Kernel:
         with _compiling(self._primal.kernel):
             overload, written = self._primal.compile_kernel()
-            self._library = overload.compiled.library
-            return self._function(overload, frozenset(written))
+            function = self._function(overload, frozenset(written))
+            return function, overload.compiled.library
 
     def machine_code(self, function: Function, text: str) -> HostCode:
-        library = self._library
+        assert self._kernel is not None
+        library = self._kernel[1]
         holds = tuple(f"{mark}{_HOLDS}" for mark in ("@", '@"'))
         lines = (line for line in text.splitlines() if not any(said in line for said in holds))
         text, name = registered.released("\n".join([*lines, ""])), function.name

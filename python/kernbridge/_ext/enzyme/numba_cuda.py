@@ -185,8 +185,10 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         registers = registers_with(threads) if threads and isinstance(self.target, Gpu) else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
         how = (has_batch, has_one_axis, self._registers, dynamic)
-        known = primal.label, primal.name, primal.digest, lambda steps: ((words, roles, steps), how)
-        super().__init__(*known, steps, primal.lasting)
+        described = (words, roles, [tuple(step) for step in steps]), how
+        super().__init__(
+            *(primal.label, primal.name, primal.digest), described, steps, primal.lasting
+        )
         self.why_not_portable = primal.why_not_portable
         self.digest = self.identity
         self.identity += self.target.key()

@@ -15,10 +15,11 @@ from kernbridge._ext.enzyme import clang, tool
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
-from kernbridge._ext.enzyme.kernel import HostDerivativeJob
+from kernbridge._ext.enzyme.kernel import HostDerivativeJob, Kernel
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.llvm.text import Module
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
@@ -121,20 +122,25 @@ class SourceDerivative(HostDerivativeJob):
         kernel = f"{export.digest} {export.function.name}".encode()
         made_of = (tuple(values), zeroed, self._arrays, self._n_inputs, self._aliases)
         name = f"{export.module}.{export.function.name}"
-        known = export.label, name, kernel, lambda steps: (made_of, steps)
-        super().__init__(*known, steps, lasting=True)
+        described = made_of, [tuple(step) for step in steps]
+        super().__init__(export.label, name, kernel, described, steps, lasting=True)
 
     def made_of(self) -> tuple[Any, ...]:
         return (*super().made_of(), clang.target())
 
-    def primal(self, debug: bool) -> Function:
+    def compiled(self, enzyme: tool.Enzyme) -> Artefact:
+        request = self._export.request
+        assert request is not None
+        self._check_unchanged(request)
+        return super().compiled(enzyme)
+
+    def primal(self, debug: bool) -> Kernel:
         for dtype, _ in self._arrays:
             if not ir.can_hold(dtype):
                 raise Refused(f"it has arrays of {dtype}, whose numbers are bits to Enzyme")
         request = self._export.request
         assert request is not None
         assert request.finish is not None
-        self._check_unchanged(request)
         finished = request.finish()
         names = [function[0] for function in finished.notes]
         n, everywhere = self._n_inputs, range(len(self._arrays))
@@ -175,7 +181,7 @@ class SourceDerivative(HostDerivativeJob):
         head = primal.head[primal.head.index("void @") :]
         placed = head.replace(" local_unnamed_addr", " local_unnamed_addr alwaysinline", 1)
         primal.head = f"define internal {placed}"
-        return ir.around(str(read_ir), _PRIMAL, buffers, of_call[:n], of_call[n:])
+        return ir.around(str(read_ir), _PRIMAL, buffers, of_call[:n], of_call[n:]), None
 
     def _check_unchanged(self, request: Request) -> None:
         """Refuse sources whose headers have changed since; keep nothing if that is not known."""
