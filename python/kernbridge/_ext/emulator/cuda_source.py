@@ -1,7 +1,7 @@
 """Translates CUDA C++ to C++, after the preprocessor, for the CPU.
 
 A launch, shared memory and inline PTX have no form that a C++ compiler takes; everything else is
-defined by headers (include/ext/emulator/cuda). What has no meaning on CPUs is refused, with its line.
+defined by headers (include/ext/emulator/cuda). What has no meaning on CPUs is refused by its line.
 Only the user's own text and CUB's are read: lines of system headers stay as they are.
 """
 

@@ -260,7 +260,7 @@ def _after(function: Callable[..., Any], step: Step, n: int) -> Callable[..., li
 
 _DIFFERENTIATORS = {
     "numba_cpu.kernel.NumbaCpu": "numba_cpu.OfKernel",
-    "numba_cpu.returning.Returning": "numba_cpu.OfFunction",
+    "numba_cpu.returning.Returning": "numba_cpu.OfKernel",
     "source.frontend.SourceFrontend": "source.OfFunction",
 }
 if find_spec("kernbridge._ext.emulator"):  # which translates kernels of Numba-CUDA for Enzyme

@@ -17,11 +17,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
+import numpy as np
+
 from kernbridge._ext.enzyme import grammar
 from kernbridge._ext.enzyme.bits import chooses_arrays
 from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.errors import NoDerivativeError
+from kernbridge._src.calls.call import ArrayType
 from kernbridge._src.llvm.text import Instruction, Module, symbol, symbols, with_declared
 from kernbridge._src.operation.spec import Mode, Step
 from kernbridge._src.toolchain.programs import Ended
@@ -143,6 +146,14 @@ class Function:
 
 def _n_extents(buffers: Iterable[Buffer]) -> int:
     return 1 + max((e for b in buffers for e in b.extents), default=-1)
+
+
+def arrays(
+    scratch: Iterable[tuple[str, Iterable[int]]], of_call: Iterable[ArrayType]
+) -> tuple[ArrayType, ...]:
+    """Arrays of a dtype, whose extents are numbers of those of a call's arrays."""
+    sizes = [n for t in of_call for n in t.shape]
+    return tuple(ArrayType(tuple(sizes[e] for e in of), np.dtype(d)) for d, of in scratch)
 
 
 def buffers_of(

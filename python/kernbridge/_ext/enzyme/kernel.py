@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
+from typing import Any, TypeVar
 
 from kernbridge import _core
 from kernbridge._ext.enzyme import adjoint, clang, tool
@@ -82,37 +80,25 @@ Kernel = tuple[Function, Any]  # as it was compiled for derivatives, and Numba's
 _kernels: LRUCache[Kernel] = LRUCache(1)
 
 
-class Native(NamedTuple):
-    """A derivative that the core can call. It is never released."""
-
-    program: bytes
-    about: dict[str, Any]  # as `HostDerivativeJob.compiled` describes it
-
-
-class HostDerivativeJob(DerivativeJob[Native]):
+class HostDerivativeJob(DerivativeJob[Artefact]):
     """The compilation of a derivative of a function for CPUs."""
 
     source = ""  # where the kernel is defined
     _kernel: Kernel | None = None
-    _native: Native | None = None
 
     def lowered(self, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Make the derivative of a kernel, whose operands and call are given."""
         native = obtain(self)
         made = (call.outs[b - len(operands)] for b in call.fresh)
-        extents = [n for t in (*operands, *made) for n in t.shape]
         return NativeCall(
             target=debug.host_target(),
             digest=self.identity,
             key=key_of(self.identity),
             origin="",
-            copied=tuple(native.about["copied"]),
+            copied=tuple(native.meta["copied"]),
             why_not_portable=self.why_not_portable,
-            program=native.program,
-            temporaries=tuple(
-                ArrayType(tuple(extents[k] for k in axes), np.dtype(dtype))
-                for dtype, axes in native.about["scratch"]
-            ),
+            program=native.blobs[0],
+            temporaries=ir.arrays(native.meta["scratch"], (*operands, *made)),
         )
 
     def primal(self, debug: bool) -> Kernel:
@@ -139,9 +125,7 @@ class HostDerivativeJob(DerivativeJob[Native]):
         program = host_code(self.identity, (self.label, self.source, *counts), described, code)
         self.lasting = self.lasting and code.lasting
         scratch = [[b.dtype, list(b.extents)] for b in function.scratch]
-        made = Artefact({"copied": list(function.written), "scratch": scratch}, (program,))
-        self._native = self._registered(made)
-        return made
+        return Artefact({"copied": list(function.written), "scratch": scratch}, (program,))
 
     def _derive(
         self, enzyme: Enzyme, kernel: Function, has_lines: bool = False
@@ -176,12 +160,7 @@ class HostDerivativeJob(DerivativeJob[Native]):
             return ""
         return ""
 
-    def use(self, made: Artefact) -> Native:
-        if self._native is None:
-            self._native = self._registered(made)
-        return self._native
-
-    def _registered(self, made: Artefact) -> Native:
-        _core.register_host_code(self.identity, made.blobs[0])
+    def use(self, made: Artefact) -> Artefact:
+        _core.register_host_code(self.identity, made.blobs[0])  # which is never released
         adjoint.entered.add(self.identity)
-        return Native(made.blobs[0], made.meta)
+        return made

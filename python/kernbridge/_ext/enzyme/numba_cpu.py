@@ -48,17 +48,8 @@ from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step
 
-# What allocator.ll defines.
-_ALLOCATING = {
-    "malloc",
-    "free",
-    "llvm.memcpy.p0.p0.i64",
-    "llvm.umin.i64",
-    "NRT_Allocate",
-    "NRT_Free",
-}
-_ALLOCATING |= {"NRT_MemInfo_call_dtor", "NRT_MemInfo_alloc", "NRT_MemInfo_alloc_aligned"}
-_ALLOCATING |= {"NRT_MemInfo_new_varsize_dtor", "NRT_MemInfo_varsize_realloc"}
+_ALLOCATOR = Path(__file__).with_name("allocator.ll").read_text()
+_ALLOCATING = Module(_ALLOCATOR).functions.keys()
 _COUNTING = {"NRT_incref", "NRT_decref"}
 _RAISING = "raise_with_shape_context"  # of Numba, makes a text of integers
 _RESHAPE = "numba_attempt_nocopy_reshape"  # computes strides from extents
@@ -73,21 +64,16 @@ _internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictio
 
 
 class OfKernel(Differentiator):
-    frontend: NumbaCpu
+    frontend: NumbaCpu | Returning
 
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
         operands, call, steps, *_ = wanted
-        signature = Signature.of(operands, call)
-        primal = self.frontend.new_job(signature, checked=False)  # its own call checks
+        kernel = self.frontend
+        if isinstance(kernel, Returning):
+            kernel = kernel.kernel_of(operands, call)
+        # The kernel's own call checks.
+        primal = kernel.new_job(Signature.of(operands, call), checked=False)
         return NumbaDerivative(primal, call.aliases, steps).lowered(operands, call)
-
-
-class OfFunction(Differentiator):
-    frontend: Returning
-
-    def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
-        kernel = self.frontend.kernel_of(wanted.operands, wanted.call)
-        return OfKernel(kernel).lower(platform, wanted)
 
 
 class NumbaDerivative(HostDerivativeJob):
@@ -348,8 +334,7 @@ def _to_inline(read: Module) -> Any:
     for i in (i for i in read.instructions("call") if i.callee.startswith(_HOLDS)):
         holds = ir.holds(i.callee.removeprefix(_HOLDS))
         i.text = i.text.replace("(ptr ", f"(ptr {holds} ", 1)
-    allocator = Path(__file__).with_name("allocator.ll").read_text()
-    text = grammar.placed(f"{read}{allocator}")
+    text = grammar.placed(f"{read}{_ALLOCATOR}")
     return _inlined(binding.parse_assembly(text, binding.create_context()))
 
 

@@ -24,8 +24,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kernbridge import _core
 from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
 from kernbridge._ext.emulator.compiler import ir as host_ir
@@ -44,7 +42,6 @@ from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelCompilationError, NoDerivativeError
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import beginning_of, warn
-from kernbridge._src.calls.call import ArrayType
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.llvm.text import Function as Declared
@@ -64,8 +61,8 @@ from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
-from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchRule, LaunchShape, registers_with
-from kernbridge._src.plan.program import DeviceFunction, Fill, Step, Value, Word, leaves
+from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchShape, registers_with
+from kernbridge._src.plan.program import DeviceFunction, Fill, Launch, Step, Value, Word, leaves
 from kernbridge._src.plan.targets import Gpu
 
 _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
@@ -96,10 +93,10 @@ class OfKernel(Differentiator):
                 f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
                 "of this kernel as a function (vjp=, jvp=) [KB2107]"
             )
-        operands, call, steps, _, own_call = wanted
-        shape, arrays = rule.resolve(operands, call), (*operands, *call.outs)
+        operands, call, steps, own_operands, own_call = wanted
+        launch, arrays = rule.resolve(operands, call), (*operands, *call.outs)
         arguments = frontend.arguments(frontend.assign(call), arrays, call)
-        n, z_is_free = len(operands), shape.grid[2] == Value(constant=1)
+        n = len(operands)
         parameters = [parameter for parameter, _ in arguments]
         job = CudaDerivativeJob(
             Job(label, frontend.kernel, parameters, False, target),
@@ -111,14 +108,44 @@ class OfKernel(Differentiator):
                 zeroed=call.fresh if frontend.zero_outputs else (),
             ),
             steps,
-            has_batch=bool(own_call.levels) and z_is_free,
-            has_one_axis=z_is_free
-            and shape.grid[1] == Value(constant=1)
-            and shape.block[1:] == (1, 1),
-            threads=0 if shape.auto_block else math.prod(shape.block),
+            bool(own_call.levels),
+            launch,
             dynamic=rule.shared_mem,
         )
-        return _planned(job, rule, shape, wanted)
+        made = obtained(job)
+        function = made.function
+        n_own = len(own_operands) + len(own_call.outs)
+        of_call = (*range(n), *call.fresh)  # what the kernel's buffers are in a call of it
+        numbers = {i: k for k, i in enumerate(function.operands)}
+        for k, i in enumerate(function.results, len(own_operands)):
+            numbers.setdefault(i, k)
+        numbers |= {i: k for k, i in enumerate(function.hidden, n_own)}
+        fills: list[Step] = [
+            Fill(numbers[i], 0, b.item_size, Value("count", buffer=numbers[i]), 0)
+            for i, b in enumerate(function.buffers)
+            if b.begins_as_zeros and i in numbers
+        ]
+        moved = {b: numbers[i] for i, b in enumerate(of_call)}
+        x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in launch.grid)
+        launch = replace(launch, grid=(x, y, z))
+        words = made.words([numbers[i] for i in function.arrays])
+        step = rule.step(launch, made, words, own_call.fresh, wide=made.wide)
+        native, _ = plan(
+            f"{label} ({LABELS[steps[-1].mode]})",
+            beginning_of(frontend.kernel.py_func),
+            own_operands,
+            own_call,
+            [f"array {k}" for k in range(n_own)],
+            [*fills, replace(step, shared=0)],
+            copied=function.written,
+            temporaries=ir.arrays(
+                ((b.dtype, b.extents) for b in function.scratch), [arrays[b] for b in of_call]
+            ),
+            why_not_portable=job.why_not_portable,
+            is_tested=has_reverse(steps),
+            target=target,
+        )
+        return native
 
 
 class Roles(NamedTuple):
@@ -159,10 +186,8 @@ class DerivativeFunction(DeviceFunction):
 class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     """The compilation of a derivative, given the compilation of the kernel and the steps to it.
 
-    `words` has the words of each leaf of the kernel's parameters. If the launch `has_one_axis`,
-    blocks and threads are numbered along x alone. `threads` is the number of threads of a block, or
-    0 if it is not known; it limits the registers of a thread. `dynamic` is the size of the launch's
-    dynamic shared memory in bytes, which the derivative treats as an array.
+    `words` has the words of each leaf of the kernel's parameters. `dynamic` is the size of the
+    launch's dynamic shared memory in bytes, which the derivative treats as an array.
     """
 
     kind = "numba_cuda_derivative"
@@ -174,15 +199,20 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         words: Sequence[Sequence[Word]],
         roles: Roles,
         steps: tuple[Differentiation, ...],
-        has_batch: bool,
-        has_one_axis: bool,
-        threads: int,
+        is_batched: bool,
+        launch: LaunchShape | Launch,
         dynamic: int,
     ) -> None:
         self.kernel, self.target = primal.kernel, primal.target
         self._primal, self._words, self._roles = primal, words, roles
-        self._has_batch, self._has_one_axis, self._dynamic = has_batch, has_one_axis, dynamic
-        registers = registers_with(threads) if threads and isinstance(self.target, Gpu) else 0
+        one, (_, y, z) = Value(constant=1), launch.grid
+        self._has_batch = has_batch = is_batched and z == one
+        # Blocks and threads are numbered along x alone.
+        has_one_axis = y == z == one and launch.block[1:] == (1, 1)
+        has_one_axis &= not (isinstance(launch, Launch) and launch.auto_block)
+        self._has_one_axis, self._dynamic = has_one_axis, dynamic
+        is_known = isinstance(self.target, Gpu) and not launch.auto_block
+        registers = registers_with(math.prod(launch.block)) if is_known else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
         how = (has_batch, has_one_axis, self._registers, dynamic)
         described = (words, roles, [tuple(step) for step in steps]), how
@@ -381,49 +411,6 @@ def obtained(job: CudaDerivativeJob) -> DerivativeFunction:
             "device's heap; docs/derivatives.md says how to write kernels that need none [KB2108]"
         )
     return made
-
-
-def _planned(
-    job: CudaDerivativeJob, rule: LaunchRule, shape: LaunchShape, wanted: Differentiated
-) -> NativeCall:
-    """The plan of a derivative, which is launched with the shape of the kernel's launch."""
-    made = obtained(job)
-    function = made.function
-    operands, call, _, own_operands, own_call = wanted
-    n, n_own = len(operands), len(own_operands) + len(own_call.outs)
-    of_call = (*range(n), *call.fresh)  # what the kernel's buffers are in a call of it
-    numbers = {i: k for k, i in enumerate(function.operands)}
-    for k, i in enumerate(function.results, len(own_operands)):
-        numbers.setdefault(i, k)
-    numbers |= {i: k for k, i in enumerate(function.hidden, n_own)}
-    sizes = [m for b in of_call for m in (*operands, *call.outs)[b].shape]
-    temporaries = [
-        ArrayType(tuple(sizes[e] for e in b.extents), np.dtype(b.dtype)) for b in function.scratch
-    ]
-    fills: list[Step] = [
-        Fill(numbers[i], 0, b.item_size, Value("count", buffer=numbers[i]), 0)
-        for i, b in enumerate(function.buffers)
-        if b.begins_as_zeros and i in numbers
-    ]
-    moved = {b: numbers[i] for i, b in enumerate(of_call)}
-    x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in shape.grid)
-    shape = replace(shape, grid=(x, y, z))
-    words = made.words([numbers[i] for i in function.arrays])
-    launch = rule.step(shape, made, words, own_call.fresh, wide=made.wide)
-    native, _ = plan(
-        f"{job.label} ({LABELS[job.steps[-1].mode]})",
-        beginning_of(job.kernel.py_func),
-        own_operands,
-        own_call,
-        [f"array {k}" for k in range(n_own)],
-        [*fills, replace(launch, shared=0)],
-        copied=function.written,
-        temporaries=temporaries,
-        why_not_portable=job.why_not_portable,
-        is_tested=not isinstance(job.target, Gpu) and has_reverse(job.steps),
-        target=job.target,
-    )
-    return native
 
 
 def _add_call(

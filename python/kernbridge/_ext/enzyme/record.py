@@ -61,7 +61,7 @@ class OfFunction(Differentiator):
             made.steps,
             temporaries=made.temporaries,
             why_not_portable=recording.why_not_portable,
-            is_tested=not isinstance(target, targets.Gpu) and has_reverse(wanted.steps),
+            is_tested=has_reverse(wanted.steps),
             target=recording.target,
         )
         return native
@@ -215,7 +215,6 @@ class _Derivative:
         in_place = tuple(b for b in buffers if b not in read_only or (b in real and b in active))
         shadows = tuple(b for b in in_place if b in real)
         how = Differentiation(self._differentiation.mode, tuple(map(buffers.index, shadows)))
-        one_axis = step.grid[1:] == (Value(constant=1),) * 2 and step.block[1:] == (1, 1)
         job = CudaDerivativeJob(
             numba_cuda_compile.Job(
                 *(self._recording.label, function.kernel(), function.parameters, False),
@@ -224,9 +223,8 @@ class _Derivative:
             own,
             Roles(buffers, in_place=in_place),
             (how,),
-            has_batch=self._has_batch and step.grid[2] == Value(constant=1),
-            has_one_axis=one_axis and not step.auto_block,
-            threads=0 if step.auto_block else int(np.prod(step.block)),
+            self._has_batch,
+            step,
             dynamic=step.shared,
         )
         made = obtained(job)

@@ -24,7 +24,7 @@ from kernbridge._src.llvm.text import Module
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step
-from kernbridge._src.source.frontend import Export, SourceFrontend
+from kernbridge._src.source.frontend import SourceFrontend
 from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Request
 
@@ -93,10 +93,7 @@ class OfFunction(Differentiator):
 
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
         operands, call, steps, *_ = wanted
-        export, values, zeroed = self.frontend.export, self.frontend.values, self.frontend.zeroed
-        return SourceDerivative(export, values, zeroed, operands, call, steps).lowered(
-            operands, call
-        )
+        return SourceDerivative(self.frontend, operands, call, steps).lowered(operands, call)
 
 
 class SourceDerivative(HostDerivativeJob):
@@ -107,13 +104,12 @@ class SourceDerivative(HostDerivativeJob):
 
     def __init__(
         self,
-        export: Export,
-        values: Sequence[bytes],
-        zeroed: bool,
+        frontend: SourceFrontend,
         operands: Sequence[ArrayType],
         call: Call,
         steps: tuple[Step, ...],
     ) -> None:
+        export, values, zeroed = frontend.export, frontend.values, frontend.zeroed
         self._export, self._values, self._zeroed = export, values, zeroed
         self._arrays = [(t.dtype.name, len(t.shape)) for t in (*operands, *call.outs)]
         self._n_inputs, self._aliases = len(operands), call.aliases
