@@ -17,14 +17,6 @@ from jax import lax
 
 from kernbridge._src.base import private_jax
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
-
-
-def _primitive(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Register the implementation of the primitive that has the function's name."""
-    FUNCTIONS[function.__name__] = function
-    return function
-
 
 def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
@@ -32,7 +24,7 @@ def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
         dtype = arguments[0].dtype
         return function(*(a.astype(np.float64) for a in arguments)).astype(dtype)
 
-    return _primitive(computed)
+    return computed
 
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
@@ -125,11 +117,6 @@ def _bessel(order: int) -> Callable[[Any], Any]:
     return function
 
 
-FUNCTIONS["bessel_i0e"] = _in_float64(_bessel(0))
-FUNCTIONS["bessel_i1e"] = _in_float64(_bessel(1))
-
-
-@_primitive
 def erf_inv(x: Any) -> Any:
     """By M. Giles, "Approximating the erfinv function", 2010, and steps of Halley's method."""
     size = jnp.abs(x)
@@ -144,7 +131,6 @@ def erf_inv(x: Any) -> Any:
     return jnp.sign(x) * jnp.where(size == 1, np.inf, value)
 
 
-@_primitive
 def nextafter(x: Any, y: Any) -> Any:
     bits = np.dtype(f"int{8 * x.dtype.itemsize}")
     given = lax.bitcast_convert_type(x, bits)
@@ -156,7 +142,6 @@ def nextafter(x: Any, y: Any) -> Any:
     return jnp.where(x == y, y, jnp.where(jnp.isnan(x) | jnp.isnan(y), np.nan, moved))
 
 
-@_primitive
 def population_count(x: Any) -> Any:
     one, start = x.dtype.type(1), (x, x * x.dtype.type(0))
     return lax.while_loop(lambda s: s[0] != 0, lambda s: (s[0] & (s[0] - one), s[1] + one), start)[
@@ -164,7 +149,6 @@ def population_count(x: Any) -> Any:
     ]
 
 
-@_primitive
 def clz(x: Any) -> Any:
     zero, one, bits = x * x.dtype.type(0), x.dtype.type(1), x.dtype.type(8 * x.dtype.itemsize)
 
@@ -174,7 +158,6 @@ def clz(x: Any) -> Any:
     return lax.while_loop(lambda s: s[0] != 0, shift, (x, zero + bits))[1]
 
 
-@_primitive
 def round(x: Any, rounding_method: Any) -> Any:
     below = jnp.floor(x)
     rest = x - below
@@ -183,6 +166,16 @@ def round(x: Any, rounding_method: Any) -> Any:
     else:
         up = (rest > 0.5) | ((rest == 0.5) & (below % 2 != 0))
     return jnp.copysign(jnp.where(up, below + 1, below), x)
+
+
+FUNCTIONS = {  # by the names of the primitives
+    **{
+        f.__name__: f
+        for f in (cbrt, clz, digamma, erf_inv, nextafter, polygamma, population_count, round, zeta)
+    },
+    "bessel_i0e": _in_float64(_bessel(0)),
+    "bessel_i1e": _in_float64(_bessel(1)),
+}
 
 
 def _of_jax(name: str) -> Callable[..., Any]:

@@ -44,10 +44,7 @@ def find(name: str) -> Any:
 def load(name: str, purpose: str) -> Any:
     """The module of an entry, which the caller needs for a purpose.
 
-    Raises
-    ------
-    KernelToolchainError
-        If this installation does not have the extension.
+    It is a KernelToolchainError if this installation does not have the extension.
     """
     found = find(name)
     if found is None:

@@ -58,13 +58,7 @@ _VALUE = "\x01"  # KB_FAILURES_VALUE
 
 
 def make(entry: numba_cpu_entry.Entry) -> HostCode:
-    """The object of an entry.
-
-    Raises
-    ------
-    NotCarried
-        If the code needs something of this process.
-    """
+    """The object of an entry, or NotCarried if the code needs something of this process."""
     library, text = entry.keep[0], _without_dispatchers(entry.llvm_ir)
     if _has_addresses(text if int(config.OPT) > 1 else _folded(text)):
         raise NotCarried(
@@ -203,14 +197,9 @@ class _Value:
 
 
 def _with_texts(module: str) -> tuple[str, bool]:
-    """The IR of a module with texts for exceptions.
+    """The IR of a module with texts for exceptions; NotCarried if Python is needed for one.
 
     Also whether the texts are lasting: from no code of the user's (see `errors.is_lasting`).
-
-    Raises
-    ------
-    NotCarried
-        If Python is needed to describe an exception.
     """
     read = Module(module)
     pickled = {
