@@ -49,14 +49,14 @@ def reinterprets(module: str, primal: str, of_reals: Sequence[bool]) -> str:
     for function in Module(module).defined.values():
         if function.name.startswith(REGISTERED):  # whose body Enzyme does not differentiate
             continue
-        buffers = _buffers(function) if function.name == primal else []
+        buffers = buffer_names(function) if function.name == primal else []
         reals = [b for b, is_real in zip(buffers, of_reals, strict=False) if is_real]
         if found := _mixed(function, reals):
             return found.text
     return ""
 
 
-def _buffers(primal: Function) -> list[str]:
+def buffer_names(primal: Function) -> list[str]:
     """The names of its buffers, which come after the status and the exception."""
     pointers = (p for p in primal.parameters if p.startswith("ptr"))
     return [p.rpartition(" ")[2] for p in pointers][2:]
@@ -142,4 +142,4 @@ def chooses_arrays(module: str, primal: str) -> bool:
                     memory.join(name, other)
                 del choices[name]
                 settled = True
-    return bool(choices) or not {memory[name] for name in kept}.isdisjoint(_buffers(function))
+    return bool(choices) or not {memory[name] for name in kept}.isdisjoint(buffer_names(function))

@@ -21,6 +21,7 @@ from kernbridge._src.llvm.text import (
     Function,
     Instruction,
     Module,
+    declared_once,
     renamed,
     split,
     symbol,
@@ -236,15 +237,9 @@ def machine_code(text: str, name: str, enzyme: Enzyme) -> HostCode:
     entry = module.defined[name]
     entry.head = entry.head.replace(symbol(name), symbol(_core.HOST_CODE_ENTRY), 1)
     known = {name for name, f in module.functions.items() if f.is_declaration}
-    twice = {name for name, tracked in _TRACKED.items() if tracked in known}
-    module.lines = [
-        line
-        for line in module.lines
-        if not (isinstance(line, Function) and line.is_declaration and line.name in twice)
-    ]
     text = renamed(str(module), lambda name: _TRACKED.get(name, name) if name in known else name)
     words = ["-x", "ir", "-w", "-O2", "-fPIC", "-c", "-o", "-", "-", *words]
-    ended = enzyme.clang(*words, input=text.encode(), errors=False)
+    ended = enzyme.clang(*words, input=declared_once(text).encode(), errors=False)
     if ended.status:
         raise Refused(f"clang {enzyme.version} fails: {ended.limit or 'it makes no machine code'}")
     for missing in elf.undefined(ended.output):
@@ -353,13 +348,9 @@ class _Failing:
     def _ends(self, block: Block) -> bool:
         """Whether a block ends by a call that never returns."""
         *_, call, last = [None, *block.instructions]
-        if (
-            call is None
-            or call.opcode != "call"
-            or not (
-                last.text.startswith("  unreachable") and not call.callee.startswith(("%", "asm"))
-            )
-        ):
+        if call is None or call.opcode != "call" or call.callee.startswith(("%", "asm")):
+            return False
+        if not last.text.startswith("  unreachable"):
             return False
         return not self._attributes.isdisjoint(split(call.text, ",")[0].split(")")[-1].split())
 

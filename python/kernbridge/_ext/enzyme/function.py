@@ -293,15 +293,6 @@ def holds(dtype: str) -> str:
     return f'"enzyme_type"="{{[-1]:Pointer, [-1,-1]:{DTYPES[dtype].enzyme}}}"'
 
 
-def _fill(i: int, buffer: Buffer) -> list[str]:
-    """Instructions of an entry that fill a buffer with zeros."""
-    lines, size = [], str(buffer.item_size)
-    for axis, extent in enumerate(buffer.extents):
-        lines.append(f"  %size{i}.{axis} = mul i64 {size}, %extent{extent}")
-        size = f"%size{i}.{axis}"
-    return [*lines, f"  call void {_FILL}(ptr %data{i}, i8 0, i64 {size}, i1 false)"]
-
-
 # Enzyme takes memory that moves for memory that is copied, which is wrong where the two overlap.
 _MOVE = "llvm.memmove.p0.p0."
 _MOVED = """
@@ -556,7 +547,11 @@ def entry(function: Function, name: str) -> Function:
             ]
     for i, b in enumerate(function.buffers):
         if b.begins_as_zeros:
-            lines += _fill(i, b)
+            size = str(b.item_size)
+            for axis, e in enumerate(b.extents):
+                lines.append(f"  %size{i}.{axis} = mul i64 {size}, %extent{e}")
+                size = f"%size{i}.{axis}"
+            lines.append(f"  call void {_FILL}(ptr %data{i}, i8 0, i64 {size}, i1 false)")
     arguments = ["ptr %status", "ptr %exception", *(data[i] for i in range(len(function.buffers)))]
     arguments += [extents[k] for k in range(function.n_extents)]
     lines += [f"  call void @{function.name}({', '.join(arguments)})"]

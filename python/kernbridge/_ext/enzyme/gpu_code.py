@@ -6,7 +6,7 @@ Mathematical functions have the names of C while Enzyme reads the IR. Here they 
 from __future__ import annotations
 
 from kernbridge._ext.enzyme import sums
-from kernbridge._src.llvm.text import Function, Module, renamed
+from kernbridge._src.llvm.text import Module
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_numba_cuda import driver, get_cuda_paths
@@ -66,19 +66,8 @@ def cubin(
     return bytes(getattr(cubin, "code", cubin))
 
 
-def with_libdevice(text: str) -> str:
-    """A module in which mathematical functions are libdevice's, each declared once."""
-
-    module = Module(renamed(text, _libdevice_name))
-    declared: set[str] = set()
-    for f in [f for f in module.lines if isinstance(f, Function) and f.is_declaration]:
-        if f.name in declared:
-            module.lines.remove(f)
-        declared.add(f.name)
-    return str(module)
-
-
-def _libdevice_name(name: str) -> str:
+def libdevice_name(name: str) -> str:
+    """The name of a function in libdevice; another name as it is."""
     library, function, kind, *_ = [*name.split("."), "", ""]
     if library == "llvm" and function in _INTRINSICS and kind in ("f32", "f64"):
         return f"__nv_{function}{'f' * (kind == 'f32')}"

@@ -264,7 +264,7 @@ def _build_primal(
     if inlined and (names := [n for n in names if n.startswith(rules.NODE)]):
         simple.link_in(_nodes(context, names, order))
     simple = binding.parse_assembly(guards.hidden(str(simple)))
-    _simplify(_inlined(simple, name))
+    simplify(_inlined(simple, name))
     attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
     text = guards.shown(str(simple))
     if line := reinterprets(text, name, [b.is_inexact for b in buffers]):
@@ -312,11 +312,12 @@ def _nodes(context: Any, names: Sequence[str], order: int) -> Any:
     return made
 
 
-def _simplify(module: Any) -> None:
-    """Run passes that keep loops as they are."""
+def simplify(module: Any, unrolls: bool = False) -> None:
+    """Run passes that do not vectorise loops, and may leave them as they are."""
     target = binding.Target.from_triple(binding.get_process_triple())
     tuning = binding.create_pipeline_tuning_options(speed_level=2)
-    tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
+    tuning.loop_vectorization = tuning.slp_vectorization = False
+    tuning.loop_unrolling = unrolls
     builder = binding.create_pass_builder(target.create_target_machine(), tuning)
     manager = builder.getModulePassManager()
     manager.add_refprune_pass()

@@ -15,7 +15,6 @@ Imported only when a derivative is lowered.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
 import re
@@ -33,9 +32,10 @@ from kernbridge._ext.emulator.compiler.to_host import HostModule
 from kernbridge._ext.emulator.target import Emulated
 from kernbridge._ext.enzyme import clang, gpu_code, guards, sums
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme.bits import reinterprets
+from kernbridge._ext.enzyme.bits import buffer_names, reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import DerivativeJob
+from kernbridge._ext.enzyme.numba_cpu import simplify
 from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
@@ -45,11 +45,17 @@ from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.llvm.text import Function as Declared
-from kernbridge._src.llvm.text import Instruction, Module, renamed, symbol, with_declared
+from kernbridge._src.llvm.text import (
+    Instruction,
+    Module,
+    declared_once,
+    renamed,
+    symbol,
+    with_declared,
+)
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm_ir
-from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 from kernbridge._src.numba_common.protect import compile_protected
@@ -242,7 +248,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             buffers = tuple(own)
         text, buffers = sums.with_fewer_atomics(text, entry, buffers, self._has_one_axis)
         function = replace(function, buffers=buffers)
-        text = gpu_code.with_libdevice(text)
+        text = declared_once(renamed(text, gpu_code.libdevice_name))
         if isinstance(self.target, Gpu):
             images = {
                 10 * major + minor: gpu_code.cubin(
@@ -489,17 +495,12 @@ def _simplified(
     for f in (f for f in read.functions.values() if f.is_declaration):
         f.head = _described(f)
     module = llvm.parse_assembly(guards.hidden(str(read)))
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
-    tuning.loop_vectorization = tuning.slp_vectorization = False
-    tuning.loop_unrolling = True  # threads need not keep the values of a loop that is unrolled
-    builder = llvm.create_pass_builder(machine, tuning)
-    run_once(builder.getModulePassManager(), module, builder)
+    simplify(module, unrolls=True)  # threads need not keep the values of a loop that is unrolled
     text = guards.shown(str(module))
     _check(text)
     if reinterprets(text, "kb_primal", of_reals):
         raise Refused("it uses the bits of real numbers as integers")
-    used, written = _accessed(module.get_function("kb_primal"))
+    used, written = _accessed(Module(text).defined["kb_primal"])
     text = renamed(_without_target(text), _name_for_enzyme)
     return f'target triple = "{gpu_code.TRIPLE}"\n{text}', used, written
 
@@ -520,25 +521,19 @@ def _described(f: Declared) -> str:
     return f"declare noundef range(i32 {begin}, {end}) i32 {symbol(f.name)}() {known}"
 
 
-def _accessed(function: Any) -> tuple[set[int], set[int]]:
+def _accessed(function: Declared) -> tuple[set[int], set[int]]:
     """The buffers that a function reads, and the buffers that it writes or adds to."""
-
-    def name(value: Any) -> int:
-        return int(ctypes.cast(value._ptr, ctypes.c_void_p).value or 0)
-
-    roots = {name(a): i for i, a in enumerate([*function.arguments][2:]) if str(a.type) == "ptr"}
+    roots = {name: i for i, name in enumerate(buffer_names(function))}
     read, written = set[int](), set[int]()
-    for instruction in (i for block in function.blocks for i in block.instructions):
-        operation, operands = instruction.opcode, list(map(name, instruction.operands))
-        if operation == "getelementptr" and operands[0] in roots:
-            roots[name(instruction)] = roots[operands[0]]
+    for i in function.instructions:
+        values = [value for _, value in i.operands]
+        if i.opcode == "getelementptr" and values[0] in roots:
+            roots[i.result] = roots[values[0]]
             continue
-        at = {"store": 1, "atomicrmw": 0}.get(operation)
-        for k, value in enumerate(operands):
-            if value in roots and k != at:
-                read.add(roots[value])
-            if value in roots and operation != "load":
-                written.add(roots[value])
+        at = {"store": 1, "atomicrmw": 0}.get(i.opcode)
+        read |= {roots[value] for k, value in enumerate(values) if value in roots and k != at}
+        if i.opcode != "load":
+            written |= {roots[value] for value in values if value in roots}
     return read, written
 
 

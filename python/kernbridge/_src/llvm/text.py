@@ -351,6 +351,16 @@ class Module:
         return next((value.strip('"') for key, _, value in fields if key == name), "")
 
 
+def declared_once(text: str) -> str:
+    """Leave out declarations of functions that are declared before."""
+    module, known = Module(text), set[str]()
+    for f in [f for f in module.lines if isinstance(f, Function) and f.is_declaration]:
+        if f.name in known:
+            module.lines.remove(f)
+        known.add(f.name)
+    return str(module)
+
+
 def with_declared(text: str, declarations: Iterable[str]) -> str:
     """Declare those functions that a module neither declares nor defines."""
     wanted = {symbols(declaration)[0]: declaration for declaration in declarations}
