@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core as _core  # first the core, which refuses where JAX crashes
 from kernbridge import errors
+from kernbridge._src.base import extensions as _extensions
 from kernbridge._src.base import versions as _versions
 
 with _versions.explained():
@@ -162,7 +163,8 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         text = f"module 'kernbridge' has no attribute {name!r}"
         raise AttributeError(text, name=name, obj=sys.modules[__name__])
-    value = getattr(importlib.import_module(f"kernbridge.{_MODULE_OF[name]}"), name)
+    with _extensions.needed(f"kernbridge.{name}"):
+        value = getattr(importlib.import_module(f"kernbridge.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -10,8 +10,10 @@ import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from kernbridge._ext.tools import commands, doctor
-from kernbridge._ext.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
+from kernbridge._src.base import extensions
+
+with extensions.needed("the command `kernbridge`"):
+    from kernbridge._ext.tools import commands, doctor, printing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="store_true", help="print the version")
     commands.add(parser.add_subparsers(dest="command"), as_json)
     chosen = parser.parse_args(arguments)
-    output = Output(chosen.command or "version", getattr(chosen, "json", False))
+    output = printing.Output(chosen.command or "version", getattr(chosen, "json", False))
     if chosen.version:
         output.command = "version"
         chosen.run = _show_versions
@@ -44,17 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         return _run(chosen, output)
-    except ReaderLeft:
+    except printing.ReaderLeft:
         # What is still buffered must not be written when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
-def _run(chosen: argparse.Namespace, output: Output) -> int:
-    with nothing_else_on_stdout() if output.as_json else nullcontext():
+def _run(chosen: argparse.Namespace, output: printing.Output) -> int:
+    """Run the chosen command, write its answer, and return the exit status."""
+    with printing.nothing_else_on_stdout() if output.as_json else nullcontext():
         try:
             status = int(chosen.run(chosen, output))
-        except CommandError as e:
+        except printing.CommandError as e:
             status = 1
             output.warn(str(e))
             output.answer = {"error": str(e)}
@@ -68,7 +71,7 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
     return status
 
 
-def _show_versions(chosen: argparse.Namespace, output: Output) -> int:
+def _show_versions(chosen: argparse.Namespace, output: printing.Output) -> int:
     """Print the version of kernbridge; as JSON, also the versions of the packages that it uses."""
     found = doctor.versions()
     output.answer |= {"versions": found}

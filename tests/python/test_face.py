@@ -44,6 +44,34 @@ def test_a_name_that_never_was_is_an_error():
         kernbridge.numba_kernle  # noqa: B018
 
 
+def test_a_name_whose_extension_is_missing_names_it(run_python):
+    printed = run_python(
+        """
+import sys
+for name in ("inline", "benchmark", "tools"):
+    sys.modules[f"kernbridge._ext.{name}"] = None
+import kernbridge
+for use in ("kernbridge.inline", "from kernbridge import inline", "kernbridge.explain",
+            "kernbridge.benchmark", "import kernbridge.cli"):
+    try:
+        exec(use)
+    except ImportError as e:
+        print(e)
+"""
+    )
+    missing = "which this installation does not have; install kernbridge again [KB4011]"
+    assert printed.splitlines() == [
+        f"{what} needs the extension 'kernbridge/_ext/{name}', {missing}"
+        for what, name in (
+            ("kernbridge.inline", "inline"),
+            ("kernbridge.inline", "inline"),
+            ("kernbridge.explain", "tools"),
+            ("kernbridge.benchmark", "benchmark"),
+            ("the command `kernbridge`", "tools"),
+        )
+    ]
+
+
 def test_modules_are_attributes_without_an_import_of_their_own(run_python):
     printed = run_python(
         f"import kernbridge\nfor n in {MODULES}: print(getattr(kernbridge, n).__name__)"

@@ -1,8 +1,8 @@
 """Executes all side effects of `import kernbridge`, once per process.
 
-Registers the handlers of calls with JAX, and passes three functions to the core: one finds the
-kernel of a program from another process, one compiles a CUDA kernel for the CPU, and one runs a
-Python function of the user at each call of an operation that cannot be recorded.
+Registers the handlers of calls with JAX, and passes two functions to the core: one finds the kernel
+of a program from another process, and one runs a Python function of the user at each call of an
+operation that cannot be recorded.
 """
 
 from __future__ import annotations
@@ -20,10 +20,6 @@ from kernbridge import _core
 from kernbridge._src.base import debug, extensions, private_jax, reports, settings
 from kernbridge._src.operation import embed_once, missing_platform, operation, origin
 from kernbridge._src.sharding.partition import SPLIT, TOGETHER
-
-
-def _compile_for_cpu(image: bytes) -> Any:
-    return extensions.load("host code", "a CUDA kernel on the CPU").compile_image(image)
 
 
 def _later(module: str, function: str, *first: Any) -> Callable[..., Any]:
@@ -75,7 +71,6 @@ private_jax.hide_frames_of(reports.OURS)
 _register_targets()
 _core.set_caller(_later("_src.numba_cuda.callback", "call"))
 _core.set_resolver(origin.resolve)
-_core.set_host_compiler(_compile_for_cpu)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 os.register_at_fork(after_in_child=operation.after_fork)
 settings.install()

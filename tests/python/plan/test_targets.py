@@ -122,6 +122,21 @@ print("stranger" in sys.modules)
     assert said.splitlines() == ["False", "True"]
 
 
+def test_an_extension_that_asks_for_a_target_that_is_missing(run_python, stranger):
+    """The error names it once."""
+    without = "; sys.modules['kernbridge._ext.emulator'] = None"
+    said = run_python(
+        HEAD.format(first=stranger("stranger:on_cpu") + without)
+        + """
+try:
+    op(x)
+except kernbridge.KernelNotAvailableError as e:
+    print(e)
+"""
+    )
+    assert said.count("'stranger:on_cpu' cannot be loaded: KernelNotAvailableError: a CUDA") == 1
+
+
 @pytest.mark.exhaustive
 def test_an_extension_that_cannot_be_loaded_is_named_where_it_lacks(run_python, stranger):
     said = run_python(

@@ -30,7 +30,7 @@ from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
-from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Value, leaves, renumbered
+from kernbridge._src.plan.program import Copy, Fill, Launch, Step, leaves, renumbered
 from kernbridge._src.record.callable import NumbaCudaCallable
 from kernbridge._src.record.record import DeviceArray, NotRecordable, Recording, host_like
 

@@ -8,6 +8,9 @@ what nobody uses costs no time at import. Other packages are found by their entr
 from __future__ import annotations
 
 import importlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import MethodType
 from typing import Any
@@ -18,7 +21,6 @@ _MODULES = {
     "benchmark": "benchmark.measure",  # XLACustomKernel.benchmark
     "cuda_on_cpu": "emulator.cuda_source",  # the language of CUDA C++ for the CPU
     "derivatives": "enzyme.automatic",  # operation/derivatives.py
-    "host code": "emulator.compiler.compile",  # compiles CUDA kernels of a program for the CPU
     "inline": "inline.function",  # functions of JAX as values of `static=`
     "inlined": "inline.asked",  # what the identity of a kernel contains of such functions
     "inlined_rules": "inline.rules",  # JAX's derivatives of such functions
@@ -28,32 +30,38 @@ _MODULES = {
     "switch": "emulator.device.switch",  # KERNBRIDGE_CUDA_ON_CPU
     "target": "emulator.target",  # the target of CUDA kernels on the CPU
 }
+_loading = threading.local()
 
 
 @cache
 def find(name: str) -> Any:
     """The module of an entry, or None if this installation does not have the extension."""
-    package, _, _ = _MODULES[name].partition(".")
     try:
-        importlib.import_module(f"kernbridge._ext.{package}")
-    except ModuleNotFoundError:
+        return load(name, name)
+    except KernelToolchainError:
         return None
-    return importlib.import_module(f"kernbridge._ext.{_MODULES[name]}")
 
 
 def load(name: str, purpose: str) -> Any:
-    """The module of an entry, which the caller needs for a purpose.
+    """The module of an entry; KernelToolchainError if this installation does not have it."""
+    with needed(purpose, KernelToolchainError):
+        return importlib.import_module(f"kernbridge._ext.{_MODULES[name]}")
 
-    It is a KernelToolchainError if this installation does not have the extension.
-    """
-    found = find(name)
-    if found is None:
-        folder = f"kernbridge/_ext/{_MODULES[name].partition('.')[0]}"
-        raise KernelToolchainError(
+
+@contextmanager
+def needed(purpose: str, error: type[Exception] = ImportError) -> Iterator[None]:
+    """Name the extension in the error if one is imported that this installation does not have."""
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        module = (e.name or "").split(".")
+        if module[:2] != ["kernbridge", "_ext"]:
+            raise
+        folder = "/".join(module[:3])
+        raise error(
             f"{purpose} needs the extension {folder!r}, which this installation does not have; "
             "install kernbridge again [KB4011]"
-        )
-    return found
+        ) from None
 
 
 class Method:
@@ -78,6 +86,9 @@ def load_installed() -> str:
     """
     from importlib.metadata import entry_points
 
+    if vars(_loading):  # an extension asks, too
+        return ""
+    _loading.begun = True
     failed = ""
     for point in entry_points(group="kernbridge.extensions"):
         try:

@@ -10,8 +10,6 @@
 #include "ext/emulator/kb_libdevice.h"
 #include "python/entry.h"
 
-static PyObject *compile_image; /* see set_host_compiler */
-
 static int read_image_digest(PyObject *bytes, void *digest)
 {
     return kb_python_read_digest(bytes, digest, KB_HOSTCUDA_DIGEST);
@@ -167,23 +165,17 @@ static PyObject *host_threads_kept(PyObject *Py_UNUSED(self), PyObject *Py_UNUSE
     return PyLong_FromUnsignedLong(kb_block_kept());
 }
 
+/* Make machine code of a CUDA kernel's image for the CPU; `compile_image` calls add_host_code. */
 static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
 {
     kb_python_entry entry;
     if (!kb_python_enter(&entry, true))
         return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
-    return kb_python_conclude(PyObject_CallFunction(compile_image, "y#", image, (Py_ssize_t)size),
-                              &entry, err);
-}
-
-/* compile(image) makes machine code of a CUDA kernel's image for the CPU, and calls add_host_code.
- * */
-static PyObject *set_host_compiler(PyObject *Py_UNUSED(self), PyObject *callable)
-{
-    if (kb_python_keep(&compile_image, callable) != 0)
-        return NULL;
-    kb_hostcuda_set_compiler(compile_for_host);
-    Py_RETURN_NONE;
+    PyObject *module = PyImport_ImportModule("kernbridge._ext.emulator.compiler.compile");
+    PyObject *made =
+        module ? PyObject_CallMethod(module, "compile_image", "y#", image, (Py_ssize_t)size) : NULL;
+    Py_XDECREF(module);
+    return kb_python_conclude(made, &entry, err);
 }
 
 static PyMethodDef methods[] = {
@@ -195,13 +187,13 @@ static PyMethodDef methods[] = {
     {"launches_of", launches_of, METH_VARARGS, NULL},
     {"host_symbols", host_symbols, METH_NOARGS, NULL},
     {"host_threads_kept", host_threads_kept, METH_NOARGS, NULL},
-    {"set_host_compiler", set_host_compiler, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 /* Numbers and marks of formats: what Python writes, the core reads. */
 int kb_python_add_emulator(PyObject *module)
 {
+    kb_hostcuda_set_compiler(compile_for_host);
     if (PyModule_AddStringConstant(module, "CUDA_CODE_MAGIC", KB_CUDA_CODE_MAGIC) != 0 ||
         PyModule_AddStringConstant(module, "CUDA_LIBRARY_MAGIC", KB_CUDA_LIBRARY_MAGIC) != 0 ||
         PyModule_AddIntConstant(module, "HOST_CC", KB_HOSTCUDA_CC) != 0 ||
