@@ -80,9 +80,8 @@ class JvpRule:
         returned = Returned(repr(self.name), "the jvp rule")
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise returned.refusal(f"{result!r}, expected a pair of the outputs and their tangents")
-        outputs, dots = map(_as_list, result)
-        _check_count(returned, outputs, "outputs", len(types))
-        _check_count(returned, dots, "tangents", len(types))
+        outputs = _listed(returned, result[0], "outputs", len(types))
+        dots = _listed(returned, result[1], "tangents", len(types))
         values = [returned.array(f"output {i}", outputs[i], t) for i, t in enumerate(types)]
         return values, [returned.tangent(i, dots[i], value) for i, value in enumerate(values)]
 
@@ -413,13 +412,11 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
     return outs, jax.tree.map(lambda _: 0, outs)
 
 
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (tuple, list)) else [value]
-
-
-def _check_count(returned: Returned, found: Sequence[Any], what: str, n: int) -> None:
+def _listed(returned: Returned, value: Any, what: str, n: int) -> list[Any]:
+    found = list(value) if isinstance(value, (tuple, list)) else [value]
     if len(found) != n:
         raise returned.refusal(f"a list of {len(found)} as the {what}, expected {n}")
+    return found
 
 
 def checked_cotangents(name: str, operands: Sequence[Any], found: Any) -> list[Any]:
@@ -462,9 +459,8 @@ def checked_batch(
             f"{found!r}, expected a pair: a list of the outputs, and a list with the batch "
             "axis of each"
         )
-    outputs, axes = map(_as_list, found)
-    _check_count(returned, outputs, "outputs", len(types))
-    _check_count(returned, axes, "axes", len(types))
+    outputs = _listed(returned, found[0], "outputs", len(types))
+    axes = _listed(returned, found[1], "axes", len(types))
     for i, (t, axis) in enumerate(zip(types, axes, strict=True)):
         rank, shape = len(t.shape), t.shape
         if axis is not None:

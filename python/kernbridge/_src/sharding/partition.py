@@ -191,7 +191,6 @@ def lowering_of(
 
 
 def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
-
     def masked(mask: int) -> Term:
         return tuple(f"*{k}" for k in reversed(range(n_levels)) if mask >> k & 1)
 

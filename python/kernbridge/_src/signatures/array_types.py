@@ -126,7 +126,6 @@ def read_dim(text: str, where: str) -> str | int:
 
 @functools.lru_cache(maxsize=256)
 def names_in(dim: str) -> tuple[str, ...]:
-    """The names in the expression of an extent."""
     tree = ast.parse(dim, mode="eval")
     return tuple(dict.fromkeys(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)))
 

@@ -99,11 +99,9 @@ class CallSignature:
                     f"{label}: inplace names {name!r}, but the kernel's parameters are "
                     f"{', '.join(names)} [KB1010]"
                 )
-        if text is None and not changed:
-            return None
         if text is None:
-            inputs = tuple(Parameter(name, None) for name in names)
-            return CallSignature(label, inputs, tuple(Parameter(n, None) for n in changed))
+            inputs, outputs = tuple(map(Parameter, names)), tuple(map(Parameter, changed))
+            return CallSignature(label, inputs, outputs) if changed else None
         try:
             return CallSignature.parse(label, text, changed, names, optional)
         except ValueError as e:
@@ -196,7 +194,6 @@ class CallSignature:
 
     @property
     def python(self) -> inspect.Signature:
-        """The signature of the operation as a function of Python."""
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters = [
             inspect.Parameter(p.name, kind, annotation=p.annotation or inspect.Parameter.empty)
