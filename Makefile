@@ -1,6 +1,7 @@
 # make demo    sets up what it needs and runs the main job: a spiking network with its own kernels
 # make test    sets up what it needs and runs the tests: C under sanitizers, Python on three JAX versions
 # make test-all  the same with everything that takes long; prints first how long it takes
+# make test-alone  the core's tests and the demo where every extension has been deleted
 # make mutate  200 small changes of the C core, and those of them that no C test notices (MUTATE_ARGS="-j 16")
 # make check   format, lint, types, documentation
 # make docs    builds the documentation as a site with a search, in build/docs
@@ -26,7 +27,7 @@ OLDEST      := $(BUILD)/venv-oldest
 NEXT        := $(BUILD)/venv-next
 DEV         := $(BUILD)/venv-dev
 MLIR        := $(BUILD)/mlir
-MLIR_TESTS  := $(addprefix tests/python/,numba_cuda/test_mlir.py record/test_mlir_callable.py cuda_device/test_mlir_launches.py)
+MLIR_TESTS  := $(addprefix tests/python/ext/,mlir/test_mlir.py mlir/test_mlir_callable.py emulator/test_mlir_launches.py)
 DIST        := $(BUILD)/dist
 RELEASE     := $(BUILD)/release
 TOOLS       := $(BUILD)/venv-release
@@ -57,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo test test-all test-site test-aarch64 test-core test-core-sanitized test-core-released mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
+.PHONY: demo test test-all test-alone test-site test-aarch64 test-core test-core-sanitized test-core-released mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -80,6 +81,7 @@ test-all: $(VENV)/packages.stamp
 	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}" KB_TORTURE=all
 	$(MAKE) test-newest BRIEF="" LEVEL=v2
 	$(MAKE) test-mlir
+	$(MAKE) test-alone
 	$(MAKE) test-aarch64
 	$(MAKE) test-dist
 	$(MAKE) test-site
@@ -91,6 +93,10 @@ test-mlir: $(VENV)/test.stamp $(MLIR)/mlir.stamp
 $(MLIR)/mlir.stamp: $(VENV)/test.stamp
 	$(VENV)/bin/python -m pip install --quiet --no-deps --upgrade --target $(MLIR) 'numba-cuda-mlir>=0.6,<0.7' typing-extensions
 	touch $@
+
+# The core without its extensions; ALONE_ARGS="tests/python/operation -k vmap" selects tests.
+test-alone: $(VENV)/test.stamp $(VENV)/plugin.stamp
+	PYTHON="$(CURDIR)/$(VENV)/bin/python" JOBS="$(JOBS)" tests/alone $(ALONE_ARGS)
 
 # Another processor, emulated; passed over where its compiler or the emulator is missing.
 test-aarch64: $(VENV)/test.stamp

@@ -85,6 +85,40 @@ def pytest_collection_finish():
     gc.set_threshold(20_000, 20, 50)
 
 
+ALONE = "KERNBRIDGE_TEST_ALONE" in os.environ  # see tests/alone
+NEEDS = re.compile(
+    r".*(?:needs the extension 'kernbridge/_ext/\w+', which this installation does not have"
+    r"|no extension of this installation runs CUDA kernels there"
+    r"|No module named 'kernbridge\._ext"
+    r"|the header (?:brainevent|cuda)[/\w]*\.\w+ was not found).*"
+)
+said: list[str] = []  # by the programs of a test
+
+
+def skip_without_extension(report, before, *texts):
+    """Without extensions, skip a test or a file that fails for the lack of one, and name it."""
+    found = NEEDS.search("\n".join([str(report.longrepr), *texts])) if report.failed else None
+    if ALONE and found:
+        report.outcome, report.longrepr = "skipped", (*before, f"Skipped: {found[0].strip()}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return skip_without_extension((yield), (str(collector.path), 0))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    printed = [text for _, text in report.sections]
+    return skip_without_extension(report, (str(item.path), item.location[1] or 0), *printed, *said)
+
+
+def pytest_runtest_setup():
+    said.clear()
+
+
 WITHOUT_FAKE = {"KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""}
 
 
@@ -106,6 +140,8 @@ def x64():
 def gpu():
     """The fake CUDA driver, for tests of GPU operations."""
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    if ALONE:
+        pytest.skip("the fake CUDA driver needs the extension 'emulator', which executes kernels")
     if "KERNBRIDGE_LIBCUDA" not in os.environ:
         pytest.skip("no C compiler to build the fake CUDA driver with")
     driver = fake_gpu.FakeDriver()
@@ -137,10 +173,11 @@ def run_python(tmp_path, request):
         script = tmp_path / "program.py"
         path = path_with(request.path.parent, HERE)
         environment = {**os.environ, "PYTHONPATH": path, **WITHOUT_FAKE, **environment}
-        is_fake = environment["KERNBRIDGE_TEST_CUDA"]
+        is_fake = environment["KERNBRIDGE_TEST_CUDA"] and not ALONE
         connected = "import fake_gpu; fake_gpu.connect()\n" if is_fake else ""
         script.write_text(MENDED + connected + source)
         done = forks.run(script, environment, timeout=300, turn=next(turns))
+        said.append(done.stdout + done.stderr)
         if check:
             assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout if check else done.stdout + done.stderr

@@ -16,7 +16,7 @@ import messages
 import numba
 import numpy as np
 import pytest
-from kernbridge import XLACustomKernel, check_rules, config, numba_kernel
+from kernbridge import XLACustomKernel, config, numba_kernel
 from kernbridge._src.base import progress
 from kernbridge._src.toolchain import nvcc
 from kernbridge._src.toolchain.make import library
@@ -266,10 +266,10 @@ def test_kb2105():
 
     op = numba_kernel(double, lambda x: x, vjp=surrogate)
     with refused("KB2105", kernbridge.RuleCheckError) as caught:
-        check_rules(op, X)
+        kernbridge.check_rules(op, X)
     assert "at (" in str(caught.value)  # the element
-    check_rules(op, X, finite_differences=False)
-    check_rules(numba_kernel(double, lambda x: x, vjp=lambda i, o, ct: (2 * ct,)), X)
+    kernbridge.check_rules(op, X, finite_differences=False)
+    kernbridge.check_rules(numba_kernel(double, lambda x: x, vjp=lambda i, o, ct: (2 * ct,)), X)
 
 
 def test_kb2106():

@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
+import kernbridge
 import numpy as np
 import pytest
-from kernbridge import check_rules
 from operations import check_leaky, check_lif, leaky, leaky_op, leaky_pallas, leaky_warp, lif_op
 
 BACKENDS = ("numba", "cpp")
@@ -31,11 +31,11 @@ def test_lif_step(backend):
 @pytest.mark.once
 def test_rules():
     x = jnp.linspace(-3.0, 3.0, 8)
-    checks = check_rules(leaky_op, x, alpha=0.1)
+    checks = kernbridge.check_rules(leaky_op, x, alpha=0.1)
     assert {c.backend for c in checks} >= set(BACKENDS)
     assert all(c.status == "passed" for c in checks)
     V = jnp.linspace(-75, -50, 9)
-    checks = check_rules(lif_op, V, jnp.array([-55.0]), jnp.array([-70.0]))
+    checks = kernbridge.check_rules(lif_op, V, jnp.array([-55.0]), jnp.array([-70.0]))
     assert all(c.status == "passed" for c in checks), checks
     assert leaky_op.available_backends("gpu")[:2] == ["numba_cuda", "cuda_raw"]
 

@@ -10,7 +10,6 @@ import random
 
 import kernbridge
 import pytest
-from kernbridge import cli
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain.make import library
 
@@ -63,6 +62,8 @@ def changed(r, value):
 
 @pytest.mark.parametrize("n", [300, pytest.param(20_000, marks=pytest.mark.exhaustive)])
 def test_artefacts(root, r, n, capfd):
+    from kernbridge import cli
+
     blobs = (b"first", b"", b"third")
     artefacts.store("hostile", KEY, artefacts.Artefact({"a": [1, "x"]}, blobs), "name")
     (path,) = root.rglob("*.bin")

@@ -6,7 +6,7 @@ import shutil
 import time
 
 import pytest
-from kernbridge import cache, cli
+from kernbridge import cache
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain.make import Request, build
 
@@ -103,6 +103,8 @@ def test_a_build_keeps_the_limit(request_, monkeypatch):
 
 
 def test_limits(monkeypatch, request_, capfd):
+    from kernbridge import cli
+
     for text, expected in (
         *(("", 2 * 10**9), ("0", 0), ("500MB", 500 * 10**6), ("1.5 GiB", 3 << 29), ("7", 7)),
         *(("10k", 10_000), ("1tb", 10**12)),

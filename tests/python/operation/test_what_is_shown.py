@@ -9,7 +9,6 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
-from kernbridge.benchmark import Measurement, measure
 from numba import cuda
 
 pytestmark = pytest.mark.once
@@ -68,7 +67,12 @@ def test_modules_and_plans():
 )
 def test_measurements(median, iqr, text):
     figures = {"mean": 0, "std": 0, "min": 0, "max": 0, "quartiles": (0, 0)}
-    assert repr(Measurement((median,), 1, None, median=median, iqr=iqr, **figures)) == text
+    assert (
+        repr(
+            kernbridge.benchmark.Measurement((median,), 1, None, median=median, iqr=iqr, **figures)
+        )
+        == text
+    )
 
 
 def test_records():
@@ -77,7 +81,7 @@ def test_records():
     shown = kernbridge.BenchmarkResult([record], "sin")._repr_html_()
     assert "<caption>sin</caption>" in shown
     assert "<td>73 us +- 2</td>" in shown
-    assert repr(measure(jnp.sin, data=(X,), n_runs=3)).count(" +- ") == 1
+    assert repr(kernbridge.benchmark.measure(jnp.sin, data=(X,), n_runs=3)).count(" +- ") == 1
 
 
 def test_the_log(caplog):
