@@ -18,11 +18,28 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("python/kernbridge/_src", "python/kernbridge/_ext")
 TEXT = {".c", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".ll", ".md", ".py"}
+# What a package of someone else may import: records 10, 13 and 14 of docs/design describe these
+# modules, so that their names stay. The limit for tests does not count them there.
+DOCUMENTED = {
+    "_src.base.dtypes",
+    "_src.base.packing",
+    "_src.calls.call",
+    "_src.forge.artefacts",
+    "_src.forge.obtain",
+    "_src.keys.identity",
+    "_src.operation.derivatives",
+    "_src.operation.origin",
+    "_src.operation.primitive",
+    "_src.operation.spec",
+    "_src.plan.targets",
+}
+STRANGER = ROOT / "tests" / "stranger"
 BEGIN, END = "<!-- packages, by tests/rooms.py -->\n", "<!-- end -->\n"
 
 
@@ -48,10 +65,10 @@ def rooms(lines: dict[str, int], folders: list[str]) -> dict[str, int]:
     return {f: sum(n for name, n in lines.items() if name.startswith(f"{f}/")) for f in folders}
 
 
-def private_modules() -> set[str]:
-    """The private modules that tests import, or name in programs that they run."""
+def private_modules(files: Iterable[Path]) -> set[str]:
+    """The private modules that files import, or name in programs that they run."""
     found = set()
-    for file in (ROOT / "tests").rglob("*.py"):
+    for file in files:
         text = file.read_text()
         for package, names in re.findall(
             r"from kernbridge\.(_(?:src|ext)[\w.]*) import "
@@ -88,7 +105,12 @@ def main() -> int:
     print(f"in all {total:,}, at most {ceiling['lines']:,}")
     if total > ceiling["lines"]:
         wrong.append(f"{total - ceiling['lines']:,} lines are too many: delete or inline some")
-    named, most = private_modules(), tool["kernbridge"]["private_modules_in_tests"]
+    strangers = set(STRANGER.rglob("*.py"))
+    if unknown := private_modules(strangers) - DOCUMENTED:
+        wrong.append(f"tests/stranger: no document describes {', '.join(sorted(unknown))}")
+    wrong += [f"{f}: above 150 lines" for f in strangers if len(f.read_text().splitlines()) > 150]
+    others = set((ROOT / "tests").rglob("*.py")) - strangers
+    named, most = private_modules(others), tool["kernbridge"]["private_modules_in_tests"]
     print(f"private modules in tests: {len(named)}, at most {most}")
     if len(named) > most:
         listed = ", ".join(sorted(named))
