@@ -1,14 +1,15 @@
-"""Compares the lines of the product with their ceiling; writes the table of packages.
+"""Compares the lines of the product with their ceiling; draws the packages.
 
-It also counts the private modules of kernbridge that the programs of `tests` name.
+It also counts the private modules of kernbridge that the programs of `tests` name. Those of
+`tests/stranger` stand for packages of other people, and name documented interfaces only.
 
     python tests/rooms.py            # prints the table; status 1 if something does not hold
-    python tests/rooms.py --write    # lowers the ceiling, and writes the table of packages
+    python tests/rooms.py --write    # lowers the ceiling, and draws the packages
 
 `lines` of `[tool.kernbridge.ceiling]` in pyproject.toml is the most lines that the text files of
 `folders` may have together. After lines were deleted, `--write` lowers it to what is left; nobody
-raises it. The table of packages has the order of import-linter's contract and the first sentence of
-each package's docstring.
+raises it. The picture of the packages in CONTRIBUTING.md has the layers of import-linter's contract
+and the first paragraph of each package's docstring.
 """
 
 from __future__ import annotations
@@ -82,18 +83,27 @@ def private_modules(files: Iterable[Path]) -> set[str]:
     return {name for name in found if (folder / f"{name.replace('.', '/')}.py").is_file()}
 
 
-def table_of_packages(layers: list[str]) -> str:
-    """The packages of the core, from the highest layer to the lowest, and the extensions."""
+def duty(package: Path) -> str:
+    """The first paragraph of a package's docstring."""
+    file = package / "__init__.py" if package.is_dir() else package.with_suffix(".py")
+    paragraph = (ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def picture(layers: list[str]) -> str:
+    """The packages of the core, a layer below the other, and a line for each extension."""
     core, extensions = (ROOT / folder for folder in PACKAGES)
-    rooms = [core / name for name in re.findall(r"kernbridge\._src\.(\w+)", " ".join(layers))]
-    rooms += sorted(p for p in extensions.iterdir() if (p / "__init__.py").is_file())
-    rows = ["| package | duty |", "|---|---|"]
-    for folder in rooms:
-        name = folder.relative_to(core if folder.is_relative_to(core) else extensions.parent)
-        file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-        paragraph = (ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0]
-        rows.append(f"| `{name}` | {' '.join(paragraph.split())} |")
-    return "\n".join(rows) + "\n"
+    shown = []
+    for layer in layers:
+        names = re.findall(r"kernbridge\._src\.(\w+)", layer)
+        shown += [f"{name:13} {duty(core / name)}" for name in names]
+        shown += ["-" * 13] * bool(names)
+    lines = ["```text", *shown[:-1], "```", "", "The extensions:", ""]
+    for folder in sorted(p for p in extensions.iterdir() if (p / "__init__.py").is_file()):
+        others = [f"{place}/ext/{folder.name}" for place in ("src", "include")]
+        there = "".join(f", `{place}`" for place in others if (ROOT / place).is_dir())
+        lines.append(f"- `_ext/{folder.name}`{there}: {duty(folder)}")
+    return "\n".join([*lines, ""])
 
 
 def main() -> int:
@@ -118,7 +128,7 @@ def main() -> int:
     page = ROOT / "CONTRIBUTING.md"
     before, _, rest = page.read_text().partition(BEGIN)
     table, _, after = rest.partition(END)
-    new = table_of_packages(tool["importlinter"]["contracts"][0]["layers"])
+    new = picture(tool["importlinter"]["contracts"][0]["layers"])
     if "--write" in sys.argv[1:]:
         page.write_text(f"{before}{BEGIN}{new}{END}{after}")
         project = ROOT / "pyproject.toml"
