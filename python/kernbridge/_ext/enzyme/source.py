@@ -26,7 +26,6 @@ from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step
 from kernbridge._src.source.frontend import SourceFrontend
 from kernbridge._src.toolchain import compilers, library
-from kernbridge._src.toolchain.library import Request
 
 _PRIMAL = "kb_primal"
 _UNIT = """
@@ -111,6 +110,8 @@ class SourceDerivative(HostDerivativeJob):
     ) -> None:
         export, values, zeroed = frontend.export, frontend.values, frontend.zeroed
         self._export, self._values, self._zeroed = export, values, zeroed
+        assert export.request is not None  # see `why_not`
+        self._request = export.request
         self._arrays = [(t.dtype.name, len(t.shape)) for t in (*operands, *call.outs)]
         self._n_inputs, self._aliases = len(operands), call.aliases
         self._enzyme = tool.find()
@@ -125,17 +126,14 @@ class SourceDerivative(HostDerivativeJob):
         return (*super().made_of(), clang.target())
 
     def compiled(self, enzyme: tool.Enzyme) -> Artefact:
-        request = self._export.request
-        assert request is not None
-        self._check_unchanged(request)
+        self._check_unchanged()
         return super().compiled(enzyme)
 
     def primal(self, debug: bool) -> Kernel:
         for dtype, _ in self._arrays:
             if not ir.can_hold(dtype):
                 raise Refused(f"it has arrays of {dtype}, whose numbers are bits to Enzyme")
-        request = self._export.request
-        assert request is not None
+        request = self._request
         assert request.finish is not None
         finished = request.finish()
         names = [function[0] for function in finished.notes]
@@ -179,10 +177,10 @@ class SourceDerivative(HostDerivativeJob):
         primal.head = f"define internal {placed}"
         return ir.around(str(read_ir), _PRIMAL, buffers, of_call[:n], of_call[n:]), None
 
-    def _check_unchanged(self, request: Request) -> None:
+    def _check_unchanged(self) -> None:
         """Refuse sources whose headers have changed since; keep nothing if that is not known."""
         digest, folder = self._export.digest, Path(self._export.path).parent
-        job = library.Job(request._replace(force_rebuild=False))
+        job = library.Job(self._request._replace(force_rebuild=False))
         found = library.find(job, folder.parents[2])
         self.lasting = found is not None and found.digest == digest
         noted = any(known["digest"] == digest for known in library.read(folder, job.key))
