@@ -37,7 +37,7 @@ from kernbridge._src.numba_common.parameters import (
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.operation import Operation, wrap
+from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, wrap
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import FROM_SIGNATURE, OperationSpec
 from kernbridge._src.sharding.rule import ShardingRule
@@ -45,7 +45,6 @@ from kernbridge._src.sharding.rule import ShardingRule
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.compile import Job, Native
 
-OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 RANK_MAX = 64  # KB_RANK_MAX of src/core/kb_kernel.h
 WRAPPERS_MAX = 8  # of one kernel
 _OPTIONS = ("debug", "error_model", "fastmath")  # of kernels with static arguments

@@ -34,19 +34,16 @@ from kernbridge._src.numba_common.parameters import (
     check_dtype,
     name_of,
 )
-from kernbridge._src.numba_cpu.kernel import OPERATIONS_KEPT, NumbaCpu, Variant, needs_numba
+from kernbridge._src.numba_cpu.kernel import NumbaCpu, Variant, needs_numba
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
 from kernbridge._src.numba_cpu.signature import CompileOptions
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.operation import Operation, as_operands
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, as_operands
+from kernbridge._src.operation.primitive import BATCH_LEVELS_MAX, NativeCall
 from kernbridge._src.operation.spec import Functions, OperationSpec, Outputs, call_with_shapes
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.call_signature import ResultsOf, check_number, is_weak
-
-ROW_AXES_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
-
 
 # Dispatchers of functions of Python and of numba.vectorize, by all that Numba reads in them.
 _dispatchers: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
@@ -246,7 +243,7 @@ class Returning(PythonFrontend):
         if self._kind == "arrays":
             return native._replace(shapes="tried" if self.outs is None else "declared")
         axes = self._axes(operands, call)
-        if not axes.loops or axes.n > ROW_AXES_MAX or native.copied:
+        if not axes.loops or axes.n > BATCH_LEVELS_MAX or native.copied:
             return native
         return native._replace(row_axes=len(axes.loops[0]), has_rows=axes.members[0])
 

@@ -27,7 +27,7 @@ from kernbridge._src.numba_common.parameters import (
 )
 from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
-from kernbridge._src.operation.operation import Operation, wrap
+from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, wrap
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
@@ -36,7 +36,6 @@ from kernbridge._src.plan.targets import Target, is_fast
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.toolchain import cuda
 
-OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 # Of kernels into which functions are compiled, and of the device functions that these call.
 DEVICE_OPTIONS = frozenset(("debug", "fastmath", "forceinline", "lineinfo", "opt"))
 OPTIONS = DEVICE_OPTIONS | {"extensions", "launch_bounds", "link", "max_registers"}

@@ -33,7 +33,7 @@ from kernbridge._src.operation.spec import ENZYME, Functions, OperationSpec, Out
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
 
-OPERATIONS_KEPT = 64  # of one operation, each for other functions that its kernel calls
+OPERATIONS_KEPT = 64  # of one kernel, or for the functions that the kernel of one calls
 _INCOMPARABLE = FunctionState(
     {"": Unread()}, []
 )  # replaces a state whose traced values are not kept
