@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import operator
 import secrets
 import sys
@@ -59,7 +60,6 @@ _MLIR = "numba_cuda_mlir"
 _LIBRARIES = ("numba", _MLIR, "kernbridge", "numpy", "jax")
 
 _thread = _Thread()
-_installed: set[tuple[str, str]] = set()  # packages, and names of functions
 _replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda and its replacement
 
 
@@ -150,19 +150,10 @@ def acting_on(
     return patched((_thread, "target", target), (_thread, "handlers", handlers))
 
 
-def on_stream(stream: Any) -> AbstractContextManager[None]:
-    """Use a stream for this thread's launches, fills and copies that name none."""
-    install(_ON_STREAM)
-    return patched((_thread, "stream", stream))
-
-
 def install(names: Iterable[str]) -> None:
     """Replace the functions of `numba.cuda` of these names by ones that obey `acting_on`."""
-    for api in loaded():
-        for name in names:
-            if (api.package, name) not in _installed:
-                _installed.add((api.package, name))
-                _install(api, name)
+    for api, name in itertools.product(loaded(), names):
+        _install(api, name)
 
 
 def _install(api: HostApi, name: str) -> None:
@@ -433,8 +424,9 @@ def _call(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> N
             on.synchronize()
             arrays[i] = host[0]
         positional, named = callee.assignment.arguments([*arrays, on])
-        with on_stream(on):
-            replace_aliases(callee.function)
+        install(_ON_STREAM)
+        replace_aliases(callee.function)
+        with patched((_thread, "stream", on)):
             callee.function(*positional, **named)
 
 
