@@ -266,9 +266,9 @@ def test_a_kernel_that_jax_cannot_batch_runs_slice_by_slice():
     kernbridge.load_cpp_inline(
         "unbatched",
         """
-        #include <brainevent/common.h>
+        #include <kernbridge/kernbridge.hpp>
         // @BE first arg ret
-        void first(const BE::Tensor x, BE::Tensor y) {
+        void first(const kernbridge::Tensor x, kernbridge::Tensor y) {
             for (int64_t i = 0; i < y.numel(); i++)
                 y.data_ptr<float>()[i] = x.data_ptr<float>()[i] - x.data_ptr<float>()[0];
         }

@@ -374,9 +374,9 @@ def test_functions_from_source_get_their_attributes():
     module = load_cpp_inline(
         "derivatives",
         """
-        #include <brainevent/common.h>
+        #include <kernbridge/kernbridge.hpp>
         // @BE power arg ret attr.factor:float32
-        void power(BE::Tensor x, BE::Tensor y, float factor) {
+        void power(kernbridge::Tensor x, kernbridge::Tensor y, float factor) {
             for (int64_t i = 0; i < x.numel(); i++)
                 y.data_ptr<float>()[i] = factor * x.data_ptr<float>()[i] * x.data_ptr<float>()[i];
         }

@@ -24,9 +24,10 @@ def total(x, part, out):
 CPP = load_cpp_inline(
     "test_failing_devices",
     """
-#include <brainevent/common.h>
+#include <kernbridge/kernbridge.hpp>
+#include <stdexcept>
 // @BE total arg ret
-void total(const BE::Tensor x, BE::Tensor out) {
+void total(const kernbridge::Tensor x, kernbridge::Tensor out) {
     float sum = 0;
     for (int64_t i = 0; i < x.numel(); ++i) {
         if (x.data_ptr<float>()[i] < 0) throw std::runtime_error("negative");

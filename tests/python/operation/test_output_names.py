@@ -195,8 +195,8 @@ def test_functions_of_a_module():
     module = kernbridge.load_cpp_inline(
         "named_outputs",
         """
-        #include "brainevent/common.h"
-        void f(const BE::Tensor x, BE::Tensor z, BE::Tensor a) {
+        #include "kernbridge/kernbridge.hpp"
+        void f(const kernbridge::Tensor x, kernbridge::Tensor z, kernbridge::Tensor a) {
             for (int64_t i = 0; i < x.numel(); i++) {
                 z.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
                 a.data_ptr<float>()[i] = 3 * x.data_ptr<float>()[i];

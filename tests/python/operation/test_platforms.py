@@ -44,9 +44,9 @@ def test_cpp_in_a_program_for_both():
     module = kernbridge.load_cpp_inline(
         "test_platforms",
         """
-#include "brainevent/common.h"
+#include "kernbridge/kernbridge.hpp"
 // @BE twice arg ret
-void twice(const BE::Tensor x, BE::Tensor out) {
+void twice(const kernbridge::Tensor x, kernbridge::Tensor out) {
     for (int64_t i = 0; i < x.numel(); i++)
         out.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
 }

@@ -267,11 +267,11 @@ def test_an_input_may_be_the_memory_of_the_output():
 
 
 MEET_CPP = r"""
-#include "brainevent/common.h"
+#include "kernbridge/kernbridge.hpp"
 #include <atomic>
 
 // @BE meet arg arg ret
-void meet(const BE::Tensor x, const BE::Tensor words, BE::Tensor out) {
+void meet(const kernbridge::Tensor x, const kernbridge::Tensor words, kernbridge::Tensor out) {
     auto *there = *static_cast<std::atomic<int64_t> *const *>(words.data_ptr());
     there->fetch_add(1);
     bool met = false;

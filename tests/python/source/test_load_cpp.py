@@ -17,11 +17,11 @@ from jax.sharding import Mesh, PartitionSpec
 F32 = jnp.float32
 
 AXPY = r"""
-#include "brainevent/common.h"
-
+#include "kernbridge/kernbridge.hpp"
+namespace BE = kernbridge;
 // @BE axpy arg arg ret attr.a
 void axpy(const BE::Tensor x, const BE::Tensor y, BE::Tensor out, float a) {
-    BE_CHECK(x.numel() == y.numel()) << "x has " << x.numel() << ", y " << y.numel();
+    KB_CHECK(x.numel() == y.numel()) << "x has " << x.numel() << ", y " << y.numel();
     for (int64_t i = 0; i < x.numel(); i++)
         out.data_ptr<float>()[i] = a * x.data_ptr<float>()[i] + y.data_ptr<float>()[i];
 }
@@ -209,7 +209,8 @@ def test_wrong_use_of_the_target(module, attributes, n, message):
 
 
 ATTRIBUTES = r"""
-#include "brainevent/common.h"
+#include "kernbridge/kernbridge.hpp"
+namespace BE = kernbridge;
 #include <complex>
 // @BE all arg ret attr.b attr.i8 attr.u8 attr.i16 attr.u16 attr.i32 attr.u32 attr.i64 \
     attr.u64 attr.f attr.d attr.z attr.w attr.h:float16 attr.g:bfloat16
@@ -341,7 +342,8 @@ def test_c():
 
 
 THROWING = r"""
-#include "brainevent/common.h"
+#include "kernbridge/kernbridge.hpp"
+namespace BE = kernbridge;
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -369,7 +371,7 @@ void fail(BE::Tensor out, int how) {
         });
         break;
     case 7: BE::parallel_for(1000, [](int64_t i, int64_t) { if (i == 0) throw 7; }); break;
-    case 10: BE::parallel_for(9, [](int64_t i, int64_t) { BE_CHECK(i > 0) << "i is 0"; }); break;
+    case 10: BE::parallel_for(9, [](int64_t i, int64_t) { KB_CHECK(i > 0) << "i is 0"; }); break;
     case 11: throw std::string("a string");
     case 12: BE::parallel_for(9, [](int64_t i, int64_t) { if (i == 0) throw "thread"; }); break;
     case 13: throw static_cast<char *>(nullptr);
@@ -538,7 +540,10 @@ def test_functions_in_place_of_annotations():
 
 @pytest.mark.once
 def test_several_sources():
-    header = '#include "brainevent/common.h"\nstatic float twice(float v) { return 2 * v; }\n'
+    header = (
+        '#include "kernbridge/kernbridge.hpp"\n'
+        "namespace BE = kernbridge; static float twice(float v) { return 2 * v; }\n"
+    )
     body = "// @BE f arg ret\nvoid f(const BE::Tensor x, BE::Tensor o) { *o.data_ptr<float>() = "
     module = kernbridge.load_cpp_inline("joined", [header, body + "twice(*x.data_ptr<float>()); }"])
     assert module.f(F32(3), outs=like(F32(3))) == 6

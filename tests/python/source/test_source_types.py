@@ -10,8 +10,9 @@ import pytest
 
 pytestmark = pytest.mark.once
 
-CPP = """#include "brainevent/common.h"
+CPP = """#include "kernbridge/kernbridge.hpp"
 #include <complex>
+namespace BE = kernbridge;
 #include <cstdint>
 struct Mode {};
 enum class E { A };
