@@ -371,7 +371,8 @@ def _read(job: Job, answer: Answer, source: str, workspace: Path, begin: int) ->
         if any(begin <= t <= end for t in (about.st_ctime_ns, about.st_mtime_ns)):
             return None
         relative = relative or not os.path.isabs(name)
-        relative = relative or search.includes(job.flags, os.path.basename(name))
+    names = map(os.path.basename, (*found[0], *found[1]))
+    relative = relative or bool(search.included(job.flags, names))
     try:
         described = [library.describe(files.items()) for files in found]
     except OSError:
@@ -420,12 +421,13 @@ def _absent(
     beside = list(dict.fromkeys(map(os.path.dirname, user)))  # where a name in quotes is found
     known = dict.fromkeys(path for path, *_ in (*headers, *others))
     found = dict.fromkeys((*map(os.path.abspath, answer.absent), *(f"{p}.gch" for p in user)))
-    for path, *_ in headers:
-        for name, i in _spellings(path, places, watched).items():
-            searched = [*itertools.compress(folders[:i], watched), *beside]
-            if search.includes(job.flags, name):  # which looks in the working folder first
-                searched.append(os.getcwd())
-            found |= dict.fromkeys(os.path.join(f, name) for f in searched)
+    spelled = [s for path, *_ in headers for s in _spellings(path, places, watched).items()]
+    included = search.included(job.flags, (name for name, _ in spelled))
+    for name, i in spelled:
+        searched = [*itertools.compress(folders[:i], watched), *beside]
+        if name in included:  # which the compiler looks for in the working folder first
+            searched.append(os.getcwd())
+        found |= dict.fromkeys(os.path.join(f, name) for f in searched)
     names = [name for text in texts for name in asks(text) if name]
     asked = dict.fromkeys(os.path.join(f, name) for name in names for f in (*beside, *folders))
     there = [(p, os.stat(p)) for p in asked if os.path.isfile(p) and p not in known]

@@ -7,7 +7,7 @@ known, and nothing that depends on it is kept.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kernbridge._src.base.struct import Struct
 
@@ -89,10 +89,11 @@ def links(flags: Sequence[str]) -> bool:
     return any(re.match(r"[^-]|-[lLT]|-Wl|-Xl|--lib|--for-l", flag) for flag in flags)
 
 
-def includes(flags: Sequence[str], name: str) -> bool:
-    """Whether flags include a header by this name, as -include does."""
+def included(flags: Sequence[str], names: Iterable[str]) -> set[str]:
+    """Return those of these names by which flags include a header, as -include does."""
     option = r"(?:-[\w,-]*(?:include|macros)[=,]?)?"
-    return any(f.endswith(name) and re.fullmatch(option, f[: -len(name)]) for f in flags)
+    ends = [(f, name) for name in names for f in flags if f.endswith(name)]
+    return {name for f, name in ends if re.fullmatch(option, f[: -len(name)])}
 
 
 def named_files(flags: Sequence[str]) -> list[str]:
