@@ -18,7 +18,7 @@ from kernbridge._src.base.packing import HostCode, host_code
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
-from kernbridge._src.keys.identity import Ingredients, identity_of
+from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import CallOptions
@@ -61,8 +61,7 @@ class Compilation(Recipe[bytes]):
         self.coefficients, self.dtype, self.rank = coefficients, dtype, rank
         self.label = label_of(coefficients)
         values = (coefficients, dtype, rank)
-        made_of = Ingredients(made=KIND, code=SOURCE.encode(), described=values, inlined=None)
-        self.identity = identity_of(made_of)
+        self.identity = identity_of(made=KIND, code=SOURCE.encode(), described=values, inlined=None)
 
     def source(self) -> str:
         return SOURCE.format(

@@ -21,8 +21,7 @@ from kernbridge._src.keys.function_state import identity_of
 from kernbridge._src.numba_common import parameters
 from kernbridge._src.numba_common.parameters import Assignment
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
-from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
-from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch, renumbered
