@@ -21,7 +21,7 @@ from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Frontend, NativeCall
-from kernbridge._src.operation.spec import CallOptions
+from kernbridge._src.operation.spec import OperationSpec
 
 KIND = "stranger.polynomial"  # of artefacts, of identities and of origins
 TYPES = {"float32": "float", "float64": "double"}
@@ -131,7 +131,7 @@ def label_of(coefficients: Sequence[float]) -> str:
 def polynomial(*coefficients: float, **options: Any) -> Operation:
     """Return an operation: c[0] + c[1] x + ... of each element of an array."""
     front_end = Polynomial(tuple(map(float, coefficients)))
-    spec = CallOptions(**options).spec(front_end.label, lambda x: x)
+    spec = OperationSpec.of(options, front_end.label, lambda x: x)
     return Operation(spec, front_end)
 
 
