@@ -26,7 +26,6 @@ from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import function_state
 from kernbridge._src.operation.operation import Operation, as_html, shown
-from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import (
     FROM_SIGNATURE,
     Functions,
@@ -118,13 +117,6 @@ class CudaKernelFrontend(PlannedFrontend):
 
     def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         return self.function.buffer_names(n_inputs + len(scalars))
-
-    def traced(self) -> None:
-        parallel_compile.note(self)
-
-    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        parallel_compile.wait(self, platform)
-        return super().lower(platform, operands, call)
 
     def compilation(self, platform: str) -> parallel_compile.Work | None:
         code = self.description.code

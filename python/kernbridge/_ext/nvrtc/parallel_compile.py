@@ -15,6 +15,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from kernbridge._src.operation.primitive import watching
+
 _KEPT = 64  # front ends whose calls were traced, and may be lowered next
 THREADS_MAX = 16
 
@@ -30,12 +32,13 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def note(frontend: Any) -> None:
-    _thread.traced.append(weakref.ref(frontend))
-
-
-def wait(frontend: Any, platform: str) -> None:
-    """Begin to compile all kernels that this thread has traced; wait for `frontend`'s kernel."""
+def _watch(frontend: Any, platform: str) -> None:
+    """Note what is traced; begin to compile all of it before the next lowering, and wait there."""
+    compilation: Any = getattr(frontend, "compilation", lambda platform: None)
+    if not platform:
+        if compilation("") is not None:
+            _thread.traced.append(weakref.ref(frontend))
+        return
     if _thread.traced:
         found = [reference() for reference in _thread.traced]
         _thread.traced.clear()
@@ -49,6 +52,9 @@ def wait(frontend: Any, platform: str) -> None:
             _thread.running = {work: pool.submit(*work) for work in distinct}
             pool.shutdown(wait=False)
     if _thread.running:
-        running = _thread.running.pop(frontend.compilation(platform), None)
+        running = _thread.running.pop(compilation(platform), None)
         if running is not None:
             running.exception()  # waits; the call compiles again, and raises it
+
+
+watching.append(_watch)

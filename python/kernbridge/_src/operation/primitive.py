@@ -124,9 +124,6 @@ class Frontend(ABC):
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile and register; `operands` are without batch axes."""
 
-    def traced(self) -> None:  # noqa: B027
-        """A call was traced, which this thread may lower next: compilations may begin."""
-
     def program(self, operands: Sequence[ArrayType], call: Call) -> Plan:
         raise TypeError(
             f"{self.label} runs on CPUs, where it is one call; inspect() shows its code [KB2106]"
@@ -146,6 +143,7 @@ def new_primitive(name: str, kind: type = Primitive) -> Any:
 
 
 call_p = new_primitive("kernbridge_call")
+watching: list[Any] = []  # called with each front end and "" when it is traced, or its platform
 
 
 def define_with_levels(
@@ -175,7 +173,8 @@ def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
-    frontend.traced()
+    for watch in watching:
+        watch(frontend, "")
     return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
 
 
@@ -231,6 +230,8 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         ArrayType(call.levels.own_shape(i, aval.shape), np.dtype(aval.dtype))
         for i, aval in enumerate(ctx.avals_in)
     ]
+    for watch in watching:
+        watch(frontend, platform)
     try:
         native = frontend.lower(platform, types, call)
     except KernelNotAvailableError as e:

@@ -371,8 +371,7 @@ def _read(job: Job, answer: Answer, source: str, workspace: Path, begin: int) ->
         if any(begin <= t <= end for t in (about.st_ctime_ns, about.st_mtime_ns)):
             return None
         relative = relative or not os.path.isabs(name)
-    names = map(os.path.basename, (*found[0], *found[1]))
-    relative = relative or bool(search.included(job.flags, names))
+    relative |= bool(search.included(job.flags, map(os.path.basename, itertools.chain(*found))))
     try:
         described = [library.describe(files.items()) for files in found]
     except OSError:
