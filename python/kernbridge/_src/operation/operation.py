@@ -140,7 +140,7 @@ class Operation:
             spec = self.spec
             if (s := spec.signature) is not None:  # that of `inplace=` names all parameters
                 kept = tuple(p for p in s.inputs if p.name not in functions)
-                spec = replace(spec, signature=replace(s, inputs=kept))
+                spec = replace(spec, aliases=dict(spec.aliases), signature=replace(s, inputs=kept))
             return self._frontend.calling(functions, spec)
 
         try:
