@@ -365,7 +365,7 @@ static kb_status read_tables(placing *p, kb_error *err)
         status = read_symbols(&p->file, err);
     if (status != KB_OK)
         return status;
-    p->offsets = calloc(p->file.n_sections, sizeof *p->offsets);
+    p->offsets = calloc(p->file.n_sections + 1, sizeof *p->offsets);
     return p->offsets ? KB_OK : no_memory(&p->file, err);
 }
 
