@@ -123,7 +123,7 @@ static bool help(loop *l)
     int64_t begin = take_part(l);
     if (begin < l->of.count) {
         invite(l);
-        run_part(l, begin);
+        run_part(l, begin); // NOLINT(clang-analyzer-unix.Malloc): `users` keeps it
         run_parts(l);
     }
     drop(l);
@@ -182,7 +182,7 @@ static void share(loop *l, int64_t n_tasks)
     atomic_fetch_sub(&l->users.value, rest);
     atomic_store(&l->uninvited.value, rest);
     invite(l);
-    run_parts(l);
+    run_parts(l); // NOLINT(clang-analyzer-unix.Malloc): this thread is a user
     wait_for_others(l);
     kb_parked_end();
     drop(l);

@@ -78,7 +78,7 @@ void kb_delete(void *memory)
     if (!memory)
         return;
     block *b = (block *)memory - 1;
-    if (b->before)
+    if (b->before) // NOLINT(clang-analyzer-unix.Malloc): `state.last` is another block by now
         b->before->after = b->after;
     if (b->after)
         b->after->before = b->before;
