@@ -61,7 +61,7 @@ class OfFunction(Differentiator):
             made.steps,
             temporaries=made.temporaries,
             why_not_portable=recording.why_not_portable,
-            is_tested=has_reverse(wanted.steps),
+            is_tested=has_reverse(wanted.steps) and not isinstance(recording.target, targets.Gpu),
             target=recording.target,
         )
         return native

@@ -26,9 +26,8 @@ TAKES_FUNCTIONS = True  # as values of parameters
 
 def of(kernel: Any, target: Target | None = None) -> Any:
     """The dialect of a kernel, or of what is taken for one; or in which a target compiles it."""
-    if target is not None and not target.compiles(kernel):
-        return sys.modules[__name__]
-    if fingerprint.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
+    is_compiled = target is None or target.compiles(kernel)
+    if is_compiled and fingerprint.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
         return extensions.load("mlir", "a kernel of numba-cuda-mlir")
     return sys.modules[__name__]
 

@@ -79,7 +79,7 @@ def plan(
 
     `copied` inputs and `temporaries` are buffers after the outputs. A program whose steps must run
     `in_order` of the stream enters no graph. One that `is_tested` (enzyme/adjoint.py) calls Python
-    first in this process, by its key, if it is for CPUs.
+    first in this process, by its key.
     """
     from kernbridge._src.keys.fingerprint import key_of
 
@@ -103,9 +103,10 @@ def plan(
     callbacks = any(isinstance(step, Callback) for step in program.steps)
     written = program.write(digest)
     if _core.kernel_name(digest) is None:
-        first = [Callback(key)] if is_tested and not isinstance(target, targets.Gpu) else []
-        here = replace(program, steps=(*first, *program.steps)).write(digest)
-        _core.register_program(digest, here, callbacks or bool(first))
+        here = written
+        if is_tested:
+            here = replace(program, steps=(Callback(key), *program.steps)).write(digest)
+        _core.register_program(digest, here, callbacks or is_tested)
     native = NativeCall(
         target=target.handler(in_graph=not (callbacks or in_order or debug.waits())),
         digest=digest,
