@@ -107,7 +107,7 @@ def _with_plain_library(module: Module) -> Module:
 
 
 def identifiers(symbol: str) -> list[str]:
-    """The names that a mangled name of C++ consists of, without those of built-in types.
+    """The identifiers that a mangled name of C++ consists of, without names of built-in types.
 
     Examples
     --------

@@ -151,7 +151,7 @@ def _n_extents(buffers: Iterable[Buffer]) -> int:
 def arrays(
     scratch: Iterable[tuple[str, Iterable[int]]], of_call: Iterable[ArrayType]
 ) -> tuple[ArrayType, ...]:
-    """Arrays of a dtype, whose extents are numbers of those of a call's arrays."""
+    """Arrays of a dtype, with the extents that have these numbers among all extents of a call."""
     sizes = [n for t in of_call for n in t.shape]
     return tuple(ArrayType(tuple(sizes[e] for e in of), np.dtype(d)) for d, of in scratch)
 

@@ -19,7 +19,7 @@ class Dtype(NamedTuple):
     c: str  # the type that holds it
     llvm: str
     enzyme: str  # what Enzyme's analysis of types calls memory that holds it
-    takers: tuple[str, ...]  # of those that do not take all
+    takers: tuple[str, ...]  # which of Numba, Warp and inline take it; the others take all
 
 
 _ALL = ("Numba", "Warp", "inline")

@@ -249,7 +249,7 @@ static inline unsigned __fns(unsigned mask, unsigned base, int offset)
     return ~0u;
 }
 
-/* Addresses: all are those of the process. */
+/* All address spaces are the address space of the process. */
 #define KB_ADDRESS(space)                                                                          \
     KB_IS(size_t, __cvta_generic_to_##space, (const void *at), reinterpret_cast<size_t>(at))       \
     KB_IS(void *, __cvta_##space##_to_generic, (size_t at), reinterpret_cast<void *>(at))

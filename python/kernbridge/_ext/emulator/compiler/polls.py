@@ -2,9 +2,9 @@
 
 Such a loop gets a call of `kb_poll`, see src/ext/emulator/kb_block.c, so that the other threads of
 the block run meanwhile. It has an exit that depends on memory: on the value of an atomic operation,
-or on a load in a loop with a fence. Two kinds of operations do not count: those that always change
-the memory, such as the additions of a histogram or a queue, and a compare-and-swap that expects a
-value that the loop has read, which fails only if another thread has changed it.
+or on a load in a loop with a fence. Operations that always change the memory do not count, such as
+the additions of a histogram or a queue, nor does a compare-and-swap that expects a value that the
+loop has read, which fails only if another thread has changed it.
 
 Loops are found in the text of LLVM IR after variables have become values.
 """
@@ -182,7 +182,7 @@ class _Loops:
         return made.opcode in _CASTS and self._is_zero(made.operands[0].value)
 
     def _is_own(self, address: str) -> bool:
-        """Whether an address is that of a variable of the thread, or of its frame."""
+        """Whether an address points to a variable of the thread, or into its frame."""
         made = self._defined.get(address)
         if made is not None and made.opcode == "getelementptr":
             return self._is_own(made.operands[0].value)
