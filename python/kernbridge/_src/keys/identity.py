@@ -38,8 +38,7 @@ def identity_of(
 def identity_of_job(job: Any, made: str, *described: Any) -> bytes:
     """Return the identity of what is made of a kernel of Numba, with all that it calls.
 
-    `job` is a recipe with the `fingerprint` of the kernel. `described` is what the compilation
-    depends on, beside that.
+    `described` is what the compilation depends on beside the `fingerprint` of the recipe `job`.
     """
     code, inlined = job.fingerprint, ()
     if code.inlined:

@@ -7,6 +7,7 @@ the core with machine code (src/object/kb_host_code.h), or is Numba's library in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,7 +180,7 @@ class Job(Recipe[Native]):
         for sentence in lost:
             warn(f"{self.label}: {sentence}")
 
-    @property
+    @cached_property
     def _assignment(self) -> Assignment:
         s = self.signature
         names = [name for name, _ in s.scalars]
