@@ -220,8 +220,12 @@ def define_abstract(primitive: Any, rule: Any) -> None:
 define_abstract(call_p, _abstract_eval)
 
 
-@versions.explained()
-def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
+def _lower(platform: str, ctx: Any, *operands: Any, **params: Any) -> Any:
+    with versions.explained():
+        return _lowered(platform, ctx, operands, **params)
+
+
+def _lowered(platform: str, ctx: Any, operands: Any, frontend: Frontend, call: Call) -> Any:
     if platform not in frontend.platforms:
         error = missing_platform.no_kernel(frontend.label, frontend.platforms, [platform])
         return missing_platform.lower(ctx, operands, platform, error, call.has_side_effect)
