@@ -53,7 +53,7 @@ def _rule(op):
     if op.front == "XLACustomKernel" and kind == "rule by position":
         ct = "ct[0]"
     if op.chosen["place"] == "explicit axes":  # the operation may have gathered what it got
-        ct, dy = "h.placed_as(ct, y)", "h.placed_as(dy, outputs)"
+        ct, dy = f"h.placed_as({ct}, y)", "h.placed_as(dy, outputs)"
     return (RULES.lstrip() + RULE[kind].lstrip()).format(
         ct=ct, dy=dy, real=tuple(real), inputs=tuple(op.inputs), names=names, given=given
     )
