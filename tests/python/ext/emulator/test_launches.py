@@ -1,6 +1,12 @@
-"""Launches as Numba-CUDA writes them, on the CPU: its host API on the memory of the process."""
+"""Launches as Numba-CUDA writes them, on the CPU: its host API on the memory of the process.
 
+What numba-cuda-mlir does alike is tested here with both packages, where it is installed.
+"""
+
+import importlib
+import importlib.util
 import threading
+from types import SimpleNamespace
 
 import kernbridge
 import numpy as np
@@ -8,32 +14,48 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 from numba import cuda, float32, int32, vectorize
-from numba.cuda.cudadrv.error import CudaSupportError
 
 pytestmark = [
     pytest.mark.once,
     pytest.mark.filterwarnings("ignore::numba.cuda.core.errors.NumbaPerformanceWarning"),
+    pytest.mark.filterwarnings("ignore:Host array used"),
+    pytest.mark.filterwarnings("ignore:Grid size"),
 ]
 N = 100
 
 
-@cuda.jit  # before any thread is on the CPU
-def add_one(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + 1
+def kernels_of(cuda, errors):
+    @cuda.jit
+    def add_one(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] + 1
+
+    @cuda.jit(device=True)
+    def twice(x):
+        return 2 * x
+
+    @cuda.jit
+    def doubled(x):
+        i = cuda.grid(1)
+        if i < x.shape[0]:
+            x[i] = twice(x[i])
+
+    error = importlib.import_module(errors).CudaSupportError
+    return SimpleNamespace(cuda=cuda, add_one=add_one, twice=twice, doubled=doubled, error=error)
 
 
-@cuda.jit(device=True)
-def twice(x):
-    return 2 * x
+# These are made before any thread is on the CPU.
+PACKAGES = {"numba-cuda": kernels_of(cuda, "numba.cuda.cudadrv.error")}
+if importlib.util.find_spec("numba_cuda_mlir"):
+    of_mlir = importlib.import_module("numba_cuda_mlir.cuda")
+    PACKAGES["mlir"] = kernels_of(of_mlir, "numba_cuda_mlir.numba_cuda.cudadrv.error")
+add_one, twice, doubled = (vars(PACKAGES["numba-cuda"])[n] for n in ("add_one", "twice", "doubled"))
 
 
-@cuda.jit
-def doubled(x):
-    i = cuda.grid(1)
-    if i < x.size:
-        x[i] = twice(x[i])
+@pytest.fixture(params=PACKAGES.values(), ids=PACKAGES)
+def package(request):
+    return request.param
 
 
 @pytest.fixture
@@ -47,42 +69,42 @@ def x():
     return np.arange(N, dtype=np.float32)
 
 
-def without_gpu():
+def without_gpu(package):
     try:
-        cuda.get_current_device()
-    except CudaSupportError:
+        package.cuda.get_current_device()
+    except package.error:
         return True
     return False
 
 
-def test_a_kernel_writes_into_device_arrays_and_into_numpy_arrays(on_cpu, x):
+def test_a_kernel_writes_into_device_arrays_and_into_numpy_arrays(package, on_cpu, x):
     out = np.zeros_like(x)
-    add_one[1, 128](x, out)
+    package.add_one[1, 128](x, out)
     np.testing.assert_array_equal(out, x + 1)
-    given, made = cuda.to_device(x), cuda.device_array_like(x)
-    add_one[(N + 31) // 32, 32](given, made)
+    given, made = package.cuda.to_device(x), package.cuda.device_array_like(x)
+    package.add_one[(N + 31) // 32, 32](given, made)
     np.testing.assert_array_equal(made.copy_to_host(), x + 1)
     x[:] = 0  # which the device has a copy of
     np.testing.assert_array_equal(given.copy_to_host(), np.arange(N))
 
 
-def test_the_thread_uses_the_cpu_inside_alone(x):
-    assert without_gpu() or "by kernbridge" not in str(cuda.get_current_device())
+def test_the_thread_uses_the_cpu_inside_alone(package, x):
+    assert without_gpu(package) or "by kernbridge" not in str(package.cuda.get_current_device())
     with kernbridge.cuda_on_cpu():
-        assert cuda.is_available()
-        assert "by kernbridge" in str(cuda.get_current_device())
+        assert package.cuda.is_available()
+        assert "by kernbridge" in str(package.cuda.get_current_device())
         with kernbridge.cuda_on_cpu(check=True):
-            assert cuda.is_available()
-        assert cuda.is_available()
+            assert package.cuda.is_available()
+        assert package.cuda.is_available()
         elsewhere = []
-        other = threading.Thread(target=lambda: elsewhere.append(without_gpu()))
+        other = threading.Thread(target=lambda: elsewhere.append(without_gpu(package)))
         other.start()
         other.join()
-    if without_gpu():
+    if without_gpu(package):
         assert elsewhere == [True]
-        assert not cuda.is_available()
-        with pytest.raises(CudaSupportError, match="driver"):
-            add_one[1, 128](x, x)
+        assert not package.cuda.is_available()
+        with pytest.raises(package.error, match="driver"):
+            package.add_one[1, 128](x, x)
 
 
 def test_a_decorated_function_and_threads_of_its_own(x):
@@ -124,37 +146,37 @@ def test_a_kernel_compiled_for_the_cpu_leaves_no_trace_in_the_dispatcher():
     assert x.tolist() == [2, 2, 2]
 
 
-def test_streams_events_contexts_and_memory(on_cpu, x):
-    stream = cuda.stream()
-    begin, end = cuda.event(), cuda.event()
+def test_streams_events_contexts_and_memory(package, on_cpu, x):
+    stream = package.cuda.stream()
+    begin, end = package.cuda.event(), package.cuda.event()
     begin.record(stream)
     with stream.auto_synchronize():
-        given = cuda.to_device(x, stream=stream)
-        made = cuda.device_array(N, np.float32, stream=stream)
-        add_one[4, 32, stream, 16](given, made)
+        given = package.cuda.to_device(x, stream=stream)
+        made = package.cuda.device_array(N, np.float32, stream=stream)
+        package.add_one[4, 32, stream, 16](given, made)
         got = made.copy_to_host(stream=stream)
     end.record(stream)
     end.synchronize()
-    cuda.synchronize()
+    package.cuda.synchronize()
     assert begin.elapsed_time(end) >= 0
     assert end.query()
     np.testing.assert_array_equal(got, x + 1)
     called = []
     stream.add_callback(lambda *given: called.append(given[1:]), "argument")
     assert called == [(0, "argument")]
-    with cuda.gpus[0], cuda.defer_cleanup():
-        assert cuda.current_context().device.id == 0
-        assert cuda.current_context().get_memory_info().total > 0
-    assert [d.id for d in cuda.list_devices()] == [0]
-    assert cuda.select_device(0).compute_capability == (9, 0)
+    with package.cuda.gpus[0], package.cuda.defer_cleanup():
+        assert package.cuda.current_context().device.id == 0
+        assert package.cuda.current_context().get_memory_info().total > 0
+    assert [d.id for d in package.cuda.list_devices()] == [0]
+    assert package.cuda.select_device(0).compute_capability == (9, 0)
 
 
 @pytest.mark.parametrize("kind", ["pinned_array", "mapped_array", "managed_array"])
-def test_arrays_that_host_and_device_share(on_cpu, x, kind):
-    given = getattr(cuda, kind)(N, np.float32)
+def test_arrays_that_host_and_device_share(package, on_cpu, x, kind):
+    given = getattr(package.cuda, kind)(N, np.float32)
     given[:] = x
-    out = getattr(cuda, kind)(N, np.float32)
-    add_one[1, 128](given, out)
+    out = getattr(package.cuda, kind)(N, np.float32)
+    package.add_one[1, 128](given, out)
     np.testing.assert_array_equal(np.asarray(out), x + 1)
 
 
@@ -165,19 +187,19 @@ def test_arrays_pinned_or_mapped_for_a_while(on_cpu, x):
     np.testing.assert_array_equal(out, x + 1)
 
 
-def test_hints_of_arguments(on_cpu, x):
+def test_hints_of_arguments(package, on_cpu, x):
     y = x.copy()
-    doubled[1, 128](cuda.In(y))
+    package.doubled[1, 128](package.cuda.In(y))
     np.testing.assert_array_equal(y, x)
-    doubled[1, 128](cuda.InOut(y))
+    package.doubled[1, 128](package.cuda.InOut(y))
     np.testing.assert_array_equal(y, 2 * x)
     out = np.zeros_like(x)
-    add_one[1, 128](cuda.In(x), cuda.Out(out))
+    package.add_one[1, 128](package.cuda.In(x), package.cuda.Out(out))
     np.testing.assert_array_equal(out, x + 1)
 
 
-def test_arrays_that_overlap_are_copies_as_on_a_gpu(on_cpu):
-    @cuda.jit
+def test_arrays_that_overlap_are_copies_as_on_a_gpu(package, on_cpu):
+    @package.cuda.jit
     def last_first(a, b):
         for i in range(b.size):
             b[i] = 10 * a[i]
@@ -213,7 +235,8 @@ def test_tuples_of_arrays(on_cpu):
     np.testing.assert_array_equal(y, [[0] * 4, [17.5] * 4])
 
 
-def test_strided_reversed_and_unaligned_arrays(on_cpu):
+def test_strided_reversed_and_unaligned_arrays(package, on_cpu):
+    doubled = package.doubled
     for given in (np.arange(12.0)[::3], np.arange(6.0)[::-1], np.arange(12.0).reshape(3, 4).T):
         wanted = 2 * given
         if given.ndim == 1:
@@ -240,11 +263,11 @@ def test_scalars_of_every_kind(on_cpu):
     assert out.tolist() == [200, 0.5, 0, 3, 0, 2]
 
 
-def test_forall_and_specialize(on_cpu, x):
+def test_forall_and_specialize(package, on_cpu, x):
     out = np.zeros_like(x)
-    add_one.forall(N)(x, out)
+    package.add_one.forall(N)(x, out)
     np.testing.assert_array_equal(out, x + 1)
-    add_one.specialize(x, out)[1, 128](out, x)
+    package.add_one.specialize(x, out)[1, 128](out, x)
     np.testing.assert_array_equal(x, out + 1)
 
 
