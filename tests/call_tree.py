@@ -4,8 +4,9 @@
     python tests/call_tree.py --write
 
 Each walk compiles something for the first time, with an empty cache. A function is shown below the
-first function that called it, with the number of its calls; what it calls is shown once. Functions
-of fewer levels than `DEPTH` are shown, and no more than `WIDTH` of one function.
+first function that called it, with the number of its calls; what it calls is shown once. A walk is
+shown to its end, but for what happens inside the folders of `ENTRIES`, which serve all others: only
+the functions by which they are entered are shown.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import numba
 
 ROOT = Path(kernbridge.__file__).parent
 PAGE = Path(__file__).with_suffix(".md")
-DEPTH, WIDTH = 7, 24
+ENTRIES = ("base", "keys")
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Call:
 
     def lines(self, seen: set[CodeType], depth: int = 0) -> list[str]:
         found = []
-        for code, call in list(self.below.items())[:WIDTH]:
+        for code, call in self.below.items():
             place = Path(code.co_filename).relative_to(ROOT).as_posix().removeprefix("_src/")
             times = f" ({call.calls} times)" if call.calls > 1 else ""
             again = code in seen and bool(call.below)
@@ -50,7 +51,7 @@ class Call:
             found.append(
                 f"{'  ' * depth}{code.co_qualname} [{place}]{times}{' ...' if again else ''}"
             )
-            if not again and depth + 1 < DEPTH:
+            if not again and not place.startswith(ENTRIES):
                 found += call.lines(seen, depth + 1)
         return found
 
