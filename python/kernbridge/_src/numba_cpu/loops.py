@@ -146,4 +146,5 @@ def made(source: str, function: Any, dispatcher: Any, casts: Sequence[str]) -> A
     exec(compile("\n" * (code.co_firstlineno - 1) + source, code.co_filename, "exec"), names)
     kernel = names["_kernel"]
     kernel.__name__, kernel.__qualname__ = function.__name__, function.__qualname__
-    return dispatcher_of(kernel, dispatcher.targetoptions)
+    # Its own loops are serial, and Numba warns of a parallel kernel without a parallel loop.
+    return dispatcher_of(kernel, {**dispatcher.targetoptions, "parallel": None})
