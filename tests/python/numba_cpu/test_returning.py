@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import threading
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -508,6 +509,33 @@ def test_a_trial_that_does_not_end_is_ended(caplog):
         kernbridge.config.set_compiler_limits(seconds=600)
     declared = kernbridge.kernel(lambda n: jax.ShapeDtypeStruct((3,), jnp.int32))(flips.__wrapped__)
     np.testing.assert_array_equal(declared(12), [12] * 3)
+
+
+@pytest.mark.exhaustive
+def test_a_trial_of_a_parallel_loop_is_ended():
+    """A forked process lacks Numba's threads, so that it ran in this process, without an end."""
+
+    @numba.njit
+    def doubled_until(v, least):
+        while v < least:
+            v = 2 * v if v > 0 else v
+        return v
+
+    @kernbridge.kernel
+    @numba.njit(parallel=True)
+    def each(x):
+        out = np.empty(x.size)
+        for i in numba.prange(x.size):
+            out[i] = doubled_until(x[i], 5.0)
+        return out
+
+    kernbridge.config.set_compiler_limits(seconds=3)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(each(jnp.arange(1.0, 8.0)), [8, 8, 6, 8, 5, 6, 7])
+    finally:
+        kernbridge.config.set_compiler_limits(seconds=600)
 
 
 def test_equal_functions_with_variables_of_their_own():

@@ -208,10 +208,17 @@ def _shapes_by_call(function: Any, given: Sequence[Any]) -> list[tuple[int, ...]
     """The shapes of what a dispatcher returns for these arguments, or why they are not known.
 
     It is called in a forked process, which can be ended: it may never end for the values that it
-    gets, and compiled code hears no Ctrl-C.
+    gets, and compiled code hears no Ctrl-C. Its own parallel loops run serially there.
     """
-    if any(_PARALLEL in made.library.get_llvm_str() for made in function.overloads.values()):
-        return _call(function, given)
+    if _is_parallel(function):
+        from kernbridge._src.numba_common.private_numba import numba
+
+        serial = numba.jit(**{**function.targetoptions, "parallel": False})(function.py_func)
+        for signature in function.overloads:
+            serial.compile(signature)
+        if _is_parallel(serial):  # a function that it calls
+            return _call(function, given)
+        function = serial
     reader, writer = os.pipe()
     limit = min(SECONDS, get_compiler_limits().seconds)
     with warnings.catch_warnings():  # the child calls nothing of JAX
@@ -239,6 +246,10 @@ def _shapes_by_call(function: Any, given: Sequence[Any]) -> list[tuple[int, ...]
         return f"it ended the process, with status {status}"
     found = json.loads(text)
     return found if isinstance(found, str) else list(map(tuple, found))
+
+
+def _is_parallel(function: Any) -> bool:
+    return any(_PARALLEL in made.library.get_llvm_str() for made in function.overloads.values())
 
 
 def _call(function: Any, given: Sequence[Any]) -> list[tuple[int, ...]] | str:
