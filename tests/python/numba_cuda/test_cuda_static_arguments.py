@@ -52,6 +52,10 @@ def test_static_arguments_stand_where_their_parameters_do():
     op = wrap(mode=Mode.COPY, window=Window(1, 2.0), steps=(5, 7))
     np.testing.assert_array_equal(op(x), np.arange(1, 4) * 2.0 + 7)
     np.testing.assert_array_equal(op(x, bias=3.0), np.arange(1, 4) * 2.0 + 10)
+
+
+def test_equal_values_have_one_operation():
+    op = wrap(mode=Mode.COPY, window=Window(1, 2.0), steps=(5, 7))
     assert wrap(mode=Mode.COPY, window=Window(1, 2.0), steps=(5, 7)) is op
     assert wrap(mode=Mode.COPY, window=Window(1, 2), steps=(5, 7)) is not op
 

@@ -166,8 +166,17 @@ def key_of(values: Mapping[str, Any]) -> Hashable:
 
     TypeError is raised if one of them cannot be hashed.
     """
-    state = take(values.items())
+    state = take(_members(values.items()))
     return exact_items(values), None if state.incomparable else state
+
+
+def _members(values: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
+    """Yield values, and in place of tuples, whose identity does not count, what they hold."""
+    for name, value in values:
+        if isinstance(value, tuple):
+            yield from _members((f"{name}[{i}]", member) for i, member in enumerate(value))
+        else:
+            yield name, value
 
 
 class _Walk:
