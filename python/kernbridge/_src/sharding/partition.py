@@ -74,7 +74,7 @@ class Description:
         return Description(terms=Terms(**terms), **fields)
 
 
-@dataclass(eq=False)
+@dataclass
 class Lowered:
     """A call of a `Frontend` that can be lowered again for parts of its arrays.
 
@@ -87,7 +87,7 @@ class Lowered:
     call: Call
     masks: list[int]
     copied: tuple[int, ...]
-    kept: list[Any] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list, compare=False)
 
     def __reduce__(self) -> Any:
         return type(None), ()
@@ -136,11 +136,8 @@ def _remember(ctx: Any, lowered: Lowered, digest: bytes) -> str:
         return "exported"
     for n in itertools.count():
         token = f"{digest.hex()[:32]}.{n}"
-        there = lowered_calls.get(token)
-        if there is None:
-            lowered_calls[token] = there = lowered
-        same = there.platform == lowered.platform and there.frontend is lowered.frontend
-        if same and there.call == lowered.call:
+        there = lowered_calls.setdefault(token, lowered)
+        if there == lowered:
             ctx.module_context.add_keepalive(there)
             return token
     raise AssertionError
@@ -296,9 +293,8 @@ def parts_of(
         if waits and call.target in _ON_CPU and jax.process_count() == 1:
             number = {"together": mlir.ir_attribute(np.int64(next(_numbers)))}
             call = replace(call, attributes={**call.attributes, **number})
-        unseen = [
-            array.type for array in hidden
-        ]  # whose extents may differ: constants replace them
+        # Constants replace hidden results, whose extents may differ.
+        unseen = [array.type for array in hidden]
 
         def body(operands: list[Any]) -> list[Any]:
             cut = zip(operands, here, call.operands, terms.ins, strict=True)
@@ -310,9 +306,8 @@ def parts_of(
                 outs = [_sum(x, t, groups, i) if groups else x for i, (x, t, groups) in made]
             if number is not None:  # other devices must learn that the call failed
                 same = [(o, o) for o in range(len(outs))]
-                outs = DeviceCall(TOGETHER, number, call.outs, call.outs, aliases=same).outputs(
-                    outs
-                )
+                together = DeviceCall(TOGETHER, number, call.outs, call.outs, aliases=same)
+                outs = together.outputs(outs)
             return [*outs, *_zeros(unseen)]
 
         module = _module(here, [*call.outs, *unseen], body)
@@ -410,22 +405,19 @@ class Placed:
 
     @property
     def n_devices(self) -> int:
-        return len(self.sharding.tile_assignment_devices()) if self._is_tiled else 1
+        return self.sharding.num_devices() if self._is_tiled else 1
 
     @property
     def _is_tiled(self) -> bool:
-        s = self.sharding
-        return s is not None and not (s.is_replicated() or s.is_maximal() or s.is_manual())
+        return self.sharding is not None and self.sharding.is_tiled()
 
     def parts(self) -> list[tuple[int, np.ndarray]]:
         """For each dimension the number of parts, and the part of each device."""
         if not self._is_tiled:
             return [(1, np.zeros(0, int))] * len(self.term)
-        counts = list(self.sharding.tile_assignment_dimensions())
-        devices = np.array(self.sharding.tile_assignment_devices())
-        where = np.indices(counts).reshape(len(counts), -1)
-        of_device = np.empty_like(where)
-        of_device[:, devices] = where
+        counts = self.sharding.tile_assignment_dimensions()
+        place_of_device = np.argsort(self.sharding.tile_assignment_devices())
+        of_device = np.unravel_index(place_of_device, counts)
         return list(zip(counts, of_device, strict=True))[: len(self.term)]
 
 
@@ -464,8 +456,7 @@ class Choice:
     def _cells(self, names: Sequence[str]) -> tuple[int, np.ndarray]:
         """The number of blocks along these names, and the block of each device."""
         n, cells = 1, np.zeros(self.n_devices, int)
-        for name in names:
-            count, part = self.factors.get(name, (1, np.zeros(self.n_devices, int)))
+        for count, part in (self.factors[name] for name in names if name in self.factors):
             n, cells = n * count, cells * count + part
         return n, cells
 
@@ -484,15 +475,13 @@ class Choice:
 
     def slice(self, value: Any, part: ArrayType, term: Term) -> Any:
         """The part of this device, in the program that all devices run."""
-        starts = []
-        for (base, _, more), size in zip(
-            (name.partition("+") for name in term), part.shape, strict=True
-        ):
-            _, of_device = self.factors.get(base, (1, np.zeros(self.n_devices, int)))
-            table = of_device * (size - int(more)) if more else np.zeros(self.n_devices, int)
-            index = hlo.ConvertOp(_tensor(_INDEX), hlo.PartitionIdOp().result).result
-            every = mlir.ir_constant(table.astype(np.int32))
-            one = hlo.dynamic_slice(every, [index], [1])
+        starts, device = [], _device()
+        for name, size in zip(term, part.shape, strict=True):
+            base, _, more = name.partition("+")
+            table = np.zeros(self.n_devices, np.int32)
+            if more and base in self.factors:
+                table += self.factors[base][1] * (size - int(more))
+            one = hlo.dynamic_slice(mlir.ir_constant(table), [device], [1])
             starts.append(hlo.ReshapeOp(_tensor(_INDEX), one).result)
         return hlo.dynamic_slice(value, starts, list(part.shape))
 
@@ -554,8 +543,7 @@ class DeviceCall:
 
     def outputs_of_first(self, operands: Sequence[Any], n_devices: int) -> list[Any]:
         """Make the call on the first device and return its outputs, on all devices."""
-        index = hlo.ConvertOp(_tensor(_INDEX), hlo.PartitionIdOp().result).result
-        case = hlo.CaseOp([_tensor(t) for t in self.outs], index, num_branches=2)
+        case = hlo.CaseOp([_tensor(t) for t in self.outs], _device(), num_branches=2)
         with ir.InsertionPoint(case.regions[0].blocks.append()):
             hlo.ReturnOp(self.outputs(operands))
         with ir.InsertionPoint(case.regions[1].blocks.append()):  # of every other index
@@ -587,6 +575,10 @@ def _module(
         with ir.InsertionPoint(main.add_entry_block()):
             func.ReturnOp(body(list(main.arguments)))
     return bytes(mlir.module_to_bytecode(module))
+
+
+def _device() -> Any:
+    return hlo.ConvertOp(_tensor(_INDEX), hlo.PartitionIdOp().result).result
 
 
 def _tensor(array: ArrayType) -> Any:
