@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.base.struct import Struct
-from kernbridge._src.signatures.array_types import ANY, DeclaredType, Extents, place_of
+from kernbridge._src.calls.call import ArrayType
+from kernbridge._src.signatures.array_types import ANY, DeclaredType, Extents
 
 Sources = Sequence[tuple[str, str]]
 """Names of files, and their texts."""
@@ -55,27 +56,19 @@ class ScannedFunction(Struct):
 
         Those of each part must be too, where a sharding rule splits the call.
         """
-        arrays, terms = (*inputs, *call.outs), call.terms
-        shapes = [array.shape for array in arrays]
-        self._check_shapes(f"{label}: ", len(inputs), arrays, shapes)
+        arrays, terms, n = (*inputs, *call.outs), call.terms, len(inputs)
+        declared = [(p.name, p.array) for p in self.arrays]
+        Extents(f"{label}: ", n, declared, arrays)
         if not terms.suggested:  # there is a rule
-            parts = [
-                tuple(
+            parts = []
+            for array, term in zip(arrays, (*terms.ins, *terms.outs), strict=True):
+                shape = (
                     name if terms.can_split(name.partition("+")[0]) else d  # or rows+1
-                    for name, d in zip(*both, strict=True)
+                    for name, d in zip(term, array.shape, strict=True)
                 )
-                for both in zip((*terms.ins, *terms.outs), shapes, strict=True)
-            ]
+                parts.append(ArrayType(tuple(shape), array.dtype))
             about = f"{label}: in each part that the sharding rule makes, "
-            self._check_shapes(about, len(inputs), arrays, parts)
-
-    def _check_shapes(self, about: str, n_inputs: int, arrays: Any, shapes: Any) -> None:
-        parameters = (*self.having("arg"), *self.having("ret"))
-        described = [
-            (place_of(i, n_inputs, p.name), p.array, array.dtype.name, shape)
-            for i, (p, array, shape) in enumerate(zip(parameters, arrays, shapes, strict=True))
-        ]
-        Extents().match(about, described)
+            Extents(about, n, declared, parts)
 
     @property
     def takes_any(self) -> bool:
@@ -86,13 +79,17 @@ class ScannedFunction(Struct):
         return tuple(p for p in self.parameters if p.role == role)
 
     @property
+    def arrays(self) -> tuple[ScannedParameter, ...]:
+        return (*self.having("arg"), *self.having("ret"))
+
+    @property
     def declared(self) -> tuple[DeclaredType | None, ...]:
-        return tuple(p.array for p in (*self.having("arg"), *self.having("ret")))
+        return tuple(p.array for p in self.arrays)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """The names of its parameters for arrays."""
-        return tuple(p.name for p in (*self.having("arg"), *self.having("ret")))
+        return tuple(p.name for p in self.arrays)
 
     def buffer_names(self, n_operands: int) -> tuple[str, ...]:
         """The names of the operands of a call, empty where there is none, and of its outputs."""
@@ -104,7 +101,7 @@ class ScannedFunction(Struct):
         """Return what messages call the inputs and outputs of a call."""
         if self.takes_any:
             return ["arg"] * n_inputs + ["ret"] * n_outputs
-        return [p.name or p.role for p in (*self.having("arg"), *self.having("ret"))]
+        return [p.name or p.role for p in self.arrays]
 
     @property
     def attributes(self) -> tuple[ScannedParameter, ...]:

@@ -22,6 +22,7 @@ import jax
 from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import short, typed
 from kernbridge._src.base.struct import Struct
+from kernbridge._src.calls.call import ArrayType
 
 ANY = "any"
 LEADING = "..."
@@ -65,6 +66,13 @@ class DeclaredType(Struct):
         if not self.dtype and self.dims == (LEADING,):
             return ANY
         return typed(self.dtype or ANY, self.dims)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of dimensions and of dtypes that occur in it, and "..."."""
+        dims = [d for d in self.dims if isinstance(d, str)]
+        names = [n for d in dims for n in ([d] if d == LEADING else names_in(d))]
+        return [*names, *([self.dtype] if is_variable(self.dtype) else [])]
 
     def fits(self, dtype: str, rank: int, batched: bool = False) -> bool:
         """Whether an array of this dtype and rank can be of this type, perhaps with batch axes."""
@@ -144,54 +152,54 @@ def evaluate(dim: str, extents: Mapping[str, Any]) -> Any:
 
 
 class Extents:
-    """What the names of dimensions and of dtypes mean in one call."""
+    """What the names of dimensions and of dtypes mean in one call.
 
-    def __init__(self, ties_leading: bool = False) -> None:
-        """If it `ties_leading`, `...` means the same dimensions in all arrays."""
-        self._ties_leading = ties_leading
-        self._found: dict[str, tuple[Any, str]] = {}  # the value, and where it was found
+    Names that are dimensions of their own are found first, then names of which one is missing in a
+    sum or a product.
+    """
 
-    @property
-    def values(self) -> dict[str, Any]:
-        return {name: value for name, (value, _) in self._found.items()}
-
-    def match(
-        self, about: str, arrays: Sequence[tuple[str, DeclaredType | None, str, Sequence[Any]]]
+    def __init__(
+        self,
+        about: str,
+        n_inputs: int,
+        declared: Sequence[tuple[str, DeclaredType | None]],
+        arrays: Sequence[ArrayType],
+        ties_leading: bool = False,
     ) -> None:
-        """Match arrays with their declared types; TypeError is raised for the first that differs.
+        """Match inputs and outputs with their declarations, which are names and types.
 
-        Each array is what messages call it, its declared type, dtype and shape. Names that are
-        dimensions of their own are found first, then names of which one is missing in a sum or a
-        product.
+        TypeError is raised for the first array that differs. If it `ties_leading`, `...` means the
+        same dimensions in all arrays.
         """
-        self._about, self._arrays = about, arrays
-        expressions: list[tuple[int, str, str, int, Any]] = []
-        for i, (what, declared, dtype, shape) in enumerate(arrays):
-            if declared is None:
+        self._about, self._declared, self._arrays = about, declared, arrays
+        self._places = [place_of(i, n_inputs, name) for i, (name, _) in enumerate(declared)]
+        self._found: dict[str, tuple[Any, str]] = {}  # the value, and where it was found
+        expressions: list[tuple[int, int, str]] = []
+        for i, ((_, t), array) in enumerate(zip(declared, arrays, strict=False)):
+            if t is None:
                 continue
-            self._match_dtype(i, what, declared, dtype)
-            if not declared.fits(dtype, len(shape)):
+            rank, dims = len(array.shape), t.dims
+            self._match_dtype(i, t.dtype)
+            if not t.fits(array.dtype.name, rank):
                 raise self._mismatch(
                     i,
                     ": its number of dimensions differs; use jax.vmap for a batch, reshape it, or "
                     "declare ... for any number of them",
                 )
-            dims: tuple[Any, ...] = declared.dims
             if LEADING in dims:
-                at, n = dims.index(LEADING), len(shape) - len(dims) + 1
-                self._match_leading(i, what, tuple(shape[at : at + n]))
+                at, n = dims.index(LEADING), rank - len(dims) + 1
+                if ties_leading:
+                    self._match_leading(i, array.shape[at : at + n])
                 dims = (*dims[:at], *[LEADING] * n, *dims[at + 1 :])
-            for d, (dim, extent) in enumerate(zip(dims, shape, strict=True)):
-                if dim == LEADING:
-                    continue
+            for d, dim in enumerate(dims):
                 if isinstance(dim, int) or dim.isidentifier():
-                    self._match_dim(i, what, d, dim, extent)
-                else:
-                    expressions.append((i, what, dim, d, extent))
+                    self._match_dim(i, d, dim)
+                elif dim != LEADING:
+                    expressions.append((i, d, dim))
         while expressions:
             left = [e for e in expressions if not self._match_expression(*e)]
             if len(left) == len(expressions):
-                i, what, dim, d, _ = left[0]
+                i, d, dim = left[0]
                 unknown = ", ".join(n for n in names_in(dim) if n not in self._found)
                 raise self._mismatch(
                     i,
@@ -200,21 +208,26 @@ class Extents:
                 )
             expressions = left
 
+    @property
+    def values(self) -> dict[str, Any]:
+        return {name: value for name, (value, _) in self._found.items()}
+
     def _mismatch(self, index: int, why: str) -> TypeError:
-        what, declared, dtype, shape = self._arrays[index]
+        _, declared = self._declared[index]
         return TypeError(
-            f"{self._about}{what} is {typed(dtype, shape)}, but is declared as {declared}{why} "
-            "[KB2007]"
+            f"{self._about}{self._places[index]} is {self._arrays[index]}, but is declared as "
+            f"{declared}{why} [KB2007]"
         )
 
-    def _match_dtype(self, i: int, what: str, declared: DeclaredType, dtype: str) -> None:
-        wanted, why = declared.dtype, ""
-        if is_variable(wanted):
-            kind = _KINDS_OF_DTYPES.get(wanted)
+    def _match_dtype(self, i: int, declared: str) -> None:
+        dtype, what = self._arrays[i].dtype.name, self._places[i]
+        wanted, why = declared, ""
+        if is_variable(declared):
+            kind = _KINDS_OF_DTYPES.get(declared)
             if kind is not None and not jax.numpy.issubdtype(dtype, kind):
-                raise self._mismatch(i, f": its dtype is none of {wanted}; convert it")
-            wanted, where = self._found.setdefault(declared.dtype, (dtype, f"that of {what}"))
-            why = f", in which {declared.dtype} is {wanted}, as {where}"
+                raise self._mismatch(i, f": its dtype is none of {declared}; convert it")
+            wanted, where = self._found.setdefault(declared, (dtype, f"that of {what}"))
+            why = f", in which {declared} is {wanted}, as {where}"
         if wanted in ("", dtype):
             return
         remedy = f"convert it to {wanted}"
@@ -224,10 +237,8 @@ class Extents:
             remedy = f"enable 64-bit types with JAX_ENABLE_X64=1, and {remedy}"
         raise self._mismatch(i, f"{why}: its dtype differs; {remedy}")
 
-    def _match_leading(self, i: int, what: str, extents: tuple[Any, ...]) -> None:
-        if not self._ties_leading:
-            return
-        first, where = self._found.setdefault(LEADING, (extents, what))
+    def _match_leading(self, i: int, extents: tuple[Any, ...]) -> None:
+        first, where = self._found.setdefault(LEADING, (extents, self._places[i]))
         if first != extents:
             raise self._mismatch(
                 i,
@@ -235,10 +246,11 @@ class Extents:
                 "arrays in which they are equal, or declare `any`",
             )
 
-    def _match_dim(self, i: int, what: str, d: int, dim: str | int, extent: Any) -> None:
-        wanted, why = dim, ""
+    def _match_dim(self, i: int, d: int, dim: str | int) -> None:
+        extent, wanted, why = self._arrays[i].shape[d], dim, ""
         if isinstance(dim, str):
-            wanted, where = self._found.setdefault(dim, (extent, f"dimension {d} of {what}"))
+            place = f"dimension {d} of {self._places[i]}"
+            wanted, where = self._found.setdefault(dim, (extent, place))
             why = f", in which {dim} is {wanted}, as {where} is"
         if extent != wanted:
             raise self._mismatch(
@@ -247,9 +259,9 @@ class Extents:
                 "or correct the declaration",
             )
 
-    def _match_expression(self, i: int, what: str, dim: str, d: int, extent: Any) -> bool:
+    def _match_expression(self, i: int, d: int, dim: str) -> bool:
         """Match an extent with an expression, of which one name may be unknown."""
-        known = self.values
+        extent, known = self._arrays[i].shape[d], self.values
         unknown = [name for name in names_in(dim) if name not in known]
         if any(isinstance(n, str) for n in (extent, *map(known.get, names_in(dim)))):
             written = re.sub(r"[A-Za-z_]\w*", lambda m: str(known.get(m[0])), dim)
@@ -269,7 +281,7 @@ class Extents:
             if at[2] - at[1] != slope or slope == 0:
                 return False
             found = (extent - at[0]) // slope
-            self._found[name] = found, f"by dimension {d} of {what}, {dim},"
+            self._found[name] = found, f"by dimension {d} of {self._places[i]}, {dim},"
         wanted = evaluate(dim, self.values)
         if wanted != extent or (unknown and found < 0):
             parts = ", ".join(

@@ -146,7 +146,7 @@ class CallSignature:
 
     def _check(self) -> None:
         by_name = {p.name: p for p in (*self.inputs, *self.extents)}
-        known = {name for p in self.inputs for name in _names_of(p)}
+        known = {name for p in self.inputs if p.type for name in p.type.names}
         for p in self.outputs:
             same = by_name.get(p.name)
             if same is not None and same.is_number:
@@ -160,7 +160,7 @@ class CallSignature:
                 raise ValueError(f"the output {p.annotation} has no shape; write {p.annotation}[]")
             if same is None and p.type is not None and not p.type.dtype:
                 raise ValueError("the output any has no dtype; write one, or a name such as T")
-            unknown = [name for name in _names_of(p) if name not in known]
+            unknown = [name for name in (p.type.names if p.type else ()) if name not in known]
             if same is None and unknown:
                 raise ValueError(
                     f"no input has the dimension or dtype {unknown[0]!r} of the output "
@@ -180,7 +180,7 @@ class CallSignature:
     @property
     def dimensions(self) -> set[str]:
         """The names of the dimensions of inputs."""
-        dims = {str(d) for p in self.inputs if p.type for d in p.type.dims} - {LEADING}
+        dims = {str(d) for p in self.inputs if p.type for d in p.type.dims}
         return {name for d in dims for name in names_in(d)}
 
     @property
@@ -227,13 +227,13 @@ class CallSignature:
         twice in one array, does not split it.
         """
         types = {p.name: p.type for p in (*self.inputs, *self.outputs) if p.type is not None}
-        inputs = [types.get(p.name) for p in self.inputs if not p.is_number]
-        outputs = [types.get(p.name) for p in self.outputs]
+        dims = {name: list(map(str, t.dims)) for name, t in types.items()}
+        inputs = [dims.get(p.name, []) for p in self.inputs if not p.is_number]
+        outputs = [dims.get(p.name, []) for p in self.outputs]
         unsplit = _unsplit(inputs, may_be_longer=True) | _unsplit(outputs, may_be_longer=False)
         n = itertools.count()
 
-        def term(t: DeclaredType | None) -> str:
-            dims = map(str, t.dims if t else ())
+        def term(dims: Sequence[str]) -> str:
             return " ".join(
                 d if d == LEADING or _split_along(d) not in {"", *unsplit} else f"whole{next(n)}"
                 for d in dims
@@ -313,22 +313,17 @@ class CallSignature:
         inputs: Sequence[ArrayType],
         scalars: Mapping[str, ArrayType],
         outs: Sequence[ArrayType] = (),
-    ) -> Extents:
+    ) -> dict[str, Any]:
         """What names mean in a call; TypeError if an array is not of its type."""
-        arrays, n = iter(inputs), len(self.inputs)
-        given = [scalars.get(p.name) or next(arrays) for p in self.inputs]
-        every = zip((*self.inputs, *self.outputs), (*given, *outs), strict=False)
-        described = [
-            (place_of(i, n, p.name), p.type, t.dtype.name, t.shape)
-            for i, (p, t) in enumerate(every)
-        ]
-        extents = Extents(ties_leading=True)
-        extents.match(f"{self.label}: ", described)
-        return extents
+        left = iter(inputs)
+        given = [scalars.get(p.name) or next(left) for p in self.inputs]
+        declared = [(p.name, p.type) for p in (*self.inputs, *self.outputs)]
+        found = Extents(f"{self.label}: ", len(given), declared, (*given, *outs), ties_leading=True)
+        return found.values
 
     def outs(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Any:
         """The output or the outputs of a call, whose arguments are checked."""
-        values = self.match(inputs, scalars).values
+        values = self.match(inputs, scalars)
         replaced = {o: inputs[i] for i, o in self.aliases(scalars)}
         outs = tuple(
             replaced.get(o) or _type_of(self.label, p.type, values)
@@ -409,10 +404,9 @@ class ResultsOf:
         return ResultsOf(declared, taken)
 
     def __call__(self, /, *arrays: Any) -> Any:
-        given = {name: ArrayType.of(t) for name, t in zip(self.names, arrays, strict=True)}
-        inputs = [given[p.name] for p in self.signature.inputs if not p.is_number]
-        scalars = {p.name: given[p.name] for p in self.signature.inputs if p.is_number}
-        return self.signature.outs(inputs, scalars)
+        given = dict(zip(self.names, map(ArrayType.of, arrays), strict=True))
+        signature = self.signature.with_arrays
+        return signature.outs([given[p.name] for p in signature.inputs], {})
 
 
 @dataclass(frozen=True)
@@ -424,7 +418,7 @@ class DimensionsOf:
 
     def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
         named = {n: ArrayType.of(t) for n, t in scalars.items()}
-        values = self.signature.match([ArrayType.of(t) for t in inputs], named).values
+        values = self.signature.match([ArrayType.of(t) for t in inputs], named)
         if isinstance(self.dims, str):
             return evaluate(self.dims, values)
         return tuple(evaluate(dim, values) for dim in self.dims)
@@ -531,15 +525,6 @@ def _named(
     return tuple(p for p in inputs.values() if not p.extent), tuple(outputs.values()), extents
 
 
-def _names_of(p: Parameter) -> list[str]:
-    """The names of dimensions and of dtypes that occur in a type."""
-    if p.type is None:
-        return []
-    dims = [d for d in p.type.dims if isinstance(d, str)]
-    names = [n for d in dims for n in ([d] if d == LEADING else names_in(d))]
-    return [*names, *([p.type.dtype] if is_variable(p.type.dtype) else [])]
-
-
 def _split_along(dim: str, may_be_longer: bool = True) -> str:
     """The name along which a dimension is split: n of `n`, or of `n + 1` if that is possible."""
     longer = _LONGER.fullmatch(dim) if may_be_longer else None
@@ -547,15 +532,13 @@ def _split_along(dim: str, may_be_longer: bool = True) -> str:
     return name if name.isidentifier() else ""
 
 
-def _unsplit(types: Sequence[DeclaredType | None], may_be_longer: bool) -> set[str]:
+def _unsplit(terms: Sequence[list[str]], may_be_longer: bool) -> set[str]:
     """The names in dimensions that cannot be split, or that one array has twice."""
     return {
         name
-        for t in types
-        if t is not None
-        for d in t.dims
-        if isinstance(d, str) and d != LEADING
-        if not _split_along(d, may_be_longer) or t.dims.count(d) > 1
+        for dims in terms
+        for d in dims
+        if not _split_along(d, may_be_longer) or dims.count(d) > 1
         for name in names_in(d)
     }
 
