@@ -137,11 +137,9 @@ static, check, jvp, vjp, derivatives, sharding_rule
     def decorate(kernel: Any = None, *others: Any, **named: Any) -> Operation:
         front_end = None if others or named else _FRONT_ENDS.get(kind_of(kernel))
         if front_end is None:
-            wrong = kernel
-            if isinstance(described, FunctionType) and not callable(kernel):
-                # Until this call, a function under @kernel without parentheses looked like `outs`.
-                wrong = kernel if described.__name__ == "<lambda>" else described
-            raise refusal("kernel", wrong)
+            # Until this call, a function under @kernel without parentheses looked like `outs`.
+            is_kernel = isinstance(described, FunctionType) and described.__name__ != "<lambda>"
+            raise refusal("kernel", described if is_kernel and not callable(kernel) else kernel)
         outs, given = described, dict[str, Any](options)
         label = f"kernel {options.get('name') or _name(kernel)!r}"
         is_function = front_end == "numba_kernel" and seems_to_return(kernel.py_func.__code__)
@@ -158,7 +156,7 @@ static, check, jvp, vjp, derivatives, sharding_rule
             optional = {n for n in names if parameters[n].default is not inspect.Parameter.empty}
             results = ResultsOf.read(label, given["signature"], names, optional)
         if results is None:
-            kind = _kind_of(front_end, kernel, outs)
+            kind = _kind_of(front_end, kernel, outs, is_function)
         else:
             kind, outs = "arrays", results
             del given["signature"]
@@ -186,32 +184,31 @@ static, check, jvp, vjp, derivatives, sharding_rule
 _DecoratorClass = type("kernel", (functools.partial,), {"__module__": "kernbridge"})
 
 
-def _kind_of(front_end: str, kernel: Any, outs: Any) -> str:
+def _kind_of(front_end: str, kernel: Any, outs: Any, is_function: bool) -> str:
     """The kind of a function that returns values, see `returning`, or "" for another kernel."""
-    if front_end == "numba_cuda_kernel":
+    if front_end == "guvectorize":
+        return "layout"
+    if front_end == "elementwise":
         if outs is not None:
-            return ""
-    elif front_end == "numba_kernel" and outs is not None:
-        # It may be a function of all parameters of a function that returns its results.
-        if not (inspect.isfunction(outs) and seems_to_return(kernel.py_func.__code__)):
-            return ""
-        code = outs.__code__
-        n = kernel.py_func.__code__.co_argcount
-        if code.co_argcount != n or code.co_flags & inspect.CO_VARARGS:
-            return ""
-        return "arrays"
-    elif front_end != "numba_kernel" or seems_to_return(kernel.py_func.__code__):
-        if front_end == "elementwise" and outs is not None:
             raise TypeError(
                 f"kernel {_name(kernel)!r}: a numba.vectorize function returns its values; "
                 "leave `outs` out [KB1002]"
             )
-        return {"numba_kernel": "arrays", "guvectorize": "layout"}.get(front_end, front_end)
-    raise TypeError(
-        f"kernel {_name(kernel)!r}: it returns no value, and `outs` does not describe its outputs; "
-        "write `return` before the result, or @kernbridge.kernel(outs=...) above the kernel, with "
-        "the shape and dtype of each array that it fills [KB1002]"
-    )
+        return "elementwise"
+    if outs is None:
+        if is_function:
+            return "arrays"
+        raise TypeError(
+            f"kernel {_name(kernel)!r}: it returns no value, and `outs` does not describe its "
+            "outputs; write `return` before the result, or @kernbridge.kernel(outs=...) above the "
+            "kernel, with the shape and dtype of each array that it fills [KB1002]"
+        )
+    # It may be a function of all parameters of a function that returns its results.
+    if not (is_function and inspect.isfunction(outs)):
+        return ""
+    code = outs.__code__
+    takes_all = code.co_argcount == kernel.py_func.__code__.co_argcount
+    return "arrays" if takes_all and not code.co_flags & inspect.CO_VARARGS else ""
 
 
 def _name(kernel: Any) -> str:
