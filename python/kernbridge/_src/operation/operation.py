@@ -25,7 +25,7 @@ from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.calls.call import ArrayType, Call, has_type
 from kernbridge._src.keys import function_state
-from kernbridge._src.keys.function_state import FunctionState, Unread
+from kernbridge._src.keys.function_state import FunctionState
 from kernbridge._src.operation import derivatives
 from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import ENZYME, Functions, OperationSpec, Outputs
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
 
 OPERATIONS_KEPT = 64  # of one kernel, or for the functions that the kernel of one calls
-_INCOMPARABLE = FunctionState(
-    {"": Unread()}, []
-)  # replaces a state whose traced values are not kept
+_INCOMPARABLE: Any = object()  # replaces a state whose traced values are not kept
 
 
 class Watched:
@@ -80,11 +78,7 @@ class Operation:
     """
 
     __module__ = "kernbridge"
-
-    __slots__ = (
-        *("__dict__", "__weakref__", "_check_numbers", "_frontend", "_jitted", "_keywords"),
-        *("_of_functions", "_watched", "spec"),
-    )
+    __slots__ = ("__dict__", "__weakref__", "spec")
 
     def __init__(
         self, spec: OperationSpec, frontend: Frontend, attributes: Mapping[str, Any] | None = None

@@ -27,8 +27,6 @@ from kernbridge._src.sharding.rule import ShardingRule
 RANK_METHODS = ("expand_dims", "broadcast_all", "legacy_vectorized")
 VMAP_METHODS = (None, "sequential", "sequential_unrolled", *RANK_METHODS)
 
-_NARROW = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f2", "f4")))
-
 Functions = list[tuple[str, Callable[..., Any]]]
 """Functions of the user that run while a call is traced or lowered, by the names of arguments."""
 
@@ -106,8 +104,6 @@ class Outputs:
 
     def canonical(self, label: str) -> Outputs:
         """Return these outputs with dtypes that JAX can hold now; warn of each that changes."""
-        if all(t.dtype in _NARROW for t in self.types):
-            return self
         types = list(self.types)
         for i, t in enumerate(types):
             dtype = np.dtype(jax.dtypes.canonicalize_dtype(t.dtype))
