@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,10 @@ class ArrayType:
         return typed(self.dtype, self.shape)
 
 
+Types = Sequence[ArrayType]
+NamedTypes = Mapping[str, ArrayType]
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """A name for each dimension of the operands and outputs of one call, as the kernel sees them.
@@ -58,7 +62,7 @@ class Terms:
     suggested: str = ""
 
     @staticmethod
-    def undeclared(inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]) -> Terms:
+    def undeclared(inputs: Types, n_scalars: int, outs: Types) -> Terms:
         left, right = (tuple((WHOLE,) * len(t.shape) for t in types) for types in (inputs, outs))
         n = itertools.count()
         sides = ([" ".join(f"d{next(n)}" for _ in term) for term in side] for side in (left, right))
@@ -142,8 +146,6 @@ class Call:
         aliased = {o for _, o in self.aliases}
         return tuple(self.n_operands + o for o in range(len(self.outs)) if o not in aliased)
 
-    def split(
-        self, operands: Sequence[ArrayType]
-    ) -> tuple[Sequence[ArrayType], dict[str, ArrayType]]:
+    def split(self, operands: Types) -> tuple[Types, dict[str, ArrayType]]:
         n = self.n_inputs
         return operands[:n], dict(zip(self.scalars, operands[n:], strict=True))

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from kernbridge._src.base import extensions
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.private_jax import ad
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
 from kernbridge._src.operation.spec import Step
 
@@ -34,10 +34,10 @@ from kernbridge._src.operation.spec import Step
 class Differentiated(NamedTuple):
     """A derivative that is to be made: of which call, by which steps, and its own call."""
 
-    operands: Sequence[ArrayType]  # of the kernel
+    operands: Types  # of the kernel
     call: Call
     steps: tuple[Step, ...]
-    own_operands: Sequence[ArrayType]
+    own_operands: Types
     own_call: Call
 
 

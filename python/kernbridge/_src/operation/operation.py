@@ -23,7 +23,7 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
-from kernbridge._src.calls.call import ArrayType, Call, has_type
+from kernbridge._src.calls.call import ArrayType, Call, Types, has_type
 from kernbridge._src.keys import function_state
 from kernbridge._src.keys.function_state import FunctionState
 from kernbridge._src.operation import derivatives
@@ -199,13 +199,11 @@ class Operation:
         operation, scalars = self._calling(scalars)
         return operation._frontend.inspect(*operation._described(inputs, scalars))
 
-    def _described(
-        self, inputs: Sequence[Any], scalars: Mapping[str, Any]
-    ) -> tuple[Sequence[ArrayType], Call]:
+    def _described(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> tuple[Types, Call]:
         inputs, scalars = _bound(self.spec, self._frontend, inputs, scalars)
         names = tuple(sorted(scalars))
         given = (*inputs, *map(scalars.get, names))
-        operands: Sequence[ArrayType] = [
+        operands: Types = [
             ArrayType(tuple(x.shape), np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)))
             if has_type(x)
             else _type_of(self.spec.label, i, jnp.asarray(x))
@@ -345,7 +343,7 @@ def _bound(
 
 
 def _static_call(
-    spec: OperationSpec, frontend: Frontend, operands: Sequence[ArrayType], names: tuple[str, ...]
+    spec: OperationSpec, frontend: Frontend, operands: Types, names: tuple[str, ...]
 ) -> tuple[Call, Outputs]:
     n_inputs = len(operands) - len(names)
     inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))

@@ -20,7 +20,7 @@ from kernbridge._src.base import private_jax, settings
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import warn
-from kernbridge._src.calls.call import ArrayType, has_type
+from kernbridge._src.calls.call import ArrayType, NamedTypes, Types, has_type
 from kernbridge._src.sharding.rule import ShardingRule
 
 # Methods that pass the batch to the kernel as an extra array axis.
@@ -211,19 +211,12 @@ class OperationSpec:
                 f"{label}: derivatives is {automatic!r}, expected {ENZYME!r} or None; pass "
                 "a rule of your own as vjp= or jvp= [KB1007]"
             )
-        return OperationSpec(
-            label,
-            outs,
-            given.get("vmap_method"),
-            given.get("input_output_aliases"),
-            given.get("has_side_effect", False),
-            automatic if given.get("jvp") is None else given["jvp"],
-            automatic if given.get("vjp") is None else given["vjp"],
-            attributes,
-            given.get("sharding_rule"),
-            given.get("vmap_threads"),
-            signature,
-        )
+        names = ("vmap_method", "has_side_effect", "sharding_rule", "vmap_threads")
+        options = {name: given[name] for name in names if name in given}
+        for mode in ("jvp", "vjp"):
+            options[mode] = automatic if given.get(mode) is None else given[mode]
+        options.update(aliases=given.get("input_output_aliases"), attributes=attributes)
+        return OperationSpec(label, outs, signature=signature, **options)
 
     def __post_init__(self, attributes: Sequence[str]) -> None:
         """Check everything that does not depend on inputs."""
@@ -307,9 +300,7 @@ class OperationSpec:
                     f"{mode}(inputs, outputs, {'co' * (mode == 'vjp')}tangents) [KB1007]"
                 )
 
-    def outputs_for(
-        self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType], parameters: Any = None
-    ) -> Outputs:
+    def outputs_for(self, inputs: Types, scalars: NamedTypes, parameters: Any = None) -> Outputs:
         """The outputs of a call with these inputs, in JAX's order.
 
         If `outs` is a function, it is called. Messages show the kernel's `parameters`.
@@ -328,7 +319,7 @@ class OperationSpec:
             self.signature.check_outs(inputs, scalars, outputs.types)
         return outputs
 
-    def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
+    def check_aliases(self, inputs: Types, outputs: Types) -> None:
         for i, o in self.aliases:
             if i >= len(inputs):
                 raise ValueError(
@@ -346,8 +337,8 @@ def call_with_shapes(
     label: str,
     name: str,
     function: Callable[..., Any],
-    inputs: Sequence[ArrayType],
-    scalars: Mapping[str, ArrayType],
+    inputs: Types,
+    scalars: NamedTypes,
     parameters: Any = None,
 ) -> Any:
     """Call a function of the shapes of a call, which the user passed as the argument `name`."""

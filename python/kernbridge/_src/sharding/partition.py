@@ -25,7 +25,7 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.private_jax import func, hlo, hlo_sharding, mlir, tuple_sharding
 from kernbridge._src.base.reports import warn
 from kernbridge._src.calls.batch_axes import BatchAxes
-from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Term, Terms
+from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Term, Terms, Types
 
 SPLIT = ".split"
 TOGETHER = "kernbridge.together"  # see src/core/kb_handler.h
@@ -95,7 +95,7 @@ class Lowered:
     def again(self, made: DeviceCall) -> DeviceCall:
         """Lower the call for the extents of one device's arrays, which have their batch axes."""
 
-        def own(arrays: Sequence[ArrayType], terms: Sequence[Term]) -> list[ArrayType]:
+        def own(arrays: Types, terms: Sequence[Term]) -> list[ArrayType]:
             shapes = [t.shape[len(t.shape) - len(n) :] for t, n in zip(arrays, terms, strict=True)]
             return [ArrayType(s, t.dtype) for s, t in zip(shapes, arrays, strict=True)]
 
@@ -523,9 +523,9 @@ class DeviceCall:
 
     target: str
     attributes: Mapping[str, Any]  # of MLIR
-    operands: Sequence[ArrayType]
-    outs: Sequence[ArrayType]
-    hidden: Sequence[ArrayType] = ()
+    operands: Types
+    outs: Types
+    hidden: Types = ()
     aliases: Sequence[tuple[int, int]] = ()
     has_side_effect: bool = False
 
@@ -562,11 +562,7 @@ class DeviceCall:
         return copied
 
 
-def _module(
-    operands: Sequence[ArrayType],
-    results: Sequence[ArrayType],
-    body: Callable[[list[Any]], list[Any]],
-) -> bytes:
+def _module(operands: Types, results: Types, body: Callable[[list[Any]], list[Any]]) -> bytes:
     """Return the module of a function whose operations `body` writes."""
     module = ir.Module.create()
     with ir.InsertionPoint(module.body):
@@ -585,7 +581,7 @@ def _tensor(array: ArrayType) -> Any:
     return ir.RankedTensorType.get(array.shape, mlir.dtype_to_ir_type(array.dtype))
 
 
-def _zeros(arrays: Sequence[ArrayType]) -> list[Any]:
+def _zeros(arrays: Types) -> list[Any]:
     return [mlir.ir_constant(np.broadcast_to(np.zeros((), t.dtype), t.shape)) for t in arrays]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.calls.call import ArrayType, Term, Terms
+from kernbridge._src.calls.call import ArrayType, Term, Terms, Types
 
 LEADING = "..."
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\+[0-9]+)?")
@@ -180,9 +180,7 @@ class ShardingRule:
                 "kernel [KB6001]"
             )
 
-    def terms(
-        self, label: str, inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]
-    ) -> Terms:
+    def terms(self, label: str, inputs: Types, n_scalars: int, outs: Types) -> Terms:
         """The terms of a call's operands and outputs; ValueError if they do not fit the arrays."""
         left = () if not inputs and self.inputs == ((),) else self.inputs
         right = () if not outs and self.outputs == ((),) else self.outputs

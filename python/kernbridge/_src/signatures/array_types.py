@@ -22,7 +22,7 @@ import jax
 from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import short, typed
 from kernbridge._src.base.struct import Struct
-from kernbridge._src.calls.call import ArrayType
+from kernbridge._src.calls.call import Types
 
 ANY = "any"
 LEADING = "..."
@@ -163,7 +163,7 @@ class Extents:
         about: str,
         n_inputs: int,
         declared: Sequence[tuple[str, DeclaredType | None]],
-        arrays: Sequence[ArrayType],
+        arrays: Types,
         ties_leading: bool = False,
     ) -> None:
         """Match inputs and outputs with their declarations, which are names and types.

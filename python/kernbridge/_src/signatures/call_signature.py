@@ -20,7 +20,7 @@ import numpy as np
 
 from kernbridge._src.base.errors import counted, short, unknown_name
 from kernbridge._src.base.private_jax import Tracer
-from kernbridge._src.calls.call import ArrayType, has_type
+from kernbridge._src.calls.call import ArrayType, NamedTypes, Types, has_type
 from kernbridge._src.signatures.array_types import (
     ANY,
     LEADING,
@@ -308,12 +308,7 @@ class CallSignature:
                     f"{self.label}: {place_of(i, len(self.inputs), p.name)}", value, wanted
                 )
 
-    def match(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType] = (),
-    ) -> dict[str, Any]:
+    def match(self, inputs: Types, scalars: NamedTypes, outs: Types = ()) -> dict[str, Any]:
         """What names mean in a call; TypeError if an array is not of its type."""
         left = iter(inputs)
         given = [scalars.get(p.name) or next(left) for p in self.inputs]
@@ -321,7 +316,7 @@ class CallSignature:
         found = Extents(f"{self.label}: ", len(given), declared, (*given, *outs), ties_leading=True)
         return found.values
 
-    def outs(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Any:
+    def outs(self, inputs: Types, scalars: NamedTypes) -> Any:
         """The output or the outputs of a call, whose arguments are checked."""
         values = self.match(inputs, scalars)
         replaced = {o: inputs[i] for i, o in self.aliases(scalars)}
@@ -331,12 +326,7 @@ class CallSignature:
         )
         return outs[0] if len(outs) == 1 else outs
 
-    def check_outs(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
+    def check_outs(self, inputs: Types, scalars: NamedTypes, outs: Types) -> None:
         """Check the arguments of a call, and outputs that the user describes in another way."""
         if len(outs) != len(self.outputs):
             raise ValueError(
