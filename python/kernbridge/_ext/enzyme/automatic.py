@@ -65,13 +65,6 @@ class Derivative(Frontend):
     def platforms(self) -> tuple[str, ...]:  # type: ignore[override]
         return self.kernel.platforms
 
-    @property
-    def parameter_names(self) -> Sequence[str]:
-        return ()
-
-    def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
-        return ("",) * (n_inputs + len(scalars) + n_outputs)
-
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Nothing: the kernel's call was checked."""
 

@@ -126,7 +126,7 @@ def params_of(
 def make(operation: Any) -> KernelPrimitive:
     primitive: KernelPrimitive = operation_primitive.new_primitive(operation.name, KernelPrimitive)
     primitive.operation = operation
-    operation_primitive.define_abstract(primitive, partial(_abstract_eval, operation.name))
+    primitive.def_effectful_abstract_eval(partial(_abstract_eval, operation.name))
     for lowered, platform in (("cpu", "cpu"), ("cuda", "gpu"), ("rocm", "gpu"), ("tpu", "tpu")):
         mlir.register_lowering(primitive, partial(_lower, operation, platform), platform=lowered)
     mlir.register_lowering(primitive, partial(_lower_elsewhere, operation))

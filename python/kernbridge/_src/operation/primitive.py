@@ -16,7 +16,7 @@ from kernbridge._src.base import extensions, private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir, xla
 from kernbridge._src.calls.batch_axes import BatchAxes, Dim, to_front
-from kernbridge._src.calls.call import ArrayType, Call, Terms
+from kernbridge._src.calls.call import ArrayType, Call, Terms, Types
 from kernbridge._src.operation import embed_once, missing_platform, origin
 from kernbridge._src.operation.spec import Functions
 from kernbridge._src.sharding import partition as sharding
@@ -80,13 +80,13 @@ class Frontend(ABC):
         return f"<{self.label}>"  # in jaxprs
 
     @property
-    @abstractmethod
     def parameter_names(self) -> Sequence[str]:
         """The known names of the kernel's parameters."""
+        return ()
 
-    @abstractmethod
     def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         """The parameter for each input, scalar and output of a call; "" where it has no name."""
+        return ("",) * (n_inputs + len(scalars) + n_outputs)
 
     def vjp_of_call(self, rule: Any) -> Any:
         """The vjp rule of a call, given what the user passed."""
@@ -98,13 +98,11 @@ class Frontend(ABC):
         """The inputs and the keyword scalars that the arguments of a call stand for."""
         return inputs, scalars
 
-    def arranged(self, operands: Sequence[Any], types: Sequence[ArrayType]) -> Sequence[ArrayType]:
+    def arranged(self, operands: Sequence[Any], types: Types) -> Types:
         """The types that the kernel takes; they may have more leading axes and other dtypes."""
         return types
 
-    def terms(
-        self, inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]
-    ) -> Terms:
+    def terms(self, inputs: Types, n_scalars: int, outs: Types) -> Terms:
         """The dimensions of a call that has no sharding rule."""
         return Terms.undeclared(inputs, n_scalars, outs)
 
@@ -117,20 +115,20 @@ class Frontend(ABC):
         return None
 
     @abstractmethod
-    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+    def check(self, operands: Types, call: Call) -> None:
         """Raise TypeError or ValueError if the kernel cannot take these arguments."""
 
     @abstractmethod
-    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+    def lower(self, platform: str, operands: Types, call: Call) -> NativeCall:
         """Compile and register; `operands` are without batch axes."""
 
-    def program(self, operands: Sequence[ArrayType], call: Call) -> Plan:
+    def program(self, operands: Types, call: Call) -> Plan:
         raise TypeError(
             f"{self.label} runs on CPUs, where it is one call; inspect() shows its code [KB2106]"
         )
 
     @abstractmethod
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+    def inspect(self, operands: Types, call: Call) -> tuple[Inspection, ...]:
         """Code and resources of the kernels that this call runs."""
 
 
@@ -150,7 +148,7 @@ def define_with_levels(
     primitive: Any, abstract_eval: Any, evaluate: Any, jvp: Any, transpose: Any
 ) -> None:
     """Define a primitive that JAX evaluates, and whose parameter `levels` holds its `vmap`s."""
-    define_abstract(primitive, abstract_eval)
+    primitive.def_effectful_abstract_eval(abstract_eval)
     mlir.register_lowering(primitive, mlir.lower_fun(evaluate, multiple_results=True))
     batching.primitive_batchers[primitive] = functools.partial(_batch_with_levels, primitive)
     ad.primitive_jvps[primitive] = jvp
@@ -191,33 +189,23 @@ def abstract_call(label: str, operands: Sequence[Any], call: Call, levels: Batch
 def abstract(
     label: str,
     operands: Sequence[Any],
-    outs: Sequence[ArrayType],
+    outs: Types,
     levels: BatchAxes,
     has_side_effect: bool,
     shardings: Sequence[Any],
 ) -> Any:
-    """Abstract outputs of a call on abstract operands, for `define_abstract`.
+    """Abstract outputs and effects of a call on abstract operands.
 
     Where a sharding is None, the output is whole on every device of an explicit mesh.
     """
     avals = [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in outs]
     varying = private_jax.varying_axes(label, operands)
-    if not private_jax.HAS_INSIDES:
-        return avals
     effects = {private_jax.kernel_effect} if has_side_effect else set()
     placed = zip(avals, shardings, strict=True)
     return [private_jax.on_mesh(aval, varying, where) for aval, where in placed], effects
 
 
-def define_abstract(primitive: Any, rule: Any) -> None:
-    """Let a rule that ends in `abstract` describe the outputs of a primitive."""
-    if private_jax.HAS_INSIDES:
-        primitive.def_effectful_abstract_eval(rule)
-    else:
-        primitive.def_abstract_eval(rule)
-
-
-define_abstract(call_p, _abstract_eval)
+call_p.def_effectful_abstract_eval(_abstract_eval)
 
 
 def _lower(platform: str, ctx: Any, *operands: Any, **params: Any) -> Any:
