@@ -25,7 +25,7 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, quoted
 from kernbridge._src.base.private_jax import Tracer, ad, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE, BatchAxes, vmapped
-from kernbridge._src.calls.call import ArrayType, Call, has_type, is_inexact
+from kernbridge._src.calls.call import ArrayType, Call, Types, has_type, is_inexact
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.primitive import (
     Frontend,
@@ -120,7 +120,7 @@ class Rules:
         return tuple(operands[i] for i in self.order or range(len(operands)))
 
     def tangents(
-        self, types: Sequence[ArrayType], inputs: Sequence[Any], outputs: Sequence[Any], given: Any
+        self, types: Types, inputs: Sequence[Any], outputs: Sequence[Any], given: Any
     ) -> list[Any]:
         """Call `jvp`; return the tangents of the outputs that have one."""
         assert self.jvp is not None
@@ -247,9 +247,10 @@ def zero_tangent(x: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """The operands of `kernbridge_tangent`: inputs, outputs, tangents of the inputs in `which`."""
+class _Tangent:
+    """A call of `kernbridge_tangent`: on inputs, outputs, and tangents of the inputs in `which`."""
 
+    rules: Rules
     n_inputs: int
     outs: tuple[ArrayType, ...]
     which: tuple[int, ...]
@@ -265,6 +266,41 @@ class _Shape:
     def split(self, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         n = self.n_inputs
         return operands[:n], operands[n : self.n_known], operands[self.n_known :]
+
+    def forward(self, *operands: Any) -> list[Any]:
+        """The tangents of the outputs of one slice."""
+        inputs, outputs, given = self.split(operands)
+        if self.rules.jvp is None:
+            return self._transposed(inputs, outputs, given)
+        moving = dict(zip(self.which, given, strict=True))
+        none = zero_tangent if self.rules.symbolic_zeros else _zeros_or_none
+        tangents = [moving[i] if i in moving else none(x) for i, x in enumerate(inputs)]
+        return self.rules.tangents(self.outs, inputs, outputs, tangents)
+
+    def _transposed(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
+    ) -> list[Any]:
+        def reverse(*cotangents: Any) -> tuple[Any, ...]:
+            return tuple(self.backward(*inputs, *outputs, *cotangents))
+
+        specs = [jax.typeof(y) for y in outputs if is_inexact(y.dtype)]
+        jax.eval_shape(reverse, *specs)  # errors of the rule itself come as they are
+        try:
+            return list(jax.linear_transpose(reverse, *specs)(tuple(given)))
+        except Exception as e:  # any error of a rule that is not a linear function of JAX
+            raise NoDerivativeError(
+                f"{self.rules.label} has only a vjp rule, which is for reverse mode (jax.grad, "
+                "jax.vjp). Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes this rule, "
+                f"which failed: {quoted(e)}. Pass a jvp rule as well [KB2102]"
+            ) from None
+
+    def backward(self, *operands: Any) -> list[Any]:
+        """The cotangents of the inputs of one slice, given those of the outputs."""
+        inputs, outputs, given = self.split(operands)
+        rest = iter(given)
+        every = [next(rest) if is_inexact(t.dtype) else None for t in self.outs]
+        found = self.rules.cotangents(inputs, outputs, every, self.which)
+        return [found[i] for i in self.which]
 
 
 tangent_p = new_primitive("kernbridge_tangent")
@@ -286,14 +322,14 @@ def differentiate(
         if type(t) is not ad.Zero and is_inexact(x.dtype)
     )
     dots: list[Any] = []
-    shape = _Shape(len(operands), outs, which)
+    tangent = _Tangent(rules, len(operands), outs, which)
     if which:
         everything = match_varying([*operands, *results, *(tangents[i] for i in which)])
         masks = levels.choose([*range(len(operands)), *[None] * len(outs), *which])
         if rules.vjp is None:
-            dots = vmapped(_forward(rules, shape), masks)(*everything)
+            dots = vmapped(tangent.forward, masks)(*everything)
         else:
-            dots = tangent_p.bind(*everything, rules=rules, shape=shape, levels=masks)
+            dots = tangent_p.bind(*everything, tangent=tangent, levels=masks)
     rest = iter(dots)
     return [
         next(rest) if which and is_inexact(t.dtype) else zero_tangent(result)
@@ -301,82 +337,34 @@ def differentiate(
     ]
 
 
-def _forward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
-    """The tangents of one slice, as a function of the operands of `kernbridge_tangent`."""
-
-    def forward(*operands: Any) -> list[Any]:
-        inputs, outputs, given = shape.split(operands)
-        if rules.jvp is None:
-            return _transposed(rules, shape, inputs, outputs, given)
-        moving = dict(zip(shape.which, given, strict=True))
-        none = zero_tangent if rules.symbolic_zeros else _zeros_or_none
-        tangents = [moving[i] if i in moving else none(x) for i, x in enumerate(inputs)]
-        return rules.tangents(shape.outs, inputs, outputs, tangents)
-
-    return forward
-
-
 def _zeros_or_none(x: Any) -> Any:
     return jnp.zeros_like(x) if is_inexact(x.dtype) else None
 
 
-def _transposed(
-    rules: Rules, shape: _Shape, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
-) -> list[Any]:
-    backward = _backward(rules, shape)
-
-    def reverse(*cotangents: Any) -> tuple[Any, ...]:
-        return tuple(backward(*inputs, *outputs, *cotangents))
-
-    specs = [jax.typeof(y) for y in outputs if is_inexact(y.dtype)]
-    jax.eval_shape(reverse, *specs)  # errors of the rule itself come as they are
-    try:
-        return list(jax.linear_transpose(reverse, *specs)(tuple(given)))
-    except Exception as e:  # any error of a rule that is not a linear function of JAX
-        raise NoDerivativeError(
-            f"{rules.label} has only a vjp rule, which is for reverse mode (jax.grad, jax.vjp). "
-            "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes this rule, which failed: "
-            f"{quoted(e)}. Pass a jvp rule as well [KB2102]"
-        ) from None
-
-
-def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
-    """Cotangents of one slice, as a function of inputs, outputs, and cotangents of these."""
-
-    def backward(*operands: Any) -> list[Any]:
-        inputs, outputs, given = shape.split(operands)
-        rest = iter(given)
-        every = [next(rest) if is_inexact(t.dtype) else None for t in shape.outs]
-        found = rules.cotangents(inputs, outputs, every, shape.which)
-        return [found[i] for i in shape.which]
-
-    return backward
-
-
-def _abstract_eval(*operands: Any, rules: Rules, shape: _Shape, levels: BatchAxes) -> Any:
+def _abstract_eval(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> Any:
     shardings = [
         sharding.with_all_levels(x, levels, k)
-        for k, x in enumerate(operands[: shape.n_known])
-        if k >= shape.n_inputs and is_inexact(x.dtype)
+        for k, x in enumerate(operands[: tangent.n_known])
+        if k >= tangent.n_inputs and is_inexact(x.dtype)
     ]
-    return abstract(rules.label, operands, shape.tangent_outs, levels, False, shardings)
+    return abstract(tangent.rules.label, operands, tangent.tangent_outs, levels, False, shardings)
 
 
-def _evaluate(*operands: Any, rules: Rules, shape: _Shape, levels: BatchAxes) -> list[Any]:
-    return vmapped(_forward(rules, shape), levels)(*operands)
+def _evaluate(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> list[Any]:
+    return vmapped(tangent.forward, levels)(*operands)
 
 
-def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: BatchAxes) -> Any:
+def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     """Linear in the tangent operands; a second derivative in the inputs and outputs."""
-    params: dict[str, Any] = {"rules": rules, "shape": shape, "levels": levels}
-    known, linear = primals[: shape.n_known], primals[shape.n_known :]
+    n = params["tangent"].n_known
+    known, linear = primals[:n], primals[n:]
     results = tangent_p.bind(*primals, **params)
     parts = []
-    dots = tangents[shape.n_known :]
+    dots = tangents[n:]
     if any(type(t) is not ad.Zero for t in dots):
         dots = [ad.instantiate_zeros(t) for t in dots]
         parts.append(tangent_p.bind(*match_varying([*known, *dots]), **params))
-    moving = [i for i in range(shape.n_known) if type(tangents[i]) is not ad.Zero]
+    moving = [i for i in range(n) if type(tangents[i]) is not ad.Zero]
     if moving:
 
         def second(*values: Any) -> list[Any]:
@@ -392,15 +380,14 @@ def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: Ba
     return results, [sum(each[1:], each[0]) for each in zip(*parts, strict=True)]
 
 
-def _transpose(
-    cotangents: Any, *operands: Any, rules: Rules, shape: _Shape, levels: BatchAxes
-) -> list[Any]:
-    known = [x if hasattr(x, "dtype") else jnp.asarray(x) for x in operands[: shape.n_known]]
+def _transpose(cotangents: Any, *operands: Any, tangent: _Tangent, levels: BatchAxes) -> list[Any]:
+    n = tangent.n_known
+    known = [x if hasattr(x, "dtype") else jnp.asarray(x) for x in operands[:n]]
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
-    masks = levels.choose([*range(shape.n_known), *[None] * len(given)])
-    found = vmapped(_backward(rules, shape), masks)(*match_varying([*known, *given]))
+    masks = levels.choose([*range(n), *[None] * len(given)])
+    found = vmapped(tangent.backward, masks)(*match_varying([*known, *given]))
     result: list[Any] = [None] * len(operands)
-    for k, ct in enumerate(found, start=shape.n_known):
+    for k, ct in enumerate(found, start=n):
         if ad.is_undefined_primal(operands[k]):
             ct = jnp.sum(ct, levels.axes_missing(k)) if levels else ct
             where = private_jax.explicit_sharding(operands[k].aval)
@@ -445,9 +432,7 @@ define_with_levels(
 )
 
 
-def close(
-    rules: Rules, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
-) -> tuple[Rules, list[Any]]:
+def close(rules: Rules, inputs: Types, outs: Types) -> tuple[Rules, list[Any]]:
     """Return rules that take the traced values that they read as further operands, and these."""
     arrays = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in (*inputs, *outs)]
     dots = [a if is_inexact(a.dtype) else None for a in arrays]
