@@ -21,7 +21,7 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.private_jax import ad
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.calls.batch_axes import loop, to_front
-from kernbridge._src.calls.call import ArrayType, has_type, is_inexact
+from kernbridge._src.calls.call import ArrayType, Types, has_type, is_inexact
 from kernbridge._src.operation import derivatives
 from kernbridge._src.operation.operation import Watched
 from kernbridge._src.operation.spec import ENZYME, Functions, OperationSpec, check_rule, names_taken
@@ -49,14 +49,17 @@ class JvpRule:
     per_input: bool
     symbolic_zeros: bool = True
 
-    @staticmethod
-    def of_inputs(name: str, functions: Sequence[Rule | None]) -> JvpRule:
-        """Check functions ``rule(tangent, *primals, **params)``, one for each input."""
-        for i, function in enumerate(functions):
-            if function is not None:
-                expected, n = "(tangent, *primals, **params)", 1 + len(functions)
-                check_rule(repr(name), f"the jvp rule {i}", function, expected, n, None)
-        return JvpRule(name, tuple(functions), per_input=True)
+    def __post_init__(self) -> None:
+        expected = f"({'tangent, *primals' if self.per_input else 'primals, tangents'}, **params)"
+        for what, function, n in self.each(len(self.functions)):
+            check_rule(repr(self.name), what, function, expected, n, None)
+
+    def each(self, n_inputs: int) -> list[tuple[str, Rule | None, int]]:
+        """Every function, what messages call it, and the number of its arguments."""
+        if not self.per_input:
+            return [("the jvp rule", self.functions[0], 2)]
+        each = enumerate(self.functions)
+        return [(f"the jvp rule {i}", f, 1 + n_inputs) for i, f in each if f is not None]
 
     def check_count(self, n_inputs: int) -> None:
         if self.per_input and len(self.functions) != n_inputs:
@@ -67,7 +70,7 @@ class JvpRule:
             )
 
     def whole(
-        self, types: Sequence[ArrayType], primals: Any, tangents: Any, /, **params: Any
+        self, types: Types, primals: Any, tangents: Any, /, **params: Any
     ) -> tuple[list[Any], list[Any]]:
         """Call the function for all inputs; return outputs of these types, and their tangents."""
         (function,) = self.functions
@@ -176,9 +179,8 @@ class RuleTable:
         if fun == ENZYME:
             self._set("the jvp rule", ENZYME)
             return
-        check_rule(repr(self.name), "the jvp rule", fun, "(primals, tangents, **params)", 2, None)
-        assert not isinstance(fun, str)
-        rule = JvpRule(self.name, (fun,), per_input=False, symbolic_zeros=bool(symbolic_zeros))
+        functions: tuple[Any] = (fun,)
+        rule = JvpRule(self.name, functions, per_input=False, symbolic_zeros=bool(symbolic_zeros))
         self._set("the jvp rule", rule)
 
     @hides_frames
@@ -213,7 +215,7 @@ class RuleTable:
         >>> jax.grad(lambda x: op(x, y, outs=x).sum())(x)
         Array([2., 3., 5.], dtype=float32)
         """
-        self._set("the jvp rule", JvpRule.of_inputs(self.name, rules))
+        self._set("the jvp rule", JvpRule(self.name, rules, per_input=True))
 
     @hides_frames
     def def_vjp_rule(self, fun: Rule | Literal["enzyme"]) -> None:
@@ -298,13 +300,11 @@ class RuleTable:
         found: list[tuple[str, Any, int]] = []
         for what, rule in self._rules.items():
             if isinstance(rule, JvpRule):
-                for i, function in enumerate(rule.functions):
-                    name, n = (f"{what} {i}", 1 + n_inputs) if rule.per_input else (what, 2)
-                    found.append((name, function, n))
-            elif rule != ENZYME:
+                found += rule.each(n_inputs)
+            elif rule is not None and rule != ENZYME:
                 n = _CALLED[what][1] + n_inputs * (what == "the transpose rule")
                 found.append((what, rule, n))
-        return [each for each in found if each[1] is not None]
+        return found
 
     def _kernbridge_runs(self) -> Functions:  # see keys/function_state.py
         return [(what, function) for what, function, _ in self._each(0)]
@@ -363,7 +363,7 @@ def defjvp(primitive: Any, *rules: Rule | None) -> None:
     if hasattr(operation, "def_jvp_rule2"):
         operation.def_jvp_rule2(*rules)
         return
-    rule = JvpRule.of_inputs(primitive.name, rules)
+    rule = JvpRule(primitive.name, rules, per_input=True)
 
     def jvp(primals: Any, tangents: Any, /, **params: Any) -> Any:
         result = primitive.bind(*primals, **params)
@@ -450,7 +450,7 @@ def checked_cotangents(name: str, operands: Sequence[Any], found: Any) -> list[A
 
 
 def checked_batch(
-    name: str, types: Sequence[ArrayType], size: Any, found: Any
+    name: str, types: Types, size: Any, found: Any
 ) -> tuple[list[Any], list[int | None]]:
     """Return the outputs of a batching rule for slices of these types, and their axes, or raise."""
     returned = Returned(repr(name), "the batching rule", KernelError)
