@@ -24,7 +24,7 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.private_jax import func, hlo, hlo_sharding, mlir, tuple_sharding
 from kernbridge._src.base.reports import warn
-from kernbridge._src.calls.batch_axes import BatchAxes
+from kernbridge._src.calls.batch_axes import Arrays, BatchAxes
 from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Term, Terms, Types
 
 SPLIT = ".split"
@@ -66,12 +66,8 @@ class Description:
 
     @staticmethod
     def read(text: str) -> Description:
-        def tuples(value: Any) -> Any:
-            return tuple(map(tuples, value)) if isinstance(value, list) else value
-
-        fields = {name: tuples(value) for name, value in json.loads(text).items()}
-        terms = {name: tuples(value) for name, value in fields.pop("terms").items()}
-        return Description(terms=Terms(**terms), **fields)
+        fields = json.loads(text)  # with lists in place of tuples
+        return Description(terms=Terms(**fields.pop("terms")), **fields)
 
 
 @dataclass
@@ -144,13 +140,7 @@ def _remember(ctx: Any, lowered: Lowered, digest: bytes) -> str:
 
 
 def lowering_of(
-    platform: str,
-    ctx: Any,
-    frontend: Any,
-    call: Call,
-    native: Any,
-    masks: Sequence[int],
-    aliases: Mapping[int, int],
+    platform: str, ctx: Any, frontend: Any, call: Call, native: Any, masks: Sequence[int]
 ) -> tuple[str, dict[str, str], dict[str, Any]]:
     """Return the target, further attributes and options for lowering a call that may be split.
 
@@ -164,7 +154,7 @@ def lowering_of(
     hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]
     terms = replace(call.terms, hidden=tuple(hidden))
     terms = _with_levels(terms, masks, len(call.levels.sizes))
-    aliased = tuple(aliases.items())
+    aliased = tuple(native.aliases(call).items())
     grouped = private_jax.is_partly_manual(ctx)
     if call.has_side_effect:
         if grouped:
@@ -215,7 +205,7 @@ def _numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]
 
 
 def output_shardings(
-    terms_of: Callable[[], Terms], levels: BatchAxes, avals: Sequence[Any], n_outputs: int
+    terms_of: Callable[[], Terms], levels: BatchAxes, avals: Arrays, n_outputs: int
 ) -> list[Any]:
     """The shardings of the outputs on an explicit mesh; None if no operand has such a mesh."""
     placed = [private_jax.explicit_sharding(aval) for aval in avals]
@@ -253,34 +243,29 @@ def with_all_levels(aval: Any, levels: BatchAxes, operand: int) -> Any:
 
 
 def parts_of(
-    target: str,
-    operands: Sequence[Any],
-    operand_shardings: Sequence[Any],
-    result: Any,
-    result_sharding: Any,
-    attributes: bytes | str,
+    target: str, operands: Arrays, given: Arrays, result: Any, wanted: Any, text: bytes | str
 ) -> tuple[bytes, list[Any], Any]:
     """Return the module that each device runs, and the shardings of its operands and results.
 
     A carrier has no description, and each device calls it; see `embed_once.py`.
     """
     with mlir.make_ir_context(), ir.Location.unknown():
-        plain = _read(attributes)
+        plain = _read(text)
         if target.endswith(".carrier"):
             call = DeviceCall(target, plain, (), (), has_side_effect=True)
             return _module((), (), call.outputs), [], tuple_sharding(result, [])
         description = Description.read(plain.pop("sharding").value)
         terms = description.possible
         n = len(terms.outs)
-        results, wanted = [result], [result_sharding]
+        results, shardings = [result], [wanted]
         if result.is_tuple():
-            results, wanted = list(result.tuple_shapes()), result_sharding.tuple_elements()
-        ins = _placed(operands, terms.ins, operand_shardings)
-        outs = _placed(results[:n], terms.outs, wanted[:n])
-        hidden = _placed(results[n:], terms.hidden, wanted[n : len(results)])
+            results, shardings = list(result.tuple_shapes()), wanted.tuple_elements()
+        ins = _placed(operands, terms.ins, given)
+        outs = _placed(results[:n], terms.outs, shardings[:n])
+        hidden = _placed(results[n:], terms.hidden, shardings[n : len(results)])
         choice = Choice.make(terms, [*outs, *ins], description.any_extents)
         for i, array in enumerate([] if description.once else ins):
-            _warn_if_gathered(description, choice, i, array, [*outs, *ins])
+            _warn_if_gathered(description, choice, i, array)
         here, made, more = map(choice.local, (ins, outs, hidden))
         own = [choice.cut(t, term) for t, term in zip(here, terms.ins, strict=True)]
         aliases, once = description.aliases, description.once
@@ -315,18 +300,14 @@ def parts_of(
 
 
 def sharding_of_results(
-    target: str,
-    operands: Sequence[Any],
-    operand_shardings: Sequence[Any],
-    result: Any,
-    attributes: bytes | str,
+    target: str, operands: Arrays, given: Arrays, result: Any, text: bytes | str
 ) -> Any:
     """Return the shardings of results that follow from the operands; called if Shardy is off."""
     if target.endswith(".carrier"):
         return tuple_sharding(result, [])
     with mlir.make_ir_context():
-        description = Description.read(_read(attributes)["sharding"].value)
-    ins = _placed(operands, description.terms.ins, operand_shardings)
+        description = Description.read(_read(text)["sharding"].value)
+    ins = _placed(operands, description.terms.ins, given)
     return _packed(result, Choice.make(description.possible, ins, description.any_extents))
 
 
@@ -347,9 +328,7 @@ def _packed(result: Any, choice: Choice) -> Any:
     return tuple_sharding(result, shardings)
 
 
-def _warn_if_gathered(
-    description: Description, choice: Choice, index: int, array: Placed, arrays: Sequence[Placed]
-) -> None:
+def _warn_if_gathered(description: Description, choice: Choice, index: int, array: Placed) -> None:
     terms = description.possible
     for d, (name, (count, _)) in enumerate(zip(array.term, array.parts(), strict=True)):
         if count == 1 or name in choice.factors or "+" in name:
@@ -376,7 +355,7 @@ def _warn_if_gathered(
                 'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard another '
                 "dimension"
             )
-        elif not _divides(name, count, arrays):
+        elif array.type.shape[d] % count:
             why = f"dimension cannot be split into {count} equal parts"
             remedy = f"Pad it to a multiple of {count}"
         elif not description.any_extents:
@@ -440,16 +419,17 @@ class Choice:
         for array in sorted(arrays, key=n_bytes, reverse=True):
             if array.n_devices != choice.n_devices:
                 continue
-            for name, (count, part) in zip(array.term, array.parts(), strict=True):
-                if count == 1 or name in choice.factors or not terms.can_split(name):
+            each = zip(array.term, array.type.shape, array.parts(), strict=True)
+            for name, size, (count, part) in each:  # a name has one size in all arrays
+                if count == 1 or size % count or name in choice.factors:
                     continue
-                if not can_lower_again and not name.startswith("*"):
+                if not terms.can_split(name) or not (can_lower_again or name.startswith("*")):
                     continue
                 # Each block must still have equally many devices after one more split.
                 n, cells = choice._cells(list(choice.factors))
                 n *= count
                 devices = np.bincount(cells * count + part, minlength=n)
-                if _divides(name, count, arrays) and np.all(devices == choice.n_devices // n):
+                if np.all(devices == choice.n_devices // n):
                     choice.factors[name] = count, part
         return choice
 
@@ -505,15 +485,6 @@ class Choice:
         return [group.tolist() for group in blocks.transpose(0, 2, 1).reshape(-1, n_added)]
 
 
-def _divides(name: str, count: int, arrays: Sequence[Placed]) -> bool:
-    return all(
-        size % count == 0
-        for array in arrays
-        for size, other in zip(array.type.shape, array.term, strict=True)
-        if other == name
-    )
-
-
 @dataclass(frozen=True)
 class DeviceCall:
     """The call on one device. Its results are the outputs, then the hidden results.
@@ -529,7 +500,7 @@ class DeviceCall:
     aliases: Sequence[tuple[int, int]] = ()
     has_side_effect: bool = False
 
-    def outputs(self, operands: Sequence[Any]) -> list[Any]:
+    def outputs(self, operands: Arrays) -> list[Any]:
         results = [*self.outs, *self.hidden]
         rule = jax.ffi.ffi_lowering(
             self.target,
@@ -541,7 +512,7 @@ class DeviceCall:
         types = SimpleNamespace(avals_in=self.operands, avals_out=results)
         return list(rule(types, *operands))[: len(self.outs)]
 
-    def outputs_of_first(self, operands: Sequence[Any], n_devices: int) -> list[Any]:
+    def outputs_of_first(self, operands: Arrays, n_devices: int) -> list[Any]:
         """Make the call on the first device and return its outputs, on all devices."""
         case = hlo.CaseOp([_tensor(t) for t in self.outs], _device(), num_branches=2)
         with ir.InsertionPoint(case.regions[0].blocks.append()):
