@@ -222,9 +222,8 @@ _FRONT_ENDS = {  # the public function for each kind of kernel, or what `returni
     "vectorize": "elementwise",
     "guvectorize": "guvectorize",
 }
-_RETURNS = "this does not apply to a function that returns values: remove {them}"
 _REMEDIES = {
-    "elementwise": _RETURNS,
+    "elementwise": "this does not apply to a function that returns values: remove {them}",
     "guvectorize": "this does not apply to a numba.guvectorize function: remove {them}",
     "numba_kernel": (
         "a numba.njit function has no launch: remove {them}, or decorate the function with "

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 Dim = Any  # an int, or a symbolic dimension of jax.export
+Arrays = Sequence[Any]  # of JAX, or what stands for them while it traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class BatchAxes:
 NONE = BatchAxes()
 
 
-def to_front(operands: Sequence[Any], dims: Sequence[Any]) -> tuple[Dim, list[bool], list[Any]]:
+def to_front(operands: Arrays, dims: Sequence[Any]) -> tuple[Dim, list[bool], list[Any]]:
     """Move the mapped axes of a batching rule's operands to the front.
 
     Returns the size of the batch, which operands are mapped, and the operands.

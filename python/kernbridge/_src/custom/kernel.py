@@ -21,6 +21,7 @@ from kernbridge._src.base.extensions import Method
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
+from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params_of
 from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.keys.function_state import take
@@ -34,7 +35,7 @@ from kernbridge._src.operation.spec import (
     Outputs,
     check_rule,
 )
-from kernbridge._src.signatures.call_signature import CallSignature
+from kernbridge._src.signatures.call_signature import CallSignature, own_names
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
 
@@ -207,7 +208,8 @@ class XLACustomKernel(RuleTable):
                 "rule of your own with def_vjp_rule or def_jvp_rule [KB1007]"
             )
         super().__init__(name, derivatives == ENZYME)
-        self.signature = CallSignature.of_itself(repr(name), signature)
+        declared = CallSignature.read(repr(name), signature, None, own_names(signature), ())
+        self.signature = declared and declared.with_arrays
         if self.signature is not None:
             self.__signature__ = self.signature.python
         self.__doc__ = doc or type(self).__doc__
@@ -281,10 +283,9 @@ class XLACustomKernel(RuleTable):
                     bound = replace(bound, outlives=in_program and bool(state.traced))
                     return self._bind(ins, self._spec(outs), bound, kwargs)
             key = (_as_key(repr(self.name), outs), exact, choice)
-            call = self._calls.find(key)
-            if call is None:
-                call = self._jitted(self._spec(outs), bound, kwargs)
-                self._calls.put(key, call)
+            call = self._calls.find_or_make(
+                key, lambda: self._jitted(self._spec(outs), bound, kwargs)
+            )
             try:
                 return call(*ins)
             except TypeError:
@@ -303,7 +304,7 @@ class XLACustomKernel(RuleTable):
         return OperationSpec(label, outs, signature=self.signature)
 
     def _bind(
-        self, ins: Sequence[Any], spec: OperationSpec, bound: Bound, keywords: dict[str, Any]
+        self, ins: Arrays, spec: OperationSpec, bound: Bound, keywords: dict[str, Any]
     ) -> Any:
         if self.signature is not None:
             ins, _ = self.signature.bind(ins, {})

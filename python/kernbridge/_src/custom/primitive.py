@@ -20,7 +20,7 @@ from kernbridge._src.base import errors, private_jax
 from kernbridge._src.base.exact import exact
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, Tracer, ad, batching, mlir
 from kernbridge._src.base.reports import instead_of
-from kernbridge._src.calls.batch_axes import NONE, BatchAxes, looped, to_front, vmapped
+from kernbridge._src.calls.batch_axes import NONE, Arrays, BatchAxes, looped, to_front, vmapped
 from kernbridge._src.calls.call import ArrayType, Terms, has_type, is_inexact
 from kernbridge._src.custom import rules
 from kernbridge._src.operation import derivatives, missing_platform
@@ -147,7 +147,7 @@ class OfKernels(Automatic):
     primitive: KernelPrimitive
     params: tuple[tuple[str, Any], ...]
 
-    def bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
+    def bind(self, step: Step, inputs: Arrays, shadows: Arrays) -> list[Any]:
         params = dict(self.params)
         bound, made = params[OURS], types_of([inputs[i] for i in step.active])
         if step.mode == "jvp":
@@ -163,7 +163,7 @@ def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> An
     shardings = output_shardings(
         lambda: Terms.undeclared(_slices(levels, operands), 0, types), levels, operands, len(types)
     )
-    return operation_primitive.abstract(name, operands, types, levels, False, shardings)
+    return operation_primitive.abstract(name, operands, types, levels, shardings)
 
 
 def _lower(operation: Any, platform: str, ctx: Any, /, *operands: Any, **params: Any) -> Any:
@@ -234,7 +234,7 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
 
 
 def _derivative(
-    name: str, entry: Any, kernel: Callable[..., Any], outs: Any, bound: Bound, avals: Sequence[Any]
+    name: str, entry: Any, kernel: Callable[..., Any], outs: Any, bound: Bound, avals: Arrays
 ) -> Callable[..., list[Any]]:
     slices = _slices(bound.levels, avals)
     automatic = derivatives.extension(repr(name))
@@ -250,13 +250,13 @@ def _derivative(
     return derivative
 
 
-def _slices(levels: BatchAxes, avals: Sequence[Any]) -> list[Any]:
+def _slices(levels: BatchAxes, avals: Arrays) -> list[Any]:
     shapes = [levels.own_shape(i, aval.shape) for i, aval in enumerate(avals)]
     return [ShapedArray(shape, aval.dtype) for shape, aval in zip(shapes, avals, strict=True)]
 
 
 def _batched(
-    kernel: Callable[..., Any], backend: str, levels: BatchAxes, avals: Sequence[Any]
+    kernel: Callable[..., Any], backend: str, levels: BatchAxes, avals: Arrays
 ) -> Callable[..., Any]:
     """Return the kernel over its batch: by its own batching, if it has one, or slice by slice."""
     if not levels:
@@ -338,7 +338,7 @@ def _transpose(operation: Any, cotangents: Any, /, *operands: Any, **params: Any
             "beside that jvp rule. [KB2102]"
         )
 
-    def transposed(cotangents: Any, operands: Sequence[Any]) -> Any:
+    def transposed(cotangents: Any, operands: Arrays) -> Any:
         found = rule(cotangents, *operands, **params)
         return rules.checked_cotangents(operation.name, operands, found)
 

@@ -20,7 +20,7 @@ from kernbridge._src.base.errors import DerivativeRuleError, KernelError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.private_jax import ad
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.calls.batch_axes import loop, to_front
+from kernbridge._src.calls.batch_axes import Arrays, loop, to_front
 from kernbridge._src.calls.call import ArrayType, Types, has_type, is_inexact
 from kernbridge._src.operation import derivatives
 from kernbridge._src.operation.operation import Watched
@@ -45,7 +45,7 @@ class JvpRule:
     """The derivative of an operation: one function for all inputs, or one for each of them."""
 
     name: str
-    functions: tuple[Rule | None, ...]
+    functions: tuple[Any, ...]
     per_input: bool
     symbolic_zeros: bool = True
 
@@ -54,7 +54,7 @@ class JvpRule:
         for what, function, n in self.each(len(self.functions)):
             check_rule(repr(self.name), what, function, expected, n, None)
 
-    def each(self, n_inputs: int) -> list[tuple[str, Rule | None, int]]:
+    def each(self, n_inputs: int) -> list[tuple[str, Rule, int]]:
         """Every function, what messages call it, and the number of its arguments."""
         if not self.per_input:
             return [("the jvp rule", self.functions[0], 2)]
@@ -74,7 +74,6 @@ class JvpRule:
     ) -> tuple[list[Any], list[Any]]:
         """Call the function for all inputs; return outputs of these types, and their tangents."""
         (function,) = self.functions
-        assert function is not None
         given = list(tangents)
         for i, t in enumerate(given):
             if not self.symbolic_zeros and type(t) is ad.Zero and is_inexact(t.aval.dtype):
@@ -176,11 +175,7 @@ class RuleTable:
         TypeError
             If `fun` does not take two arguments; when called, if it does not take the keywords.
         """
-        if fun == ENZYME:
-            self._set("the jvp rule", ENZYME)
-            return
-        functions: tuple[Any] = (fun,)
-        rule = JvpRule(self.name, functions, per_input=False, symbolic_zeros=bool(symbolic_zeros))
+        rule = fun if fun == ENZYME else JvpRule(self.name, (fun,), False, bool(symbolic_zeros))
         self._set("the jvp rule", rule)
 
     @hides_frames
@@ -419,7 +414,7 @@ def _listed(returned: Returned, value: Any, what: str, n: int) -> list[Any]:
     return found
 
 
-def checked_cotangents(name: str, operands: Sequence[Any], found: Any) -> list[Any]:
+def checked_cotangents(name: str, operands: Arrays, found: Any) -> list[Any]:
     """Return what a transpose rule returned for these operands, or raise.
 
     A cotangent may be of another precision than the operand, as in BrainEvent.

@@ -14,6 +14,7 @@ import jax
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError, KernelNotAvailableError
+from kernbridge._src.calls.batch_axes import Arrays
 
 TARGET = "kernbridge.absent"
 PLATFORMS = ("cpu", "cuda", "gpu", "rocm")  # on which the target is registered
@@ -36,7 +37,7 @@ def no_kernel(
 
 
 def lower(
-    ctx: Any, operands: Sequence[Any], platform: str, error: KernelError, has_side_effect: bool
+    ctx: Any, operands: Arrays, platform: str, error: KernelError, has_side_effect: bool
 ) -> Any:
     """Lower an operation that has no kernel for `platform`, or raise `error`."""
     if len(private_jax.platforms_of(ctx)) == 1 or platform not in PLATFORMS:

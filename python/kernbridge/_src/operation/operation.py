@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,6 +23,7 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
+from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.calls.call import ArrayType, Call, Types, has_type
 from kernbridge._src.keys import function_state
 from kernbridge._src.keys.function_state import FunctionState
@@ -199,7 +200,7 @@ class Operation:
         operation, scalars = self._calling(scalars)
         return operation._frontend.inspect(*operation._described(inputs, scalars))
 
-    def _described(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> tuple[Types, Call]:
+    def _described(self, inputs: Arrays, scalars: Mapping[str, Any]) -> tuple[Types, Call]:
         inputs, scalars = _bound(self.spec, self._frontend, inputs, scalars)
         names = tuple(sorted(scalars))
         given = (*inputs, *map(scalars.get, names))
@@ -284,10 +285,7 @@ def spec_key(spec: OperationSpec, others: Functions) -> Hashable | None:
 
 
 def _traceable_call(
-    spec: OperationSpec,
-    frontend: Frontend,
-    keywords: tuple[tuple[str, Any], ...],
-    watched: Watched | None,
+    spec: OperationSpec, frontend: Frontend, keywords: tuple[Any, ...], watched: Watched | None
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         state = watched.tracing() if watched else None
@@ -330,15 +328,13 @@ def _traceable_call(
 
 def _arranged(operand: Any, wanted: ArrayType) -> Any:
     """The operand with more leading axes, of one element each, and with another dtype."""
-    axes = tuple(range(len(wanted.shape) - jnp.ndim(operand)))
     operand = operand if operand.dtype == wanted.dtype else operand.astype(wanted.dtype)
-    return jnp.expand_dims(operand, axes) if axes else operand
+    return jax.lax.broadcast_to_rank(operand, len(wanted.shape))
 
 
 def _bound(
-    spec: OperationSpec, frontend: Frontend, inputs: Sequence[Any], scalars: Mapping[str, Any]
-) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The arrays and the keyword scalars of a call with these arguments."""
+    spec: OperationSpec, frontend: Frontend, inputs: Arrays, scalars: Mapping[str, Any]
+) -> tuple[Arrays, Mapping[str, Any]]:
     return (spec.signature.bind if spec.signature else frontend.bound)(inputs, scalars)
 
 
@@ -391,7 +387,7 @@ def _type_of(label: str, index: int, operand: Any) -> ArrayType:
 
 
 def as_operands(
-    label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
+    label: str, inputs: Arrays, scalars: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[ArrayType]]:
     """Return the inputs and then the scalars as arrays of JAX, and their types; or TypeError."""
     operands = [*inputs, *(scalars or {}).values()]
@@ -404,7 +400,7 @@ def as_operands(
 
 
 def not_an_array(
-    label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
+    label: str, inputs: Arrays, scalars: Mapping[str, Any] | None = None
 ) -> TypeError | None:
     """Return the error for the first argument that is neither an array nor a scalar, if any."""
     named = [(f"input {i}", x) for i, x in enumerate(inputs)]

@@ -15,7 +15,7 @@ import numpy as np
 from kernbridge._src.base import extensions, private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir, xla
-from kernbridge._src.calls.batch_axes import BatchAxes, Dim, to_front
+from kernbridge._src.calls.batch_axes import Arrays, BatchAxes, Dim, to_front
 from kernbridge._src.calls.call import ArrayType, Call, Terms, Types
 from kernbridge._src.operation import embed_once, missing_platform, origin
 from kernbridge._src.operation.spec import Functions
@@ -53,7 +53,7 @@ class NativeCall(NamedTuple):
         n = len(call.outs)
         return dict(call.aliases) | {i: n + k for k, i in enumerate(self.copied)}
 
-    def hidden(self, operands: Sequence[Any], batch: Sequence[Dim]) -> list[Any]:
+    def hidden(self, operands: Arrays, batch: Sequence[Dim]) -> list[Any]:
         """The results after the outputs; temporaries have these batch axes."""
         more = [ArrayType((*batch, *t.shape), t.dtype) for t in self.temporaries]
         return [operands[i] for i in self.copied] + more
@@ -92,13 +92,11 @@ class Frontend(ABC):
         """The vjp rule of a call, given what the user passed."""
         return rule
 
-    def bound(
-        self, inputs: Sequence[Any], scalars: Mapping[str, Any]
-    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def bound(self, inputs: Arrays, scalars: Mapping[str, Any]) -> tuple[Arrays, Mapping[str, Any]]:
         """The inputs and the keyword scalars that the arguments of a call stand for."""
         return inputs, scalars
 
-    def arranged(self, operands: Sequence[Any], types: Types) -> Types:
+    def arranged(self, operands: Arrays, types: Types) -> Types:
         """The types that the kernel takes; they may have more leading axes and other dtypes."""
         return types
 
@@ -163,14 +161,14 @@ def _batch_with_levels(
     return outs, [0] * len(outs)
 
 
-def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
+def match_varying(operands: Arrays) -> Arrays:
     """The operands, each varying over all manual mesh axes that any of them varies over."""
     if not operands or not private_jax.HAS_INSIDES:
         return operands
     return private_jax.match_varying_axes(*operands)
 
 
-def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
+def bind(frontend: Frontend, call: Call, operands: Arrays) -> list[jax.Array]:
     for watch in watching:
         watch(frontend, "")
     return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
@@ -180,29 +178,24 @@ def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
     return abstract_call(frontend.label, operands, call, call.levels)
 
 
-def abstract_call(label: str, operands: Sequence[Any], call: Call, levels: BatchAxes) -> Any:
-    """Abstract outputs of a kernel's call with these `vmap`s around it."""
+def abstract_call(label: str, operands: Arrays, call: Call, levels: BatchAxes) -> Any:
+    """Abstract outputs and effects of a kernel's call with these `vmap`s around it."""
     shardings = sharding.output_shardings(lambda: call.terms, levels, operands, len(call.outs))
-    return abstract(label, operands, call.outs, levels, call.has_side_effect, shardings)
+    avals = abstract(label, operands, call.outs, levels, shardings)[0]
+    return avals, {private_jax.kernel_effect} if call.has_side_effect else set()
 
 
 def abstract(
-    label: str,
-    operands: Sequence[Any],
-    outs: Types,
-    levels: BatchAxes,
-    has_side_effect: bool,
-    shardings: Sequence[Any],
-) -> Any:
-    """Abstract outputs and effects of a call on abstract operands.
+    label: str, operands: Arrays, outs: Types, levels: BatchAxes, shardings: Sequence[Any]
+) -> tuple[list[Any], set[Any]]:
+    """Abstract outputs of a call on abstract operands, and no effects.
 
     Where a sharding is None, the output is whole on every device of an explicit mesh.
     """
     avals = [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in outs]
     varying = private_jax.varying_axes(label, operands)
-    effects = {private_jax.kernel_effect} if has_side_effect else set()
     placed = zip(avals, shardings, strict=True)
-    return [private_jax.on_mesh(aval, varying, where) for aval, where in placed], effects
+    return [private_jax.on_mesh(aval, varying, where) for aval, where in placed], set()
 
 
 call_p.def_effectful_abstract_eval(_abstract_eval)
@@ -258,9 +251,7 @@ def _lowered(platform: str, ctx: Any, operands: Any, frontend: Frontend, call: C
         attributes = embed_once.embed(ctx, native.target, attributes, native.program)
     hidden = [ShapedArray(t.shape, t.dtype) for t in native.hidden(avals_in, levels.shape)]
     wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden]) if hidden else ctx
-    target, more, options = sharding.lowering_of(
-        platform, wide, frontend, call, native, masks, aliases
-    )
+    target, more, options = sharding.lowering_of(platform, wide, frontend, call, native, masks)
     rule = jax.ffi.ffi_lowering(
         target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect, **options
     )
@@ -302,7 +293,7 @@ for _platform in ("cpu", "cuda"):
 mlir.register_lowering(call_p, _lower_elsewhere)
 
 
-def _batch(operands: Sequence[Any], dims: Sequence[Any], *, frontend: Frontend, call: Call) -> Any:
+def _batch(operands: Arrays, dims: Sequence[Any], *, frontend: Frontend, call: Call) -> Any:
     size, mapped, front = to_front(operands, dims)
     for i, _ in call.aliases:  # the output uses its memory, so each slice needs its own
         if not mapped[i]:

@@ -20,6 +20,7 @@ from kernbridge._src.base import private_jax, settings
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import warn
+from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.calls.call import ArrayType, NamedTypes, Types, has_type
 from kernbridge._src.sharding.rule import ShardingRule
 
@@ -71,7 +72,7 @@ class Outputs:
     def __str__(self) -> str:
         return str(self.tree)
 
-    def unflatten(self, outputs: Sequence[Any]) -> Any:
+    def unflatten(self, outputs: Arrays) -> Any:
         leaves = dict(zip(self.order, outputs, strict=True))
         return self.tree.unflatten([leaves[i] for i in range(len(leaves))])
 
@@ -334,12 +335,7 @@ class OperationSpec:
 
 
 def call_with_shapes(
-    label: str,
-    name: str,
-    function: Callable[..., Any],
-    inputs: Types,
-    scalars: NamedTypes,
-    parameters: Any = None,
+    label: str, name: str, function: Any, inputs: Types, scalars: NamedTypes, parameters: Any = None
 ) -> Any:
     """Call a function of the shapes of a call, which the user passed as the argument `name`."""
     given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]

@@ -24,7 +24,7 @@ import numpy as np
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, quoted
 from kernbridge._src.base.private_jax import Tracer, ad, eval_jaxpr
-from kernbridge._src.calls.batch_axes import NONE, BatchAxes, vmapped
+from kernbridge._src.calls.batch_axes import NONE, Arrays, BatchAxes, vmapped
 from kernbridge._src.calls.call import ArrayType, Call, Types, has_type, is_inexact
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.primitive import (
@@ -43,10 +43,10 @@ class Automatic(ABC):
     """A rule of kernbridge's own, of which each use is one more step of differentiation."""
 
     @abstractmethod
-    def bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
+    def bind(self, step: Step, inputs: Arrays, shadows: Arrays) -> list[Any]:
         """Call the derivative; `shadows` are tangents or cotangents."""
 
-    def tangents(self, inputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    def tangents(self, inputs: Arrays, given: Arrays) -> list[Any]:
         """The tangents of the outputs that have one, given those of the inputs, or JAX's Zero."""
         active = tuple(
             i
@@ -55,9 +55,7 @@ class Automatic(ABC):
         )
         return self.bind(Step("jvp", active), inputs, [given[i] for i in active])
 
-    def cotangents(
-        self, inputs: Sequence[Any], given: Sequence[Any], which: Sequence[int]
-    ) -> list[Any]:
+    def cotangents(self, inputs: Arrays, given: Arrays, which: Sequence[int]) -> list[Any]:
         """The cotangents of the inputs in `which`, and None for the others."""
         cts = [ct for ct in given if ct is not None]
         found = self.bind(Step("vjp", tuple(which)), inputs, cts)
@@ -116,12 +114,10 @@ class Rules:
     n_read: int = 0  # the number of the last operands, which are values that the rules read
     order: tuple[int, ...] = ()  # the operands in the order of the signature
 
-    def ordered(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+    def ordered(self, operands: Arrays) -> tuple[Any, ...]:
         return tuple(operands[i] for i in self.order or range(len(operands)))
 
-    def tangents(
-        self, types: Types, inputs: Sequence[Any], outputs: Sequence[Any], given: Any
-    ) -> list[Any]:
+    def tangents(self, types: Types, inputs: Arrays, outputs: Arrays, given: Any) -> list[Any]:
         """Call `jvp`; return the tangents of the outputs that have one."""
         assert self.jvp is not None
         if isinstance(self.jvp, Automatic):
@@ -149,11 +145,7 @@ class Rules:
         ]
 
     def cotangents(
-        self,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        given: Sequence[Any],
-        which: Sequence[int],
+        self, inputs: Arrays, outputs: Arrays, given: Arrays, which: Sequence[int]
     ) -> list[Any]:
         """Call `vjp`; return the cotangents of the inputs, at least of those in `which`."""
         assert self.vjp is not None
@@ -263,7 +255,7 @@ class _Tangent:
     def tangent_outs(self) -> tuple[ArrayType, ...]:
         return tuple(t for t in self.outs if is_inexact(t.dtype))
 
-    def split(self, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    def split(self, operands: Arrays) -> tuple[Arrays, Arrays, Arrays]:
         n = self.n_inputs
         return operands[:n], operands[n : self.n_known], operands[self.n_known :]
 
@@ -277,9 +269,7 @@ class _Tangent:
         tangents = [moving[i] if i in moving else none(x) for i, x in enumerate(inputs)]
         return self.rules.tangents(self.outs, inputs, outputs, tangents)
 
-    def _transposed(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
-    ) -> list[Any]:
+    def _transposed(self, inputs: Arrays, outputs: Arrays, given: Arrays) -> list[Any]:
         def reverse(*cotangents: Any) -> tuple[Any, ...]:
             return tuple(self.backward(*inputs, *outputs, *cotangents))
 
@@ -307,30 +297,25 @@ tangent_p = new_primitive("kernbridge_tangent")
 
 
 def differentiate(
-    rules: Rules,
-    outs: tuple[ArrayType, ...],
-    levels: BatchAxes,
-    operands: Sequence[Any],
-    results: Sequence[Any],
-    tangents: Sequence[Any],
+    rules: Rules, outs: Types, levels: BatchAxes, operands: Arrays, results: Arrays, dots: Arrays
 ) -> list[Any]:
     """Tangents of the results of a call, as a JVP rule of JAX returns them."""
     n = len(operands) - rules.n_read
     which = tuple(
         i
-        for i, (x, t) in enumerate(zip(operands[:n], tangents, strict=False))
+        for i, (x, t) in enumerate(zip(operands[:n], dots, strict=False))
         if type(t) is not ad.Zero and is_inexact(x.dtype)
     )
-    dots: list[Any] = []
-    tangent = _Tangent(rules, len(operands), outs, which)
+    found: list[Any] = []
+    tangent = _Tangent(rules, len(operands), tuple(outs), which)
     if which:
-        everything = match_varying([*operands, *results, *(tangents[i] for i in which)])
+        everything = match_varying([*operands, *results, *(dots[i] for i in which)])
         masks = levels.choose([*range(len(operands)), *[None] * len(outs), *which])
         if rules.vjp is None:
-            dots = vmapped(tangent.forward, masks)(*everything)
+            found = vmapped(tangent.forward, masks)(*everything)
         else:
-            dots = tangent_p.bind(*everything, tangent=tangent, levels=masks)
-    rest = iter(dots)
+            found = tangent_p.bind(*everything, tangent=tangent, levels=masks)
+    rest = iter(found)
     return [
         next(rest) if which and is_inexact(t.dtype) else zero_tangent(result)
         for result, t in zip(results, outs, strict=True)
@@ -347,7 +332,7 @@ def _abstract_eval(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> Any:
         for k, x in enumerate(operands[: tangent.n_known])
         if k >= tangent.n_inputs and is_inexact(x.dtype)
     ]
-    return abstract(tangent.rules.label, operands, tangent.tangent_outs, levels, False, shardings)
+    return abstract(tangent.rules.label, operands, tangent.tangent_outs, levels, shardings)
 
 
 def _evaluate(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> list[Any]:
@@ -401,8 +386,7 @@ define_with_levels(tangent_p, _abstract_eval, _evaluate, _jvp, _transpose)
 operation_p = new_primitive("kernbridge_operation")
 
 
-def bind(frontend: Frontend, call: Call, rules: Rules, operands: Sequence[Any]) -> list[jax.Array]:
-    """Apply a kernel that has derivatives to operands (tracers or arrays)."""
+def bind(frontend: Frontend, call: Call, rules: Rules, operands: Arrays) -> list[jax.Array]:
     params: dict[str, Any] = {"frontend": frontend, "call": call, "rules": rules, "levels": NONE}
     return operation_p.bind(*match_varying(operands), **params)
 
@@ -488,7 +472,7 @@ def _closed(
     return closed
 
 
-def refuse(label: str, values: Sequence[Any]) -> NoReturn:
+def refuse(label: str, values: Arrays) -> NoReturn:
     """Raise the error of a rule that runs when the values that it reads no longer exist."""
     raise DerivativeRuleError(
         f"{label}: its derivative rule reads a traced value of an outer function, "

@@ -237,7 +237,6 @@ class Annotation:
         )
 
     def _infer(self, kernel: bool, tensor: str) -> list[ScannedParameter]:
-        """Read the roles off the declaration."""
         roles: list[str] = []
         for i, p in enumerate(self.found.parameters):
             role = "attr"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.base.struct import Struct
+from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.calls.call import ArrayType
 from kernbridge._src.signatures.array_types import ANY, DeclaredType, Extents
 
@@ -51,7 +52,7 @@ class ScannedFunction(Struct):
         ]
         return ScannedFunction(name, qualified, whole_call, tuple(read), *others)
 
-    def check_arrays(self, label: str, inputs: Sequence[Any], call: Any) -> None:
+    def check_arrays(self, label: str, inputs: Arrays, call: Any) -> None:
         """Raise TypeError unless the arrays of a call are of the types that are declared.
 
         Those of each part must be too, where a sharding rule splits the call.
@@ -88,7 +89,6 @@ class ScannedFunction(Struct):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The names of its parameters for arrays."""
         return tuple(p.name for p in self.arrays)
 
     def buffer_names(self, n_operands: int) -> tuple[str, ...]:

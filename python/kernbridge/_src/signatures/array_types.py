@@ -84,25 +84,22 @@ class DeclaredType(Struct):
 
 def is_variable(dtype: str) -> bool:
     """Whether a name stands for a dtype that a call determines; refuse what looks like a dtype."""
-    if dtype[:1].isupper() and (dtype == "Bool" or dtype.lower() in dtype_names()):
+    if dtype[:1].isupper() and (dtype == "Bool" or dtype.lower() in DTYPE_NAMES):
         raise ValueError(f"'{dtype}' is no dtype; write {dtype.lower()}, or T for any dtype")
     return dtype[:1].isupper()
 
 
-@functools.lru_cache(maxsize=1)
-def dtype_names() -> dict[str, str]:
-    """NumPy's names of dtypes by their names in NumPy and in jaxprs; "" for any."""
-    known = [name for name in CODES if name != "token"]
-    return {short(name): name for name in known} | {name: name for name in known} | {ANY: ""}
+_KNOWN = [name for name in CODES if name != "token"]
+DTYPE_NAMES = {short(name): name for name in _KNOWN} | {name: name for name in _KNOWN} | {ANY: ""}
+"""NumPy's names of dtypes by their names in NumPy and in jaxprs; "" for any."""
 
 
 def named_dtype(name: str) -> str:
-    """The dtype that has this name, see `dtype_names`; ValueError lists the names."""
-    names = dtype_names()
-    if name not in names:
-        listed = ", ".join(dict.fromkeys(short(known) for known in names.values() if known))
+    """The dtype that has this name, see `DTYPE_NAMES`; ValueError lists the names."""
+    if name not in DTYPE_NAMES:
+        listed = ", ".join(map(short, _KNOWN))
         raise ValueError(f"'{name}' is no dtype; write any, or one of {listed}")
-    return names[name]
+    return DTYPE_NAMES[name]
 
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {

@@ -20,13 +20,14 @@ import numpy as np
 
 from kernbridge._src.base.errors import counted, short, unknown_name
 from kernbridge._src.base.private_jax import Tracer
+from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.calls.call import ArrayType, NamedTypes, Types, has_type
 from kernbridge._src.signatures.array_types import (
     ANY,
+    DTYPE_NAMES,
     LEADING,
     DeclaredType,
     Extents,
-    dtype_names,
     evaluate,
     is_variable,
     named_dtype,
@@ -108,12 +109,6 @@ class CallSignature:
             raise ValueError(f"{label}: the signature {text!r}: {e} [KB1010]") from None
 
     @staticmethod
-    def of_itself(label: str, text: Any) -> CallSignature | None:
-        """A signature whose names are its own, and whose numbers are arrays without dimensions."""
-        found = CallSignature.read(label, text, None, own_names(text), ())
-        return found and found.with_arrays
-
-    @staticmethod
     def parse(
         label: str,
         text: str,
@@ -179,7 +174,6 @@ class CallSignature:
 
     @property
     def dimensions(self) -> set[str]:
-        """The names of the dimensions of inputs."""
         dims = {str(d) for p in self.inputs if p.type for d in p.type.dims}
         return {name for d in dims for name in names_in(d)}
 
@@ -242,14 +236,14 @@ class CallSignature:
         return f"{', '.join(map(term, inputs))} -> {', '.join(map(term, outputs))}"
 
     def arguments(
-        self, args: Sequence[Any], keywords: Mapping[str, Any]
+        self, args: Arrays, keywords: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The inputs of a call by name, in their order, and the keywords that name none."""
         names = [p.name for p in self.inputs]
         rest = {name: x for name, x in keywords.items() if name not in names}
         return self._bound(args, {n: x for n, x in keywords.items() if n in names}), rest
 
-    def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    def _bound(self, args: Arrays, keywords: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return self.python.bind(*args, **keywords).arguments
         except TypeError as e:
@@ -260,9 +254,7 @@ class CallSignature:
                 + f", expected ({', '.join(map(str, self.inputs))}) [KB2001]"
             ) from None
 
-    def bind(
-        self, args: Sequence[Any], keywords: Mapping[str, Any]
-    ) -> tuple[list[Any], dict[str, Any]]:
+    def bind(self, args: Arrays, keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arrays and the keyword scalars of a call, whose arguments may be given by name."""
         arrays, scalars = [], {}
         changed = self.bound[1]
@@ -274,7 +266,7 @@ class CallSignature:
                 arrays.append(value)
         return arrays, scalars
 
-    def converted(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    def converted(self, args: Arrays, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, in their order, weak values in their declared dtypes."""
         given = self._bound(args, keywords)
         return {p.name: _converted(given[p.name], self._dtype_of(p, given)) for p in self.inputs}
@@ -297,7 +289,7 @@ class CallSignature:
             if "int" in p.type.dtype or is_variable(p.type.dtype)
         ]
 
-    def check_numbers(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+    def check_numbers(self, args: Arrays, keywords: Mapping[str, Any]) -> None:
         """Refuse numbers of Python that would wrap around, before JAX traces a call."""
         for i, p, dtype in self._may_wrap:
             value = args[i] if i < len(args) else keywords.get(p.name)
@@ -437,7 +429,7 @@ def _items(side: str, names: Sequence[str], dims: Collection[str] | None = None)
     items = []
     for item in split_items(side):
         name, mark, text = _ITEM.fullmatch(item).groups("")  # type: ignore[union-attr]
-        is_word, is_dtype = text.isidentifier() and text != ANY, text in dtype_names()
+        is_word, is_dtype = text.isidentifier() and text != ANY, text in DTYPE_NAMES
         is_type = mark == ":" or "[" in text or (is_dtype and text not in (dims or ()))
         if dims is not None and (mark == "=" or not is_type):
             name = name or text * (text in names)
