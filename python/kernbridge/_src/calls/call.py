@@ -17,9 +17,6 @@ Term = tuple[str, ...]  # a name for each dimension of an array
 
 WHOLE = "_"  # a dimension that no device has only a part of
 
-_BATCH_ORDER = 256  # KB_BATCH_ORDER of the core, and its kb_slice_order
-_SLICES_AUTO, _SLICES_IN_ORDER, _SLICES_AT_ONCE, _SLICES_OF_ROWS = range(4)
-
 
 def is_inexact(dtype: Any) -> bool:
     return bool(jax.dtypes.issubdtype(dtype, np.inexact))
@@ -111,23 +108,6 @@ class Call:
     terms: Terms
     levels: BatchAxes = NONE
     vmap_threads: bool | None = None
-
-    def batch_words(
-        self, masks: Sequence[int], row_axes: int, has_rows: Sequence[bool]
-    ) -> list[int]:
-        """The description of the batch, or of the rows along which the kernel may be cut.
-
-        It contains the number of levels or axes, the order of slices (one after the other, several
-        at once, or as the core decides), and what each operand has of them. Empty without both.
-        """
-        in_order = self.vmap_threads is False or self.has_side_effect
-        if self.levels:
-            order = _SLICES_IN_ORDER if in_order else _SLICES_AUTO
-            order = _SLICES_AT_ONCE if self.vmap_threads else order
-            return [len(self.levels.sizes) + _BATCH_ORDER * order, *masks]
-        if in_order or not row_axes:
-            return []
-        return [row_axes + _BATCH_ORDER * _SLICES_OF_ROWS, *has_rows]
 
     @property
     def n_operands(self) -> int:

@@ -289,7 +289,7 @@ class XLACustomKernel(RuleTable):
             try:
                 return call(*ins)
             except TypeError:
-                refusal = not_an_array(repr(self.name), ins)
+                refusal = not_an_array(repr(self.name), ins, {})
                 if refusal is None:
                     raise
                 raise refusal from None

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
+_BATCH_ORDER = 256  # KB_BATCH_ORDER of the core, and its kb_slice_order
+_SLICES_AUTO, _SLICES_IN_ORDER, _SLICES_AT_ONCE, _SLICES_OF_ROWS = range(4)
 
 
 class NativeCall(NamedTuple):
@@ -58,13 +60,32 @@ class NativeCall(NamedTuple):
         more = [ArrayType((*batch, *t.shape), t.dtype) for t in self.temporaries]
         return [operands[i] for i in self.copied] + more
 
-    def attributes(self, call: Call, masks: Sequence[int]) -> dict[str, Any]:
+    def levels(self, call: Call) -> BatchAxes:
+        """The levels that its operands have; copies have all."""
+        n = len(call.levels.masks)
+        return call.levels.choose([None if i in self.copied else i for i in range(n)])
+
+    def attributes(self, call: Call) -> dict[str, Any]:
         """What names the kernel and the batch; see src/core/kb_handler.h."""
-        batch = call.batch_words(masks, self.row_axes, self.has_rows)
         return {
-            "call": np.array([self.key, *batch], np.int64),
+            "call": np.array([self.key, *self._batch(call)], np.int64),
             "digest": np.frombuffer(self.digest, np.uint8),
         }
+
+    def _batch(self, call: Call) -> list[int]:
+        """The description of the batch, or of the rows along which the kernel may be cut.
+
+        It contains the number of levels or axes, the order of slices (one after the other, several
+        at once, or as the core decides), and what each operand has of them. Empty without both.
+        """
+        in_order = call.vmap_threads is False or call.has_side_effect
+        if call.levels:
+            order = _SLICES_IN_ORDER if in_order else _SLICES_AUTO
+            order = _SLICES_AT_ONCE if call.vmap_threads else order
+            return [len(call.levels.sizes) + _BATCH_ORDER * order, *self.levels(call).masks]
+        if in_order or not self.row_axes:
+            return []
+        return [self.row_axes + _BATCH_ORDER * _SLICES_OF_ROWS, *self.has_rows]
 
 
 class Frontend(ABC):
@@ -180,7 +201,7 @@ def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
 
 def abstract_call(label: str, operands: Arrays, call: Call, levels: BatchAxes) -> Any:
     """Abstract outputs and effects of a kernel's call with these `vmap`s around it."""
-    shardings = sharding.output_shardings(lambda: call.terms, levels, operands, len(call.outs))
+    shardings = sharding.output_shardings(call.terms, levels, operands)
     avals = abstract(label, operands, call.outs, levels, shardings)[0]
     return avals, {private_jax.kernel_effect} if call.has_side_effect else set()
 
@@ -239,19 +260,17 @@ def _lowered(platform: str, ctx: Any, operands: Any, frontend: Frontend, call: C
         ctx.module_context.add_keepalive(native.keep)
 
     levels = call.levels
-    operands_in, avals_in, masks = list(operands), list(ctx.avals_in), [*levels.masks]
+    operands_in, avals_in = list(operands), list(ctx.avals_in)
     for i in native.copied:
         operands_in[i], avals_in[i] = _with_all_levels(ctx, operands[i], avals_in[i], levels, i)
-        if levels:
-            masks[i] = levels.full_mask
-    aliases, attributes = native.aliases(call), native.attributes(call, masks)
+    aliases, attributes = native.aliases(call), native.attributes(call)
     if native.origin:
         attributes["origin"] = native.origin
     if native.program and (for_export or not native.origin or settings.carries_kernels()):
         attributes = embed_once.embed(ctx, native.target, attributes, native.program)
     hidden = [ShapedArray(t.shape, t.dtype) for t in native.hidden(avals_in, levels.shape)]
     wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden]) if hidden else ctx
-    target, more, options = sharding.lowering_of(platform, wide, frontend, call, native, masks)
+    target, more, options = sharding.lowering_of(platform, wide, frontend, call, native)
     rule = jax.ffi.ffi_lowering(
         target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect, **options
     )

@@ -81,7 +81,6 @@ class Lowered:
     platform: str
     frontend: Any
     call: Call
-    masks: list[int]
     copied: tuple[int, ...]
     kept: list[Any] = field(default_factory=list, compare=False)
 
@@ -108,7 +107,7 @@ class Lowered:
                 "sharding_rule [KB6003]"
             )
         self.kept.append(native.keep)
-        values = native.attributes(self.call, self.masks)
+        values = native.attributes(self.call)
         if native.program:
             values["program"] = np.frombuffer(native.program, np.uint8)
         return replace(
@@ -140,12 +139,11 @@ def _remember(ctx: Any, lowered: Lowered, digest: bytes) -> str:
 
 
 def lowering_of(
-    platform: str, ctx: Any, frontend: Any, call: Call, native: Any, masks: Sequence[int]
+    platform: str, ctx: Any, frontend: Any, call: Call, native: Any
 ) -> tuple[str, dict[str, str], dict[str, Any]]:
     """Return the target, further attributes and options for lowering a call that may be split.
 
-    `native` is the front end's `NativeCall`, `masks` are the levels of the operands, and `ctx` has
-    the types of hidden results too.
+    `native` is the front end's `NativeCall`, and `ctx` has the types of hidden results too.
     """
     n_devices = private_jax.devices_to_split_among(ctx)
     if n_devices == 1 or not (call.terms.ins or call.has_side_effect):  # Shardy needs an operand
@@ -153,7 +151,7 @@ def lowering_of(
     hidden = [call.terms.ins[i] for i in native.copied]
     hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]
     terms = replace(call.terms, hidden=tuple(hidden))
-    terms = _with_levels(terms, masks, len(call.levels.sizes))
+    terms = _with_levels(terms, native.levels(call))
     aliased = tuple(native.aliases(call).items())
     grouped = private_jax.is_partly_manual(ctx)
     if call.has_side_effect:
@@ -169,7 +167,7 @@ def lowering_of(
     token = ""
     axes = {name for array in (*call.terms.ins, *call.terms.outs) for name in array}
     if native.for_extents and any(map(call.terms.can_split, axes)):
-        lowered = Lowered(platform, frontend, call, list(masks), native.copied)
+        lowered = Lowered(platform, frontend, call, native.copied)
         token = _remember(ctx, lowered, native.digest)
     description = Description(frontend.label, terms, aliased, token, grouped)
     attribute = private_jax.shardy_rule(ctx, *_numbered(description.possible))
@@ -177,12 +175,12 @@ def lowering_of(
     return native.target + SPLIT, {"sharding": json.dumps(asdict(description))}, options
 
 
-def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
+def _with_levels(terms: Terms, levels: BatchAxes) -> Terms:
     def masked(mask: int) -> Term:
-        return tuple(f"*{k}" for k in reversed(range(n_levels)) if mask >> k & 1)
+        return tuple(f"*{k}" for k in reversed(range(len(levels.sizes))) if mask >> k & 1)
 
     every = masked(-1)
-    own = zip(masks or [0] * len(terms.ins), terms.ins, strict=True)
+    own = zip(levels.masks or [0] * len(terms.ins), terms.ins, strict=True)
     return replace(
         terms,
         ins=tuple((*masked(mask), *term) for mask, term in own),
@@ -204,15 +202,13 @@ def _numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]
     return ins, outs, [name for own, name in names.items() if not terms.can_split(own)]
 
 
-def output_shardings(
-    terms_of: Callable[[], Terms], levels: BatchAxes, avals: Arrays, n_outputs: int
-) -> list[Any]:
+def output_shardings(terms: Terms, levels: BatchAxes, avals: Arrays) -> list[Any]:
     """The shardings of the outputs on an explicit mesh; None if no operand has such a mesh."""
     placed = [private_jax.explicit_sharding(aval) for aval in avals]
     mesh = next((s.mesh for s in placed if s is not None), None)
     if mesh is None:
-        return [None] * n_outputs
-    terms = _with_levels(terms_of(), levels.masks, len(levels.sizes))
+        return [None] * len(terms.outs)
+    terms = _with_levels(terms, levels)
     found: dict[str, Any] = {}
     for where, term in zip(placed, terms.ins, strict=True):
         for name, axes in zip(term, () if where is None else where.spec, strict=False):

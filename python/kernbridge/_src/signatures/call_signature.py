@@ -494,10 +494,8 @@ def _named(
     if missing := [name for name in free if name not in optional]:
         remedy = f"{parameters}; if it takes a function or a constant, give it a default"
         if is_c:
-            remedy = (
-                "add what it receives: an array, a number such as f64, an extent such as n, or "
-            )
-            remedy += "a constant"
+            remedy = "add what it receives: an array, a number such as f64, an extent such as n, "
+            remedy += "or a constant"
         raise ValueError(f"it does not describe the parameter {missing[0]!r}; {remedy}")
     for p in (*inputs.values(), *(p for p in outputs.values() if p.name not in inputs)):
         if p.type is None and not p.extent:
