@@ -160,9 +160,8 @@ class OfKernels(Automatic):
 
 def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> Any:
     levels, types = params[OURS].levels, params[OURS].made or types_of(outs)
-    shardings = output_shardings(
-        lambda: Terms.undeclared(_slices(levels, operands), 0, types), levels, operands, len(types)
-    )
+    terms = Terms.undeclared(_slices(levels, operands), 0, types)
+    shardings = output_shardings(terms, levels, operands)
     return operation_primitive.abstract(name, operands, types, levels, shardings)
 
 
@@ -306,8 +305,7 @@ def _tangents(
     jvp, outs = operation._rules.get("the jvp rule"), bound.made or types_of(params["outs"])
     by_enzyme = OfKernels(primitive, tuple({**params, OURS: bound}.items()))
     if bound.steps:
-        tree = jax.tree.structure((0,) * len(outs))
-        derivative = Rules(repr(operation.name), tree, by_enzyme, by_enzyme, symbolic_zeros=True)
+        derivative = Rules(repr(operation.name), None, by_enzyme, by_enzyme)
     else:
         is_alone = isinstance(jvp, rules.JvpRule) and operation._rules.get("the vjp rule") is None
         if is_alone and not jvp.per_input and not bound.levels:  # it makes the outputs, too

@@ -311,12 +311,7 @@ def _traceable_call(
             for mode, rule in (("jvp", spec.jvp), ("vjp", spec.vjp))
         )
         vjp = frontend.vjp_of_call(vjp)
-        rules = tangents.Rules(
-            *(spec.label, outputs, jvp, vjp, keywords),
-            symbolic_zeros=spec.jvp == ENZYME,
-            exact=exact,
-            order=order,
-        )
+        rules = tangents.Rules(*(spec.label, outputs, jvp, vjp, keywords), exact=exact, order=order)
         if state is not None and state.traced:
             rules, values = tangents.close(rules, types, static.outs)
             operands = [*operands, *values]
@@ -392,28 +387,24 @@ def as_operands(
     """Return the inputs and then the scalars as arrays of JAX, and their types; or TypeError."""
     operands = [*inputs, *(scalars or {}).values()]
     if not all(isinstance(x, jax.Array) for x in operands):
-        refusal = not_an_array(label, inputs, scalars)
+        refusal = not_an_array(label, inputs, scalars or {})
         if refusal is not None:
             raise refusal
         operands = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in operands]
     return operands, [_type_of(label, i, x) for i, x in enumerate(operands)]
 
 
-def not_an_array(
-    label: str, inputs: Arrays, scalars: Mapping[str, Any] | None = None
-) -> TypeError | None:
+def not_an_array(label: str, inputs: Arrays, scalars: Mapping[str, Any]) -> TypeError | None:
     """Return the error for the first argument that is neither an array nor a scalar, if any."""
     named = [(f"input {i}", x) for i, x in enumerate(inputs)]
-    named += [(f"keyword {name!r}", x) for name, x in (scalars or {}).items()]
+    named += [(f"keyword {name!r}", x) for name, x in scalars.items()]
     for place, value in named:
         kind = value.dtype.kind if isinstance(value, np.ndarray) else ""
         if kind and (kind in "OSUmM" or value.dtype.type is np.void):  # JAX's own types are V, too
             remedy = "an array of numbers"
             if value.dtype.names:
-                remedy = (
-                    "their words, x.view(np.uint32).reshape(*x.shape, -1), and pass the record "
-                )
-                remedy += "dtype as view= to numba_cuda_kernel"
+                remedy = "their words, x.view(np.uint32).reshape(*x.shape, -1), and pass the "
+                remedy += "record dtype as view= to numba_cuda_kernel"
             return TypeError(
                 f"{label}: {place} is an array of {value.dtype}, for which JAX has no dtype; pass "
                 f"{remedy} [KB2002]"

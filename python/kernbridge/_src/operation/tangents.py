@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, quoted
@@ -44,23 +43,10 @@ class Automatic(ABC):
 
     @abstractmethod
     def bind(self, step: Step, inputs: Arrays, shadows: Arrays) -> list[Any]:
-        """Call the derivative; `shadows` are tangents or cotangents."""
+        """Call the derivative; `shadows` are tangents or cotangents.
 
-    def tangents(self, inputs: Arrays, given: Arrays) -> list[Any]:
-        """The tangents of the outputs that have one, given those of the inputs, or JAX's Zero."""
-        active = tuple(
-            i
-            for i, (x, t) in enumerate(zip(inputs, given, strict=True))
-            if is_inexact(x.dtype) and type(t) is not ad.Zero
-        )
-        return self.bind(Step("jvp", active), inputs, [given[i] for i in active])
-
-    def cotangents(self, inputs: Arrays, given: Arrays, which: Sequence[int]) -> list[Any]:
-        """The cotangents of the inputs in `which`, and None for the others."""
-        cts = [ct for ct in given if ct is not None]
-        found = self.bind(Step("vjp", tuple(which)), inputs, cts)
-        by_input = dict(zip(which, found, strict=True))
-        return [by_input.get(i) for i in range(len(inputs))]
+        It returns the tangents of the outputs that have one, or the cotangents of `step.active`.
+        """
 
 
 @dataclass(frozen=True)
@@ -105,7 +91,7 @@ class Rules:
     """
 
     label: str
-    tree: Any
+    tree: Any  # None if both rules are automatic
     jvp: Callable[..., Any] | Automatic | None = None
     vjp: Callable[..., Any] | Automatic | None = None
     keywords: tuple[tuple[str, Any], ...] = ()
@@ -114,14 +100,16 @@ class Rules:
     n_read: int = 0  # the number of the last operands, which are values that the rules read
     order: tuple[int, ...] = ()  # the operands in the order of the signature
 
+    def own(self, operands: Arrays) -> Arrays:
+        """The operands without the values that the rules read."""
+        return operands[: len(operands) - self.n_read]
+
     def ordered(self, operands: Arrays) -> tuple[Any, ...]:
         return tuple(operands[i] for i in self.order or range(len(operands)))
 
     def tangents(self, types: Types, inputs: Arrays, outputs: Arrays, given: Any) -> list[Any]:
         """Call `jvp`; return the tangents of the outputs that have one."""
-        assert self.jvp is not None
-        if isinstance(self.jvp, Automatic):
-            return self.jvp.tangents(inputs[: len(inputs) - self.n_read], given)
+        assert callable(self.jvp)
         n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
         known = self.ordered(inputs[:n]), unflatten(outputs)
         result = self.jvp(*known, self.ordered(given[:n]), *inputs[n:], **dict(self.keywords))
@@ -144,13 +132,9 @@ class Rules:
             if is_inexact(t.dtype)
         ]
 
-    def cotangents(
-        self, inputs: Arrays, outputs: Arrays, given: Arrays, which: Sequence[int]
-    ) -> list[Any]:
-        """Call `vjp`; return the cotangents of the inputs, at least of those in `which`."""
-        assert self.vjp is not None
-        if isinstance(self.vjp, Automatic):
-            return self.vjp.cotangents(inputs[: len(inputs) - self.n_read], given, which)
+    def cotangents(self, inputs: Arrays, outputs: Arrays, given: Arrays) -> list[Any]:
+        """Call `vjp`; return the cotangents of the inputs."""
+        assert callable(self.vjp)
         n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
         inputs, read = self.ordered(inputs[:n]), inputs[n:]
         known = inputs, unflatten(outputs)
@@ -166,12 +150,11 @@ class Rules:
                 f"{came}, expected a tuple of {len(inputs)} cotangents, one for each input (None "
                 "for zero)"
             )
-        types = [ArrayType(jnp.shape(x), np.dtype(jnp.result_type(x))) for x in inputs]
         found = [
-            returned.or_zeros(f"the cotangent of input {i}", leaf, t)
-            if is_inexact(t.dtype)
+            returned.or_zeros(f"the cotangent of input {i}", leaf, ArrayType.of(x))
+            if is_inexact(x.dtype)
             else None
-            for i, (leaf, t) in enumerate(zip(result, types, strict=True))
+            for i, (leaf, x) in enumerate(zip(result, inputs, strict=True))
         ]
         return [found[self.order.index(i)] for i in range(n)] if self.order else found
 
@@ -262,8 +245,11 @@ class _Tangent:
     def forward(self, *operands: Any) -> list[Any]:
         """The tangents of the outputs of one slice."""
         inputs, outputs, given = self.split(operands)
-        if self.rules.jvp is None:
+        jvp = self.rules.jvp
+        if jvp is None:
             return self._transposed(inputs, outputs, given)
+        if isinstance(jvp, Automatic):
+            return jvp.bind(Step("jvp", self.which), self.rules.own(inputs), given)
         moving = dict(zip(self.which, given, strict=True))
         none = zero_tangent if self.rules.symbolic_zeros else _zeros_or_none
         tangents = [moving[i] if i in moving else none(x) for i, x in enumerate(inputs)]
@@ -287,9 +273,11 @@ class _Tangent:
     def backward(self, *operands: Any) -> list[Any]:
         """The cotangents of the inputs of one slice, given those of the outputs."""
         inputs, outputs, given = self.split(operands)
+        if isinstance(self.rules.vjp, Automatic):
+            return self.rules.vjp.bind(Step("vjp", self.which), self.rules.own(inputs), given)
         rest = iter(given)
         every = [next(rest) if is_inexact(t.dtype) else None for t in self.outs]
-        found = self.rules.cotangents(inputs, outputs, every, self.which)
+        found = self.rules.cotangents(inputs, outputs, every)
         return [found[i] for i in self.which]
 
 
@@ -300,10 +288,9 @@ def differentiate(
     rules: Rules, outs: Types, levels: BatchAxes, operands: Arrays, results: Arrays, dots: Arrays
 ) -> list[Any]:
     """Tangents of the results of a call, as a JVP rule of JAX returns them."""
-    n = len(operands) - rules.n_read
     which = tuple(
         i
-        for i, (x, t) in enumerate(zip(operands[:n], dots, strict=False))
+        for i, (x, t) in enumerate(zip(rules.own(operands), dots, strict=False))
         if type(t) is not ad.Zero and is_inexact(x.dtype)
     )
     found: list[Any] = []
@@ -394,15 +381,13 @@ def bind(frontend: Frontend, call: Call, rules: Rules, operands: Arrays) -> list
 def _abstract_operation(
     *operands: Any, frontend: Frontend, call: Call, rules: Rules, levels: BatchAxes
 ) -> Any:
-    own = operands[: len(operands) - rules.n_read]
-    return abstract_call(frontend.label, own, call, levels)
+    return abstract_call(frontend.label, rules.own(operands), call, levels)
 
 
 def _evaluate_operation(
     *operands: Any, frontend: Frontend, call: Call, rules: Rules, levels: BatchAxes
 ) -> list[Any]:
-    n = len(operands) - rules.n_read
-    return vmapped(lambda *own: primitive.bind(frontend, call, own[:n]), levels)(*operands)
+    return vmapped(lambda *xs: primitive.bind(frontend, call, rules.own(xs)), levels)(*operands)
 
 
 def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
