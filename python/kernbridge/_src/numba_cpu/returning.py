@@ -39,7 +39,7 @@ from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, mad
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
 from kernbridge._src.numba_cpu.signature import CompileOptions
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, as_operands
+from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, as_operands, wrap
 from kernbridge._src.operation.primitive import BATCH_LEVELS_MAX, NativeCall
 from kernbridge._src.operation.spec import Functions, OperationSpec, Outputs, call_with_shapes
 from kernbridge._src.sharding.rule import ShardingRule
@@ -157,7 +157,7 @@ class Returning(PythonFrontend):
 
     # What follows is called while a call is traced, in this order.
 
-    def bound(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> tuple[Any, Any]:
+    def bind(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> tuple[Any, Any]:
         """All arguments in the order of the function's parameters; defaults may be left out."""
         if isinstance(self.outs, ResultsOf):
             by_name = self.outs.signature.converted(inputs, scalars)
@@ -337,7 +337,7 @@ class Returning(PythonFrontend):
     def _check_declared(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> None:
         if not any(map(is_weak, (*inputs, *scalars.values()))):
             return
-        given, _ = self.bound(inputs, scalars)
+        given, _ = self.bind(inputs, scalars)
         wanted = self.arranged(given, as_operands(self.label, given)[1])
         for name, value, t in zip(self._names(given), given, wanted, strict=True):
             check_number(f"{self.label}: input {name!r}", value, t.dtype.name)
@@ -572,9 +572,5 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
     kept: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
     if is_kept:  # JAX may keep another front end for long, which must not keep its operations
         kept = attached_to(owner, ("operations", *key), lambda: kept)
-    operation = frontend.operation(spec, kept)
-    names = ("__module__", "__qualname__", "__doc__")
-    functools.update_wrapper(operation, frontend.function, names, ())
     signature = outs.signature.python if isinstance(outs, ResultsOf) else frontend.signature
-    vars(operation).update(__wrapped__=function, __signature__=signature)
-    return operation
+    return wrap(frontend.operation(spec, kept), function, frontend.function, signature)

@@ -201,16 +201,12 @@ class Operation:
         return operation._frontend.inspect(*operation._described(inputs, scalars))
 
     def _described(self, inputs: Arrays, scalars: Mapping[str, Any]) -> tuple[Types, Call]:
-        inputs, scalars = _bound(self.spec, self._frontend, inputs, scalars)
-        names = tuple(sorted(scalars))
+        inputs, scalars = (self.spec.signature or self._frontend).bind(inputs, scalars)
+        names, canonical = tuple(sorted(scalars)), jax.dtypes.canonicalize_dtype
         given = (*inputs, *map(scalars.get, names))
-        operands: Types = [
-            ArrayType(tuple(x.shape), np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)))
-            if has_type(x)
-            else _type_of(self.spec.label, i, jnp.asarray(x))
-            for i, x in enumerate(given)
-        ]
-        operands = self._frontend.arranged(given, operands)
+        arrays = [x if has_type(x) else jnp.asarray(x) for x in given]
+        types = [ArrayType(tuple(x.shape), np.dtype(canonical(x.dtype))) for x in arrays]
+        operands = self._frontend.arranged(given, types)
         return operands, _static_call(self.spec, self._frontend, operands, names)[0]
 
     @property
@@ -251,18 +247,19 @@ def as_html(label: str, signature: Any) -> str:
 _SIGNATURE = inspect.signature(lambda *inputs, **scalars: None)
 
 
-def wrap(operation: Operation, kernel: Any) -> Operation:
+def wrap(
+    operation: Operation, kernel: Any, function: Any = None, signature: Any = None
+) -> Operation:
     """Give an operation the module, name and docstring of a kernel's function, and return it.
 
     As with `functools.wraps`, ``__wrapped__`` is the kernel. The signature remains the operation's,
     without outputs.
     """
     names = ("__module__", "__qualname__", "__doc__")
-    functools.update_wrapper(operation, kernel.py_func, names, ())
-    signature = operation.spec.signature
-    vars(operation).update(
-        __wrapped__=kernel, __signature__=signature.python if signature else _SIGNATURE
-    )
+    functools.update_wrapper(operation, function or kernel.py_func, names, ())
+    declared = operation.spec.signature
+    signature = signature or (declared.python if declared else _SIGNATURE)
+    vars(operation).update(__wrapped__=kernel, __signature__=signature)
     return operation
 
 
@@ -289,7 +286,7 @@ def _traceable_call(
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         state = watched.tracing() if watched else None
-        inputs, keywords_given = _bound(spec, frontend, inputs_, scalars)
+        inputs, keywords_given = (spec.signature or frontend).bind(inputs_, scalars)
         named = dict(sorted(keywords_given.items()))
         names = tuple(named)
         operands, found = as_operands(spec.label, inputs, named)
@@ -325,12 +322,6 @@ def _arranged(operand: Any, wanted: ArrayType) -> Any:
     """The operand with more leading axes, of one element each, and with another dtype."""
     operand = operand if operand.dtype == wanted.dtype else operand.astype(wanted.dtype)
     return jax.lax.broadcast_to_rank(operand, len(wanted.shape))
-
-
-def _bound(
-    spec: OperationSpec, frontend: Frontend, inputs: Arrays, scalars: Mapping[str, Any]
-) -> tuple[Arrays, Mapping[str, Any]]:
-    return (spec.signature.bind if spec.signature else frontend.bound)(inputs, scalars)
 
 
 def _static_call(
@@ -371,16 +362,6 @@ def _static_call(
     return call, outputs
 
 
-def _type_of(label: str, index: int, operand: Any) -> ArrayType:
-    aval = jax.typeof(operand)
-    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
-        raise TypeError(
-            f"{label}: input {index} has JAX's own dtype {aval.dtype}, which kernels do not "
-            "support; pass its bits, which for a random key are jax.random.key_data(key) [KB2003]"
-        )
-    return ArrayType(aval.shape, np.dtype(aval.dtype))
-
-
 def as_operands(
     label: str, inputs: Arrays, scalars: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[ArrayType]]:
@@ -391,7 +372,15 @@ def as_operands(
         if refusal is not None:
             raise refusal
         operands = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in operands]
-    return operands, [_type_of(label, i, x) for i, x in enumerate(operands)]
+    avals = list(map(jax.typeof, operands))
+    for i, aval in enumerate(avals):
+        if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+            raise TypeError(
+                f"{label}: input {i} has JAX's own dtype {aval.dtype}, which kernels do not "
+                "support; pass its bits, which for a random key are jax.random.key_data(key) "
+                "[KB2003]"
+            )
+    return operands, [ArrayType(aval.shape, np.dtype(aval.dtype)) for aval in avals]
 
 
 def not_an_array(label: str, inputs: Arrays, scalars: Mapping[str, Any]) -> TypeError | None:

@@ -113,7 +113,7 @@ class Frontend(ABC):
         """The vjp rule of a call, given what the user passed."""
         return rule
 
-    def bound(self, inputs: Arrays, scalars: Mapping[str, Any]) -> tuple[Arrays, Mapping[str, Any]]:
+    def bind(self, inputs: Arrays, scalars: Mapping[str, Any]) -> tuple[Arrays, Mapping[str, Any]]:
         """The inputs and the keyword scalars that the arguments of a call stand for."""
         return inputs, scalars
 
