@@ -29,10 +29,6 @@ class BatchAxes:
         return bool(self.sizes)
 
     @property
-    def full_mask(self) -> int:
-        return (1 << len(self.sizes)) - 1
-
-    @property
     def shape(self) -> tuple[Dim, ...]:
         return self.sizes[::-1]
 
@@ -52,7 +48,8 @@ class BatchAxes:
         """The levels of a call on some operands of this call; None is an array with every level."""
         if not self.sizes:
             return self
-        masks = tuple(self.full_mask if i is None else self.masks[i] for i in operands)
+        every = (1 << len(self.sizes)) - 1
+        masks = tuple(every if i is None else self.masks[i] for i in operands)
         return BatchAxes(self.sizes, masks)
 
     def axes_missing(self, operand: int) -> tuple[int, ...]:
@@ -79,13 +76,6 @@ def vmapped(function: Callable[..., Any], levels: BatchAxes) -> Callable[..., An
     for k, size in enumerate(levels.sizes):
         in_axes = tuple(0 if mask >> k & 1 else None for mask in levels.masks)
         function = jax.vmap(function, in_axes=in_axes, axis_size=size)
-    return function
-
-
-def looped(function: Callable[..., Any], levels: BatchAxes) -> Callable[..., Any]:
-    """Like `vmapped`, but one slice after the other, for functions that JAX cannot batch."""
-    for k in range(len(levels.sizes)):
-        function = loop(function, [bool(mask >> k & 1) for mask in levels.masks])
     return function
 
 

@@ -402,7 +402,6 @@ class XLACustomKernel(RuleTable):
         self._checked.add(call)
 
     def _entry(self, platform: str, choice: Choice) -> KernelEntry:
-        """Return the kernel of a call that is lowered for a platform."""
         # It may have been defined after the call was traced.
         if entry := choice.of(platform) or self._choice(choice.explicit).of(platform):
             return entry

@@ -20,7 +20,7 @@ from kernbridge._src.base import errors, private_jax
 from kernbridge._src.base.exact import exact
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, Tracer, ad, batching, mlir
 from kernbridge._src.base.reports import instead_of
-from kernbridge._src.calls.batch_axes import NONE, Arrays, BatchAxes, looped, to_front, vmapped
+from kernbridge._src.calls.batch_axes import NONE, Arrays, BatchAxes, to_front, vmapped
 from kernbridge._src.calls.call import ArrayType, Terms, has_type, is_inexact
 from kernbridge._src.custom import rules
 from kernbridge._src.operation import derivatives, missing_platform
@@ -267,7 +267,7 @@ def _batched(
         with contextlib.suppress(NotImplementedError):
             jax.eval_shape(whole, *(ShapedArray(aval.shape, aval.dtype) for aval in avals))
             return whole
-    return looped(kernel, levels)
+    return vmapped(jax.custom_batching.sequential_vmap(kernel), levels)
 
 
 def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, /, **params: Any) -> Any:

@@ -118,14 +118,6 @@ class JvpRule:
         )
 
 
-@dataclass(frozen=True)
-class _OfOne(InOrder):
-    """A rule by name of an operation with one output, whose cotangent it takes as it is."""
-
-    def __call__(self, inputs: Any, outputs: Any, given: Any, **attributes: Any) -> Any:
-        return super().__call__(inputs, outputs[0], given[0], **attributes)
-
-
 class RuleTable:
     _change: Callable[[], None]  # publishes a change; called with the lock held
     signature: CallSignature | None
@@ -277,9 +269,8 @@ class RuleTable:
             return None
         tree = jax.tree.structure((0,) * len(params["outs"]))
         if self.signature is not None and names_taken(vjp):
-            what = repr(self.name), "vjp", vjp, *self.signature.bound
-            one = len(params["outs"]) == 1
-            vjp = _OfOne(*what, jax.tree.structure(0)) if one else InOrder(*what, tree)
+            is_alone = len(params["outs"]) == 1
+            vjp = InOrder(repr(self.name), "vjp", vjp, *self.signature.bound, tree, is_alone)
         return Rules(
             repr(self.name),
             tree,
@@ -310,15 +301,12 @@ class RuleTable:
         if isinstance(jvp, JvpRule):
             jvp.check_count(n_inputs)
         named = "".join(f", {keyword}=..." for keyword in keywords)
-        vjp = self._rules.get("the vjp rule")
-        if self.signature is not None and names_taken(vjp):
-            names = [name for side in self.signature.bound for name in side]
-            spec = OperationSpec(repr(self.name), (), vjp=vjp)
-            spec.check_names(names, keywords)
         for what, function, n in self._each(n_inputs):
-            if function is vjp and names_taken(vjp):
-                continue
-            check_rule(repr(self.name), what, function, f"({n} arguments{named})", n, keywords)
+            if self.signature and what == "the vjp rule" and names_taken(function):
+                names = [name for side in self.signature.bound for name in side]
+                OperationSpec(repr(self.name), (), vjp=function).check_names(names, keywords)
+            else:
+                check_rule(repr(self.name), what, function, f"({n} arguments{named})", n, keywords)
 
 
 def defjvp(primitive: Any, *rules: Rule | None) -> None:

@@ -169,10 +169,13 @@ class InOrder:
     inputs: tuple[str, ...]
     results: tuple[str, ...]  # in the kernel's order, as `tree` has them
     tree: Any
+    is_alone: bool = False  # whether it takes the one output and its cotangent as they are
 
     def __call__(self, inputs: Any, outputs: Any, given: Any, **attributes: Any) -> Any:
         by_name = dict(zip(self.inputs, inputs, strict=True))
         results = zip(self.results, self.tree.flatten_up_to(outputs), strict=True)
+        if self.is_alone:
+            (outputs,), (given,) = outputs, given
         known = {OUTPUTS: outputs, **dict(results), **by_name, **attributes}
         known.pop("", None)
         if self.mode == "jvp":
