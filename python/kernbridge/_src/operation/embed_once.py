@@ -39,11 +39,10 @@ def embed(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> 
 
     The given `attributes` name the kernel.
     """
-    main, small = None, _SMALL_ON_GPU
+    small = _SMALL_ON_GPU
     if target in ON_CPU:
         small = _SMALL_IN_EXPORTS if private_jax.is_for_export(ctx) else _SMALL_ON_CPU
-    if len(program) > small:
-        main = private_jax.main_of_one_platform(ctx)
+    main = private_jax.main_of_one_platform(ctx) if len(program) > small else None
     carried = {**attributes, "program": np.frombuffer(program, np.uint8)}
     if main is None:
         return carried

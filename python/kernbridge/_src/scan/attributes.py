@@ -30,11 +30,7 @@ def check_names(
 
 
 def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
-    """Return the bytes of one attribute.
-
-    TypeError is raised for a value that is traced or of another kind or dtype, ValueError for a
-    number that does not fit into its type.
-    """
+    """Return the bytes of one attribute."""
     name, kind = attribute.name, attribute.type
     if isinstance(value, Tracer):
         raise TypeError(

@@ -150,8 +150,7 @@ def lowering_of(
         return native.target, {}, {}
     hidden = [call.terms.ins[i] for i in native.copied]
     hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]
-    terms = replace(call.terms, hidden=tuple(hidden))
-    terms = _with_levels(terms, native.levels(call))
+    terms = _with_levels(replace(call.terms, hidden=tuple(hidden)), native.levels(call))
     aliased = tuple(native.aliases(call).items())
     grouped = private_jax.is_partly_manual(ctx)
     if call.has_side_effect:
