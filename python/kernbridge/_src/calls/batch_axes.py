@@ -6,7 +6,6 @@ Batch axes come before an array's own, the outermost level first.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,17 +76,3 @@ def vmapped(function: Callable[..., Any], levels: BatchAxes) -> Callable[..., An
         in_axes = tuple(0 if mask >> k & 1 else None for mask in levels.masks)
         function = jax.vmap(function, in_axes=in_axes, axis_size=size)
     return function
-
-
-def loop(function: Callable[..., Any], mapped: Sequence[bool]) -> Callable[..., Any]:
-    """Return the function called for each slice of the mapped operands, in a scan."""
-
-    def over_slices(*operands: Any) -> Any:
-        def one(slices: tuple[Any, ...]) -> Any:
-            own = iter(slices)
-            each = zip(mapped, operands, strict=True)
-            return function(*(next(own) if m else x for m, x in each))
-
-        return jax.lax.map(one, tuple(itertools.compress(operands, mapped)))
-
-    return over_slices

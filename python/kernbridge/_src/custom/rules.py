@@ -6,7 +6,7 @@ number in the program, so every result is checked.
 
 from __future__ import annotations
 
-import functools
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from kernbridge._src.base.errors import DerivativeRuleError, KernelError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.private_jax import ad
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.calls.batch_axes import Arrays, loop, to_front
+from kernbridge._src.calls.batch_axes import Arrays, to_front
 from kernbridge._src.calls.call import ArrayType, Types, has_type, is_inexact
 from kernbridge._src.operation import derivatives
 from kernbridge._src.operation.operation import Watched
@@ -391,7 +391,12 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
         outs = call(*args, **kwargs)
         return outs, jax.tree.map(lambda _: None, outs)
     _, mapped, front = to_front(args, axes)
-    outs = loop(functools.partial(call, **kwargs), mapped)(*front)
+
+    def one(slices: tuple[Any, ...]) -> Any:
+        own = iter(slices)
+        return call(*(next(own) if m else x for m, x in zip(mapped, args, strict=True)), **kwargs)
+
+    outs = jax.lax.map(one, tuple(itertools.compress(front, mapped)))
     return outs, jax.tree.map(lambda _: 0, outs)
 
 

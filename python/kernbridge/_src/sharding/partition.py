@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -221,8 +222,7 @@ def output_shardings(terms: Terms, levels: BatchAxes, avals: Arrays) -> list[Any
             each = set(axes) if isinstance(axes, tuple) else {axes} - {None}
             spec.append(None if each & taken else axes)
             taken |= each
-        named = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
-        shardings.append(named)
+        shardings.append(jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec)))
     return shardings
 
 
@@ -407,11 +407,7 @@ class Choice:
     def make(terms: Terms, arrays: Sequence[Placed], can_lower_again: bool) -> Choice:
         """Split what XLA asks for and can be split; larger arrays take precedence."""
         choice = Choice(terms, max((a.n_devices for a in arrays), default=1))
-
-        def n_bytes(array: Placed) -> int:
-            return int(np.prod(array.type.shape, dtype=np.int64)) * array.type.dtype.itemsize
-
-        for array in sorted(arrays, key=n_bytes, reverse=True):
+        for array in sorted(arrays, key=lambda a: -math.prod(a.type.shape) * a.type.dtype.itemsize):
             if array.n_devices != choice.n_devices:
                 continue
             each = zip(array.term, array.type.shape, array.parts(), strict=True)
