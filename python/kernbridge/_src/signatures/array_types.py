@@ -282,9 +282,8 @@ class Extents:
         wanted = evaluate(dim, self.values)
         if wanted != extent or (unknown and found < 0):
             parts = ", ".join(
-                f"{n} is {v}, as {where} is"
+                f"{n} is {known[n]}, as {self._found[n][1]} is"
                 for n in names_in(dim)
-                for v, where in [self._found[n]]
                 if n not in unknown
             )
             why = f", in which {parts}" if parts else ""
