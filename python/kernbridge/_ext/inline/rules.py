@@ -22,17 +22,7 @@ from kernbridge._ext.inline import special, translate
 from kernbridge._src.base import private_jax
 
 _HARD = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "stop_gradient")
-_SOFT = (
-    "abs",
-    "clamp",
-    "max",
-    "min",
-    "pow",
-    "reduce_max",
-    "reduce_min",
-    "tanh",
-    *special.FUNCTIONS,
-)
+_SOFT = (*("abs", "max", "min", "pow", "reduce_max", "reduce_min", "tanh"), *special.FUNCTIONS)
 NODE = "kb.node."
 _serial = itertools.count()
 roots: dict[str, Root] = {}  # by name
@@ -113,10 +103,10 @@ class Root:
 def needed(jaxpr: Any) -> str:
     """How the derivative by Enzyme would differ: "hard" by a rule, "soft" at kinks, or empty."""
     found = ""
-    for eqn in translate._opened(jaxpr)[0].eqns:
+    for eqn in translate.opened(jaxpr)[0].eqns:
         name = eqn.primitive.name
         inner = [x for p in eqn.params.values() for x in (p if isinstance(p, tuple) else (p,))]
-        kinds = {needed(j) for j in inner if hasattr(translate._opened(j)[0], "eqns")}
+        kinds = {needed(j) for j in inner if hasattr(translate.opened(j)[0], "eqns")}
         if name in _HARD or "hard" in kinds:
             return "hard"
         found = "soft" if name in _SOFT or "soft" in kinds else found

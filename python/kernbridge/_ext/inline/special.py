@@ -175,6 +175,7 @@ FUNCTIONS = {  # by the names of the primitives
     },
     "bessel_i0e": _in_float64(_bessel(0)),
     "bessel_i1e": _in_float64(_bessel(1)),
+    "clamp": lambda low, x, high: lax.min(lax.max(x, low), high),
 }
 
 

@@ -40,6 +40,16 @@ _FOLDS = {
     "reduce_prod": "mul",
     **{f"reduce_{name}": name for name in ("max", "min", "and", "or", "xor")},
 }
+# Primitives that only place elements elsewhere, by NumPy's functions.
+_MOVES: dict[str, Callable[..., Value]] = {
+    **dict.fromkeys(
+        ("expand_dims", "reshape", "squeeze"), lambda eqn, x: x.reshape(eqn.outvars[0].aval.shape)
+    ),
+    "concatenate": lambda eqn, *values: np.concatenate(values, eqn.params["dimension"]),
+    "rev": lambda eqn, x: np.flip(x, eqn.params["dimensions"]),
+    "stack": lambda eqn, *values: np.stack(values, eqn.params["axis"]),
+    "transpose": lambda eqn, x: x.transpose(eqn.params["permutation"]),
+}
 # Texts for elements; T stands for the type of the operands.
 _MATH = (
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "erfc", "exp"),
@@ -115,9 +125,8 @@ class NotTranslated(Exception):
 def translate(closed: Any, is_tuple: bool) -> str:
     """Return the text of a function `NAME`, which returns a tuple or the only result."""
     translation = _Translation()
-    jaxpr, constants = _opened(closed)
-    names = [f"x{i}" for i in range(len(jaxpr.invars))]
-    results = translation.block(jaxpr, constants, [_scalar(n) for n in names])
+    names = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
+    results = translation.block(closed, [np.asarray(n, object) for n in names])
     returned = "".join(f"{value[()]}, " for value in results)
     lines = "".join(f"{line}\n" for line in translation.lines)
     returned = f"({returned})" if is_tuple else returned.removesuffix(", ")
@@ -135,13 +144,7 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
     return f"np.{dtype.name}({special_number.get(text, text)})"
 
 
-def _scalar(text: str) -> Value:
-    value: Value = np.empty((), object)
-    value[()] = text
-    return value
-
-
-def _opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
+def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
     """A jaxpr without its constants, and these; it may be of either class."""
     return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
 
@@ -160,13 +163,12 @@ class _Translation:
         self._numbers = itertools.count()
         self._margin = "    "
 
-    def block(
-        self, jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Value]
-    ) -> list[Value]:
+    def block(self, given: Any, arguments: Sequence[Value]) -> list[Value]:
         """Translate the equations of a jaxpr; return its results."""
+        jaxpr, constants = opened(given)
         values: dict[Any, Value] = dict(zip(jaxpr.invars, arguments, strict=True))
         for variable, constant in zip(jaxpr.constvars, constants, strict=True):
-            values[variable] = self._constant(constant)
+            values[variable] = self._constant(constant, variable.aval)
 
         def read(variable: Any) -> Value:
             is_literal = isinstance(variable, Literal)
@@ -184,23 +186,19 @@ class _Translation:
             values.update(zip(eqn.outvars, results, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
-    def _constant(self, constant: Any, aval: Any = None) -> Value:
+    def _constant(self, constant: Any, aval: Any) -> Value:
         array = np.asarray(constant)
         if array.size > ELEMENTS_MAX:
             raise NotTranslated(
                 f"reads an array of shape {array.shape}; pass what it needs as scalars"
             )
-        dtype = np.dtype(array.dtype if aval is None else aval.dtype)
-        return self._each(lambda number: literal(number, dtype), array)
+        return self._each(lambda number: literal(number, aval.dtype), array)
 
     @staticmethod
     def _each(function: Callable[..., str], *operands: Any) -> Value:
         """Apply a function to the elements of operands of one shape, or scalars."""
-        operands = np.broadcast_arrays(*operands)
-        result: Value = np.empty(operands[0].shape, object)
-        for index in np.ndindex(result.shape):
-            result[index] = function(*(o[index] for o in operands))
-        return result
+        applied = np.frompyfunc(function, len(operands), 1)
+        return np.asarray(applied(*operands, order="C"), object)
 
     def _new(self, aval: Any) -> Value:
         """Names for the elements of an array."""
@@ -215,33 +213,39 @@ class _Translation:
         self._line(f"{name} = {kind}({text})")
         return name
 
-    def _indented(self, *block: Any) -> list[Value]:
+    def _nested(self, jaxpr: Any, arguments: Sequence[Value], targets: Sequence[Value]) -> None:
+        """Translate the block of a statement, which assigns its results."""
         margin, self._margin = self._margin, self._margin + "    "
-        try:
-            return self.block(*block)
-        finally:
-            self._margin = margin
+        self._assign(targets, self.block(jaxpr, arguments))
+        self._margin = margin
 
     def _equation(self, eqn: Any, operands: list[Value]) -> Sequence[Value]:
         name, params = eqn.primitive.name, eqn.params
         if name in _CALLS:
             body = next(params[p] for p in _BODIES if p in params)
-            return self.block(*_opened(body), operands)
+            return self.block(body, operands)
         structure = getattr(self, f"_{name}", None)
         if structure is not None:
             return list(structure(eqn, *operands))
         if not eqn.outvars:
             raise NotTranslated("cannot be translated")
         aval = eqn.outvars[0].aval
+        if name in _MOVES:
+            return [_MOVES[name](eqn, *operands)]
         if name in _FOLDS:
             return [self._folded(_FOLDS[name], operands[0], params["axes"], aval)]
         if name in special.FUNCTIONS:
             return [self._each(lambda *xs: self._special(eqn, xs), *operands)]
-        if not operands:
+        source = (eqn.invars or eqn.outvars)[0].aval.dtype
+        return [self._computed(name, source, aval.dtype, *operands)]
+
+    def _computed(self, name: str, source: Any, dtype: Any, *operands: Value) -> Value:
+        """Apply the text of a primitive for operands of the dtype `source`."""
+        text = _BY_KIND[np.dtype(source).kind].get(name) or _OF_ALL.get(name)
+        if text is None:
             raise NotTranslated("cannot be translated; compute it with JAX, outside of the kernel")
-        source, dtype = eqn.invars[0].aval.dtype, aval.dtype
-        rule = _text(name, source)
-        return [self._each(lambda *xs: self._assigned(dtype, rule(*xs)), *operands)]
+        names = {"T": f"np.{source}", "t": str(source), "bits": 8 * np.dtype(source).itemsize}
+        return self._each(lambda *xs: self._assigned(dtype, text.format(*xs, **names)), *operands)
 
     def _special(self, eqn: Any, operands: Sequence[str]) -> str:
         """Translate the implementation of a primitive, which is a function of JAX itself."""
@@ -250,15 +254,14 @@ class _Translation:
         function = functools.partial(special.FUNCTIONS[eqn.primitive.name], **method)
         with jax.enable_x64(True):
             closed = jax.make_jaxpr(function)(*scalars)
-        (result,) = self.block(*_opened(closed), [_scalar(x) for x in operands])
+        (result,) = self.block(closed, [np.asarray(x, object) for x in operands])
         return str(result[()])
 
     def _folded(self, name: str, value: Value, axes: Sequence[int], aval: Any) -> Value:
-        rule = _text(name, aval.dtype)
         moved = np.moveaxis(value, axes, range(len(axes))).reshape(-1, *aval.shape)
         result = np.asarray(moved[0], object)  # also where no axis is left
         for other in moved[1:]:
-            result = self._each(lambda *xs: self._assigned(aval.dtype, rule(*xs)), result, other)
+            result = self._computed(name, aval.dtype, aval.dtype, result, other)
         return result
 
     def _argmax(self, eqn: Any, value: Value) -> Iterator[Value]:
@@ -317,27 +320,13 @@ class _Translation:
 
         yield self._each(power, value)
 
-    def _clamp(self, eqn: Any, low: Value, value: Value, high: Value) -> Iterator[Value]:
-        dtype = eqn.outvars[0].aval.dtype
-        for name, limit in (("max", low), ("min", high)):
-            rule = _text(name, dtype)
-            value = self._each(lambda *xs, r=rule: self._assigned(dtype, r(*xs)), value, limit)
-        yield value
-
-    def _select_n(self, eqn: Any, which: Value, *cases: Value) -> Iterator[Value]:
-        dtype = eqn.outvars[0].aval.dtype
-
-        def select(i: str, *xs: str) -> str:
-            if len(xs) == 1:
-                return xs[0]
+    def _select_n(self, eqn: Any, which: Value, value: Value, *others: Value) -> Iterator[Value]:
+        chosen = functools.partial(self._chosen, eqn.outvars[0].aval.dtype)
+        for k, other in enumerate(others, 1):
             is_bool = eqn.invars[0].aval.dtype == bool
-            tests = [i] if is_bool else [f"{i} >= {k}" for k in range(1, len(xs))]
-            text = xs[0]
-            for test, x in zip(tests, xs[1:], strict=True):
-                text = f"({x} if {test} else {text})"
-            return self._assigned(dtype, text)
-
-        yield self._each(select, which, *cases)
+            test = which if is_bool else self._each(lambda i, k=k: f"{i} >= {k}", which)
+            value = self._each(chosen, test, other, value)
+        yield value
 
     def _reduce_precision(self, eqn: Any, value: Value) -> Iterator[Value]:
         info = np.finfo(eqn.outvars[0].aval.dtype)
@@ -353,8 +342,7 @@ class _Translation:
             self._line(
                 f"{word} {which[()]} >= {k}:" if k else "else:" if word != "if" else "if True:"
             )
-            found = self._indented(*_opened(branches[k]), operands)
-            self._assign(results, found, "    ")
+            self._nested(branches[k], operands, results)
         return results
 
     def _polynomial(self, eqn: Any, x: Value, *coefficients: Value) -> list[Value]:
@@ -372,12 +360,11 @@ class _Translation:
         of_cond, of_body = operands[:n_cond], operands[n_cond : n_cond + n_body]
         carry = self._carry(eqn.outvars, operands[n_cond + n_body :])
         self._line("while True:")
-        condition = _opened(eqn.params["cond_jaxpr"])
-        (goes_on,) = self._indented(*condition, [*of_cond, *carry])
-        self._line(f"    if not {goes_on[()]}:")
+        goes_on = f"t{next(self._numbers)}"
+        self._nested(eqn.params["cond_jaxpr"], [*of_cond, *carry], [np.asarray(goes_on, object)])
+        self._line(f"    if not {goes_on}:")
         self._line("        break")
-        found = self._indented(*_opened(eqn.params["body_jaxpr"]), [*of_body, *carry])
-        self._assign(carry, found, "    ")
+        self._nested(eqn.params["body_jaxpr"], [*of_body, *carry], carry)
         return carry
 
     def _scan(self, eqn: Any, *operands: Value) -> list[Value]:
@@ -386,15 +373,13 @@ class _Translation:
             n, n_carry = map(len, p["ft_in"].unpack()[:2])
         else:
             n, n_carry = p["num_consts"], p["num_carry"]
-        length = p["length"]
-        body, constants = _opened(p["jaxpr"])
+        length, body = p["length"], p["jaxpr"]
         shared, arrays = operands[:n], operands[n + n_carry :]
         carry = list(operands[n : n + n_carry])
         if not arrays and len(eqn.outvars) == n_carry:
             carry = self._carry(eqn.outvars, carry)
             self._line(f"for _ in range({length}):")
-            found = self._indented(body, constants, [*shared, *carry])
-            self._assign(carry, found, "    ")
+            self._nested(body, [*shared, *carry], carry)
             return carry
         if length > ELEMENTS_MAX:
             text = f"goes over arrays of {length} rows; at most {ELEMENTS_MAX} can be translated"
@@ -402,7 +387,7 @@ class _Translation:
         stacked: list[Value] = [np.empty(v.aval.shape, object) for v in eqn.outvars[n_carry:]]
         for i in reversed(range(length)) if p["reverse"] else range(length):
             rows = [np.asarray(a[i], object) for a in arrays]
-            found = self.block(body, constants, [*shared, *carry, *rows])
+            found = self.block(body, [*shared, *carry, *rows])
             carry = found[:n_carry]
             for array, row in zip(stacked, found[n_carry:], strict=True):
                 array[i] = row[()] if row.ndim == 0 else row
@@ -413,17 +398,12 @@ class _Translation:
         self._assign(carry, initial)
         return carry
 
-    def _assign(self, targets: Sequence[Value], values: Sequence[Value], more: str = "") -> None:
+    def _assign(self, targets: Sequence[Value], values: Sequence[Value]) -> None:
         """Assign to variables at once."""
         left, right = ([str(x) for v in side for x in v.flat] for side in (targets, values))
-        self._line(more + (f"{', '.join(left)} = {', '.join(right)}" if left else "pass"))
+        self._line(f"{', '.join(left)} = {', '.join(right)}" if left else "pass")
 
     # Arrays inside a function.
-
-    def _reshape(self, eqn: Any, value: Value) -> Iterator[Value]:
-        yield value.reshape(eqn.outvars[0].aval.shape)
-
-    _squeeze = _expand_dims = _reshape
 
     def _broadcast_in_dim(self, eqn: Any, value: Value) -> Iterator[Value]:
         shape = [1] * len(eqn.params["shape"])
@@ -440,9 +420,6 @@ class _Translation:
         strides = p["strides"] or (1,) * value.ndim
         yield value[tuple(map(slice, p["start_indices"], p["limit_indices"], strides))]
 
-    def _stack(self, eqn: Any, *values: Value) -> Iterator[Value]:
-        yield np.stack(values, eqn.params["axis"])
-
     def _dot_general(self, eqn: Any, a: Value, b: Value) -> Iterator[Value]:
         (of_a, of_b), batch = eqn.params["dimension_numbers"]
         aval = eqn.outvars[0].aval
@@ -452,12 +429,8 @@ class _Translation:
         k = int(np.prod([a.shape[axis] for axis in of_a], dtype=int))
         a = np.moveaxis(a, of_a, range(n)).reshape(k, -1, 1)
         b = np.moveaxis(b, of_b, range(n)).reshape(k, 1, -1)
-        rule = _text("mul", aval.dtype)
-        products = self._each(lambda *xs: self._assigned(aval.dtype, rule(*xs)), a, b)
+        products = self._computed("mul", aval.dtype, aval.dtype, a, b)
         yield self._folded("add", products, (0,), aval)
-
-    def _concatenate(self, eqn: Any, *values: Value) -> Iterator[Value]:
-        yield np.concatenate(values, eqn.params["dimension"])
 
     def _split(self, eqn: Any, value: Value) -> list[Value]:
         return np.split(value, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"])
@@ -474,12 +447,6 @@ class _Translation:
             value = np.moveaxis(np.pad(spread, more, constant_values=filled[()]), 0, axis)
         yield value
 
-    def _rev(self, eqn: Any, value: Value) -> Iterator[Value]:
-        yield np.flip(value, eqn.params["dimensions"])
-
-    def _transpose(self, eqn: Any, value: Value) -> Iterator[Value]:
-        yield value.transpose(eqn.params["permutation"])
-
 
 def _check(aval: Any) -> None:
     """Refuse what no variables of the text can be."""
@@ -488,12 +455,3 @@ def _check(aval: Any) -> None:
     if aval.size > ELEMENTS_MAX:
         text = f"returns an array of shape {aval.shape}; kernels inline functions of scalars"
         raise NotTranslated(text)
-
-
-def _text(name: str, dtype: Any) -> Callable[..., str]:
-    """The function that makes the expression of an element from the expressions of the operands."""
-    text = _BY_KIND[np.dtype(dtype).kind].get(name) or _OF_ALL.get(name)
-    if text is None:
-        raise NotTranslated("cannot be translated; compute it with JAX, outside of the kernel")
-    names = {"T": f"np.{dtype}", "t": str(dtype), "bits": 8 * np.dtype(dtype).itemsize}
-    return lambda *operands: text.format(*operands, **names)
