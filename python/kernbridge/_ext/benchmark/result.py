@@ -153,7 +153,7 @@ class BenchmarkResult:
             place.setdefault(_key(row, group), len(place))
         listed = _sorted(listed, sort_by, "sort_by")
         listed.sort(key=lambda row: place[_key(row, group)])
-        cells = [[*headers, ""]]
+        cells = [[*headers, ""]]  # the last column has no header
         for row in listed:
             line = ["-" if row[name] is None else f"{row[name]}" for name in shown]
             line += [duration(row[f"{name}_ms"]) for name in ("median", "iqr", "mean", "min")]
@@ -165,12 +165,12 @@ class BenchmarkResult:
                 is_known = row["success"] and row["median_ms"] and math.isfinite(ms)
                 line.append(f"{ms / row['median_ms']:.3g}" if is_known else "-")
             cells.append([*line, "" if row["success"] else "failed"])
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        for i, line in enumerate(cells):
-            if i and place.pop(_key(listed[i - 1], group), None) is not None:  # a group begins
-                text.append("-" * (sum(widths[:-1]) + 2 * (len(headers) - 1)))
-            columns = (*map(str.ljust, line[:n], widths), *map(str.rjust, line[n:], widths[n:]))
-            text.append("  ".join(columns).rstrip())
+        head, *lines = aligned(cells, n)
+        text.append(head)
+        for row, aligned_line in zip(listed, lines, strict=True):
+            if place.pop(_key(row, group), None) is not None:  # a group begins
+                text.append("-" * len(head))
+            text.append(aligned_line)
         failed = [row for row in listed if not row["success"]]
         return "\n".join([*text, *map("{label}, {backend}: {error}".format_map, failed)])
 
@@ -366,6 +366,13 @@ def _fastest(rows: list[_Row], case: list[str]) -> dict[Any, _Row]:
         if row["success"]:
             found.setdefault(_key(row, case), row)
     return found
+
+
+def aligned(rows: Sequence[Sequence[str]], n: int) -> list[str]:
+    """Return the lines of a table, whose columns from the nth on are aligned at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = [(*map(str.ljust, r[:n], widths), *map(str.rjust, r[n:], widths[n:])) for r in rows]
+    return ["  ".join(cells).rstrip() for cells in columns]
 
 
 def duration(ms: float) -> str:

@@ -28,10 +28,7 @@ def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    result = jnp.zeros_like(x)
-    for c in coefficients:
-        result = result * x + c
-    return result
+    return functools.reduce(lambda result, c: result * x + c, coefficients, jnp.zeros_like(x))
 
 
 @_in_float64
@@ -183,9 +180,8 @@ def _of_jax(name: str) -> Callable[..., Any]:
     return lambda *arguments: getattr(private_jax.special, name)(*arguments, dtype=np.float64)
 
 
-for _name in (
-    *("igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta"),
-):  # which JAX itself implements by other primitives
+_OF_JAX = "igamma igammac igamma_grad_a random_gamma_grad regularized_incomplete_beta"
+for _name in _OF_JAX.split():  # which JAX itself implements by other primitives
     if hasattr(private_jax.special, f"{_name}_impl"):
         FUNCTIONS[_name] = _in_float64(_of_jax(f"{_name}_impl"))
 

@@ -26,10 +26,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._ext.benchmark.measure import PLATFORMS, measure, record_of
-from kernbridge._ext.benchmark.result import BenchmarkResult, encoded
+from kernbridge._ext.benchmark.result import BenchmarkResult, aligned, encoded
 from kernbridge._ext.emulator.device.switch import VARIABLE, cuda_on_cpu
 from kernbridge._ext.tools import doctor
-from kernbridge._ext.tools.printing import CommandError, Output, Table, age, size
+from kernbridge._ext.tools.printing import CommandError, Output, Pairs, age, size
 from kernbridge._src.base.errors import HeaderNotFoundError
 from kernbridge._src.custom.kernel import get_primitives_by_tags
 from kernbridge._src.forge import artefacts, limit
@@ -128,7 +128,8 @@ def _list(chosen: argparse.Namespace, output: Output) -> int:
     ]
     rows = [(e.kind, e.name or "-", size(e.bytes), age(now - e.used)) for e in found]
     if rows:
-        output.show(Table(("kind", "name", "size", "last used"), rows, right=(2, 3)))
+        head, *lines = aligned([("kind", "name", "size", "last used"), *rows], 2)
+        output.show(Pairs(head, ()), *lines)
     output.show(f"{folder}: {stats.entries} entries, {size(stats.bytes)}")
     return 0
 

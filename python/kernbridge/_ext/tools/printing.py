@@ -30,16 +30,7 @@ class Pairs:
     rows: Sequence[tuple[str, str | tuple[str, str]]]
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows below headers. Columns of figures, counted from 0, are aligned at the `right`."""
-
-    headers: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    right: Sequence[int] = ()
-
-
-Block = Pairs | Table | str
+Block = Pairs | str
 
 
 @dataclass
@@ -104,14 +95,6 @@ def lines(blocks: Sequence[Block], coloured: bool = False) -> Iterator[str]:
                 for i, line in enumerate(text.splitlines() or [""]):
                     shown = styled(f"{'' if i else name:<{width}}", "" if i else "cyan")
                     yield f"  {shown}  {styled(line, style)}".rstrip()
-        elif isinstance(block, Table):
-            rows = [block.headers, *block.rows]
-            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-            places = [">" if i in block.right else "<" for i in range(len(widths))]
-            for row in rows:
-                cells = zip(row, places, widths, strict=True)
-                text = "  ".join(f"{text:{place}{n}}" for text, place, n in cells).rstrip()
-                yield styled(text, "bold" if row is block.headers else "")
         else:
             yield block
 
