@@ -106,13 +106,10 @@ class InlinedFunction:
                 f"{self.label}: JAX cannot trace the function for ({given}): "
                 f"{type(e).__name__}: {e}"
             ) from e
-        leaves, _ = jax.tree.flatten(shapes)
+        leaves = jax.tree.leaves(shapes)
         is_tuple = isinstance(shapes, tuple | list) and list(shapes) == leaves
-        if (
-            any(leaf.shape for leaf in leaves)
-            or not leaves
-            or not (is_tuple or shapes is leaves[0])
-        ):
+        is_flat = leaves and (is_tuple or shapes is leaves[0])
+        if not is_flat or any(leaf.shape for leaf in leaves):
             raise NotInlined(
                 f"{self.label}: the function returns {shapes}, expected a scalar or a tuple of "
                 "scalars"

@@ -160,8 +160,10 @@ def _benchmark(chosen: argparse.Namespace, output: Output) -> int:
     if chosen.output is not None and chosen.output.suffix.lower() != ".json":
         chosen.parser.error(f"--output: {str(chosen.output)!r} is not the name of a .json file")
     chosen.platform = chosen.platform or jax.default_backend()
+    counts = {"n_warmup": chosen.n_warmup, "n_runs": chosen.n_runs}
+    counts["n_batch_per_run"] = chosen.n_batch
     if any(":" in name for name in chosen.module):
-        return _benchmark_one(chosen, output)
+        return _benchmark_one(chosen, counts, output)
     for name in chosen.module:
         _load(name, chosen.parser)
     tags = {tag.strip() for tag in chosen.data.split(",")} - {""}
@@ -174,29 +176,17 @@ def _benchmark(chosen: argparse.Namespace, output: Output) -> int:
             f"no operation {which} benchmark data ({where}): define it with "
             "op.def_benchmark_data, or name an operation and its data: file.py:op data=f32[1000]"
         )
-    results, failed, defaults = [], [], {}
+    results = []
     for operation in operations:
         try:
-            result = operation.benchmark(
-                platform=chosen.platform,
-                n_warmup=chosen.n_warmup,
-                n_runs=chosen.n_runs,
-                n_batch_per_run=chosen.n_batch,
-            )
+            results.append(operation.benchmark(platform=chosen.platform, **counts))
         except (RuntimeError, ValueError) as e:
             raise CommandError(str(e)) from e
-        output.show(str(result))
-        results.append(encoded(result))
-        labels = dict.fromkeys(record.label for record in result.records)
-        fastest = [record.backend for label in labels if (record := result.fastest(label))]
-        for backend, _ in Counter(fastest).most_common(1):
-            defaults[operation.name] = backend
-        failures = (record for record in result.records if not record.success)
-        failed += [f"{operation.name}, {r.label}, {r.backend}: {r.error}" for r in failures]
-    return _report(chosen, output, results, defaults, failed)
+        output.show(str(results[-1]))
+    return _report(chosen, output, results)
 
 
-def _benchmark_one(chosen: argparse.Namespace, output: Output) -> int:
+def _benchmark_one(chosen: argparse.Namespace, counts: dict[str, int], output: Output) -> int:
     """Time one call of an operation, whose arguments are given by their types."""
     if len(chosen.module) != 2 or not chosen.module[1].startswith("data="):
         chosen.parser.error("after module:operation, write data= and the types of the arguments")
@@ -222,25 +212,27 @@ def _benchmark_one(chosen: argparse.Namespace, output: Output) -> int:
         key, own = jax.random.split(key)
         made: Any = jax.random.uniform(own, shape) if is_inexact else jnp.zeros(shape)
         arguments.append(made.astype(dtype))
-    counts = {"n_warmup": chosen.n_warmup, "n_runs": chosen.n_runs}
     try:
         with jax.default_device(jax.devices(chosen.platform)[0]):
-            timed = measure(operation, **counts, n_batch_per_run=chosen.n_batch, data=arguments)
+            timed = measure(operation, **counts, data=arguments)
     except (RuntimeError, TypeError, ValueError) as e:
         raise CommandError(str(e)) from e
     output.show(f"{path}({data}) on {chosen.platform}: {timed}")
     record = record_of(timed, platform=chosen.platform, backend="", label=data)
-    return _report(chosen, output, [encoded(BenchmarkResult([record], path))], {}, [])
+    return _report(chosen, output, [BenchmarkResult([record], path)])
 
 
-def _report(
-    chosen: argparse.Namespace,
-    output: Output,
-    results: list[Any],
-    defaults: dict[str, str],
-    failed: list[str],
-) -> int:
-    document = {"platform": chosen.platform, "results": results, "optimal_defaults": defaults}
+def _report(chosen: argparse.Namespace, output: Output, results: list[BenchmarkResult]) -> int:
+    failed, defaults = list[str](), {}
+    for result in results:
+        name, records = result.primitive_name, result.records
+        labels = dict.fromkeys(record.label for record in records)
+        fastest = [r.backend for label in labels if (r := result.fastest(label)) and r.backend]
+        for backend, _ in Counter(fastest).most_common(1):
+            defaults[name] = backend
+        failed += [f"{name}, {r.label}, {r.backend}: {r.error}" for r in records if not r.success]
+    document = {"platform": chosen.platform, "results": [*map(encoded, results)]}
+    document["optimal_defaults"] = defaults
     if chosen.output is not None:
         chosen.output.parent.mkdir(parents=True, exist_ok=True)
         chosen.output.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
