@@ -53,18 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(chosen: argparse.Namespace, output: printing.Output) -> int:
-    """Run the chosen command, write its answer, and return the exit status."""
+    status = 1
     with printing.nothing_else_on_stdout() if output.as_json else nullcontext():
         try:
             status = int(chosen.run(chosen, output))
         except printing.CommandError as e:
-            status = 1
             output.warn(str(e))
             output.answer = {"error": str(e)}
         except Exception as e:
             if not output.as_json:
                 raise
-            status = 1
             traceback.print_exc()
             output.answer = {"error": f"{type(e).__name__}: {e}"}
     output.write_answer()

@@ -61,8 +61,10 @@ class Measurement:
 Measurement.__module__ = "kernbridge.benchmark"
 
 
-def record_of(timed: Measurement, **known: Any) -> BenchmarkRecord:
+def record_of(timed: Measurement | None, **known: Any) -> BenchmarkRecord:
     """A measurement as a record of a `BenchmarkResult`, with what else is known of it."""
+    if timed is None:
+        return BenchmarkRecord(**known)
     names = ("mean", "std", "min", "median", "iqr", "max")
     found: dict[str, Any] = {f"{name}_ms": 1e3 * getattr(timed, name) for name in names}
     found["q1_ms"], found["q3_ms"] = (1e3 * seconds for seconds in timed.quartiles)
@@ -305,13 +307,12 @@ def benchmark_operation(
         for backend in chosen:
             known: dict[str, Any] = {name: dict(getattr(config, name)) for name in KWARGS}
             known |= {"platform": platform, "backend": backend, "label": config.name}
-            record, error = BenchmarkRecord(**known), None
+            timed = error = None
             try:
                 with jax.default_device(device):
                     placed = placed or config.put_args(device)
                     call = functools.partial(op.call, backend=backend, **config.kernel_kwargs)
                     timed = measure(call, **counts, data=placed.args)
-                record = record_of(timed, **known)
                 if compare_results:
                     output = jax.tree.map(_on_host, timed.output)
                     reference = reference or (backend, output)
@@ -321,10 +322,9 @@ def benchmark_operation(
                 if not catch_errors:
                     raise
                 error = f"{type(e).__name__}: {e}"
-            record = dataclasses.replace(record, success=error is None, error=error)
-            records.append(record)
+            records.append(record_of(timed, success=error is None, error=error, **known))
             if verbose:
-                print(f"{op.name}, {record}", flush=True)
+                print(f"{op.name}, {records[-1]}", flush=True)
     return BenchmarkResult(records, op.name)
 
 

@@ -10,6 +10,7 @@ refused.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -58,22 +59,20 @@ class Root:
     ) -> None:
         self.name, self.label = f"{NODE}{next(_serial)}", label
         self._function, self._dtype, self._wide, self._need = function, dtype, wide, need
-        self._nodes: dict[int, Node] = {}
+        self.node = functools.cache(self._node)
         roots[self.name] = self
 
-    def node(self, order: int) -> Node:
+    def _node(self, order: int) -> Node:
         """The function with its derivatives up to an order, or raise NoRule.
 
         What has no rule of its own may be left to Enzyme.
         """
-        if order not in self._nodes:
-            try:
-                self._nodes[order] = self._made(self.name, self._function, order)
-            except NoRule:
-                if self._need == "hard" or order == 0:
-                    raise
-                self._nodes[order] = self.node(0)
-        return self._nodes[order]
+        try:
+            return self._made(self.name, self._function, order)
+        except NoRule:
+            if self._need == "hard" or order == 0:
+                raise
+            return self.node(0)
 
     def _made(self, name: str, function: Callable[..., Any], order: int) -> Node:
         try:

@@ -19,7 +19,6 @@ from kernbridge._src.base import private_jax
 
 
 def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
     def computed(*arguments: Any) -> Any:
         dtype = arguments[0].dtype
         return function(*(a.astype(np.float64) for a in arguments)).astype(dtype)
@@ -31,7 +30,6 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return functools.reduce(lambda result, c: result * x + c, coefficients, jnp.zeros_like(x))
 
 
-@_in_float64
 def cbrt(x: Any) -> Any:
     size = jnp.abs(x)
     root = size ** (1 / 3)
@@ -39,7 +37,6 @@ def cbrt(x: Any) -> Any:
     return jnp.sign(x) * jnp.where((size > 0) & (size < np.inf), root - step, size)
 
 
-@_in_float64
 def digamma(x: Any) -> Any:
     is_left = x <= 0
 
@@ -55,7 +52,6 @@ def digamma(x: Any) -> Any:
     return jnp.where(is_left, reflected, value)
 
 
-@_in_float64
 def zeta(x: Any, q: Any) -> Any:
     """Hurwitz's zeta function by the formula of Euler and Maclaurin, as in Cephes."""
     total, start = q**-x, q
@@ -80,7 +76,6 @@ def zeta(x: Any, q: Any) -> Any:
     return jnp.where(x > 1, total, jnp.where(x == 1, np.inf, np.nan))
 
 
-@_in_float64
 def polygamma(n: Any, x: Any) -> Any:
     sign = jnp.where(n % 2 == 0, -1.0, 1.0)
     value = sign * jnp.exp(lax.lgamma(n + 1)) * lax.zeta(n + 1, x)
@@ -165,25 +160,24 @@ def round(x: Any, rounding_method: Any) -> Any:
     return jnp.copysign(jnp.where(up, below + 1, below), x)
 
 
-FUNCTIONS = {  # by the names of the primitives
-    **{
-        f.__name__: f
-        for f in (cbrt, clz, digamma, erf_inv, nextafter, polygamma, population_count, round, zeta)
-    },
-    "bessel_i0e": _in_float64(_bessel(0)),
-    "bessel_i1e": _in_float64(_bessel(1)),
-    "clamp": lambda low, x, high: lax.min(lax.max(x, low), high),
-}
-
-
 def _of_jax(name: str) -> Callable[..., Any]:
-    return lambda *arguments: getattr(private_jax.special, name)(*arguments, dtype=np.float64)
+    function = getattr(private_jax.special, f"{name}_impl")
+    return lambda *arguments: function(*arguments, dtype=np.float64)
 
 
-_OF_JAX = "igamma igammac igamma_grad_a random_gamma_grad regularized_incomplete_beta"
-for _name in _OF_JAX.split():  # which JAX itself implements by other primitives
-    if hasattr(private_jax.special, f"{_name}_impl"):
-        FUNCTIONS[_name] = _in_float64(_of_jax(f"{_name}_impl"))
+# Primitives that JAX itself implements by others.
+_OF_JAX = ["igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta"]
+_OF_FLOAT64 = {
+    **{f.__name__: f for f in (cbrt, digamma, polygamma, zeta)},
+    "bessel_i0e": _bessel(0),
+    "bessel_i1e": _bessel(1),
+    **{name: _of_jax(name) for name in _OF_JAX if hasattr(private_jax.special, f"{name}_impl")},
+}
+FUNCTIONS = {  # by the names of the primitives
+    **{f.__name__: f for f in (clz, erf_inv, nextafter, population_count, round)},
+    "clamp": lambda low, x, high: lax.min(lax.max(x, low), high),
+    **{name: _in_float64(function) for name, function in _OF_FLOAT64.items()},
+}
 
 _GILES = (
     (

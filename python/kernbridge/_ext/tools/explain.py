@@ -23,8 +23,7 @@ _OWN = f"{Path(_core.__file__).parent}/"
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{$")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
 _ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,<=]*)\](\{[^}]*\})?")
-_CALLED = re.compile(r"\b(?:body|calls|to_apply|(?:true|false)_computation)=([%\w.\-]+)")
-_BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+_CALLED = re.compile(r"\b(?:body|calls|to_apply|(?:true|false|branch)_\w+)=(\{[^}]*|[%\w.\-]+)")
 _TURNS = re.compile(r'known_trip_count\\?":\{\\?"n\\?":\\?"(\d+)')
 _DIGEST = re.compile(r"\bdigest = dense<\[([-\d, ]*)\]>")
 _LINE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
@@ -151,8 +150,8 @@ class _Instruction(NamedTuple):
 
     @property
     def called(self) -> list[str]:
-        listed = _BRANCHES.findall(self.attributes) + _CALLED.findall(self.attributes)
-        return [name.strip().lstrip("%") for names in listed for name in names.split(",")]
+        listed = _CALLED.findall(self.attributes)
+        return [name.strip("{ %") for names in listed for name in names.split(",")]
 
 
 _Body = dict[str, _Instruction]  # in the order in which they run
