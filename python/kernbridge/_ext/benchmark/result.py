@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 import json
 import math
 import os
@@ -147,12 +148,8 @@ class BenchmarkResult:
             headers.append(f"x {speedup_vs}")
             _known([f"{row[compare[0]]}" for row in rows], "speedup_vs", f"{speedup_vs}")
             base = _fastest([row for row in rows if row[compare[0]] == speedup_vs], case)
-        place: dict[Any, int] = {}
-        listed = _sorted(rows, order_by, "order_by")
-        for row in listed:
-            place.setdefault(_key(row, group), len(place))
-        listed = _sorted(listed, sort_by, "sort_by")
-        listed.sort(key=lambda row: place[_key(row, group)])
+        groups = _grouped(_sorted(rows, order_by, "order_by"), group)
+        listed = [row for g in groups.values() for row in _sorted(g, sort_by, "sort_by")]
         cells = [[*headers, ""]]  # the last column has no header
         for row in listed:
             line = ["-" if row[name] is None else f"{row[name]}" for name in shown]
@@ -165,12 +162,10 @@ class BenchmarkResult:
                 is_known = row["success"] and row["median_ms"] and math.isfinite(ms)
                 line.append(f"{ms / row['median_ms']:.3g}" if is_known else "-")
             cells.append([*line, "" if row["success"] else "failed"])
-        head, *lines = aligned(cells, n)
-        text.append(head)
-        for row, aligned_line in zip(listed, lines, strict=True):
-            if place.pop(_key(row, group), None) is not None:  # a group begins
-                text.append("-" * len(head))
-            text.append(aligned_line)
+        lines = iter(aligned(cells, n))
+        text.append(head := next(lines))
+        for members in groups.values():
+            text += ["-" * len(head), *itertools.islice(lines, len(members))]
         failed = [row for row in listed if not row["success"]]
         return "\n".join([*text, *map("{label}, {backend}: {error}".format_map, failed)])
 
@@ -218,9 +213,7 @@ class BenchmarkResult:
         if style is None and len({_key(row, [x, *lines]) for row in rows}) < len(rows):
             lines = list(dict.fromkeys([*lines, "label"]))
         are_numbers = all(_is_number(row[x]) for row in rows)
-        series: dict[Any, list[_Row]] = {}
-        for row in _sorted(rows, x) if are_numbers else rows:
-            series.setdefault(_key(row, lines), []).append(row)
+        series = _grouped(_sorted(rows, x) if are_numbers else rows, lines)
         for i, members in enumerate(series.values()):
             places = [row[x] if are_numbers else f"{row[x]}" for row in members]
             bars = [
@@ -360,12 +353,16 @@ def _sorted(rows: list[_Row], names: _Names, what: str = "") -> list[_Row]:
     return list(rows)
 
 
+def _grouped(rows: list[_Row], names: list[str]) -> dict[Any, list[_Row]]:
+    groups: dict[Any, list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(_key(row, names), []).append(row)
+    return groups
+
+
 def _fastest(rows: list[_Row], case: list[str]) -> dict[Any, _Row]:
-    found: dict[Any, _Row] = {}
-    for row in _sorted(rows, "median_ms"):
-        if row["success"]:
-            found.setdefault(_key(row, case), row)
-    return found
+    succeeded = [row for row in _sorted(rows, "median_ms") if row["success"]]
+    return {key: members[0] for key, members in _grouped(succeeded, case).items()}
 
 
 def aligned(rows: Sequence[Sequence[str]], n: int) -> list[str]:
