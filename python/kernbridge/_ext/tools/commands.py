@@ -85,7 +85,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="PATH", help="save results as JSON")
 
     parser = command("explain", _explain, help="explain the code of a message, such as KB2001")
-    parser.add_argument("code", type=_code, help="as printed in the message")
+    parser.add_argument("code", help="as printed in the message")
 
     # stdout belongs to the script, so there is no JSON
     parser = commands.add_parser(
@@ -274,26 +274,20 @@ def pages() -> dict[str, dict[str, str]]:
     return dict(sorted(tomllib.loads(file.read_text(encoding="utf-8")).items()))
 
 
-def _code(text: str) -> str:
-    """Return the code that a text means: also in brackets, in small letters, or only its number."""
-    found = re.fullmatch(r"\[?(?:KB)?(\d{4})\]?", text.strip(), re.IGNORECASE)
-    name = f"KB{found[1]}" if found else text
-    known = pages()
-    if name in known:
-        return name
-    close = difflib.get_close_matches(name, known, n=4, cutoff=0.6)
-    listed = "".join(f"\n  {other}: {known[other]['title']}" for other in close)
-    like = f"; codes that are like it:{listed}" if close else ""
-    raise argparse.ArgumentTypeError(
-        f"there is no code {text!r}, expected one such as KB2001{like}"
-    )
-
-
 def _explain(chosen: argparse.Namespace, output: Output) -> int:
-    page = pages()[chosen.code]
-    output.answer |= {"code": chosen.code, **page}
-    text = "{title}\n\nCause: {cause}\n\nRemedy: {remedy}".format_map(page)
-    output.show(f"{chosen.code}: {text}")
+    """Print the page of a code: also in brackets, in small letters, or only its number."""
+    known, code = pages(), chosen.code
+    if found := re.fullmatch(r"\[?(?:KB)?(\d{4})\]?", code.strip(), re.IGNORECASE):
+        code = f"KB{found[1]}"
+    if code not in known:
+        close = difflib.get_close_matches(code, known, n=4, cutoff=0.6)
+        listed = "".join(f"\n  {other}: {known[other]['title']}" for other in close)
+        like = f"; codes that are like it:{listed}" if close else ""
+        text = f"there is no code {chosen.code!r}, expected one such as KB2001{like}"
+        chosen.parser.error(f"argument code: {text}")
+    output.answer |= {"code": code, **known[code]}
+    text = "{title}\n\nCause: {cause}\n\nRemedy: {remedy}".format_map(known[code])
+    output.show(f"{code}: {text}")
     return 0
 
 
@@ -311,7 +305,6 @@ def _run_on_cpu(chosen: argparse.Namespace, output: Output) -> int:
 
 
 def _c_flags(chosen: argparse.Namespace, output: Output) -> int:
-    """Print the options with which a C compiler builds a host of bundles."""
     include = _folder_with("include", "kernbridge/host.h")
     library = _folder_with("lib", "libkernbridge.so")
     options = [f"-I{include}", f"-L{library}", f"-Wl,-rpath,{library}", "-lkernbridge"]
