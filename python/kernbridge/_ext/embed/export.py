@@ -6,8 +6,7 @@ import hashlib
 import inspect
 import json
 import os
-import shutil
-import uuid
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -343,8 +342,7 @@ def _platforms(given: Sequence[str] | None, of_program: Sequence[str] | None) ->
     if given is None:
         here = jax.default_backend()
         given = of_program or ("cuda" if here == "gpu" else here,)
-    unknown = [name for name in given if name not in ("cpu", "cuda")]
-    if unknown or not given or len(set(given)) < len(given):
+    if not given or len({*given} & {"cpu", "cuda"}) < len(given):
         raise ValueError(
             f"export_bundle: platforms is {tuple(given)!r}, expected 'cpu', 'cuda' or both [KB6104]"
         )
@@ -369,20 +367,18 @@ def _values(args: Any) -> tuple[list[str], bytes]:
 def _write(path: Path, programs: Sequence[Program], data: bytes | None) -> None:
     made_by = f"kernbridge {metadata.version('kernbridge')}, jax {jax.__version__}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    made, before = (path.with_name(f".{path.name}.{uuid.uuid4().hex}") for _ in range(2))
-    made.mkdir()
-    try:
+    beside: Any = {"prefix": f".{path.name}.", "dir": path.parent, "ignore_cleanup_errors": True}
+    with tempfile.TemporaryDirectory(**beside) as folder:
+        made = Path(folder, "made")
+        made.mkdir()
         for p in programs:
             (made / p.file).write_bytes(p.code)
         if data is not None:
             (made / _DATA).write_bytes(data)
         (made / _MANIFEST).write_bytes(manifest(made_by, programs, data))
         if path.exists():
-            path.rename(before)
+            path.rename(Path(folder, "before"))
         made.rename(path)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-        shutil.rmtree(before, ignore_errors=True)
 
 
 def manifest(made_by: str, programs: Sequence[Program], data: bytes | None) -> bytes:
