@@ -27,8 +27,7 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import BenchmarkDataFnNotProvidedError, typed
 from kernbridge._src.base.progress import shown
 from kernbridge._src.base.reports import hides_frames
-
-PLATFORMS = ("cpu", "gpu", "tpu")
+from kernbridge._src.custom.kernel import PLATFORMS
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._ext.benchmark.measure import PLATFORMS, measure, record_of
+from kernbridge._ext.benchmark.measure import measure, record_of
 from kernbridge._ext.benchmark.result import BenchmarkResult, aligned, encoded
 from kernbridge._ext.emulator.device.switch import VARIABLE, cuda_on_cpu
 from kernbridge._ext.tools import doctor
 from kernbridge._ext.tools.printing import CommandError, Output, Pairs, age, size
 from kernbridge._src.base.errors import HeaderNotFoundError
-from kernbridge._src.custom.kernel import get_primitives_by_tags
+from kernbridge._src.custom.kernel import PLATFORMS, get_primitives_by_tags
 from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.signatures.array_types import DeclaredType
 from kernbridge._src.signatures.call_signature import split_items
@@ -268,15 +268,10 @@ def _load(name: str, parser: argparse.ArgumentParser) -> Any:
     return module
 
 
-def pages() -> dict[str, dict[str, str]]:
-    """Return the page of each code in messages: its title, cause and remedy."""
-    file = resources.files("kernbridge._src.base").joinpath("codes.toml")
-    return dict(sorted(tomllib.loads(file.read_text(encoding="utf-8")).items()))
-
-
 def _explain(chosen: argparse.Namespace, output: Output) -> int:
     """Print the page of a code: also in brackets, in small letters, or only its number."""
-    known, code = pages(), chosen.code
+    file = resources.files("kernbridge._src.base").joinpath("codes.toml")
+    known, code = tomllib.loads(file.read_text(encoding="utf-8")), chosen.code
     if found := re.fullmatch(r"\[?(?:KB)?(\d{4})\]?", code.strip(), re.IGNORECASE):
         code = f"KB{found[1]}"
     if code not in known:
