@@ -68,13 +68,11 @@ class _Summary:
 
     @pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist, which few have
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Take what a worker has seen."""
         found = getattr(node, "workeroutput", {}).get("kernbridge")
         if found:
             self._of_workers.append(found)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Write the summary."""
         for line in _lines([_seen(), *self._of_workers]):
             terminalreporter.write_line(line)
 

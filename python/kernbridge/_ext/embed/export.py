@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import json
@@ -143,31 +144,30 @@ def export_bundle(
 def _exported_for(
     platform: str, fun: Callable[..., Any], args: Sequence[Any], other_targets: Sequence[str]
 ) -> Any:
-    """Export a function, or an exported program, for one platform and fixed shapes."""
-    checks = [export.DisabledSafetyCheck.custom_call(target) for target in other_targets]
-    if not isinstance(fun, export.Exported):
-        jitted = fun if isinstance(fun, jax.stages.Wrapped) else jax.jit(fun)
-        try:
-            return export.export(jitted, platforms=[platform], disabled_checks=checks)(*args)
-        except NotImplementedError as e:
-            if "callback" not in str(e):
-                raise
+    if isinstance(fun, export.Exported):
+        if platform not in fun.platforms:
             raise ExportError(
-                "export_bundle: the function calls Python while it runs, which a host without "
-                "Python cannot do; remove jax.pure_callback, jax.debug.print and similar "
-                f"functions, and operations that run as Python. JAX reports: {e} [KB6103]"
-            ) from None
-    if platform not in fun.platforms:
+                f"export_bundle: the program was exported for {', '.join(fun.platforms)}, but the "
+                f"bundle needs it for {platform}: pass platforms=({platform!r}, ...) to "
+                "jax.export.export [KB6103]"
+            )
+        given = [(np.shape(a), jax.dtypes.result_type(a)) for a in jax.tree.leaves(args)]
+        is_same = given == [(aval.shape, aval.dtype) for aval in fun.in_avals]
+        if fun.platforms == (platform,) and not fun.uses_global_constants and is_same:
+            return fun
+        fun = fun.call
+    jitted = fun if isinstance(fun, jax.stages.Wrapped) else jax.jit(fun)
+    checks = [export.DisabledSafetyCheck.custom_call(target) for target in other_targets]
+    try:
+        return export.export(jitted, platforms=[platform], disabled_checks=checks)(*args)
+    except NotImplementedError as e:
+        if "callback" not in str(e):
+            raise
         raise ExportError(
-            f"export_bundle: the program was exported for {', '.join(fun.platforms)}, but the "
-            f"bundle needs it for {platform}: pass platforms=({platform!r}, ...) to "
-            "jax.export.export [KB6103]"
-        )
-    given = [(np.shape(a), jax.dtypes.result_type(a)) for a in jax.tree.leaves(args)]
-    is_same = given == [(aval.shape, aval.dtype) for aval in fun.in_avals]
-    if fun.platforms == (platform,) and not fun.uses_global_constants and is_same:
-        return fun
-    return export.export(jax.jit(fun.call), platforms=[platform], disabled_checks=checks)(*args)
+            "export_bundle: the function calls Python while it runs, which a host without "
+            "Python cannot do; remove jax.pure_callback, jax.debug.print and similar "
+            f"functions, and operations that run as Python. JAX reports: {e} [KB6103]"
+        ) from None
 
 
 def _arguments_of(fun: Any) -> tuple[Any, ...]:
@@ -188,13 +188,11 @@ def argument_names(fun: Any, args: Sequence[Any]) -> list[str]:
     """Return a name for every array: the parameter of the function, and the path in its value."""
     names = [f"args[{i}]" for i in range(len(args))]
     if not isinstance(fun, export.Exported):
-        try:
+        with contextlib.suppress(TypeError, ValueError):  # a callable without a signature
             bound = inspect.signature(fun).bind(*args).arguments
             kinds = inspect.signature(fun).parameters
             plain = [n for n in bound if kinds[n].kind is not inspect.Parameter.VAR_POSITIONAL]
             names[: len(plain)] = plain
-        except (TypeError, ValueError):  # a callable without a signature
-            pass
     return [
         name + jax.tree_util.keystr(path)
         for name, arg in zip(names, args, strict=True)
