@@ -14,8 +14,6 @@ whole function to print one instruction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from kernbridge._src.llvm.text import Function, Instruction, Module, with_declared
 
 _ARITHMETIC = {"fmul", "fadd", "fsub", "fneg"}
@@ -28,26 +26,10 @@ _USES_MAX = 4  # of a product that NVVM fuses
 _SUFFIX = {"float": "f32", "double": "f64"}
 
 
-@dataclass(eq=False)
-class _Line:
-    """An instruction that computes, with the instructions that read its result."""
-
-    instruction: Instruction
-    block: int
-    part: int  # of the block, where ptxas splits it
-    users: list[_Line | None] = field(default_factory=list)  # None: another kind of instruction
-    takes: _Line | None = None  # the product that is fused into this sum
-
-    def __post_init__(self) -> None:
-        self.result, self.operation = self.instruction.result, self.instruction.opcode
-        self.kind = self.instruction.type
-        self.operands = [operand.value for operand in self.instruction.operands]
-
-
 def fused(text: str) -> str:
     """The module in which sums whose products are fused are calls of llvm.fma."""
     module = Module(text)
-    kinds = set().union(*map(_fuse, module.defined.values()))
+    kinds = {kind for f in module.defined.values() for kind in _Fusion(f).fuse()}
     declared = (f"{k} @llvm.fma.{_SUFFIX[k]}({k}, {k}, {k})" for k in sorted(kinds))
     return with_declared(f"{module}\n", declared)
 
@@ -61,25 +43,6 @@ def without_fences(text: str) -> str:
     return str(module)
 
 
-def _fuse(function: Function) -> set[str]:
-    """Rewrite a function; return the types for which llvm.fma is called."""
-    _keep_integers(function)
-    found = _read(function)
-    for line in found.values():
-        if line.operation == "fadd":
-            products = (found.get(operand) for operand in line.operands)
-            line.takes = next((p for p in products if p and _only_sums_read(p)), None)
-    for line in found.values():
-        if line.operation == "fmul":
-            _settle(line, found)
-    kinds = set()
-    for line in found.values():
-        if line.takes:
-            line.instruction.text = _written(line, found)
-            kinds.add(line.kind)
-    return kinds
-
-
 def _keep_integers(function: Function) -> None:
     """Remove conversions of an integer to a double and back, as ptxas does."""
     calls = (i for i in function.instructions if i.opcode == "call")
@@ -90,106 +53,111 @@ def _keep_integers(function: Function) -> None:
             i.text = f"  {i.result} = add i64 {made.operands[0].value}, 0"
 
 
-def _read(function: Function) -> dict[str, _Line]:
-    found: dict[str, _Line] = {}
-    others: list[str] = []
-    block = part = 0
-    for n, i in enumerate(function.instructions):
-        if i is i.block.instructions[0] and not i.block.name.startswith(_OF_BOUNDS):
-            block = part = n
-        if _splits(i):
-            part = n
-        if i.opcode in _ARITHMETIC and i.type in _SUFFIX:
-            found[i.result] = _Line(i, block, part)
-        else:
-            others += i.names
-    for line in found.values():
-        for operand in line.operands:
-            if operand in found:
-                found[operand].users.append(line)
-    for name in set(others).intersection(found):
-        found[name].users.append(None)
-    return found
-
-
 def _splits(i: Instruction) -> bool:
     if i.opcode == "call":
         return not i.callee.startswith(_NOT_SPLITTING) or i.callee.startswith("llvm.sqrt.")
     return i.opcode == "fdiv" or (i.opcode in _DIVISIONS and i.type == "i64")
 
 
-def _only_sums_read(product: _Line) -> bool:
-    return (
-        product.operation == "fmul"
-        and len(product.users) <= _USES_MAX
-        and all(u and u.operation == "fadd" and u.block == product.block for u in product.users)
-    )
+class _Fusion:
+    """The instructions of a function that compute, by the names of their results."""
 
+    def __init__(self, function: Function) -> None:
+        _keep_integers(function)
+        self._users = function.users
+        self._found: dict[str, Instruction] = {}
+        self._blocks: dict[str, int] = {}
+        self._parts: dict[str, int] = {}  # of blocks, where ptxas splits them
+        self._takes: dict[str, Instruction] = {}  # the product that is fused into a sum
+        block = part = 0
+        for n, i in enumerate(function.instructions):
+            if i is i.block.instructions[0] and not i.block.name.startswith(_OF_BOUNDS):
+                block = part = n
+            if _splits(i):
+                part = n
+            if i.opcode in _ARITHMETIC and i.type in _SUFFIX:
+                self._found[i.result], self._blocks[i.result] = i, block
+                self._parts[i.result] = part
 
-def _sums(product: _Line, value: _Line) -> list[_Line] | None:
-    """The sums that can take a product, through negations; None if something else reads it."""
-    sums = []
-    for user in value.users:
-        if user is None or user.part != product.part or user.operation == "fmul":
-            return None
-        if user.operation == "fneg":
-            below = _sums(product, user)
-            if below is None:
+    def fuse(self) -> set[str]:
+        """Rewrite the function; return the types for which llvm.fma is called."""
+        for name, i in self._found.items():
+            if i.opcode == "fadd":
+                products = (self._found.get(operand.value) for operand in i.operands)
+                if product := next((p for p in products if p and self._only_sums_read(p)), None):
+                    self._takes[name] = product
+        for i in self._found.values():
+            if i.opcode == "fmul":
+                self._settle(i)
+        for name, product in self._takes.items():
+            self._found[name].text = self._written(self._found[name], product)
+        return {self._found[name].type for name in self._takes}
+
+    def _only_sums_read(self, product: Instruction) -> bool:
+        users, block = self._users.get(product.result, []), self._blocks[product.result]
+        return (
+            product.opcode == "fmul"
+            and len(users) <= _USES_MAX
+            and all(u.opcode == "fadd" and self._blocks.get(u.result) == block for u in users)
+        )
+
+    def _sums(self, product: Instruction, value: Instruction) -> list[Instruction] | None:
+        """The sums that can take a product, through negations; None if something else reads it."""
+        sums = []
+        for user in self._users.get(value.result, []):
+            in_part = self._parts.get(user.result) == self._parts[product.result]
+            if not in_part or user.opcode == "fmul":
                 return None
-            sums += below
-            continue
-        if user.takes is product:
-            continue
-        if user.takes or user.operands.count(value.result) > 1:
-            return None
-        sums.append(user)
-    return sums
+            if user.opcode == "fneg":
+                below = self._sums(product, user)
+                if below is None:
+                    return None
+                sums += below
+                continue
+            taken = self._takes.get(user.result)
+            if taken is product:
+                continue
+            if taken or user.names.count(value.result) > 1:
+                return None
+            sums.append(user)
+        return sums
 
+    def _product_of(self, name: str) -> Instruction | None:
+        i = self._found.get(name)
+        while i and i.opcode == "fneg":
+            i = self._found.get(i.operands[0].value)
+        return i if i and i.opcode == "fmul" else None
 
-def _product_of(name: str, found: dict[str, _Line]) -> _Line | None:
-    line = found.get(name)
-    while line and line.operation == "fneg":
-        line = found.get(line.operands[0])
-    return line if line and line.operation == "fmul" else None
+    def _settle(self, product: Instruction) -> None:
+        """Fuse a product into all sums that read it, or into none, as ptxas does."""
+        sums = self._sums(product, product) or []
+        for i in sums:
+            other = self._product_of(i.operands[0].value)
+            if other and other is not product and self._sums(other, other):
+                return  # the first of two products is fused
+        self._takes.update((i.result, product) for i in sums)
 
-
-def _settle(product: _Line, found: dict[str, _Line]) -> None:
-    """Fuse a product into all sums that read it, or into none, as ptxas does."""
-    sums = _sums(product, product)
-    if not sums:
-        return
-    for line in sums:
-        other = _product_of(line.operands[0], found)
-        if other and other is not product and _sums(other, other):
-            return  # the first of two products is fused
-    for line in sums:
-        line.takes = product
-
-
-def _written(line: _Line, found: dict[str, _Line]) -> str:
-    product = line.takes
-    assert product
-    at = 0 if _product_of(line.operands[0], found) is product else 1
-    negated = at == 1 and line.operation == "fsub"
-    name = line.operands[at]
-    while found[name] is not product:
-        negated = not negated
-        name = found[name].operands[0]
-    a, b = product.operands
-    c = line.operands[1 - at]
-    kind, before = line.kind, []
-    if negated:
-        before.append(f"  {_name(line.result, 'a')} = fneg {kind} {a}")
-        a = _name(line.result, "a")
-    if at == 0 and line.operation == "fsub":
-        before.append(f"  {_name(line.result, 'c')} = fneg {kind} {c}")
-        c = _name(line.result, "c")
-    flags = "".join(f"{flag} " for flag in line.instruction.flags)
-    call = f"call {flags}{kind} @llvm.fma.{_SUFFIX[kind]}({kind} {a}, {kind} {b}, {kind} {c})"
-    return "\n".join([*before, f"  {line.result} = {call}"])
+    def _written(self, i: Instruction, product: Instruction) -> str:
+        first, second = (operand.value for operand in i.operands)
+        at_first = self._product_of(first) is product
+        name, c = (first, second) if at_first else (second, first)
+        negated = not at_first and i.opcode == "fsub"
+        while self._found[name] is not product:
+            negated = not negated
+            name = self._found[name].operands[0].value
+        a, b = (operand.value for operand in product.operands)
+        kind, before = i.type, []
+        if negated:
+            before.append(f"  {_name(i.result, 'a')} = fneg {kind} {a}")
+            a = _name(i.result, "a")
+        if at_first and i.opcode == "fsub":
+            before.append(f"  {_name(i.result, 'c')} = fneg {kind} {c}")
+            c = _name(i.result, "c")
+        flags = "".join(f"{flag} " for flag in i.flags)
+        call = f"call {flags}{kind} @llvm.fma.{_SUFFIX[kind]}({kind} {a}, {kind} {b}, {kind} {c})"
+        return "\n".join([*before, f"  {i.result} = {call}"])
 
 
 def _name(result: str, part: str) -> str:
-    if result.endswith('"'):
-        return f'{result[:-1]}.kb.{part}"'
-    return f"%kb.v{result[1:]}.{part}" if result[1:].isdigit() else f"{result}.kb.{part}"
+    plain = result[1:].strip('"')
+    return f'%"{plain}.kb.{part}"'
