@@ -383,7 +383,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     def _shared_arrays(self, host: HostModule) -> dict[int, Buffer]:
         """The shared arrays of a block, by their offsets."""
         shared: dict[int, Buffer] = {}
-        for array in host.shared_arrays:
+        for array in host.shared.values():
             dtype = _ITEMS.get(array.item)
             if dtype is None:
                 raise Refused(f"it has a shared array of {array.item}")

@@ -65,9 +65,9 @@ def written_together(dtype: np.dtype[Any]) -> int:
 @dataclass(slots=True)
 class Array:
     symbol: str
-    item: Any  # its type, or the name of the type
+    item: str  # LLVM's type
     item_size: Any
-    size: Any
+    size: Any  # 0 for dynamic shared memory
     offset: int = 0
     place: str = ""  # the line that creates it
 
@@ -164,7 +164,7 @@ class Checks:
     def _put_local(self, array: Any) -> None:
         kind = array.allocated_type
         item = kind.element if isinstance(kind, ir.ArrayType) else kind
-        described = Array(array.get_reference(), item, _size_of(item, _I32), _size_of(kind))
+        described = Array(array.get_reference(), str(item), _size_of(item, _I32), _size_of(kind))
         number = ir.Constant(_I32, len(self._local))
         known = self._put_question("kb.check.local", array.type, [array, number], "kb.local")
         self._local.append(described)
@@ -231,7 +231,7 @@ class Checks:
         ]
         for where, made in (("shared", self.shared.values()), ("local", self._local)):
             for array in made:
-                name, shape = _described(where, array.symbol, str(array.item), array.place)
+                name, shape = _described(where, array.symbol, array.item, array.place)
                 flags = 0 if array.size else _DYNAMIC
                 numbers = (array.item_size, max(len(shape), 1), 0, flags, array.offset, array.size)
                 cell = 0

@@ -12,7 +12,7 @@ import base64
 import copy
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.checks import Array, Checks
@@ -49,14 +49,6 @@ def refused(label: str, construct: str) -> KernelCompilationError:
     )
 
 
-class SharedArray(NamedTuple):
-    """An array in shared memory; one of dynamic memory has no size."""
-
-    item: str  # LLVM's type
-    offset: int
-    size: int
-
-
 class HostModule:
     """Copies of one kernel's modules. Create and print it inside `ir.opaque_pointers()`."""
 
@@ -66,9 +58,10 @@ class HostModule:
         self.outside: list[str] = []  # descriptions of the arrays that the kernel writes to
         self.tables: dict[str, str] = {}  # lines of large constant arrays, by their names
         self.shared_size = 0
-        self.shared_arrays: list[SharedArray] = []
-        self._offsets: dict[str, int] = {}  # of shared arrays: static ones, then the others
+        self.shared: dict[str, Array] = {}  # static arrays, then those of dynamic memory
         self._place_shared(modules)
+        if checks:
+            checks.shared = self.shared
         self.modules = [self._copied(module) for module in modules]
         self.declared = {
             name
@@ -99,21 +92,12 @@ class HostModule:
                 "cuda.shared.array(0, dtype), and give its bytes with the launch: up to 227 KiB, "
                 "depending on the GPU [KB4001]"
             )
-        for name, size in sizes.items():
-            if size:
-                self._offsets[name] = self._aligned(found[name].align or 1)
-                self.shared_size = self._offsets[name] + size
-        self.shared_size = self._aligned(_ALIGNMENT)
-        self._offsets |= {name: self.shared_size for name, size in sizes.items() if not size}
-        self.shared_arrays = [
-            SharedArray(str(found[name].value_type.element), offset, sizes[name])
-            for name, offset in self._offsets.items()
-        ]
-        if self._checks:
-            for name, value in found.items():
-                item, how = value.value_type.element, (sizes[name], self._offsets[name])
-                item_size = item.get_abi_size(layout)
-                self._checks.shared[name] = Array(name, str(item), item_size, *how)
+        for name, size in sorted(sizes.items(), key=lambda named: not named[1]):
+            item, alignment = found[name].value_type.element, found[name].align if size else None
+            offset = self._aligned(alignment or 0)
+            self.shared[name] = Array(name, str(item), item.get_abi_size(layout), size, offset)
+            self.shared_size = offset + size
+        self.shared_size = self._aligned(0)
 
     def _aligned(self, alignment: int) -> int:
         alignment = max(alignment, _ALIGNMENT)
@@ -125,7 +109,7 @@ class HostModule:
         for value in module.global_values:
             if isinstance(value, ir.Function) and value.blocks:
                 made.add_global(self._function(value))
-            elif value.name not in self._offsets and not value.name.startswith(
+            elif value.name not in self.shared and not value.name.startswith(
                 ("llvm.nvvm.", "llvm.dbg.", "llvm.used", OUTSIDE)
             ):
                 made.add_global(_without_metadata(value))
@@ -186,7 +170,7 @@ class HostModule:
         """What goes into the copy in place of an instruction; None if nothing does."""
         operation = instruction.opname
         if operation == "addrspacecast" and (
-            getattr(instruction.operands[0], "name", "") in self._offsets
+            getattr(instruction.operands[0], "name", "") in self.shared
         ):
             return self._shared_array(instruction)
         for i, operand in enumerate(instruction.operands):
@@ -220,9 +204,9 @@ class HostModule:
     def _shared_array(self, cast: Any) -> Any:
         name = cast.operands[0].name
         if self._checks:
-            number = ir.Constant(ir.IntType(32), list(self._checks.shared).index(name))
+            number = ir.Constant(ir.IntType(32), list(self.shared).index(name))
             return self.call("kb.check.shared", cast.type, [number], cast.name)
-        offset = ir.Constant(ir.IntType(64), self._offsets[name])
+        offset = ir.Constant(ir.IntType(64), self.shared[name].offset)
         return self.call("kb.shared", cast.type, [offset], cast.name)
 
     def _called(self, call: Any) -> Any:
