@@ -55,7 +55,6 @@ from kernbridge._src.llvm.text import (
 )
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
-from kernbridge._src.numba_common.private_llvmlite import ir as llvm_ir
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 from kernbridge._src.numba_common.protect import compile_protected
@@ -257,7 +256,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
                 for major, minor in self.target.architectures
             }
         else:
-            images = {_core.HOST_CC: self._image(text, entry, function, wide, shared_size)}
+            images = {_core.HOST_CC: self._image(text, entry, shared_size)}
         meta = {
             "entry": entry,
             "architectures": list(images),
@@ -393,16 +392,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             shared[array.offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
         return shared
 
-    def _image(
-        self, text: str, entry: str, function: Function, wide: bool, shared_size: int
-    ) -> bytes:
+    def _image(self, text: str, entry: str, shared_size: int) -> bytes:
         """The image for a CPU."""
         text = _without_target(renamed(text, _own_name))
-        n_words = (1 + wide) * len(function.arrays)
-        types = [llvm_ir.IntType(64)] * (n_words + function.n_extents)
         declared = {name for name in _declared(text) if not _core.cuda_code_provides(name)}
-        host = host_ir.Given(shared_size, types, declared)
-        body, _ = host_ir.completed(self.label, [text], entry, host)
+        texts = [text, host_ir.about(shared_size)]
+        body, _ = host_ir.completed(self.label, texts, entry, declared)
         return cuda_on_cpu_compile.image(body, is_fast=False)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._ext.emulator.compiler.library import constant, replaced, text
+from kernbridge._ext.emulator.compiler.library import Constants, replaced
 from kernbridge._src.numba_common.private_llvmlite import ir
 
 _READ, _WRITE, _ATOMIC, _WRITE_VALUE = range(4)  # as kb_check.h has them, and so on
@@ -36,9 +36,12 @@ _COPIES = ("llvm.memcpy", "llvm.memmove")
 
 _REALS = {ir.HalfType: 16, ir.FloatType: 32, ir.DoubleType: 64}  # and their bits
 
-_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-_POINTER = _I8.as_pointer()
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
 _VOID = ir.VoidType()
+
+# The types of a kb_check_array and of the kb_check_table.
+_ROW = ("ptr", *["i32"] * 4, "i64", "i64", "ptr", "i64")
+_TABLE = ("ptr", "ptr", *["i32"] * 4, "ptr", "i64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,8 @@ def written_together(dtype: np.dtype[Any]) -> int:
 class Array:
     symbol: str
     item: str  # LLVM's type
-    item_size: Any
-    size: Any  # 0 for dynamic shared memory
+    item_size: int | str  # a number, or a constant of LLVM
+    size: int | str  # 0 for dynamic shared memory
     offset: int = 0
     place: str = ""  # the line that creates it
 
@@ -164,7 +167,8 @@ class Checks:
     def _put_local(self, array: Any) -> None:
         kind = array.allocated_type
         item = kind.element if isinstance(kind, ir.ArrayType) else kind
-        described = Array(array.get_reference(), str(item), _size_of(item, _I32), _size_of(kind))
+        sizes = (size.get_reference() for size in (_size_of(item, _I32), _size_of(kind)))
+        described = Array(array.get_reference(), str(item), *sizes)
         number = ir.Constant(_I32, len(self._local))
         known = self._put_question("kb.check.local", array.type, [array, number], "kb.local")
         self._local.append(described)
@@ -212,18 +216,12 @@ class Checks:
 
     def table(self) -> str:
         """The constants for the C side, which src/ext/emulator/kb_check.h describes."""
-        module = ir.Module("kb.table")
-        row_of = ir.LiteralStructType([_POINTER, *[_I32] * 4, _I64, _I64, _POINTER, _I64])
+        constants = Constants("kb.table")
 
-        def row(name: str, *numbers: Any, cell: Any, shape: Sequence[int] = ()) -> Any:
+        def row(name: str, *numbers: Any, cell: int, shape: Sequence[int] = ()) -> str:
             """Numbers are item size, dimensions, word, flags, offset and size."""
-            extents: Any = ir.Constant(_POINTER, None)
-            if shape:
-                extents = constant(module, ir.ArrayType(_I64, len(shape)), list(shape))
-            values = zip(row_of.elements[1:7], numbers, strict=True)
-            typed = [v if isinstance(v, ir.Constant) else ir.Constant(t, v) for t, v in values]
-            cell = cell if isinstance(cell, ir.Constant) else ir.Constant(_I64, cell)
-            return ir.Constant(row_of, [text(module, name), *typed, extents, cell])
+            extents = constants.array("i64", shape) if shape else "null"
+            return _structure(_ROW, constants.string(name), *numbers, extents, cell)
 
         rows = [
             row(a.name, a.item_size, a.n_dims, a.word, a.flags, 0, 0, cell=a.cell)
@@ -238,19 +236,17 @@ class Checks:
                 if where == "shared":
                     cell = 1 if "records" in name else array.item_size
                 rows.append(row(name, *numbers, cell=cell, shape=shape))
-        arrays = constant(module, ir.ArrayType(row_of, len(rows)), rows)
-        sites = [text(module, site) for site in self.sites]
-        counts = (len(self.arguments), len(self.shared), len(self._local), len(sites))
-        table = [
-            text(module, self.label),
-            arrays,
-            *(ir.Constant(_I32, n) for n in counts),
-            constant(module, ir.ArrayType(_POINTER, len(sites)), sites),
-            ir.Constant(_I64, int(self.waits)),
-        ]
-        table_of = ir.LiteralStructType([_POINTER, _POINTER, *[_I32] * 4, _POINTER, _I64])
-        constant(module, table_of, table, "kb_check_table")
-        return "\n".join(map(str, module.globals.values()))
+        arrays = constants.array(f"{{{', '.join(_ROW)}}}", rows)
+        sites = constants.array("ptr", list(map(constants.string, self.sites)))
+        counts = (len(self.arguments), len(self.shared), len(self._local), len(self.sites))
+        label = constants.string(self.label)
+        table = _structure(_TABLE, label, arrays, *counts, sites, int(self.waits))
+        constants.add(f"{{{', '.join(_TABLE)}}} {table}", "kb_check_table")
+        return str(constants)
+
+
+def _structure(kinds: Sequence[str], *values: Any) -> str:
+    return f"{{{', '.join(f'{k} {v}' for k, v in zip(kinds, values, strict=True))}}}"
 
 
 def _size_of(kind: Any, result: Any = _I64) -> Any:

@@ -17,18 +17,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._ext.emulator.compiler import library, linked, polls
-from kernbridge._ext.emulator.compiler.library import called, constant, text
 from kernbridge._ext.emulator.compiler.to_host import OUTSIDE_MAX, HostModule, refused
 from kernbridge._src.llvm.text import Function, Module, symbol, symbols
 from kernbridge._src.numba_common import cpu_features, private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
-from kernbridge._src.numba_common.private_llvmlite import ir
 
 if TYPE_CHECKING:
     from kernbridge._ext.emulator.compiler.checks import Checks
@@ -51,9 +48,6 @@ _MEMSET = "llvm.memset.p0.i64"
 _RECURSION = 256 * 1024  # bytes of stack for a thread that recurs, in addition to its variables
 _THREAD_AT = 48  # of the frame, see loops.ll
 
-_I32, _I64 = ir.IntType(32), ir.IntType(64)
-_POINTER = ir.IntType(8).as_pointer()
-
 
 def host_ir(
     label: str, compiled: Any, entry: str, checks: Checks | None = None
@@ -65,45 +59,32 @@ def host_ir(
     with opaque_pointers():
         host = HostModule(label, compiled.modules, checks)
         texts = [str(module) for module in host.modules]
+    texts.append(about(host.shared_size, host.outside))
+    declared = {f.name for module in host.modules for f in module.functions if not f.blocks}
     module, calls = _linked(texts)
-    external = calls & host.declared
-    foreign = {name for name in external if not name.startswith(_NOT_OF_C)} - _OF_C
+    foreign = {n for n in calls & declared if not n.startswith(_NOT_OF_C)} - _OF_C
     if foreign and (sources := linked.sources(compiled)):
         if checks:
             raise refused(
                 label, f"functions in CUDA C++ ({', '.join(sorted(foreign))}) in checked mode"
             )
         texts += linked.fitted(label, module, linked.compiled(label, sources, foreign), foreign)
-        host.declared |= {name for name in _linked(texts)[1] if not _core.cuda_code_provides(name)}
-    text, uses_z = completed(label, texts, entry, host, checks)
+        declared |= {name for name in _linked(texts)[1] if not _core.cuda_code_provides(name)}
+    text, uses_z = completed(label, texts, entry, declared, checks)
     return text + "".join(host.tables.values()), uses_z
 
 
-@dataclass
-class Given:
-    """What `completed` needs to know of modules in the form of a `HostModule`."""
-
-    shared_size: int
-    types: list[Any]  # of the parameters of the entry
-    declared: set[str]
-    outside: Sequence[str] = ()
-
-    def parameters(self, entry: str) -> list[Any]:
-        return self.types
-
-
 def completed(
-    label: str,
-    texts: Sequence[str],
-    entry: str,
-    host: HostModule | Given,
-    checks: Checks | None = None,
+    label: str, texts: Sequence[str], entry: str, declared: set[str], checks: Checks | None = None
 ) -> tuple[str, bool]:
-    """Complete modules that a `HostModule` has rewritten; see `host_ir`."""
+    """Complete modules in the form of a `HostModule`, with one of `about`; see `host_ir`.
+
+    Of the functions that are `declared`, those that nothing defines are refused.
+    """
     module, calls = _linked(texts)
     waits = not calls.isdisjoint(_OF_FIBRES)
     while True:
-        _complete(module, entry, host, checks, waits)
+        _complete(module, entry, checks, waits)
         recursive = [f.name for f in module.functions if is_recursive(f)]
         text, stack_size, polled = _polling(module, _RECURSION if recursive else 0)
         if waits or not (recursive or polled):
@@ -111,7 +92,7 @@ def completed(
         # Only a fibre can measure how much of its stack is left, and let other threads go on.
         waits = True
         module, calls = _linked(texts)
-    _check(label, module, calls & host.declared)
+    _check(label, module, calls & declared)
     read = Module(text)
     _order_loads(read, polled)
     more = _zero_by_calls(read)
@@ -127,8 +108,7 @@ def completed(
         text = _with_stack_checks(text, recursive)
     text += stack_size
     if checks:
-        with opaque_pointers():
-            text += checks.table()  # with the places where threads wait
+        text += checks.table()  # with the places where threads wait
     return text, not calls.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
 
 
@@ -140,9 +120,7 @@ def _linked(texts: Sequence[str]) -> tuple[Any, set[str]]:
     return module, library.link(module)
 
 
-def _complete(
-    module: Any, entry: str, host: HostModule | Given, checks: Checks | None, waits: bool
-) -> None:
+def _complete(module: Any, entry: str, checks: Checks | None, waits: bool) -> None:
     """Link in what runs the threads, and inline all; with `waits`, each thread has a stack.
 
     Functions are marked for inlining in text: llvmlite 0.45 adds an attribute to the result of a
@@ -151,9 +129,8 @@ def _complete(
     by_threads = waits or checks is not None
     if checks:
         checks.waits = waits
-    with opaque_pointers():
-        around = str(_around(entry, host, checks, by_threads))
-    module.link_in(llvm.parse_assembly(around))
+    types = [str(argument.type) for argument in module.get_function(entry).arguments]
+    module.link_in(llvm.parse_assembly(_around(entry, types, checks, by_threads)))
     library.link_file(module, "fibres" if by_threads else "loops")
     module.get_global_variable("kb.outside.all").linkage = "internal"
     for function in module.functions:
@@ -298,71 +275,66 @@ def _is_value(read: Module, name: str) -> bool:
     return any(n > is_called for n, is_called in uses)
 
 
-def _around(entry: str, host: HostModule | Given, checks: Checks | None, by_threads: bool) -> Any:
-    """The module around an entry. Make and print it inside `opaque_pointers()`."""
-    made = ir.Module("kb.entry")
-    made.triple = ""
-    types = host.parameters(entry)
-    words = ir.LiteralStructType(types)
-    with _function(made, "kb_thread", [_POINTER, *types]) as (function, builder):
-        frame, *values = function.args
-        frame.name = "kb.frame"
-        frame.add_attribute("noalias")
-        called(builder, entry, values)
-    with _function(made, "kb.run", [_POINTER, words.as_pointer()]) as (function, builder):
-        function.attributes.add("alwaysinline")
-        frame, address = function.args
-        loaded = [builder.load(_member(builder, address, i)) for i in range(len(types))]
-        called(builder, "kb_thread", [frame, *loaded])
-    if by_threads:
-        kinds = [_POINTER.as_pointer(), _POINTER]
-        with _function(made, "kb_fibre", kinds) as (function, builder):
-            parameters, thread = function.args
-            parameters.add_attribute("noalias")
-            given = _words(builder, words, parameters)
-            for i, argument in enumerate(checks.arguments if checks else ()):
-                at = builder.bitcast(_member(builder, given, argument.word), _I64.as_pointer())
-                address = [builder.load(at), ir.Constant(_I64, i + 1)]
-                builder.store(called(builder, "kb.check.argument", address, _I64), at)
-            called(builder, "kb.fibre.checked" if checks else "kb.fibre", [given, thread])
-    else:
-        kinds = [_POINTER.as_pointer(), _POINTER, _I64, _I64, _POINTER]
-        with _function(made, "kb_blocks", kinds) as (function, builder):
-            parameters, sizes, begin, end, found = function.args
-            for pointer in (parameters, sizes, found):
-                pointer.add_attribute("noalias")
-            given = _words(builder, words, parameters)
-            called(builder, "kb.loops", [given, sizes, begin, end, found])
-    shared_size = ir.Function(made, ir.FunctionType(_I64, []), "kb_shared_size")
-    ir.IRBuilder(shared_size.append_basic_block("entry")).ret(ir.Constant(_I64, host.shared_size))
-    shown = list(host.outside[:OUTSIDE_MAX])
-    if len(host.outside) > OUTSIDE_MAX:
+def about(shared_size: int, outside: Sequence[str] = ()) -> str:
+    """A module for `completed`: static shared memory, and what `kb.outside` calls the arrays."""
+    constants = library.Constants("kb.about")
+    shown = list(outside[:OUTSIDE_MAX])
+    if len(outside) > OUTSIDE_MAX:
         shown[-1] = "one of its arrays"
-    described = [text(made, what) for what in shown]
-    constant(made, ir.ArrayType(_POINTER, len(shown)), described, "kb.outside.all")
-    return made
+    constants.array("ptr", list(map(constants.string, shown)), "kb.outside.all")
+    return f"{constants}define i64 @kb_shared_size() {{\n  ret i64 {shared_size}\n}}\n"
 
 
-@contextmanager
-def _function(module: Any, name: str, types: Sequence[Any]) -> Iterator[tuple[Any, ir.IRBuilder]]:
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), types), name)
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    yield function, builder
-    builder.ret_void()
+def _around(entry: str, types: Sequence[str], checks: Checks | None, by_threads: bool) -> str:
+    """The module around an entry, whose parameters have these types."""
+    words = f"{{{', '.join(types)}}}"
+    values = [f"{kind} %v{i}" for i, kind in enumerate(types)]
+    called = f"{symbol(entry)}({', '.join(values)})"
+    member = f"getelementptr {words}, ptr %words, i32 0, i32"
+    load = copy = check = ""
+    for i, kind in enumerate(types):
+        load += f"""
+  %at{i} = {member} {i}
+  %v{i} = load {kind}, ptr %at{i}"""
+        copy += f"""
+  %parameter{i} = getelementptr ptr, ptr %parameters, i64 {i}
+  %from{i} = load ptr, ptr %parameter{i}
+  %v{i} = load {kind}, ptr %from{i}
+  %at{i} = {member} {i}
+  store {kind} %v{i}, ptr %at{i}"""
+    for i, argument in enumerate(checks.arguments if checks else ()):
+        check += f"""
+  %address{i} = load i64, ptr %at{argument.word}
+  %known{i} = call i64 @kb.check.argument(i64 %address{i}, i64 {i + 1})
+  store i64 %known{i}, ptr %at{argument.word}"""
+    if by_threads:
+        head = "@kb_fibre(ptr noalias %parameters, ptr %thread)"
+        run = f"@kb.fibre{'.checked' if checks else ''}(ptr %words, ptr %thread)"
+    else:
+        more = "i64 %begin, i64 %end, ptr {}%found"
+        head = f"@kb_blocks(ptr noalias %parameters, ptr noalias %sizes, {more.format('noalias ')})"
+        run = f"@kb.loops(ptr %words, ptr %sizes, {more.format('')})"
+    return f"""\
+declare void {called}
+declare void {run}
+declare i64 @kb.check.argument(i64, i64)
 
+define void @kb_thread({", ".join(["ptr noalias %kb.frame", *values])}) {{
+  call void {called}
+  ret void
+}}
 
-def _words(builder: Any, kind: Any, parameters: Any) -> Any:
-    """The address of a copy of a launch's arguments in one structure."""
-    words = builder.alloca(kind)
-    for i, element in enumerate(kind.elements):
-        parameter = builder.load(builder.gep(parameters, [ir.Constant(_I64, i)]))
-        word = builder.load(builder.bitcast(parameter, element.as_pointer()))
-        builder.store(word, _member(builder, words, i))
-    return words
+define void @kb.run(ptr %frame, ptr %words) alwaysinline {{{load}
+  call void @kb_thread({", ".join(["ptr %frame", *values])})
+  ret void
+}}
 
-
-def _member(builder: Any, address: Any, i: int) -> Any:
-    return builder.gep(address, [ir.Constant(_I32, 0), ir.Constant(_I32, i)])
+define void {head} {{
+  %words = alloca {words}{copy}{check}
+  call void {run}
+  ret void
+}}
+"""
 
 
 def _size_of_variables(function: Function, more: int) -> tuple[list[str], str]:

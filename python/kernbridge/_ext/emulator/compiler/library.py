@@ -62,8 +62,8 @@ def link_tables(module: Any, tables: str) -> None:
     for line in tables.split(TABLE_LINE)[1:]:
         name, align, encoded = line.split()
         data = base64.b64decode(encoded)
-        value = f'[{len(data)} x i8] c"\\{data.hex(chr(92))}", align {align}\n'
-        module.link_in(llvm.parse_assembly(f"@{name} = constant {value}"))
+        constant = f"@{name} = constant {_bytes(data)}, align {align}\n"
+        module.link_in(llvm.parse_assembly(constant))
         module.get_global_variable(name).linkage = "internal"
 
 
@@ -81,19 +81,33 @@ def _text(name: str) -> str:
     return next(p for p in (f / f"{name}.ll" for f in folders) if p.exists()).read_text()
 
 
-def constant(module: Any, kind: Any, value: Any, name: str = "") -> Any:
-    """A constant global of a module; private if it has no name."""
-    made = ir.GlobalVariable(module, kind, name or f"{module.name}.{len(module.globals)}")
-    made.global_constant = True
-    made.linkage = "" if name else "private"
-    made.initializer = value if isinstance(value, ir.Constant) else ir.Constant(kind, value)
-    return made
+class Constants:
+    """Constants of a module, whose text this is."""
+
+    def __init__(self, module: str) -> None:
+        self._module, self._lines = module, list[str]()
+
+    def __str__(self) -> str:
+        return "".join(self._lines)
+
+    def add(self, typed: str, name: str = "") -> str:
+        """A constant of a value with its type, private if it has no name; returns its address."""
+        linkage = "" if name else "private "
+        name = name or f"{self._module}.{len(self._lines)}"
+        self._lines.append(f"@{name} = {linkage}constant {typed}\n")
+        return f"@{name}"
+
+    def array(self, kind: str, items: Sequence[Any], name: str = "") -> str:
+        values = ", ".join(f"{kind} {item}" for item in items)
+        return self.add(f"[{len(items)} x {kind}] [{values}]", name)
+
+    def string(self, text: str) -> str:
+        """A string that C can read."""
+        return self.add(_bytes(text.encode() + b"\0"))
 
 
-def text(module: Any, string: str) -> Any:
-    """The address of a string that C can read."""
-    data = bytearray(string.encode() + b"\0")
-    return constant(module, ir.ArrayType(ir.IntType(8), len(data)), data)
+def _bytes(data: bytes) -> str:
+    return f'[{len(data)} x i8] c"\\{data.hex(chr(92))}"'
 
 
 def replaced(instruction: Any, at: int, operand: Any) -> Any:

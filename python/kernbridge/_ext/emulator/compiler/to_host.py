@@ -63,16 +63,6 @@ class HostModule:
         if checks:
             checks.shared = self.shared
         self.modules = [self._copied(module) for module in modules]
-        self.declared = {
-            name
-            for module in self.modules
-            for name, value in module.globals.items()
-            if isinstance(value, ir.Function) and not value.blocks
-        }
-
-    def parameters(self, entry: str) -> list[Any]:
-        found = (m.globals[entry] for m in self.modules if entry in m.globals)
-        return next([a.type for a in f.args] for f in found if f.blocks)
 
     def _place_shared(self, modules: Sequence[Any]) -> None:
         found = {
