@@ -85,16 +85,20 @@ class _Loops:
             if not target:
                 del path[name]
             elif target in path:
-                loop = loops.setdefault(target, {target})
-                new = [name]
-                while new:
-                    if (block := new.pop()) not in loop:
-                        loop.add(block)
-                        new += self._preceding[block]
+                self._add_ways(name, loops.setdefault(target, {target}))
             elif target not in seen:
                 seen.add(target)
                 path[target] = iter(self._blocks[target].targets)
         return loops
+
+    def _add_ways(self, to: str, found: set[str]) -> set[str]:
+        """Add the blocks from which a block is reached without passing those that are there."""
+        new = [to]
+        while new:
+            if (block := new.pop()) not in found:
+                found.add(block)
+                new += self._preceding[block]
+        return found
 
     def _awaited(self, header: str, loop: set[str]) -> int | None:
         """The number of the read on which an exit depends, or of the loop's fence; or None."""
@@ -148,20 +152,15 @@ class _Loops:
 
     def _deciding(self, block: str, header: str, loop: set[str]) -> Iterator[str]:
         """The conditions that decide from which block a block is reached in one round."""
-        ways: dict[str, set[str]] = {name: set() for name in loop}
+        before = [name for name in self._preceding[block] if name in loop]
+        ways = {name: self._add_ways(name, {header, block}) for name in before}
 
         def by(name: str, target: str) -> set[str]:
             if target == block:
                 return {name}
-            return ways[target] if target in loop and target != header else set()
+            inside = target in loop and target != header
+            return {last for last in before if inside and target in ways[last]}
 
-        changes = True
-        while changes:
-            changes = False
-            for name, found in ways.items():
-                more = set().union(*(by(name, t) for t in self._blocks[name].targets))
-                changes |= not more <= found
-                found |= more
         for name in loop:
             reached = [by(name, target) for target in self._blocks[name].targets]
             if any(r != reached[0] for r in reached):
