@@ -64,11 +64,11 @@ def host_ir(
     module, calls = _linked(texts)
     foreign = {n for n in calls & declared if not n.startswith(_NOT_OF_C)} - _OF_C
     if foreign and (sources := linked.sources(compiled)):
+        names = ", ".join(sorted(foreign))
         if checks:
-            raise refused(
-                label, f"functions in CUDA C++ ({', '.join(sorted(foreign))}) in checked mode"
-            )
-        texts += linked.fitted(label, module, linked.compiled(label, sources, foreign), foreign)
+            raise refused(label, f"functions in CUDA C++ ({names}) in checked mode")
+        made = (linked.compiled(label, source, names) for source in sources)
+        texts += [linked.fitted(label, module, text, foreign) for text in made]
         declared |= {name for name in _linked(texts)[1] if not _core.cuda_code_provides(name)}
     text, uses_z = completed(label, texts, entry, declared, checks)
     return text + "".join(host.tables.values()), uses_z

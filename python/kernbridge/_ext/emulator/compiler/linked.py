@@ -11,13 +11,13 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kernbridge._ext.emulator.compiler.to_host import refused
 from kernbridge._src.base.errors import CompilationError, HostCompilerNotFoundError
-from kernbridge._src.llvm.text import Module
+from kernbridge._src.llvm.text import Module, split
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.toolchain import compilers, library, programs
 
@@ -43,21 +43,16 @@ def sources(compiled: Any) -> list[Any]:
     return sorted((s for s in found if s.kind == "cu"), key=lambda s: (s.name, _text(s)))
 
 
-def compiled(label: str, linked: Sequence[Any], called: Iterable[str]) -> list[str]:
-    """The LLVM IR of sources; the kernel calls their functions of these names."""
-    names = ", ".join(sorted(called))
+def compiled(label: str, source: Any, names: str) -> str:
+    """The LLVM IR of a source; messages name the functions that the kernel calls."""
+    from kernbridge._src.numba_common.private_numba_cuda import get_cuda_paths, nvrtc
+
     try:
-        clang = compilers.find_clang()
+        clang = compilers.find_clang().command
     except HostCompilerNotFoundError as e:
         raise refused(
             label, f"functions in CUDA C++ ({names}), for which clang was not found"
         ) from e
-    return [_compiled(label, source, names, clang.command) for source in linked]
-
-
-def _compiled(label: str, source: Any, names: str, clang: Sequence[str]) -> str:
-    from kernbridge._src.numba_common.private_numba_cuda import get_cuda_paths, nvrtc
-
     # Numba-CUDA finds headers in the user's folders and in CUDA's own.
     folders = [f"-I{library.include_paths(library.CUDA_ON_CPU)[1]}"]
     folders += [f"-I{p}" for p in nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS.split(":") if p]
@@ -97,31 +92,28 @@ def _failure(label: str, names: str, why: str, command: Sequence[str] = ()) -> C
     )
 
 
-def fitted(label: str, kernel: Any, texts: Sequence[str], names: Iterable[str]) -> list[str]:
-    """The modules, with functions of these names as Numba-CUDA declares them.
+def fitted(label: str, kernel: Any, text: str, names: set[str]) -> str:
+    """The module, with functions of these names as Numba-CUDA declares them.
 
     Numba-CUDA declares that a function without a result returns a pointer. Functions whose
     parameters C++ and Numba-CUDA pass in different ways are refused.
     """
-    texts = list(texts)
-    for name in names:
+    module = Module(text)
+    for name, function in module.defined.items():
+        if name not in names:
+            continue
         wanted = str(kernel.get_function(name).global_value_type)
-        for i, text in enumerate(texts):
-            functions = llvm.parse_assembly(text).functions
-            defined = (f for f in functions if f.name == name and not f.is_declaration)
-            found = next((str(f.global_value_type) for f in defined), "")
-            if found and wanted.startswith("ptr ") and found == f"void{wanted[3:]}":
-                module = Module(text)
-                function = module.functions[name]
-                function.head = function.head.replace("void @", "ptr @", 1)
-                for instruction in function.instructions:
-                    if instruction.opcode == "ret":
-                        instruction.text = "  ret ptr null"
-                texts[i] = str(module)
-            elif found and found != wanted:
-                raise refused(
-                    label,
-                    f"a function in CUDA C++ ({name}) that is {found} in C++ and {wanted} as "
-                    "Numba-CUDA declares it",
-                )
-    return texts
+        types = ", ".join(split(parameter, " ")[0] for parameter in function.parameters)
+        found = f"{function.result} ({types})"
+        if wanted.startswith("ptr ") and found == f"void{wanted[3:]}":
+            function.head = function.head.replace("void @", "ptr @", 1)
+            for instruction in function.instructions:
+                if instruction.opcode == "ret":
+                    instruction.text = "  ret ptr null"
+        elif found != wanted:
+            raise refused(
+                label,
+                f"a function in CUDA C++ ({name}) that is {found} in C++ and {wanted} as "
+                "Numba-CUDA declares it",
+            )
+    return str(module)

@@ -17,18 +17,6 @@
 #define __shared__ _Static_assert(0, "shared memory in CUDA C++ does not run on CPUs");
 
 extern "C" {
-unsigned kb_tid_x() __asm__("kb.tid.x");
-unsigned kb_tid_y() __asm__("kb.tid.y");
-unsigned kb_tid_z() __asm__("kb.tid.z");
-unsigned kb_ntid_x() __asm__("kb.ntid.x");
-unsigned kb_ntid_y() __asm__("kb.ntid.y");
-unsigned kb_ntid_z() __asm__("kb.ntid.z");
-unsigned kb_ctaid_x() __asm__("kb.ctaid.x");
-unsigned kb_ctaid_y() __asm__("kb.ctaid.y");
-unsigned kb_ctaid_z() __asm__("kb.ctaid.z");
-unsigned kb_nctaid_x() __asm__("kb.nctaid.x");
-unsigned kb_nctaid_y() __asm__("kb.nctaid.y");
-unsigned kb_nctaid_z() __asm__("kb.nctaid.z");
 void __syncthreads() __asm__("kb.barrier0");
 void kb_syncwarp(unsigned) __asm__("kb.bar.warp.sync");
 void __threadfence() __asm__("kb.membar.gl");
@@ -40,6 +28,9 @@ static inline void __syncwarp(unsigned mask = 0xffffffff) { kb_syncwarp(mask); }
 
 /* No macros, since programs have parameters of these names. */
 #define KB_PLACE(name, kind, place)                                                                \
+  extern "C" unsigned kb_##place##_x() __asm__("kb." #place ".x");                                 \
+  extern "C" unsigned kb_##place##_y() __asm__("kb." #place ".y");                                 \
+  extern "C" unsigned kb_##place##_z() __asm__("kb." #place ".z");                                 \
   static const struct name##_type {                                                                \
     __declspec(property(get = get_x)) unsigned x;                                                  \
     __declspec(property(get = get_y)) unsigned y;                                                  \
