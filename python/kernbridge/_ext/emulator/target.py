@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,13 +49,8 @@ class Emulated(Target):
         from kernbridge._ext.emulator.compiler import isolated_compile
         from kernbridge._src.numba_common import numba_cuda_patches as patches
 
-        with patches.compiling_for(_LIKE_CPU), patches.without_nvvm(), ExitStack() as stack:
-            if self.checked:
-                stack.enter_context(isolated_compile.compiling_checked())
-            else:
-                stack.enter_context(isolated_compile.compiling_bounded())
-            if raises:
-                stack.enter_context(isolated_compile.compiling_raising())
+        asking = isolated_compile.compiling(self.checked, raises)
+        with patches.compiling_for(_LIKE_CPU), patches.without_nvvm(), asking:
             yield
 
     def finish(self, job: Any, compiled: Any, opened: tuple[int, ...]) -> tuple[Images, bool]:

@@ -256,7 +256,7 @@ def _size_of(kind: Any, result: Any = _I64) -> Any:
 
 
 def _described(where: str, symbol: str, item: str, place: str) -> tuple[str, tuple[int, ...]]:
-    """An array in words, and its shape; `compiling_checked` puts both into the symbol."""
+    """An array in words, and its shape; `isolated_compile` puts both into the symbol."""
     shape: tuple[int, ...] = ()
     if found := re.search(r"\.(\w+)\.(\d+(?:x\d+)*)[.\d]*\"?$", symbol):
         item = found[1]

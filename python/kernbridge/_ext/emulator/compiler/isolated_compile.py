@@ -23,8 +23,8 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,21 +49,14 @@ from kernbridge._src.numba_common.private_numba_cuda import (
 _Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
 
 _kept: dict[str, tuple[_Kept, _Kept]] = {}  # of each purpose: overloads, and internal functions
-_around: list[tuple[str, dict[str, Any], Any]] = []  # the purposes of the present compilation
+_template_of = dispatcher.CUDADispatcher.get_call_template
 
 _NOT_OF_USERS = ("numba.", "kernbridge")  # how the names of modules begin
 
 
 @contextmanager
 def compiled_in_isolation(purpose: str, **options: Any) -> Iterator[None]:
-    """Compile device functions for `purpose`, with more target options.
-
-    In a nested context, the compiled code serves both purposes together.
-    """
-    template_of = dispatcher.CUDADispatcher.get_call_template
-    if _around:
-        other, others, template_of = _around[-1]
-        purpose, options = f"{other} {purpose}", {**others, **options}
+    """Compile device functions for `purpose`, with more target options."""
     overloads, internal = _kept.setdefault(purpose, (_Kept(), _Kept()))
     context = dispatcher.cuda_target.target_context
     found: set[int] = set()  # the identities of dispatchers, which `isolated` keeps alive
@@ -83,25 +76,37 @@ def compiled_in_isolation(purpose: str, **options: Any) -> Iterator[None]:
             for types, compiled in declared:  # signatures of the decorator, compiled only here
                 with typeinfer.register_dispatcher(self):
                     self.compile_device(types, compiled.signature.return_type)
-        return template_of(self, *args, **kwargs)
+        return _template_of(self, *args, **kwargs)
 
-    _around.append((purpose, options, template_of))
-    try:
-        with (
-            ExitStack() as isolated,
-            patched(
-                (dispatcher.CUDADispatcher, "get_call_template", isolated_template),
-                (context, "cached_internal_func", internal.setdefault(context, {})),
-            ),
-        ):
-            yield
-    finally:
-        _around.pop()
+    with (
+        ExitStack() as isolated,
+        patched(
+            (dispatcher.CUDADispatcher, "get_call_template", isolated_template),
+            (context, "cached_internal_func", internal.setdefault(context, {})),
+        ),
+    ):
+        yield
+
+
+@contextmanager
+def compiling(checked: bool, raises: bool = False) -> Iterator[None]:
+    """Compile for the checked mode, or with checks of the indices of writes.
+
+    With `raises`, exceptions of kernels with debug=True end the launch. Under Numba's lock.
+    """
+    purpose = ("check" if checked else "bounds") + " raising" * raises
+    options = {"lineinfo": True} if checked else {}
+    with (
+        compiled_in_isolation(purpose, **options),
+        _checked() if checked else _bounded(),
+        _raising() if raises else nullcontext(),
+    ):
+        yield
 
 
 @dataclass
 class _Element:
-    """What an address was made of: indices, with the extents and the numbers of their axes."""
+    """What an address was made of: at least one index, with extents and numbers of axes."""
 
     address: Any
     data: Any
@@ -123,6 +128,8 @@ def _checking_indices(known: Callable[[Any, _Element], Any]) -> Iterator[None]:
     def known_address(*args: Any, **how: Any) -> Any:
         given = parameters.bind(*args, **how).arguments
         made = address_of(*args, **how)
+        if not axes:
+            return made
         element = _Element(made, given["data"], given["shape"], given["layout"], tuple(axes))
         axes.clear()
         return known(given["builder"], element)
@@ -145,7 +152,7 @@ def _checking_indices(known: Callable[[Any, _Element], Any]) -> Iterator[None]:
 
 
 @contextmanager
-def compiling_checked() -> Iterator[None]:
+def _checked() -> Iterator[None]:
     """Let Numba-CUDA check indices and keep line numbers, for the checked mode."""
     make_array = cudaimpl._generic_array
 
@@ -156,8 +163,6 @@ def compiling_checked() -> Iterator[None]:
 
     def known(builder: Any, element: _Element) -> Any:
         """An address that stands in for another one, and keeps the indices that it came from."""
-        if not element.axes:
-            return element.address
         pointer = ir.IntType(8).as_pointer()
         made = builder.bitcast(element.address, pointer)
         for index, extent, axis in element.axes:
@@ -166,15 +171,13 @@ def compiling_checked() -> Iterator[None]:
         return builder.bitcast(made, element.address.type)
 
     naming = patched((cudaimpl, "_generic_array", named_array))
-    isolated = compiled_in_isolation("check", lineinfo=True)
-    with naming, _checking_indices(known), isolated, warnings.catch_warnings():
+    with naming, _checking_indices(known), warnings.catch_warnings():
         # The source of a renamed kernel is not at the place that its code object names.
         warnings.simplefilter("ignore", NumbaDebugInfoWarning)
         yield
 
 
-@contextmanager
-def compiling_raising() -> Iterator[None]:
+def _raising() -> AbstractContextManager[None]:
     """Let exceptions of kernels with debug=True end the launch.
 
     Numba-CUDA returns the number of an exception, which is known only in the process that compiled
@@ -200,11 +203,9 @@ def compiling_raising() -> Iterator[None]:
                 report(self.context, self.builder, "kb.place", place)
         lower(self, instruction)
 
-    patches = patched(
+    return patched(
         (MinimalCallConv, "return_user_exc", reporting), (lowering.CUDALower, "lower_inst", placed)
     )
-    with compiled_in_isolation("raising"), patches:
-        yield
 
 
 def _described(exc: Any, exc_args: Any) -> str:
@@ -217,51 +218,38 @@ def _described(exc: Any, exc_args: Any) -> str:
     return exc.__qualname__ + text.removeprefix(qualified) if text.startswith(qualified) else text
 
 
-@dataclass
-class _Watch:
-    """One compilation: the addresses that were computed, and the names of the kernel's arrays."""
-
-    elements: dict[int, _Element] = field(default_factory=dict)  # by the identity of the address
-    names: dict[str, str] = field(default_factory=dict)  # of variables: what they are copies of
-    name: str = ""  # of the array that the present instruction writes to
-
-    def known(self, builder: Any, element: _Element) -> Any:
-        self.elements[id(element.address)] = element
-        return element.address
-
-
 @contextmanager
-def compiling_bounded() -> Iterator[None]:
-    """Let Numba-CUDA check the indices of writes. Under Numba's lock."""
-    watch = _Watch()
-    with compiled_in_isolation("bounds"), _checking_indices(watch.known), _reporting(watch):
-        yield
-
-
-def _reporting(watch: _Watch) -> Any:
+def _bounded() -> Iterator[None]:
+    """Let Numba-CUDA check the indices of writes."""
     view, store, load = arrayobj.basic_indexing, arrayobj.store_item, arrayobj.load_item
     flat_class, lower = arrayobj.make_array_flat_cls, lowering.CUDALower.lower_inst
+    elements: dict[int, _Element] = {}  # by the identity of the address
+    names: dict[str, str] = {}  # of variables: what they are copies of
+    written = ""  # the name of the array that the present instruction writes to
+
+    def known(builder: Any, element: _Element) -> Any:
+        elements[id(element.address)] = element
+        return element.address
 
     def bounded_view(context: Any, builder: Any, *args: Any, **how: Any) -> Any:
         made, shape, strides = view(context, builder, *args, **how)
-        if shape and (axes := watch.elements[id(made)].axes):
-            bad = _beyond(builder, axes)
+        if shape and (element := elements.get(id(made))):
+            bad = _beyond(builder, element.axes)
             shape = [builder.select(bad, extent.type(0), extent) for extent in shape]
         return made, shape, strides
 
     def bounded_store(context: Any, builder: Any, array_type: Any, value: Any, address: Any) -> Any:
-        element = watch.elements.get(id(address))
-        if not element or not element.axes:
+        element = elements.get(id(address))
+        if element is None:
             return store(context, builder, array_type, value, address)
-        bad = _reported(builder, element, array_type, watch.name)
-        with _unless(builder, bad):
+        with _unless(builder, _reported(builder, element, array_type, written)):
             store(context, builder, array_type, value, address)
         return None
 
     def bounded_load(context: Any, builder: Any, array_type: Any, address: Any) -> Any:
-        element = watch.elements.get(id(address))
+        element = elements.get(id(address))
         if element and isinstance(context.get_value_type(array_type.dtype), ir.PointerType):
-            address = _instead(builder, element, array_type, watch.name)
+            address = _instead(builder, element, array_type, written)
         return load(context, builder, array_type, address)
 
     def bounded_flat(flat_type: Any) -> Any:
@@ -272,29 +260,30 @@ def _reporting(watch: _Watch) -> Any:
             self: Any, context: Any, builder: Any, kind: Any, array: Any, index: Any, value: Any
         ) -> None:
             element = _Element(None, None, (), "A", [(index, array.nitems, 0)])
-            bad = _reported(builder, element, kind, watch.name)
-            with _unless(builder, bad):
+            with _unless(builder, _reported(builder, element, kind, written)):
                 write(self, context, builder, kind, array, index, value)
 
         made.setitem = setitem
         return made
 
     def named_instruction(self: Any, instruction: Any) -> None:
-        kept, watch.name = watch.name, _written_by(instruction, watch.names)
+        nonlocal written
+        kept, written = written, _written_by(instruction, names)
         if self.fndesc.modname.startswith("numba."):  # names that are internal to Numba
-            watch.name = ""
+            written = ""
         try:
             lower(self, instruction)
         finally:
-            watch.name = kept
+            written = kept
 
     def safe_pointer(context: Any, builder: Any, array_type: Any, *args: Any, **how: Any) -> Any:
         """For atomic updates and cache hints: a wrong index leads to other memory."""
         made = cgutils.get_item_pointer(context, builder, array_type, *args, **how)
-        return _instead(builder, watch.elements[id(made)], array_type, watch.name)
+        element = elements.get(id(made))
+        return _instead(builder, element, array_type, written) if element else made
 
     safe = SimpleNamespace(**{**vars(cgutils), "get_item_pointer": safe_pointer})
-    return patched(
+    reporting = patched(
         (arrayobj, "basic_indexing", bounded_view),
         (arrayobj, "store_item", bounded_store),
         (arrayobj, "load_item", bounded_load),
@@ -303,6 +292,8 @@ def _reporting(watch: _Watch) -> Any:
         (cudaimpl, "cgutils", safe),
         (cache_hints, "cgutils", safe),
     )
+    with _checking_indices(known), reporting:
+        yield
 
 
 @contextmanager
@@ -365,8 +356,6 @@ def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> An
 
 def _instead(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
     """The element's address, or the address of other memory if it lies outside its array."""
-    if not element.axes:
-        return element.address
     other = cgutils.alloca_once(builder, element.address.type.pointee, zfill=True)
     bad = _reported(builder, element, array_type, name)
     return builder.select(bad, other, element.address)

@@ -23,7 +23,7 @@ from kernbridge._ext.emulator.compiler.checks import (
     Checks,
     written_together,
 )
-from kernbridge._ext.emulator.compiler.isolated_compile import compiling_bounded, compiling_checked
+from kernbridge._ext.emulator.compiler.isolated_compile import compiling as asking
 from kernbridge._ext.emulator.device import mode
 from kernbridge._src.base.errors import KernelNotAvailableError, typed
 from kernbridge._src.base.patched import patched
@@ -67,9 +67,8 @@ def compiling(compiled: Any) -> Iterator[None]:
     own: Any = nullcontext()
     if is_checked and not compiled.targetoptions.get("debug"):
         own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
-    asking = compiling_checked if is_checked else compiling_bounded
     said = shown(f"compiling {label_of(compiled.py_func)} with Numba-CUDA")
-    with deferred(), said, global_compiler_lock, patches.without_nvvm(), asking(), own:
+    with deferred(), said, global_compiler_lock, patches.without_nvvm(), asking(is_checked), own:
         yield
 
 
