@@ -55,6 +55,7 @@ from kernbridge._src.llvm.text import (
 )
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import opaque_pointers
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 from kernbridge._src.numba_common.protect import compile_protected
@@ -287,7 +288,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         """The line of the call that was refused."""
         called = str(refused).removeprefix("it calls ").split(",")[0]
         is_call = str(refused).startswith("it calls ")
-        with global_compiler_lock, host_ir.opaque_pointers():
+        with global_compiler_lock, opaque_pointers():
             texts = [str(module) for module in self._modules]
         for text in texts:
             for i in Module(text).instructions():
@@ -338,17 +339,15 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     def _host_module(self) -> tuple[HostModule, Any]:
         """The kernel with calls of functions `kb.*`, and the LLVM module of all its code."""
         try:
-            with host_ir.opaque_pointers():
-                host = HostModule(self.label, self._modules, checks=None)
-                texts = [str(module) for module in host.modules]
+            host = HostModule(self.label, self._modules, checks=None)
         except KernelCompilationError as e:
             found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
             raise Refused(f"it uses {found[1]}" if found else str(e)) from e
         if inlined := self._primal.fingerprint.inlined:
             rules = extensions.load("inlined_rules", self.label)
-            if why := rules.unknown(inlined, "".join(texts), has_nodes=False):
+            if why := rules.unknown(inlined, "".join(host.texts), has_nodes=False):
                 raise Refused(why)
-        module, *others = map(llvm.parse_assembly, texts)
+        module, *others = map(llvm.parse_assembly, host.texts)
         for other in others:
             module.link_in(other)
         library.link_tables(module, "".join(host.tables.values()))

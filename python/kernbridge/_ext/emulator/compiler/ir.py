@@ -15,8 +15,7 @@ The last two take parameters as cuLaunchKernel does.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from kernbridge import _core
 from kernbridge._ext.emulator.compiler import library, linked, polls
 from kernbridge._ext.emulator.compiler.to_host import OUTSIDE_MAX, HostModule, refused
 from kernbridge._src.llvm.text import Function, Module, symbol, symbols
-from kernbridge._src.numba_common import cpu_features, private_llvmlite
+from kernbridge._src.numba_common import cpu_features
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
 if TYPE_CHECKING:
@@ -56,11 +55,11 @@ def host_ir(
 
     The IR has no data layout. With `checks`, it is for the checked mode.
     """
-    with opaque_pointers():
+    from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
+
+    with global_compiler_lock:
         host = HostModule(label, compiled.modules, checks)
-        texts = [str(module) for module in host.modules]
-    texts.append(about(host.shared_size, host.outside))
-    declared = {f.name for module in host.modules for f in module.functions if not f.blocks}
+    texts, declared = [*host.texts, about(host.shared_size, host.outside)], host.declared
     module, calls = _linked(texts)
     foreign = {n for n in calls & declared if not n.startswith(_NOT_OF_C)} - _OF_C
     if foreign and (sources := linked.sources(compiled)):
@@ -139,15 +138,6 @@ def _complete(module: Any, entry: str, checks: Checks | None, waits: bool) -> No
     inlining, builder = passes()[:2]
     inlining.run(module, builder)
     module.get_function("kb_thread").linkage = "internal"
-
-
-@contextmanager
-def opaque_pointers() -> Iterator[None]:
-    """Print llvmlite's IR with opaque pointers for LLVM; Numba-CUDA prints typed ones for NVVM."""
-    from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
-
-    with global_compiler_lock, private_llvmlite.opaque_pointers():
-        yield
 
 
 def machine(features: str | None = None) -> Any:

@@ -18,7 +18,7 @@ from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.checks import Array, Checks
 from kernbridge._ext.emulator.compiler.library import replaced
 from kernbridge._src.base.errors import KernelCompilationError
-from kernbridge._src.numba_common.private_llvmlite import TABLE, ir
+from kernbridge._src.numba_common.private_llvmlite import TABLE, ir, opaque_pointers
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
 OUTSIDE = (
@@ -50,7 +50,7 @@ def refused(label: str, construct: str) -> KernelCompilationError:
 
 
 class HostModule:
-    """Copies of one kernel's modules. Create and print it inside `ir.opaque_pointers()`."""
+    """The text of one kernel's modules. The caller holds Numba's compiler lock."""
 
     def __init__(self, label: str, modules: Sequence[Any], checks: Checks | None) -> None:
         self._label = label
@@ -59,10 +59,13 @@ class HostModule:
         self.tables: dict[str, str] = {}  # lines of large constant arrays, by their names
         self.shared_size = 0
         self.shared: dict[str, Array] = {}  # static arrays, then those of dynamic memory
-        self._place_shared(modules)
         if checks:
             checks.shared = self.shared
-        self.modules = [self._copied(module) for module in modules]
+        with opaque_pointers():
+            self._place_shared(modules)
+            copies = [self._copied(module) for module in modules]
+            self.texts = [str(copied) for copied in copies]
+        self.declared = {f.name for copied in copies for f in copied.functions if not f.blocks}
 
     def _place_shared(self, modules: Sequence[Any]) -> None:
         found = {
