@@ -151,20 +151,8 @@ def _made(text: str) -> tuple[Any, Any, int, str]:
     The last is what `library.link_tables` takes, of large constants that the module declares.
     """
     text, mark, tables = text.partition(library.TABLE_LINE)
-    given, needed = cpu_features.known(ir.processor()[1])
-    machine = ir.machine(given)
-    return machine, _optimised(text, machine, given), needed, mark + tables
-
-
-def _size(module: Any, what: str) -> int:
-    (block,) = module.get_function(f"kb_{what}_size").blocks
-    *_, (size,) = (instruction.operands for instruction in block.instructions)
-    assert size.is_constant, f"kb_{what}_size is no constant"
-    return int(size.get_constant_value())
-
-
-def _optimised(text: str, machine: Any, features: str) -> Any:
-    module = llvm.parse_assembly(text)
+    features, needed = cpu_features.known(ir.processor()[1])
+    machine, module = ir.machine(features), llvm.parse_assembly(text)
     module.triple = llvm.get_default_triple()
     module.data_layout = str(machine.target_data)
     module.verify()
@@ -180,7 +168,14 @@ def _optimised(text: str, machine: Any, features: str) -> Any:
     options.loop_interleaving = True
     builder = llvm.create_pass_builder(machine, options)
     private_llvmlite.run_once(builder.getModulePassManager(), module, builder)
-    return module
+    return machine, module, needed, mark + tables
+
+
+def _size(module: Any, what: str) -> int:
+    (block,) = module.get_function(f"kb_{what}_size").blocks
+    *_, (size,) = (instruction.operands for instruction in block.instructions)
+    assert size.is_constant, f"kb_{what}_size is no constant"
+    return int(size.get_constant_value())
 
 
 def _with_fused_products(module: Any, machine: Any) -> Any:
