@@ -198,16 +198,13 @@ class Checks:
         """The bits of a number as one of 64 bits; None if it has more."""
         kind = value.type
         width = next((n for t, n in _REALS.items() if isinstance(kind, t)), 0)
+        builder = ir.IRBuilder(self._host.block)
         if width:
             kind = ir.IntType(width)
-            value = self._put_cast("bitcast", value, kind)
+            value = builder.bitcast(value, kind, "kb.bits")
         if not isinstance(kind, ir.IntType) or kind.width > _VALUE_MAX:
             return None
-        return value if kind.width == _VALUE_MAX else self._put_cast("zext", value, _I64)
-
-    def _put_cast(self, operation: str, value: Any, kind: Any) -> Any:
-        cast = ir.CastInstr(self._host.block, operation, value, kind, "kb.bits")
-        return self._host.put(cast)
+        return builder.zext(value, _I64, "kb.bits")
 
     def _site(self, place: str) -> int:
         if place not in self.sites:

@@ -39,7 +39,6 @@ class _Loops:
 
     def __init__(self, function: Function) -> None:
         self._instructions, self._defined = list(function.instructions), function.defined
-        self._numbers = {instruction: i for i, instruction in enumerate(self._instructions)}
         self._blocks = {block.name: block for block in function.blocks}
         self._preceding: dict[str, list[str]] = {name: [] for name in self._blocks}
         for name, block in self._blocks.items():
@@ -102,9 +101,8 @@ class _Loops:
 
     def _awaited(self, header: str, loop: set[str]) -> int | None:
         """The number of the read on which an exit depends, or of the loop's fence; or None."""
-        exits = [
-            name for name in loop if any(self._leaves(t, loop) for t in self._blocks[name].targets)
-        ]
+        ending = {n for n, b in self._blocks.items() if b.instructions[-1].opcode == "unreachable"}
+        exits = [name for name in loop if {*self._blocks[name].targets} - loop - ending]
         fences = [i for i in self._inside(loop) if i.opcode == "fence"]
         found = []
         for i in self._made_of(map(self._condition, exits), header, loop):
@@ -112,12 +110,7 @@ class _Loops:
                 found.append(i)
             elif fences and i.opcode == "load" and not self._is_own(i.operands[0].value):
                 found.append(fences[0])
-        return min((self._numbers[i] for i in found), default=None)
-
-    def _leaves(self, target: str, loop: set[str]) -> bool:
-        return target not in loop and (
-            self._blocks[target].instructions[-1].opcode != "unreachable"
-        )
+        return min(map(self._instructions.index, found), default=None)
 
     def _inside(self, loop: set[str]) -> list[Instruction]:
         """The instructions of a loop, in their order."""
