@@ -69,8 +69,8 @@ def written_together(dtype: np.dtype[Any]) -> int:
 class Array:
     symbol: str
     item: str  # LLVM's type
-    item_size: int | str  # a number, or a constant of LLVM
-    size: int | str  # 0 for dynamic shared memory
+    item_size: Any  # a number, or a constant of LLVM
+    size: Any  # 0 for dynamic shared memory
     offset: int = 0
     place: str = ""  # the line that creates it
 
@@ -214,26 +214,20 @@ class Checks:
     def table(self) -> str:
         """The constants for the C side, which src/ext/emulator/kb_check.h describes."""
         constants = Constants("kb.table")
-
-        def row(name: str, *numbers: Any, cell: int, shape: Sequence[int] = ()) -> str:
-            """Numbers are item size, dimensions, word, flags, offset and size."""
-            extents = constants.array("i64", shape) if shape else "null"
-            return _structure(_ROW, constants.string(name), *numbers, extents, cell)
-
-        rows = [
-            row(a.name, a.item_size, a.n_dims, a.word, a.flags, 0, 0, cell=a.cell)
+        rows: list[tuple[Any, ...]] = [
+            (a.name, a.item_size, a.n_dims, a.word, a.flags, 0, 0, "null", a.cell)
             for a in self.arguments
         ]
         for where, made in (("shared", self.shared.values()), ("local", self._local)):
             for array in made:
                 name, shape = _described(where, array.symbol, array.item, array.place)
-                flags = 0 if array.size else _DYNAMIC
-                numbers = (array.item_size, max(len(shape), 1), 0, flags, array.offset, array.size)
-                cell = 0
-                if where == "shared":
-                    cell = 1 if "records" in name else array.item_size
-                rows.append(row(name, *numbers, cell=cell, shape=shape))
-        arrays = constants.array(f"{{{', '.join(_ROW)}}}", rows)
+                extents = constants.array("i64", shape) if shape else "null"
+                numbers = (array.item_size, max(len(shape), 1), 0, 0 if array.size else _DYNAMIC)
+                cell = 1 if "records" in name else array.item_size
+                cell = cell if where == "shared" else 0
+                rows.append((name, *numbers, array.offset, array.size, extents, cell))
+        described = [_structure(_ROW, constants.string(name), *more) for name, *more in rows]
+        arrays = constants.array(f"{{{', '.join(_ROW)}}}", described)
         sites = constants.array("ptr", list(map(constants.string, self.sites)))
         counts = (len(self.arguments), len(self.shared), len(self._local), len(self.sites))
         label = constants.string(self.label)

@@ -48,7 +48,7 @@ KB_PLACE(gridDim, dim3, nctaid)
 static const int warpSize = 32;
 
 /* The type of an argument that does not say what T is. */
-template <class T> struct kb_same { typedef T type; };
+template <class T> using kb_same = typename std::common_type<T>::type;
 
 /* Other threads of the grid may run at the same time. */
 template <class T, class F> static inline T kb_atomic(T *at, F change) {
@@ -61,7 +61,7 @@ template <class T, class F> static inline T kb_atomic(T *at, F change) {
 }
 
 #define KB_ATOMIC(name, expression)                                                                \
-  template <class T> static inline T name(T *at, typename kb_same<T>::type v) {                    \
+  template <class T> static inline T name(T *at, kb_same<T> v) {                                   \
     return kb_atomic(at, [v](T old) -> T { return expression; });                                  \
   }
 KB_ATOMIC(atomicAdd, old + v)
@@ -73,8 +73,6 @@ KB_ATOMIC(atomicAnd, old & v)
 KB_ATOMIC(atomicOr, old | v)
 KB_ATOMIC(atomicXor, old ^ v)
 #undef KB_ATOMIC
-template <class T>
-static inline T atomicCAS(T *at, typename kb_same<T>::type expected,
-                          typename kb_same<T>::type v) {
+template <class T> static inline T atomicCAS(T *at, kb_same<T> expected, kb_same<T> v) {
   return kb_atomic(at, [=](T old) -> T { return old == expected ? v : old; });
 }
