@@ -8,7 +8,6 @@ debug information. Constants of the module describe the arrays to the C core.
 
 from __future__ import annotations
 
-import copy
 import linecache
 import math
 import os
@@ -83,7 +82,7 @@ class Checks:
     shared: dict[str, Array] = field(default_factory=dict)  # by name, as the table has them
     _local: list[Array] = field(default_factory=list)
     _own: set[str] = field(default_factory=set)  # addresses of the function's variables
-    _instead: list[tuple[Any, Any, Array]] = field(default_factory=list)  # of local arrays
+    _unplaced: dict[str, Array] = field(default_factory=dict)  # the function's, by their addresses
     waits: bool = False  # threads may wait for each other
     _host: Any = None  # the HostModule to which instructions are appended
 
@@ -103,22 +102,20 @@ class Checks:
         return cls(label, arguments)
 
     def begin_function(self, host: Any) -> None:
-        self._host, self._own, self._instead = host, set(), []
+        self._host, self._own, self._unplaced = host, set(), {}
 
     def put(self, instruction: Any, location: Any) -> None:
         place = _place(location)
-        for array, known, described in self._instead:
+        if place and self._unplaced:
             is_phi = isinstance(instruction, ir.PhiInstr)
             read = [v for v, _ in instruction.incomings] if is_phi else instruction.operands
-            if any(operand is array for operand in read):
-                described.place = described.place or place
-                instruction = copy.copy(instruction)
-                instruction.replace_usage(array, known)
+            for array in (self._unplaced.pop(v.get_reference(), None) for v in read):
+                if array:
+                    array.place = place
         operation = instruction.opname
         if operation == "call":
             self._put_call(instruction, place)
         elif operation == "alloca" and "_cudapy_lmem" in instruction.name:
-            self._host.put(instruction)
             self._put_local(instruction)
         elif operation in ("load", "load atomic"):
             self._put_access(instruction, 0, _READ, instruction.type, place)
@@ -165,14 +162,17 @@ class Checks:
         return self._host.put(self._host.call(name, result, arguments, called or "kb.call"))
 
     def _put_local(self, array: Any) -> None:
+        """Append an array, and the address that stands in for it, which takes its name."""
         kind = array.allocated_type
         item = kind.element if isinstance(kind, ir.ArrayType) else kind
         sizes = (size.get_reference() for size in (_size_of(item, _I32), _size_of(kind)))
         described = Array(array.get_reference(), str(item), *sizes)
-        number = ir.Constant(_I32, len(self._local))
-        known = self._put_question("kb.check.local", array.type, [array, number], "kb.local")
+        memory = ir.AllocaInstr(self._host.block, kind, None, "kb.local")
+        memory.align = array.align
+        arguments = [self._host.put(memory), ir.Constant(_I32, len(self._local))]
+        self._put_question("kb.check.local", array.type, arguments, array.name)
         self._local.append(described)
-        self._instead.append((array, known, described))
+        self._unplaced[array.get_reference()] = described
 
     def _put_access(
         self, instruction: Any, at: int, kind: int, type_: Any, place: str, value: Any = None
