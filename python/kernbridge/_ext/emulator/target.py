@@ -55,18 +55,10 @@ class Emulated(Target):
 
     def finish(self, job: Any, compiled: Any, opened: tuple[int, ...]) -> tuple[Images, bool]:
         from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
-        from kernbridge._ext.emulator.compiler.checks import Checks
 
         library, fast, checks = compiled._codelibrary, self.vector_math, None
         if self.checked:
-            names = list(inspect.signature(job.kernel.py_func).parameters)
-            names += [f"parameter {i}" for i in range(len(names), len(job.parameters))]
-            parameters = with_open(job.parameters, set(opened))
-            named = [
-                (p.keyword or name, list(leaves([p])))
-                for name, p in zip(names, parameters, strict=False)
-            ]
-            checks, fast = Checks.of(job.label, named, job.batched), False
+            checks, fast = _checks(job, opened), False
         elif fast is None:
             fast = is_fast(job.kernel)
         image, uses_z = cuda_on_cpu_compile.image_of(
@@ -129,6 +121,24 @@ class Emulated(Target):
             architecture=processor,
             shared_memory=static_shared + step.shared,
         )
+
+
+def _checks(job: Any, opened: tuple[int, ...]) -> Any:
+    from kernbridge._ext.emulator.compiler import checks
+
+    names = list(inspect.signature(job.kernel.py_func).parameters)
+    names += [f"parameter {i}" for i in range(len(names), len(job.parameters))]
+    arguments, word = [], 0
+    for name, parameter in zip(names, with_open(job.parameters, set(opened)), strict=False):
+        for leaf in leaves([parameter]):
+            if leaf.kind != "scalar":
+                described = f"{parameter.keyword or name!r} ({leaf.describe()})"
+                flags = checks.BATCHED * job.batched + checks.STRIDED * (leaf.layout != "C")
+                flags += checks.CONSTANT * leaf.read_only
+                sizes = leaf.dtype.itemsize, checks.written_together(leaf.dtype)
+                arguments.append(checks.Argument(described, word, *sizes, leaf.ndim, flags))
+            word += leaf.n_words(job.batched)
+    return checks.Checks(job.label, arguments)
 
 
 def make(checked: bool, vector_math: bool | None) -> Emulated:

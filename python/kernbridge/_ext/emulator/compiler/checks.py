@@ -12,7 +12,7 @@ import linecache
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,21 +85,6 @@ class Checks:
     _unplaced: dict[str, Array] = field(default_factory=dict)  # the function's, by their addresses
     waits: bool = False  # threads may wait for each other
     _host: Any = None  # the HostModule to which instructions are appended
-
-    @classmethod
-    def of(cls, label: str, named: Iterable[tuple[str, Iterable[Any]]], batched: bool) -> Checks:
-        """The checks of a kernel: `named` are the names of its parameters, and their leaves."""
-        arguments, word = [], 0
-        for name, leaves in named:
-            for leaf in leaves:
-                if leaf.kind != "scalar":
-                    described, size = f"{name!r} ({leaf.describe()})", leaf.dtype.itemsize
-                    flags = BATCHED * batched + STRIDED * (leaf.layout != "C")
-                    flags += CONSTANT * leaf.read_only
-                    cell = written_together(leaf.dtype)
-                    arguments.append(Argument(described, word, size, cell, leaf.ndim, flags))
-                word += leaf.n_words(batched)
-        return cls(label, arguments)
 
     def begin_function(self, host: Any) -> None:
         self._host, self._own, self._unplaced = host, set(), {}

@@ -118,12 +118,10 @@ class _Element:
 @contextmanager
 def _checking_indices(known: Callable[[Any, _Element], Any]) -> Iterator[None]:
     """Let Numba-CUDA ask for checks of indices; `known` returns what stands for an address."""
-    address_of, item_pointer = cgutils.get_item_pointer2, cgutils.get_item_pointer
-    view, parameters = arrayobj.basic_indexing, inspect.signature(address_of)
+    address_of, view = cgutils.get_item_pointer2, arrayobj.basic_indexing
+    checked_pointer = functools.partial(cgutils.get_item_pointer, boundscheck=True)
+    parameters = inspect.signature(address_of)
     axes: list[tuple[Any, Any, int]] = []  # of the address that is computed next
-
-    def checked_pointer(*args: Any, boundscheck: bool = True, **how: Any) -> Any:
-        return item_pointer(*args, boundscheck=boundscheck, **how)
 
     def known_address(*args: Any, **how: Any) -> Any:
         given = parameters.bind(*args, **how).arguments
