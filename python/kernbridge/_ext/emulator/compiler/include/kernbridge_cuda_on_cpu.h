@@ -18,26 +18,21 @@
 
 extern "C" {
 void __syncthreads() __asm__("kb.barrier0");
-void kb_syncwarp(unsigned) __asm__("kb.bar.warp.sync");
+void __syncwarp(unsigned mask = 0xffffffff) __asm__("kb.bar.warp.sync");
 void __threadfence() __asm__("kb.membar.gl");
 void __threadfence_block() __asm__("kb.membar.cta");
 void __threadfence_system() __asm__("kb.membar.sys");
 }
 
-static inline void __syncwarp(unsigned mask = 0xffffffff) { kb_syncwarp(mask); }
-
 /* No macros, since programs have parameters of these names. */
 #define KB_PLACE(name, kind, place)                                                                \
-  extern "C" unsigned kb_##place##_x() __asm__("kb." #place ".x");                                 \
-  extern "C" unsigned kb_##place##_y() __asm__("kb." #place ".y");                                 \
-  extern "C" unsigned kb_##place##_z() __asm__("kb." #place ".z");                                 \
   static const struct name##_type {                                                                \
     __declspec(property(get = get_x)) unsigned x;                                                  \
     __declspec(property(get = get_y)) unsigned y;                                                  \
     __declspec(property(get = get_z)) unsigned z;                                                  \
-    static inline unsigned get_x() { return kb_##place##_x(); }                                    \
-    static inline unsigned get_y() { return kb_##place##_y(); }                                    \
-    static inline unsigned get_z() { return kb_##place##_z(); }                                    \
+    static unsigned get_x() __asm__("kb." #place ".x");                                            \
+    static unsigned get_y() __asm__("kb." #place ".y");                                            \
+    static unsigned get_z() __asm__("kb." #place ".z");                                            \
     operator kind() const { return kind{get_x(), get_y(), get_z()}; }                              \
   } name = {};
 KB_PLACE(threadIdx, uint3, tid)
