@@ -100,12 +100,9 @@ def completed(
         # The checked mode knows one array for each place, and a recursion creates several.
         if checks and "call ptr @kb_check_local_array(" in str(read.functions[name]):
             raise refused(label, "a local array in a recursive device function in checked mode")
-        if _is_value(read, name):
-            raise refused(label, "a device function as a value")
-    text = str(read) + more
-    if recursive:
-        text = _with_stack_checks(text, recursive)
-    text += stack_size
+        _add_stack_check(label, read, name)
+    more += "declare void @kb_recurse(ptr, i64)\n" if recursive else ""
+    text = str(read) + more + stack_size
     if checks:
         text += checks.table()  # with the places where threads wait
     return text, not calls.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
@@ -258,13 +255,6 @@ def _place(read: Module, checks: Checks | None) -> None:
         thread.head = f"{thread.head[:-1]}alwaysinline {{"
 
 
-def _is_value(read: Module, name: str) -> bool:
-    """Whether a function is used other than by calls."""
-    using = (i for i in read.instructions() if name in i.text)
-    uses = ((symbols(i.text).count(name), i.callee == name) for i in using)
-    return any(n > is_called for n, is_called in uses)
-
-
 def about(shared_size: int, outside: Sequence[str] = ()) -> str:
     """A module for `completed`: static shared memory, and what `kb.outside` calls the arrays."""
     constants = library.Constants("kb.about")
@@ -341,25 +331,29 @@ def _size_of_variables(function: Function, more: int) -> tuple[list[str], str]:
     return lines, total
 
 
-def _with_stack_checks(text: str, names: Sequence[str]) -> str:
-    """The module in which recursive functions check how much of the stack is left.
+def _add_stack_check(label: str, read: Module, name: str) -> None:
+    """Let a recursive function check how much of the stack is left.
 
-    As `kb_thread`, they get the thread's frame as their first parameter. The check is a function of
+    As `kb_thread`, it gets the thread's frame as its first parameter. The check is a function of
     src/ext/emulator/kb_block.c.
     """
-    for name in names:
-        called = f"{symbol(name)}("
-        text = text.replace(called, f"{called}ptr %kb.frame, ")
-        text = text.replace("(ptr %kb.frame, )", "(ptr %kb.frame)")
-    read = Module(text)
-    for name in names:
-        lines, size = _size_of_variables(read.functions[name], 0)
-        check = [
-            f"  %kb.thread.at = getelementptr i8, ptr %kb.frame, i64 {_THREAD_AT}",
-            "  %kb.thread = load ptr, ptr %kb.thread.at",
-            *lines,
-            f"  call void @kb_recurse(ptr %kb.thread, i64 {size})\n",
-        ]
-        first = next(read.functions[name].instructions)
-        first.text = "\n".join(check) + first.text
-    return f"{read}declare void @kb_recurse(ptr, i64)\n"
+    function, begin = read.functions[name], f"{symbol(name)}("
+
+    def with_frame(text: str) -> str:
+        given = text.replace(begin, f"{begin}ptr %kb.frame, ")
+        return given.replace("(ptr %kb.frame, )", "(ptr %kb.frame)")
+
+    function.head = with_frame(function.head)
+    for i in (i for i in read.instructions() if name in i.text):
+        if symbols(i.text).count(name) > (i.callee == name):
+            raise refused(label, "a device function as a value")
+        i.text = with_frame(i.text)
+    lines, size = _size_of_variables(function, 0)
+    check = [
+        f"  %kb.thread.at = getelementptr i8, ptr %kb.frame, i64 {_THREAD_AT}",
+        "  %kb.thread = load ptr, ptr %kb.thread.at",
+        *lines,
+        f"  call void @kb_recurse(ptr %kb.thread, i64 {size})\n",
+    ]
+    first = next(function.instructions)
+    first.text = "\n".join(check) + first.text
