@@ -80,9 +80,10 @@ def completed(
 
     Of the functions that are `declared`, those that nothing defines are refused.
     """
-    module, calls = _linked(texts)
-    waits = not calls.isdisjoint(_OF_FIBRES)
+    waits = False
     while True:
+        module, calls = _linked(texts)
+        waits = waits or not calls.isdisjoint(_OF_FIBRES)
         _complete(module, entry, checks, waits)
         recursive = [f.name for f in module.functions if is_recursive(f)]
         text, stack_size, polled = _polling(module, _RECURSION if recursive else 0)
@@ -90,7 +91,6 @@ def completed(
             break
         # Only a fibre can measure how much of its stack is left, and let other threads go on.
         waits = True
-        module, calls = _linked(texts)
     _check(label, module, calls & declared)
     read = Module(text)
     _order_loads(read, polled)
