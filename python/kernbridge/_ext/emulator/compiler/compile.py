@@ -184,11 +184,9 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
     They are found before the kernel is inlined into the loops over threads, in the form that NVVM
     gives it.
     """
-    _, features = ir.processor()
-    if not ("+fma" in features.split(",") or machine.triple.startswith("aarch64")):
-        return module
+    can_fuse = "+fma" in ir.processor()[1].split(",") or machine.triple.startswith("aarch64")
     own = [f for f in module.functions if f.name == "kb_thread" or ir.is_recursive(f)]
-    if not any(" fmul " in (text := str(f)) or "@llvm.fpto" in text for f in own):
+    if not can_fuse or not any(" fmul " in (text := str(f)) or "@llvm.fpto" in text for f in own):
         return module
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)

@@ -15,6 +15,7 @@ The last two take parameters as cuLaunchKernel does.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ _OF_C = {"NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_n
 _NOT_OF_C = ("llvm.", "kb.", "__nv_", "cudaCG")
 _LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _place
 
+_UNORDERED = re.compile(r"^(  %.* = load )atomic (.*) unordered,", re.M)
 _MEMSET = "llvm.memset.p0.i64"
 _RECURSION = 256 * 1024  # bytes of stack for a thread that recurs, in addition to its variables
 _THREAD_AT = 48  # of the frame, see loops.ll
@@ -92,8 +94,8 @@ def completed(
         # Only a fibre can measure how much of its stack is left, and let other threads go on.
         waits = True
     _check(label, module, calls & declared)
-    read = Module(text)
-    _order_loads(read, polled)
+    # Loads of what other threads may change are plain where no loop waits, see to_host.py.
+    read = Module(_UNORDERED.sub(r"\1atomic \2 monotonic," if polled else r"\1\2,", text))
     more = _zero_by_calls(read)
     _place(read, checks)
     for name in recursive:
@@ -204,14 +206,6 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
     plain = str(module)
     polling = polls.with_polls(plain)
     return text if polling == plain else polling, stack_size, polling != plain
-
-
-def _order_loads(read: Module, polled: bool) -> None:
-    """Keep loads of what other threads may change plain where no loop waits, see to_host.py."""
-    for i in read.instructions("load"):
-        if " unordered," in i.text:
-            plain = i.text.replace(" load atomic ", " load ").replace(" unordered,", ",")
-            i.text = i.text.replace(" unordered,", " monotonic,") if polled else plain
 
 
 def _zero_by_calls(read: Module) -> str:
