@@ -34,8 +34,7 @@ _UNSUPPORTED = (  # what a call means, by the beginning of its name
     ("cudaCG", "cuda.cg.this_grid"),
     ("kb.", "an instruction that only GPUs have"),
     ("__nv_", "a function of libdevice that kernbridge does not know"),
-    ("_Z", "a function in CUDA C++"),
-    ("____", "a function in CUDA C++"),
+    (("_Z", "____"), "a function in CUDA C++"),
     ("", "a function that does not exist on CPUs"),
 )
 _OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared", "kb.check.shared"}
