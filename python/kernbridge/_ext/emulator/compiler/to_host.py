@@ -87,14 +87,11 @@ class HostModule:
             )
         for name, size in sorted(sizes.items(), key=lambda named: not named[1]):
             item, alignment = found[name].value_type.element, found[name].align if size else None
-            offset = self._aligned(alignment or 0)
-            self.shared[name] = Array(name, str(item), item.get_abi_size(layout), size, offset)
-            self.shared_size = offset + size
-        self.shared_size = self._aligned(0)
-
-    def _aligned(self, alignment: int) -> int:
-        alignment = max(alignment, _ALIGNMENT)
-        return -(-self.shared_size // alignment) * alignment
+            self.shared_size += -self.shared_size % max(alignment or 0, _ALIGNMENT)
+            how = item.get_abi_size(layout), size, self.shared_size
+            self.shared[name] = Array(name, str(item), *how)
+            self.shared_size += size
+        self.shared_size += -self.shared_size % _ALIGNMENT
 
     def _copied(self, module: Any) -> Any:
         self._made = made = ir.Module(module.name, module.context)
