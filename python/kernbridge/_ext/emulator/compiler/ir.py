@@ -196,7 +196,7 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
     text = str(module)
     lines, total = _size_of_variables(Module(text).functions["kb_thread"], stack)
     stack_size = "\n".join(["define i64 @kb_stack_size() {", *lines, f"  ret i64 {total}", "}\n"])
-    if not polls.may_poll(text):
+    if not any(operation in text for operation in polls.NEEDED):
         return text, stack_size, False
     for function in module.functions:
         if function.name == "kb_thread" or is_recursive(function):

@@ -15,16 +15,12 @@ from collections.abc import Iterable, Iterator
 
 from kernbridge._src.llvm.text import Function, Instruction, Module, locals_in
 
-_MAY_POLL = ("atomicrmw ", "cmpxchg ", "load atomic ", "load volatile ", " fence ")
+# A module with such a loop has one of these.
+NEEDED = ("atomicrmw ", "cmpxchg ", "load atomic ", "load volatile ", " fence ")
 _READS = {"atomicrmw", "cmpxchg", "load"}
 _ADDITIONS = {"add", "sub", "fadd", "fsub", "uinc_wrap", "udec_wrap"}
 _CASTS = {"sext", "zext", "trunc", "sitofp", "uitofp", "fpext", "fptrunc", "bitcast"}
 _ZEROS = {"0", "0.000000e+00", "-0.000000e+00"}
-
-
-def may_poll(text: str) -> bool:
-    """Whether a module has what such loops need."""
-    return any(operation in text for operation in _MAY_POLL)
 
 
 def with_polls(text: str) -> str:
