@@ -67,7 +67,7 @@ from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
-from kernbridge._src.plan.launch import REGISTERS_MAX, LaunchShape, registers_with
+from kernbridge._src.plan.launch import REGISTERS_MAX, registers_with
 from kernbridge._src.plan.program import DeviceFunction, Fill, Launch, Step, Value, Word, leaves
 from kernbridge._src.plan.targets import Gpu
 
@@ -133,21 +133,19 @@ class OfKernel(Differentiator):
         ]
         moved = {b: numbers[i] for i, b in enumerate(of_call)}
         x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in launch.grid)
-        launch = replace(launch, grid=(x, y, z))
-        words = made.words([numbers[i] for i in function.arrays])
-        step = rule.step(launch, made, words, own_call.fresh, wide=made.wide)
+        launch = replace(launch, grid=(x, y, z), zeroed=own_call.fresh)
+        step = made.launch(launch, [numbers[i] for i in function.arrays])
         native, _ = plan(
             f"{label} ({LABELS[steps[-1].mode]})",
             beginning_of(frontend.kernel.py_func),
             own_operands,
             own_call,
             [f"array {k}" for k in range(n_own)],
-            [*fills, replace(step, shared=0)],
+            [*fills, step],
             copied=function.written,
             temporaries=ir.arrays(
                 ((b.dtype, b.extents) for b in function.scratch), [arrays[b] for b in of_call]
             ),
-            why_not_portable=job.why_not_portable,
             is_tested=has_reverse(steps) and not isinstance(target, Gpu),
             target=target,
         )
@@ -177,8 +175,8 @@ class DerivativeFunction(DeviceFunction):
     def n_words(self) -> int:
         return (1 + self.wide) * len(self.function.arrays) + self.function.n_extents
 
-    def words(self, numbers: Sequence[int]) -> list[Word]:
-        """The words of a launch; `numbers` are the plan's, of the function's arrays."""
+    def launch(self, primal: Launch, numbers: Sequence[int]) -> Launch:
+        """The launch for the kernel's; `numbers` are the plan's, of the function's arrays."""
         kinds = ("address", "stride") if self.wide else ("address",)
         words = [Word(kind, buffer=b) for b in numbers for kind in kinds]
         places = {
@@ -186,7 +184,8 @@ class DerivativeFunction(DeviceFunction):
             for number, i in zip(numbers, self.function.arrays, strict=True)
             for dim, e in enumerate(self.function.buffers[i].extents)
         }
-        return [*words, *(places[e] for e in range(self.function.n_extents))]
+        words += [places[e] for e in range(self.function.n_extents)]
+        return replace(primal, function=self, words=tuple(words), shared=0, wide=self.wide)
 
 
 class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
@@ -206,7 +205,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         roles: Roles,
         steps: tuple[Differentiation, ...],
         is_batched: bool,
-        launch: LaunchShape | Launch,
+        launch: Launch,
         dynamic: int,
     ) -> None:
         self.kernel, self.target = primal.kernel, primal.target
@@ -215,7 +214,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         self._has_batch = has_batch = is_batched and z == one
         # Blocks and threads are numbered along x alone.
         has_one_axis = y == z == one and launch.block[1:] == (1, 1)
-        has_one_axis &= not (isinstance(launch, Launch) and launch.auto_block)
+        has_one_axis &= not (launch.words and launch.auto_block)  # recorded launches have words
         self._has_one_axis, self._dynamic = has_one_axis, dynamic
         is_known = isinstance(self.target, Gpu) and not launch.auto_block
         registers = registers_with(math.prod(launch.block)) if is_known else 0
@@ -279,6 +278,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             entry=meta["entry"],
             images=tuple(self.target.images(self, made).items()),
             function=Function("", "", tuple(buffers), operands, results),
+            why_not_portable=self.why_not_portable,
             wide=meta["wide"],
             written=tuple(meta["written"]),
             tape=meta["tape"],

@@ -60,7 +60,6 @@ class OfFunction(Differentiator):
             [f"array {k}" for k in range(len(operands) + len(call.outs))],
             made.steps,
             temporaries=made.temporaries,
-            why_not_portable=recording.why_not_portable,
             is_tested=has_reverse(wanted.steps) and not isinstance(recording.target, targets.Gpu),
             target=recording.target,
         )
@@ -236,8 +235,7 @@ class _Derivative:
         assert made is not None
         numbers = [self._values[b] for b in reach.buffers]
         numbers += [self._shadows[b] for b in reach.shadows]
-        words = tuple(made.words(numbers))
-        self.steps.append(replace(step, function=made, words=words, shared=0, wide=made.wide))
+        self.steps.append(made.launch(step, numbers))
 
     def _add_back(self, step: Copy) -> None:
         """Add the copy's cotangent to its source's cotangent, and set the copy's to zero."""

@@ -206,18 +206,18 @@ class CudaKernelFrontend(PlannedFrontend):
             compiled = host.compile_kernel((code, rule.cooperative, target.checked))
         self._is_compiled = True
         # Functions of shapes are called at every lowering: what they read may have changed.
-        shape = rule.resolve(operands, call)
+        launch = rule.resolve(operands, call)
         words = self._words(compiled, operands, call.outs)
 
         def make() -> Lowered:
             arrays = (*operands, *call.outs)
             fills = zeros(arrays, call.fresh if description.zero_outputs else ())
             names = [p.name for role in ("arg", "ret") for p in self.function.having(role)]
-            steps = (*fills, rule.step(shape, compiled, words, call.fresh))
-            what = self.label, description.file, operands, call, names, steps
-            return plan(*what, in_order=rule.pdl, target=target)
+            step = replace(launch, function=compiled, words=words, zeroed=call.fresh)
+            what = self.label, description.file, operands, call, names, (*fills, step)
+            return plan(*what, target=target)
 
-        return self._lowered.find_or_make((operands, call, compiled, shape, words), make)
+        return self._lowered.find_or_make((operands, call, compiled, launch, words), make)
 
     def _words(
         self, compiled: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]

@@ -378,7 +378,6 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         native, program = plan(
             *(self.label, source, operands, call, names, [Callback(callee.handle)]),
             copied=call.read_only,
-            why_not_portable="it runs as Python, which a program cannot contain",
             target=target,
         )
         return native._replace(keep=callee), program

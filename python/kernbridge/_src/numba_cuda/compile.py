@@ -6,6 +6,7 @@ No GPU is needed. The forge finds what was compiled before, by content, in the p
 from __future__ import annotations
 
 import copy
+import itertools
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,16 @@ from kernbridge._src.keys.identity import identity_of_job
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import compile_protected
 from kernbridge._src.numba_cuda import dialect
-from kernbridge._src.plan.program import DeviceFunction, Parameter, leaves, with_open
+from kernbridge._src.plan.program import (
+    Argument,
+    DeviceFunction,
+    Launch,
+    Parameter,
+    Value,
+    Word,
+    leaves,
+    with_open,
+)
 from kernbridge._src.plan.targets import Gpu, Target
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
@@ -37,7 +47,6 @@ class NumbaCudaFunction(DeviceFunction):
     opened: tuple[int, ...]
     uses_z: bool
     cooperative: bool
-    why_not_portable: str
     parameters: tuple[Parameter, ...]
     batched: bool
     kernel: Any  # a weak reference to the dispatcher
@@ -196,19 +205,36 @@ def compile_kernel(
     return function
 
 
-def compile_for_launch(
-    label: str, kernel: Any, parameters: Sequence[Parameter], has_batch: bool, target: Target
-) -> tuple[NumbaCudaFunction, bool]:
-    """Machine code for a launch, and whether one launch serves a batch in the grid's z axis.
+def compiled_launch(
+    label: str,
+    kernel: Any,
+    arguments: Sequence[Argument],
+    launch: Launch,
+    has_batch: bool,
+    target: Target,
+) -> tuple[Launch, set[int]]:
+    """A launch with machine code for its arguments, and the read-only buffers it may write to.
 
-    `has_batch` says that there is a batch, and that the launch leaves the z axis free.
+    If there is a batch, and the launch leaves the z axis of the grid free, it serves all slices.
     """
+    parameters = [parameter for parameter, _ in arguments]
+    of_leaves = [words for _, all_ in arguments for words in all_]
     _check_declared(label, kernel, parameters)
     function = compile_kernel(label, kernel, parameters, False, target)
-    wide = has_batch and not function.uses_z and not function.cooperative
-    if wide:
+    cooperative = launch.cooperative or function.cooperative
+    z_is_free = launch.grid[2] == Value(constant=1) and not (function.uses_z or cooperative)
+    if wide := has_batch and z_is_free:
         function = compile_kernel(label, kernel, parameters, True, target)
-    return function, wide
+    words: list[Word] = []
+    for word in itertools.chain.from_iterable(of_leaves):
+        words.append(word)
+        if wide and word.kind == "address":
+            words.append(Word("stride", buffer=word.buffer))
+    opened = {of_leaves[i][0].buffer for i in function.opened}
+    if launch.auto_block:
+        function = replace(function, auto_shared=launch.shared)
+    how = replace(launch, words=tuple(words), cooperative=cooperative, wide=wide)
+    return replace(how, function=function), opened
 
 
 DECLARED = "_kernbridge_declared"  # signatures that a dispatcher was given where CPUs run CUDA

@@ -17,7 +17,7 @@ from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common import kinds
 from kernbridge._src.numba_common.protect import ReturnsValue
-from kernbridge._src.plan.program import Parameter, Word
+from kernbridge._src.plan.program import Argument, Parameter
 from kernbridge._src.plan.targets import Target
 
 PACKAGE = "Numba-CUDA"
@@ -62,9 +62,7 @@ def parameter_type(parameter: Parameter) -> Any:
     return entry.parameter_type(parameter)
 
 
-def check_strides(
-    label: str, arguments: Iterable[tuple[Parameter, Sequence[Sequence[Word]]]]
-) -> None:
+def check_strides(label: str, arguments: Iterable[Argument]) -> None:
     """Refuse arrays whose strides the package's kernels cannot take."""
 
 

@@ -30,8 +30,8 @@ from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, Calling
 from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, wrap
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
-from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
-from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Value, Word
+from kernbridge._src.plan.launch import LaunchRule
+from kernbridge._src.plan.program import Argument, DeviceParameter, Launch, TupleParameter, Word
 from kernbridge._src.plan.targets import Target, is_fast
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.toolchain import cuda
@@ -241,10 +241,8 @@ def typed_scalar(value: Any) -> Any:
     return next((made(value) for kind, made in kinds if isinstance(value, kind)), None)
 
 
-def read_argument(
-    value: Any, read_leaf: Callable[[Any], Leaf | None], place: str = ""
-) -> tuple[Parameter, list[list[Word]]]:
-    """The parameter for a value, and the words of each of its leaves.
+def read_argument(value: Any, read_leaf: Callable[[Any], Leaf | None], place: str = "") -> Argument:
+    """The argument that a value is.
 
     `read_leaf` is called first, and returns None for other values. NotAnArgument is raised for
     values that no kernel takes; `place` says where in the argument the value is.
@@ -391,56 +389,39 @@ class NumbaCuda(CallingFrontend):
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
         # Functions of the launch are called at every lowering: what they read may have changed.
-        shape = self.rule.resolve(operands, call)
-        key = (operands, call, shape, target)
-        return self._lowered.find_or_make(key, lambda: self._plan(operands, call, shape, target))
+        launch = self.rule.resolve(operands, call)
+        key = (operands, call, launch, target)
+        return self._lowered.find_or_make(key, lambda: self._plan(operands, call, launch, target))
 
     def _plan(
-        self, operands: tuple[ArrayType, ...], call: Call, shape: LaunchShape, target: Target
+        self, operands: tuple[ArrayType, ...], call: Call, launch: Launch, target: Target
     ) -> Lowered:
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
-        rule, label = self.rule, self.label
+        label = self.label
         why = dialect.of(self.kernel, target).why_not_native(self.kernel, target.raises)
         if why and (error := target.why_not_by_numba(label, why)):
             raise error
         if why:
-            return self._lower_through_numba(why, operands, call, shape, target)
+            return self._lower_through_numba(why, operands, call, launch, target)
 
         assignment, arrays = self.assign(call), (*operands, *call.outs)
-        arguments = self.arguments(assignment, arrays, call)
-        parameters = [parameter for parameter, _ in arguments]
-        words = [leaf for _, leaves in arguments for leaf in leaves]
-        z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
-        has_batch = bool(call.levels) and z_is_free
-        function, wide = numba_cuda_compile.compile_for_launch(
-            label, self.kernel, parameters, has_batch, target
+        arguments, has_batch = self.arguments(assignment, arrays, call), bool(call.levels)
+        made, opened = numba_cuda_compile.compiled_launch(
+            label, self.kernel, arguments, launch, has_batch, target
         )
-        copied = sorted({words[i][0].buffer for i in function.opened})
+        copied = sorted(opened)
         warn_of_copies(label, copied, assignment.names, REMEDY)
-        if shape.auto_block:
-            function = replace(function, auto_shared=rule.shared_mem)
         fills = zeros(arrays, call.fresh if self.zero_outputs else ())
-        joined = join_words(words, wide)
-        step = rule.step(shape, function, joined, call.fresh, function.cooperative, wide)
+        steps = [*fills, replace(made, zeroed=call.fresh)]
         source = beginning_of(self.kernel.py_func)
-        return plan(
-            *(label, source, operands, call, assignment.names, [*fills, step]),
-            copied=copied,
-            why_not_portable=function.why_not_portable,
-            in_order=rule.pdl,
-            target=target,
-        )
+        what = label, source, operands, call, assignment.names, steps
+        return plan(*what, copied=copied, target=target)
 
     def _lower_through_numba(
-        self,
-        why: str,
-        operands: tuple[ArrayType, ...],
-        call: Call,
-        shape: LaunchShape,
-        target: Target,
+        self, why: str, operands: tuple[ArrayType, ...], call: Call, how: Launch, target: Target
     ) -> Lowered:
-        label, kernel, rule, assignment = self.label, self.kernel, self.rule, self.assign(call)
+        label, kernel, assignment = self.label, self.kernel, self.assign(call)
         if kernel not in _warned:
             _warned.add(kernel)
             warn(
@@ -449,7 +430,7 @@ class NumbaCuda(CallingFrontend):
                 "graph [KB4014]"
             )
         if any((
-            *(shape.auto_block, rule.cluster, rule.pdl, rule.cooperative, assignment.named),
+            *(how.auto_block, how.cluster, how.pdl, how.cooperative, assignment.named),
             *(self.views, self.static, self.zero_outputs),
         )):  # fmt: skip
             raise ValueError(
@@ -457,30 +438,30 @@ class NumbaCuda(CallingFrontend):
                 'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, static=, '
                 "zero_outputs=, or parameters with default values [KB4014]"
             )
-        if any(v.kind != "constant" for v in shape.grid):
+        if any(v.kind != "constant" for v in how.grid):
             raise ValueError(
                 f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes "
                 "[KB4014]"
             )
-        grid, block = tuple(v.constant for v in shape.grid), shape.block
+        grid, block = tuple(v.constant for v in how.grid), how.block
         source = beginning_of(kernel.py_func)
         if 0 in grid:
             fills = zeros((*operands, *call.outs), call.fresh)
             return plan(label, source, operands, call, assignment.names, fills, target=target)
 
         def launch(*arrays: Any) -> None:
-            kernel[grid, block, 0, rule.shared_mem](*arrays)  # on XLA's stream, see callback.py
+            kernel[grid, block, 0, how.shared](*arrays)  # on XLA's stream, see callback.py
 
         return self.lower_as_python((grid, block), source, launch, operands, call, target)
 
     def arguments(
         self, assignment: Assignment, arrays: Sequence[ArrayType], call: Call
-    ) -> list[tuple[Parameter, Sequence[Sequence[Word]]]]:
+    ) -> list[Argument]:
         """Each parameter that is not left to its default, and the words of its leaves."""
         views = self._views(assignment.names, arrays)
         given, by_name = iter(assignment.given), False
         names = inspect.signature(self.kernel.py_func).parameters
-        arguments: list[tuple[Parameter, Sequence[Sequence[Word]]]] = []
+        arguments: list[Argument] = []
         for name in (n for n in names if n != self.parameters.variadic):
             keyword = name if by_name else ""
             if name in self._passed:

@@ -70,16 +70,13 @@ def plan(
     *,
     copied: Sequence[int] = (),
     temporaries: Sequence[ArrayType] = (),
-    why_not_portable: str = "",
-    in_order: bool = False,
     is_tested: bool = False,
     target: Target,
 ) -> Lowered:
     """Make a program of steps and register it; `names` are of operands and outputs.
 
-    `copied` inputs and `temporaries` are buffers after the outputs. A program whose steps must run
-    `in_order` of the stream enters no graph. One that `is_tested` (enzyme/adjoint.py) calls Python
-    first in this process, by its key.
+    `copied` inputs and `temporaries` are buffers after the outputs. A program that `is_tested`
+    (enzyme/adjoint.py) calls Python first in this process, by its key.
     """
     from kernbridge._src.keys.fingerprint import key_of
 
@@ -95,12 +92,16 @@ def plan(
         buffers=tuple(Buffer(t.dtype.name, len(t.shape), name) for t, name in named),
         steps=tuple(steps),
     )
+    in_order = False  # of the stream, so that the program enters no graph
     for step in program.steps:
         if isinstance(step, Launch):
             launch.check_registers(label, step)
+            in_order |= step.pdl
     digest = program.digest()
     key = key_of(digest)
     callbacks = any(isinstance(step, Callback) for step in program.steps)
+    why_not_portable = [f.why_not_portable for f in program.functions]
+    why_not_portable += ["it runs as Python, which a program cannot contain"] * callbacks
     written = program.write(digest)
     if _core.kernel_name(digest) is None:
         here = written
@@ -113,7 +114,7 @@ def plan(
         key=key,
         origin="",
         copied=tuple(copied),
-        why_not_portable=why_not_portable,
+        why_not_portable=next(filter(None, why_not_portable), ""),
         temporaries=tuple(temporaries),
         program=b"" if callbacks else written,
         for_extents=True,

@@ -7,11 +7,10 @@ does.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.operation.spec import RANK_METHODS, call_with_shapes
 from kernbridge._src.plan import cubin
-from kernbridge._src.plan.program import DeviceFunction, Launch, Value, Word
+from kernbridge._src.plan.program import Launch, Value
 
 THREADS_DEFAULT = 256  # of a block of one dimension
 THREADS_MAX = 1024
@@ -37,13 +36,6 @@ _PARTITIONS = 4  # of a multiprocessor, each with its own registers
 _REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this
 
 _BLOCKS = {2: (16, 16), 3: (8, 8, 4)}  # threads, by the number of launch dimensions
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchShape:
-    grid: tuple[Value, Value, Value]
-    block: tuple[int, int, int]
-    auto_block: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,8 +108,8 @@ class LaunchRule:
         fixed = not (callable(self.launch_dims) or callable(self.grid))
         return None if fixed and method in RANK_METHODS else method
 
-    def resolve(self, operands: Sequence[ArrayType], call: Call) -> LaunchShape:
-        """The grid and the block of a call; operands are without batch axes."""
+    def resolve(self, operands: Sequence[ArrayType], call: Call) -> Launch:
+        """The launch of a call, without machine code; operands are without batch axes."""
         arrays = (*operands, *call.outs)
 
         def numbers(name: str) -> Any:
@@ -140,15 +132,22 @@ class LaunchRule:
                     f"{self.label}: {name} is {given}, which launches no thread, but no array of "
                     "the call is empty; CUDA refuses such a launch: give at least 1 [KB1102]"
                 )
-        if block is not None and 0 in block:  # launches nothing, as a grid of zero
-            block = pad([max(1, n) for n in block])
-            return LaunchShape((Value(), Value(constant=1), Value(constant=1)), block)
         auto = block is None and isinstance(self.threads_per_block, str) and len(sizes) == 1
+        launches_nothing = block is not None and 0 in block
+        if launches_nothing:
+            sizes, block = (0,), pad([max(1, n) for n in block])
+            per_block = block
         pairs = zip(pad(sizes), per_block, strict=True)
         x, y, z = (self._value(what, n, b, arrays) for n, b in pairs)
-        if not auto:
+        if not auto and not launches_nothing:
             self._check_cluster([v.constant for v in (x, y, z)])
-        return LaunchShape((x, y, z), block or per_block, auto)
+        return Launch(
+            *((x, y, z), block or per_block, self.shared_mem),
+            cluster=self.cluster,
+            cooperative=self.cooperative,
+            pdl=self.pdl,
+            auto_block=auto,
+        )
 
     def _check_cluster(self, grid: Sequence[Any]) -> None:
         pairs = zip(pad(grid), self.cluster or (1, 1, 1), strict=True)
@@ -156,29 +155,6 @@ class LaunchRule:
             raise ValueError(
                 f"{self.label}: cluster {self.cluster} does not divide grid {tuple(grid)} [KB1102]"
             )
-
-    def step(
-        self,
-        shape: LaunchShape,
-        function: DeviceFunction,
-        words: Sequence[Word],
-        zeroed: tuple[int, ...],
-        cooperative: bool = False,
-        wide: bool = False,
-    ) -> Launch:
-        return Launch(
-            function=function,
-            grid=shape.grid,
-            block=shape.block,
-            shared=self.shared_mem,
-            words=tuple(words),
-            cluster=self.cluster,
-            cooperative=self.cooperative or cooperative,
-            pdl=self.pdl,
-            auto_block=shape.auto_block,
-            zeroed=zeroed,
-            wide=wide,
-        )
 
     def _per_block(
         self, dims: Sequence[Any], block: tuple[int, int, int] | None
@@ -211,16 +187,6 @@ class LaunchRule:
                 f"return one of these from a function that is passed as {what} [KB1102]"
             )
         return Value(found.kind, 0, found.buffer, found.dim, found.divisor * divisor)
-
-
-def join_words(parameters: Iterable[Sequence[Word]], wide: bool) -> tuple[Word, ...]:
-    """The words of all parameters; in a batched entry, a stride follows each address."""
-    words: list[Word] = []
-    for word in itertools.chain.from_iterable(parameters):
-        words.append(word)
-        if wide and word.kind == "address":
-            words.append(Word("stride", buffer=word.buffer))
-    return tuple(words)
 
 
 def find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:

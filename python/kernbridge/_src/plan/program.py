@@ -42,6 +42,7 @@ class DeviceFunction:
     images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin); (0, fatbin); for CPUs
     sizes: tuple[int, ...] = ()  # bytes of each parameter; none where each is a word
     auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
+    why_not_portable: str = ""  # empty, or why no exported program can contain the code
 
     @property
     def n_words(self) -> int:
@@ -50,6 +51,10 @@ class DeviceFunction:
 
     def code(self) -> tuple[str, str]:
         raise NotImplementedError
+
+
+NOT_COMPILED = DeviceFunction(identity=b"", name="", entry="", images=())
+"""The function of a launch before its kernel is compiled for the arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,8 @@ class TupleParameter:
 
 
 Parameter = DeviceParameter | TupleParameter
+Argument = tuple[Parameter, Sequence[Sequence["Word"]]]
+"""A parameter, and the words of each of its leaves."""
 
 
 def leaves(parameters: Iterable[Parameter]) -> Iterator[DeviceParameter]:
@@ -184,11 +191,11 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    function: DeviceFunction
     grid: tuple[Value, Value, Value]
     block: tuple[int, int, int]
     shared: int
-    words: tuple[Word, ...]
+    function: DeviceFunction = NOT_COMPILED
+    words: tuple[Word, ...] = ()
     cluster: tuple[int, int, int] | None = None
     cooperative: bool = False
     pdl: bool = False

@@ -264,7 +264,6 @@ class NumbaCudaCallable(CallingFrontend):
             *(self.label, source, operands, call, assignment.names, steps),
             copied=copied,
             temporaries=recording.temporaries,
-            why_not_portable=recording.why_not_portable,
             target=target,
         )
 

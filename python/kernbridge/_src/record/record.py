@@ -38,7 +38,16 @@ from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured, read_configured
 from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument, typed_scalar
 from kernbridge._src.plan import launch as plan_launch
-from kernbridge._src.plan.program import Copy, DeviceParameter, Fill, Launch, Step, Value, Word
+from kernbridge._src.plan.program import (
+    NOT_COMPILED,
+    Copy,
+    DeviceParameter,
+    Fill,
+    Launch,
+    Step,
+    Value,
+    Word,
+)
 from kernbridge._src.plan.targets import Target
 
 _CLOCKS = tuple(
@@ -243,7 +252,6 @@ class Recording:
     opened: set[int] = field(default_factory=set)  # read-only buffers that a kernel may write to
     # Of each step: the line of the user, and its arguments.
     made_by: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    why_not_portable: str = ""
 
     def temporary(
         self,
@@ -285,27 +293,14 @@ class Recording:
         except NotAnArgument as e:
             refuse(str(e))
         dialect.of(kernel, self.target).check_strides(label, found)
-        parameters = [parameter for parameter, _ in found]
-        words = [leaf for _, leaves in found for leaf in leaves]
-        x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
-        has_batch = self.batched and z.constant == 1
-        function, wide = numba_cuda_compile.compile_for_launch(
-            label, kernel, parameters, has_batch, self.target
+        x, y, z = (Value(constant=int(n)) for n in plan_launch.pad(blocks))
+        launch = Launch((x, y, z), threads, size, auto_block=auto)
+        step, opened = numba_cuda_compile.compiled_launch(
+            label, kernel, found, launch, self.batched, self.target
         )
-        self.opened |= {words[i][0].buffer for i in function.opened}
-        self.why_not_portable = self.why_not_portable or function.why_not_portable
+        self.opened |= opened
         if 0 in blocks or 0 in threads:
             return
-        step = Launch(
-            function=replace(function, auto_shared=size) if auto else function,
-            grid=(x, y, z),
-            block=threads,
-            shared=size,
-            words=plan_launch.join_words(words, wide),
-            cooperative=function.cooperative,
-            auto_block=auto,
-            wide=wide,
-        )
         parts = {"the grid": blocks, "the block": block, "the dynamic shared memory": size}
         parts |= {f"argument {i}": value for i, value in enumerate(arguments)}
         self.add(step, {f"{what} of the launch of {name}": v for what, v in parts.items()})
@@ -574,9 +569,8 @@ def _comparable(step: Step) -> Any:
     """A step whose machine code is compared by its identity, not as an object."""
     if not isinstance(step, Launch):
         return step
-    function = step.function
-    blank: Any = None
-    return (function.identity, function.entry, function.auto_shared, replace(step, function=blank))
+    made, rest = step.function, replace(step, function=NOT_COMPILED)
+    return made.identity, made.entry, made.auto_shared, rest
 
 
 @contextmanager
