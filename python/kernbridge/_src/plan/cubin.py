@@ -48,7 +48,6 @@ class CubinInfo:
     registers: int  # per thread
     static_shared: int
     local: int
-    constant: int  # bytes of constant bank 0, parameters included
     architecture: int  # 10 major + minor
 
 
@@ -77,7 +76,6 @@ def read(cubin: bytes, entry: str) -> CubinInfo:
             registers=of_symbol[_REGCOUNT],
             static_shared=(shared or 0) - reserved,
             local=of_symbol[_FRAME_SIZE],
-            constant=elf.sizes.get(f".nv.constant0.{entry}", 0),
             architecture=elf.architecture,
         )
 
