@@ -27,6 +27,12 @@ from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, 
 
 versions.warn_of_untested("JAX")
 
+
+def _warn_of(missing: UnknownVersionError, lost: str) -> None:
+    text = f"{without_code(str(missing))} Until then {lost}. [KB8003]"
+    warnings.warn(text, KernbridgeWarning, stacklevel=3)
+
+
 # What traces the calls of this thread: `EVAL_TRACE` if no transformation does. A function of C, as
 # each call of an operation asks. Where this JAX does not say, it never is `EVAL_TRACE`.
 EVAL_TRACE: Any = object()
@@ -58,11 +64,10 @@ except UnknownVersionError as _error:
     from jax.extend.core import Jaxpr, Literal, Primitive  # takes 30 ms to import
 
     _why_without_insides = _error
-    warnings.warn(
-        f"{without_code(str(_error))} Until then operations work, but "
-        "has_side_effect=True and calls inside shard_map with check_vma=True are errors. [KB8003]",
-        KernbridgeWarning,
-        stacklevel=2,
+    _warn_of(
+        _error,
+        "operations work, but has_side_effect=True and calls inside shard_map with check_vma=True "
+        "are errors",
     )
 HAS_INSIDES = _why_without_insides is None
 
@@ -93,12 +98,7 @@ try:
         register_custom_call_partitioner = _xla_client.register_custom_call_partitioner
     HAS_PARTITIONING = HAS_INSIDES
 except UnknownVersionError as _error:
-    warnings.warn(
-        f"{without_code(str(_error))} Until then a sharded operand is gathered before every call "
-        "outside shard_map. [KB8003]",
-        KernbridgeWarning,
-        stacklevel=2,
-    )
+    _warn_of(_error, "a sharded operand is gathered before every call outside shard_map")
 
 
 @contextlib.contextmanager
