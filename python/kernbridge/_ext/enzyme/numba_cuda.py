@@ -41,7 +41,7 @@ from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelCompilationError, NoDerivativeError
 from kernbridge._src.base.lru import attached_to
-from kernbridge._src.base.reports import beginning_of, warn
+from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.llvm.text import Function as Declared
@@ -137,7 +137,7 @@ class OfKernel(Differentiator):
         step = made.launch(launch, [numbers[i] for i in function.arrays])
         native, _ = plan(
             f"{label} ({LABELS[steps[-1].mode]})",
-            beginning_of(frontend.kernel.py_func),
+            frontend.source,
             own_operands,
             own_call,
             [f"array {k}" for k in range(n_own)],

@@ -21,7 +21,6 @@ import numpy as np
 
 from kernbridge._ext.enzyme.numba_cuda import CudaDerivativeJob, DerivativeFunction, Roles, obtained
 from kernbridge._src.base.errors import NoDerivativeError
-from kernbridge._src.base.reports import beginning_of
 from kernbridge._src.calls.call import ArrayType, is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured
@@ -40,7 +39,7 @@ class OfFunction(Differentiator):
     halves_can_be_wide = True
 
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
-        label, function = self.frontend.label, self.frontend.function
+        label = self.frontend.label
         target = targets.of_platform(platform, vector_math=self.frontend.vector_math)
         operands, call = wanted.own_operands, wanted.own_call
         if len(wanted.steps) > 1:
@@ -54,7 +53,7 @@ class OfFunction(Differentiator):
         made.run()
         native, _ = plan(
             f"{label} ({wanted.steps[0].mode})",
-            beginning_of(function),
+            self.frontend.source,
             operands,
             call,
             [f"array {k}" for k in range(len(operands) + len(call.outs))],

@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import line_of
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import fingerprint
+from kernbridge._src.keys.extensions import reads
 from kernbridge._src.keys.function_state import STANDS_FOR
 from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, Assignment, PythonFrontend
 from kernbridge._src.operation import derivatives
@@ -202,7 +203,7 @@ def _read_by(callee: Any, seen: set[int]) -> Iterator[tuple[Any, Callable[[Any],
     if (function.__module__ or "").split(".")[0] in _LIBRARIES:
         return
     seen.add(id(function))
-    names = _names(function.__code__)
+    names = reads(function.__code__).names
     found: list[tuple[Any, Any]] = []
     for name in names & function.__globals__.keys():
         value = function.__globals__[name]
@@ -233,11 +234,6 @@ def python_function(function: Any) -> FunctionType | None:
     if not isinstance(function, FunctionType):
         function = getattr(type(function).__call__, "__func__", type(function).__call__)
     return function if isinstance(function, FunctionType) else None
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (c for c in code.co_consts if isinstance(c, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
 
 
 def _on(api: HostApi, stream: Any) -> Any:
@@ -339,6 +335,8 @@ _used_last: LRUCache[Callee] = LRUCache(64)
 class CallingFrontend(PlannedFrontend, PythonFrontend):
     """A front end that can call through Python if there is no plan."""
 
+    source: str  # where the code of the function begins
+
     @property
     def platforms(self) -> tuple[str, ...]:  # type: ignore[override]
         return targets.platforms()
@@ -350,7 +348,6 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
     def lower_as_python(
         self,
         key: Hashable,
-        source: str,
         function: Callable[..., Any],
         operands: Sequence[ArrayType],
         call: Call,
@@ -376,7 +373,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)
         native, program = plan(
-            *(self.label, source, operands, call, names, [Callback(callee.handle)]),
+            *(self.label, self.source, operands, call, names, [Callback(callee.handle)]),
             copied=call.read_only,
             target=target,
         )

@@ -233,12 +233,10 @@ class NotAnArgument(Exception):
 
 def typed_scalar(value: Any) -> Any:
     """Return a NumPy scalar of the type that an argument has for Numba; None if it is none."""
-    if isinstance(value, np.generic):
-        return value if value.dtype.kind in "biufc" else None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return np.int64(value) if -(2**63) <= value < 2**63 else np.uint64(value)
-    kinds: Any = ((bool, np.bool_), (float, np.float64), (complex, np.complex128))
-    return next((made(value) for kind, made in kinds if isinstance(value, kind)), None)
+    if not isinstance(value, (np.generic, int, float, complex)):
+        return None
+    array = np.asarray(value)
+    return array[()] if array.dtype.kind in "biufc" else None
 
 
 def read_argument(value: Any, read_leaf: Callable[[Any], Leaf | None], place: str = "") -> Argument:
@@ -334,6 +332,7 @@ class NumbaCuda(CallingFrontend):
         self.kernel = _with_functions(self.label, self.kernel, functions)
         self._passed = {n: v for n, v in given.items() if n not in functions}
         self._lowered: LRUCache[Lowered] = LRUCache(CALLS_KEPT)
+        self.source = beginning_of(self.kernel.py_func)
 
     def state(self) -> Hashable | None:
         """Return the options; None if a function of the launch cannot be hashed."""
@@ -414,8 +413,7 @@ class NumbaCuda(CallingFrontend):
         warn_of_copies(label, copied, assignment.names, REMEDY)
         fills = zeros(arrays, call.fresh if self.zero_outputs else ())
         steps = [*fills, replace(made, zeroed=call.fresh)]
-        source = beginning_of(self.kernel.py_func)
-        what = label, source, operands, call, assignment.names, steps
+        what = label, self.source, operands, call, assignment.names, steps
         return plan(*what, copied=copied, target=target)
 
     def _lower_through_numba(
@@ -444,15 +442,14 @@ class NumbaCuda(CallingFrontend):
                 "[KB4014]"
             )
         grid, block = tuple(v.constant for v in how.grid), how.block
-        source = beginning_of(kernel.py_func)
         if 0 in grid:
             fills = zeros((*operands, *call.outs), call.fresh)
-            return plan(label, source, operands, call, assignment.names, fills, target=target)
+            return plan(label, self.source, operands, call, assignment.names, fills, target=target)
 
         def launch(*arrays: Any) -> None:
             kernel[grid, block, 0, how.shared](*arrays)  # on XLA's stream, see callback.py
 
-        return self.lower_as_python((grid, block), source, launch, operands, call, target)
+        return self.lower_as_python((grid, block), launch, operands, call, target)
 
     def arguments(
         self, assignment: Assignment, arrays: Sequence[ArrayType], call: Call

@@ -19,7 +19,6 @@ from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys.function_state import identity_of
 from kernbridge._src.numba_common import parameters
-from kernbridge._src.numba_common.parameters import Assignment
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
@@ -181,6 +180,7 @@ class NumbaCudaCallable(CallingFrontend):
             self.label, self.function, has_stream=True, bound=self.order
         )
         self._warned = False
+        self.source = beginning_of(self.function)
 
     def functions(self) -> Functions:
         return [(self.name, self.function)]
@@ -205,17 +205,16 @@ class NumbaCudaCallable(CallingFrontend):
             parameters.check_dtype(place, array.dtype.name, DTYPES, LACKING)
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
-        assignment = self.assign(call)
         if self.record == "never":
-            return self._as_python(assignment, operands, call, target)
-        for t, name in zip((*operands, *call.outs), assignment.names, strict=False):
+            return self._as_python(operands, call, target)
+        for t, name in zip((*operands, *call.outs), self.assign(call).names, strict=False):
             if not all(isinstance(n, (int, np.integer)) for n in t.shape):
                 raise ValueError(
                     f"{self.label}: {name!r} has the symbolic shape {t.shape}; a function is "
                     "recorded for one shape: export it with constant shapes [KB2003]"
                 )
         try:
-            return self._recorded(assignment, operands, call, target)
+            return self._recorded(operands, call, target)
         except NotRecordable as e:
             why = str(e)
         if self.record == "always":
@@ -230,12 +229,10 @@ class NumbaCudaCallable(CallingFrontend):
                 f"{self.label} cannot be recorded, and runs as Python at every call, with the "
                 f'GIL: {why}. Pass record="never" to silence this warning. [KB4013]'
             )
-        return self._as_python(assignment, operands, call, target)
+        return self._as_python(operands, call, target)
 
-    def _recorded(
-        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target
-    ) -> Lowered:
-        recording = self.recording(operands, call, target)
+    def _recorded(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
+        recording, names = self.recording(operands, call, target), self.assign(call).names
         reached: set[int] = set()  # buffers that a step can have written
         for step in recording.steps:
             if isinstance(step, Launch):
@@ -243,7 +240,7 @@ class NumbaCudaCallable(CallingFrontend):
             elif isinstance(step, (Copy, Fill)):
                 reached.add(step.to_buffer if isinstance(step, Copy) else step.buffer)
         for buffer in call.fresh:
-            out, name = call.outs[buffer - call.n_operands], assignment.names[buffer]
+            out, name = call.outs[buffer - call.n_operands], names[buffer]
             if buffer not in reached and 0 not in out.shape:
                 raise KernelError(
                     f"{self.label}: the function passes the output {name!r} to no kernel, and "
@@ -251,7 +248,7 @@ class NumbaCudaCallable(CallingFrontend):
                     f"{name}[:] = ..., pass it to a kernel, or remove it from `outs` [KB1008]"
                 )
         copied = sorted(recording.opened)
-        parameters.warn_of_copies(self.label, copied, assignment.names, REMEDY)
+        parameters.warn_of_copies(self.label, copied, names, REMEDY)
         first_temporary = call.n_operands + len(call.outs)
 
         def number(buffer: int) -> int:
@@ -259,9 +256,8 @@ class NumbaCudaCallable(CallingFrontend):
             return buffer + len(copied) if buffer >= first_temporary else buffer
 
         steps = [renumbered(step, number) for step in recording.steps]
-        source = beginning_of(self.function)
         return plan(
-            *(self.label, source, operands, call, assignment.names, steps),
+            *(self.label, self.source, operands, call, names, steps),
             copied=copied,
             temporaries=recording.temporaries,
             target=target,
@@ -272,13 +268,10 @@ class NumbaCudaCallable(CallingFrontend):
         assignment = self.assign(call)
         return run_recorded(self.label, self.function, operands, call, assignment, target)
 
-    def _as_python(
-        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target
-    ) -> Lowered:
-        outputs = [assignment.names[buffer] for buffer in call.fresh]
-        self.parameters.warn_of_unwritten(outputs, unused=True)
-        source = beginning_of(self.function)
-        return self.lower_as_python(None, source, self.function, operands, call, target)
+    def _as_python(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
+        names = self.assign(call).names
+        self.parameters.warn_of_unwritten([names[b] for b in call.fresh], unused=True)
+        return self.lower_as_python(None, self.function, operands, call, target)
 
 
 class Verified(Operation):
