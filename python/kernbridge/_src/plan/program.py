@@ -29,7 +29,6 @@ VERSION = _core.PROGRAM_VERSION
 _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
 _WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3, "count": 4}
 _LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
-_COOPERATES, _OVERLAPS, _CLUSTERS, _AUTO_BLOCK, _ZEROES = 1, 2, 4, 8, 16
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
@@ -322,25 +321,14 @@ class Program:
 
     def _body(self, with_images: bool) -> bytes:
         n_hidden = len(self.buffers) - self.n_inputs - self.n_outputs
-        out = [_text(self.name), _text(self.source)]
-        out.append(_u32(self.n_inputs, self.n_outputs, n_hidden))
-        for buffer in self.buffers:
-            out += [struct.pack("<ii", CODES[buffer.dtype], buffer.rank), _text(buffer.name)]
+        out = [fields(self.name, self.source, self.n_inputs, self.n_outputs, n_hidden)]
+        out += [fields(CODES[b.dtype], b.rank, b.name) for b in self.buffers]
         functions = {f: i for i, f in enumerate(self.functions)}
-        out.append(_u32(len(functions)))
+        out.append(fields(len(functions)))
         out += [_function(f) for f in functions if with_images]
-        out.append(_u32(len(self.steps)))
+        out.append(fields(len(self.steps)))
         out += [_step(step, functions) for step in self.steps]
         return b"".join(out)
-
-
-def _u32(*values: int) -> bytes:
-    return struct.pack(f"<{len(values)}I", *values)
-
-
-def _text(text: str) -> bytes:
-    data = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "backslashreplace")
-    return fields(data)
 
 
 def _value(value: int | Value) -> bytes:
@@ -349,9 +337,8 @@ def _value(value: int | Value) -> bytes:
 
 
 def _function(f: DeviceFunction) -> bytes:
-    images = [_u32(cc) + fields(image) for cc, image in f.images]
-    head = _u32(f.n_words, f.auto_shared, len(f.sizes), *f.sizes, len(images))
-    content = b"".join((_text(f.entry), head, *images))
+    content = fields(f.entry, f.n_words, f.auto_shared, len(f.sizes), *f.sizes, len(f.images))
+    content += b"".join(fields(cc, image) for cc, image in f.images)
     return hashlib.sha256(content).digest() + content
 
 
@@ -366,18 +353,14 @@ def _step(step: Step, functions: dict[DeviceFunction, int]) -> bytes:
         return head + struct.pack("<qq", step.to_offset, step.from_offset) + _value(step.size)
     if isinstance(step, Callback):
         return struct.pack("<IIq", _CALLBACK, False, step.handle)
-    flags = (
-        _COOPERATES * step.cooperative
-        | _OVERLAPS * step.pdl
-        | _CLUSTERS * (step.cluster is not None)
-        | _AUTO_BLOCK * step.auto_block
-        | _ZEROES * (step.zeroed is not None)
-    )
+    has_cluster, zeroes = step.cluster is not None, step.zeroed is not None
+    how = step.cooperative, step.pdl, has_cluster, step.auto_block, zeroes
+    flags = sum(is_set << bit for bit, is_set in enumerate(how))  # KB_LAUNCH_* of kb_step.h
     words = [
         struct.pack("<IIIqq", _WORD_KINDS[w.kind], w.buffer, w.dim, w.value, w.reach)
         for w in step.words
     ]
     zeroed, cluster = step.zeroed or (), step.cluster or (1, 1, 1)
-    head = _u32(_LAUNCH, step.wide, functions[step.function])
-    shape = _u32(*step.block, *cluster, step.shared, flags, len(words))
-    return b"".join((head, *map(_value, step.grid), shape, *words, _u32(len(zeroed), *zeroed)))
+    head = fields(_LAUNCH, step.wide, functions[step.function])
+    shape = fields(*step.block, *cluster, step.shared, flags, len(words))
+    return b"".join((head, *map(_value, step.grid), shape, *words, fields(len(zeroed), *zeroed)))
