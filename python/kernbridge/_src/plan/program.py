@@ -31,9 +31,9 @@ _WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3, "count": 4
 _LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class DeviceFunction:
-    """Machine code of a kernel. Hashed and compared by object."""
+    """Machine code of a kernel. Classes of front ends are compared by these fields, too."""
 
     identity: bytes  # the digest of what the code computes
     name: str

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -38,16 +38,7 @@ from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured, read_configured
 from kernbridge._src.numba_cuda.kernel import Leaf, NotAnArgument, read_argument, typed_scalar
 from kernbridge._src.plan import launch as plan_launch
-from kernbridge._src.plan.program import (
-    NOT_COMPILED,
-    Copy,
-    DeviceParameter,
-    Fill,
-    Launch,
-    Step,
-    Value,
-    Word,
-)
+from kernbridge._src.plan.program import Copy, DeviceParameter, Fill, Launch, Step, Value, Word
 from kernbridge._src.plan.targets import Target
 
 _CLOCKS = tuple(
@@ -530,7 +521,7 @@ def _record_twice(function: Callable[..., Any], record: Callable[[], Any]) -> An
             f"{line_of(e)}"
         ) from None
     for i, (one, other) in enumerate(zip(first.steps, second.steps, strict=False)):
-        if _comparable(one) == _comparable(other):
+        if one == other:
             continue
         what = f"{one} becomes {other}"
         place, details = first.made_by[i]
@@ -563,14 +554,6 @@ def _record_twice(function: Callable[..., Any], record: Callable[[], Any]) -> An
             f"it reads a clock, {clocks[0]}, whose value would be fixed in a recording"
         )
     return second
-
-
-def _comparable(step: Step) -> Any:
-    """A step whose machine code is compared by its identity, not as an object."""
-    if not isinstance(step, Launch):
-        return step
-    made, rest = step.function, replace(step, function=NOT_COMPILED)
-    return made.identity, made.entry, made.auto_shared, rest
 
 
 @contextmanager
