@@ -36,24 +36,20 @@ def _register_targets() -> None:
     on_cpu, on_gpu = _core.targets(False), _core.targets(True)
     nowhere = {missing_platform.TARGET: on_cpu[missing_platform.TARGET]}
     whole = {missing_platform.TARGET, TOGETHER, embed_once.GPU, *embed_once.ON_CPU.values()}
-    split = {*on_cpu, *on_gpu} - whole
-    on_cpu, on_gpu = _split_too(on_cpu, split), _split_too(on_gpu, split)
+    # A second name for each target whose calls XLA may split among devices.
+    split = {name + SPLIT: name for name in sorted({*on_cpu, *on_gpu} - whole)}
+    for targets in (on_cpu, on_gpu):
+        targets.update({new: targets[name] for new, name in split.items() if name in targets})
     for platform, targets in (("cpu", on_cpu), ("CUDA", on_gpu), ("ROCM", nowhere)):
         for name, handlers in targets.items():
             jax.ffi.register_ffi_target(name, handlers, platform=platform)
     private_jax.allow_in_exports({*on_cpu, *on_gpu})
     if private_jax.HAS_PARTITIONING:
-        names = {name + SPLIT: name for name in sorted(split)}
-        names |= {name: name for name in (embed_once.GPU, *embed_once.ON_CPU.values())}
-        for asked, name in names.items():
+        carriers = {name: name for name in (embed_once.GPU, *embed_once.ON_CPU.values())}
+        for asked, name in (split | carriers).items():
             shardings = _later("_src.sharding.partition", "sharding_of_results", name)
             parts = _later("_src.sharding.partition", "parts_of", name)
             private_jax.register_partitioner(asked, shardings, parts)
-
-
-def _split_too(targets: dict[str, Any], split: set[str]) -> dict[str, Any]:
-    """Add a second name for each target whose calls XLA may split among devices."""
-    return targets | {name + SPLIT: targets[name] for name in split & targets.keys()}
 
 
 def _end_entries() -> None:
