@@ -82,10 +82,12 @@ class LaunchRule:
                 f"{label}: the launch needs launch_dims, or both grid and block; {given} is given"
                 " [KB1101]"
             )
+        numbers = {"grid": grid, "block": block, "launch_dims": self.launch_dims}
+        for name, value in numbers.items():
+            if value is not None and not callable(value):
+                numbers[name] = _READERS[name](label, value)
         vars(self).update(
-            grid=_read("grid", label, grid),
-            block=_read("block", label, block),
-            launch_dims=_read("launch_dims", label, self.launch_dims),
+            numbers,
             threads_per_block=threads,
             shared_mem=read_int(label, "shared_mem", self.shared_mem, 0, SHARED_MAX),
             cooperative=bool(self.cooperative),
@@ -281,10 +283,6 @@ _READERS: dict[str, Callable[[str, Any], tuple[Any, ...]]] = {
     "block": read_block,
     "launch_dims": lambda label, dims: _read_dims(label, "launch_dims", dims),
 }
-
-
-def _read(name: str, label: str, value: Any) -> Any:
-    return value if value is None or callable(value) else _READERS[name](label, value)
 
 
 def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
