@@ -8,8 +8,6 @@ from typing import Any
 
 
 def table(title: str, headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table of HTML, whose cells are texts."""
-
     def row(cells: Iterable[Any], tag: str) -> str:
         texts = (f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells)
         return f"<tr>{''.join(texts)}</tr>"

@@ -56,8 +56,6 @@ _What = tuple[str, float]  # what is being done, and since when
 
 
 class _Line:
-    """The line, of which there is one in a process."""
-
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._now: list[_What] = []  # the last one is shown
