@@ -162,10 +162,18 @@ def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:
 
 
 def beginning_of(function: Any) -> str:
-    """Return file and line where the code of a function, a method or an object begins."""
-    function = getattr(function, "func", function)
-    for owner in (function, vars(type(function)).get("__call__")):
-        code = getattr(owner, "__code__", None)
-        if code is not None:
-            return f"{code.co_filename}:{code.co_firstlineno}"
-    return repr(type(function))
+    """Return file and line where the code of a callable begins."""
+    found = python_function(function)
+    if found is None:
+        return repr(type(function))
+    return f"{found.__code__.co_filename}:{found.__code__.co_firstlineno}"
+
+
+def python_function(function: Any) -> FunctionType | None:
+    """The Python function of a callable, such as a partial, a method or an object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, FunctionType):
+        function = getattr(type(function).__call__, "__func__", type(function).__call__)
+    return function if isinstance(function, FunctionType) else None

@@ -34,7 +34,7 @@ from kernbridge._src.base.dtypes import CODES, HALVES
 from kernbridge._src.base.errors import without_code
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.patched import patched
-from kernbridge._src.base.reports import line_of
+from kernbridge._src.base.reports import line_of, python_function
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.extensions import reads
@@ -224,16 +224,6 @@ def _read_by(callee: Any, seen: set[int]) -> Iterator[tuple[Any, Callable[[Any],
     if defaults:
         function.__defaults__ = tuple(defaults.values())
     yield from _read_by(getattr(function, "__wrapped__", None), seen)
-
-
-def python_function(function: Any) -> FunctionType | None:
-    """The Python function of a callable, such as a partial, a method or an object."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    if not isinstance(function, FunctionType):
-        function = getattr(type(function).__call__, "__func__", type(function).__call__)
-    return function if isinstance(function, FunctionType) else None
 
 
 def _on(api: HostApi, stream: Any) -> Any:
