@@ -103,15 +103,15 @@ def test_a_planted_bug_shows(case, number, monkeypatch):
     )
     seed = 1 + number  # what an earlier run left in memory must not help
 
-    def plant(function, record):
-        recording = record_twice(function, record)
+    def plant(*args):
+        recording = record(*args)
         before = list(recording.steps)
         case.bugs[number](recording.steps)
         assert recording.steps != before
         return recording
 
-    record_twice = record_record._record_twice
-    monkeypatch.setattr(record_record, "_record_twice", plant)
+    record = record_record.record
+    monkeypatch.setattr(record_record, "record", plant)
     scribble()
     try:
         found = leaves(wrap(case, "always", function)(*inputs_of(case, seed)))

@@ -31,7 +31,7 @@ from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.program import Copy, Fill, Launch, Step, leaves, renumbered
 from kernbridge._src.record.callable import NumbaCudaCallable
-from kernbridge._src.record.record import DeviceArray, NotRecordable, Recording, host_like
+from kernbridge._src.record.record import DeviceArray, NotRecordable, Recording, host_like, record
 
 
 class OfFunction(Differentiator):
@@ -46,7 +46,7 @@ class OfFunction(Differentiator):
             raise _refused(label, "second derivatives of launches are not made")
         batched = replace(wanted.call, levels=call.levels)
         try:
-            recording = self.frontend.recording(wanted.operands, batched, target)
+            recording = record(self.frontend, wanted.operands, batched, target)
         except NotRecordable as e:
             raise _refused(label, f"it cannot be recorded: {e}") from None
         made = _Derivative(recording, wanted)

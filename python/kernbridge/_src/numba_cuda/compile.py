@@ -190,15 +190,12 @@ class Job(Recipe[NumbaCudaFunction]):
         )
 
 
-def compile_kernel(
-    label: str, kernel: Any, parameters: Sequence[Parameter], batched: bool, target: Target
-) -> NumbaCudaFunction:
+def compile_kernel(job: Job) -> NumbaCudaFunction:
     """Machine code for these parameters, compiled at most once per content and target.
 
     KernelCompilationError is raised if the kernel is refused, and TypeError if it returns a value.
     """
-    job = Job(label, kernel, parameters, batched, target)
-    function = obtain(job)
+    function, kernel = obtain(job), job.kernel
     if function.kernel() is None:  # equal kernels share code; keep one that is alive
         function = held(job.kind)[job.identity] = replace(function, kernel=weakref.ref(kernel))
     attached_to(kernel, "functions", dict[bytes, NumbaCudaFunction])[job.identity] = function
@@ -220,11 +217,11 @@ def compiled_launch(
     parameters = [parameter for parameter, _ in arguments]
     of_leaves = [words for _, all_ in arguments for words in all_]
     _check_declared(label, kernel, parameters)
-    function = compile_kernel(label, kernel, parameters, False, target)
+    function = compile_kernel(Job(label, kernel, parameters, False, target))
     cooperative = launch.cooperative or function.cooperative
     z_is_free = launch.grid[2] == Value(constant=1) and not (function.uses_z or cooperative)
     if wide := has_batch and z_is_free:
-        function = compile_kernel(label, kernel, parameters, True, target)
+        function = compile_kernel(Job(label, kernel, parameters, True, target))
     words: list[Word] = []
     for word in itertools.chain.from_iterable(of_leaves):
         words.append(word)

@@ -25,8 +25,8 @@ from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationS
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch, renumbered
 from kernbridge._src.plan.targets import Target
-from kernbridge._src.record.record import NotRecordable, Recording
-from kernbridge._src.record.record import record as run_recorded
+from kernbridge._src.record import record as recorder
+from kernbridge._src.record.record import NotRecordable
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.toolchain import cuda
 
@@ -232,7 +232,7 @@ class NumbaCudaCallable(CallingFrontend):
         return self._as_python(operands, call, target)
 
     def _recorded(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
-        recording, names = self.recording(operands, call, target), self.assign(call).names
+        recording, names = recorder.record(self, operands, call, target), self.assign(call).names
         reached: set[int] = set()  # buffers that a step can have written
         for step in recording.steps:
             if isinstance(step, Launch):
@@ -262,11 +262,6 @@ class NumbaCudaCallable(CallingFrontend):
             temporaries=recording.temporaries,
             target=target,
         )
-
-    def recording(self, operands: Sequence[ArrayType], call: Call, target: Target) -> Recording:
-        """What the function launches on a target; raises NotRecordable if that is not known."""
-        assignment = self.assign(call)
-        return run_recorded(self.label, self.function, operands, call, assignment, target)
 
     def _as_python(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
         names = self.assign(call).names

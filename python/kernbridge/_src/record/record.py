@@ -32,7 +32,6 @@ from kernbridge._src.base.reports import beginning_of, current_line, line_of
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import function_state
 from kernbridge._src.keys.extensions import is_foreign_name
-from kernbridge._src.numba_common.parameters import Assignment
 from kernbridge._src.numba_cuda import callback, dialect
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured, read_configured
@@ -460,61 +459,47 @@ for _name in (
     _HANDLERS[_name] = lambda *_, _name=_name, **__: refuse(f"cuda.{_name}")
 
 
-def record(
-    label: str,
-    function: Callable[..., Any],
-    operands: Sequence[ArrayType],
-    call: Call,
-    assignment: Assignment,
-    target: Target,
-) -> Recording:
-    """Run `function` on stand-ins, twice; the stream is the last buffer of the assignment.
+def _run(frontend: Any, operands: Sequence[ArrayType], call: Call, target: Target) -> Recording:
+    label, arrays, read_only = frontend.label, (*operands, *call.outs), frozenset(call.read_only)
+    recording = Recording(label, target, len(arrays), read_only, bool(call.levels))
+    scalars = dict(enumerate(call.scalars, start=call.n_inputs))
+    given = [
+        Scalar(b, scalars[b], t.dtype)
+        if b in scalars
+        else DeviceArray(recording, b, 0, host_like(t.shape, t.dtype))
+        for b, t in enumerate(arrays)
+    ]
+    positional, named = frontend.assign(call).arguments([*given, Stream()])
+    try:
+        with callback.acting_on(recording, _HANDLERS):
+            result = frontend.function(*positional, **named)
+    except NotRecordable as e:
+        raise NotRecordable(f"{e} at {line_of(e)}") from None
+    if result is not None:
+        raise TypeError(
+            f"{label}: the function returns {type(result).__name__}, expected None; write the "
+            "result into the output arrays, which come after the inputs, as in out[:] = result"
+            " [KB4002]"
+        )
+    return recording
 
-    NotRecordable has the reason, and the line of the function where it arose.
+
+def record(frontend: Any, operands: Sequence[ArrayType], call: Call, target: Target) -> Recording:
+    """What the function of a `NumbaCudaCallable` launches on a target.
+
+    It runs on stand-ins, twice. NotRecordable has the reason why a plan cannot stand for later
+    calls, such as what differs, and the line of the function where it arose.
     """
+    function = frontend.function
     callback.install(_HANDLERS)
     callback.replace_aliases(function)
-    arrays = (*operands, *call.outs)
-    scalars = dict(enumerate(call.scalars, start=call.n_inputs))
-
-    def once() -> Recording:
-        read_only = frozenset(call.read_only)
-        recording = Recording(label, target, len(arrays), read_only, bool(call.levels))
-        given = [
-            Scalar(b, scalars[b], t.dtype)
-            if b in scalars
-            else DeviceArray(recording, b, 0, host_like(t.shape, t.dtype))
-            for b, t in enumerate(arrays)
-        ]
-        positional, named = assignment.arguments([*given, Stream()])
-        try:
-            with callback.acting_on(recording, _HANDLERS):
-                result = function(*positional, **named)
-        except NotRecordable as e:
-            raise NotRecordable(f"{e} at {line_of(e)}") from None
-        if result is not None:
-            raise TypeError(
-                f"{label}: the function returns {type(result).__name__}, expected None; write the "
-                "result into the output arrays, which come after the inputs, as in out[:] = result"
-                " [KB4002]"
-            )
-        return recording
-
-    return _record_twice(function, once)
-
-
-def _record_twice(function: Callable[..., Any], record: Callable[[], Any]) -> Any:
-    """Record a function twice by `record`, and return the second recording.
-
-    NotRecordable says what differs if a plan cannot stand for later calls, and at which line.
-    """
-    first = record()
+    first = _run(frontend, operands, call, target)
     name = getattr(function, "__name__", type(function).__name__)
     before = function_state.take([(name, function)])
     clocks: list[str] = []
     try:
         with _watching(clocks):
-            second = record()
+            second = _run(frontend, operands, call, target)
     except Exception as e:
         raise NotRecordable(
             f"it can run only once: the second time, it raised {type(e).__name__}: {e} at "
