@@ -154,19 +154,15 @@ def acting_on(
 def install(names: Iterable[str]) -> None:
     """Replace the functions of `numba.cuda` of these names by ones that obey `acting_on`."""
     for api, name in itertools.product(loaded(), names):
-        _install(api, name)
-
-
-def _install(api: HostApi, name: str) -> None:
-    made: dict[int, Any] = {}  # by the original, which several modules have
-    for owner, attribute in api.owners(name):
-        original = getattr(owner, attribute, None)
-        if original is None or hasattr(original, STANDS_FOR):
-            continue
-        dispatch = made.setdefault(id(original), _dispatcher(api, name, original))
-        setattr(owner, attribute, dispatch)
-        if isinstance(owner, ModuleType):
-            _replaced[id(original)] = original, dispatch
+        made: dict[int, Any] = {}  # by the original, which several modules have
+        for owner, attribute in api.owners(name):
+            original = getattr(owner, attribute, None)
+            if original is None or hasattr(original, STANDS_FOR):
+                continue
+            dispatch = made.setdefault(id(original), _dispatcher(api, name, original))
+            setattr(owner, attribute, dispatch)
+            if isinstance(owner, ModuleType):
+                _replaced[id(original)] = original, dispatch
 
 
 def _dispatcher(api: HostApi, name: str, original: Any) -> Any:
