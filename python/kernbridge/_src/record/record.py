@@ -165,7 +165,11 @@ class DeviceArray(_StandIn):
     def transpose(self, axes: Any = None) -> DeviceArray:
         if self.ndim != 2 or axes not in (None, (1, 0), [1, 0]):
             refuse("transposing an array that is not of rank 2")
-        return self.recording.transposed(self)
+        rows, columns = self.shape
+        to = self.recording.temporary((columns, rows), self.dtype)
+        blocks = (-(-rows // 16), -(-columns // 16))
+        self.recording.launch(Configured(_transpose_kernel(), blocks, (16, 16)), (self, to))
+        return to
 
     T = property(lambda self: self.transpose())
 
@@ -256,8 +260,7 @@ class Recording:
             refuse("cuda.device_array with strides")
         shape = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
         dtype = np.dtype(dtype)
-        fortran = order == "F"
-        host = host_like(shape[::-1], dtype).T if fortran else host_like(shape, dtype)
+        host = host_like(shape[::-1], dtype).T if order == "F" else host_like(shape, dtype)
         held = ArrayType(shape, dtype)
         if dtype.name not in CODES:  # records, of which JAX has the bytes
             held = ArrayType((int(host.nbytes),), np.dtype(np.uint8))
@@ -304,7 +307,11 @@ class Recording:
     def _read_leaf(self, value: Any) -> Leaf | None:
         if isinstance(value, DeviceArray):
             self.check_own(value)
-            return _array_leaf(value, value.buffer in self.read_only)
+            layout = "C" if value.is_c_contiguous() else "F" if value.is_f_contiguous() else "A"
+            read_only = value.buffer in self.read_only
+            parameter = DeviceParameter("array", value.dtype, value.ndim, layout, read_only)
+            numbers = value.shape if layout == "C" else (*value.shape, *value.strides)
+            return parameter, [_address(value), *(Word("constant", int(n)) for n in numbers)]
         if isinstance(value, Record):
             self.written(value.array)  # a record has no form that kernels cannot write to
             return DeviceParameter("record", value.dtype), [_address(value.array)]
@@ -314,7 +321,7 @@ class Recording:
 
     def fill(self, array: DeviceArray, value: Any) -> None:
         self.written(array)
-        if not array.host.flags.c_contiguous and not array.host.flags.f_contiguous:
+        if not array.host.flags.forc:
             refuse("filling an array that is not contiguous")
         if array.size == 0:
             return
@@ -327,19 +334,10 @@ class Recording:
         self.check_own(source)
         if to.shape != source.shape or to.dtype != source.dtype:
             refuse(f"copying {source.describe()} into {to.describe()}")
-        if to.strides != source.strides or not (
-            to.host.flags.c_contiguous or to.host.flags.f_contiguous
-        ):
+        if to.strides != source.strides or not to.host.flags.forc:
             refuse("copying between arrays that are not contiguous")
         if to.size:
             self.add(Copy(to.buffer, to.offset, source.buffer, source.offset, to.nbytes), {})
-
-    def transposed(self, array: DeviceArray) -> DeviceArray:
-        rows, columns = array.shape
-        to = self.temporary((columns, rows), array.dtype)
-        blocks = (-(-rows // 16), -(-columns // 16))
-        self.launch(Configured(_transpose_kernel(), blocks, (16, 16)), (array, to))
-        return to
 
     def check_own(self, array: DeviceArray) -> None:
         if array.recording is not self:
@@ -349,13 +347,6 @@ class Recording:
         self.check_own(array)
         if array.buffer in self.read_only:
             self.opened.add(array.buffer)
-
-
-def _array_leaf(array: DeviceArray, read_only: bool) -> Leaf:
-    layout = "C" if array.is_c_contiguous() else "F" if array.is_f_contiguous() else "A"
-    parameter = DeviceParameter("array", array.dtype, array.ndim, layout, read_only)
-    numbers = array.shape if layout == "C" else (*array.shape, *array.strides)
-    return parameter, [_address(array), *(Word("constant", int(n)) for n in numbers)]
 
 
 def _address(array: DeviceArray) -> Word:
@@ -415,8 +406,7 @@ def forall(
 def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> DeviceArray:
     if not hasattr(ary, "shape") or not hasattr(ary, "dtype"):
         refuse(f"cuda.device_array_like of a {type(ary).__name__}")
-    fortran = isinstance(ary, DeviceArray) and ary.ndim > 1 and not ary.is_c_contiguous()
-    order = "F" if fortran and ary.is_f_contiguous() else "C"
+    order = "F" if isinstance(ary, DeviceArray) and ary.host.flags.fnc else "C"
     return recording.temporary(ary.shape, ary.dtype, order=order)
 
 
