@@ -253,9 +253,8 @@ def _configure(
 ) -> Any:
     if 0 in (griddim if isinstance(griddim, (tuple, list)) else (griddim,)):
         return lambda *_: None  # a launch of no blocks
-    owner, on = () if kernel is None else (kernel,), _on(api, stream)
-    debugged = getattr(kernel, "targetoptions", {}).get("debug")
-    launch = original(*owner, griddim, blockdim, 0 if debugged else on, *rest, **options)
+    on, debugged = _on(api, stream), kernel.targetoptions.get("debug")
+    launch = original(kernel, griddim, blockdim, 0 if debugged else on, *rest, **options)
     launch = _taking_both(api, launch)
     if not debugged:
         return launch
@@ -269,18 +268,6 @@ def _configure(
     return wait_and_launch
 
 
-def _forall(
-    api: HostApi,
-    original: Any,
-    kernel: Any,
-    n: int,
-    tpb: int = 0,
-    stream: Any = 0,
-    sharedmem: int = 0,
-) -> Any:
-    return _taking_both(api, original(kernel, n, tpb, _on(api, stream), sharedmem))
-
-
 def _device_array(api: HostApi, original: Any, *args: Any, stream: Any = 0, **kwargs: Any) -> Any:
     return original(*args, **kwargs, stream=_on(api, stream))
 
@@ -291,9 +278,8 @@ def _default_stream(api: HostApi, original: Any, array: Any, stream: Any) -> Any
 
 
 _ON_STREAM: dict[str, Callable[..., Any]] = {
-    "__getitem__": lambda api, _, kernel, given: _configure(api, kernel.configure, None, *given),
-    "configure": _configure,
-    "forall": _forall,
+    "configure": _configure,  # which `kernel[grid, block]` and what `forall` returns call
+    "forall": lambda api, original, *args, **kw: _taking_both(api, original(*args, **kw)),
     "device_array": _device_array,
     "device_array_like": _device_array,
     "_default_stream": _default_stream,
