@@ -58,7 +58,6 @@ from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import opaque_pointers
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
-from kernbridge._src.numba_common.protect import compile_protected
 from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.compile import Job
 from kernbridge._src.numba_cuda.kernel import NumbaCuda
@@ -304,11 +303,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         """
         with global_compiler_lock:
             job = self._primal.for_target(_ForEnzyme())
-            compiled, opened = compile_protected(
-                (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-                lambda opened: dialect.compile_entry(job.with_open(opened)),
-                job.refusal,
-            )
+            compiled, opened = job.compile()
             self._modules = compiled._codelibrary.modules
             host, module = self._host_module()
         called = {f.name for f in module.functions if f.is_declaration}
