@@ -13,7 +13,8 @@ import importlib
 import math
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from jax.sharding import PartitionSpec
 
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, without_code
+from kernbridge._src.base.patched import patched
 
 versions.warn_of_untested("JAX")
 
@@ -101,19 +103,12 @@ except UnknownVersionError as _error:
     _warn_of(_error, "a sharded operand is gathered before every call outside shard_map")
 
 
-@contextlib.contextmanager
-def own_lines() -> Iterator[None]:
+def own_lines() -> AbstractContextManager[None]:
     """Give equations the lines at which they are traced, even while JAX lowers another one."""
     of_thread: Any = getattr(_source_info, "_source_info_context", None)
-    before = getattr(of_thread, "context", None)
-    if before is None:
-        yield
-        return
-    of_thread.context = _source_info.new_source_info()
-    try:
-        yield
-    finally:
-        of_thread.context = before
+    if getattr(of_thread, "context", None) is None:
+        return contextlib.nullcontext()
+    return patched((of_thread, "context", _source_info.new_source_info()))
 
 
 def is_part_of_program(values: Sequence[Any]) -> bool:
