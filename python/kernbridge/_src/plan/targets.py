@@ -182,8 +182,12 @@ def of_platform(
     label: str = "a CUDA kernel",
 ) -> Target:
     """Return the target of a platform of JAX; KernelNotAvailableError is raised if it has none."""
-    failed = "" if _maker(platform) else extensions.load_installed()
-    make = _maker(platform)
+    make, failed = _makers.get(platform), ""
+    if make is None and platform == "cpu":
+        make = getattr(extensions.find("target"), "make", None)
+    if make is None:
+        failed = extensions.load_installed()
+        make = _makers.get(platform)
     if make is None:
         raise KernelNotAvailableError(
             f"{label} was lowered for {platform}, and no extension of this installation runs CUDA "
@@ -192,13 +196,6 @@ def of_platform(
             " [KB7001]"
         )
     return make(checked, vector_math)
-
-
-def _maker(platform: str) -> MakeTarget | None:
-    if platform == "cpu" and platform not in _makers:
-        emulator = extensions.find("target")
-        return None if emulator is None else emulator.make
-    return _makers.get(platform)
 
 
 def platforms() -> tuple[str, ...]:
