@@ -14,7 +14,7 @@ from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.plan import launch, targets
-from kernbridge._src.plan.program import Buffer, Callback, Fill, Launch, Program, Step, Value
+from kernbridge._src.plan.program import Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.plan.targets import Target
 from kernbridge._src.toolchain import architectures
 
@@ -89,7 +89,7 @@ def plan(
         source=source,
         n_inputs=len(operands),
         n_outputs=len(call.outs),
-        buffers=tuple(Buffer(t.dtype.name, len(t.shape), name) for t, name in named),
+        buffers=tuple((t.dtype.name, len(t.shape), name) for t, name in named),
         steps=tuple(steps),
     )
     in_order = False  # of the stream, so that the program enters no graph

@@ -267,13 +267,6 @@ def _triple(values: Sequence[object]) -> str:
     return f"({', '.join(map(str, values))})"
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    dtype: str
-    rank: int
-    name: str
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Program:
     """The description of one operation that the core receives."""
@@ -282,15 +275,15 @@ class Program:
     source: str
     n_inputs: int
     n_outputs: int
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[tuple[str, int, str], ...]  # of each: the dtype, the rank and the name
     steps: tuple[Step, ...]
 
     def _lines(self) -> list[str]:
         kinds = ["input"] * self.n_inputs + ["output"] * self.n_outputs
         kinds += ["hidden"] * (len(self.buffers) - len(kinds))
         lines = [
-            f"b{i}: {kind} {b.name}, {typed(b.dtype, [f'{b.rank}d'])}"
-            for i, (kind, b) in enumerate(zip(kinds, self.buffers, strict=True))
+            f"b{i}: {kind} {name}, {typed(dtype, [f'{rank}d'])}"
+            for i, (kind, (dtype, rank, name)) in enumerate(zip(kinds, self.buffers, strict=True))
         ]
         return [*lines, *map(str, self.steps)]
 
@@ -322,7 +315,7 @@ class Program:
     def _body(self, with_images: bool) -> bytes:
         n_hidden = len(self.buffers) - self.n_inputs - self.n_outputs
         out = [fields(self.name, self.source, self.n_inputs, self.n_outputs, n_hidden)]
-        out += [fields(CODES[b.dtype], b.rank, b.name) for b in self.buffers]
+        out += [fields(CODES[dtype], rank, name) for dtype, rank, name in self.buffers]
         functions = {f: i for i, f in enumerate(self.functions)}
         out.append(fields(len(functions)))
         out += [_function(f) for f in functions if with_images]
