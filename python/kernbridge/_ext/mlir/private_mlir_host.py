@@ -19,4 +19,4 @@ def api(make: Any) -> Any:
     """The package's API, made by the class `HostApi` of numba_cuda/callback.py."""
     kernels, configured = descriptor.MLIRDispatcher, descriptor._ArgMarshaller
     modules, arrays = (cuda, numba_cuda, api_module), devicearray.DeviceNDArrayBase
-    return make("numba_cuda_mlir", modules, kernels, configured, driver, arrays)
+    return make(modules, kernels, configured, driver, arrays)

@@ -102,10 +102,8 @@ def warn(message: str) -> None:
     """
     message = "\n".join(filter(None, (message, way_to(message))))
     main = sys._current_frames().get(threading.main_thread().ident or 0)
-    frame = _of_user(sys._getframe(1)) or _of_user(main)
-    if frame is None:
-        warnings.warn(message, KernbridgeWarning, stacklevel=2)
-        return
+    caller = sys._getframe(1)
+    frame = _of_user(caller) or _of_user(main) or caller
     warnings.warn_explicit(
         message,
         KernbridgeWarning,

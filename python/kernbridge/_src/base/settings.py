@@ -8,11 +8,10 @@ import re
 from kernbridge import _core
 from kernbridge._src.base.errors import coded
 
-Architecture = tuple[int, int, str]  # major, minor, suffix
-
 ALLOW_IMPORTS = "KERNBRIDGE_ALLOW_IMPORTS"
 
-architectures: tuple[Architecture, ...] | None = None  # to compile for; None: the machine's
+# To compile for: major, minor and suffix of each; None: the machine's.
+architectures: tuple[tuple[int, int, str], ...] | None = None
 prefer_system_nvcc: bool | None = None  # None: the choice of the environment
 cuda_on_cpu = "compile"  # or "error"
 include_paths: tuple[str, ...] = ()  # searched for every source, after the paths of its own load

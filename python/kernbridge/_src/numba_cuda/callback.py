@@ -66,7 +66,6 @@ _replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda an
 
 @dataclass(frozen=True)
 class HostApi:
-    package: str
     modules: tuple[ModuleType, ...]  # with its functions; programs import the first one
     kernels: Any  # the class of dispatchers
     configured: Any  # the class of what `kernel[grid, block]` returns
@@ -96,7 +95,7 @@ def loaded() -> list[HostApi]:
     dispatcher, array = numba_cuda.dispatcher, numba_cuda.DeviceNDArrayBase
     kernels, configured = dispatcher.CUDADispatcher, dispatcher._LaunchConfiguration
     cuda, driver = numba_cuda.cuda, numba_cuda.driver
-    found = [HostApi("numba_cuda", (cuda,), kernels, configured, driver, array)]
+    found = [HostApi((cuda,), kernels, configured, driver, array)]
     if f"{_MLIR}.cuda" in sys.modules and (extension := extensions.find("mlir_host")):
         found.append(extension.api(HostApi))
     return found

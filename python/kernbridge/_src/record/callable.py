@@ -145,10 +145,8 @@ def numba_cuda_callable(
     label = f"numba_cuda_callable {name!r}"
     if record not in RECORD:
         raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD} [KB1005]")
-    declared = None
-    if signature is not None or inplace is not None:
-        stream = list(inspect.signature(func).parameters)[-1:]
-        declared = parameters.read_signature(label, func, signature, inplace, stream)
+    stream = list(inspect.signature(func).parameters)[-1:]
+    declared = parameters.read_signature(label, func, signature, inplace, stream)
     spec = OperationSpec.of(locals(), label, outs, signature=declared)
     kept = _of_objects
     if type(func) is types.FunctionType:
