@@ -48,9 +48,9 @@ from kernbridge._src.plan.targets import Target
 
 
 class _Thread(threading.local):
-    target: Any = None
-    handlers: Mapping[str, Callable[..., Any]] = {}
-    stream: Any = None
+    recording: Any = None  # which calls of `numba.cuda` are added to
+    handlers: Mapping[str, Callable[..., Any]] = {}  # by name: what adds a call to it
+    stream: Any = None  # XLA's, while it calls a function
 
 
 DTYPES = NATIVE_DTYPES | HALVES
@@ -60,7 +60,7 @@ _NAMES = {code: name for name, code in CODES.items()}
 _MLIR = "numba_cuda_mlir"
 _LIBRARIES = ("numba", _MLIR, "kernbridge", "numpy", "jax")
 
-_thread = _Thread()
+thread = _Thread()
 _replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda and its replacement
 
 
@@ -138,20 +138,8 @@ def _package_of(value: Any) -> str:
     return str(owner or getattr(value, "__module__", "")).partition(".")[0]
 
 
-def target() -> Any:
-    """What this thread's calls act on instead of a device, or None."""
-    return _thread.target
-
-
-def acting_on(
-    target: Any, handlers: Mapping[str, Callable[..., Any]]
-) -> AbstractContextManager[None]:
-    """Let `handlers`, which are installed, handle this thread's calls, with `target` first."""
-    return patched((_thread, "target", target), (_thread, "handlers", handlers))
-
-
 def install(names: Iterable[str]) -> None:
-    """Replace the functions of `numba.cuda` of these names by ones that obey `acting_on`."""
+    """Replace the functions of `numba.cuda` of these names by ones that look at `thread`."""
     for api, name in itertools.product(loaded(), names):
         made: dict[int, Any] = {}  # by the original, which several modules have
         for owner, attribute in api.owners(name):
@@ -167,9 +155,9 @@ def install(names: Iterable[str]) -> None:
 def _dispatcher(api: HostApi, name: str, original: Any) -> Any:
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        if _thread.target is not None and name in _thread.handlers:
-            return _thread.handlers[name](_thread.target, *args, **kwargs)
-        if _thread.stream is not None and name in _ON_STREAM:
+        if thread.recording is not None and name in thread.handlers:
+            return thread.handlers[name](thread.recording, *args, **kwargs)
+        if thread.stream is not None and name in _ON_STREAM:
             return _ON_STREAM[name](api, original, *args, **kwargs)
         return original(*args, **kwargs)
 
@@ -223,7 +211,7 @@ def _read_by(callee: Any, seen: set[int]) -> Iterator[tuple[Any, Callable[[Any],
 
 def _on(api: HostApi, stream: Any) -> Any:
     """The stream that a call names, or else this thread's, as an object of the package."""
-    stream = stream or _thread.stream
+    stream = stream or thread.stream
     if isinstance(stream, (int, api.driver.Stream)) or not hasattr(stream, "handle"):
         return stream
     return api.cuda.external_stream(int(stream.handle))
@@ -308,9 +296,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
 
     source: str  # where the code of the function begins
 
-    @property
-    def platforms(self) -> tuple[str, ...]:  # type: ignore[override]
-        return targets.platforms()
+    platforms: Any = property(lambda self: targets.platforms())
 
     @functools.cached_property
     def _own_callees(self) -> LRUCache[Callee]:
@@ -393,7 +379,7 @@ def _call(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> N
         positional, named = callee.assignment.arguments([*arrays, on])
         install(_ON_STREAM)
         replace_aliases(callee.function)
-        with patched((_thread, "stream", on)):
+        with patched((thread, "stream", on)):
             callee.function(*positional, **named)
 
 

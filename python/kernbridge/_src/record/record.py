@@ -28,6 +28,7 @@ import numpy as np
 
 from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import typed
+from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import beginning_of, current_line, line_of
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import function_state
@@ -384,11 +385,11 @@ def configured(
     """Return a function that launches the kernel, as `kernel[grid, block, stream, shared]` is."""
 
     def launch(*arguments: Any) -> None:
-        target = callback.target()
-        if target is None:
+        recording = callback.thread.recording
+        if recording is None:
             refuse("a launch after the recording ended")
         how = Configured(kernel, griddim, blockdim, sharedmem or 0, cluster)
-        target.launch(how, arguments)
+        recording.launch(how, arguments)
 
     return launch
 
@@ -460,8 +461,9 @@ def _run(frontend: Any, operands: Sequence[ArrayType], call: Call, target: Targe
         for b, t in enumerate(arrays)
     ]
     positional, named = frontend.assign(call).arguments([*given, Stream()])
+    thread = callback.thread
     try:
-        with callback.acting_on(recording, _HANDLERS):
+        with patched((thread, "recording", recording), (thread, "handlers", _HANDLERS)):
             result = frontend.function(*positional, **named)
     except NotRecordable as e:
         raise NotRecordable(f"{e} at {line_of(e)}") from None

@@ -47,7 +47,7 @@ def install() -> None:
 
     @functools.wraps(run)
     def launched(self: Any, *args: Any) -> Any:
-        if mode.current() is not None and callback.target() is None:
+        if mode.current() is not None and callback.thread.recording is None:
             return _launch(self, args)
         _compile_declared(self._dispatcher)
         return run(self, *args)
