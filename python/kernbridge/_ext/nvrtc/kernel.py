@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,35 +47,6 @@ from kernbridge._src.toolchain.library import CUDA_ON_CPU
 _KEPT = 256  # operations of one kernel, by the values of attributes; lowered calls of each
 
 
-@dataclass(frozen=True)
-class Description:
-    """A kernel: its parameters and launch, and its code or what NVRTC compiles."""
-
-    label: str
-    file: str
-    function: ScannedFunction
-    rule: LaunchRule
-    zero_outputs: bool
-    checked: bool
-    code: nvrtc.NvrtcFunction | nvrtc.Compilation
-    signature: CallSignature | None = None
-
-    @functools.cached_property
-    def bound(self) -> tuple[tuple[str, ...], ...]:
-        """The names of the parameters for inputs and for outputs, if a signature has them."""
-        return self.signature.bound if self.signature else ()
-
-    def of_call(self, function: ScannedFunction) -> ScannedFunction:
-        """The function with parameters in the order of a call; of an array that it changes, two."""
-        by_name = {p.name: p for p in function.parameters}
-        arrays = [
-            by_name[name]._replace(role=role)
-            for role, names in zip(("arg", "ret"), self.bound, strict=False)
-            for name in names
-        ]
-        return function._replace(parameters=(*arrays, *function.attributes)) if arrays else function
-
-
 def scan(
     label: str,
     file: str,
@@ -100,16 +70,38 @@ def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> l
     return [p.name for p in function.attributes if not callable(defaults.get(p.name))]
 
 
+@dataclass(eq=False, repr=False)
 class CudaKernelFrontend(PlannedFrontend):
-    def __init__(self, description: Description, values: Mapping[str, Any]) -> None:
-        self.label, self.function = description.label, description.of_call(description.function)
-        self.name, self.of_gpus = self.function.name, gpu_platforms()
-        on_cpu = ("cpu",) if isinstance(description.code, nvrtc.Compilation) else ()
+    """A kernel with values of its attributes: its launch, and its code or what NVRTC compiles."""
+
+    label: str
+    file: str
+    scanned: ScannedFunction  # with the parameters of the kernel
+    rule: LaunchRule
+    zero_outputs: bool
+    code: nvrtc.NvrtcFunction | nvrtc.Compilation
+    signature: CallSignature | None
+    values: Mapping[str, Any]
+    checked: bool
+
+    def __post_init__(self) -> None:
+        self.order: tuple[tuple[str, ...], ...] = self.signature.bound if self.signature else ()
+        self.name, self.of_gpus = self.scanned.name, gpu_platforms()
+        self.function = self._of_call(self.scanned)
+        on_cpu = ("cpu",) if isinstance(self.code, nvrtc.Compilation) else ()
         self.platforms = tuple(dict.fromkeys((*self.of_gpus, *on_cpu)))
-        self.description, self.values = description, values
-        self.checked = description.checked
         self._lowered: LRUCache[Lowered] = LRUCache(_KEPT)
         self._is_compiled = False
+
+    def _of_call(self, function: ScannedFunction) -> ScannedFunction:
+        """The function with parameters in the order of a call; of an array that it changes, two."""
+        by_name = {p.name: p for p in function.parameters}
+        arrays = [
+            by_name[name]._replace(role=role)
+            for role, names in zip(("arg", "ret"), self.order, strict=False)
+            for name in names
+        ]
+        return function._replace(parameters=(*arrays, *function.attributes)) if arrays else function
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -119,25 +111,25 @@ class CudaKernelFrontend(PlannedFrontend):
         return self.function.buffer_names(n_inputs + len(scalars))
 
     def compilation(self, platform: str) -> parallel_compile.Work | None:
-        code = self.description.code
+        code = self.code
         if not isinstance(code, nvrtc.Compilation) or self._is_compiled:
             return None
         if platform in self.of_gpus or not platform:
             return nvrtc.compile_kernel, code
         checked = self._target(platform).checked
-        return host.compile_kernel, (code, self.description.rule.cooperative, checked)
+        return host.compile_kernel, (code, self.rule.cooperative, checked)
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
         return self._lower(tuple(operands), call, self._target_here())[1]
 
     def functions(self) -> Functions:
         attributes = [(name, value) for name, value in self.values.items() if callable(value)]
-        return [*self.description.rule.functions, *attributes]
+        return [*self.rule.functions, *attributes]
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         self._check_arrays(self.function, operands, call.outs)
         self.function.check_arrays(self.label, operands, call)
-        self.description.rule.resolve(operands, call)
+        self.rule.resolve(operands, call)
         self._numbers(self.function, operands, call.outs)
 
     def _check_arrays(
@@ -146,7 +138,7 @@ class CudaKernelFrontend(PlannedFrontend):
         for what, role, arrays in (("input", "arg", inputs), ("output", "ret", outs)):
             pointers = function.having(role)
             if len(pointers) != len(arrays):
-                parameters = self.description.function.parameters
+                parameters = self.scanned.parameters
                 listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in parameters)
                 raise TypeError(
                     f"{self.label} takes {len(pointers)} {what}{'s'[: len(pointers) != 1]}, and "
@@ -186,7 +178,7 @@ class CudaKernelFrontend(PlannedFrontend):
         return numbers
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
-        description, rule, code = self.description, self.description.rule, self.description.code
+        rule, code = self.rule, self.code
         if not isinstance(code, nvrtc.Compilation):
             compiled = code
         elif target.language == "cuda":
@@ -211,10 +203,9 @@ class CudaKernelFrontend(PlannedFrontend):
 
         def make() -> Lowered:
             arrays = (*operands, *call.outs)
-            fills = zeros(arrays, call.fresh if description.zero_outputs else ())
-            names = [p.name for role in ("arg", "ret") for p in self.function.having(role)]
+            fills = zeros(arrays, call.fresh if self.zero_outputs else ())
             step = replace(launch, function=compiled, words=words, zeroed=call.fresh)
-            what = self.label, description.file, operands, call, names, (*fills, step)
+            what = self.label, self.file, operands, call, self.parameter_names, (*fills, step)
             return plan(*what, target=target)
 
         return self._lowered.find_or_make((operands, call, compiled, launch, words), make)
@@ -222,12 +213,12 @@ class CudaKernelFrontend(PlannedFrontend):
     def _words(
         self, compiled: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
     ) -> tuple[Word, ...]:
-        function = signature.check(self.label, self.description.function, compiled.types)
-        self._check_arrays(self.description.of_call(function), inputs, outs)
+        function = signature.check(self.label, self.scanned, compiled.types)
+        self._check_arrays(self._of_call(function), inputs, outs)
         numbers = self._numbers(function, inputs, outs)
         next_buffer = {"arg": 0, "ret": len(inputs)}
         # An output has the parameter of the input that it replaces.
-        named = {n: b for b, n in enumerate(n for side in self.description.bound for n in side)}
+        named = {n: b for b, n in enumerate(n for side in self.order for n in side)}
         words: list[Word] = []
         for p, size in zip(function.parameters, compiled.sizes, strict=True):
             if p.role == "attr":
@@ -406,7 +397,7 @@ def operation_of(
     given: Mapping[str, Any],
 ) -> CudaKernel:
     """Make the operation of a kernel; `given` are the options of `cuda_kernel`."""
-    values, declared, arrays = given["attrs"] or {}, None, None
+    values, declared, arrays = dict(given["attrs"] or {}), None, None
     launch = {name: given[name] for name in ("grid", "block", "launch_dims")}
     if given["signature"] is not None or given["inplace"] is not None:
         function, declared, values = _read_signature(
@@ -419,14 +410,16 @@ def operation_of(
     given = {**given, "vmap_method": rule.vmap_method(given["vmap_method"])}
     names = names_for_rules(function, values)
     spec = OperationSpec.of(given, label, given["outs"], names, arrays)
-    zeroed, checked = bool(given["zero_outputs"]), bool(given.get("check"))
-    described = Description(label, file, function, rule, zeroed, checked, code(function), declared)
-    return CudaKernel(spec, described, values)
+    frontend = CudaKernelFrontend(
+        *(label, file, function, rule, bool(given["zero_outputs"]), code(function)),
+        *(declared, values, bool(given.get("check"))),
+    )
+    return CudaKernel(spec, frontend)
 
 
 def _read_signature(
-    label: str, function: ScannedFunction, text: Any, inplace: Any, values: Mapping[str, Any]
-) -> tuple[ScannedFunction, CallSignature, Mapping[str, Any]]:
+    label: str, function: ScannedFunction, text: Any, inplace: Any, values: dict[str, Any]
+) -> tuple[ScannedFunction, CallSignature, dict[str, Any]]:
     """The function with the roles that a signature gives its parameters, and their values."""
     arrays = [p.name for p in function.parameters if p.role != "attr"]
     attributes = [p.name for p in function.attributes]
@@ -465,17 +458,14 @@ class CudaKernel:
 
     __module__ = "kernbridge"
 
-    def __init__(
-        self, spec: OperationSpec, description: Description, attrs: Mapping[str, Any]
-    ) -> None:
-        function = description.function
+    def __init__(self, spec: OperationSpec, frontend: CudaKernelFrontend) -> None:
+        function, attrs = frontend.scanned, frontend.values
         spec.check_names(function.parameter_names, names_for_rules(function, attrs))
         self.spec = spec
-        self._description = description
-        self._attrs = dict(attrs)
+        self._frontend = frontend
         self._operations: LRUCache[Operation] = LRUCache(_KEPT)
-        self.__name__ = description.function.name
-        self._signature = description.signature
+        self.__name__ = frontend.name
+        self._signature = frontend.signature
         if self._signature is not None:
             python, kind = self._signature.python, inspect.Parameter.KEYWORD_ONLY
             given = {*python.parameters, *attrs}
@@ -488,7 +478,7 @@ class CudaKernel:
         try:
             if self._signature is not None:
                 given, attributes = self._signature.arguments(inputs, attributes)
-                inputs = tuple(given.pop(name) for name in self._description.bound[0])
+                inputs = tuple(given.pop(name) for name in self._frontend.order[0])
                 attributes.update(given)
             return self.operation(**attributes)(*inputs)
         except Exception as e:
@@ -503,8 +493,8 @@ class CudaKernel:
 
     def operation(self, **attributes: Any) -> Operation:
         """Return the operation with these attributes; the same one for the same values."""
-        label, values = self.spec.label, {**self._attrs, **attributes}
-        known = self._description.function.attributes
+        label, values = self.spec.label, {**self._frontend.values, **attributes}
+        known = self._frontend.scanned.attributes
         scan_attributes.check_names(label, known, values)
         for p in known:
             if isinstance(values[p.name], Tracer) or (p.type and not callable(values[p.name])):
@@ -522,9 +512,9 @@ class CudaKernel:
         return self._operations.find_or_make(key, lambda: self._make(values))
 
     def _make(self, values: Mapping[str, Any]) -> Operation:
-        numbers = scan_attributes.plain(values)
-        known = {n: numbers[n] for n in names_for_rules(self._description.function, self._attrs)}
-        return Operation(self.spec, CudaKernelFrontend(self._description, values), known)
+        numbers, frontend = scan_attributes.plain(values), self._frontend
+        known = {n: numbers[n] for n in names_for_rules(frontend.scanned, frontend.values)}
+        return Operation(self.spec, replace(frontend, values=values), known)
 
     def plan(self, *inputs: Any, **attributes: Any) -> Any:
         """What C runs for inputs of these shapes; see `Operation.plan`."""
