@@ -6,8 +6,8 @@ uses the CPU. The functions that end objects therefore recognise objects of the 
 numba-cuda-mlir has the same host API in modules of its own, so each package has its own driver.
 
 The arguments of a launch become 8-byte words in the order of Numba's entry. The kernel works on the
-memory of NumPy arrays directly. An array is copied, as for a GPU, if it overlaps another array of
-the launch, if `cuda.In` protects it, or if its elements are not aligned.
+memory of NumPy arrays directly. An array is copied, as for a GPU, if arrays of the launch overlap,
+if `cuda.In` protects it, or if its elements are not aligned.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FunctionType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -239,29 +239,17 @@ for _name in _ENDING:
     setattr(HostDriver, _name, _ending(_name))
 
 
-class HostDevice:
-    def __init__(self) -> None:
-        self.id = 0
-        self.compute_capability = CAPABILITY
-        self.name = NAME
-        self.uuid = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, 'kernbridge')}"
-
-    release_primary_context = _nothing  # there is one as long as the process lives
-
-
-class HostContext:
-    def reset(self: Any) -> None:
-        """Free what nothing uses; memory that is still in use stays."""
-        self.memory_manager.deallocations.clear()
-
-
 def install(api: Any) -> Any:
     """Put the processor beneath a package, whose module `driver` is `api`; return its device."""
     host = type("HostDriver", (HostDriver, api.Driver), {"api": api})()
-    device = type("HostDevice", (HostDevice, api.Device), {})()
-    context = type("HostContext", (HostContext, api.Context), {})
+    device = object.__new__(api.Device)
+    number = uuid.uuid5(uuid.NAMESPACE_OID, "kernbridge")
+    vars(device).update(id=0, compute_capability=CAPABILITY, name=NAME, uuid=f"GPU-{number}")
+    device.release_primary_context = _nothing  # there is one as long as the process lives
     with patched((api, "_memory_manager", api.NumbaCUDAMemoryManager)):
-        device.primary_context = context(device, binding.CUcontext(_CONTEXT))
+        context = device.primary_context = api.Context(device, binding.CUcontext(_CONTEXT))
+    # It frees what nothing uses; memory that is still in use stays.
+    context.reset = context.memory_manager.deallocations.clear
     host.devices[0] = device
 
     class ChoosingDriver(api.Driver):
@@ -293,17 +281,15 @@ def refuse_memory_of_gpus(memory: Any) -> None:
         )
 
 
-def _view(array: Any) -> SimpleNamespace:
-    """What Numba's launcher reads of a strided memory view of cuda.core, of an array's memory."""
-    flags = array.flags
-    layout = devicearray._StridedLayoutShim(
-        strides_in_bytes=array.strides,
-        is_contiguous_c=flags.c_contiguous,
-        is_contiguous_f=flags.f_contiguous,
-        is_contiguous_any=flags.forc,
+class _Copy(numpy.ndarray[Any, Any]):
+    """An array with what Numba's launcher reads of a strided memory view of cuda.core."""
+
+    ptr = property(lambda self: _address(self))
+    _layout = property(
+        lambda self: SimpleNamespace(
+            strides_in_bytes=self.strides, is_contiguous_c=True, is_contiguous_f=True
+        )
     )
-    given = {"shape": array.shape, "dtype": array.dtype, "size": array.size}
-    return SimpleNamespace(array=array, ptr=_address(array), _layout=layout, **given)
 
 
 def copied(
@@ -316,7 +302,7 @@ def copied(
         return value._strided_memory_view_shim, False
     array = numpy.asanyarray(value)
     if not array.nbytes:
-        return _view(array), True
+        return array.view(_Copy), True
     begin, end = driver.host_memory_extents(array)  # more than nbytes where strides leave gaps
     memory = numpy.empty(end - begin, numpy.uint8)
     if copy:
@@ -324,7 +310,7 @@ def copied(
             _warn_of_copies()
         ctypes.memmove(_address(memory), begin, end - begin)
     offset = _address(array) - begin
-    return _view(numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)), True
+    return _Copy(array.shape, array.dtype, memory, offset, array.strides), True
 
 
 def _copied_back(copy: Any, value: Any) -> None:
@@ -345,7 +331,7 @@ def _out_to_device(hint: Any, after: list[Any], stream: Any = 0) -> Any:
     """`Out.to_device` of Numba: a copy is copied back when the launch has ended."""
     view, is_copy = copied(hint.value, stream, hint.copy_input)
     if is_copy:
-        after.append(lambda: _copied_back(view.array, hint.value))
+        after.append(lambda: _copied_back(view, hint.value))
     return view
 
 
@@ -355,41 +341,30 @@ def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Word
     if packers is None:
         packers = kernel._kernbridge_packers = [_packer(kernel, t) for t in kernel.argument_types]
     words: Words = []
-    hosts = Hosts(stream, after)
-    hosts.add(tuple(arguments))
+    extents = sorted(_host_extents(tuple(arguments)))
+    overlap = any(begin < end for (_, end), (begin, _) in itertools.pairwise(extents))
+    hosts = Hosts(stream, after, overlap)
     for pack, argument in zip(packers, arguments, strict=True):
         pack(words, argument, hosts)
     return words
 
 
-class Hosts:
-    """The host arrays of a launch, its stream, and what is called when it has ended."""
+def _host_extents(value: Any) -> Iterator[tuple[int, int]]:
+    """Where an argument, or each member of a tuple, lies if it is a host array."""
+    if isinstance(value, tuple):
+        for element in value:
+            yield from _host_extents(element)
+    array = value if type(value) is numpy.ndarray else getattr(value, "value", None)
+    if type(array) is numpy.ndarray and array.nbytes:
+        yield driver.host_memory_extents(array)
 
-    def __init__(self, stream: Any, after: list[Any]) -> None:
-        self.stream, self.after = stream, after
-        self._extents: dict[int, tuple[int, int]] = {}  # by the identity of an argument
-        self._all: list[tuple[int, int]] = []
 
-    def add(self, value: Any) -> None:
-        """Remember where an argument, or each member of a tuple, lies if it is a host array."""
-        if isinstance(value, tuple):
-            for element in value:
-                self.add(element)
-        array = value if type(value) is numpy.ndarray else getattr(value, "value", None)
-        if type(array) is numpy.ndarray and array.nbytes:
-            extents = driver.host_memory_extents(array)
-            self._extents[id(value)] = extents
-            self._all.append(extents)
+class Hosts(NamedTuple):
+    """The stream of a launch, what is called when it has ended, and whether host arrays overlap."""
 
-    def address(self, array: Any) -> int | None:
-        """Where a host array lies, or None if another argument shares memory with it."""
-        extents = self._extents.get(id(array))
-        if extents is None:
-            return _address(array)
-        begin, end = extents
-        if len(self._all) > 1 and sum(b < end and begin < e for b, e in self._all) > 1:
-            return None
-        return begin if array.flags.forc else _address(array)
+    stream: Any
+    after: list[Any]
+    overlap: bool
 
 
 Packer = Callable[[Words, Any, Hosts], None]
@@ -424,10 +399,10 @@ def _packer(kernel: Any, kind: Any) -> Packer:
 
 def _pack_array(words: Words, value: Any, hosts: Hosts) -> None:
     if type(value) is numpy.ndarray:
-        address = hosts.address(value)
-        if address is not None and value.flags.aligned:
+        if value.flags.aligned and not hosts.overlap:
             _warn_of_copies()
-            words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+            words += (0, 0, value.size, value.itemsize, _address(value))
+            words += (*value.shape, *value.strides)
             return
     elif isinstance(value, devicearray.DeviceNDArray):
         own: Words | None = vars(value).get("_kernbridge_words")  # which stay the same
