@@ -379,8 +379,6 @@ input_output_aliases, zero_outputs, check, has_side_effect
     for what, value in (("source", source), ("name", name)):
         if not isinstance(value, str) or not value:
             raise TypeError(f"{label}: {what} is {value!r}, expected a string [KB1005]")
-    if isinstance(options, str):
-        raise TypeError(f"{label}: options is {options!r}, expected a list of strings [KB1005]")
     file = f"{name.split('<')[0]}.cu"
     flags = (*map(str, options), *(["--use_fast_math"] if use_fast_math else []))
     folders = (*map(str, include_paths), *settings.include_paths)

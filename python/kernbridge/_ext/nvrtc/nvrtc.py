@@ -391,33 +391,29 @@ def _headers(
     known = known and not any(_UNSEEN.search(w) or _PRECOMPILED.match(w) for w in words)
     names = dict.fromkeys(name.strip() for name in re.findall(_INCLUDES, "\0".join(words)))
     names |= dict.fromkeys(included)
-    beside: list[str] = []  # paths in the toolkit, beside a header that includes them
     tried: set[str] = set()
     read: dict[str, str] = {}  # the digests of files, by path
-    before = (-1, -1)
-    while beside or before != (now := (len(names), len(folders))):
-        if beside:
-            paths = [beside.pop()]
-        else:
-            before = now
-            paths = [os.path.join(f, name) for f in (*folders, *roots) for name in names]
-        for path in paths:
-            if path in tried:
-                continue
-            tried.add(path)
-            path = os.path.normpath(path)
-            content = None if path in read else _header(path)
-            if content is None:
-                continue
-            read[path], (included, is_all) = content
-            names |= dict.fromkeys(included)
-            folder = os.path.dirname(path)
-            if any(path.startswith(root + os.sep) for root in roots):
-                beside += [os.path.join(folder, name) for name in included]
-                continue
-            known = known and is_all
-            if folder not in folders:
-                folders.append(folder)
+    paths = [os.path.join(f, name) for f in (*folders, *roots) for name in names]
+    while paths:
+        if (path := paths.pop()) in tried:
+            continue
+        tried.add(path)
+        path = os.path.normpath(path)
+        content = None if path in read else _header(path)
+        if content is None:
+            continue
+        read[path], (included, is_all) = content
+        new = [name for name in included if name not in names]
+        names |= dict.fromkeys(new)
+        paths += [os.path.join(f, name) for f in (*folders, *roots) for name in new]
+        folder = os.path.dirname(path)
+        if any(path.startswith(root + os.sep) for root in roots):
+            paths += [os.path.join(folder, name) for name in included]
+            continue
+        known = known and is_all
+        if folder not in folders:
+            folders.append(folder)
+            paths += [os.path.join(folder, name) for name in names]
     parts = repr(sorted(read.items())).encode("utf-8", "surrogatepass")
     return hashlib.sha256(parts).digest(), known
 
