@@ -1,8 +1,8 @@
 """Compiles the kernels of one program at the same time, if their compiler allows it, as NVRTC does.
 
 JAX lowers the calls of a program one after the other, after it has traced them all. When the first
-of them is lowered, threads compile the kernels of the others, too, and each call waits for its own
-kernel. Errors are raised by the call, which compiles again when it is lowered.
+of them is lowered, threads compile the kernels of all, and the lowering waits for them. Errors are
+raised by the call, which compiles again when it is lowered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from kernbridge._src.operation.primitive import watching
@@ -26,35 +26,27 @@ Work = tuple[Callable[[Any], object], Hashable]  # a function, and its argument
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.traced: deque[weakref.ref[Any]] = deque(maxlen=_KEPT)
-        self.running: dict[Work, Future[object]] = {}
 
 
 _thread = _Thread()
 
 
 def _watch(frontend: Any, platform: str) -> None:
-    """Note what is traced; begin to compile all of it before the next lowering, and wait there."""
-    compilation: Any = getattr(frontend, "compilation", lambda platform: None)
+    """Note what is traced; compile all of it before the next lowering."""
     if not platform:
-        if compilation("") is not None:
+        if getattr(frontend, "compilation", lambda platform: None)("") is not None:
             _thread.traced.append(weakref.ref(frontend))
         return
-    if _thread.traced:
-        found = [reference() for reference in _thread.traced]
-        _thread.traced.clear()
-        works = [
-            f.compilation(platform) for f in found if f is not None and platform in f.platforms
-        ]
-        distinct = [work for work in dict.fromkeys(works) if work is not None]
-        if len(distinct) > 1:
-            n_threads = min(len(distinct), len(os.sched_getaffinity(0)), THREADS_MAX)
-            pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kernbridge-compile")
-            _thread.running = {work: pool.submit(*work) for work in distinct}
-            pool.shutdown(wait=False)
-    if _thread.running:
-        running = _thread.running.pop(compilation(platform), None)
-        if running is not None:
-            running.exception()  # waits; the call compiles again, and raises it
+    found = [reference() for reference in _thread.traced]
+    _thread.traced.clear()
+    works = [f.compilation(platform) for f in found if f is not None and platform in f.platforms]
+    distinct = [work for work in dict.fromkeys(works) if work is not None]
+    if len(distinct) > 1:
+        n_threads = min(len(distinct), len(os.sched_getaffinity(0)), THREADS_MAX)
+        pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kernbridge-compile")
+        running = [pool.submit(*work) for work in distinct]
+        pool.shutdown(wait=False)
+        wait(running)
 
 
 watching.append(_watch)
