@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import inspect
 import os
 import re
-import shutil
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -48,6 +46,7 @@ _C_TYPES |= {"__half": "float16"}
 _OF_SOURCE = {"params", "options", "include_paths", "use_fast_math", "check"}  # of `cuda_kernel`
 
 _opened: dict[str, str] = {}  # path -> digest of what was opened there
+_folders: list[tempfile.TemporaryDirectory[str]] = []  # of copies, until the process ends
 
 
 @hides_frames
@@ -253,14 +252,12 @@ def _place_of(file: Path, data: bytes) -> Path:
     path, digest = str(file.resolve()), hashlib.sha256(data).hexdigest()
     if _opened.setdefault(path, digest) == digest:
         return Path(path)
-    folder = Path(tempfile.mkdtemp(prefix="kernbridge-"))
-    try:
-        copy = folder / f"{file.stem}-{digest[:16]}.so"
-        copy.write_bytes(_without_name(data))
-        open_library(copy)  # stays open when its name is gone
-        return copy
-    finally:
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = tempfile.TemporaryDirectory(prefix="kernbridge-", ignore_cleanup_errors=True)
+    _folders.append(folder)
+    copy = Path(folder.name, f"{file.stem}-{digest[:16]}.so")
+    copy.write_bytes(_without_name(data))
+    open_library(copy)  # stays open when its name is gone
+    return copy
 
 
 def _without_name(data: bytes) -> bytes:
@@ -401,10 +398,8 @@ class CudaBinary:
         KernelError
             If a cubin has no such kernel, or `params` does not match it.
         """
-        label, known = (
-            f"load_binary '{self.name}.{entry}'",
-            inspect.unwrap(cuda_kernel).__kwdefaults__,
-        )
+        label = f"load_binary '{self.name}.{entry}'"
+        known = inspect.unwrap(cuda_kernel).__kwdefaults__
         given = {name: known[name] for name in known.keys() - _OF_SOURCE} | {"outs": outs}
         for option in options.keys() - given.keys():
             raise TypeError(unknown(label, option, given, "KB5105"))
