@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from kernbridge import _core
 from kernbridge._ext.nvrtc import signature
@@ -173,32 +173,25 @@ def _compile(
         folders = (f"-I{path}" for path in (*request.include_paths, *_toolkit_headers(nvrtc)))
         target = f"{_ARCHITECTURE}{major}{minor}"
         runs.append(_run(request, (target, "-std=c++17", *folders, *request.options), nvrtc))
-    first = runs[0]
-    if any(run[2:] != first[2:] for run in runs):
+    cubins, texts, metas = zip(*runs, strict=True)
+    if any(meta != metas[0] for meta in metas):
         lines = "\n".join(
-            f"  {major}.{minor}: {run.entry}({', '.join(map(str, run.types))})"
-            for (major, minor), run in zip(architectures, runs, strict=True)
+            f"  {major}.{minor}: {meta['entry']}"
+            f"({', '.join(str(signature.Type(*t)) for t in meta['types'])})"
+            for (major, minor), meta in zip(architectures, metas, strict=True)
         )
         raise KernelCompilationError(
             f"{request.label}: the parameters of {request.name!r} must be the same for each "
             "compute capability, since every GPU gets the same arguments: [KB4006]\n"
             f"{lines}"
         )
-    return Artefact(
-        meta={"entry": first.entry, "sizes": first.sizes, "types": [list(t) for t in first.types]},
-        blobs=(*(run.cubin for run in runs), runs[-1].ptx.encode()),
-    )
+    return Artefact(metas[0], (*cubins, texts[-1]))
 
 
-class _Run(NamedTuple):
-    cubin: bytes
-    ptx: str
-    entry: str
-    types: tuple[Type, ...]
-    sizes: list[int]
-
-
-def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
+def _run(
+    request: Compilation, options: tuple[str, ...], nvrtc: str
+) -> tuple[bytes, bytes, dict[str, Any]]:
+    """Return the cubin, the PTX, and what an artefact says about the entry."""
     minimal = () if _NOT_MINIMAL.search(request.source) else ("--minimal",)
     headers = (*_HEADERS, (signature.HEADER_NAME, signature.HEADER))
     pre_included = (f"--pre-include={signature.HEADER_NAME}", *options)
@@ -208,7 +201,8 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
             given = (*pre_included, *attempt)
             cubin, ptx, entry, lowered = _nvrtc_call(request, nvrtc, given, headers, probe)
             sizes = [size for _, size in gpu_cubin.read(cubin, entry).parameters]
-            return _Run(cubin, ptx.rstrip("\0"), entry, signature.read(lowered), sizes)
+            types = list(map(list, signature.read(lowered)))
+            return cubin, ptx.rstrip(b"\0"), {"entry": entry, "sizes": sizes, "types": types}
         except ValueError as e:
             refusal = _refusal(request, e, (*options, *attempt))
     # Compiled again without additions of kernbridge, so that the messages are about the source
@@ -231,7 +225,7 @@ def _nvrtc_call(
     options: tuple[str, ...],
     headers: tuple[tuple[str, str], ...],
     probe: str | None,
-) -> tuple[bytes, str, str, str]:
+) -> tuple[bytes, bytes, str, str]:
     """Return the cubin, the PTX and the lowered names of the kernel and of the probe.
 
     ValueError with (what, log) is raised if NVRTC refuses the source.
@@ -281,7 +275,7 @@ def _nvrtc_call(
         log = take("nvrtcGetProgramLog").rstrip(b"\0").decode(errors="backslashreplace")
         check("nvrtcCompileProgram", code)
         entry, *probes = map(lowered, names)
-        return take("nvrtcGetCUBIN"), take("nvrtcGetPTX").decode(), entry, "".join(probes)
+        return take("nvrtcGetCUBIN"), take("nvrtcGetPTX"), entry, "".join(probes)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
