@@ -44,7 +44,7 @@ from kernbridge._src.signatures.array_types import is_variable
 from kernbridge._src.signatures.call_signature import CallSignature
 from kernbridge._src.toolchain.library import CUDA_ON_CPU
 
-_KEPT = 256  # operations of one kernel, by the values of attributes; lowered calls of each
+_KEPT = 256  # operations of one kernel, by the values of attributes
 
 
 def scan(
@@ -90,7 +90,6 @@ class CudaKernelFrontend(PlannedFrontend):
         self.function = self._of_call(self.scanned)
         on_cpu = ("cpu",) if isinstance(self.code, nvrtc.Compilation) else ()
         self.platforms = tuple(dict.fromkeys((*self.of_gpus, *on_cpu)))
-        self._lowered: LRUCache[Lowered] = LRUCache(_KEPT)
         self._is_compiled = False
 
     def _of_call(self, function: ScannedFunction) -> ScannedFunction:
@@ -200,15 +199,10 @@ class CudaKernelFrontend(PlannedFrontend):
         # Functions of shapes are called at every lowering: what they read may have changed.
         launch = rule.resolve(operands, call)
         words = self._words(compiled, operands, call.outs)
-
-        def make() -> Lowered:
-            arrays = (*operands, *call.outs)
-            fills = zeros(arrays, call.fresh if self.zero_outputs else ())
-            step = replace(launch, function=compiled, words=words, zeroed=call.fresh)
-            what = self.label, self.file, operands, call, self.parameter_names, (*fills, step)
-            return plan(*what, target=target)
-
-        return self._lowered.find_or_make((operands, call, compiled, launch, words), make)
+        fills = zeros((*operands, *call.outs), call.fresh if self.zero_outputs else ())
+        step = replace(launch, function=compiled, words=words, zeroed=call.fresh)
+        what = self.label, self.file, operands, call, self.parameter_names, (*fills, step)
+        return plan(*what, target=target)
 
     def _words(
         self, compiled: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
