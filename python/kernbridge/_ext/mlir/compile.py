@@ -348,16 +348,12 @@ class _Entry:
     def __init__(self, kinds: Sequence[str], batched: bool) -> None:
         self.n_words = 0
         self.given: list[str] = []
-        self.lines = [
-            "%kb_zero = llvm.mlir.constant(0 : i64) : i64",
-            "%kb_one = llvm.mlir.constant(1 : i64) : i64",
-        ]
+        self.lines: list[str] = []
         self._types = kinds
-        self._batched = batched
-        self._n_values = 0
+        self._slice = ""
         if batched:
-            self.lines.append("%kb_z32 = nvvm.read.ptx.sreg.ctaid.z : i32")
-            self.lines.append("%kb_z = llvm.zext %kb_z32 : i32 to i64")
+            index = self._value("nvvm.read.ptx.sreg.ctaid.z : i32")
+            self._slice = self._value(f"llvm.zext {index} : i32 to i64")
 
     def add(self, parameter: DeviceParameter) -> None:
         if parameter.kind == "array":
@@ -372,14 +368,14 @@ class _Entry:
         address = self._address()
         extents = [self._word() for _ in range(ndim)]
         if parameter.layout == "C":
-            unit = "%kb_one" if parameter.dtype.names is None else self._constant(item_size)
-            strides = [unit] * ndim
+            unit = 1 if parameter.dtype.names is None else item_size
+            strides = [self._constant(unit)] * ndim
             for i in reversed(range(ndim - 1)):
                 strides[i] = self._value(f"llvm.mul {strides[i + 1]}, {extents[i + 1]} : i64")
         else:
             size = self._constant(item_size)
             strides = [self._value(f"llvm.sdiv {self._word()}, {size} : i64") for _ in range(ndim)]
-        self.given += [address, address, "%kb_zero", *extents, *strides]
+        self.given += [address, address, self._constant(0), *extents, *strides]
 
     def _loaded(self) -> str:
         address, kind = self._address(), self._type()
@@ -422,8 +418,8 @@ class _Entry:
 
     def _address(self) -> str:
         address = self._word()
-        if self._batched:
-            offset = self._value(f"llvm.mul %kb_z, {self._word()} : i64")
+        if self._slice:
+            offset = self._value(f"llvm.mul {self._slice}, {self._word()} : i64")
             address = self._value(f"llvm.add {address}, {offset} : i64")
         return self._value(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
 
@@ -432,7 +428,6 @@ class _Entry:
         return f"%kb_w{self.n_words - 1}"
 
     def _value(self, instruction: str) -> str:
-        name = f"%kb_v{self._n_values}"
-        self._n_values += 1
+        name = f"%kb_v{len(self.lines)}"
         self.lines.append(f"{name} = {instruction}")
         return name
