@@ -261,13 +261,12 @@ class _FinderOfMlir(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target) if fullname == _MLIR else None
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
 
-        def execute_and_replace(module: Any) -> None:
-            execute(module)
-            _install_mlir()
+            def execute_and_replace(module: Any) -> None:
+                execute(module)
+                _install_mlir()
 
-        spec.loader.exec_module = execute_and_replace  # type: ignore[method-assign]
+            spec.loader.exec_module = execute_and_replace  # type: ignore[method-assign]
         return spec

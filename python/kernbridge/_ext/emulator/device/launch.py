@@ -149,7 +149,7 @@ class HostDriver:
         page = os.sysconf("SC_PAGE_SIZE")
         return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
 
-    def cuMemAlloc(self, size: int) -> Any:
+    def cuMemAlloc(self, size: int, flags: int = 0) -> Any:
         if size == 0:
             raise failure(self.api, "cuMemAlloc", "CUDA_ERROR_INVALID_VALUE")
         try:
@@ -162,8 +162,7 @@ class HostDriver:
         self.alive[address] = memory
         return binding.CUdeviceptr(address)
 
-    def cuMemAllocManaged(self, size: int, flags: int) -> Any:
-        return self.cuMemAlloc(size)
+    cuMemAllocManaged = cuMemAlloc
 
     def cuMemHostAlloc(self, size: int, flags: int) -> int:
         return int(self.cuMemAlloc(size))
