@@ -491,16 +491,14 @@ class CudaKernel:
         for p in known:
             if isinstance(values[p.name], Tracer) or (p.type and not callable(values[p.name])):
                 scan_attributes.encode(label, p, values[p.name])
+        functions = [(name, value) for name, value in values.items() if callable(value)]
+        state = function_state.take(functions) if functions else None
         try:
-            key = exact_items(values)
+            key = exact_items(values), state
         except TypeError:  # a value that cannot be hashed
             return self._make(values)
-        functions = [(name, value) for name, value in values.items() if callable(value)]
-        if functions:
-            state = function_state.take(functions)
-            if state.incomparable:
-                return self._make(values)
-            key = (key, state)
+        if state is not None and state.incomparable:
+            return self._make(values)
         return self._operations.find_or_make(key, lambda: self._make(values))
 
     def _make(self, values: Mapping[str, Any]) -> Operation:
