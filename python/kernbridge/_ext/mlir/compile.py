@@ -208,15 +208,16 @@ def compile_entry(job: Any, architecture: tuple[int, int] | None = None) -> _Com
                 module.operation
             )
             inside.optimization.run_pre_codegen_patterns(module)
-            _check_read_only(job, module)
-            metadata["mlir_module_optimized"] = _with_entry(job, module)
+            functions = _functions(module)
+            (kernel,) = (f for f in functions.values() if "nvvm.kernel" in f.attributes)
+            _check_read_only(job, kernel, functions)
+            metadata["mlir_module_optimized"] = _with_entry(job, kernel, str(module))
         return _Compiled(job, architecture, metadata)
 
 
-def _check_read_only(job: Any, module: Any) -> None:
+def _check_read_only(job: Any, kernel: Any, functions: dict[str, Any]) -> None:
     """Refuse a kernel that writes to a read-only input by atomics, which the package allows."""
-    arguments = iter(_kernel_of(module).regions[0].blocks[0].arguments)
-    functions = _functions(module)
+    arguments = iter(kernel.regions[0].blocks[0].arguments)
     for parameter in leaves(job.parameters):
         size = 3 + 2 * parameter.ndim if parameter.kind == "array" else 1
         own = list(itertools.islice(arguments, size))
@@ -266,11 +267,6 @@ def _functions(module: Any) -> dict[str, Any]:
     return {str(f.attributes["sym_name"]).strip('"'): f for f in functions}
 
 
-def _kernel_of(module: Any) -> Any:
-    (kernel,) = (f for f in _functions(module).values() if "nvvm.kernel" in f.attributes)
-    return kernel
-
-
 def _may_write(pointers: list[Any], functions: dict[str, Any]) -> bool:
     """Whether a function may write through arguments, itself or in `functions`, which it may call.
 
@@ -305,14 +301,13 @@ def _may_write(pointers: list[Any], functions: dict[str, Any]) -> bool:
     return False
 
 
-def _with_entry(job: Any, module: Any) -> str:
+def _with_entry(job: Any, kernel: Any, text: str) -> str:
     """The text of a module whose kernel has become the entry of the job.
 
     Variables, which numba-cuda-mlir numbers, get names that are the same in every process. Dynamic
     shared memory becomes external, so that it lies after the static one; numba-cuda-mlir defines an
     array without elements, which other arrays overlap.
     """
-    kernel = _kernel_of(module)
     kinds = [str(argument.type) for argument in kernel.regions[0].blocks[0].arguments]
     attributes = kernel.attributes
     kept = [
@@ -320,7 +315,6 @@ def _with_entry(job: Any, module: Any) -> str:
         for name in attributes
         if name == "gpu.kernel" or name.startswith("nvvm.")
     ]
-    text = str(module)
     new = {name: f"@kb_global_{i}" for i, name in enumerate(dict.fromkeys(_GLOBAL.findall(text)))}
     text = re.sub(r"@[\w.$]+", lambda m: new.get(m[0], m[0]), text)
     lines = _DYNAMIC.sub(r"\1external\2", text).splitlines()
