@@ -1,12 +1,11 @@
 """The adjoint test: a derivative is compared with the one of the other mode when it first runs.
 
 For a linear map J, `<ct, J t>` equals `<J^T ct, t>`. The core enters a derivative that has not been
-tested by way of Python: the first call runs it, and then the derivative of the other mode on copies
-of the same arrays and on a tangent or cotangent that is drawn. Afterwards the core enters the
-derivative itself again, and the disk keeps that the two agree. Any thread may enter.
+tested by way of Python: the first call first runs it on copies of the arrays, and the derivative of
+the other mode on such copies and on a tangent or cotangent that is drawn. Afterwards the core
+enters the derivative itself again, and the disk keeps that the two agree. Any thread may enter.
 
-A plan for the CPU in place of a GPU calls Python first, which runs also the plan itself on copies.
-Once they agree, the core omits that step.
+A plan for the CPU in place of a GPU calls Python first. Once they agree, the core omits that step.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def watch(
         if made.for_extents:
             plans.setdefault(made.key, None)
         shapes = tuple(tuple(t.shape) for t in (*operands, *call.outs))
-        test.of[shapes] = _plan(native, call), _plan(made, called)
+        test.of[shapes] = _Derivative(native, call), _Derivative(made, called)
     except Exception:  # it is refused in the other mode
         plans[native.key] = None
         _keep(test.key)
@@ -89,38 +88,26 @@ def _keep(key: bytes) -> None:
     artefacts.store(_KIND, key, Artefact({}, ()))
 
 
-_Array = tuple[Any, Sequence[int]]  # a dtype and a shape
-
-
-class _Runs(NamedTuple):
+class _Derivative(NamedTuple):
     """A derivative for arrays of certain shapes."""
 
-    digest: bytes
-    results: Sequence[_Array]
-    in_place: Sequence[int | None]  # the operand that becomes each result
-    copied: Sequence[int]  # operands of which it changes a copy
-    scratch: Sequence[_Array]
+    native: Any
+    call: Any
 
     def run(self, operands: Sequence[Any]) -> list[Any]:
         """The results, for copies of the operands. RuntimeError is raised if it fails."""
+        native, call = self
         given = [np.array(x, order="C") for x in operands]
-        new = [np.zeros(shape, dtype) for dtype, shape in self.results]
-        pairs = zip(new, self.in_place, strict=True)
-        results = [x if k is None else given[k] for x, k in pairs]
-        scratch = [np.zeros(shape, dtype) for dtype, shape in self.scratch]
-        outputs = [*results, *(given[k] for k in self.copied), *scratch]
+        in_place = {o: given[i] for i, o in call.aliases}
+        new = [np.zeros(t.shape, t.dtype) for t in (*call.outs, *native.temporaries)]
+        n = len(call.outs)
+        results = [in_place.get(o, x) for o, x in enumerate(new[:n])]
+        outputs = [*results, *(given[k] for k in native.copied), *new[n:]]
         lists = [[_described(x) for x in arrays] for arrays in (given, outputs)]
         addresses = [[ctypes.addressof(words) for words, _ in described] for described in lists]
         tables = [(ctypes.c_void_p * len(part))(*part) for part in addresses]
-        _core.run_kernel(self.digest, *map(ctypes.addressof, tables))
+        _core.run_kernel(native.digest, *map(ctypes.addressof, tables))
         return results
-
-
-def _plan(native: Any, call: Any) -> _Runs:
-    in_place = {o: i for i, o in call.aliases}
-    places = [in_place.get(o) for o in range(len(call.outs))]
-    arrays = [[(t.dtype, t.shape) for t in of] for of in (call.outs, native.temporaries)]
-    return _Runs(native.digest, arrays[0], places, native.copied, arrays[1])
 
 
 class PlanTest:
@@ -128,37 +115,35 @@ class PlanTest:
 
     def __init__(self, key: bytes, mode: str) -> None:
         self.key, self._mode = key, mode
-        self.of: dict[Any, tuple[_Runs, _Runs]] = {}  # of both modes, by the shapes of a call
+        # Of both modes, by the shapes of a call.
+        self.of = dict[Any, tuple[_Derivative, _Derivative]]()
         self._names = {code: name for name, (code, _) in _core.dtypes().items()}
         self._begin = threading.Lock()
         self._failure = ""
 
-    def enter(self, buffers: Sequence[tuple[int, tuple[int, ...], int]], run: Any = None) -> bool:
-        """Test a call; return whether the derivative need not be tested again.
-
-        `run` runs the call itself and returns its results. Without it, copies are used.
-        """
+    def enter(self, buffers: Sequence[tuple[int, tuple[int, ...], int]]) -> bool:
+        """Test a call; return whether the derivative need not be tested again."""
         both = self.of.get(tuple(shape for _, shape, _ in buffers))
         is_first = both is not None and self._begin.acquire(blocking=False)
         if both is not None and is_first:
             with obtain.deferred(), contextlib.suppress(Exception), np.errstate(all="ignore"):
-                self._first(buffers, *both, run)
+                self._first(buffers, *both)
         if self._failure and settings.tests_adjoints():
             raise RuntimeError(self._failure)
         return is_first and not self._failure
 
-    def _first(self, buffers: Sequence[Any], mine: _Runs, other: _Runs, run: Any) -> None:
+    def _first(self, buffers: Sequence[Any], mine: _Derivative, other: _Derivative) -> None:
         arrays = [_array(address, shape, self._names[code]) for address, shape, code in buffers]
         if not debug.checks() and sum(x.nbytes for x in arrays) > _MOST_BYTES:
             return
-        operands = [x.copy() for x in arrays[: -len(mine.results)]]
+        operands = arrays[: -len(mine.call.outs)]
         begin = time.perf_counter()
-        results = run(arrays[len(operands) :]) if run else mine.run(operands)
+        results = mine.run(operands)
         if debug.checks() or time.perf_counter() - begin < _MOST_SECONDS:
             self._compare(operands, results, other)
 
-    def _compare(self, operands: list[Any], results: list[Any], other: _Runs) -> None:
-        n, draw = len(operands) - len(other.results), np.random.default_rng(0)
+    def _compare(self, operands: list[Any], results: list[Any], other: _Derivative) -> None:
+        n, draw = len(operands) - len(other.call.outs), np.random.default_rng(0)
         kernels, given = operands[:n], operands[n:]
 
         def along(reals: Any) -> Any:  # so that the products do not cancel
@@ -198,19 +183,10 @@ class _KernelTest(PlanTest):
         _core.exchange_host_entry(native.digest, address or 0)
 
     def _enter(self, result: Any, exception: Any, *tables: Any) -> int:
-        status = None
-
-        def run(results: Any) -> Any:
-            nonlocal status
-            status = int(_Entry(self._plain)(result, exception, *tables))
-            if status:
-                raise RuntimeError
-            return results
-
         try:
             found = [p for table, n in zip(tables, self._counts, strict=True) for p in table[:n]]
             buffers = list(map(_buffer, found))
-            if plans[self._native.key] is None or self.enter(buffers, run):
+            if plans[self._native.key] is None or self.enter(buffers):
                 plans[self._native.key] = None
                 _core.exchange_host_entry(self._native.digest, self._plain)
         except RuntimeError as e:
@@ -218,7 +194,7 @@ class _KernelTest(PlanTest):
             record, _ = self._records.setdefault("", (_Words(ctypes.addressof(text)), text))
             exception[0] = ctypes.addressof(record)
             return 1
-        return int(_Entry(self._plain)(result, exception, *tables)) if status is None else status
+        return int(_Entry(self._plain)(result, exception, *tables))
 
 
 def _buffer(place: int) -> tuple[int, tuple[int, ...], int]:
