@@ -68,7 +68,8 @@ from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import REGISTERS_MAX, registers_with
 from kernbridge._src.plan.program import DeviceFunction, Fill, Launch, Step, Value, Word, leaves
-from kernbridge._src.plan.targets import Gpu
+from kernbridge._src.plan.targets import Images
+from kernbridge._src.toolchain.library import CUDA_ON_CPU
 
 _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
 
@@ -145,7 +146,7 @@ class OfKernel(Differentiator):
             temporaries=ir.arrays(
                 ((b.dtype, b.extents) for b in function.scratch), [arrays[b] for b in of_call]
             ),
-            is_tested=has_reverse(steps) and not isinstance(target, Gpu),
+            is_tested=has_reverse(steps) and not target.architectures,
             target=target,
         )
         return native
@@ -215,7 +216,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         has_one_axis = y == z == one and launch.block[1:] == (1, 1)
         has_one_axis &= not (launch.words and launch.auto_block)  # recorded launches have words
         self._has_one_axis, self._dynamic = has_one_axis, dynamic
-        is_known = isinstance(self.target, Gpu) and not launch.auto_block
+        is_known = self.target.architectures and not launch.auto_block
         registers = registers_with(math.prod(launch.block)) if is_known else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
         how = (has_batch, has_one_axis, self._registers, dynamic)
@@ -231,8 +232,10 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         versions = llvm.llvm_version_info, llvmlite_version
         return (*self._primal.made_of(), *super().made_of(), *versions)
 
-    def compiled(self, enzyme: Enzyme) -> Artefact:
-        if not isinstance(self.target, (Gpu, Emulated)):
+    def compiled(self) -> Artefact:
+        made_by = {"cuda": self._cubins, CUDA_ON_CPU: self._host_images}
+        images_of = made_by.get(self.target.language)
+        if images_of is None:
             raise Refused("Enzyme makes no code for the target")
         primal, written, uses_z = self._primal_function()
         function = ir.derive_in_steps(primal, self.steps)
@@ -247,21 +250,13 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         text, buffers = sums.with_fewer_atomics(text, entry, buffers, self._has_one_axis)
         function = replace(function, buffers=buffers)
         text = declared_once(renamed(text, gpu_code.libdevice_name))
-        if isinstance(self.target, Gpu):
-            images = {
-                10 * major + minor: gpu_code.cubin(
-                    text, entry, (major, minor), shared_size, self._registers, self._has_one_axis
-                )
-                for major, minor in self.target.architectures
-            }
-        else:
-            images = {_core.HOST_CC: self._image(text, entry, shared_size)}
+        images = images_of(text, entry, shared_size)
         meta = {
             "entry": entry,
             "architectures": list(images),
             "wide": wide,
             "written": written,
-            "tape": gpu_code.tape(text) if isinstance(self.target, Gpu) else "",
+            "tape": gpu_code.tape(text) if self.target.architectures else "",
             "buffers": [[b.dtype, list(b.extents), *b[2:]] for b in function.buffers],
             "of_call": [list(function.operands), list(function.results)],
         }
@@ -386,8 +381,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             shared[array.offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
         return shared
 
-    def _image(self, text: str, entry: str, shared_size: int) -> bytes:
-        """The image for a CPU."""
+    def _cubins(self, text: str, entry: str, shared_size: int) -> Images:
+        how = shared_size, self._registers, self._has_one_axis
+        architectures = self.target.architectures
+        return {10 * cc[0] + cc[1]: gpu_code.cubin(text, entry, cc, *how) for cc in architectures}
+
+    def _host_images(self, text: str, entry: str, shared_size: int) -> Images:
         text = _without_target(renamed(text, _own_name))
         declared = {name for name in _declared(text) if not _core.cuda_code_provides(name)}
         texts = [text, host_ir.about(shared_size)]

@@ -59,7 +59,7 @@ class OfFunction(Differentiator):
             [f"array {k}" for k in range(len(operands) + len(call.outs))],
             made.steps,
             temporaries=made.temporaries,
-            is_tested=has_reverse(wanted.steps) and not isinstance(recording.target, targets.Gpu),
+            is_tested=has_reverse(wanted.steps) and not recording.target.architectures,
             target=recording.target,
         )
         return native
