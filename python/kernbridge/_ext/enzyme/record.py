@@ -14,14 +14,13 @@ Imported only when a derivative is lowered.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from kernbridge._ext.enzyme.numba_cuda import CudaDerivativeJob, DerivativeFunction, Roles, obtained
 from kernbridge._src.base.errors import NoDerivativeError
-from kernbridge._src.calls.call import ArrayType, is_inexact
+from kernbridge._src.calls.call import is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator, has_reverse
@@ -149,14 +148,9 @@ class _Derivative:
 
     def _forward(self) -> None:
         for step, reach in zip(self._primal, self._reaches, strict=True):
-            if isinstance(step, Launch):
-                self._launch_derivative(step, reach)
-                continue
-            self.steps.append(renumbered(step, self._values.__getitem__))
-            if isinstance(step, Fill) and step.buffer in self._shadows:
-                self.steps.append(renumbered(replace(step, pattern=0), self._shadows.__getitem__))
-            elif isinstance(step, Copy) and step.to_buffer in self._shadows:
-                self.steps.append(renumbered(step, self._shadows.__getitem__))
+            if not isinstance(step, Launch):
+                self.steps.append(renumbered(step, self._values.__getitem__))
+            self._differentiate(step, reach)
 
     def _backward(self) -> None:
         defined = set(range(self._n_operands))
@@ -175,16 +169,23 @@ class _Derivative:
             defined |= reach.writes
             before |= reach.writes | reach.reads
         for k in range(last, -1, -1):
-            step, reach = self._primal[k], self._reaches[k]
-            if isinstance(step, Launch):
-                if k < last:
-                    self._restore(kept[k])
-                self._launch_derivative(step, reach)
-            elif isinstance(step, Fill) and step.buffer in self._shadows:
-                self.steps.append(renumbered(replace(step, pattern=0), self._shadows.__getitem__))
-            elif isinstance(step, Copy) and step.to_buffer in self._shadows:
-                self._add_back(step)
+            step = self._primal[k]
+            if k < last and isinstance(step, Launch):
+                self._restore(kept[k])
+            self._differentiate(step, self._reaches[k])
             self._restore(kept[k])
+
+    def _differentiate(self, step: Step, reach: _Reaches) -> None:
+        """Add what a step becomes for shadows."""
+        if isinstance(step, Launch):
+            self._launch_derivative(step, reach)
+        elif isinstance(step, Fill) and step.buffer in self._shadows:
+            self.steps.append(renumbered(replace(step, pattern=0), self._shadows.__getitem__))
+        elif isinstance(step, Copy) and step.to_buffer in self._shadows:
+            if self._differentiation.mode == "jvp":
+                self.steps.append(renumbered(step, self._shadows.__getitem__))
+            else:
+                self._add_back(step)
 
     def _restore(self, saved: dict[int, int]) -> None:
         for b, number in saved.items():
@@ -257,17 +258,14 @@ class _Derivative:
         return self._n_buffers + len(self.temporaries) - 1
 
     def _copy(self, source: int, to: int, b: int) -> None:
-        if size := _n_items(self._arrays[b]) * self._arrays[b].dtype.itemsize:
+        array = self._arrays[b]
+        if size := math.prod(array.shape) * array.dtype.itemsize:
             self.steps.append(Copy(to, 0, source, 0, size))
 
     def _fill(self, b: int, number: int) -> None:
         array = self._arrays[b]
-        if n := _n_items(array):
+        if n := math.prod(array.shape):
             self.steps.append(Fill(number, 0, array.dtype.itemsize, n, 0))
-
-
-def _n_items(array: ArrayType) -> int:
-    return int(np.prod(array.shape, dtype=np.int64))
 
 
 @functools.cache
