@@ -38,7 +38,7 @@ class _Addresses:
             self._others[self[name]] = self[other]
 
 
-def reinterprets(module: str, primal: str, of_reals: Sequence[bool]) -> str:
+def reinterprets(module: Module, primal: str, of_reals: Sequence[bool]) -> Instruction | None:
     """The instruction that uses memory, or a value, both as a real number and as an integer.
 
     Enzyme would take what depends on the bits of a number as constant. The function `primal` calls
@@ -46,14 +46,14 @@ def reinterprets(module: str, primal: str, of_reals: Sequence[bool]) -> str:
     Structures on the stack do not count, since they may hold both. An integer that is only stored
     again is a copy of what it was read from.
     """
-    for function in Module(module).defined.values():
+    for function in module.defined.values():
         if function.name.startswith(REGISTERED):  # whose body Enzyme does not differentiate
             continue
         buffers = buffer_names(function) if function.name == primal else []
         reals = [b for b, is_real in zip(buffers, of_reals, strict=False) if is_real]
         if found := _mixed(function, reals):
-            return found.text
-    return ""
+            return found
+    return None
 
 
 def buffer_names(primal: Function) -> list[str]:

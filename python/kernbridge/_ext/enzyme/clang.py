@@ -9,12 +9,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kernbridge import _core
-from kernbridge._ext.enzyme import guards
+from kernbridge._ext.enzyme import guards, tool
 from kernbridge._ext.enzyme.function import Refused
-from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.llvm.text import (
     Block,
@@ -32,7 +31,7 @@ from kernbridge._src.toolchain import programs
 from kernbridge._src.toolchain.compilers import HostCompiler
 
 _COMPILE = (
-    *("-w", "-O1", "-Xclang", "-disable-llvm-passes", "-S", "-emit-llvm", "-o", "-", "-"),
+    *("-w", "-O1", "-g1", "-Xclang", "-disable-llvm-passes", "-S", "-emit-llvm", "-o", "-", "-"),
     *("-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno"),
     *("-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE"),
     "-DKB_DERIVATIVE",
@@ -61,18 +60,11 @@ _SORTING = {"__sort", "__gnu_cxx", "__normal_iterator", "vector", "__ops", "_Ite
 _SORTING |= _COMPARING
 
 
-def to_ir(
-    source: str,
-    language: str,
-    flags: Sequence[str],
-    enzyme: Enzyme,
-    host: HostCompiler,
-    has_lines: bool,
-) -> str:
+def to_ir(source: str, language: str, flags: Sequence[str], host: HostCompiler) -> str:
     """Compile a translation unit without optimising it, or raise Refused with clang's reason."""
     words = [*_passed_on(flags), *_system_headers(language, host), *_COMPILE]
-    words += ["-g1"] * has_lines + ["-fignore-exceptions"] * (language == "c++")
-    unknown: set[str] = set()
+    words += ["-fignore-exceptions"] * (language == "c++")
+    enzyme, unknown = tool.find(), set[str]()
     for _ in range(2):
         given = [word for word in words if word.partition("=")[0] not in unknown]
         ended = enzyme.clang("-x", language, *given, input=source.encode(errors="surrogateescape"))
@@ -142,20 +134,22 @@ def _system_headers(language: str, host: HostCompiler) -> Iterator[str]:
                 yield from ("-isystem", folder.strip())
 
 
-def simplified(text: str, kept: str, enzyme: Enzyme) -> str:
+def simplified(text: str, kept: str) -> Module:
     """Optimise a module for Enzyme, without vectorising; all but one function become internal."""
     # Only at the end is it known which buffers the function reads, and which it writes to.
     passes = "internalize,globaldce,default<O2>,function-attrs"
     words = (f"-passes={passes}", f"-internalize-public-api-list={kept}", *_SIMPLIFY)
+    enzyme = tool.find()
     ended = enzyme.run(*words, input=guards.hidden(text).encode())
     _, found, module = ended.text.partition("; ModuleID")
     if ended.status or not found:
         raise Refused(f"opt {enzyme.version} fails: {ended.limit or ended.text[:300]}")
-    read = Module(guards.shown(found + module))
+    processor = r' "(?:target-cpu|target-features|tune-cpu)"="[^"]*"'
+    read = Module(re.sub(processor, "", guards.shown(found + module)))
     constructing = [read.globals.get(f"llvm.global_{kind}tors") for kind in "cd"]
     read.lines = [line for line in read.lines if line not in constructing]
     _check(read, kept)
-    return re.sub(r' "(?:target-cpu|target-features|tune-cpu)"="[^"]*"', "", str(read))
+    return read
 
 
 def _check(module: Module, kept: str) -> None:
@@ -177,8 +171,7 @@ def _check(module: Module, kept: str) -> None:
             if what:
                 # The optimiser may have moved an instruction, which then has no line.
                 same = (other for other, names in used if changing & names)
-                places = (_place(module, other.metadata) for other in (i, *same))
-                raise Refused(what, next(filter(None, places), ""))
+                raise Refused(what, place_of(module, i, *same))
 
 
 def _why_not(i: Instruction) -> str:
@@ -192,16 +185,29 @@ def _why_not(i: Instruction) -> str:
     return "it calls setjmp" if is_setjmp else ""
 
 
-def place_of(module: str, line: str, has_folders: bool = False) -> str:
-    """The line in the user's file that an instruction belongs to, if the module has lines.
+def place_in(
+    module: Module, is_it: Callable[[Instruction], bool], has_folders: bool = False
+) -> str:
+    """The line of the first instruction for which a function is true."""
+    for function in module.defined.values():
+        for i in filter(is_it, function.instructions):
+            # The optimiser may have moved it, which then has no line; what uses it has.
+            uses = function.users.get(i.result, ())
+            if place := place_of(module, i, *uses, has_folders=has_folders):
+                return place
+    return ""
+
+
+def place_of(module: Module, *instructions: Instruction, has_folders: bool = False) -> str:
+    """The line in the user's file of the first instruction that has one, if the module has lines.
 
     If a module `has_folders`, as Numba's have, the names of its files need them.
     """
-    return _place(Module(module), Instruction(line, Block("%0", None)).metadata, has_folders)
+    places = (_place(module, i.metadata.get("dbg", ""), has_folders) for i in instructions)
+    return next(filter(None, places), "")
 
 
-def _place(module: Module, metadata: Mapping[str, str], has_folders: bool = False) -> str:
-    location = metadata.get("dbg", "")
+def _place(module: Module, location: str, has_folders: bool) -> str:
     while location:  # what is inlined from the system's headers belongs to what calls it
         described = module.field(module.field(location, "scope"), "file")
         file = module.field(described, "filename")
@@ -221,7 +227,7 @@ def target() -> tuple[str, int]:
     return cpu_features.known(here if wanted is None else wanted)
 
 
-def machine_code(text: str, name: str, enzyme: Enzyme) -> HostCode:
+def machine_code(text: str, name: str) -> HostCode:
     """Optimise a module, and make machine code of the function `name`, as far as it is needed."""
     features, mask = target()
     words = [
@@ -239,14 +245,15 @@ def machine_code(text: str, name: str, enzyme: Enzyme) -> HostCode:
     known = {name for name, f in module.functions.items() if f.is_declaration}
     text = renamed(str(module), lambda name: _TRACKED.get(name, name) if name in known else name)
     words = ["-x", "ir", "-w", "-O2", "-fPIC", "-c", "-o", "-", "-", *words]
+    enzyme = tool.find()
     ended = enzyme.clang(*words, input=declared_once(text).encode(), errors=False)
     if ended.status:
         raise Refused(f"clang {enzyme.version} fails: {ended.limit or 'it makes no machine code'}")
     for missing in elf.undefined(ended.output):
         if not _core.host_code_provides(missing):
             module = Module(text)
-            calls = (i.metadata for i in module.instructions("call") if i.callee == missing)
-            raise Refused(f"it calls {spelled(missing)}", _place(module, next(calls, {})))
+            calls = (i for i in module.instructions("call") if i.callee == missing)
+            raise Refused(f"it calls {spelled(missing)}", place_of(module, *calls))
     return HostCode(ended.output, mask, {}, True)
 
 

@@ -19,13 +19,12 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from kernbridge._ext.enzyme import grammar
+from kernbridge._ext.enzyme import grammar, tool
 from kernbridge._ext.enzyme.bits import chooses_arrays
-from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.calls.call import ArrayType
-from kernbridge._src.llvm.text import Instruction, Module, symbol, symbols, with_declared
+from kernbridge._src.llvm.text import Instruction, Module, declared_once, symbol, symbols
 from kernbridge._src.operation.spec import Mode, Step
 from kernbridge._src.toolchain.programs import Ended
 
@@ -162,12 +161,14 @@ def buffers_of(
     aliases: Iterable[tuple[int, int]],
     written: Container[int],
     in_place: Iterable[int] = (),
+    zeroed: Container[int] = (),
 ) -> tuple[list[Buffer], dict[int, int]]:
     """The buffers of a function on the arrays of a call, and the buffer of each array.
 
     `arrays` has the dtype and the rank of each. The outputs of `aliases`, which are pairs of an
     operand and an output, have the memory of the operand. `in_place` are more operands that become
-    results, and `written` the arrays to which the kernel may write.
+    results, `written` the arrays to which the kernel may write, and `zeroed` those that begin as
+    zeros if they are outputs in memory of their own.
     """
     of_output = {o: i for i, o in aliases}
     inout = {*of_output.values(), *in_place}
@@ -180,7 +181,9 @@ def buffers_of(
         kind: Kind = "out" if i in outputs else "work" if i in written else "in"
         extents = tuple(range(n_extents, n_extents + rank))
         places[i], n_extents = len(buffers), n_extents + rank
-        buffers.append(Buffer(dtype, extents, "inout" if i in inout else kind))
+        kind = "inout" if i in inout else kind
+        zeros = kind == "out" and i in zeroed
+        buffers.append(Buffer(dtype, extents, kind, begins_as_zeros=zeros))
     return buffers, places | {o: places[i] for o, i in of_output.items()}
 
 
@@ -189,20 +192,14 @@ def can_hold(dtype: str) -> bool:
     return dtype in DTYPES and bool(DTYPES[dtype].enzyme)
 
 
-def derive_in_steps(function: Function, steps: Iterable[Step]) -> Function:
-    """Return the derivative after several steps, before Enzyme has run."""
-    for mode, operands in steps:
-        function = derive(function, mode, frozenset(function.operands[k] for k in operands))
-    return function
-
-
-def derive(function: Function, mode: Mode, active: frozenset[int]) -> Function:
+def derive(function: Function, step: Step) -> Function:
     """Return the derivative with respect to some operands, before Enzyme has run.
 
-    `active` are indices of buffers. The derivative's operands are the function's operands, then
-    tangents of the active ones (jvp) or cotangents of the results (vjp). Its results are the
-    tangents of the results or the cotangents of the active operands.
+    The derivative's operands are the function's operands, then tangents of the active ones (jvp) or
+    cotangents of the results (vjp). Its results are the tangents of the results or the cotangents
+    of the active operands.
     """
+    mode, active = step.mode, {function.operands[k] for k in step.active}
     values: dict[Kind, Kind] = {"inout": "work", "out": "scratch"}
     buffers = [b._replace(kind=values.get(b.kind, b.kind), is_read=True) for b in function.buffers]
     shadows: dict[int, int] = {}  # by buffer of the function
@@ -296,6 +293,9 @@ def holds(dtype: str) -> str:
 # Enzyme takes memory that moves for memory that is copied, which is wrong where the two overlap.
 _MOVE = "llvm.memmove.p0.p0."
 _MOVED = """
+declare noalias ptr @malloc(i64)
+declare void @free(ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 define internal void @kb.move.{size}(ptr %to, ptr %from, {size} %n) alwaysinline {{
   %bytes = {as_i64}
   %copy = call noalias ptr @malloc(i64 %bytes)
@@ -306,15 +306,9 @@ define internal void @kb.move.{size}(ptr %to, ptr %from, {size} %n) alwaysinline
 }}
 """
 _AS_I64 = {"i32": "zext i32 %n to i64", "i64": "add i64 %n, 0"}
-_DECLARED = (
-    "noalias ptr @malloc(i64)",
-    "void @free(ptr)",
-    "void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-)
-
-
 _GAMMA = {f"{p}{f}" for f in ("gamma", "lgamma", "tgamma") for p in ("", "__nv_", "numba_")}
 _GAMMA |= {f"{name}f" for name in _GAMMA}
+_GAMMAS = Path(__file__).with_name("gamma.ll").read_text()
 _GAMMA_OF = """define internal {t} @{name}({t} %x) alwaysinline {{
   %y = {widen} {t} %x to double
   %z = call double @kb.{function}(double %y)
@@ -325,26 +319,21 @@ _OF_FLOAT = {"t": "float", "widen": "fpext", "narrow": "fptrunc"}
 _OF_DOUBLE = {"t": "double", "widen": "bitcast", "narrow": "bitcast"}
 
 
-def _with_gamma(text: str) -> str:
+def _with_gamma(module: Module) -> str:
     """Let a module compute the gamma function, and its logarithm, as gamma.ll does."""
-
-    module = Module(text)
     found = [f for name, f in module.functions.items() if f.is_declaration and name in _GAMMA]
-    if not found:
-        return text
     for f in found:
         function = "lgamma" if "lgamma" in f.name or f.name in ("gamma", "gammaf") else "tgamma"
         of = _OF_FLOAT if f.name.endswith("f") else _OF_DOUBLE
         f.head = _GAMMA_OF.format(name=f.name, function=function, **of)
-    text = f"{module}{Path(__file__).with_name('gamma.ll').read_text()}"
-    names = ("exp", "fabs", "floor", "log", "sin")
-    return with_declared(text, (f"double @llvm.{name}.f64(double)" for name in names))
+    return f"{module}{_GAMMAS if found else ''}"
 
 
 # A tangent of zero would be multiplied by infinity in `max(x, 0) ** 0.3`.
 _POWER = {"llvm.pow.f32", "llvm.pow.f64", "pow", "powf"}
 _ONE = 0x3FF0000000000000  # the bits of 1.0
 _POWERS = """
+declare {0} @llvm.pow.{1}({0}, {0})
 define internal {0} @kb.power.{0}({0} %x, {0} %y) alwaysinline {{
   %zero = fcmp oeq {0} %x, 0.0
   %none = fcmp oeq {0} %y, 0.0
@@ -393,13 +382,12 @@ def _prepared(text: str, is_tagged: bool) -> str:
             i.text = _adding(i)
         elif i.opcode in ("load", "store") and i.type in tags and not i.flags:
             i.text += f", !tbaa !{tags[i.type]}" * ("tbaa" not in i.metadata)
-    text = str(module) + "".join(_MOVED.format(size=s, as_i64=_AS_I64[s]) for s in sorted(sizes))
-    text = _with_gamma(with_declared(text, _DECLARED if sizes else ()))
+    text = _with_gamma(module)
+    text += "".join(_MOVED.format(size=s, as_i64=_AS_I64[s]) for s in sorted(sizes))
     # Powers with an exponent below 1 have the derivative zero at zero, as square roots do.
     kinds = (("double", "f64"), ("float", "f32")) if has_powers else ()
     text += "".join(_POWERS.format(*kind) for kind in kinds)
-    text = with_declared(text, (f"{t} @llvm.pow.{code}({t}, {t})" for t, code in kinds))
-    return text + _TAGS.format(*range(n, n + 5)) * bool(tags)
+    return declared_once(text + _TAGS.format(*range(n, n + 5)) * bool(tags))
 
 
 def _may_be_below_1(exponent: str) -> bool:
@@ -429,6 +417,10 @@ class Refused(Exception):
         if found := re.match(r"it calls (\S+),", reason):
             self.called = rf'@"?(?:__nv_)?{re.escape(found[1])}"?\('
 
+    def is_of(self, i: Instruction) -> bool:
+        """Whether an instruction is the call that is refused."""
+        return i.opcode == "call" and re.search(self.called, i.text) is not None
+
     def error(self, label: str, place: str) -> NoDerivativeError:
         return NoDerivativeError(
             f"{label}: Enzyme cannot differentiate the kernel: {self}{place and f' ({place})'}. "
@@ -437,22 +429,19 @@ class Refused(Exception):
         )
 
 
-def run(function: Function, enzyme: Enzyme, by_clang: bool = False, has_lines: bool = False) -> str:
+def run(function: Function, by_clang: bool = False, has_lines: bool = False) -> str:
     """Let Enzyme replace its calls in a function's module; return the module, or raise Refused.
 
     Enzyme refuses, for example, a function that calls one whose derivative it does not know. Its
     LLVM optimises the module, unless that is of C or C++ (`by_clang`), where clang does. The lines
     of the module are left out, unless a refusal should name one.
     """
-    text = function.text if has_lines or by_clang else grammar.without_lines(function.text)
-    text = with_declared(f"{text}\n", (f"void {_FILL}(ptr, i8, i64, i1)",))
+    text = function.text if has_lines else grammar.without_lines(function.text)
     if name := _calling_itself(text):
         raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", None)
     given = _prepared(text, is_tagged=by_clang).encode()
-    ended = _attempts(enzyme, given, _PASSES if by_clang else _PASSES + _OPTIMISED)
+    ended = _attempts(given, _PASSES if by_clang else _PASSES + _OPTIMISED)
     _, found, module = ended.text.partition("; ModuleID")
-    if "didn't implement memmove" in ended.text:
-        raise Refused("it moves data within an array as bytes")
     # It does not matter for the memory that a first derivative allocates itself.
     where = "" if text.count("declare void @__enzyme_") == 1 else ".*@_Zd[la]Pv"
     if by_clang and re.search(f"freeing without malloc{where}", ended.text):
@@ -469,12 +458,12 @@ def run(function: Function, enzyme: Enzyme, by_clang: bool = False, has_lines: b
     raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
 
 
-def _attempts(enzyme: Enzyme, text: bytes, passes: str) -> Ended:
+def _attempts(text: bytes, passes: str) -> Ended:
     """Run Enzyme, and again as long as there is a remedy for what it says."""
     options, remedies = _OPTIONS, list(_REMEDIES)
     while True:
         words = [f"-{name}={value}" for name, value in options.items()]
-        ended = enzyme.run(f"-passes={passes}", *words, "-S", "-o", "-", "-", input=text)
+        ended = tool.find().run(f"-passes={passes}", *words, "-S", "-o", "-", "-", input=text)
         remedy = next((r for r in remedies if r[2] in passes and r[0](ended.text)), None)
         if remedy is None:
             return ended
@@ -555,7 +544,8 @@ def entry(function: Function, name: str) -> Function:
     arguments = ["ptr %status", "ptr %exception", *(data[i] for i in range(len(function.buffers)))]
     arguments += [extents[k] for k in range(function.n_extents)]
     lines += [f"  call void @{function.name}({', '.join(arguments)})"]
-    lines += ["  %code = load i32, ptr %status", "  ret i32 %code", "}", ""]
+    lines += ["  %code = load i32, ptr %status", "  ret i32 %code", "}"]
+    lines += [f"declare void {_FILL}(ptr, i8, i64, i1)", ""]
     return replace(function, text="\n".join(lines), name=name)
 
 

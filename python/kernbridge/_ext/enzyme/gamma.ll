@@ -2,6 +2,12 @@
 ; Within 1e-13 of libm's. What is not taken is computed of a harmless number: its derivative, of
 ; which there is zero times, must be finite.
 
+declare double @llvm.exp.f64(double)
+declare double @llvm.fabs.f64(double)
+declare double @llvm.floor.f64(double)
+declare double @llvm.log.f64(double)
+declare double @llvm.sin.f64(double)
+
 define internal double @kb.lgamma(double %x) alwaysinline {
   ; Below 1/2, log(gamma(x)) = log(pi) - log|sin(pi x)| - log(gamma(1 - x)).
   %below = fcmp olt double %x, 0.5

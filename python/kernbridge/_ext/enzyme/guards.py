@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 
-from kernbridge._src.llvm.text import Function, Instruction, Module, renamed, with_declared
+from kernbridge._src.llvm.text import Function, Instruction, Module, declared_once, renamed
 
 _OPERATIONS = ("fmul", "fdiv", "frem")
 _KINDS = ("double", "float")
@@ -72,4 +72,4 @@ def shown(text: str) -> str:
             i.text = f"  {i.result} = {operation} {flags}{kind} {a}, {b}{metadata}"
     text = str(module).replace(f"@{_HIDDEN}", "@")
     of_llvm = (_signature(f) for f in declared if f.name.startswith(f"{_HIDDEN}llvm."))
-    return with_declared(text, (d.removeprefix("declare ").replace(_HIDDEN, "") for d in of_llvm))
+    return declared_once(text + "".join(f"{d.replace(_HIDDEN, '')}\n" for d in of_llvm))

@@ -6,7 +6,7 @@ kernel into the form of `function.py`, and makes machine code of what Enzyme has
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +14,6 @@ from kernbridge import _core
 from kernbridge._ext.enzyme import adjoint, clang, tool
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.function import LABELS, Function, Refused
-from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base import debug
 from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.lru import LRUCache
@@ -24,6 +23,7 @@ from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import identity_of
+from kernbridge._src.llvm.text import Module
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step
 
@@ -59,18 +59,17 @@ class DerivativeJob(Recipe[T]):
         return tool.find().identity(self.by_clang)
 
     def make(self) -> Artefact:
-        enzyme = tool.find()
         try:
-            return self.compiled(enzyme)
+            return self.compiled()
         except Refused as e:
-            place = self.place(enzyme, e) if e.place == "" else e.place
+            place = self.place(e) if e.place == "" else e.place
             raise e.error(self.label, place or "") from None
 
-    def compiled(self, enzyme: Enzyme) -> Artefact:
+    def compiled(self) -> Artefact:
         """Make the derivative, or raise Refused."""
         raise NotImplementedError
 
-    def place(self, enzyme: Enzyme, refused: Refused) -> str:
+    def place(self, refused: Refused) -> str:
         """The line of the kernel that was refused; empty if it is not found."""
         raise NotImplementedError
 
@@ -101,22 +100,19 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
             temporaries=ir.arrays(native.meta["scratch"], (*operands, *made)),
         )
 
-    def primal(self, debug: bool) -> Kernel:
-        """Bring the kernel into the form of `function.py`, with its lines if `debug`.
-
-        Kernels of Numba always have them. Refused is raised if that cannot be.
-        """
+    def primal(self) -> Kernel:
+        """Bring the kernel into the form of `function.py`, with its lines, or raise Refused."""
         raise NotImplementedError
 
     def machine_code(self, function: Function, text: str) -> HostCode:
         """Make machine code of a function, whose module Enzyme has written, or raise Refused."""
         raise NotImplementedError
 
-    def compiled(self, enzyme: Enzyme) -> Artefact:
+    def compiled(self) -> Artefact:
         key = repr((self._given, self.made_of()))
-        self._kernel = _kernels.find(key) or self.primal(debug=False)
+        self._kernel = _kernels.find(key) or self.primal()
         _kernels.put(key, self._kernel)
-        function, text = self._derive(enzyme, self._kernel[0])
+        function, text = self._derive(self._kernel[0])
         code = self.machine_code(function, text)
         of = function.operands, function.results, function.hidden
         buffers = [function.buffers[i] for part in of for i in part]
@@ -127,32 +123,22 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
         scratch = [[b.dtype, list(b.extents)] for b in function.scratch]
         return Artefact({"copied": list(function.written), "scratch": scratch}, (program,))
 
-    def _derive(
-        self, enzyme: Enzyme, kernel: Function, has_lines: bool = False
-    ) -> tuple[Function, str]:
+    def _derive(self, kernel: Function, has_lines: bool = False) -> tuple[Function, str]:
         """The derivative, and its module after Enzyme has run."""
-        function = ir.derive_in_steps(kernel, self.steps)
+        function = functools.reduce(ir.derive, self.steps, kernel)
         function = ir.entry(function, "kb_derivative")
-        return function, ir.run(function, enzyme, self.by_clang, has_lines)
+        return function, ir.run(function, self.by_clang, has_lines)
 
-    def place(self, enzyme: Enzyme, refused: Refused) -> str:
+    def place(self, refused: Refused) -> str:
         """The line that was refused: of the function that it calls, or as Enzyme finds it again."""
-        if not (self._kernel or self.by_clang):  # refused before Enzyme has run
+        if self._kernel is None:  # refused before Enzyme has run
             return ""
+        kernel, _ = self._kernel
         try:
-            made = self.primal(debug=True) if self.by_clang else self._kernel
-            assert made is not None
-            kernel = made[0]
-            if refused.called:
-                calls = re.compile(rf"^ *(%\S+ = )?[^\n]*call [^\n]*{refused.called}[^\n]*", re.M)
-                for call in calls.finditer(kernel.text):
-                    # The optimiser may have moved it, which then has no line; what uses it has.
-                    name = re.escape((call[1] or "\0").removesuffix(" = "))
-                    uses = re.findall(rf"^[^\n]*{name}(?![\w.])[^\n]*", kernel.text, re.M)
-                    places = (clang.place_of(kernel.text, i) for i in (call[0], *uses))
-                    if place := next(filter(None, places), ""):
-                        return place
-            self.machine_code(*self._derive(enzyme, kernel, has_lines=True))
+            is_call = bool(refused.called)
+            if is_call and (place := clang.place_in(Module(kernel.text), refused.is_of)):
+                return place
+            self.machine_code(*self._derive(kernel, has_lines=True))
         except Refused as again:
             place = again.place or ""
             return "" if place.startswith("/usr/") else place

@@ -31,7 +31,6 @@ from kernbridge._src.numba_common.private_numba import (
     arrayobj,
     cgutils,
     debuginfo,
-    global_compiler_lock,
     linalg,
     runtime,
 )
@@ -96,7 +95,7 @@ class NumbaDerivative(HostDerivativeJob):
     def made_of(self) -> tuple[Any, ...]:
         return (*self._primal.made_of(), *super().made_of())
 
-    def primal(self, debug: bool) -> Kernel:
+    def primal(self) -> Kernel:
         with _compiling(self._primal.kernel):
             overload, written = self._primal.compile_kernel()
             function = self._function(overload, frozenset(written))
@@ -120,26 +119,49 @@ class NumbaDerivative(HostDerivativeJob):
             raise Refused(str(e), None) from None
 
     def _function(self, overload: Any, written: frozenset[int]) -> Function:
-        """The kernel as a function of its operands and of those outputs that are no operands."""
+        """The kernel as a function of its operands and of those outputs that are no operands.
+
+        Numba has optimised its module without vectorising loops.
+        """
         primal = self._primal
         for dtype, _ in primal._buffer_types:
             if not ir.can_hold(dtype):
                 raise Refused(f"it has arrays of {dtype}, whose numbers it treats as bits")
+        if overload.finished:
+            raise Refused("it has `with` blocks, which Numba compiles separately")
         parameters, n = primal.host_parameters(), primal.n_operands  # by buffer of the call
         everywhere = range(len(parameters))
         aliases = [(i, n + o) for i, o in self._aliases]
         arrays = dict(enumerate(primal._buffer_types))
-        buffers, places = ir.buffers_of(arrays, everywhere[n:], aliases, written)
-        given = [None if b is None else parameters[b] for b in primal._assignment.given]
-        zeroed = [p for p in given if p not in {parameters[o] for _, o in aliases}]
+        zeroed = [i for i, p in enumerate(parameters) if p.zeroed]
+        buffers, places = ir.buffers_of(arrays, everywhere[n:], aliases, written, zeroed=zeroed)
         by_parameter = {parameters[i]: k for i, k in places.items()}
-        used = primal.fingerprint.inlined, len(self.steps)
-        text, name, only_written = _build_primal(
-            overload, given, zeroed, buffers, by_parameter, *used
-        )
-        buffers = [b._replace(is_read=k not in only_written) for k, b in enumerate(buffers)]
+        given = [None if b is None else parameters[b] for b in primal._assignment.given]
+        name = f"kb_primal_{next(entries.serial)}"
+        simple = _linked(name, overload, given, buffers, by_parameter)
+        inlined = primal.fingerprint.inlined
+        names = sorted(f.name for f in simple.functions)
+        if inlined and (why := rules.unknown(inlined, " ".join(names), has_nodes=True)):
+            raise Refused(why)
+        if inlined and (names := [n for n in names if n.startswith(rules.NODE)]):
+            simple.link_in(_nodes(overload.kernel.targetctx, names, len(self.steps)))
+        simple = binding.parse_assembly(guards.hidden(str(simple)))
+        simplify(_inlined(simple, name))
+        read = Module(guards.shown(str(simple)))
+        if found := reinterprets(read, name, [b.is_inexact for b in buffers]):
+            why = "it uses the bits of real numbers as integers, or has a list of real numbers"
+            raise Refused(why, place_of(read, found))
+        for name_of, f in read.functions.items():
+            if name_of in (_ALLOCATING if f.is_declaration else ()) or name_of in _COUNTING:
+                read.lines.remove(f)
+            is_list = name_of.startswith(_DTOR) and not name_of.startswith(f"{_DTOR}unicode_type")
+            if is_list and not f.is_declaration and next(f.instructions).text != "  ret void":
+                raise Refused("it has a list of arrays or other objects")
+        said = read.functions[name].parameters[2:]
+        buffers = [b._replace(is_read="writeonly" not in said[k]) for k, b in enumerate(buffers)]
         of_call = [places[i] for i in everywhere]
-        return ir.around(text, name, buffers, of_call[:n], of_call[n:])
+        with _to_inline(read) as module:
+            return ir.around(str(module), name, buffers, of_call[:n], of_call[n:])
 
 
 @contextmanager
@@ -211,26 +233,16 @@ def _typed_array(context: Any, builder: Any, array_type: Any, shapes: Any) -> An
     return array
 
 
-@global_compiler_lock
-def _build_primal(
+def _linked(
+    name: str,
     overload: entries.Overload,
     parameters: Sequence[entries.HostParameter | None],
-    zeroed: Sequence[entries.HostParameter | None],
     buffers: Sequence[Buffer],
     places: Mapping[entries.HostParameter, int],
-    inlined: Sequence[Any],
-    order: int,
-) -> tuple[str, str, frozenset[int]]:
-    """Generate a function of buffers (enzyme/function.py) that calls the kernel.
-
-    `places` has the buffer of each parameter, of which those in `zeroed` begin as zeros if they are
-    outputs. Returns the text of a module that Numba has optimised without vectorising its loops,
-    the function's name in it, and the buffers that it only writes to.
-    """
-    if overload.finished:
-        raise Refused("it has `with` blocks, which Numba compiles separately")
+) -> Any:
+    """The kernel's module with a function that calls it; `places` has each parameter's buffer."""
     compiled, context = overload.compiled, overload.kernel.targetctx
-    library, name = compiled.library, f"kb_primal_{next(entries.serial)}"
+    library = compiled.library
     module = library.create_ir_module(name)
     kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
     n_extents = sum(len(b.extents) for b in buffers)
@@ -245,7 +257,6 @@ def _build_primal(
         data=lambda p: data[places[p]],
         extents=lambda p: [extents[e] for e in buffers[places[p]].extents],
     )
-    entries.zero_outputs(context, builder, found, zeroed)
     kernel = llvm.Function(module, kernel_type, compiled.fndesc.llvm_func_name)
     lines = _Lines(module, name, context, True)  # without any here, calls would lose theirs
     lines.mark_subprogram(primal, name, (), (), 0)
@@ -257,29 +268,7 @@ def _build_primal(
     builder.store(code, primal.args[0])
     builder.ret_void()
     entries.link(library, module, lambda: None)
-    simple = binding.parse_bitcode(library._final_module.as_bitcode())
-    names = sorted(f.name for f in simple.functions)
-    if inlined and (why := rules.unknown(inlined, " ".join(names), has_nodes=True)):
-        raise Refused(why)
-    if inlined and (names := [n for n in names if n.startswith(rules.NODE)]):
-        simple.link_in(_nodes(context, names, order))
-    simple = binding.parse_assembly(guards.hidden(str(simple)))
-    simplify(_inlined(simple, name))
-    attributes = [[*a.attributes] for a in simple.get_function(name).arguments]
-    text = guards.shown(str(simple))
-    if line := reinterprets(text, name, [b.is_inexact for b in buffers]):
-        why = "it uses the bits of real numbers as integers, or has a list of real numbers"
-        raise Refused(why, place_of(text, line))
-    module_text = Module(text)
-    for name_of, f in module_text.functions.items():
-        if name_of in (_ALLOCATING if f.is_declaration else ()) or name_of in _COUNTING:
-            module_text.lines.remove(f)
-        is_list = name_of.startswith(_DTOR) and not name_of.startswith(f"{_DTOR}unicode_type")
-        if is_list and not f.is_declaration and next(f.instructions).text != "  ret void":
-            raise Refused("it has a list of arrays or other objects")
-    written = frozenset(i for i in range(len(buffers)) if b"writeonly" in attributes[2 + i])
-    with _to_inline(module_text) as module:
-        return str(module), name, written
+    return binding.parse_bitcode(library._final_module.as_bitcode())
 
 
 def _nodes(context: Any, names: Sequence[str], order: int) -> Any:

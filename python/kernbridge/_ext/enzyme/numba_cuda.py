@@ -15,6 +15,7 @@ Imported only when a derivative is lowered.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -36,7 +37,6 @@ from kernbridge._ext.enzyme.bits import buffer_names, reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import DerivativeJob
 from kernbridge._ext.enzyme.numba_cpu import simplify
-from kernbridge._ext.enzyme.tool import Enzyme
 from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelCompilationError, NoDerivativeError
@@ -45,14 +45,7 @@ from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.llvm.text import Function as Declared
-from kernbridge._src.llvm.text import (
-    Instruction,
-    Module,
-    declared_once,
-    renamed,
-    symbol,
-    with_declared,
-)
+from kernbridge._src.llvm.text import Instruction, Module, declared_once, renamed, symbol
 from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import opaque_pointers
@@ -122,10 +115,9 @@ class OfKernel(Differentiator):
         function = made.function
         n_own = len(own_operands) + len(own_call.outs)
         of_call = (*range(n), *call.fresh)  # what the kernel's buffers are in a call of it
-        numbers = {i: k for k, i in enumerate(function.operands)}
-        for k, i in enumerate(function.results, len(own_operands)):
-            numbers.setdefault(i, k)
-        numbers |= {i: k for k, i in enumerate(function.hidden, n_own)}
+        numbers = dict(zip(function.results, itertools.count(len(own_operands))))
+        numbers |= dict(zip(function.operands, itertools.count()))
+        numbers |= dict(zip(function.hidden, itertools.count(n_own)))
         fills: list[Step] = [
             Fill(numbers[i], 0, b.item_size, Value("count", buffer=numbers[i]), 0)
             for i, b in enumerate(function.buffers)
@@ -238,11 +230,11 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         if images_of is None:
             raise Refused("Enzyme makes no code for the target")
         primal, written, uses_z = self._primal_function()
-        function = ir.derive_in_steps(primal, self.steps)
+        function = functools.reduce(ir.derive, self.steps, primal)
         wide = self._has_batch and not uses_z
         entry = f"{self._primal.symbol}_{'_'.join(mode for mode, _ in self.steps)}"
         text, shared_size = _with_entry(function, entry, wide)
-        text = ir.run(replace(function, text=text), enzyme)
+        text = ir.run(replace(function, text=text))
         buffers = function.buffers
         if self._roles.in_place:  # the contents of its buffers are used afterwards
             own = (b if b.kind == "shared" else b._replace(kind="inout") for b in buffers)
@@ -278,18 +270,13 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             tape=meta["tape"],
         )
 
-    def place(self, enzyme: Enzyme, refused: Refused) -> str:
+    def place(self, refused: Refused) -> str:
         """The line of the call that was refused."""
-        called = str(refused).removeprefix("it calls ").split(",")[0]
-        is_call = str(refused).startswith("it calls ")
+        is_it = refused.is_of if refused.called else _is_of_threads
         with global_compiler_lock, opaque_pointers():
-            texts = [str(module) for module in self._modules]
-        for text in texts:
-            for i in Module(text).instructions():
-                found = i.callee in (called, f"__nv_{called}") if is_call else _is_of_threads(i)
-                if found and "dbg" in i.metadata:
-                    return clang.place_of(text, i.text, has_folders=True)
-        return ""
+            modules = [Module(str(module)) for module in self._modules]
+        places = (clang.place_in(module, is_it, has_folders=True) for module in modules)
+        return next(filter(None, places), "")
 
     def _primal_function(self) -> tuple[Function, list[int], bool]:
         """The kernel as a function of its operands, its other outputs, and its shared arrays.
@@ -304,11 +291,10 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         called = {f.name for f in module.functions if f.is_declaration}
         roles = self._roles
         arrays, written = self._arrays(job, opened)
+        outputs = arrays.keys() - roles.operands
         buffers, places = ir.buffers_of(
-            arrays, arrays.keys() - roles.operands, roles.aliases, written, roles.in_place
+            arrays, outputs, roles.aliases, written, roles.in_place, roles.zeroed
         )
-        for b in roles.zeroed:
-            buffers[places[b]] = buffers[places[b]]._replace(begins_as_zeros=True)
         if "kb.barrier0" in called:
             buffers = [b._replace(is_alone=b.kind == "in") for b in buffers]
         shared = self._shared_arrays(host)
@@ -391,7 +377,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         declared = {name for name in _declared(text) if not _core.cuda_code_provides(name)}
         texts = [text, host_ir.about(shared_size)]
         body, _ = host_ir.completed(self.label, texts, entry, declared)
-        return cuda_on_cpu_compile.image(body, is_fast=False)
+        return {_core.HOST_CC: cuda_on_cpu_compile.image(body, is_fast=False)}
 
 
 def obtained(job: CudaDerivativeJob) -> DerivativeFunction:
@@ -486,9 +472,10 @@ def _simplified(
     simplify(module, unrolls=True)  # threads need not keep the values of a loop that is unrolled
     text = guards.shown(str(module))
     _check(text)
-    if reinterprets(text, "kb_primal", of_reals):
+    read = Module(text)
+    if reinterprets(read, "kb_primal", of_reals):
         raise Refused("it uses the bits of real numbers as integers")
-    used, written = _accessed(Module(text).defined["kb_primal"])
+    used, written = _accessed(read.defined["kb_primal"])
     text = renamed(_without_target(text), _name_for_enzyme)
     return f'target triple = "{gpu_code.TRIPLE}"\n{text}', used, written
 
@@ -588,8 +575,8 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
     text += _ZERO * bool(filled)
     declared = [f"i32 @kb.{r}.{a}()" for r in _REGISTERS for a in "xyz"]
     declared += ["void @kb.barrier0() convergent", "ptr @kb.shared(i64)"]
-    text = renamed(text, _name_for_enzyme)
-    return with_declared(text, (renamed(line, _name_for_enzyme) for line in declared)), offset
+    text += "".join(f"declare {d}\n" for d in declared)
+    return renamed(text, _name_for_enzyme), offset
 
 
 _ZERO = """

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge._ext.enzyme import clang, tool
+from kernbridge._ext.enzyme import clang
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
@@ -114,7 +114,6 @@ class SourceDerivative(HostDerivativeJob):
         self._request = export.request
         self._arrays = [(t.dtype.name, len(t.shape)) for t in (*operands, *call.outs)]
         self._n_inputs, self._aliases = len(operands), call.aliases
-        self._enzyme = tool.find()
         self.source = export.function.place or export.module
         kernel = f"{export.digest} {export.function.name}".encode()
         made_of = (tuple(values), zeroed, self._arrays, self._n_inputs, self._aliases)
@@ -125,11 +124,11 @@ class SourceDerivative(HostDerivativeJob):
     def made_of(self) -> tuple[Any, ...]:
         return (*super().made_of(), clang.target())
 
-    def compiled(self, enzyme: tool.Enzyme) -> Artefact:
+    def compiled(self) -> Artefact:
         self._check_unchanged()
-        return super().compiled(enzyme)
+        return super().compiled()
 
-    def primal(self, debug: bool) -> Kernel:
+    def primal(self) -> Kernel:
         for dtype, _ in self._arrays:
             if not ir.can_hold(dtype):
                 raise Refused(f"it has arrays of {dtype}, whose numbers are bits to Enzyme")
@@ -139,9 +138,9 @@ class SourceDerivative(HostDerivativeJob):
         names = [function[0] for function in finished.notes]
         n, everywhere = self._n_inputs, range(len(self._arrays))
         aliases = [(i, n + o) for i, o in self._aliases]
-        buffers, places = ir.buffers_of(
-            dict(enumerate(self._arrays)), everywhere[n:], aliases, written=()
-        )
+        outputs, zeroed = everywhere[n:], everywhere[n:] if self._zeroed else ()
+        arrays = dict(enumerate(self._arrays))
+        buffers, places = ir.buffers_of(arrays, outputs, aliases, written=(), zeroed=zeroed)
         of_call = [places[i] for i in everywhere]
         unit = finished.source + self._unit(
             names.index(self._export.function.name), buffers, of_call
@@ -152,30 +151,27 @@ class SourceDerivative(HostDerivativeJob):
             *(f"-I{folder}" for folder in (*request.own_include_paths, *request.include_paths)),
             *(*host.arguments, *finished.flags, *request.cflags),
         ]
-        text = clang.to_ir(unit, request.language, flags, self._enzyme, host, debug)
+        text = clang.to_ir(unit, request.language, flags, host)
         read = Module(text)
         if failed := read.functions.get("kb_failed"):
             end = failed.head.index(")", failed.head.index("@"))
             failed.head = f'{failed.head[:end]}) nofree "enzyme_inactive"'
-        text = str(read)
-        text = clang.simplified(text, _PRIMAL, self._enzyme)
-        of_reals = [b.is_inexact for b in buffers]
-        if line := reinterprets(text, _PRIMAL, of_reals):
-            place = clang.place_of(text, line)
+        read = clang.simplified(str(read), _PRIMAL)
+        if found := reinterprets(read, _PRIMAL, [b.is_inexact for b in buffers]):
+            place = clang.place_of(read, found)
             raise Refused("it uses the bits of real numbers as integers", place)
-        read_ir = Module(text)
-        primal = read_ir.functions[_PRIMAL]
+        primal = read.functions[_PRIMAL]
         for k, said in enumerate(primal.parameters[2 : 2 + len(buffers)]):
-            b, zeros = buffers[k], self._zeroed and buffers[k].kind == "out"
-            is_read = b.kind in ("in", "inout") or zeros
+            b = buffers[k]
+            is_read = b.kind in ("in", "inout") or b.begins_as_zeros
             is_read |= "writeonly" not in said and "readnone" not in said
             if b.kind == "in" and "readonly" not in said and "readnone" not in said:
                 b = b._replace(kind="work")
-            buffers[k] = b._replace(is_read=is_read, begins_as_zeros=zeros)
+            buffers[k] = b._replace(is_read=is_read)
         head = primal.head[primal.head.index("void @") :]
         placed = head.replace(" local_unnamed_addr", " local_unnamed_addr alwaysinline", 1)
         primal.head = f"define internal {placed}"
-        return ir.around(str(read_ir), _PRIMAL, buffers, of_call[:n], of_call[n:]), None
+        return ir.around(str(read), _PRIMAL, buffers, of_call[:n], of_call[n:]), None
 
     def _check_unchanged(self) -> None:
         """Refuse sources whose headers have changed since; keep nothing if that is not known."""
@@ -226,4 +222,4 @@ class SourceDerivative(HostDerivativeJob):
 
     def machine_code(self, function: Function, text: str) -> HostCode:
         text, name = ir.guarded(text, function.name, "icmp eq i32 %code, 0")
-        return clang.machine_code(text, name, self._enzyme)
+        return clang.machine_code(text, name)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kernbridge._ext.enzyme.function import Buffer
-from kernbridge._src.llvm.text import Function, Instruction, Module, with_declared
+from kernbridge._src.llvm.text import Function, Instruction, Module, declared_once
 
 _PURE = {"zext", "sext", "add", "mul"}
 _REGISTER = "llvm.nvvm.read.ptx.sreg."
@@ -202,8 +202,14 @@ def with_sums_of_warps(text: str, entry: str, has_one_axis: bool) -> str:
     warp adds, one distance after the other.
     """
     module = Module(text)
-    for array, a in _accesses(module.defined[entry]).items() if has_one_axis else ():
-        if not (array.is_shared and a.is_known and len({at.block for at in a.adds}) == 1):
+    for array, a in _accesses(module.defined[entry]).items():
+        if not array.is_shared:
+            for at in a.adds:
+                if not a.elements[at][0]:
+                    (_, address), (kind, value) = at.operands
+                    at.text = f"  call void @kb_add.{kind}(ptr {address}, {kind} {value})"
+            continue
+        if not (has_one_axis and a.is_known and len({at.block for at in a.adds}) == 1):
             continue
         size = _SIZES[a.adds[0].operands[1].type]
         distances = [distance for _, distance in map(a.elements.__getitem__, a.adds)]
@@ -216,41 +222,51 @@ def with_sums_of_warps(text: str, entry: str, has_one_axis: bool) -> str:
                 f"  call void @kb_add_near.{kind}(ptr {address}, {kind} {value},"
                 f" i32 {(distance - first) // size}, i32 {span})"
             )
-    for function in module.defined.values():
-        places = _fixed(function)
-        for i in function.instructions:
-            if i.opcode == "atomicrmw" and _address(i) in places:
-                (_, address), (kind, value) = i.operands
-                i.text = f"  call void @kb_add.{kind}(ptr {address}, {kind} {value})"
     if "@kb_add" not in (text := str(module)):
         return text
-    return with_declared(text, _DECLARED) + _sums()
+    sums = (_SUM.replace("KIND", kind) for kind in ("float", "double"))
+    return declared_once("".join((text, _DOWN, *sums)))
 
 
-def _fixed(function: Function) -> set[str]:
-    """The addresses of a launch's arrays, and those at a constant distance from them."""
-    found = {i.result for i in function.instructions if i.opcode == "inttoptr"}
-    steps = [i for i in function.instructions if i.opcode == "getelementptr" and "%" not in i.type]
-    steps = [i for i in steps if not any(value.startswith("%") for _, value in i.operands[1:])]
-    while more := {i.result for i in steps if i.operands[0].value in found} - found:
-        found |= more
-    return found
-
-
-_DECLARED = (
-    "i32 @llvm.nvvm.shfl.sync.down.i32(i32, i32, i32, i32)",
-    "i32 @llvm.nvvm.read.ptx.sreg.laneid()",
-    "i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
-    "void @llvm.nvvm.bar.warp.sync(i32)",
-)
+# The number of the thread so many threads further in the warp.
+_DOWN = """
+declare float @llvm.nvvm.shfl.sync.down.f32(i32, float, i32, i32)
+declare i32 @llvm.nvvm.read.ptx.sreg.laneid()
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+declare void @llvm.nvvm.bar.warp.sync(i32)
+define internal float @kb_down.float(float %x, i32 %n) alwaysinline convergent {
+  %y = call float @llvm.nvvm.shfl.sync.down.f32(i32 -1, float %x, i32 %n, i32 31)
+  ret float %y
+}
+define internal double @kb_down.double(double %x, i32 %n) alwaysinline convergent {
+  %w = bitcast double %x to <2 x float>
+  %w0 = extractelement <2 x float> %w, i32 0
+  %w1 = extractelement <2 x float> %w, i32 1
+  %y0 = call float @kb_down.float(float %w0, i32 %n)
+  %y1 = call float @kb_down.float(float %w1, i32 %n)
+  %v = insertelement <2 x float> undef, float %y0, i32 0
+  %u = insertelement <2 x float> %v, float %y1, i32 1
+  %y = bitcast <2 x float> %u to double
+  ret double %y
+}
+"""
 _SUM = """
-define internal void @kb_add.KIND(ptr %at, KIND %x) convergent {
+define internal void @kb_add.KIND(ptr %at, KIND %x0) convergent {
 entry:
   %mask = call i32 asm sideeffect "activemask.b32 $0;", "=r"() convergent
   %whole = icmp eq i32 %mask, -1
   br i1 %whole, label %sum, label %alone
 sum:
-STEPS
+  %y0 = call KIND @kb_down.KIND(KIND %x0, i32 16)
+  %x1 = fadd KIND %x0, %y0
+  %y1 = call KIND @kb_down.KIND(KIND %x1, i32 8)
+  %x2 = fadd KIND %x1, %y1
+  %y2 = call KIND @kb_down.KIND(KIND %x2, i32 4)
+  %x3 = fadd KIND %x2, %y2
+  %y3 = call KIND @kb_down.KIND(KIND %x3, i32 2)
+  %x4 = fadd KIND %x3, %y3
+  %y4 = call KIND @kb_down.KIND(KIND %x4, i32 1)
+  %x5 = fadd KIND %x4, %y4
   %lane = call i32 @llvm.nvvm.read.ptx.sreg.laneid()
   %first = icmp eq i32 %lane, 0
   br i1 %first, label %once, label %end
@@ -258,7 +274,7 @@ once:
   %old = atomicrmw fadd ptr %at, KIND %x5 monotonic
   br label %end
 alone:
-  %other = atomicrmw fadd ptr %at, KIND %x monotonic
+  %other = atomicrmw fadd ptr %at, KIND %x0 monotonic
   br label %end
 end:
   ret void
@@ -293,34 +309,3 @@ apart:
   ret void
 }
 """
-
-
-def _sums() -> str:
-    text = ""
-    for kind in ("float", "double"):
-        steps, before = [], "%x"
-        for k, distance in enumerate((16, 8, 4, 2, 1), 1):
-            parts = 1 if kind == "float" else 2
-            words = "i32" if kind == "float" else "<2 x i32>"
-            steps.append(f"  %w{k} = bitcast {kind} {before} to {words}")
-            moved = []
-            for part in range(parts):
-                word = f"%w{k}"
-                if parts == 2:
-                    word = f"%w{k}.{part}"
-                    steps.append(f"  {word} = extractelement {words} %w{k}, i32 {part}")
-                steps.append(
-                    f"  %m{k}.{part} = call i32 @llvm.nvvm.shfl.sync.down.i32(i32 -1, i32 {word},"
-                    f" i32 {distance}, i32 31)"
-                )
-                moved.append(f"%m{k}.{part}")
-            whole = moved[0]
-            if parts == 2:
-                steps.append(f"  %a{k} = insertelement {words} undef, i32 {moved[0]}, i32 0")
-                steps.append(f"  %b{k} = insertelement {words} %a{k}, i32 {moved[1]}, i32 1")
-                whole = f"%b{k}"
-            steps.append(f"  %y{k} = bitcast {words} {whole} to {kind}")
-            steps.append(f"  %x{k} = fadd {kind} {before}, %y{k}")
-            before = f"%x{k}"
-        text += _SUM.replace("KIND", kind).replace("STEPS", "\n".join(steps))
-    return text

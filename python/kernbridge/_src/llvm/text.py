@@ -8,7 +8,7 @@ its blocks are asked for, and an instruction when its operands are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -352,17 +352,12 @@ class Module:
 
 
 def declared_once(text: str) -> str:
-    """Leave out declarations of functions that are declared before."""
-    module, known = Module(text), set[str]()
-    for f in [f for f in module.lines if isinstance(f, Function) and f.is_declaration]:
+    """Leave out declarations of functions that are declared before, or defined."""
+    module = Module(text)
+    functions = [line for line in module.lines if isinstance(line, Function)]
+    known = {f.name for f in functions if not f.is_declaration}
+    for f in (f for f in functions if f.is_declaration):
         if f.name in known:
             module.lines.remove(f)
         known.add(f.name)
     return str(module)
-
-
-def with_declared(text: str, declarations: Iterable[str]) -> str:
-    """Declare those functions that a module neither declares nor defines."""
-    wanted = {symbols(declaration)[0]: declaration for declaration in declarations}
-    known = Module(text).functions if wanted else {}
-    return text + "".join(f"declare {d}\n" for name, d in wanted.items() if name not in known)

@@ -14,7 +14,7 @@ whole function to print one instruction.
 
 from __future__ import annotations
 
-from kernbridge._src.llvm.text import Function, Instruction, Module, with_declared
+from kernbridge._src.llvm.text import Function, Instruction, Module, declared_once
 
 _ARITHMETIC = {"fmul", "fadd", "fsub", "fneg"}
 _DIVISIONS = {"sdiv", "udiv", "srem", "urem"}
@@ -30,8 +30,8 @@ def fused(text: str) -> str:
     """The module in which sums whose products are fused are calls of llvm.fma."""
     module = Module(text)
     kinds = {kind for f in module.defined.values() for kind in _Fusion(f).fuse()}
-    declared = (f"{k} @llvm.fma.{_SUFFIX[k]}({k}, {k}, {k})" for k in sorted(kinds))
-    return with_declared(f"{module}\n", declared)
+    declared = (f"declare {k} @llvm.fma.{_SUFFIX[k]}({k}, {k}, {k})\n" for k in sorted(kinds))
+    return declared_once("".join((f"{module}\n", *declared)))
 
 
 def without_fences(text: str) -> str:
