@@ -205,7 +205,6 @@ def _buffer(place: int) -> tuple[int, tuple[int, ...], int]:
 
 
 def _array(address: int, shape: Sequence[int], dtype: Any) -> Any:
-    """The array that a buffer is."""
     n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     data = (ctypes.c_char * n_bytes).from_address(address) if n_bytes else b""
     return np.frombuffer(data, dtype).reshape(shape)

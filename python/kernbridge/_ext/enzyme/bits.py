@@ -132,14 +132,13 @@ def chooses_arrays(module: str, primal: str) -> bool:
             choices[i.result] = pointers
         elif i.opcode == "store" and i.operands[0].type == "ptr":
             kept.add(i.operands[0].value)
-    settled = True
-    while settled:
-        settled = False
-        for name, among in [*choices.items()]:
-            others = {memory[other] for other in among} - {name}
-            if len(others) < 2:  # one array, perhaps at another element
-                for other in others:
-                    memory.join(name, other)
-                del choices[name]
-                settled = True
+    while settled := {
+        name: others
+        for name, among in choices.items()
+        if len(others := {memory[other] for other in among} - {name}) < 2
+    }:  # of one array, perhaps at another element
+        for name, others in settled.items():
+            for other in others:
+                memory.join(name, other)
+            del choices[name]
     return bool(choices) or not {memory[name] for name in kept}.isdisjoint(buffer_names(function))

@@ -50,6 +50,7 @@ _LEFT_OUT = re.compile(
 )
 _TAKING_ONE = ("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter", "-include", "-imacros")
 _UNKNOWN = re.compile(r"error: (?:unknown argument|unsupported option)[^']*'([^']+)'")
+_LINKAGE = re.compile("^define (?:(?:dso_local|hidden|internal) )*")
 _FAILED = re.compile(r"^(\S[^\n]*?:\d+):\d+: (?:fatal )?error: ([^\n]*)", re.M)
 
 # A name in a mangled one, or what looks like one: a substitution, a parameter, a literal.
@@ -235,11 +236,8 @@ def machine_code(text: str, name: str) -> HostCode:
     ]
     module = Module(text)
     for function in module.defined.values():
-        rest = split(function.head, " ")[1:]
-        while rest[0] in ("dso_local", "hidden", "internal"):
-            del rest[0]
         internal = "internal " * (function.name != name)
-        function.head = f"define {internal}{' '.join(rest)}"
+        function.head = _LINKAGE.sub(f"define {internal}", function.head)
     entry = module.defined[name]
     entry.head = entry.head.replace(symbol(name), symbol(_core.HOST_CODE_ENTRY), 1)
     known = {name for name, f in module.functions.items() if f.is_declaration}

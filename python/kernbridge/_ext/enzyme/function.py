@@ -306,6 +306,7 @@ define internal void @kb.move.{size}(ptr %to, ptr %from, {size} %n) alwaysinline
 }}
 """
 _AS_I64 = {"i32": "zext i32 %n to i64", "i64": "add i64 %n, 0"}
+# The gamma function, and its logarithm, are computed as gamma.ll does.
 _GAMMA = {f"{p}{f}" for f in ("gamma", "lgamma", "tgamma") for p in ("", "__nv_", "numba_")}
 _GAMMA |= {f"{name}f" for name in _GAMMA}
 _GAMMAS = Path(__file__).with_name("gamma.ll").read_text()
@@ -317,16 +318,6 @@ _GAMMA_OF = """define internal {t} @{name}({t} %x) alwaysinline {{
 }}"""
 _OF_FLOAT = {"t": "float", "widen": "fpext", "narrow": "fptrunc"}
 _OF_DOUBLE = {"t": "double", "widen": "bitcast", "narrow": "bitcast"}
-
-
-def _with_gamma(module: Module) -> str:
-    """Let a module compute the gamma function, and its logarithm, as gamma.ll does."""
-    found = [f for name, f in module.functions.items() if f.is_declaration and name in _GAMMA]
-    for f in found:
-        function = "lgamma" if "lgamma" in f.name or f.name in ("gamma", "gammaf") else "tgamma"
-        of = _OF_FLOAT if f.name.endswith("f") else _OF_DOUBLE
-        f.head = _GAMMA_OF.format(name=f.name, function=function, **of)
-    return f"{module}{_GAMMAS if found else ''}"
 
 
 # A tangent of zero would be multiplied by infinity in `max(x, 0) ** 0.3`.
@@ -382,7 +373,12 @@ def _prepared(text: str, is_tagged: bool) -> str:
             i.text = _adding(i)
         elif i.opcode in ("load", "store") and i.type in tags and not i.flags:
             i.text += f", !tbaa !{tags[i.type]}" * ("tbaa" not in i.metadata)
-    text = _with_gamma(module)
+    gammas = [f for f in module.functions.values() if f.is_declaration and f.name in _GAMMA]
+    for f in gammas:
+        function = "lgamma" if "lgamma" in f.name or f.name in ("gamma", "gammaf") else "tgamma"
+        of = _OF_FLOAT if f.name.endswith("f") else _OF_DOUBLE
+        f.head = _GAMMA_OF.format(name=f.name, function=function, **of)
+    text = str(module) + (_GAMMAS if gammas else "")
     text += "".join(_MOVED.format(size=s, as_i64=_AS_I64[s]) for s in sorted(sizes))
     # Powers with an exponent below 1 have the derivative zero at zero, as square roots do.
     kinds = (("double", "f64"), ("float", "f32")) if has_powers else ()

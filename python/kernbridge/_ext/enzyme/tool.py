@@ -52,11 +52,9 @@ class Enzyme(NamedTuple):
     preloaded: str  # stand-ins for libraries that this system cannot load
 
     def run(self, *arguments: str, input: bytes = b"") -> programs.Ended:
-        """Run `opt` with the plugin."""
         return self._run([self.opt, f"--load-pass-plugin={self.plugin}", *arguments], input, True)
 
     def clang(self, *arguments: str, input: bytes = b"", errors: bool = True) -> programs.Ended:
-        """Run clang."""
         return self._run([self.find_clang(), *arguments], input, errors)
 
     def _run(self, command: list[str], input: bytes, errors: bool) -> programs.Ended:
