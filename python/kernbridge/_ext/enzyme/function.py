@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from kernbridge._ext.enzyme import grammar, tool
 from kernbridge._ext.enzyme.bits import chooses_arrays
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.errors import NoDerivativeError
-from kernbridge._src.calls.call import ArrayType
+from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.llvm.text import Instruction, Module, declared_once, symbol, symbols
 from kernbridge._src.operation.spec import Mode, Step
 from kernbridge._src.toolchain.programs import Ended
@@ -139,19 +139,21 @@ class Function:
         return [self.operands[k] for k in self.written] + scratch
 
     @property
-    def scratch(self) -> tuple[Buffer, ...]:
-        return tuple(b for b in self.buffers if b.kind == "scratch")
+    def scratch(self) -> list[list[Any]]:
+        """The dtype and the extents of each buffer of scratch memory, as JSON holds them."""
+        return [[b.dtype, [*b.extents]] for b in self.buffers if b.kind == "scratch"]
 
 
 def _n_extents(buffers: Iterable[Buffer]) -> int:
     return 1 + max((e for b in buffers for e in b.extents), default=-1)
 
 
-def arrays(
-    scratch: Iterable[tuple[str, Iterable[int]]], of_call: Iterable[ArrayType]
+def temporaries(
+    scratch: Iterable[Sequence[Any]], operands: Sequence[ArrayType], call: Call
 ) -> tuple[ArrayType, ...]:
-    """Arrays of a dtype, with the extents that have these numbers among all extents of a call."""
-    sizes = [n for t in of_call for n in t.shape]
+    """The arrays that scratch memory is in a call of the kernel."""
+    made = (call.outs[b - len(operands)] for b in call.fresh)
+    sizes = [n for t in (*operands, *made) for n in t.shape]
     return tuple(ArrayType(tuple(sizes[e] for e in of), np.dtype(d)) for d, of in scratch)
 
 

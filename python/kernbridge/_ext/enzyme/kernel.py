@@ -88,7 +88,6 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
     def lowered(self, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Make the derivative of a kernel, whose operands and call are given."""
         native = obtain(self)
-        made = (call.outs[b - len(operands)] for b in call.fresh)
         return NativeCall(
             target=debug.host_target(),
             digest=self.identity,
@@ -97,7 +96,7 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
             copied=tuple(native.meta["copied"]),
             why_not_portable=self.why_not_portable,
             program=native.blobs[0],
-            temporaries=ir.arrays(native.meta["scratch"], (*operands, *made)),
+            temporaries=ir.temporaries(native.meta["scratch"], operands, call),
         )
 
     def primal(self) -> Kernel:
@@ -120,8 +119,8 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
         counts = map(len, of)
         program = host_code(self.identity, (self.label, self.source, *counts), described, code)
         self.lasting = self.lasting and code.lasting
-        scratch = [[b.dtype, list(b.extents)] for b in function.scratch]
-        return Artefact({"copied": list(function.written), "scratch": scratch}, (program,))
+        meta = {"copied": list(function.written), "scratch": function.scratch}
+        return Artefact(meta, (program,))
 
     def _derive(self, kernel: Function, has_lines: bool = False) -> tuple[Function, str]:
         """The derivative, and its module after Enzyme has run."""

@@ -114,7 +114,6 @@ class OfKernel(Differentiator):
         made = obtained(job)
         function = made.function
         n_own = len(own_operands) + len(own_call.outs)
-        of_call = (*range(n), *call.fresh)  # what the kernel's buffers are in a call of it
         numbers = dict(zip(function.results, itertools.count(len(own_operands))))
         numbers |= dict(zip(function.operands, itertools.count()))
         numbers |= dict(zip(function.hidden, itertools.count(n_own)))
@@ -123,7 +122,7 @@ class OfKernel(Differentiator):
             for i, b in enumerate(function.buffers)
             if b.begins_as_zeros and i in numbers
         ]
-        moved = {b: numbers[i] for i, b in enumerate(of_call)}
+        moved = {b: numbers[i] for i, b in enumerate((*range(n), *call.fresh))}
         x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in launch.grid)
         launch = replace(launch, grid=(x, y, z), zeroed=own_call.fresh)
         step = made.launch(launch, [numbers[i] for i in function.arrays])
@@ -135,9 +134,7 @@ class OfKernel(Differentiator):
             [f"array {k}" for k in range(n_own)],
             [*fills, step],
             copied=function.written,
-            temporaries=ir.arrays(
-                ((b.dtype, b.extents) for b in function.scratch), [arrays[b] for b in of_call]
-            ),
+            temporaries=ir.temporaries(function.scratch, operands, call),
             is_tested=has_reverse(steps) and not target.architectures,
             target=target,
         )
