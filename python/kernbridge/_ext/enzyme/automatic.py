@@ -9,6 +9,7 @@ derivatives are automatic as well, so every order and mixture of modes is one mo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -33,25 +34,13 @@ _SINGLE = np.dtype("float32")
 
 @dataclass(frozen=True)
 class Derivative(Frontend):
-    """A derivative of a kernel. Its operands are the kernel's, and then tangents or cotangents.
+    """A derivative of a kernel. Its operands are the kernel's, and then tangents or cotangents."""
 
-    Attributes
-    ----------
-    kernel : Frontend
-        The kernel, which is no derivative.
-    types, call :
-        The operands and the call of the kernel, without batch axes.
-    steps : tuple of Step
-        The differentiations that lead from the kernel to this one.
-    n_shared : int
-        The number of operands before the tangents or cotangents of the last step.
-    """
-
-    kernel: Frontend
-    types: tuple[ArrayType, ...]
-    call: Call
-    steps: tuple[Step, ...]
-    n_shared: int
+    kernel: Frontend  # which is no derivative
+    types: tuple[ArrayType, ...]  # of the kernel's operands, without batch axes
+    call: Call  # of the kernel, without batch axes
+    steps: tuple[Step, ...]  # the differentiations that lead from the kernel to this one
+    n_shared: int  # operands before the tangents or cotangents of the last step
 
     @property
     def label(self) -> str:  # type: ignore[override]
@@ -198,10 +187,7 @@ def differentiated(
     n = len(types) - sum(counts)
     program = jax.make_jaxpr(function)(*types[:n])
     jaxpr = _by_enzyme(program.jaxpr)
-
-    def derivative(*operands: Any) -> list[Any]:
-        return list(eval_jaxpr(jaxpr, program.consts, *operands))
-
+    derivative: Callable[..., Any] = functools.partial(eval_jaxpr, jaxpr, program.consts)
     for step, count in zip(steps, counts, strict=True):
         derivative = _after(derivative, step, n)
         n += count

@@ -13,10 +13,10 @@ Imported only when a derivative is lowered.
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+
+from numba import cuda
 
 from kernbridge._ext.enzyme.numba_cuda import CudaDerivativeJob, DerivativeFunction, Roles, obtained
 from kernbridge._src.base.errors import NoDerivativeError
@@ -246,7 +246,7 @@ class _Derivative:
         array = host_like((step.size // dtype.itemsize,), dtype)
         places = ((step.to_buffer, step.to_offset), (step.from_buffer, step.from_offset))
         given = [DeviceArray(self._made, self._shadows[b], at, array) for b, at in places]
-        self._made.launch(Configured(_add_kernel(), -(-array.size // 256), 256), given)
+        self._made.launch(Configured(_add, -(-array.size // 256), 256), given)
         shadow, count = self._shadows[step.to_buffer], step.size // dtype.itemsize
         self.steps.append(Fill(shadow, step.to_offset, dtype.itemsize, count, 0))
 
@@ -268,14 +268,8 @@ class _Derivative:
             self.steps.append(Fill(number, 0, array.dtype.itemsize, n, 0))
 
 
-@functools.cache
-def _add_kernel() -> Any:
-    from numba import cuda
-
-    @cuda.jit
-    def add(x, out):  # type: ignore[no-untyped-def]
-        i = cuda.grid(1)
-        if i < out.size:
-            out[i] += x[i]
-
-    return add
+@cuda.jit
+def _add(x, out):  # type: ignore[no-untyped-def]
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] += x[i]
