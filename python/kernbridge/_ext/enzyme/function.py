@@ -508,12 +508,11 @@ def entry(function: Function, name: str) -> Function:
     lines = [function.text, head, "  %status = alloca i32", "  store i32 0, ptr %status"]
     places = [("inputs", k, i) for k, i in enumerate(function.operands)]
     places += [("outputs", k, i) for k, i in enumerate((*function.results, *function.hidden))]
-    data: dict[int, str] = {}
-    extents: dict[int, str] = {}
+    known, extents = set[int](), set[int]()
     for side, at, i in places:
-        if i in data:  # a result or a copy, in the memory of an operand
+        if i in known:  # a result or a copy, in the memory of an operand
             continue
-        data[i] = f"ptr %data{i}"
+        known.add(i)
         lines += [
             f"  %at{i} = getelementptr ptr, ptr %{side}, i64 {at}",
             f"  %buffer{i} = load ptr, ptr %at{i}",
@@ -524,14 +523,11 @@ def entry(function: Function, name: str) -> Function:
             f"  %list{i} = getelementptr i8, ptr %buffer{i}, i64 {_DIMS}",
             f"  %dims{i} = load ptr, ptr %list{i}",
         ]
-        for axis, extent in enumerate(function.buffers[i].extents):
-            if extent in extents:
-                continue
-            extents[extent] = f"i64 %extent{extent}"
-            lines += [
-                f"  %dim{extent} = getelementptr i64, ptr %dims{i}, i64 {axis}",
-                f"  %extent{extent} = load i64, ptr %dim{extent}",
-            ]
+        for axis, e in enumerate(function.buffers[i].extents):
+            if e not in extents:
+                lines.append(f"  %dim{e} = getelementptr i64, ptr %dims{i}, i64 {axis}")
+                lines.append(f"  %extent{e} = load i64, ptr %dim{e}")
+        extents.update(function.buffers[i].extents)
     for i, b in enumerate(function.buffers):
         if b.begins_as_zeros:
             size = str(b.item_size)
@@ -539,8 +535,9 @@ def entry(function: Function, name: str) -> Function:
                 lines.append(f"  %size{i}.{axis} = mul i64 {size}, %extent{e}")
                 size = f"%size{i}.{axis}"
             lines.append(f"  call void {_FILL}(ptr %data{i}, i8 0, i64 {size}, i1 false)")
-    arguments = ["ptr %status", "ptr %exception", *(data[i] for i in range(len(function.buffers)))]
-    arguments += [extents[k] for k in range(function.n_extents)]
+    arguments = ["ptr %status", "ptr %exception"]
+    arguments += [f"ptr %data{i}" for i in range(len(function.buffers))]
+    arguments += [f"i64 %extent{k}" for k in range(function.n_extents)]
     lines += [f"  call void @{function.name}({', '.join(arguments)})"]
     lines += ["  %code = load i32, ptr %status", "  ret i32 %code", "}"]
     lines += [f"declare void {_FILL}(ptr, i8, i64, i1)", ""]

@@ -2,7 +2,7 @@
 
 The steps of a recording act on buffers: inputs, outputs and temporaries. A derivative has a shadow
 of each buffer of real numbers, which holds tangents or cotangents, and every launch is replaced by
-its derivative (numba_cuda/derivative.py), which works on buffers and shadows in place.
+its derivative (enzyme/numba_cuda.py), which works on buffers and shadows in place.
 
 - For tangents, the steps run in their order.
 - For cotangents, they first run forward, and what a step overwrites is kept. Then they run in
