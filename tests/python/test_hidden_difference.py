@@ -27,7 +27,7 @@ import kernbridge
 import pytest
 from kernbridge._ext.nvrtc import nvrtc
 from kernbridge._src.forge.obtain import held
-from kernbridge._src.toolchain.make import Job, Request, build
+from kernbridge._src.toolchain.build import Job, Request, build
 
 pytestmark = pytest.mark.once
 CC = shutil.which("gcc") or shutil.which("cc")

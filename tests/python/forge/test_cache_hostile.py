@@ -11,7 +11,7 @@ import random
 import kernbridge
 import pytest
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain.make import library
+from kernbridge._src.toolchain.build import library
 
 pytestmark = pytest.mark.once
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from kernbridge import cache
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain.make import Request, build
+from kernbridge._src.toolchain.build import Request, build
 
 NO_COMPILER = (shutil.which("gcc") or shutil.which("cc")) is None
 pytestmark = [pytest.mark.once, pytest.mark.skipif(NO_COMPILER, reason="no C compiler here")]

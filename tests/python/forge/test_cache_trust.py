@@ -2,12 +2,12 @@
 
 import os
 import shutil
+import tempfile
 
 import pytest
 from kernbridge import KernbridgeWarning, cache
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain import make
-from kernbridge._src.toolchain.make import Request, build
+from kernbridge._src.toolchain.build import Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
 THEIRS = 54321  # a user whom this process is not
@@ -150,6 +150,6 @@ def test_a_temporary_folder_of_others(tmp_path, monkeypatch, request_):
     """Without a cache a library is built where nobody else can replace it either."""
     (tmp_path / "theirs").mkdir(mode=0o777)
     os.chown(tmp_path / "theirs", THEIRS, THEIRS)
-    monkeypatch.setattr(make.tempfile, "tempdir", str(tmp_path / "theirs"))
-    folder = make._private.__wrapped__(os.getpid())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "theirs"))
+    folder = artefacts.private.__wrapped__(os.getpid())
     assert not folder.is_relative_to(tmp_path)

@@ -6,7 +6,7 @@ import jax
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.toolchain import make
+from kernbridge._src.toolchain import build
 
 pytestmark = [
     pytest.mark.once,
@@ -26,16 +26,16 @@ void doubled(const kernbridge::Tensor x, kernbridge::Tensor out) {
 def cleared(monkeypatch):
     """Clears the cache behind builds; holds how many of them are left that are treated so."""
     left = [1]
-    build = make.build
+    find = build.build
 
     def build_and_clear(request):
-        built = build(request)
+        built = find(request)
         left[0] -= 1
         if left[0] >= 0:
             kernbridge.cache.clear_cache()
         return built
 
-    monkeypatch.setattr(make, "build", build_and_clear)
+    monkeypatch.setattr(build, "build", build_and_clear)
     return left
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import pytest
-from kernbridge._src.toolchain import make
+from kernbridge._src.toolchain import build
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -63,9 +63,8 @@ def copies(monkeypatch, tmp_path):
 
 
 def wrap(monkeypatch, wrapped):
-    """Wrap the two functions from which a request gets its library."""
-    for module, name in ((make.library, "find_in_cache"), (make, "build")):
-        monkeypatch.setattr(module, name, wrapped(getattr(module, name)))
+    """Wrap the function from which a request gets its library."""
+    monkeypatch.setattr(build, "build", wrapped(build.build))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -97,7 +96,7 @@ def test_replaced_between_check_and_use(copies, monkeypatch, damage):
 @pytest.mark.parametrize("damage", ["aarch64", "32 bits"])
 def test_a_large_library_that_was_replaced_is_built_again(copies, monkeypatch, damage):
     """It is known by its size alone, so that only the loader notices."""
-    monkeypatch.setattr(make.library, "HASHED_LIBRARY", 0)
+    monkeypatch.setattr(build.library, "HASHED_LIBRARY", 0)
     load()
     (kept,) = kernbridge.get_cache_dir().rglob("*.so")
     write(kept, DAMAGES[damage](kept.read_bytes()))

@@ -13,7 +13,7 @@ import pytest
 from conftest import write_compiler
 from kernbridge._src.base import progress
 from kernbridge._src.toolchain import nvcc as toolchain_nvcc
-from kernbridge._src.toolchain.make import Request, build, library
+from kernbridge._src.toolchain.build import Request, build, library
 from kernbridge.errors import (
     CompilationError,
     HostCompilerIncompatibleError,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_compiler
-from kernbridge._src.toolchain.make import Request, build, library
+from kernbridge._src.toolchain.build import Request, build, library
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -298,7 +298,7 @@ def test_other_processes(request_, compiler, run_python, root, tmp_path):
     """A process that never built it finds it, and the same digest."""
     first = build(request_)
     program = f"""
-from kernbridge._src.toolchain.make import Request, build
+from kernbridge._src.toolchain.build import Request, build
 built = build({request_!r})
 print(built.digest, built.built)
 """

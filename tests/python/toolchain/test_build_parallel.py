@@ -15,7 +15,7 @@ import kernbridge
 import pytest
 from conftest import write_compiler
 from kernbridge._src.forge import obtain
-from kernbridge._src.toolchain.make import Request, build
+from kernbridge._src.toolchain.build import Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -43,7 +43,7 @@ CONCURRENT = (
     QUICK
     + """
 import time
-from kernbridge._src.toolchain.make import Request, build
+from kernbridge._src.toolchain.build import Request, build
 from pathlib import Path
 while not Path("go").exists():
     time.sleep(0.005)
@@ -100,7 +100,7 @@ def test_a_builder_that_is_killed(request_, tmp_path, root):
     """The next one builds at once, and nothing is left behind."""
     pids = tmp_path / "pids"
     write_compiler(tmp_path / "cc", f"echo $$ >> {pids}; exec sleep 99")
-    made = "from kernbridge._src.toolchain.make import Request, build"
+    made = "from kernbridge._src.toolchain.build import Request, build"
     program = f"{QUICK}\n{made}\nbuild({request_!r})"
     builder = subprocess.Popen(
         [sys.executable, "-c", program], env={**os.environ, "CC": str(tmp_path / "cc")}

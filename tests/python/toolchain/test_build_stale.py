@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from kernbridge._src.toolchain.make import Request, build
+from kernbridge._src.toolchain.build import Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [

@@ -20,8 +20,7 @@ import pytest
 from conftest import write_compiler
 from kernbridge import KernbridgeWarning
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain import make
-from kernbridge._src.toolchain.make import Request, build
+from kernbridge._src.toolchain.build import Request, build
 from kernbridge.errors import CompilationError, KernelToolchainError
 
 pytestmark = [
@@ -136,7 +135,7 @@ def test_each_request_for_the_cache_fails(quick, tmp_path, monkeypatch, number, 
 
 def test_no_room_anywhere(quick, root, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: full(tmp_path))
-    make._private.cache_clear()
+    artefacts.private.cache_clear()
     with (
         pytest.warns(KernbridgeWarning, match=r"No space left.*\[KB5001\]"),
         pytest.raises(

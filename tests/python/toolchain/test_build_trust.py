@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernbridge import KernbridgeWarning, cache
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain.make import Request, build, library
+from kernbridge._src.toolchain.build import Request, build, library
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -105,7 +105,7 @@ def test_no_cache(request_, monkeypatch, tmp_path, run_python):
     assert not build(request_).built  # of this process, it is there
     assert not built.path.is_relative_to(tmp_path)
     program = f"""
-from kernbridge._src.toolchain.make import Request, build
+from kernbridge._src.toolchain.build import Request, build
 built = build({request_!r})
 assert built.built and built.path.exists()
 print(built.path)

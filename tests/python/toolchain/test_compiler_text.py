@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 from kernbridge import CompilationError, load_cpp_inline
-from kernbridge._src.toolchain.make import Request, build
+from kernbridge._src.toolchain.build import Request, build
 
 pytestmark = pytest.mark.once
 

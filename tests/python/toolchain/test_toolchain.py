@@ -5,8 +5,7 @@ import sys
 
 import pytest
 from kernbridge import config
-from kernbridge._src.toolchain import nvcc
-from kernbridge._src.toolchain.make import library
+from kernbridge._src.toolchain import library, nvcc
 from kernbridge.errors import HostCompilerNotFoundError, KernelToolchainError, NvccNotFoundError
 
 pytestmark = pytest.mark.once

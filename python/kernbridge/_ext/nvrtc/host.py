@@ -16,7 +16,8 @@ from kernbridge import _core
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._ext.nvrtc import nvrtc, signature
 from kernbridge._src.base.packing import sealed
-from kernbridge._src.toolchain import library, make
+from kernbridge._src.toolchain import library
+from kernbridge._src.toolchain.build import build
 
 _UNIT = """#line 1 "kernbridge_signature.h"
 {signature}
@@ -35,7 +36,7 @@ def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFu
     GPUs have what it uses.
     """
     request, cooperative, checked = given
-    built = make.build(
+    built = build(
         library.Request(
             name=request.name.split("<")[0].replace("::", "."),
             language=library.CUDA_ON_CPU,

@@ -17,11 +17,14 @@ can change what a path leads to, and the file that was checked is the file that 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -29,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base import reports
-from kernbridge._src.base.errors import defect
+from kernbridge._src.base.errors import KernelToolchainError, defect
 from kernbridge._src.base.struct import Struct
 
 VARIABLE = "KERNBRIDGE_CACHE_DIR"
@@ -82,6 +85,33 @@ def usable() -> Path | None:
         return folder
     warn(str(folder), f"{why} and could replace the code there")
     return None
+
+
+@functools.cache
+def private(pid: int) -> Path:
+    """Return the folder of this process, for what cannot be in the cache."""
+    folder = Path(tempfile.mkdtemp(prefix="kernbridge-", dir=_temporary()))
+
+    def remove() -> None:
+        if os.getpid() == pid:  # not in a process that was forked from this one
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _temporary() -> str:
+    """Return a folder for temporary files in which no other user can replace them."""
+    objections = []
+    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")):
+        why = why_not(Path(place).absolute())
+        if why is None and os.access(place, os.W_OK | os.X_OK):
+            return place
+        objections.append(f"{place}: {why or 'it cannot be written to'}")
+    raise KernelToolchainError(
+        "found no folder for temporary files in which no other user can replace a library; set "
+        f"TMPDIR to such a folder. {'; '.join(objections)} [KB4008]"
+    )
 
 
 def set_cache_dir(path: str | os.PathLike[str] | None) -> None:

@@ -24,7 +24,7 @@ from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.scan.functions import Named, ScannedFunction, Sources, join_tokens
 from kernbridge._src.source.module import CompiledModule, register_ffi_target
-from kernbridge._src.toolchain import library
+from kernbridge._src.toolchain import build, library
 from kernbridge._src.toolchain.library import CUDA_ON_CPU, Finished, Request, is_changed
 
 Functions = Mapping[str, Any] | Sequence[str] | None
@@ -505,11 +505,7 @@ def _load(
         left -= 1
         built = None
         try:
-            built = library.find_in_cache(request)
-            if built is None:
-                from kernbridge._src.toolchain import make  # found libraries need nothing of it
-
-                built = make.build(request)
+            built = build.build(request)
             return CompiledModule(
                 label,
                 request.name,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.base import extensions, settings
-from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError, KernelToolchainError
+from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
 from kernbridge._src.keys import package_digest
@@ -192,15 +192,6 @@ class Job:
             rest = ("@translated", *self.request.ldflags, *command.libraries)
             lines.append((*command.translated, *kept, *rest))
         return [[places.get(word, word) for word in words] for words in lines]
-
-
-def find_in_cache(request: Request) -> Built | None:
-    """Return the library of a request if it is in the cache and may be used."""
-    try:
-        cache = None if request.force_rebuild or request.build_directory else artefacts.usable()
-        return find(Job(request), cache) if cache else None
-    except (KernelToolchainError, OSError):  # building meets it again, and reports it
-        return None
 
 
 # The manifest

@@ -7,7 +7,6 @@ content, and it is never overwritten.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import itertools
@@ -82,15 +81,10 @@ _UNSUPPORTED_ARCH = re.compile(
 )
 
 
-def build(request: Request) -> Built:
-    """Return the library of a request, from the cache if it is there."""
-    try:
-        job = Job(request)
-    except KernelToolchainError:
-        if request.finish:
-            request.finish()  # an error in the source is reported first
-        raise
-    built = _in_cache(job) or _in_private(job)
+def deliver(job: Job, cache: Path | None, found: Built | None) -> Built:
+    """Build a library, unless it was found, and put a copy where the request wants one."""
+    request = job.request
+    built = found or _in_cache(job, cache) or _in_private(job)
     how = f"compiled %s with {job.command.label}" if built.built else "loaded %s from the cache"
     log.info(f"{how}: %s", request.name, built.path)
     if request.build_directory is not None:
@@ -98,18 +92,14 @@ def build(request: Request) -> Built:
     return built
 
 
-def _in_cache(job: Job) -> Built | None:
-    """Find or build a library in the cache; None where it is off, or the system refuses to."""
-    folder = artefacts.usable()
+def _in_cache(job: Job, folder: Path | None) -> Built | None:
+    """Build a library in the cache; None where it is off, or the system refuses to."""
     if folder is None:
         return None
     try:
-        found = library.find(job, folder)
-        if found is None:
-            artefacts.make_folders(folder, job.folder.parent)
-            # Another user may have been faster where everybody may make a folder.
-            found = _wait_or_make(job) if artefacts.usable() == folder else None
-        return found
+        artefacts.make_folders(folder, job.folder.parent)
+        # Another user may have been faster where everybody may make a folder.
+        return _wait_or_make(job) if artefacts.usable() == folder else None
     except OSError as e:
         artefacts.warn(str(folder), e)
         return None
@@ -118,38 +108,12 @@ def _in_cache(job: Job) -> Built | None:
 def _in_private(job: Job) -> Built:
     """Find or build a library in the folder of this process."""
     try:
-        return library.find(job, _private(os.getpid())) or _wait_or_make(job)
+        return library.find(job, artefacts.private(os.getpid())) or _wait_or_make(job)
     except OSError as e:
         raise KernelToolchainError(
             f"{job.request.name}: the library cannot be written to a temporary folder either: "
             f"{e}; free some space there, or set TMPDIR to another folder [KB4008]"
         ) from e
-
-
-@functools.cache
-def _private(pid: int) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="kernbridge-", dir=_temporary()))
-
-    def remove() -> None:
-        if os.getpid() == pid:  # not in a process that was forked from this one
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder
-
-
-def _temporary() -> str:
-    """Return a folder for temporary files in which no other user can replace them."""
-    objections = []
-    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")):
-        why = artefacts.why_not(Path(place).absolute())
-        if why is None and os.access(place, os.W_OK | os.X_OK):
-            return place
-        objections.append(f"{place}: {why or 'it cannot be written to'}")
-    raise KernelToolchainError(
-        "found no folder for temporary files in which no other user can replace a library; set "
-        f"TMPDIR to such a folder. {'; '.join(objections)} [KB4008]"
-    )
 
 
 def _copy(source: Path, target: Path) -> None:

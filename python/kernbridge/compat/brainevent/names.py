@@ -14,8 +14,8 @@ from kernbridge._src.custom import kernel
 from kernbridge._src.custom.kernel import XLACustomKernel
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import architectures, library
+from kernbridge._src.toolchain.build import build
 from kernbridge._src.toolchain.library import Request
-from kernbridge._src.toolchain.make import build
 
 _WEIGHTS = {"float16": "_f16", "bfloat16": "_bf16", "float32": "_f32", "float64": "_f64"}
 _TOKENS = {"args": "arg", "rets": "ret", "ctx.stream": "stream"}
