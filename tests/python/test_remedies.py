@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from kernbridge import XLACustomKernel, config, numba_kernel
 from kernbridge._src.base import progress
-from kernbridge._src.toolchain import library, nvcc
+from kernbridge._src.toolchain import nvcc
+from kernbridge._src.toolchain.build import library
 from kernels import add, double, scale
 from refusals import equal, refused, silent, warned
 

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 from kernbridge import config
-from kernbridge._src.toolchain import library, nvcc
+from kernbridge._src.toolchain import nvcc
+from kernbridge._src.toolchain.build import library
 from kernbridge.errors import HostCompilerNotFoundError, KernelToolchainError, NvccNotFoundError
 
 pytestmark = pytest.mark.once
