@@ -25,8 +25,9 @@ from kernbridge._src.scan.annotation import Source
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.signatures.array_types import ANY
 from kernbridge._src.source import compiled_types, load
-from kernbridge._src.source.load import Functions, named_functions, register_all
-from kernbridge._src.source.module import CompiledModule, Described, open_library
+from kernbridge._src.source.frontend import Described
+from kernbridge._src.source.load import Functions, named_functions
+from kernbridge._src.source.module import CompiledModule, open_library, register_all
 
 _FATBIN = (0xBA55ED50).to_bytes(4, "little")
 _CUDA_MACHINE = b"\xbe"  # of ELF
@@ -176,7 +177,7 @@ def load_binary(
         graph=allow_cuda_graph,
     )
     if auto_register and exports:
-        register_all(module, target_prefix or module_name, on_gpu, replace)
+        register_all(module, target_prefix or module_name, replace)
     return module
 
 

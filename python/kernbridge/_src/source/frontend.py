@@ -20,10 +20,21 @@ from kernbridge._src.scan.functions import ScannedFunction
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
+    from kernbridge._src.source.module import CompiledModule
     from kernbridge._src.toolchain.library import Request
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
 Buffers = tuple[tuple[int, int, str], ...]  # dtype, rank and name of inputs, then of outputs
+
+
+class Described(Struct):
+    """The description of one function in a library that kernbridge built."""
+
+    tokens: str
+    run: int
+    handler: int
+    slot: int
+    types: bytes  # see `compiled_types.py`
 
 
 class Export(Struct):
@@ -36,15 +47,13 @@ class Export(Struct):
     language: str  # of the source
     cuda: bool  # whether the function runs on GPUs
     graph: bool
-    run: int
-    handler: int
-    slot: int
+    built: Described
     last_error: int
     path: str  # of the library
     library: bytes = b""  # if exported programs hold it
     request: Request | None = None  # what it was built from, if there is a source
-    # Of CUDA source: loads the function as it is compiled for the other of GPUs and the CPU.
-    load_other: Callable[[], Export] | None = None
+    # Of CUDA source: loads the module as it is compiled for the other of GPUs and the CPU.
+    load_other: Callable[[], CompiledModule] | None = None
 
     @property
     def of_cuda(self) -> bool:
@@ -60,7 +69,7 @@ class Export(Struct):
             -1 if function.takes_any else len(function.having("ret")),
             tuple((a.name, CODES[a.type]) for a in function.attributes),
             tuple(CODES[d.dtype] if d and d.dtype else 0 for d in function.declared),
-            self.run,
+            self.built.run,
             self.last_error,
             self.cuda,
             self.graph,
@@ -174,7 +183,7 @@ class SourceFrontend(Frontend):
                 n_inputs,
                 len(buffers) - n_inputs,
                 buffers,
-                export.run,
+                export.built.run,
                 export.last_error,
                 export.cuda,
                 self.values,
@@ -190,9 +199,10 @@ class SourceFrontend(Frontend):
             cuda.tell_of_cpu(self.label)
         if export.load_other and export.cuda != (platform in self.of_gpus):
             try:
-                other = SourceFrontend(export.load_other(), self.values, self.zeroed)
+                found = export.load_other()[self.name]._export
             except KernelToolchainError as e:
                 raise type(e)(f"{self.label} was lowered for {platform}: {e}") from None
+            other = SourceFrontend(found, self.values, self.zeroed)
             return other.lower(platform, operands, call)
         names = self.function.names_of(n_inputs, len(call.outs))
         buffers = tuple(

@@ -11,7 +11,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from kernbridge._src.base.errors import CompilationError, KernelError
 from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.scan.functions import Named, ScannedFunction, Sources, join_tokens
-from kernbridge._src.source.module import CompiledModule, register_ffi_target
+from kernbridge._src.source.module import CompiledModule, register_all
 from kernbridge._src.toolchain import build, library
 from kernbridge._src.toolchain.library import CUDA_ON_CPU, Finished, Request, is_changed
 
@@ -426,10 +426,15 @@ def _build(
     text = "".join(
         f"#line 1 {json.dumps(file, ensure_ascii=False)}\n{source}\n\n" for file, source in sources
     )
-    given = (about, language, text, sources, named, flags, paths, errors)
-    request = Request(
+
+    def finish() -> Finished:
+        from kernbridge._src.source import glue  # a library that is found needs nothing of it
+
+        return glue.finish(about, language, text, sources, named, flags, paths, errors)
+
+    described = functools.partial(
+        Request,
         name=name,
-        language=language,
         source=text,
         spec=repr((named, errors) if errors else named),
         cflags=(*_CHECK_FLAGS * checked, *flags),
@@ -439,25 +444,15 @@ def _build(
         build_directory=options["build_directory"],
         verbose=options["verbose"],
         force_rebuild=options["force_rebuild"],
-        finish=functools.partial(_finish, *given),
+        finish=finish,
     )
-    load = functools.partial(_load, label, request, options)
+    load = functools.partial(_load, label, described, options, language)
     on_cpu = cuda and _runs_on_cpu(options["compute_capability"])
-    module = load(CUDA_ON_CPU if on_cpu else language)
-    if cuda:
-        other = "cuda" if on_cpu else CUDA_ON_CPU
-        module.load_other = functools.cache(functools.partial(load, other))
+    other = functools.partial(load, "cuda" if on_cpu else CUDA_ON_CPU)
+    module = load(CUDA_ON_CPU if on_cpu else language, functools.cache(other) if cuda else None)
     if options["auto_register"]:
-        register_all(
-            module, options["target_prefix"] or name, cuda and not on_cpu, options["replace"]
-        )
+        register_all(module, options["target_prefix"] or name, options["replace"])
     return module
-
-
-def _finish(*given: Any) -> Finished:
-    from kernbridge._src.source import glue  # a library that is found needs nothing of it
-
-    return glue.finish(*given)
 
 
 def _mode_of_launches() -> str | None:
@@ -485,20 +480,29 @@ def _runs_on_cpu(compute_capability: Any) -> bool:
 
 
 def _load(
-    label: str, request: Request, options: Mapping[str, Any], language: str
+    label: str,
+    described: Callable[..., Request],
+    options: Mapping[str, Any],
+    source: str,
+    language: str,
+    load_other: Callable[[], CompiledModule] | None = None,
 ) -> CompiledModule:
-    """Build a library in a language and open it, again where it goes between the two."""
-    on_cpu, architectures = language == CUDA_ON_CPU, request.architectures
+    """Build a library in a language and open it, again where it goes between the two.
+
+    `source` is the language that the user writes, and `load_other` loads CUDA source as it is
+    compiled for the other of GPUs and the CPU.
+    """
+    on_cpu, of_gpus = language == CUDA_ON_CPU, dict[str, Any]()
     if language == "cuda":
         from kernbridge._src.toolchain.architectures import cuda_architectures
 
-        architectures = cuda_architectures(options["compute_capability"])
-    request = request._replace(
+        of_gpus["architectures"] = cuda_architectures(options["compute_capability"])
+        of_gpus["fast_math"] = options["use_fast_math"]
+    request = described(
         language=language,
         own_include_paths=library.include_paths(language),
-        architectures=architectures,
-        fast_math=language == "cuda" and options["use_fast_math"],
         checked=on_cpu and (options["check"] or debug.checks() or _mode_of_launches() == "check"),
+        **of_gpus,
     )
     left = ATTEMPTS
     while True:
@@ -512,11 +516,12 @@ def _load(
                 built.path,
                 built.digest,
                 list(map(ScannedFunction.of, built.notes)),
-                language=library.language(language).source,
+                language=source,
                 on_cpu=on_cpu,
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
                 request=request,
+                load_other=load_other,
             )
         except CompilationError:
             raise
@@ -529,13 +534,6 @@ def _load(
                 raise
         # An absent library is built in any case, by one of the processes that need it.
         request = request._replace(force_rebuild=is_there)
-
-
-def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool) -> None:
-    platform = "CUDA" if cuda else "cpu"
-    for function in module.function_names:
-        name = f"{prefix}.{function}"
-        register_ffi_target(name, module, function, platform=platform, replace=replace)
 
 
 _PLAIN_POINTER = r"\*\s*(?:(?:const|__restrict(?:__)?)\s+)*\w+\s*=[^;=]*?data_ptr\s*<"

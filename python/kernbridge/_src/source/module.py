@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
-from kernbridge._src.base.struct import Struct
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
@@ -26,7 +24,7 @@ from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.call_signature import CallSignature, ResultsOf
 from kernbridge._src.source import compiled_types, needed
-from kernbridge._src.source.frontend import Export, SourceFrontend
+from kernbridge._src.source.frontend import Described, Export, SourceFrontend
 
 if TYPE_CHECKING:
     from kernbridge._src.toolchain.library import Request
@@ -39,16 +37,6 @@ _modules: dict[str, CompiledModule] = {}
 # Public targets by name and platform: the slot of the handler that XLA has, and the content.
 _targets: dict[tuple[str, str], tuple[int, tuple[object, ...]]] = {}
 _lock = threading.Lock()
-
-
-class Described(Struct):
-    """The description of one function in a library that kernbridge built."""
-
-    tokens: str
-    run: int
-    handler: int
-    slot: int
-    types: bytes  # see `compiled_types.py`
 
 
 def open_library(path: str | Path) -> tuple[int, int, dict[str, Described]]:
@@ -254,7 +242,6 @@ class CompiledModule:
 
     __module__ = "kernbridge"
     name = ""
-    load_other: Callable[[], CompiledModule] | None = None
     _functions: dict[str, SourceFunction] = {}  # noqa: RUF012 - before a module is complete
 
     def __init__(
@@ -270,6 +257,7 @@ class CompiledModule:
         graph: bool = True,
         carry: bool = False,
         request: Request | None = None,
+        load_other: Callable[[], CompiledModule] | None = None,
     ) -> None:
         self.name = name
         self.path = str(path)
@@ -300,24 +288,15 @@ class CompiledModule:
                 language=language,
                 cuda=language == "cuda" and not on_cpu,
                 graph=graph,
-                run=found.run,
-                handler=found.handler,
-                slot=found.slot,
+                built=found,
                 last_error=last_error,
                 path=self.path,
                 library=carried,
                 request=request,
-                load_other=functools.partial(self._other, function.name)
-                if request is not None and language == "cuda"
-                else None,
+                load_other=load_other,
             )
             self._functions[function.name] = SourceFunction(export)
         _modules[digest] = self
-
-    def _other(self, name: str) -> Export:
-        """The function as it is compiled for the other of GPUs and the CPU."""
-        assert self.load_other is not None
-        return self.load_other()[name]._export
 
     @property
     def function_names(self) -> list[str]:
@@ -333,13 +312,13 @@ class CompiledModule:
             the module.
         """
         export = self[name]._export
-        if not export.handler:
+        if not export.built.handler:
             raise KeyError(
                 f"{self!r}: {name!r} has no handler, since kernbridge did not build it; call "
                 f"module.{name}, or build the module with load_c_file or load_cpp_file [KB5104]"
             )
-        export.bind(export.slot, f"{self.name}.{name}")
-        return _core.handler_capsule(export.handler)
+        export.bind(export.built.slot, f"{self.name}.{name}")
+        return _core.handler_capsule(export.built.handler)
 
     @hides_frames
     def __getattr__(self, name: str) -> SourceFunction:
@@ -454,7 +433,7 @@ def register_ffi_target(
     content = (content_id or module.content_hash, func_name, export.graph)
     key = (target_name, platform)
     with _lock:
-        slot, before = _targets.get(key, (export.slot, None))
+        slot, before = _targets.get(key, (export.built.slot, None))
         if before == content:
             return
         if before is not None and not replace:
@@ -468,11 +447,17 @@ def register_ffi_target(
         except ValueError as e:
             raise KernelRegistrationError(coded(str(e), "KB5101")) from e
         if before is None:
-            capsule = _core.handler_capsule(export.handler)
+            capsule = _core.handler_capsule(export.built.handler)
             jax.ffi.register_ffi_target(target_name, capsule, platform=platform)
         _targets[key] = (slot, content)
     if before is not None:
         jax.clear_caches()
+
+
+def register_all(module: CompiledModule, prefix: str, replace: bool) -> None:
+    for name, function in module._functions.items():
+        on = "CUDA" if function._export.cuda else "cpu"
+        register_ffi_target(f"{prefix}.{name}", module, name, platform=on, replace=replace)
 
 
 def list_registered_targets() -> list[str]:
