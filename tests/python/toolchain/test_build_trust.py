@@ -66,9 +66,10 @@ def test_damaged_manifests(request_, compiler):
     manifest = build(request_).path.parent / "manifest.json"
     data = manifest.read_bytes()
     lies = [b"", data[:-5], b"[]", b'{"key":1}', data.replace(b'"digest"', b'"dig"')]
-    for wrong in (b'"paths":["x",', b'"sizes":[1,', b'"times":["1",', b'"absent":[1,'):
+    files = (b'"x",', b'["x",1,2,""],', b"[],", b"[1,2,3,4],", b'["x","1","2","3","4"],')
+    for wrong in (*(b'"files":[' + file for file in files), b'"absent":[1,'):
         lies.append(data.replace(wrong[: wrong.index(b"[") + 1], wrong))
-    lies.append(data.replace(b'"paths":["', b'"paths":["@7'))
+    lies.append(data.replace(b'"files":[["', b'"files":[["@7'))
     assert all(damaged != data for damaged in lies)
     for n, damaged in enumerate(lies, 2):
         manifest.write_bytes(damaged)

@@ -625,7 +625,6 @@ def _command(request: Request) -> Command:
 LANGUAGE = Language(
     ".cu",
     _command,
-    source="cuda",
     own_headers=("emulator/cuda", "emulator"),
     rules=("../_ext/emulator/cuda_source.py",),
     check=check_directives,

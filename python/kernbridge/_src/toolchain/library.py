@@ -48,9 +48,8 @@ File = tuple[str, int, int, str]
 """Path, size, time of the inode's last change (ns), and SHA-256, "" for a large one."""
 Known = dict[str, Any]
 """One library and what it was built from, as the manifest has it. `digest` covers all inputs,
-`size` and `sha` are the library's, `notes` the caller's. The lists `paths`, `sizes`, `times` and
-`shas` describe the files that were read, and the programs that were run. A time is when the inode
-changed, in ns, which no program can set back. A large program has no SHA-256, but "".
+`size` and `sha` are the library's, `notes` the caller's. `files` has a `File` for each file that
+was read and each program that was run: no program can set back the time when an inode changed.
 `absent` has paths of files that must not exist. `cwd` is the working folder, "" if it does not
 matter."""
 
@@ -94,13 +93,11 @@ class Built(Struct):
 class Command(Struct):
     """How a compiler is called for a request. Words such as "@source" stand for files."""
 
-    host: HostCompiler
+    compiler: HostCompiler  # what is called, with the real paths of all that this runs
     start: Sequence[str]  # before the user's flags
     rest: Sequence[str]  # after them
     cflags: Sequence[str]  # the user's, as this compiler understands them
     label: str
-    tool: str = ""  # what is called, and `tools`, all programs that this runs; else the host's
-    tools: tuple[str, ...] = ()
     # Of a language that is translated after the preprocessor, which `start` then calls: what
     # compiles the result, libraries that come last, and folders of headers that are not the user's.
     translated: tuple[str, ...] = ()
@@ -113,7 +110,6 @@ class Language(Struct):
 
     suffix: str
     command: Callable[[Request], Command]
-    source: str  # the name of the language that the user writes
     own_headers: tuple[str, ...] = ()  # folders of ours that are searched first
     rules: tuple[str, ...] = ()  # more files like `RULES`
     # Of a language that becomes C++ after the preprocessor. The first refuses a file of the user's,
@@ -135,12 +131,12 @@ class Job:
         self.user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
         self.language = language(request.language)
         command = self.command = self.language.command(request)
-        self.tools = command.tools or command.host.tools
+        self.tools = command.compiler.tools
         folders = [f"-I{p}" for p in (*(p[:-1] for p in self.own), *self.user)]
         self.start = [*command.start, *folders]
         variables = self.variables = compilers.environment(self.tools)
         added = [word for n in compilers.NVCC_FLAGS for word in variables.get(n, "").split()]
-        self.flags = (*command.host.arguments, *command.cflags, *request.ldflags, *added)
+        self.flags = (*command.compiler.arguments, *command.cflags, *request.ldflags, *added)
         self.links = bool(request.ldflags) or search.links(self.flags)
         is_native = "native" in " ".join((*self.flags, *variables.values()))
         # Where our own headers are does not count, only what is in them.
@@ -165,16 +161,16 @@ class Job:
     def library(self, digest: str) -> Path:
         return self.folder / f"{self.stem}-{digest[:16]}.so"
 
-    def pack(self, paths: Iterable[str]) -> list[str]:
-        """Return paths as manifests hold them: where our own folders are does not count."""
-        found = list(paths)
+    def pack(self, path: str) -> str:
+        """Return a path as manifests hold it: where our own folders are does not count."""
         for i, folder in enumerate(self.own):
-            found = [f"@{i}/{p[len(folder) :]}" if p.startswith(folder) else p for p in found]
-        return found
+            if path.startswith(folder):
+                return f"@{i}/{path[len(folder) :]}"
+        return path
 
-    def unpack(self, paths: Iterable[str]) -> list[str]:
-        """Return paths of a manifest as paths of the file system."""
-        return [self.own[int(p[1])] + p[3:] if p[0] == "@" else p for p in paths]
+    def unpack(self, path: str) -> str:
+        """Return a path of a manifest as a path of the file system."""
+        return self.own[int(path[1])] + path[3:] if path[0] == "@" else path
 
     def commands(self, workspace: Path, flags: Iterable[str]) -> list[list[str]]:
         """Return the command lines that work in a folder; `flags` come before the user's.
@@ -248,19 +244,20 @@ def _check(known: Known, job: Job) -> Known | None:
     try:
         if known["cwd"] not in ("", os.getcwd()):
             return None
-        paths, times = job.unpack(known["paths"]), list[int]()
-        described = zip(paths, known["sizes"], known["times"], known["shas"], strict=True)
-        for path, size, time, sha in described:
-            about = os.stat(path)
-            is_same = about.st_size == size and about.st_ctime_ns == time
-            if not is_same and (about.st_size != size or not sha or digest_of(path) != sha):
+        touched: dict[int, File] = {}
+        for i, (packed, size, time, sha) in enumerate(known["files"]):
+            about = os.stat(path := job.unpack(packed))
+            if about.st_size == size and about.st_ctime_ns == time:
+                continue
+            if about.st_size != size or not sha or digest_of(path) != sha:
                 return None
-            times.append(about.st_ctime_ns)
-        if any(map(os.path.lexists, job.unpack(known["absent"]))):
+            touched[i] = packed, size, about.st_ctime_ns, sha
+        if any(os.path.lexists(job.unpack(packed)) for packed in known["absent"]):
             return None
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return None
-    return known if times == known["times"] else {**known, "times": times}
+    files = [touched.get(i, file) for i, file in enumerate(known["files"])]
+    return {**known, "files": files} if touched else known
 
 
 def _is_whole(path: Path, known: Known) -> bool:
@@ -357,16 +354,14 @@ def _cuda(request: Request) -> Command:
         rest += [flag] if after == "-Xlinker" else _for_nvcc(flag)
         after = "" if after == "-Xlinker" else flag
     archs = ", ".join(map(architectures.name, request.architectures)) or "all GPUs"
-    tools = (*nvcc.tools, *host.tools)
-    return Command(
-        host, start, rest, request.cflags, f"nvcc for {archs}", tool=nvcc.path, tools=tools
-    )
+    compiler = host._replace(path=nvcc.path, tools=(*nvcc.tools, *host.tools))
+    return Command(compiler, start, rest, request.cflags, f"nvcc for {archs}")
 
 
 LANGUAGES = {
-    "c": Language(".c", _host, source="c"),
-    "c++": Language(".cpp", _host, source="c++"),
-    "cuda": Language(".cu", _cuda, source="cuda"),
+    "c": Language(".c", _host),
+    "c++": Language(".cpp", _host),
+    "cuda": Language(".cu", _cuda),
 }
 CUDA_ON_CPU = "cuda_on_cpu"
 """The language of CUDA C++ that is compiled for the CPU, which an extension adds."""

@@ -191,35 +191,26 @@ def _known(
     job: Job, finished: Finished, tools: list[File], inputs: Inputs, answer: Answer, begin: int
 ) -> Known | None:
     """Return what a library was built from; None if nothing says what that is."""
-    is_of_user = _of_user(job)
     headers, others, is_relative = inputs
-    user = [path for path, *_ in headers if is_of_user(path)]
-    texts = [finished.source, *map(_text, user)]
     is_known = (
         search.is_known(job.flags, answer)
         and (answer.linked or not job.links)
         and UNREPORTED_VARIABLES.isdisjoint(job.variables)
         and not any(search.is_thin(path) for path, *_ in others)
-        # A macro may make the name of a header that a text asks for.
-        and not any(_UNSEEN.search(text) or None in asks(text) for text in texts)
     )
-    found = _absent(job, inputs, answer, user, texts, begin) if is_known else None
+    found = _absent(job, inputs, answer, finished.source, begin) if is_known else None
     if found is None:
         return None
     absent, asked = found
     read = (*tools, *headers, *others, *asked)
-    paths, sizes, times, shas = map(list, zip(*read, strict=True))
-    paths = job.pack(paths)
+    files = [(job.pack(path), size, time, sha) for path, size, time, sha in read]
     cwd = os.getcwd() if is_relative else ""
     # A time counts only where the content is not known.
-    parts = [
-        [path, sha or f"{size} {time}"]
-        for path, size, time, sha in zip(paths, sizes, times, shas, strict=True)
-    ]
+    parts = [[path, sha or f"{size} {time}"] for path, size, time, sha in files]
     spec = "" if job.request.finish else job.request.spec  # the source says it
     about = [*job.options, cwd, spec, finished.source, finished.flags, parts]
-    known = {"digest": library.digest_of_values(about), "cwd": cwd, "absent": absent}
-    return known | {"paths": paths, "sizes": sizes, "times": times, "shas": shas}
+    digest = library.digest_of_values(about)
+    return {"digest": digest, "cwd": cwd, "absent": absent, "files": files}
 
 
 def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File], Answer]:
@@ -234,14 +225,13 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File],
     environment = {k: v for k, v in os.environ.items() if k not in _NOT_OF_COMPILERS}
     environment |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}  # messages in English
     preprocess = _preprocessor(commands[0], environment)
-    tool, check = job.command.tool or job.command.host.path, job.language.check
+    tool, check = job.command.compiler.path, job.language.check
     if check:
         check(request.name, source.name, finished.source, preprocess)
     tools: list[File] = []
     asking = [list(command) for command in commands]
     asking[0] += search.OF_NVCC if request.language == "cuda" else search.OF_COMPILER
     asking[-1] += search.OF_LINKER if job.links else ()
-    said = ""
     try:
         before = [(path, os.stat(path)) for path in job.tools]
         with shown(f"building {request.name} with {job.command.label}"):
@@ -251,14 +241,15 @@ def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File],
                 environment=environment,
                 meanwhile=lambda: tools.extend(library.describe(before)),
             )
+            texts = [ended.text]
             if ended.status == 0 and not ended.limit and check:
                 _translate(job, check, workspace, preprocess)
-                said = ended.text
                 ended = programs.run(asking[1], errors=True, environment=environment)
+                texts.append(ended.text)
     except OSError as e:
         raise KernelToolchainError(f"{request.name}: {tool} cannot be started: {e} [KB4008]") from e
-    answer, _ = search.read(said + ended.text)
-    output = search.read(ended.text)[1].replace(inside, "")
+    answer, output = search.read(texts)
+    output = output.replace(inside, "")
     _say(request, output.rstrip())
     if ended.status != 0 or not (workspace / f"{job.stem}.so").is_file():
         fail(request.name, os.path.basename(tool), ended, output, command, finished.source)
@@ -366,12 +357,18 @@ def _of_user(job: Job) -> Callable[[str], bool]:
 
 
 def _absent(
-    job: Job, inputs: Inputs, answer: Answer, user: list[str], texts: list[str], begin: int
+    job: Job, inputs: Inputs, answer: Answer, source: str, begin: int
 ) -> tuple[list[str], list[File]] | None:
-    """Return absent files that would be read if they existed, and existing files that the texts
-    only ask for; None if these are not all, or if one appeared while the compiler ran."""
+    """Return absent files that would be read if they existed, and existing files that the user's
+    texts only ask for; None if these are not all, or if one appeared while the compiler ran."""
     headers, others, _ = inputs
     is_of_user, given = _of_user(job), (*job.user, *job.flags, *job.variables.values())
+    user = [path for path, *_ in headers if is_of_user(path)]
+    texts = [source, *map(_text, user)]
+    names = [name for text in texts for name in asks(text)]
+    is_known = not any(map(_UNSEEN.search, texts)) and None not in names  # which a macro makes
+    if not is_known or ((headers or names) and not answer.folders):
+        return None
     folders = [os.path.join(os.getcwd(), f) for f in answer.folders]
     watched = [
         is_of_user(os.path.join(f, "")) or any(f in text for text in given) for f in answer.folders
@@ -385,25 +382,24 @@ def _absent(
     known = dict.fromkeys(path for path, *_ in (*headers, *others))
     found = dict.fromkeys((*map(os.path.abspath, answer.absent), *(f"{p}.gch" for p in user)))
     spelled = [s for path, *_ in headers for s in _spellings(path, places, watched).items()]
-    included = search.included(job.flags, (name for name, _ in spelled))
+    included = search.included(job.flags, [name for name, _ in spelled])
     for name, i in spelled:
         searched = [*itertools.compress(folders[:i], watched), *beside]
         if name in included:  # which the compiler looks for in the working folder first
             searched.append(os.getcwd())
         found |= dict.fromkeys(os.path.join(f, name) for f in searched)
-    names = [name for text in texts for name in asks(text) if name]
-    asked = dict.fromkeys(os.path.join(f, name) for name in names for f in (*beside, *folders))
+    asked = dict.fromkeys(
+        os.path.join(f, name) for name in filter(None, names) for f in (*beside, *folders)
+    )
     there = [(p, os.stat(p)) for p in asked if os.path.isfile(p) and p not in known]
     absent: list[str] = []
-    if (headers or names) and not folders:
-        return None
     for path in (*found, *asked):
         try:
             if path not in known and os.lstat(path).st_ctime_ns >= begin:
                 return None
         except OSError:
             absent.append(path)
-    return job.pack(absent), library.describe(there)
+    return list(map(job.pack, absent)), library.describe(there)
 
 
 def _spellings(path: str, places: list[tuple[str, int]], watched: list[bool]) -> dict[str, int]:
@@ -441,33 +437,27 @@ def _publish(job: Job, made: Path, digest: str, known: Known | None) -> Path:
 
 def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: str) -> NoReturn:
     """Raise what a failed run of a tool means; `output` is what people read of its output."""
+    failed = f"{what}: compilation failed:"
     if ended.limit:
-        raise CompilationError(
-            f"{what}: compilation failed: {tool} {ended.limit}, or compile less at once: "
-            "fewer templates and macros, fewer GPU architectures [KB4006]",
-            output,
-            command,
-            "timeout",
+        text = (
+            f"{failed} {tool} {ended.limit}, or compile less at once: fewer templates and macros, "
+            "fewer GPU architectures [KB4006]"
         )
+        raise CompilationError(text, output, command, "timeout")
     if unsupported := _UNSUPPORTED_ARCH.search(output):
-        raise UnsupportedArchError(
+        text = (
             f"{what}: this nvcc does not compile for a requested GPU architecture "
             f"({unsupported[0].strip()}); choose others with compute_capability=, "
             "kernbridge.config.set_compute_capability or KERNBRIDGE_COMPUTE_CAPABILITIES, or "
-            "install another CUDA toolkit [KB4009]",
-            compiler_output=output,
-            command=command,
-            stage="compile",
+            "install another CUDA toolkit [KB4009]"
         )
+        raise UnsupportedArchError(text, output, command)
     if _INCOMPATIBLE.search(output):
-        raise HostCompilerIncompatibleError(
-            f"{what}: compilation failed: nvcc does not work with this C++ compiler; choose "
-            "another one with CXX, install a newer CUDA toolkit, or try "
-            "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1 [KB4010]",
-            output,
-            command,
-            "host compiler",
+        text = (
+            f"{failed} nvcc does not work with this C++ compiler; choose another one with CXX, "
+            "install a newer CUDA toolkit, or try KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1 [KB4010]"
         )
+        raise HostCompilerIncompatibleError(text, output, command, "host compiler")
     status = ended.status
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
     hints = [
@@ -475,9 +465,5 @@ def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: 
         for pattern, text in _HINTS
         if (found := pattern.search(output))
     ]
-    raise CompilationError(
-        f"{what}: compilation failed: {tool} ({how}){''.join(hints)} [KB4006]",
-        output,
-        command,
-        source=source,
-    )
+    text = f"{failed} {tool} ({how}){''.join(hints)} [KB4006]"
+    raise CompilationError(text, output, command, source=source)

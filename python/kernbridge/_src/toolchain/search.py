@@ -48,32 +48,34 @@ class Answer(Struct):
     linked: bool = False  # whether the linker answered
 
 
-def read(text: str) -> tuple[Answer, str]:
-    """Take the output of a compiler apart: the answers, and what is said to people."""
+def read(texts: Iterable[str]) -> tuple[Answer, str]:
+    """Take the outputs of compilers apart: the answers, and what the last one says to people."""
     folders: dict[str, None] = {}
     missing: dict[str, None] = {}
     tried: dict[str, bool] = {}
     left: list[str] = []
     inside, bars, listed, linked = "", 0, False, False
-    for line in text.split("\n"):
-        if line.startswith('#include "..." search starts here'):
-            inside = "list"
-        elif line.startswith("End of search list"):
-            inside, listed = "", True
-        elif line.startswith("GNU ld ("):
-            inside, bars, linked = "script", 0, True
-        elif inside == "script":  # which is between two lines of equals signs
-            bars += line.startswith("=====")
-            inside = inside if bars < 2 else ""
-        elif found := _MISSING.match(line):
-            missing[found[1]] = None
-        elif found := _TRIED.match(line):
-            tried[found[1] or found[3]] = found[2] != "failed"
-        elif inside == "list" and line.startswith(" "):
-            if not listed:  # nvcc's last run of a compiler is for a file of its own
-                folders[line[1:]] = None
-        elif line not in tried and not _OTHER.match(line):
-            left.append(line)
+    for text in texts:
+        left.clear()
+        for line in text.split("\n"):
+            if line.startswith('#include "..." search starts here'):
+                inside = "list"
+            elif line.startswith("End of search list"):
+                inside, listed = "", True
+            elif line.startswith("GNU ld ("):
+                inside, bars, linked = "script", 0, True
+            elif inside == "script":  # which is between two lines of equals signs
+                bars += line.startswith("=====")
+                inside = inside if bars < 2 else ""
+            elif found := _MISSING.match(line):
+                missing[found[1]] = None
+            elif found := _TRIED.match(line):
+                tried[found[1] or found[3]] = found[2] != "failed"
+            elif inside == "list" and line.startswith(" "):
+                if not listed:  # nvcc's last run of a compiler is for a file of its own
+                    folders[line[1:]] = None
+            elif line not in tried and not _OTHER.match(line):
+                left.append(line)
     answer = Answer(
         folders=(*missing, *folders),
         files=tuple(path for path, was_read in tried.items() if was_read),
