@@ -8,6 +8,7 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -111,28 +112,24 @@ def clear_cache(name: str | None = None) -> int:
     return len(removed)
 
 
-def enforce(folder: Path) -> None:
+def enforce(folder: Path, most: int) -> None:
     """Remove the least recently used files of a cache that is larger than its limit."""
-    most = limit()
     held = sorted(files(folder), key=lambda f: f.used) if most else []
     total = sum(f.bytes for f in held)
     newest = time.time() - PROTECTED
-    entries: dict[str, list[File]] = {}
-    for file in held:
-        entries.setdefault(os.path.dirname(file.path), []).append(file)
+    left = Counter(os.path.dirname(f.path) for f in held if f.is_entry)
     for file in held:
         if total <= most or file.used > newest:
             break
         if not file.is_entry or not _remove(file):  # what cannot be removed stays
             continue
         total -= file.bytes
-        if file.kind != "module":
-            continue
-        # A folder goes with its last library, and with it the notes about its libraries.
-        beside = entries[os.path.dirname(file.path)]
-        beside.remove(file)
-        if not any(f.is_entry for f in beside):
-            total -= sum(f.bytes for f in beside if _remove(f))
+        place = os.path.dirname(file.path)
+        left[place] -= 1
+        if file.kind == "module" and not left[place]:
+            # A folder goes with its last library, and with it the notes about its libraries.
+            notes = [f for f in held if not f.is_entry and os.path.dirname(f.path) == place]
+            total -= sum(f.bytes for f in notes if _remove(f))
 
 
 def files(folder: Path) -> Iterator[File]:

@@ -152,7 +152,7 @@ def _make(recipe: Recipe[T], key: bytes | None) -> T:
         from kernbridge._src.forge import limit
 
         with contextlib.suppress(ValueError):  # of a setting that is no size
-            limit.enforce(folder)
+            limit.enforce(folder, limit.limit())
     return found
 
 

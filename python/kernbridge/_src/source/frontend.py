@@ -62,13 +62,14 @@ class Export(Struct):
 
     def bind(self, slot: int, target: str) -> None:
         function = self.function
+        attributes, declared = function.attributes, function.declared
         _core.bind_slot(
             slot,
             f"{self.label.split(' ')[0]} {target!r}",
             -1 if function.takes_any else len(function.having("arg")),
             -1 if function.takes_any else len(function.having("ret")),
-            tuple((a.name, CODES[a.type]) for a in function.attributes),
-            tuple(CODES[d.dtype] if d and d.dtype else 0 for d in function.declared),
+            tuple((a.name, CODES[a.type]) for a in attributes),
+            tuple(CODES[d.dtype] if d and d.dtype else 0 for d in declared),
             self.built.run,
             self.last_error,
             self.cuda,

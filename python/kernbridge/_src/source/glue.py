@@ -237,87 +237,72 @@ def _numbered(function: ScannedFunction) -> list[tuple[ScannedParameter, int]]:
     return [(p, roles[:i].count(p.role)) for i, p in enumerate(function.parameters)]
 
 
-def _spelled(p: ScannedParameter) -> bool:
-    """Whether a parameter's type is spelled so that C can use it as a type."""
-    return bool(p.ctype) and "(" not in p.ctype
+def _c_parameter(p: ScannedParameter, i: int) -> tuple[str, str, str]:
+    """Return what C takes a parameter for, what gives its letter, and what it receives.
 
-
-def _c_expected(p: ScannedParameter) -> str:
-    if p.role == "arg":
-        return f"KB_INPUT({p.ctype})" if _spelled(p) else "const kb_tensor *"
-    if p.role == "ret":
-        return "kb_tensor *"
-    if p.type and not (p.type in HALVES and _spelled(p)):
-        return _IN_C.get(p.type) or DTYPES[p.type].c
-    return f"__typeof__({p.ctype})" if _spelled(p) else "void *"
-
-
-def _c_fits(p: ScannedParameter) -> str:
-    """Return the letter of a parameter's type in C; negative if it is not the expected one."""
-    if not p.ctype:  # the function's type as a whole decides
-        return f"'A' + KB_TYPE_{p.type.upper()}" if p.role == "attr" else "'t'"
-    if not _spelled(p):
-        return "-'?'"
-    if p.role in ("arg", "ret"):
-        return f"KB_FITS_{'INPUT' if p.role == 'arg' else 'OUTPUT'}({p.ctype})"
-    if not p.type:
-        return f"KB_FITS_NUMBER({p.ctype})"
-    if p.type in HALVES:
-        return f"KB_FITS_HALF({p.ctype})"
-    return f"KB_FITS_TYPE({p.ctype}, KB_TYPE_{p.type.upper()})"
-
-
-def _c_argument(p: ScannedParameter, i: int) -> str:
-    if p.role == "arg":
-        return f"({_c_expected(p)})&call->inputs[{i}]"
-    if p.role == "ret":
-        return f"(kb_tensor *)&call->outputs[{i}]"
-    return f"*({_c_expected(p)} *)call->attributes[{i}]"
+    What gives the letter is negative if the type is another one.
+    """
+    is_type = bool(p.ctype) and "(" not in p.ctype  # spelled so that C can use it
+    if p.role == "attr":
+        number, taken = f"KB_TYPE_{p.type.upper()}", f"__typeof__({p.ctype})"
+        fits, otherwise = f"KB_FITS_TYPE({p.ctype}, {number})", f"'A' + {number}"
+        if p.type in HALVES:
+            fits = f"KB_FITS_HALF({p.ctype})"
+        elif not p.type:
+            fits = f"KB_FITS_NUMBER({p.ctype})"
+        if p.type and not (p.type in HALVES and is_type):
+            taken = _IN_C.get(p.type) or DTYPES[p.type].c
+        elif not is_type:
+            taken = "void *"
+        given = f"*({taken} *)call->attributes[{i}]"
+    elif p.role == "arg":
+        taken = f"KB_INPUT({p.ctype})" if is_type else "const kb_tensor *"
+        fits, otherwise = f"KB_FITS_INPUT({p.ctype})", "'t'"
+        given = f"({taken})&call->inputs[{i}]"
+    else:
+        taken, fits, otherwise = "kb_tensor *", f"KB_FITS_OUTPUT({p.ctype})", "'t'"
+        given = f"(kb_tensor *)&call->outputs[{i}]"
+    if not is_type:  # without a type, the function's as a whole decides
+        fits = "-'?'" if p.ctype else otherwise
+    return taken, fits, given
 
 
 def _in_c(function: ScannedFunction) -> dict[str, str]:
-    expected, arguments, types = ["const kb_call *"], ["call"], ["'p'"]
+    described = [("const kb_call *", "'p'", "call")]
     if not function.whole_call:
-        expected = [_c_expected(p) for p in function.parameters]
-        arguments = [_c_argument(p, i) for p, i in _numbered(function)]
-        types = [_c_fits(p) for p in function.parameters]
-    return {"taken": ", ".join(expected), "given": ", ".join(arguments), "types": ", ".join(types)}
+        described = [_c_parameter(p, i) for p, i in _numbered(function)]
+    columns = [", ".join(d[i] for d in described) for i in range(3)]
+    return dict(zip(("taken", "types", "given"), columns, strict=True))
 
 
 _DETAIL = "kernbridge::detail::"
 
 
-def _cpp_role(p: ScannedParameter) -> str:
-    """Return the class that holds what a call has for a parameter."""
-    if p.role == "attr":
-        if not p.type:
-            return f"{_DETAIL}Attribute<-1, char>"
-        holder = f"kernbridge::{p.type}_t" if "complex" in p.type else DTYPES[p.type].c
-        return f"{_DETAIL}Attribute<KB_TYPE_{p.type.upper()}, {holder}>"
-    return _DETAIL + {"arg": "Input", "ret": "Output", "stream": "Stream"}[p.role]
-
-
-def _cpp_value(p: ScannedParameter, i: int) -> str:
-    if p.role == "attr":
-        return f"{{call->attributes[{i}]}}"
+def _cpp_parameter(p: ScannedParameter, i: int) -> tuple[str, str]:
+    """Return the class that holds what a call has for a parameter, and what it is made from."""
     if p.role == "stream":
-        return "{call->stream}"
-    return f'(call->{"inputs" if p.role == "arg" else "outputs"}[{i}], "{p.name}")'
+        return "Stream", "{call->stream}"
+    if p.role == "attr":
+        held = "-1, char"
+        if p.type:
+            c_type = f"kernbridge::{p.type}_t" if "complex" in p.type else DTYPES[p.type].c
+            held = f"KB_TYPE_{p.type.upper()}, {c_type}"
+        return f"Attribute<{held}>", f"{{call->attributes[{i}]}}"
+    held, arrays = ("Input", "inputs") if p.role == "arg" else ("Output", "outputs")
+    return held, f'(call->{arrays}[{i}], "{p.name}")'
 
 
 def _in_cpp(function: ScannedFunction) -> dict[str, str]:
-    roles, values = [f"{_DETAIL}WholeCall"], ["{call}"]
+    described = [("WholeCall", "{call}")]
     if not function.whole_call:
-        roles = [_cpp_role(p) for p in function.parameters]
-        values = [_cpp_value(p, i) for p, i in _numbered(function)]
-    held = [
-        f"{role} kb_{i}{value};" for i, (role, value) in enumerate(zip(roles, values, strict=True))
-    ]
+        described = [_cpp_parameter(p, i) for p, i in _numbered(function)]
+    roles = [f"{_DETAIL}{role}" for role, _ in described]
+    values = [f"{r} kb_{i}{v};" for i, (r, (_, v)) in enumerate(zip(roles, described, strict=True))]
     address = f"&{function.qualified}"
     return {
         "taken": ", ".join([f"decltype({_DETAIL}signature_of({address}))", *roles]),
         "given": ", ".join(["call", address, *(f"kb_{i}" for i in range(len(roles)))]),
-        "values": "\n".join(f"        {value}" for value in held),
+        "values": "\n".join(f"        {value}" for value in values),
     }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +26,7 @@ from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.call_signature import CallSignature, ResultsOf
-from kernbridge._src.source import compiled_types, needed
+from kernbridge._src.source import compiled_types
 from kernbridge._src.source.frontend import Described, Export, SourceFrontend
 
 if TYPE_CHECKING:
@@ -71,6 +74,40 @@ def _hint(why: str, path: str | Path) -> str:
     if "static constructor" in why:
         return " Correct the cause, or make the object in the function that needs it"
     return " Build it again for this machine"
+
+
+_NEEDED = re.compile(r"\s*(?:(\S+) => )?(/.*) \(0x[0-9a-f]+\)")
+_DELETED = " (deleted)"  # after the path of an open file that has gone or was replaced
+_seen: dict[str, str] = {}  # the name by which libraries need one -> the digest of its file
+
+
+@functools.lru_cache(256)
+def _digest(path: str, *identity: int) -> str:
+    from kernbridge._src.toolchain import library
+
+    return library.digest_of(path)
+
+
+def _check_needed(label: str, path: Path) -> None:
+    """Raise KernelLoadError if a new process would run other code with a library than this one.
+
+    The dynamic linker never opens a library again whose name it knows, even if it was rebuilt.
+    """
+    from kernbridge._src.toolchain import programs
+
+    maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
+    mapped = {line.split(None, 5)[-1] for line in maps.splitlines()}
+    linker = next(name for name in mapped if os.path.basename(name).startswith("ld-"))
+    for name, found in _NEEDED.findall(programs.run([linker, "--list", str(path)]).text):
+        about = os.stat(file := os.path.realpath(found))
+        digest = _digest(file, about.st_ino, about.st_size, about.st_mtime_ns)
+        is_known = (name or found) in _seen or file + _DELETED not in mapped
+        if not is_known or _seen.setdefault(name or found, digest) != digest:
+            raise KernelLoadError(
+                f"{label} needs {found}, but this process has opened other code under the name of "
+                "that library, which the dynamic linker would use: start Python again after a "
+                "library has been rebuilt [KB5102]"
+            )
 
 
 class SourceFunction:
@@ -264,7 +301,7 @@ class CompiledModule:
         self.digest = digest
         self.content_hash = f"sha256:{digest[:16]}"
         if request is None or request.ldflags:
-            needed.check(f"{label} {name!r}", path)
+            _check_needed(f"{label} {name!r}", path)
         handle, last_error, exports = open_library(path)
         try:
             carried = path.read_bytes() if carry and (on_cpu or language != "cuda") else b""

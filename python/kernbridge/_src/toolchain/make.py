@@ -128,7 +128,7 @@ def _wait_or_make(job: Job) -> Built:
     """Build a library, or wait for the process that is building it."""
     request = job.request
     patience = programs.get_compiler_limits().seconds
-    limit.limit()  # an error in it is reported before the work
+    most = limit.limit()  # an error in it is reported before the work
     finished = request.finish() if request.finish else Finished(source=request.source)
     # Another one may need as long as a compiler may run, after one that it waits for itself.
     with locked(job.root, job.key, 2 * patience + 10, request.name) as (mine, has_waited):
@@ -137,7 +137,7 @@ def _wait_or_make(job: Job) -> Built:
             return found
         with workspace(job.root, job.key, mine) as folder:
             built = _make(job, finished, folder)
-    limit.enforce(job.root)
+    limit.enforce(job.root, most)
     return built
 
 
