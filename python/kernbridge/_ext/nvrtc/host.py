@@ -16,8 +16,7 @@ from kernbridge import _core
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._ext.nvrtc import nvrtc, signature
 from kernbridge._src.base.packing import sealed
-from kernbridge._src.toolchain import library
-from kernbridge._src.toolchain.build import build
+from kernbridge._src.toolchain import build, library
 
 _UNIT = """#line 1 "kernbridge_signature.h"
 {signature}
@@ -36,7 +35,7 @@ def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFu
     GPUs have what it uses.
     """
     request, cooperative, checked = given
-    built = build(
+    built = build.build(
         library.Request(
             name=request.name.split("<")[0].replace("::", "."),
             language=library.CUDA_ON_CPU,

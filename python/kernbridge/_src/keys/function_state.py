@@ -387,9 +387,8 @@ class _Walk:
             module = sys.modules.get(name)
             if module is None or not is_foreign(module):
                 self.feed(module, name)
-            for each in (
-                sorted(read.names & vars(module).keys()) if module and is_foreign(module) else ()
-            ):
+                continue
+            for each in sorted(read.names & vars(module).keys()):
                 self.feed(vars(module)[each], f"{name}.{each}")
 
     def instance(self, value: Any, path: str) -> None:

@@ -44,7 +44,7 @@ class Export(Struct):
     module: str
     digest: str  # of all that the module was built from
     function: ScannedFunction
-    language: str  # of the source
+    of_cuda: bool  # whether the source is CUDA C++
     cuda: bool  # whether the function runs on GPUs
     graph: bool
     built: Described
@@ -54,11 +54,6 @@ class Export(Struct):
     request: Request | None = None  # what it was built from, if there is a source
     # Of CUDA source: loads the module as it is compiled for the other of GPUs and the CPU.
     load_other: Callable[[], CompiledModule] | None = None
-
-    @property
-    def of_cuda(self) -> bool:
-        """Whether its source is CUDA C++."""
-        return self.language == "cuda"
 
     def bind(self, slot: int, target: str) -> None:
         function = self.function

@@ -159,22 +159,19 @@ def _refused(label: str, text: str, message: str) -> KernelError:
 
 def _flags_for(language: str, text: str, folders: Sequence[str]) -> tuple[str, ...]:
     """Return the flags for what a source, or what it includes, names."""
-    left = {} if language == "c" else {_STRINGS_FLAG: _STRINGS}
+    wanted = {} if language == "c" else {_STRINGS_FLAG: _STRINGS}
     if language == "cuda":
-        left = {_HALF_FLAG: _HALF, **left}
-    wanted, texts = tuple(left), [text]
-    seen: set[str] = set()
-    while texts and left:
-        found = texts.pop()
-        left = {flag: pattern for flag, pattern in left.items() if not re.search(pattern, found)}
+        wanted = {_HALF_FLAG: _HALF, **wanted}
+    texts, seen = [text], set[str]()
+    for found in texts if wanted else ():  # more are added meanwhile
         for name in set(re.findall(_INCLUDE, found, re.MULTILINE)) - seen:
             seen.add(name)
-            for folder in folders:
-                file = os.path.join(folder, name)
-                if len(seen) <= MOST_INCLUDES and os.path.isfile(file):
-                    texts.append(Path(file).read_text(encoding="utf-8", errors="replace"))
-                    break
-    return tuple(flag for flag in wanted if flag not in left)
+            places = (os.path.join(folder, name) for folder in folders)
+            file = next(filter(os.path.isfile, places), None)
+            if file and len(seen) <= MOST_INCLUDES:
+                texts.append(Path(file).read_text(encoding="utf-8", errors="replace"))
+    found_in = "\n".join(texts)
+    return tuple(flag for flag, pattern in wanted.items() if re.search(pattern, found_in))
 
 
 def _expand(

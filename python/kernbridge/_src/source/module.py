@@ -322,7 +322,7 @@ class CompiledModule:
                 module=name,
                 digest=digest,
                 function=function,
-                language=language,
+                of_cuda=language == "cuda",
                 cuda=language == "cuda" and not on_cpu,
                 graph=graph,
                 built=found,

@@ -56,36 +56,28 @@ def chosen() -> tuple[Architecture, ...]:
 def read(spelling: Spelling, what: str = "compute_capability") -> tuple[Architecture, ...]:
     """Read compute capabilities, each once; raises as `cuda_architectures` does."""
     several = isinstance(spelling, Iterable) and not isinstance(spelling, str)
-    items = cast("Iterable[object]", spelling) if several else [spelling]
-    found = tuple(dict.fromkeys(a for item in items for a in _read_item(item, what)))
-    if not found:
-        raise ValueError(_nonsense(what, spelling))
-    return found
-
-
-def _read_item(item: object, what: str) -> Iterable[Architecture]:
-    if isinstance(item, bool) or not isinstance(item, (str, int, float)):
-        raise ValueError(_nonsense(what, item))
-    for part in re.split(r"[,;\s]+", str(item).strip()):
-        match = re.fullmatch(r"(?:sm_|compute_)?(\d{1,2}?)\.?(\d)([af]?)", part)
-        if match is None:
-            raise ValueError(_nonsense(what, item))
-        major, minor = int(match[1]), int(match[2])
-        if major < OLDEST_MAJOR:
-            raise UnsupportedArchError(
-                f"{what}: compute capability {major}.{minor} is older than "
-                f"{OLDEST_MAJOR}.0, the oldest that is supported; 12.0 is spelled '12.0' or 120"
-                " [KB4009]"
-            )
-        yield major, minor, match[3]
-
-
-def _nonsense(what: str, given: object) -> str:
-    code = "KB8002" if what in VARIABLES else "KB8001"
-    return (
-        f"{what}: {given!r} is not a compute capability; expected one such as 8.6, '8.6', 86, "
-        f"'sm_86' or '9.0a', several in a list or separated by commas [{code}]"
-    )
+    items = list(cast("Iterable[object]", spelling)) if several else [spelling]
+    found: dict[Architecture, None] = {}
+    for item in items or [spelling]:
+        is_spelled = isinstance(item, (str, int, float)) and not isinstance(item, bool)
+        for part in re.split(r"[,;\s]+", str(item).strip()) if is_spelled else [""]:
+            match = re.fullmatch(r"(?:sm_|compute_)?(\d{1,2}?)\.?(\d)([af]?)", part)
+            if match is None:
+                code = "KB8002" if what in VARIABLES else "KB8001"
+                raise ValueError(
+                    f"{what}: {item!r} is not a compute capability; expected one such as 8.6, "
+                    "'8.6', 86, 'sm_86' or '9.0a', several in a list or separated by commas "
+                    f"[{code}]"
+                )
+            major, minor = int(match[1]), int(match[2])
+            if major < OLDEST_MAJOR:
+                raise UnsupportedArchError(
+                    f"{what}: compute capability {major}.{minor} is older than "
+                    f"{OLDEST_MAJOR}.0, the oldest that is supported; 12.0 is spelled '12.0' or "
+                    "120 [KB4009]"
+                )
+            found[major, minor, match[3]] = None
+    return tuple(found)
 
 
 def name(architecture: Architecture) -> str:
