@@ -87,24 +87,23 @@ def test_each_request_fails(tmp_path, monkeypatch, before, number, lasting):
     assert nth > 5
 
 
-@pytest.mark.parametrize("name", ["open", "fstat"])
-def test_a_folder_that_cannot_be_examined_is_not_trusted(root, name):
-    """A system without free descriptors must not make code of others look like ours."""
+def test_a_folder_that_cannot_be_examined_is_not_trusted(root):
+    """A system that does not answer must not make code of others look like ours."""
     artefacts.store("cubin", KEY, OLD)
     for nth in (1, 3):
-        real, count = getattr(os, name), 0
+        real, count = os.lstat, 0
 
         def call(*args, real=real, nth=nth, **kwargs):
             nonlocal count
             count += 1
             if count == nth:
-                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES))
             return real(*args, **kwargs)
 
         with pytest.MonkeyPatch.context() as m:
-            m.setattr(os, name, call)
+            m.setattr(os, "lstat", call)
             why = artefacts.why_not(root)
-        assert "cannot be examined (Too many open files): others may be able" in why
+        assert "cannot be examined (Permission denied): others may be able" in why
     assert artefacts.why_not(root) is None
 
 

@@ -276,35 +276,20 @@ def why_not(folder: Path) -> str | None:
     """Say which other user could replace the contents of an absolute folder; None if no one can.
 
     What does not exist yet is no objection. What cannot be examined is one: the system may refuse
-    to open a folder now, and allow it when code is loaded from there.
+    to show a folder now, and allow it when code is loaded from there.
     """
-    try:
-        return _find_objection(folder)
-    except OSError as e:
-        reason = e.strerror or e
-        return f"{folder} cannot be examined ({reason}): others may be able to write to it"
-
-
-def _find_objection(folder: Path) -> str | None:
-    """Open each part of the path from the one before, and follow no link unlooked at."""
     parts = list(reversed(folder.parts))
-    here, links = "", 0
-    fds: list[int] = []  # of the folders down to this one
+    here, links = "", 0  # no other user can change what this leads to
     try:
         while parts:
-            part = parts.pop()
-            path, inside = os.path.join(here, part), fds[-1] if fds else None
-            fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside)
-            fds.append(fd)
-            about = os.fstat(fd)
+            about = os.lstat(path := os.path.join(here, parts.pop()))
             if stat.S_ISLNK(about.st_mode):
                 links += 1
                 if not _is_trusted(about.st_uid):
                     return _owned("the link", path, about)
                 if links > _MOST_LINKS:
                     return f"{path} is one of too many links"
-                parts += reversed(Path(os.readlink("", dir_fd=fd)).parts)
-                os.close(fds.pop())
+                parts += reversed(Path(os.readlink(path)).parts)
             elif not stat.S_ISDIR(about.st_mode):
                 return None
             elif objection := _objection(path, about):
@@ -313,9 +298,9 @@ def _find_objection(folder: Path) -> str | None:
                 here = path
     except (FileNotFoundError, NotADirectoryError):  # then nothing is loaded from there
         pass
-    finally:
-        for fd in fds:
-            os.close(fd)
+    except OSError as e:
+        reason = e.strerror or e
+        return f"{folder} cannot be examined ({reason}): others may be able to write to it"
     return None
 
 
