@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.scan.plain import Passed
-from kernbridge._src.signatures.array_types import LEADING, DeclaredType, names_in
+from kernbridge._src.signatures.array_types import LEADING, names_in
 
 HEADER = '#include "kernbridge/plain.h"\n'
 _RUNNER = """\
@@ -208,22 +208,19 @@ class _Runner:
     def _extents(self) -> list[str]:
         """What finds the extents of a call in its arrays, and checks that they agree."""
         function = self.function
-        arrays: list[tuple[str, DeclaredType]] = []
+        ranks, found, checks = [], [], []
+        dims: list[tuple[str, str | int]] = []
         for role, text in (("arg", "in"), ("ret", "out")):
             for i, p in enumerate(function.having(role)):
                 assert p.array is not None
-                arrays.append((f"{text}[{i}]", p.array))
-        ranks, found, checks = [], [], []
-        dims: list[tuple[str, str | int]] = []
-        for array, declared in arrays:
-            n = len(declared.dims)
-            is_open = LEADING in declared.dims
-            ranks.append(f"{array}.ndim {'>=' if is_open else '=='} {n - is_open}")
-            for d, dim in enumerate(declared.dims):
-                after = is_open and d > declared.dims.index(LEADING)
-                place = f"{array}.ndim - {n - d}" if after else str(d)
-                if dim != LEADING:
-                    dims.append((f"{array}.shape[{place}]", dim))
+                array, shape, n = f"{text}[{i}]", p.array.dims, len(p.array.dims)
+                is_open = LEADING in shape
+                ranks.append(f"{array}.ndim {'>=' if is_open else '=='} {n - is_open}")
+                for d, dim in enumerate(shape):
+                    after = is_open and d > shape.index(LEADING)
+                    place = f"{array}.ndim - {n - d}" if after else str(d)
+                    if dim != LEADING:
+                        dims.append((f"{array}.shape[{place}]", dim))
         known: set[str] = set()
         left: list[tuple[str, str | int]] = []
         for extent, dim in dims:
