@@ -20,7 +20,7 @@ MAIN = '#include "a.h"\n__attribute__((visibility("default"))) int answer(void) 
 
 
 @pytest.fixture
-def request_(tmp_path):
+def request_(tmp_path, monkeypatch):
     """A source with a header, and one in that, behind one of ours."""
     user, own = tmp_path / "user", tmp_path / "own"
     user.mkdir()
@@ -29,9 +29,8 @@ def request_(tmp_path):
     (user / "b.h").write_text("#define A (B + 1)\n")
     (own / "ours.h").write_text("#define B 1\n")
     (tmp_path / "libs").mkdir()
-    return Request(
-        "m", "c", MAIN, "spec", include_paths=(str(user),), own_include_paths=(str(own),)
-    )
+    monkeypatch.setattr(library, "include_paths", lambda language: (str(own),))
+    return Request("m", "c", MAIN, "spec", include_paths=(str(user),))
 
 
 def age(path, seconds=1000):
@@ -163,17 +162,17 @@ def test_another_size_at_the_same_time(request_, tmp_path):
     assert second.digest != first.digest
 
 
-def test_where_our_headers_are_does_not_count(request_, compiler, tmp_path):
+def test_where_our_headers_are_does_not_count(request_, compiler, tmp_path, monkeypatch):
     first = build(request_)
-    shutil.copytree(tmp_path / "own", tmp_path / "elsewhere" / "own")
-    moved = request_._replace(own_include_paths=(str(tmp_path / "elsewhere" / "own"),))
+    elsewhere = shutil.copytree(tmp_path / "own", tmp_path / "elsewhere" / "own")
+    monkeypatch.setattr(library, "include_paths", lambda language: (str(elsewhere),))
     age(tmp_path / "elsewhere" / "own" / "ours.h")
     shutil.rmtree(tmp_path / "own")
-    found = build(moved)
+    found = build(request_)
     assert found == first._replace(built=False)
     assert compiler() == 1
     (tmp_path / "elsewhere" / "own" / "ours.h").write_text("#define B 5\n")
-    assert build(moved).digest != first.digest
+    assert build(request_).digest != first.digest
 
 
 def test_changes_of_the_compiler(request_, tmp_path, monkeypatch):
@@ -298,7 +297,8 @@ def test_other_processes(request_, compiler, run_python, root, tmp_path):
     """A process that never built it finds it, and the same digest."""
     first = build(request_)
     program = f"""
-from kernbridge._src.toolchain.build import Request, build
+from kernbridge._src.toolchain.build import Request, build, library
+library.include_paths = lambda language: ({str(tmp_path / "own")!r},)
 built = build({request_!r})
 print(built.digest, built.built)
 """

@@ -148,7 +148,7 @@ class SourceDerivative(HostDerivativeJob):
         host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
         flags = [
             "-std=c11" if request.language == "c" else "-std=c++17",
-            *(f"-I{folder}" for folder in (*request.own_include_paths, *request.include_paths)),
+            *(f"-I{folder}" for folder in (*library.include_paths(), *request.include_paths)),
             *(*host.arguments, *finished.flags, *request.cflags),
         ]
         text = clang.to_ir(unit, request.language, flags, host)

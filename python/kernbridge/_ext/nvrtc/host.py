@@ -48,7 +48,6 @@ def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFu
             spec="",
             cflags=request.options,
             include_paths=request.include_paths,
-            own_include_paths=library.include_paths(library.CUDA_ON_CPU),
             checked=checked,
         )
     )

@@ -24,7 +24,7 @@ from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.scan.functions import Named, ScannedFunction, Sources, join_tokens
 from kernbridge._src.source.module import CompiledModule, register_all
-from kernbridge._src.toolchain import build, library
+from kernbridge._src.toolchain import build
 from kernbridge._src.toolchain.library import CUDA_ON_CPU, Finished, Request, is_changed
 
 Functions = Mapping[str, Any] | Sequence[str] | None
@@ -500,7 +500,6 @@ def _load(
         of_gpus["fast_math"] = options["use_fast_math"]
     request = described(
         language=language,
-        own_include_paths=library.include_paths(language),
         checked=on_cpu and (options["check"] or debug.checks() or _mode_of_launches() == "check"),
         **of_gpus,
     )

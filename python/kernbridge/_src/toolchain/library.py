@@ -71,7 +71,6 @@ class Request(Struct):
     cflags: tuple[str, ...] = ()  # the user's, which come last
     ldflags: tuple[str, ...] = ()
     include_paths: tuple[str, ...] = ()  # the user's, in order
-    own_include_paths: tuple[str, ...] = ()  # ours: what is in them counts, not where they are
     architectures: tuple[tuple[int, int, str], ...] = ()  # of GPUs; empty: all that nvcc supports
     optimization_level: int | None = 3  # as in -O3; None leaves it to the compiler
     fast_math: bool = False  # whether arithmetic may be less exact
@@ -127,7 +126,9 @@ class Job:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.own = tuple(os.path.join(os.path.abspath(p), "") for p in request.own_include_paths)
+        # Of our own folders counts what is in them, not where they are.
+        own = include_paths(request.language)
+        self.own = tuple(os.path.join(os.path.abspath(p), "") for p in own)
         self.user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
         self.language = language(request.language)
         command = self.command = self.language.command(request)
@@ -139,7 +140,6 @@ class Job:
         self.flags = (*command.compiler.arguments, *command.cflags, *request.ldflags, *added)
         self.links = bool(request.ldflags) or search.links(self.flags)
         is_native = "native" in " ".join((*self.flags, *variables.values()))
-        # Where our own headers are does not count, only what is in them.
         places = {f"-I{p[:-1]}": f"-I@{i}" for i, p in enumerate(self.own)}
         # What decides the library, but for the source and the contents of files.
         self.options = [

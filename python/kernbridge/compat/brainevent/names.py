@@ -13,7 +13,7 @@ import numpy as np
 from kernbridge._src.custom import kernel
 from kernbridge._src.custom.kernel import XLACustomKernel
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain import architectures, library
+from kernbridge._src.toolchain import architectures
 from kernbridge._src.toolchain.build import build
 from kernbridge._src.toolchain.library import Request
 
@@ -132,7 +132,6 @@ class CompilerBackend(abc.ABC):
             cflags=tuple(options.get("extra_cuda_cflags" if cuda else "extra_cflags") or ()),
             ldflags=tuple(options.get("extra_ldflags") or ()),
             include_paths=tuple(options.get("extra_include_paths") or ()),
-            own_include_paths=library.include_paths(),
             architectures=arch,
             optimization_level=options.get("optimization_level", 3) if cuda else None,
             fast_math=bool(options.get("use_fast_math")),
