@@ -70,32 +70,29 @@ class _Runner:
         self.result = results[0] if results else None
         replaced = {p.name: i for i, p in enumerate(function.having("arg"))}
         self.replaced = [replaced.get(p.name, -1) for p in function.having("ret")]
-        self.signature_of = f"decltype({_DETAIL}::signature_of(&{self.name}))"
 
     def _type(self, k: int) -> str:
         return f"kb_{self.i}_{k}"
 
     def types(self) -> str:
         """The types of the parameters and of what is returned, which are compared."""
-        lines = []
-        if not self.in_c:
-            returned = f"{_DETAIL}::returned<{self.signature_of}>"
-            what = f"the compiler finds another number of parameters than {len(self.taken)}"
-            lines.append(self._assert(f"int({returned}::n_parameters) == {len(self.taken)}", what))
+        n, kind, lines = len(self.taken), f"kb_{self.i}_returned", list[str]()
+        types = [self._type(k) for k in range(n)]
+        if self.in_c:
+            spelled = [f"__typeof__({_as_pointer(p.ctype)})" for p in self.taken]
+            returned = f"__typeof__((&{self.name})({', '.join(f'({t})0' for t in types)}))"
+        else:
+            signature = f"decltype({_DETAIL}::signature_of(&{self.name}))"
+            spelled = [f"{_DETAIL}::parameter<{k}, {signature}>::type" for k in range(n)]
+            of_signature = f"{_DETAIL}::returned<{signature}>"
+            returned = f"{of_signature}::type"
+            what = f"the compiler finds another number of parameters than {n}"
+            lines.append(self._assert(f"int({of_signature}::n_parameters) == {n}", what))
         for k, p in enumerate(self.taken):
-            spelled = f"__typeof__({_as_pointer(p.ctype)})"
-            if not self.in_c:
-                spelled = f"{_DETAIL}::parameter<{k}, {self.signature_of}>::type"
-            lines.append(f"typedef {spelled} {self._type(k)};")
-            lines += self._checks(k, p)
-        spelled = f"{_DETAIL}::returned<{self.signature_of}>::type"
+            lines += [f"typedef {spelled[k]} {types[k]};", *self._checks(k, p)]
+        lines.append(f"typedef {returned} {kind};")
         if self.in_c:
-            given = ", ".join(f"({self._type(k)})0" for k in range(len(self.taken)))
-            spelled = f"__typeof__((&{self.name})({given}))"
-        kind = f"kb_{self.i}_returned"
-        lines.append(f"typedef {spelled} {kind};")
-        if self.in_c:
-            taken = ", ".join(self._type(k) for k in range(len(self.taken))) or "void"
+            taken = ", ".join(types) or "void"
             what = (
                 "the compiler finds another declaration: behind #if, or with a structure, which "
                 "cannot be passed; write a function of numbers and pointers that calls it"

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from kernbridge._src.base import settings
-from kernbridge._src.base.errors import KernelToolchainError, NvccNotFoundError
+from kernbridge._src.base.errors import NvccNotFoundError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.toolchain.compilers import is_program, missing, which
 
@@ -33,22 +33,19 @@ def find_nvcc() -> Nvcc:
         if is_program(program):
             return _describe(os.path.abspath(program), None)
         probes.append(f"{name}={place}: {program} is not a program")
-        raise _missing(probes)
-    installed = "/usr/local/cuda/bin/nvcc"
-    of_system = (
-        (which("nvcc") or "", None, "nvcc on PATH: no such program"),
-        (installed, None, f"{installed}: no such program"),
-    )
-    candidates = [*of_system, *_of_wheels()] if system_first else [*_of_wheels(), *of_system]
-    for program, wheels, probe in candidates:
-        if is_program(program):
-            return _describe(program, wheels)
-        probes.append(probe)
-    raise _missing(probes)
-
-
-def _missing(probes: list[str]) -> KernelToolchainError:
-    return missing(
+        break  # what the user named is not passed over
+    else:
+        installed = "/usr/local/cuda/bin/nvcc"
+        of_system = (
+            (which("nvcc") or "", None, "nvcc on PATH: no such program"),
+            (installed, None, f"{installed}: no such program"),
+        )
+        candidates = [*of_system, *_of_wheels()] if system_first else [*_of_wheels(), *of_system]
+        for program, wheels, probe in candidates:
+            if is_program(program):
+                return _describe(program, wheels)
+            probes.append(probe)
+    raise missing(
         NvccNotFoundError,
         "no CUDA compiler (nvcc) was found",
         probes,
