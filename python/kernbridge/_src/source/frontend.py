@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.base import debug
@@ -20,7 +20,6 @@ from kernbridge._src.scan.functions import ScannedFunction
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
-    from kernbridge._src.source.module import CompiledModule
     from kernbridge._src.toolchain.library import Request
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
@@ -53,7 +52,7 @@ class Export(Struct):
     library: bytes = b""  # if exported programs hold it
     request: Request | None = None  # what it was built from, if there is a source
     # Of CUDA source: loads the module as it is compiled for the other of GPUs and the CPU.
-    load_other: Callable[[], CompiledModule] | None = None
+    load_other: Callable[[], Any] | None = None
 
     def bind(self, slot: int, target: str) -> None:
         function = self.function
@@ -195,7 +194,7 @@ class SourceFrontend(Frontend):
             cuda.tell_of_cpu(self.label)
         if export.load_other and export.cuda != (platform in self.of_gpus):
             try:
-                found = export.load_other()[self.name]._export
+                found: Export = export.load_other()[self.name]._export
             except KernelToolchainError as e:
                 raise type(e)(f"{self.label} was lowered for {platform}: {e}") from None
             other = SourceFrontend(found, self.values, self.zeroed)
