@@ -20,8 +20,8 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.base.settings import ALLOW_IMPORTS as ALLOW_IMPORTS
 from kernbridge._src.base.settings import may_import as may_import
 from kernbridge._src.numba_cpu.kernel import needs_numba
-from kernbridge._src.toolchain import architectures as reader
-from kernbridge._src.toolchain.architectures import Spelling
+from kernbridge._src.toolchain import cuda as reader
+from kernbridge._src.toolchain.cuda import Spelling
 from kernbridge._src.toolchain.programs import get_compiler_limits as get_compiler_limits
 from kernbridge._src.toolchain.programs import set_compiler_limits as set_compiler_limits
 

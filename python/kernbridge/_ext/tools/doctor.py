@@ -26,7 +26,7 @@ from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.base.progress import shown
 from kernbridge._src.base.versions import install, minor
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain import architectures, compilers, programs
+from kernbridge._src.toolchain import compilers, cuda, programs
 from kernbridge._src.toolchain.nvcc import find_nvcc
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")  # of JAX, for NVIDIA's GPUs
@@ -64,7 +64,7 @@ def verdicts() -> list[Verdict]:
     if no_gpu:
         of_nvcc = both = ("cpu",), f"not on a GPU: {no_gpu}", ""
         nvrtc_library = _not_found(compilers.find_cxx)
-        if architectures.chosen():
+        if cuda.chosen():
             of_nvcc = (), f"{no_gpu}; it compiles and exports for the named GPUs", remedy
         else:
             nvcc = nvrtc_library

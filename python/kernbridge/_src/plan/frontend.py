@@ -16,7 +16,7 @@ from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.plan import launch, targets
 from kernbridge._src.plan.program import Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.plan.targets import Target
-from kernbridge._src.toolchain import architectures
+from kernbridge._src.toolchain import cuda
 
 Lowered = tuple[NativeCall, Program]
 
@@ -45,7 +45,7 @@ class PlannedFrontend(Frontend):
 
     def _target_here(self) -> Target:
         here = jax.default_backend()
-        is_known = here in self.platforms and not architectures.chosen()
+        is_known = here in self.platforms and not cuda.chosen()
         return self._target(here if is_known else "cuda")
 
     def _target(self, platform: str) -> Target:

@@ -467,11 +467,11 @@ def _runs_on_cpu(compute_capability: Any) -> bool:
     That is so where launches of Numba-CUDA run on the CPU, too: there, GPUs are not asked for.
     """
     from kernbridge._src.plan.targets import gpu_platforms
-    from kernbridge._src.toolchain import architectures
+    from kernbridge._src.toolchain import cuda
 
     if _mode_of_launches() is not None:
         return True
-    if compute_capability is not None or architectures.chosen() or settings.cuda_on_cpu == "error":
+    if compute_capability is not None or cuda.chosen() or settings.cuda_on_cpu == "error":
         return False
     if "cpu" in gpu_platforms():  # in tests, where a fake driver makes the CPU a GPU
         return False
@@ -494,7 +494,7 @@ def _load(
     """
     on_cpu, of_gpus = language == CUDA_ON_CPU, dict[str, Any]()
     if language == "cuda":
-        from kernbridge._src.toolchain.architectures import cuda_architectures
+        from kernbridge._src.toolchain.cuda import cuda_architectures
 
         of_gpus["architectures"] = cuda_architectures(options["compute_capability"])
         of_gpus["fast_math"] = options["use_fast_math"]

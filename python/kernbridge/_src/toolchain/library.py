@@ -333,7 +333,7 @@ def _host(request: Request) -> Command:
 
 
 def _cuda(request: Request) -> Command:
-    from kernbridge._src.toolchain import architectures
+    from kernbridge._src.toolchain import cuda
     from kernbridge._src.toolchain.nvcc import find_nvcc
 
     nvcc, host = find_nvcc(), compilers.find_cxx()
@@ -341,7 +341,7 @@ def _cuda(request: Request) -> Command:
     start += ["-Xcompiler", "-fPIC,-fvisibility=hidden", "-ccbin", host.path]
     for argument in host.arguments:
         start += ["-Xcompiler", argument]
-    start += architectures.flags(request.architectures)
+    start += cuda.flags(request.architectures)
     start += ["-MD", "-MF", "@deps", "-o", "@out"]
     start += [f"-I{folder}" for folder in nvcc.include_dirs]
     if request.fast_math:
@@ -353,7 +353,7 @@ def _cuda(request: Request) -> Command:
     for flag in request.ldflags:
         rest += [flag] if after == "-Xlinker" else _for_nvcc(flag)
         after = "" if after == "-Xlinker" else flag
-    archs = ", ".join(map(architectures.name, request.architectures)) or "all GPUs"
+    archs = ", ".join(map(cuda.name, request.architectures)) or "all GPUs"
     compiler = host._replace(path=nvcc.path, tools=(*nvcc.tools, *host.tools))
     return Command(compiler, start, rest, request.cflags, f"nvcc for {archs}")
 

@@ -1,5 +1,6 @@
 """Finds nvcc, the CUDA compiler, and the parts of its toolkit. No process is started for it."""
 
+import glob
 import os
 import sys
 from collections.abc import Iterator
@@ -76,7 +77,7 @@ def _of_wheels() -> Iterator[tuple[str, str | None, str]]:
     """
     for place in sys.path:
         base = os.path.join(place or ".", "nvidia")
-        numbered = [n for n in _list(base) if n.startswith("cu") and n[2:].isdigit()]
+        numbered = [n for n in glob.glob("cu*", root_dir=base) if n[2:].isdigit()]
         for name in (*sorted(numbered, key=lambda n: -int(n[2:])), "cuda_nvcc"):
             if os.path.isdir(os.path.join(base, name)):
                 program = os.path.join(base, name, "bin", "nvcc")
@@ -92,9 +93,9 @@ def _describe(program: str, wheels: str | None) -> Nvcc:
     parts = ("bin/ptxas", "bin/cudafe++", "bin/fatbinary", "bin/nvlink", "nvvm/bin/cicc")
     tools = [real, *(p for part in parts if is_program(p := os.path.join(root, part)))]
     targets = os.path.join(root, "targets")
-    target = [os.path.join(targets, t) for t in _list(targets) if t.startswith(os.uname().machine)]
+    target = sorted(glob.glob(f"{os.uname().machine}*", root_dir=targets))
     include: list[str] = []
-    library = [os.path.join(t, "lib") for t in target]
+    library = [os.path.join(targets, t, "lib") for t in target]
     library += [os.path.join(root, name) for name in ("lib64", "lib", "lib/x86_64-linux-gnu")]
     if wheels is not None and os.path.basename(root) == "cuda_nvcc":
         for part in ("cuda_runtime", "cuda_nvcc", "cuda_cccl"):
@@ -111,17 +112,10 @@ def _describe(program: str, wheels: str | None) -> Nvcc:
     )
 
 
-def _list(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
 def _cudart_in(folder: str) -> str:
     """Return the shared libcudart of a folder: the name that a linker finds, else the newest."""
     plain = os.path.join(folder, "libcudart.so")
     if os.path.exists(plain):
         return plain
-    names = [n for n in _list(folder) if n.startswith("libcudart.so.")]
+    names = sorted(glob.glob("libcudart.so.*", root_dir=folder))
     return os.path.join(folder, max(names, key=len)) if names else ""

@@ -13,7 +13,7 @@ import numpy as np
 from kernbridge._src.custom import kernel
 from kernbridge._src.custom.kernel import XLACustomKernel
 from kernbridge._src.forge import artefacts
-from kernbridge._src.toolchain import architectures
+from kernbridge._src.toolchain import cuda as toolchain_cuda
 from kernbridge._src.toolchain.build import build
 from kernbridge._src.toolchain.library import Request
 
@@ -123,7 +123,7 @@ class CompilerBackend(abc.ABC):
 
     def _compile(self, source: str, output_path: str, build_dir: str = "", **options: Any) -> str:
         target, cuda = Path(output_path).absolute(), self.platform_name == "cuda"
-        arch = architectures.cuda_architectures(options.get("gpu_arch", "sm_80")) if cuda else ()
+        arch = toolchain_cuda.cuda_architectures(options.get("gpu_arch", "sm_80")) if cuda else ()
         request = Request(
             name=target.stem,
             language="cuda" if cuda else "c++",
