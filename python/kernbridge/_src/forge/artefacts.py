@@ -78,10 +78,7 @@ def get_cache_dir() -> Path | None:
 def usable() -> Path | None:
     """Return the cache's folder; None where it is off, or others could replace what is in it."""
     folder = get_cache_dir()
-    if folder is None:
-        return None
-    why = why_not(folder / VERSION)
-    if why is None:
+    if folder is None or (why := why_not(folder / VERSION)) is None:
         return folder
     warn(str(folder), f"{why} and could replace the code there")
     return None

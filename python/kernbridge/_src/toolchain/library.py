@@ -217,18 +217,15 @@ def find(job: Job, root: Path) -> Built | None:
 def read(folder: Path, key: str) -> list[Known]:
     """Return the entries of a folder; none where there is nothing that can be trusted."""
     try:
-        about = os.stat(folder, follow_symlinks=False)
-    except OSError:
-        return []
-    if not stat.S_ISDIR(about.st_mode) or not artefacts.is_ours(about):
-        return []
-    try:
+        about = os.lstat(folder)
+        if not stat.S_ISDIR(about.st_mode) or not artefacts.is_ours(about):
+            return []
         found = json.loads(artefacts.read(folder / MANIFEST) or b"{}")
         entries = found["entries"] if found["key"] == key else []
         return [
             e for e in entries if e["digest"].isalnum() and {"sha", "notes", "size"} <= e.keys()
         ]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return []
 
 
@@ -263,15 +260,12 @@ def _check(known: Known, job: Job) -> Known | None:
 def _is_whole(path: Path, known: Known) -> bool:
     """Whether a library is the one that was built, and no other user can have written it."""
     try:
-        about = os.stat(path, follow_symlinks=False)
-        if not stat.S_ISREG(about.st_mode) or not artefacts.is_ours(about):
+        about = os.lstat(path)
+        is_ours = stat.S_ISREG(about.st_mode) and artefacts.is_ours(about)
+        if not is_ours or about.st_size != known["size"]:
             return False
-        if about.st_size != known["size"]:
+        if about.st_size <= HASHED_LIBRARY and digest_of(path) != known["sha"]:
             return False
-        if about.st_size <= HASHED_LIBRARY:
-            with open(path, "rb", buffering=0) as file:
-                if hashlib.sha256(file.read()).hexdigest() != known["sha"]:
-                    return False
     except OSError:
         return False
     artefacts.note_use(str(path), about)

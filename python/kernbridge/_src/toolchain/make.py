@@ -161,9 +161,9 @@ def workspace(root: Path, key: str, owned: bool) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-Inputs = tuple[list[File], list[File], bool]
-"""Headers that a build read; libraries, objects and what else flags name; and whether the working
-folder decides which these are."""
+Inputs = tuple[list[File], list[File], str]
+"""Headers that a build read; libraries, objects and what else flags name; and the working folder if
+it decides which these are."""
 
 
 def _make(job: Job, finished: Finished, workspace: Path) -> Built:
@@ -191,7 +191,7 @@ def _known(
     job: Job, finished: Finished, tools: list[File], inputs: Inputs, answer: Answer, begin: int
 ) -> Known | None:
     """Return what a library was built from; None if nothing says what that is."""
-    headers, others, is_relative = inputs
+    headers, others, cwd = inputs
     is_known = (
         search.is_known(job.flags, answer)
         and (answer.linked or not job.links)
@@ -204,7 +204,6 @@ def _known(
     absent, asked = found
     read = (*tools, *headers, *others, *asked)
     files = [(job.pack(path), size, time, sha) for path, size, time, sha in read]
-    cwd = os.getcwd() if is_relative else ""
     # A time counts only where the content is not known.
     parts = [[path, sha or f"{size} {time}"] for path, size, time, sha in files]
     spec = "" if job.request.finish else job.request.spec  # the source says it
@@ -331,7 +330,7 @@ def _read(job: Job, answer: Answer, source: str, workspace: Path, begin: int) ->
         described = [library.describe(files.items()) for files in found]
     except OSError:
         return None
-    return described[0], described[1], relative
+    return described[0], described[1], os.getcwd() if relative else ""
 
 
 def read_make(text: str) -> list[str]:
