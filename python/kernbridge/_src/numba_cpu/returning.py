@@ -100,44 +100,40 @@ def _summed(ct: Any, x: Any) -> Any:
     return jnp.sum(ct, axes, keepdims=True) if axes else ct
 
 
+@dataclass(eq=False, repr=False)
 class Returning(PythonFrontend):
     """A function that returns values, or of `numba.guvectorize`, as a front end."""
 
-    platforms: tuple[str, ...] = ("cpu",)
+    kind: str
+    original: Any
+    options: CompileOptions
+    outs: Any
+    static: Mapping[str, Any]
+    name: Any
+    dispatcher: Any  # of the function with all its parameters
 
-    def __init__(
-        self,
-        kind: str,
-        function: Any,
-        options: CompileOptions,
-        outs: Any,
-        static: Mapping[str, Any],
-        name: str | None,
-        dispatcher: Any,
-    ) -> None:
-        self._kind, self.outs, self._options = kind, outs, options
-        self._original, self._static, self._dispatcher = function, static, dispatcher
-        self.function = dispatcher.py_func
-        front_end = "elementwise" if kind == "elementwise" else "kernel"
-        self.name = name_of(front_end, self.function, name)
+    platforms = ("cpu",)
+
+    def __post_init__(self) -> None:
+        front_end = "elementwise" if self.kind == "elementwise" else "kernel"
+        function = self.dispatcher.py_func
+        self.name = name_of(front_end, function, self.name)
         self.label = f"{front_end} {self.name!r}"
-        self._of_all_parameters = dispatcher
-        static_values.check(self.label, self.function, static, static_values.refusal_on_cpus)
-        if static:
-            of_code = functools.partial(dispatcher_of, options=self._dispatcher.targetoptions)
-            self._dispatcher = static_values.bound(
-                self._dispatcher, static, of_code, self._dispatcher
-            )
-            self.function = self._dispatcher.py_func
-        self._declared = _declared(function)
+        static_values.check(self.label, function, self.static, static_values.refusal_on_cpus)
+        of_code = functools.partial(dispatcher_of, options=self.dispatcher.targetoptions)
+        self._dispatcher = static_values.bound(
+            self.dispatcher, self.static, of_code, self.dispatcher
+        )
+        self.function = self._dispatcher.py_func
+        self._declared = _declared(self.original)
         self.signature = inspect.signature(self.function)
-        if isinstance(outs, ResultsOf):
-            self.check_numbers = outs.signature.check_numbers
+        if isinstance(self.outs, ResultsOf):
+            self.check_numbers = self.outs.signature.check_numbers
         elif self._declared:
             self.check_numbers = self._check_declared
         self._layout: tuple[Any, Any] | None = None
-        if kind == "layout":
-            ins, filled = self._layout = _layout(self.label, function, outs)
+        if self.kind == "layout":
+            ins, filled = self._layout = _layout(self.label, self.original, self.outs)
             inputs = [*self.signature.parameters.values()][: len(ins)]
             self.signature = self.signature.replace(parameters=inputs)
             terms = [[f"({','.join(core)})" for core in side] for side in (ins, filled)]
@@ -149,9 +145,7 @@ class Returning(PythonFrontend):
         )
 
     def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
-        static = {**self._static, **functions}
-        known = (self._kind, self._original, self._options, self.outs, static, self.name)
-        made = Returning(*known, self._of_all_parameters)
+        made = replace(self, static={**self.static, **functions})
         spec = replace(spec, outs=made.described_outs, aliases=dict(spec.aliases))
         return made.make_operation(spec)
 
@@ -193,16 +187,13 @@ class Returning(PythonFrontend):
                     dtypes[i] = canonical(wanted)
         n, cores = self._n_leading(types), self._cores(types)
         missing = [n + len(c) - len(t.shape) for t, c in zip(types, cores, strict=True)]
-        if self._kind == "arrays":
-            missing = [0] * len(types)
         for name, t, core in zip(self._names(types), types, cores, strict=True):
             if len(t.shape) < len(core):
                 raise ValueError(
                     f"{self.label}: input {name!r} is {t}, expected the axes ({','.join(core)}) of "
                     f"the layout {self._layout_text}, and any before them [KB2007]"
                 )
-        if self._kind != "arrays":
-            self._leading(types)  # raises if they cannot be broadcast, with the shapes as given
+        self._leading(types)  # raises if they cannot be broadcast, with the shapes as given
         each = zip(missing, types, dtypes, strict=True)
         return [ArrayType((1,) * k + t.shape, dtype) for k, t, dtype in each]
 
@@ -220,18 +211,15 @@ class Returning(PythonFrontend):
         return (*self._names(range(n_inputs)), *[""] * n_outputs)
 
     def vjp_of_call(self, rule: Any) -> Any:
-        return _Summed(rule) if self._kind == "elementwise" and callable(rule) else rule
+        return _Summed(rule) if self.kind == "elementwise" and callable(rule) else rule
 
     def terms(
         self, inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]
     ) -> Terms:
         """Without a rule, a call may be split along every axis over which it loops."""
-        undeclared = Terms.undeclared(inputs, n_scalars, outs)
-        if self._kind == "arrays":
-            return undeclared
         leading = self._leading(inputs)
         ins, results = (tuple(_term(t, leading) for t in side) for side in (inputs, outs))
-        return replace(undeclared, ins=ins, outs=results)
+        return replace(Terms.undeclared(inputs, n_scalars, outs), ins=ins, outs=results)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Nothing: `arranged` and `outputs` have checked the operands."""
@@ -240,7 +228,7 @@ class Returning(PythonFrontend):
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         native = self.kernel_of(operands, call).lower(platform, operands, call)
-        if self._kind == "arrays":
+        if self.kind == "arrays":
             return native._replace(shapes="tried" if self.outs is None else "declared")
         axes = self._axes(operands, call)
         if not axes.loops or axes.n > BATCH_LEVELS_MAX or native.copied:
@@ -253,7 +241,7 @@ class Returning(PythonFrontend):
     def kernel_of(self, operands: Sequence[ArrayType], call: Call) -> NumbaCpu:
         """The kernel of a call: one for all calls whose source is the same."""
         names, casts = self._names(operands), self._casts(operands)[0]
-        if self._kind == "arrays":
+        if self.kind == "arrays":
             results = self._results(operands)
             ranks = [len(t.shape) for t in operands]
             source = copy(names, ranks, results.ranks, results.single)
@@ -271,13 +259,13 @@ class Returning(PythonFrontend):
 
         def make() -> NumbaCpu:
             kernel = made(source, self.function, self._dispatcher, casts)
-            return NumbaCpu.of(kernel, Variant(self._options, named=named))
+            return NumbaCpu.of(kernel, Variant(self.options, named=named))
 
         named = self.name, self.label
-        return self._kernels.find_or_make((source, casts, self._options, named), make)
+        return self._kernels.find_or_make((source, casts, self.options, named), make)
 
     def _axes(self, operands: Sequence[ArrayType], call: Call) -> Axes:
-        n = 0 if self._kind == "arrays" else self._n_leading(operands)
+        n = self._n_leading(operands)
         return Axes.of([t.shape[:n] for t in operands], tuple(call.outs[0].shape[:n]))
 
     def _names(self, operands: Sequence[Any]) -> list[str]:
@@ -287,6 +275,8 @@ class Returning(PythonFrontend):
 
     def _cores(self, operands: Sequence[Any]) -> Sequence[tuple[str, ...]]:
         """The axes of the operands that one call of the function gets."""
+        if self.kind == "arrays":
+            return [("",) * len(t.shape) for t in operands]
         return self._layout[0] if self._layout else [()] * len(operands)
 
     def _n_leading(self, operands: Sequence[ArrayType]) -> int:
@@ -310,7 +300,7 @@ class Returning(PythonFrontend):
 
     def _results(self, operands: Sequence[ArrayType]) -> Results:
         """What a call returns, with the shapes of the whole call."""
-        if self._kind == "arrays":
+        if self.kind == "arrays":
             outs = self._given_outs(operands)
             return obtain(Question(self.label, self._dispatcher, tuple(operands), outs))
         leading = self._leading(operands)
@@ -330,7 +320,7 @@ class Returning(PythonFrontend):
 
     def _casts(self, operands: Sequence[ArrayType]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The dtypes to which `numba.vectorize` converts scalars, and of what it returns."""
-        if self._layout or not self._declared or hasattr(self._original, "py_func"):
+        if self._layout or not self._declared or hasattr(self.original, "py_func"):
             return (), ()
         return self._declared_for([t.dtype for t in operands])[:2]
 
@@ -367,7 +357,7 @@ class Returning(PythonFrontend):
     def _converts(self, given: np.dtype[Any], wanted: np.dtype[Any], is_number: bool) -> bool:
         if is_number and given.kind in "if":
             return wanted.kind in ("iufc" if given.kind == "i" else "fc")
-        by_numba = hasattr(self._original, "py_func") and wanted.kind not in "iu"
+        by_numba = hasattr(self.original, "py_func") and wanted.kind not in "iu"
         return by_numba or np.can_cast(given, wanted) or given == canonical(wanted)
 
     def _given_outs(self, operands: Sequence[ArrayType]) -> tuple[ArrayType, ...] | None:
