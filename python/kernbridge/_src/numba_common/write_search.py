@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.numba_common.private_numba import GUFunc, ir, types
+from kernbridge._src.numba_common.private_numba import GUFunc, types
 
 _WRITERS = (np.ascontiguousarray, np.asfortranarray, np.fill_diagonal)
 _READERS = (  # functions and methods of Numba's that do not write to what they are given
@@ -76,7 +76,7 @@ class TypedCode:
         self.statements = list(_statements(typed.blocks.values()))
         self.values: dict[str, list[Any]] = {}  # what is assigned to each variable
         for s in self.statements:
-            if isinstance(s, _classes("Assign")):
+            if _is(s, "Assign"):
                 self.values.setdefault(s.target.name, []).append(s.value)
         self.aliases: set[str] = set()
         before = -1 if given or any(map(_is_silent, set(self.types.values()))) else 0
@@ -113,29 +113,26 @@ class TypedCode:
         function = self.type_of(call.func)
         if function is None:  # a global name in a parallel loop
             for value in self.values.get(call.func.name, ()):
-                if isinstance(value, _classes("Global", "FreeVar")):
+                if _is(value, "Global", "FreeVar"):
                     function = self.kernel.typingctx.resolve_value_type(value.value)
         return function.dispatcher_type if isinstance(function, types.RecursiveCall) else function
 
-    def positions(self, call: Any, n_parameters: int) -> frozenset[int]:
-        """The parameters of a jitted function that take an alias."""
+    def callee(self, call: Any, dispatcher: Any, types_given: Any) -> tuple[Compiled, Set[int]]:
+        """The jitted function that is called, and the positions of parameters that take aliases."""
+        taken = {i for i, v in enumerate(call.args) if v.name in self.aliases}
         if self.has_alias(v for v in call.list_vars() if v not in call.args):
-            return frozenset(range(n_parameters))  # by name, or in a tuple
-        aliases = (i for i, v in enumerate(call.args) if v.name in self.aliases)
-        return frozenset(min(i, n_parameters - 1) for i in aliases)
+            taken = set(range(len(types_given)))  # by name, or in a tuple
+        compiled = dispatcher, types_given, dispatcher.overloads.get(types_given)
+        return compiled, frozenset(min(i, len(types_given) - 1) for i in taken)
 
     def _is_alias(self, value: Any, t: Any, given: Set[int]) -> bool:
         """Whether a variable of the type `t` to which a value is assigned is an alias."""
-        if isinstance(value, _classes("Arg")):
+        if _is(value, "Arg"):
             return value.index in given
-        if isinstance(value, _classes("Var")):
+        if _is(value, "Var"):
             return value.name in self.aliases
         is_array = isinstance(t, types.Array)
-        if (
-            not isinstance(value, _classes("Expr"))
-            or not _refers(t)
-            or (is_array and not t.mutable)
-        ):
+        if not _is(value, "Expr") or not _refers(t) or (is_array and not t.mutable):
             return False
         operands = value.list_vars()
         if self.has_alias(operands):
@@ -178,7 +175,7 @@ class WriteSearch:
         ) or any(
             self._call_writes(code, expr, signature)
             for expr, signature in code.calls.items()
-            if isinstance(expr, _classes("Expr")) and signature is not None
+            if _is(expr, "Expr") and signature is not None
         )
 
     def _call_writes(self, code: TypedCode, expr: Any, signature: Any) -> bool:
@@ -201,9 +198,7 @@ class WriteSearch:
         if isinstance(function, types.Dispatcher):
             if takes_alias and isinstance(function, types.ObjModeDispatcher):
                 return True
-            called = function.dispatcher
-            taken = code.positions(expr, len(arguments))
-            return self.may_write((called, arguments, called.overloads.get(arguments)), taken)
+            return self.may_write(*code.callee(expr, function.dispatcher, arguments))
         if takes_alias and not _only_reads(code, function, expr):
             return True
         if any(isinstance(a, _FUNCTIONS) for a in arguments):
@@ -252,7 +247,7 @@ class WriteSearch:
 
     def _attribute_writes(self, code: TypedCode, statement: Any) -> bool:
         """Whether a statement reads an attribute that users added to arrays, and that writes."""
-        expr: Any = statement.value if isinstance(statement, _classes("Assign")) else None
+        expr: Any = statement.value if _is(statement, "Assign") else None
         if getattr(expr, "op", "") != "getattr":
             return False
         owner, is_alias = code.type_of(expr.value), expr.value.name in code.aliases
@@ -312,7 +307,7 @@ def _only_reads(code: TypedCode, function: Any, expr: Any) -> bool:
 
 def _assigns_through(code: TypedCode, statement: Any) -> bool:
     """Whether a statement assigns to an alias, or to a read-only array's `flat`."""
-    if not isinstance(statement, _classes("SetItem", "StaticSetItem", "SetAttr", "DelItem")):
+    if not _is(statement, "SetItem", "StaticSetItem", "SetAttr", "DelItem"):
         return False
     target = code.type_of(statement.target)
     is_flat = isinstance(target, types.NumpyFlatType) and _holds_read_only(target)
@@ -321,13 +316,13 @@ def _assigns_through(code: TypedCode, statement: Any) -> bool:
 
 def _gives_away(code: TypedCode, statement: Any) -> bool:
     """Whether a statement puts an alias where it is not followed."""
-    if isinstance(statement, _classes("SetItem", "StaticSetItem", "SetAttr")):
+    if _is(statement, "SetItem", "StaticSetItem", "SetAttr"):
         copies = types.Array, types.Record
         is_alias = statement.value.name in code.aliases
         return is_alias and not isinstance(code.type_of(statement.target), copies)
-    if isinstance(statement, _classes("Assign")):
+    if _is(statement, "Assign"):
         statement = statement.value
-    is_given = isinstance(statement, _classes("Return", "Yield"))
+    is_given = _is(statement, "Return", "Yield")
     is_alias = is_given and statement.value.name in code.aliases
     return is_alias and not _is_silent(code.type_of(statement.value))
 
@@ -360,9 +355,9 @@ def _parts(t: Any) -> Iterator[Any]:
             left += getattr(part, "__dict__", {}).values()
 
 
-def _is(t: Any, name: str) -> bool:
-    """Whether it is of a class of that name, of Numba or of Numba-CUDA."""
-    return any(kind.__name__ == name for kind in type(t).__mro__)
+def _is(value: Any, *names: str) -> bool:
+    """Whether it is of a class of these names, of Numba or of Numba-CUDA."""
+    return any(kind.__name__ in names for kind in type(value).__mro__)
 
 
 def _refers(t: Any) -> bool:
@@ -388,12 +383,6 @@ def _name_of(function: Any) -> str:
 def _is_atomic(key: Any) -> bool:
     module, name = getattr(key, "__module__", ""), getattr(key, "__qualname__", "")
     return module == "numba.cuda.stubs" and name.startswith("atomic")
-
-
-def _classes(*names: str) -> Any:
-    """Classes of Numba's IR, and of Numba-CUDA's if it is imported, which takes 0.1 s."""
-    modules = (ir, sys.modules.get("numba.cuda.core.ir"))
-    return tuple(getattr(m, name) for m in modules if m is not None for name in names)
 
 
 def _statements(blocks: Iterable[Any]) -> Iterator[Any]:
@@ -450,11 +439,10 @@ def _first_store(
     for expr, signature in code.calls.items():
         if getattr(expr, "op", "") != "call" or not code.has_alias(expr.list_vars()):
             continue
-        function, types_given = code.function_of(expr), signature.args
+        function = code.function_of(expr)
         if isinstance(function, types.Dispatcher):
-            called, taken = function.dispatcher, code.positions(expr, len(types_given))
-            callee = called, types_given, called.overloads.get(types_given)
-            if store := _first_store(callee, taken, compile_again, seen):
+            called = code.callee(expr, function.dispatcher, signature.args)
+            if store := _first_store(*called, compile_again, seen):
                 return store
         elif _name_of(function) in _STORE or _is_atomic(getattr(function, "typing_key", None)):
             array = getattr(function, "this", None) or code.type_of(expr.args[0])
@@ -467,7 +455,7 @@ def _first_store(
 
 def _kept(code: TypedCode, statement: Any) -> Any:
     """The type of the elements into which a statement stores; None if it stores nothing there."""
-    if not isinstance(statement, _classes("SetItem", "StaticSetItem", "SetAttr")):
+    if not _is(statement, "SetItem", "StaticSetItem", "SetAttr"):
         return None
     if statement.target.name not in code.aliases:
         return None
@@ -496,7 +484,7 @@ def _is_lost(code: TypedCode, variable: Any, kept: Any) -> bool:
 
 def _is_whole(code: TypedCode, value: Any, seen: set[str]) -> bool:
     """Whether a value certainly has no fraction: a constant, or what is rounded."""
-    if isinstance(value, _classes("Var")):
+    if _is(value, "Var"):
         if isinstance(_element(code.type_of(value)), types.Integer | types.Boolean):
             return True
         if value.name in seen:
@@ -504,12 +492,12 @@ def _is_whole(code: TypedCode, value: Any, seen: set[str]) -> bool:
         seen.add(value.name)
         made = code.values.get(value.name, ())
         return bool(made) and all(_is_whole(code, m, seen) for m in made)
-    if isinstance(value, _classes("Const", "Global", "FreeVar")):
+    if _is(value, "Const", "Global", "FreeVar"):
         number = value.value
         return isinstance(number, (int, float)) and float(number).is_integer()
     if isinstance(value, tuple):  # a part of an expression of whole arrays
         function, operands = value
-    elif not isinstance(value, _classes("Expr")):
+    elif not _is(value, "Expr"):
         return False
     elif value.op == "call":
         return _name_of(code.type_of(value.func)) in _ROUND
