@@ -94,20 +94,19 @@ def _assign(
         free = [*before, *after, *(name for name in free if name not in (*before, *after))]
     n_buffers = n_inputs + len(scalars) + n_outputs
     buffers = [*range(n_inputs), *range(n_inputs + len(scalars), n_buffers)]
-    buffer_of = dict(zip(free, buffers, strict=False))
-    buffer_of.update({name: n_inputs + i for i, name in enumerate(scalars)})
-    names = {buffer: name for name, buffer in buffer_of.items()}
-    names.update(zip(buffers, free, strict=False))
-    for i, buffer in enumerate(buffers[len(free) :]):
-        names[buffer] = f"{variadic}[{i}]"
+    starred = buffers[len(free) :]
+    names = dict(zip(buffers, free, strict=False))
+    names |= {n_inputs + i: name for i, name in enumerate(scalars)}
+    buffer_of = {name: buffer for buffer, name in names.items()}
+    names |= {buffer: f"{variadic}[{i}]" for i, buffer in enumerate(starred)}
 
     given = [buffer_of.get(name) for name in parameters]
     cut = given.index(None) if None in given else len(given)
     positional = [b for b in given[:cut] if b is not None]
     named = [(n, b) for n, b in zip(parameters[cut:], given[cut:], strict=True) if b is not None]
     return Assignment(
-        given=(*given, *buffers[len(free) :]),
-        positional=(*positional, *buffers[len(free) :]),
+        given=(*given, *starred),
+        positional=(*positional, *starred),
         named=tuple(named),
         names=tuple(names[b] for b in range(n_buffers)),
     )
@@ -134,7 +133,7 @@ class KernelParameters:
             inputs, outputs = (tuple(n for n in side if n not in static) for side in bound)
             bound = inputs, outputs
         self.bound = bound
-        self._has_stream = has_stream
+        self.n_appended = int(has_stream)  # the number of parameters that follow the outputs
         self._what = "function" if has_stream else "kernel"
         self.label, self._static = label, static
         parameters = inspect.signature(function).parameters.values()
@@ -151,19 +150,16 @@ class KernelParameters:
         star = (f"*{self.variadic}",) if self.variadic else ()
         return f"({', '.join(self.names + star)})"
 
-    def check_outputs(self, n_outputs: int, aliased: Collection[int], n_appended: int = 0) -> None:
-        """Check what does not depend on inputs.
-
-        The outputs `aliased` have the memory of inputs; `n_appended` parameters follow the outputs.
-        """
+    def check_outputs(self, n_outputs: int, aliased: Collection[int]) -> None:
+        """Check what does not depend on inputs. The outputs `aliased` have the memory of inputs."""
         if self.bound is not None:
             return
-        first = len(self.names) - n_appended - n_outputs
+        first = len(self.names) - self.n_appended - n_outputs
         fresh = [first + o for o in range(max(-first, 0), n_outputs) if o not in aliased]
         names = [self.names[i] for i in fresh]
         # An unused name may belong to a keyword scalar, which is known only when there is a call.
         self.warn_of_unwritten(names, unused=False)
-        n_outputs += n_appended
+        n_outputs += self.n_appended
         if not self.variadic and n_outputs > len(self.names):
             raise TypeError(
                 f"{self.label}: `outs` has {counted(n_outputs, 'output')}, but the kernel {self} "
@@ -174,6 +170,7 @@ class KernelParameters:
     def assign(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Assignment:
         """Assign inputs and then outputs to the parameters that no scalar names."""
         self.check_keywords(scalars)
+        n_outputs += self.n_appended
         if self.bound is None:
             free = [name for name in self.names if name not in scalars]
             self._check_count(free, n_inputs, n_outputs)
@@ -221,7 +218,7 @@ class KernelParameters:
             return
         left = f"; nothing would be passed for {', '.join(missing)}" if missing else ""
         inputs, what = counted(n_inputs, "input"), self._what
-        if self._has_stream:
+        if self.n_appended:
             given = f"{inputs}, {counted(n_outputs - 1, 'output')} and a stream"
             them, taken = f"these {n_arrays}", "inputs, then one array per output, then the stream"
         else:
@@ -235,7 +232,7 @@ class KernelParameters:
 
     def _check_defaults(self, found: Assignment, n_inputs: int, n_outputs: int) -> None:
         """Refuse an output for a parameter that has a default, which is meant for an input."""
-        n_written = n_outputs - self._has_stream  # the stream comes last
+        n_written = n_outputs - self.n_appended  # the stream comes last
         outputs = found.names[len(found.names) - n_outputs :][:n_written]
         name = next((n for n in outputs if n in self._optional), None)
         if name is not None:
@@ -252,7 +249,6 @@ class PythonFrontend(Frontend):
     """A front end whose kernel is a Python function, after whose parameters outputs are named."""
 
     parameters: KernelParameters
-    n_appended = 0  # the number of parameters that follow the outputs
     warns_of_unused = True  # if False, the front end refuses unused outputs later
 
     @property
@@ -262,16 +258,15 @@ class PythonFrontend(Frontend):
     def buffer_names(
         self, n_inputs: int, scalars: Sequence[str], n_outputs: int
     ) -> tuple[str, ...]:
-        assignment = self.parameters.assign(n_inputs, scalars, n_outputs + self.n_appended)
-        return assignment.names[: n_inputs + len(scalars) + n_outputs]
+        names = self.parameters.assign(n_inputs, scalars, n_outputs).names
+        return names[: n_inputs + len(scalars) + n_outputs]
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         names = self.assign(call).names
         self.parameters.warn_of_unwritten([names[b] for b in call.fresh], self.warns_of_unused)
 
     def assign(self, call: Call) -> Assignment:
-        n_outputs = len(call.outs) + self.n_appended
-        return self.parameters.assign(call.n_inputs, call.scalars, n_outputs)
+        return self.parameters.assign(call.n_inputs, call.scalars, len(call.outs))
 
     def described(
         self, operands: Sequence[ArrayType], call: Call
@@ -287,7 +282,7 @@ class PythonFrontend(Frontend):
         """Return the operation of this kernel and specification, which `kept` remembers."""
         if isinstance(spec.outs, Outputs):
             aliased = [o for _, o in spec.aliases]
-            self.parameters.check_outputs(len(spec.outs.types), aliased, self.n_appended)
+            self.parameters.check_outputs(len(spec.outs.types), aliased)
         key = (spec_key(spec, self.functions()), self.state())
         if None in key:
             return self.make_operation(spec)
@@ -332,10 +327,8 @@ def _unwritten(code: CodeType) -> Mapping[str, int | None]:
     Functions that seem to return their results, or that always raise an exception, have no unused
     parameters.
     """
-    n_starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(
-        code.co_flags & inspect.CO_VARKEYWORDS
-    )
-    left = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + n_starred])
+    names_given, *starred = inspect.getargs(code)
+    left = {*names_given, *filter(None, starred)}
     found: dict[str, int | None] = {}
     ends, line = False, code.co_firstlineno
     for instruction in dis.get_instructions(code):

@@ -170,7 +170,6 @@ class NumbaCudaCallable(CallingFrontend):
     vector_math: bool | None = None  # of the kernels
     order: parameters.Bound | None = None  # of the parameters, if there is a signature
 
-    n_appended = 1  # the stream
     warns_of_unused = False  # a function that is recorded is refused
 
     def __post_init__(self) -> None:
