@@ -24,6 +24,7 @@ from numba.core import (
 from numba.core.caching import NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
+from numba.core.datamodel.packer import _flatten as flattened
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import _nrt_python as runtime
 from numba.core.target_extension import current_target

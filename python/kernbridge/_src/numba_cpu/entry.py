@@ -39,6 +39,7 @@ from kernbridge._src.numba_common.private_numba import (
     compiler,
     dispatcher,
     errors,
+    flattened,
     global_compiler_lock,
     linked,
     numba,
@@ -214,8 +215,15 @@ def optimised(text: str, library: Any, has_vector_math: bool) -> str:
 
 
 def _optimise(library: Any, has_vector_math: bool) -> None:
-    if has_vector_math:
-        library._final_module = _with_vectors(library._final_module, library.codegen)
+    """Optimise a library as Numba does; with vector math, its loops may call libmvec."""
+    if has_vector_math and vector_math.provided():
+        features, _ = cpu_features.known(library.codegen.magic_tuple()[2])
+        name, text = library._final_module.name, str(library._final_module)
+        changed = vector_math.with_vectors(text, features)
+        if changed != text:
+            binding.load_library_permanently(vector_math.LIBRARY)  # for code that stays here
+            library._final_module = binding.parse_assembly(changed)
+            library._final_module.name = name
     type(library)._optimize_final_module(library)
 
 
@@ -256,7 +264,7 @@ def arguments_of(
                 name = overload.kernel.py_func.__code__.co_varnames[place]
                 _refuse_unfit(context, builder, name, value, parameter.type, member)
             value = context.cast(builder, value, parameter.type, member)
-            yield from _flatten(context.data_model_manager[member].as_argument(builder, value))
+            yield from flattened((context.data_model_manager[member].as_argument(builder, value),))
 
 
 def _refuse_unfit(
@@ -318,14 +326,12 @@ def _array(context: Any, builder: Any, buffers: Any, parameter: HostParameter) -
     null = POINTER(None)
     size = INT64(context.get_abi_sizeof(item))
     extents = buffers.extents(parameter)
-    strides, inside = [], size
-    n_items: Any = INT64(1)
+    sizes, n_items = [size], INT64(1)
     for extent in reversed(extents):
-        strides.append(inside)
-        inside = builder.mul(inside, extent, flags=("nsw",))
+        sizes.append(builder.mul(sizes[-1], extent, flags=("nsw",)))
         n_items = builder.mul(n_items, extent, flags=("nsw",))
     data = builder.bitcast(buffers.data(parameter), item.as_pointer())
-    yield from (null, null, n_items, size, data, *extents, *reversed(strides))
+    yield from (null, null, n_items, size, data, *extents, *reversed(sizes[:-1]))
 
 
 def zero_outputs(
@@ -345,14 +351,6 @@ def zero_outputs(
         cgutils.memset(builder, data, size, 0)
 
 
-def _flatten(value: Any) -> Iterator[Any]:
-    if isinstance(value, (tuple, list)):
-        for member in value:
-            yield from _flatten(member)
-    else:
-        yield value
-
-
 def pool_functions() -> tuple[int, int, bool]:
     """Addresses of Numba's get_num_threads and set_num_threads, and whether the threading layer
     takes one caller at a time. Starts the layer."""
@@ -362,24 +360,6 @@ def pool_functions() -> tuple[int, int, bool]:
         binding.address_of_symbol("set_num_threads") or 0,
         numba.threading_layer() == "workqueue",
     )
-
-
-def _with_vectors(module: Any, codegen: Any) -> Any:
-    """Return a module whose loops may call libmvec.
-
-    The given module is linked but not yet optimised. It is returned if nothing changes.
-    """
-    if not vector_math.provided():
-        return module
-    features, _ = cpu_features.known(codegen.magic_tuple()[2])
-    text = str(module)
-    changed = vector_math.with_vectors(text, features)
-    if changed == text:
-        return module
-    binding.load_library_permanently(vector_math.LIBRARY)  # for code that stays here
-    changed_module = binding.parse_assembly(changed)
-    changed_module.name = module.name
-    return changed_module
 
 
 def is_users(function: Any) -> bool:
