@@ -137,11 +137,7 @@ def _drop_tests_for_zero(function: Function) -> None:
     """
     for i in (i for i in function.instructions if i.opcode == "fcmp" and i.flags[-1] == "oeq"):
         (_, value), (_, zero) = i.operands
-        if (
-            zero.startswith(("0.0", "-0.0"))
-            and _constant(zero) == 0
-            and _is_positive(function, value)
-        ):
+        if _constant(zero) == 0 and _is_positive(function, value):
             i.text = i.text.replace(" oeq ", " false ", 1)
 
 

@@ -35,21 +35,19 @@ _ADDRESS = "inttoptr (i64 "
 _LOWEST_ADDRESS = 4096
 _DYNAMIC = "numba.dynamic.globals."  # and an address in hexadecimal digits
 _OF_FUNCTION = ("kb.function.", ".kb.function.")
-_MEANINGS = (  # why a name keeps code in its process, by its beginning; the first that fits
+_OF_PYTHON = ("Py", "_Py")
+_RANDOM = ("numba_get_np_random_state", "numba_get_py_random_state", "numba_rnd")
+_MEANINGS: tuple[tuple[str | tuple[str, ...], str], ...] = (
+    # why a name keeps code in its process, by its beginning; the first that fits
     ("numba_parallel_for", "it runs on Numba's threads"),
-    ("numba_get_np_random_state", "it draws random numbers from Numba's state"),
-    ("numba_get_py_random_state", "it draws random numbers from Numba's state"),
-    ("numba_rnd", "it draws random numbers from Numba's state"),
+    (_RANDOM, "it draws random numbers from Numba's state"),
     ("NRT_", "it uses a part of Numba's runtime that exists only where Numba is installed ({})"),
-    ("numba_x", "it calls BLAS or LAPACK ({})"),
-    ("numba_ez", "it calls BLAS or LAPACK ({})"),
+    (("numba_x", "numba_ez"), "it calls BLAS or LAPACK ({})"),
     ("kb_", "it raises an exception with values that only Python can format"),
-    ("Py", "it enters Python"),
-    ("_Py", "it enters Python"),
+    (_OF_PYTHON, "it enters Python"),
     ("", "it calls {}"),
 )
 _RECORD, _PICKLED = ".const.picklebuf.", ".const.pickledata."
-_OF_PYTHON = ("Py", "_Py")
 _UNWRAP = "__excinfo_unwrap_args"
 _ENVIRONMENT = "_ZN08NumbaEnv"
 _ESCAPED = re.compile(rb"\\(\\|[0-9A-Fa-f]{2})")
