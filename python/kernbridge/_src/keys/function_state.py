@@ -29,12 +29,13 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from kernbridge._src.base.exact import exact, exact_items
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.keys.extensions import (
     BUILTIN,
@@ -49,6 +50,8 @@ from kernbridge._src.keys.extensions import (
     reference,
 )
 from kernbridge._src.keys.fingerprint import is_dispatcher
+
+T = TypeVar("T")
 
 _COMPILERS = frozenset(("llvmlite", "numba", "numba_cuda", "numba_cuda_mlir"))
 _READERS = frozenset(("__import__", "eval", "exec", "globals", "input", "open", "vars"))
@@ -177,6 +180,15 @@ def _members(values: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
             yield from _members((f"{name}[{i}]", member) for i, member in enumerate(value))
         else:
             yield name, value
+
+
+def find_or_make(kept: LRUCache[T], values: Mapping[str, Any], make: Callable[[], T]) -> T:
+    """Return what is kept for values; it is made each time if one of them cannot be hashed."""
+    try:
+        key = key_of(values)
+    except TypeError:
+        return make()
+    return kept.find_or_make(key, make)
 
 
 class _Walk:

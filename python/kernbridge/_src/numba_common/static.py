@@ -26,24 +26,19 @@ _inlined: LRUCache[Any] = LRUCache(FUNCTIONS_KEPT)
 _NUMBERS = (bool, int, float, complex, np.bool_, np.number)
 
 
-def read(label: str, given: Any) -> dict[str, Any]:
+def read(
+    label: str, function: Any, given: Any, refusal: Callable[[Any], str | None]
+) -> dict[str, Any]:
+    """The argument `static` of an operation; `refusal` says what is wrong with a value."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(
             f"{label}: static is {given!r}, expected a dict of the values of parameters, such as "
             "static={'mode': 1} [KB1103]"
         )
-    return dict(given or {})
-
-
-def check(
-    label: str, function: Any, given: Mapping[str, Any], refusal: Callable[[Any], str | None]
-) -> None:
-    """Check the argument `static` of an operation; `refusal` says what is wrong with a value."""
-    if not given:
-        return
+    values = dict(given or {})
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in names:
             raise ValueError(
                 f"{label}: static contains {name!r}, but the kernel ({', '.join(names)}) has no "
@@ -55,6 +50,7 @@ def check(
                 f"{label}: static contains {value!r} for {name!r}: {why}. Pass arrays as inputs "
                 "[KB1103]"
             )
+    return values
 
 
 def is_function(value: Any) -> bool:
@@ -83,15 +79,9 @@ def bound(kernel: Any, values: Mapping[str, Any], jit: Callable[[Any], Any], cal
         return kernel
     kept: LRUCache[Any]
     kept = attached_to(kernel, "bound", lambda: LRUCache(KERNELS_KEPT))
-
-    def make() -> Any:
-        return jit(_calling(kernel.py_func, called, values))
-
-    try:
-        key = function_state.key_of(values)
-    except TypeError:  # a function that cannot be hashed
-        return make()
-    return kept.find_or_make(key, make)
+    return function_state.find_or_make(
+        kept, values, lambda: jit(_calling(kernel.py_func, called, values))
+    )
 
 
 def _constant(value: Any) -> Any:
@@ -102,10 +92,7 @@ def _constant(value: Any) -> Any:
     if is_numbas or not is_function(value):
         return value
     inline = extensions.load("inline", "a function of JAX in `static`").inline
-    try:
-        return _inlined.find_or_make(function_state.key_of({"": value}), lambda: inline(value))
-    except TypeError:
-        return inline(value)
+    return function_state.find_or_make(_inlined, {"": value}, lambda: inline(value))
 
 
 def _calling(function: FunctionType, called: Any, values: Mapping[str, Any]) -> FunctionType:

@@ -214,8 +214,7 @@ def numba_kernel(
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
     shown = name_of("numba_kernel", kernel.py_func, name)
     label = f"numba_kernel {shown!r}"
-    values = static_values.read(label, static)
-    static_values.check(label, kernel.py_func, values, static_values.refusal_on_cpus)
+    values = static_values.read(label, kernel.py_func, static, static_values.refusal_on_cpus)
     declared = read_signature(label, kernel.py_func, signature, inplace, values)
     order = declared.bound if declared else None
     variant = Variant(options, bool(half_as_bits), order, (shown, label) if name else None)
@@ -284,9 +283,7 @@ class NumbaCpu(PythonFrontend):
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
         super().check(operands, call)
-        arrays = (*operands, *call.outs)
-        known = all(array.dtype.name in NATIVE_DTYPES for array in arrays)
-        for place, array in () if known else self.described(operands, call):
+        for place, array in self.described(operands, call):
             dtype, remedy = array.dtype.name, CONVERT
             if dtype in HALVES:
                 if self._variant.half_as_bits:

@@ -108,7 +108,7 @@ class Returning(PythonFrontend):
     original: Any
     options: CompileOptions
     outs: Any
-    static: Mapping[str, Any]
+    static: Any
     name: Any
     dispatcher: Any  # of the function with all its parameters
 
@@ -119,7 +119,8 @@ class Returning(PythonFrontend):
         function = self.dispatcher.py_func
         self.name = name_of(front_end, function, self.name)
         self.label = f"{front_end} {self.name!r}"
-        static_values.check(self.label, function, self.static, static_values.refusal_on_cpus)
+        refusal = static_values.refusal_on_cpus
+        self.static = static_values.read(self.label, function, self.static, refusal)
         of_code = functools.partial(dispatcher_of, options=self.dispatcher.targetoptions)
         self._dispatcher = static_values.bound(
             self.dispatcher, self.static, of_code, self.dispatcher
@@ -168,9 +169,14 @@ class Returning(PythonFrontend):
 
     def arranged(self, operands: Sequence[Any], types: Sequence[ArrayType]) -> list[ArrayType]:
         """Let a Python float have the precision of the arrays, and operands have equal ranks."""
-        for name, t in zip(self._names(types), types, strict=True):
-            lacking = "Numba has no type for on CPUs"
+        cores, lacking = self._cores(types), "Numba has no type for on CPUs"
+        for name, t, core in zip(self._names(types), types, cores, strict=True):
             check_dtype(f"{self.label}: input {name!r}", t.dtype.name, NATIVE_DTYPES, lacking)
+            if len(t.shape) < len(core):
+                raise ValueError(
+                    f"{self.label}: input {name!r} is {t}, expected the axes ({','.join(core)}) of "
+                    f"the layout {self._layout_text}, and any before them [KB2007]"
+                )
         weak = [*map(is_weak, operands)]
         reals = [
             np.empty(0, t.dtype).real.dtype
@@ -185,17 +191,9 @@ class Returning(PythonFrontend):
             for i, wanted in enumerate(self._declared_for(dtypes, weak)[0]):
                 if self._layout or (weak[i] and not types[i].shape):
                     dtypes[i] = canonical(wanted)
-        n, cores = self._n_leading(types), self._cores(types)
-        missing = [n + len(c) - len(t.shape) for t, c in zip(types, cores, strict=True)]
-        for name, t, core in zip(self._names(types), types, cores, strict=True):
-            if len(t.shape) < len(core):
-                raise ValueError(
-                    f"{self.label}: input {name!r} is {t}, expected the axes ({','.join(core)}) of "
-                    f"the layout {self._layout_text}, and any before them [KB2007]"
-                )
         self._leading(types)  # raises if they cannot be broadcast, with the shapes as given
-        each = zip(missing, types, dtypes, strict=True)
-        return [ArrayType((1,) * k + t.shape, dtype) for k, t, dtype in each]
+        n, each = self._n_leading(types), zip(types, cores, dtypes, strict=True)
+        return [ArrayType((1,) * (n + len(c) - len(t.shape)) + t.shape, d) for t, c, d in each]
 
     def outputs(self, operands: Sequence[ArrayType]) -> Any:
         """The outputs of a call, whose operands are arranged."""
@@ -266,7 +264,7 @@ class Returning(PythonFrontend):
 
     def _axes(self, operands: Sequence[ArrayType], call: Call) -> Axes:
         n = self._n_leading(operands)
-        return Axes.of([t.shape[:n] for t in operands], tuple(call.outs[0].shape[:n]))
+        return Axes.of([t.shape[:n] for t in operands], call.outs[0].shape[:n])
 
     def _names(self, operands: Sequence[Any]) -> list[str]:
         starred, parameters = inspect.Parameter.VAR_POSITIONAL, self.signature.parameters.values()
@@ -358,7 +356,7 @@ class Returning(PythonFrontend):
         if is_number and given.kind in "if":
             return wanted.kind in ("iufc" if given.kind == "i" else "fc")
         by_numba = hasattr(self.original, "py_func") and wanted.kind not in "iu"
-        return by_numba or np.can_cast(given, wanted) or given == canonical(wanted)
+        return by_numba or np.can_cast(given, wanted)
 
     def _given_outs(self, operands: Sequence[ArrayType]) -> tuple[ArrayType, ...] | None:
         """The outputs that the user describes, of one call of the function."""
@@ -542,8 +540,7 @@ def returning(kind: str, function: Any, outs: Any, given: Mapping[str, Any]) -> 
     of = given.get
     fast = None if of("vector_math") is None else bool(of("vector_math"))
     options = CompileOptions(bool(of("check")) or debug.checks(), bool(of("zero_outputs")), fast)
-    what = kind if kind == "elementwise" else "kernel"
-    rule, static, name = of("sharding_rule"), static_values.read(what, of("static")), of("name")
+    rule, static, name = of("sharding_rule"), of("static"), of("name")
     if rule is True and isinstance(outs, ResultsOf):
         rule = outs.signature.with_arrays.sharding_rule
     dispatcher, owner = function, function

@@ -206,8 +206,7 @@ def numba_cuda_kernel(
     vmap_method = rule.vmap_method(vmap_method)
     spec = OperationSpec.of(locals(), label, outs, signature=declared)
     views = _read_views(label, view or {})
-    values = static_values.read(label, static)
-    static_values.check(label, kernel.py_func, values, _refusal)
+    values = static_values.read(label, kernel.py_func, static, _refusal)
     if vector_math and check:
         raise ValueError(
             f"{label}: vector_math=True and check=True cannot be combined: the checked mode runs "

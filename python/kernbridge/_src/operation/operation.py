@@ -138,10 +138,7 @@ class Operation:
                 spec = replace(spec, aliases=dict(spec.aliases), signature=replace(s, inputs=kept))
             return self._frontend.calling(functions, spec)
 
-        try:
-            found = self._of_functions.find_or_make(function_state.key_of(functions), make)
-        except TypeError:  # of a function that cannot be hashed
-            found = make()
+        found = function_state.find_or_make(self._of_functions, functions, make)
         if found is None:
             return self, scalars
         return found, {n: x for n, x in scalars.items() if n not in functions}
