@@ -112,7 +112,7 @@ class NumbaDerivative(HostDerivativeJob):
             text = renamed(text, lambda name: kept.get(name, name))
             text, name = ir.guarded(text, name, "icmp eq i32 0, 0")
         text = entries.optimised(text, library, self._primal.has_vector_math)
-        entry = SimpleNamespace(name=name, keep=(library,), llvm_ir=text)
+        entry = SimpleNamespace(name=name, library=library, llvm_ir=text)
         try:
             return object_code.make(cast(Entry, entry))
         except object_code.NotCarried as e:

@@ -15,7 +15,7 @@ import struct
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._src.llvm.text import Function, Module
+from kernbridge._src.llvm.text import Function, Module, declared_once
 
 LIBRARY = "libmvec.so.1"
 
@@ -108,18 +108,20 @@ def with_vectors(text: str, features: str) -> str:
             # The `errno` of a function of libm is not read.
             f.head = f"declare {f.result} @{f.name}({', '.join(f.parameters)}) {pure}"
         _drop_tests_for_zero(f)
-    marked_text = str(module)
-    for kind, name in (("double", "cbrt"), ("float", "cbrtf")):
-        if f"@{name}(" in marked_text and name not in module.functions:
-            marked_text += f"\ndeclare {kind} @{name}({kind}) {pure}\n"
+    added = [
+        f"{module}",
+        f"declare double @cbrt(double) {pure}",
+        f"declare float @cbrtf(float) {pure}",
+    ]
     for name, (kind, size, n_operands) in used.items():
         operands = ", ".join([f"<{size} x {kind}>"] * n_operands)
-        marked_text += f"\ndeclare <{size} x {kind}> @{name}({operands})"
+        added.append(f"declare <{size} x {kind}> @{name}({operands})")
     kept = ", ".join(f"ptr @{name}" for name in used)  # until loops are vectorised
-    return (
-        f"{marked_text}\n@llvm.compiler.used = appending global [{len(used)} x ptr] [{kept}], "
+    added.append(
+        f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{kept}], "
         'section "llvm.metadata"\n'
     )
+    return declared_once("\n".join(added))
 
 
 def _of_libm(callee: str, kind: str) -> str:

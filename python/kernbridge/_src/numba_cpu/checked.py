@@ -1,11 +1,11 @@
 """Compiles Numba kernels with checks of every index, and errors that name the array and the line.
 
-The kernel and its callees are compiled apart. Imported only when a kernel is compiled,
-since it imports Numba.
+The kernel and its callees are compiled apart.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,10 +43,8 @@ def _remember_statement(self: Any, statement: Any) -> None:
     self.kernbridge_statement = statement
     access = _Access.of(self.builder)
     if access is not None and access.is_flat:  # which Numba does not check
-        size = _INTP(1)
-        for extent in access.shape(self.context, self.builder):
-            size = self.builder.mul(size, extent)
-        index = access.index(self.context, self.builder, 0, None)
+        size = functools.reduce(self.builder.mul, access.shape(), _INTP(1))
+        index = access.index(0, None)
         if index is not None:
             _check_index(self.context, self.builder, index, size, 0)
     _numba_lower_inst(self, statement)
@@ -60,9 +58,9 @@ def _check_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any 
     )
     with cgutils.if_unlikely(builder, outside):
         axis = axis if isinstance(axis, int) else 0
-        shape = [extent] if access is None else access.shape(context, builder)
-        given = index if access is None else access.index(context, builder, axis, index)
-        name = "" if access is None else access.name
+        name, given, shape = "", index, [extent]
+        if access is not None:
+            name, given, shape = access.name, access.index(axis, index), access.shape()
         values = [builder.sext(v, _INTP) if v.type != _INTP else v for v in (given, *shape)]
         context.call_conv.return_dynamic_user_exc(
             builder,
@@ -126,7 +124,8 @@ class _Access:
         code = self._lowerer.func_ir.func_id.code
         return name if name in code.co_varnames else re.sub(r"^\w+_v\d+_", "", name)
 
-    def shape(self, context: Any, builder: Any) -> list[Any]:
+    def shape(self) -> list[Any]:
+        context, builder = self._lowerer.context, self._lowerer.builder
         kind = self._lowerer.typeof(self._array.name)
         value = self._lowerer.loadvar(self._array.name)
         if self.is_flat:
@@ -135,7 +134,7 @@ class _Access:
         array = context.make_array(kind)(context, builder, value)
         return list(cgutils.unpack_tuple(builder, array.shape, kind.ndim))
 
-    def index(self, context: Any, builder: Any, axis: int, wrapped: Any) -> Any:
+    def index(self, axis: int, wrapped: Any) -> Any:
         """The index along an axis as the user wrote it: `wrapped` if that cannot be found."""
         given = self._index
         if not isinstance(given, numba_ir.Var):
@@ -147,7 +146,7 @@ class _Access:
         if isinstance(kind, types.BaseTuple):
             if not all(isinstance(k, types.Integer) for k in kind) or axis >= len(kind):
                 return wrapped
-            kind, value = kind[axis], builder.extract_value(value, axis)
+            kind, value = kind[axis], self._lowerer.builder.extract_value(value, axis)
         if not isinstance(kind, types.Integer):
             return wrapped
-        return context.cast(builder, value, kind, types.intp)
+        return self._lowerer.context.cast(self._lowerer.builder, value, kind, types.intp)

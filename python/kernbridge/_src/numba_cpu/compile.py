@@ -133,10 +133,10 @@ class Job(Recipe[Native]):
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
         program, why_not, independent, runs_here = b"", self._why_not, False, False
+        head = self.label, self.place, self.n_operands, self.n_outputs
         try:
             code = object_code.make(entry)
-            head = self.label, self.place, self.n_operands, self.n_outputs, len(copied)
-            program = host_code(self.identity, head, self._buffers(copied), code)
+            program = host_code(self.identity, (*head, len(copied)), self._buffers(copied), code)
             independent = _core.check_host_code(self.identity, program)
             runs_here = self.lasting and code.lasting
             if runs_here:
@@ -148,16 +148,8 @@ class Job(Recipe[Native]):
         self.lasting = runs_here and not why_not
         if not self.lasting:
             _core.register_host(
-                self.identity,
-                self.label,
-                self.place,
-                self.n_operands,
-                len(self.signature.outputs),
-                self._buffers(copied),
-                entry.address(),
-                entry.parallel,
-                numba.get_num_threads() if entry.parallel else 0,
-                independent,
+                *(self.identity, *head, self._buffers(copied), entry.address(), entry.parallel),
+                *(numba.get_num_threads() if entry.parallel else 0, independent),
             )
         # Numba's library and all that it refers to, which would last, is needed only to run it.
         kept = None if self.lasting else entry
@@ -213,9 +205,8 @@ class Job(Recipe[Native]):
         outputs = {
             i: assignment.names[b] for i, b in enumerate(given) if b is not None and b >= first
         }
-        compiled = overload.kernel, overload.arguments, overload.compiled
-        lost = write_search.lost_fractions(compiled, outputs, numba_cpu_entry.compile_again)
-        return entry, copied, tuple(lost)
+        compile_again = numba_cpu_entry.compile_again
+        return entry, copied, write_search.lost_fractions(overload[:3], outputs, compile_again)
 
     def libraries(self) -> list[Any]:
         self._compiled = overload, _ = self.compile_kernel()
@@ -270,7 +261,7 @@ class Job(Recipe[Native]):
         with compiling:
             overload = numba_cpu_entry.compile_kernel(self.kernel, *given)
             search = write_search.WriteSearch(numba_cpu_entry.compile_again)
-            if search.may_write((overload.kernel, overload.arguments, overload.compiled)):
+            if search.may_write(overload[:3]):
                 raise TypeError("the kernel may write to a read-only input")
         if overload.result != types.none:
             remedy = ", or pass a function that returns them to kernbridge.kernel without `outs`"

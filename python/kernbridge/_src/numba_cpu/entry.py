@@ -4,8 +4,7 @@
 
 that reads addresses and extents from XLA's buffers (src/abi/kb_numba.h) and calls the kernel with
 Numba's own convention. It is compiled in one library with the kernel, in place of the wrappers that
-Numba makes for Python and for C, so that the optimiser sees both at once. Imported only
-when a kernel is compiled, since it imports Numba.
+Numba makes for Python and for C, so that the optimiser sees both at once.
 
 Numba keeps the code of a function with its dispatcher, and on disk if it has `cache=True`. Code
 from there may come from an older source, and has no types, which show what it writes to. What
@@ -24,7 +23,7 @@ from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched
@@ -69,8 +68,7 @@ class HostParameter:
     zeroed: bool = False  # filled with zeros first, if it is an output of its own memory
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
+class Overload(NamedTuple):
     kernel: Any  # the dispatcher
     arguments: tuple[Any, ...]  # types as compiled, in the order of the kernel's parameters
     compiled: Any  # Numba's compile result
@@ -84,25 +82,32 @@ class Overload:
 
 @dataclass(slots=True)
 class Entry:
-    """A native entry, linked with its kernel. `keep` owns both, the library first."""
+    """A native entry, linked with its kernel."""
 
     name: str
-    keep: tuple[Any, ...]
+    library: Any
     llvm_ir: str  # the text of the library, optimised
-    _finished: Any  # the library of a kernel that has machine code already, or None
-    _emit: Callable[[], None]
+    _overload: Overload
+    _finish: Callable[[], None]
 
     @property
     def parallel(self) -> bool:
         """Whether it enters Numba's thread pool."""
-        text = self._finished.get_llvm_str() if self._finished else self.llvm_ir
+        kernel = self._overload
+        text = kernel.compiled.library.get_llvm_str() if kernel.finished else self.llvm_ir
         return "numba_parallel_for" in text
 
     @global_compiler_lock
     def address(self) -> int:
         """Return the address of its machine code, which Numba makes now. To be called once."""
-        self._emit()
-        return int(self.keep[0].get_pointer_to_function(self.name))
+        self._finish()
+        codegen, kernel = self.library.codegen, self._overload
+        # Numba sets no environment of loop bodies, which exceptions with values need.
+        for each in (kernel.compiled,) * (not kernel.finished) + kernel.loops:
+            name = kernel.kernel.targetctx.get_env_name(each.fndesc)
+            if codegen._engine.get_global_value_address(name):
+                codegen.set_env(name, each.environment)
+        return int(self.library.get_pointer_to_function(self.name))
 
 
 @global_compiler_lock
@@ -188,20 +193,7 @@ def build_entry(
     builder.ret(builder.call(kernel, [entry.args[0], entry.args[1], *arguments]))
 
     finish = link(library, module, lambda: _optimise(library, has_vector_math))
-
-    def emit() -> None:
-        finish()
-        if not overload.finished:
-            library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
-        kernel_errors.set_environments(library.codegen, overload.loops, context)
-
-    return Entry(
-        name=name,
-        keep=(library, compiled, overload.loops),
-        llvm_ir=library.get_llvm_str(),
-        _finished=compiled.library if overload.finished else None,
-        _emit=emit,
-    )
+    return Entry(name, library, library.get_llvm_str(), overload, finish)
 
 
 @global_compiler_lock
@@ -372,8 +364,7 @@ def compiling_apart(
 ) -> Iterator[Callable[[Any], None]]:
     """Compile the functions that belong to a purpose for it alone, with more target options.
 
-    The value of an option may be a function of the function. Yields what sets a function apart
-    before Numba meets it. Holds Numba's lock.
+    Yields what sets a function apart before Numba meets it. Holds Numba's lock.
     """
     of_dispatchers = dispatcher.Dispatcher
     template_of, add_overload = of_dispatchers.get_call_template, of_dispatchers.add_overload
@@ -387,8 +378,7 @@ def compiling_apart(
             seen.add(function)
             if belongs(function):
                 apart.add(function)
-                own = {n: v(function) if callable(v) else v for n, v in options.items()}
-                stack.enter_context(_apart(function, kept.setdefault(function, {}), own))
+                stack.enter_context(_apart(function, kept.setdefault(function, {}), options))
 
     def template_apart(self: Any, args: Any, kws: Any) -> Any:
         set_apart(self)

@@ -13,15 +13,12 @@ Numba sets an exception that is raised in the body of a `prange` in the worker's
 drops it: the loop ends early, and the caller goes on with the results as they are. A loop
 that is compiled here records the first exception at the pointer `data`, which Numba hands to loop
 bodies and does not use, and the function that runs the loop returns it.
-
-Imported only when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,19 +55,16 @@ _places: dict[int, Place] = {}
 
 
 class OutOfBounds(IndexError):
-    """An index out of bounds that the checked mode found."""
-
-    def __init__(self, array: str, axis: int, index: int, *shape: int) -> None:
-        super().__init__(array, axis, index, *shape)
-        self.array, self.axis, self.index, self.shape = array, axis, index, shape
+    """An index out of bounds that the checked mode found: array, axis, index and shape."""
 
     def __str__(self) -> str:
-        if self.axis < 0:
-            return f"index {self.index} is out of bounds for {self.shape[0]} elements"
-        named = f"array {self.array!r}" if self.array else "an array"
+        array, axis, index, *shape = self.args
+        if axis < 0:
+            return f"index {index} is out of bounds for {shape[0]} elements"
+        named = f"array {array!r}" if array else "an array"
         return (
-            f"index {self.index} is out of bounds for axis {self.axis} of {named}, whose shape is "
-            f"{self.shape}"
+            f"index {index} is out of bounds for axis {axis} of {named}, whose shape is "
+            f"{tuple(shape)}"
         )
 
 
@@ -191,7 +185,7 @@ def _place_of(current: Any) -> Place | None:
 
 def _function_of(file: str, line: int) -> str:
     """The function that holds a line: not one into which it was inlined, nor a parallel loop."""
-    for identity in (lowered.func_ir.func_id for lowered in reversed(lowerings)):
+    for identity in (each.func_ir.func_id for each in reversed(lowerings)):
         code = identity.code
         if code.co_filename == file and code.co_firstlineno <= line <= max(
             (own for *_, own in code.co_lines() if own is not None), default=0
@@ -202,16 +196,6 @@ def _function_of(file: str, line: int) -> str:
 
 _RECORD = ir.LiteralStructType([_STATUS, callconv.excinfo_ptr_t])
 loops: list[Any] = []  # compile results of the loop bodies that were lowered last
-
-
-def set_environments(codegen: Any, compiled: Sequence[Any], context: Any) -> None:
-    """Set the environment of loop bodies, which exceptions with values need and Numba omits."""
-    for body in compiled:
-        name = context.get_env_name(body.fndesc)
-        if codegen._engine.get_global_value_address(name):
-            codegen.set_env(name, body.environment)
-
-
 _numba_call_loop = parfor_lowering.call_parallel_gufunc
 _numba_loop_body = wrappers._GufuncWrapper.gen_loop_body
 

@@ -352,8 +352,8 @@ class NumbaCpu(PythonFrontend):
         job, native = self._obtain(Signature.of(operands, call))
         with deferred():  # the library is built for that, unless the machine code is in it
             entry = native.entry or job.build()[0]
-        library, cpu = entry.keep[0], binding.get_host_cpu_name()
-        code = library.get_llvm_str(), library.get_asm_str()
+        code = entry.library.get_llvm_str(), entry.library.get_asm_str()
+        cpu = binding.get_host_cpu_name()
         return (Inspection(self.name, "cpu", *code, architecture=cpu, export=native.export()),)
 
 

@@ -8,8 +8,6 @@ takes the place of the pickle, in the form of src/core/kb_host.h. Arguments that
 run time are objects of Python that a function of the module makes, and the text says where they
 belong. Its calls of Python get other names, for which a process without Python has a stand-in
 (src/object/kb_provided.c).
-
-Imported only when a kernel is compiled.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ _VALUE = "\x01"  # KB_FAILURES_VALUE
 
 def make(entry: numba_cpu_entry.Entry) -> HostCode:
     """The object of an entry, or NotCarried if the code needs something of this process."""
-    library, text = entry.keep[0], _without_dispatchers(entry.llvm_ir)
+    library, text = entry.library, _without_dispatchers(entry.llvm_ir)
     if _has_addresses(text if int(config.OPT) > 1 else _folded(text)):
         raise NotCarried(
             "it contains addresses of this process: of a large global array, of a function of "
@@ -180,11 +178,6 @@ class _Value:
     def __repr__(self) -> str:
         return f"{_VALUE}{self.index}r"
 
-    def __format__(self, how: str) -> str:
-        if how:
-            raise TypeError(how)
-        return str(self)
-
     def __bool__(self) -> bool:
         raise TypeError("the text depends on the value")
 
@@ -206,16 +199,10 @@ def _with_texts(module: str) -> tuple[str, bool]:
         if name.startswith(_PICKLED) and g.value.startswith('c"')
     }
     constants: list[str] = []
-    lasting = True
-
-    def described(data: bytes) -> bytes:
-        nonlocal lasting
-        text, from_kernel = _describe(data)
-        lasting &= from_kernel
-        return text
-
+    lasting: list[bool] = []
     for g in (g for name, g in read.globals.items() if _RECORD in name and g.value[:1] == "{"):
-        text = described(next(pickled[name] for name in symbols(g.value) if name in pickled))
+        data = next(pickled[name] for name in symbols(g.value) if name in pickled)
+        text = _describe(data, lasting)
         size, constant = f"[{len(text)} x i8]", f"@kb.text.{len(constants)}"
         constants.append(f'{constant} = private constant {size} c"{_escape(text)}"')
         record = f"{{ ptr {constant}, i32 {len(text)}, ptr null, ptr null, i32 0 }}"
@@ -223,25 +210,26 @@ def _with_texts(module: str) -> tuple[str, bool]:
     uses = Counter(symbols(str(read)) if pickled else ())
     for name in (name for name in pickled if not name.endswith(".sha1") and uses[name] > 1):
         g = read.globals[name]
-        text, room = described(pickled[name]), int(g.type[1:].split()[0])
+        text, room = _describe(pickled[name], lasting), int(g.type[1:].split()[0])
         if len(text) > room:
             raise NotCarried("the text of an exception is longer than the exception itself")
         g.text = g.text.replace(g.value, f'c"{_escape(text.ljust(room, bytes(1)))}"')
-    return "\n".join((_with_values(read), *constants, "")), lasting
+    return "\n".join((_with_values(read), *constants, "")), all(lasting)
 
 
-def _describe(data: bytes) -> tuple[bytes, bool]:
-    """The text of an exception, given Numba's pickle of it."""
+def _describe(data: bytes, are_lasting: list[bool]) -> bytes:
+    """The text of an exception, given Numba's pickle of it; notes whether that is lasting."""
     loaded = pickle.loads(data)
     if not isinstance(loaded, tuple) or len(loaded) != 3:
         raise NotCarried("it uses Python objects")
     kind, args, place = loaded
     lasting = errors.is_lasting(kind)
+    are_lasting.append(lasting)
     values = [i for i, arg in enumerate(args or ()) if isinstance(arg, ir.Value)]
     message = _template(kind, args, values, lasting) if values else errors.message(kind, args)
     parts = message, "" if place is None else errors.place_text(place)
     encoded = (p.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00") for p in parts)
-    return b"".join(part + b"\0" for part in encoded), lasting
+    return b"".join(part + b"\0" for part in encoded)
 
 
 def _template(kind: Any, args: tuple[Any, ...], values: list[int], lasting: bool) -> str:
@@ -290,10 +278,9 @@ def _name_without_python(name: str) -> str:
 
 
 def _unescape(text: str) -> bytes:
-    def replaced(found: re.Match[bytes]) -> bytes:
-        return b"\\" if found[1] == b"\\" else bytes.fromhex(found[1].decode())
-
-    return _ESCAPED.sub(replaced, text.encode())
+    pieces = _ESCAPED.split(text.encode())  # what is escaped stands at every second place
+    pieces[1::2] = [p if p == b"\\" else bytes.fromhex(p.decode()) for p in pieces[1::2]]
+    return b"".join(pieces)
 
 
 def _escape(data: bytes) -> str:
