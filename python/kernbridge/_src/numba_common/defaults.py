@@ -3,8 +3,6 @@
 Numba compiles a function for the value of each default argument that a call omits, and makes one
 type of the values that compare as equal: a kernel with the default -0.0 is compiled with 0.0, if
 Numba has met that before. While kernbridge compiles, such types compare by their values' bits.
-
-Imported only when a kernel is compiled, since it is used with Numba.
 """
 
 from __future__ import annotations

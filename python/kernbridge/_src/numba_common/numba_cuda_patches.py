@@ -1,7 +1,4 @@
-"""Changes Numba-CUDA temporarily while kernbridge compiles with it.
-
-Imported only when a kernel is compiled, since it imports Numba.
-"""
+"""Changes Numba-CUDA temporarily while kernbridge compiles with it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The names of llvmlite that kernbridge uses and llvmlite does not promise to keep.
-
-No other module imports them. Imported only when a kernel is wrapped or compiled, since llvmlite
-takes time to import.
-"""
+"""What only this module imports: names of llvmlite that llvmlite does not promise to keep."""
 
 from __future__ import annotations
 

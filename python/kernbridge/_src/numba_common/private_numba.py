@@ -1,8 +1,4 @@
-"""The names of Numba that kernbridge uses and Numba does not promise to keep.
-
-No other module imports them. Imported only when a kernel is wrapped or compiled, since Numba takes
-time to import.
-"""
+"""What only this module imports: names of Numba that Numba does not promise to keep."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,8 +1,4 @@
-"""The names of Numba-CUDA that kernbridge uses and Numba-CUDA does not promise to keep.
-
-No other module imports them. Imported only when a kernel is wrapped or compiled, since Numba-CUDA
-takes time to import.
-"""
+"""What only this module imports: names of Numba-CUDA that Numba-CUDA does not promise to keep."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ passed to jitted functions, which are searched for what they do with it.
 The typed code of a kernel is searched, and the code of every function that it hands a read-only
 array to: jitted functions, and overloads that users wrote. What has no code to search, an intrinsic
 for example, may write; what Numba itself implements may not, unless it is named here, or what it is
-given is an alias. Imported only when a kernel is compiled, since it imports Numba.
+given is an alias.
 """
 
 from __future__ import annotations
