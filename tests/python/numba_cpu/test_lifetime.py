@@ -104,7 +104,7 @@ def built(monkeypatch):
 
     def noting(*args):
         entry = build(*args)
-        libraries.add(entry.keep[0])
+        libraries.add(entry.library)
         return entry
 
     monkeypatch.setattr(numba_cpu_entry, "build_entry", noting)

@@ -83,8 +83,8 @@ def report(error: BaseException, function: Any, of_cuda: bool = False) -> str:
     cause = _cause(error) if array is None else f"Numba cannot use {array!r}, which is a JAX array."
     place = _place(error, function, cause)
     remedy = _remedy(str(error), cause, function, of_cuda)
-    rest = ["Set KERNBRIDGE_DEBUG=full to see Numba's complete message."]
-    return without_code("\n".join([cause, *place, *([remedy] if remedy else []), *rest]))
+    rest = "Set KERNBRIDGE_DEBUG=full to see Numba's complete message."
+    return without_code("\n".join(filter(None, (cause, *place, remedy, rest))))
 
 
 def _cause(error: BaseException) -> str:

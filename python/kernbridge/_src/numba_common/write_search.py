@@ -394,9 +394,6 @@ def _statements(blocks: Iterable[Any]) -> Iterator[Any]:
                 yield from _statements((statement.init_block, *statement.loop_body.values()))
 
 
-_Store = tuple[Any, Any, Any]  # its place, and the types of the value and of the elements
-
-
 def lost_fractions(
     compiled: Compiled, outputs: Mapping[int, str], compile_again: _CompileAgain
 ) -> tuple[str, ...]:
@@ -422,8 +419,9 @@ def lost_fractions(
 
 def _first_store(
     compiled: Compiled, given: Set[int], compile_again: _CompileAgain, seen: set[Any]
-) -> _Store | None:
-    """The first store of a float into whole numbers that the arguments `given`, by position, hold.
+) -> tuple[Any, Any, Any] | None:
+    """The first store of a float into whole numbers that the arguments `given`, by position, hold:
+    its place, and the types of the value and of the elements.
 
     `seen` are the functions that were searched before, with types and arguments.
     """

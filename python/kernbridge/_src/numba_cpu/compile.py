@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base.dtypes import CODES
+from kernbridge._src.base.dtypes import CODES, HALVES
 from kernbridge._src.base.errors import KernelCompilationError, typed
 from kernbridge._src.base.packing import host_code
 from kernbridge._src.base.reports import beginning_of, warn
@@ -21,16 +21,15 @@ from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.identity import identity_of_job
-from kernbridge._src.numba_common import private_llvmlite, refusals, vector_math
+from kernbridge._src.numba_common import private_llvmlite, refusals, vector_math, write_search
 from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, warn_of_copies
 from kernbridge._src.numba_common.private_numba import config, numba, types
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
+from kernbridge._src.numba_cpu import entry as numba_cpu_entry
+from kernbridge._src.numba_cpu import object_code
+from kernbridge._src.numba_cpu.entry import Entry, HostParameter, Overload
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 
-if TYPE_CHECKING:
-    from kernbridge._src.numba_cpu.entry import Entry, HostParameter, Overload
-
-_AS_BITS = {"bfloat16": "uint16", "float16": "uint16"}
 # Numba's settings that do not change the code, and differ between processes.
 _OTHER_SETTINGS = ("NUM_THREADS", "NUMBA_NUM_THREADS", "NUMBA_DEFAULT_NUM_THREADS", "CACHE_DIR")
 
@@ -125,9 +124,6 @@ class Job(Recipe[Native]):
         Code whose exceptions need no code of the user's is registered as machine code: what this
         process runs is what others get. Anything else is registered as what Numba has compiled.
         """
-        from kernbridge._src.numba_cpu import entry as numba_cpu_entry
-        from kernbridge._src.numba_cpu import object_code
-
         entry, copied, lost = self.build()
         self._warn(copied, lost)
         if entry.parallel:
@@ -192,9 +188,6 @@ class Job(Recipe[Native]):
     def build(self) -> tuple[Entry, tuple[int, ...], tuple[str, ...]]:
         """Compile the kernel and its entry; with the inputs that it may write to, and sentences
         about floats that become integers."""
-        from kernbridge._src.numba_common import write_search
-        from kernbridge._src.numba_cpu import entry as numba_cpu_entry
-
         assignment, first = self._assignment, self.n_operands
         overload, copied = self._compiled or self.compile_kernel()
         self._compiled = None  # the library is closed
@@ -214,8 +207,6 @@ class Job(Recipe[Native]):
 
     def host_parameters(self) -> list[HostParameter]:
         """What the kernel's parameters are filled from, for each buffer of a call."""
-        from kernbridge._src.numba_cpu.entry import HostParameter
-
         first, names = self.n_operands, self._assignment.names
         return [
             HostParameter(
@@ -249,9 +240,6 @@ class Job(Recipe[Native]):
         )
 
     def _compile_overload(self, writable: frozenset[int]) -> Overload:
-        from kernbridge._src.numba_common import write_search
-        from kernbridge._src.numba_cpu import entry as numba_cpu_entry
-
         compiling: Any = numba_cpu_entry.compiling_apart("plain", numba_cpu_entry.is_of_disk)
         if self.options.checked:
             from kernbridge._src.numba_cpu import checked as numba_cpu_checked
@@ -273,7 +261,7 @@ class Job(Recipe[Native]):
         n_inputs = len(self.signature.inputs)
         result = []
         for i, (dtype, rank) in enumerate(self._buffer_types):
-            item = numba.from_dtype(np.dtype(_AS_BITS.get(dtype, dtype)))
+            item = numba.from_dtype(np.dtype("uint16" if dtype in HALVES else dtype))
             if n_inputs <= i < self.n_operands:
                 result.append(item)
             else:

@@ -103,7 +103,7 @@ class Entry:
         self._finish()
         codegen, kernel = self.library.codegen, self._overload
         # Numba sets no environment of loop bodies, which exceptions with values need.
-        for each in (kernel.compiled,) * (not kernel.finished) + kernel.loops:
+        for each in (kernel.compiled, *kernel.loops):
             name = kernel.kernel.targetctx.get_env_name(each.fndesc)
             if codegen._engine.get_global_value_address(name):
                 codegen.set_env(name, each.environment)
@@ -306,8 +306,6 @@ class _OfXLA:
         return builder.select(is_null, nowhere, data)
 
     def extents(self, parameter: HostParameter) -> list[Any]:
-        if parameter.type.ndim == 0:
-            return []
         builder, dims = self._builder, self._field(parameter, _DIMS)
         return [builder.load(builder.gep(dims, [INT64(d)])) for d in range(parameter.type.ndim)]
 

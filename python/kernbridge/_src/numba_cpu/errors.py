@@ -219,7 +219,7 @@ def _call_loop(lowerer: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
         result = _numba_call_loop(lowerer, body, *args, **kwargs)
     finally:
         del builder.call
-    code, exception = (builder.load(_member(builder, record, i)) for i in range(2))
+    code, exception = (builder.load(cgutils.gep_inbounds(builder, record, 0, i)) for i in range(2))
     status = call_conv._get_return_status(builder, code, exception)
     with cgutils.if_unlikely(builder, status.is_error):
         call_conv.return_status_propagate(builder, status)
@@ -235,16 +235,11 @@ def _loop_body(self: Any, builder: Any, pyapi: Any, func: Any, args: Any) -> Any
     )
     with cgutils.if_unlikely(builder, status.is_error):
         record = builder.bitcast(builder.function.args[3], _RECORD.as_pointer())
-        swapped = builder.cmpxchg(
-            _member(builder, record, 0), _STATUS(0), status.code, "monotonic", "monotonic"
-        )
+        code, exception = (cgutils.gep_inbounds(builder, record, 0, i) for i in range(2))
+        swapped = builder.cmpxchg(code, _STATUS(0), status.code, "monotonic", "monotonic")
         with builder.if_then(builder.extract_value(swapped, 1)):
-            builder.store(status.excinfoptr, _member(builder, record, 1))
+            builder.store(status.excinfoptr, exception)
     return status.code, status.is_error
-
-
-def _member(builder: Any, record: Any, index: int) -> Any:
-    return builder.gep(record, [_STATUS(0), _STATUS(index)], inbounds=True)
 
 
 CHANGES = (

@@ -309,9 +309,20 @@ class NumbaCpu(PythonFrontend):
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         signature = Signature.of(operands, call)
         job, native = self._obtain(signature)
-        if not job.origin:  # kernels are lowered for one shape after the other
-            job.origin = self._origin(signature, native.why_not)
         module, qualname = self._home
+        if not job.origin:  # kernels are lowered for one shape after the other
+            options = {k: v for k, v in dataclasses.asdict(self.options).items() if v is not None}
+            bound, why_by_name = self.parameters.bound, native.why_not
+            job.origin = operation_origin.write(
+                "numba",
+                module=module,
+                qualname=qualname,
+                half_as_bits=self._variant.half_as_bits,
+                options=options,
+                **dataclasses.asdict(signature),
+                **({"bound": bound} if bound else {}),
+                **({"why_by_name": why_by_name} if why_by_name else {}),
+            )
         return NativeCall(
             target=debug.host_target(),
             digest=job.identity,
@@ -321,22 +332,6 @@ class NumbaCpu(PythonFrontend):
             why_not_portable=job.why_not_portable,
             program=native.program,
             named=f"{module or '<no module>'}:{qualname}",
-        )
-
-    def _origin(self, signature: Signature, why_by_name: str) -> str:
-        """The text that a call carries; `why_by_name`: why it has no machine code, or empty."""
-        module, qualname = self._home
-        options = {k: v for k, v in dataclasses.asdict(self.options).items() if v is not None}
-        bound = self.parameters.bound
-        return operation_origin.write(
-            "numba",
-            module=module,
-            qualname=qualname,
-            half_as_bits=self._variant.half_as_bits,
-            options=options,
-            **dataclasses.asdict(signature),
-            **({"bound": bound} if bound else {}),
-            **({"why_by_name": why_by_name} if why_by_name else {}),
         )
 
     def _obtain(self, signature: Signature) -> tuple[Job, Native]:

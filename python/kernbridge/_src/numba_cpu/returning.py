@@ -191,8 +191,7 @@ class Returning(PythonFrontend):
             for i, wanted in enumerate(self._declared_for(dtypes, weak)[0]):
                 if self._layout or (weak[i] and not types[i].shape):
                     dtypes[i] = canonical(wanted)
-        self._leading(types)  # raises if they cannot be broadcast, with the shapes as given
-        n, each = self._n_leading(types), zip(types, cores, dtypes, strict=True)
+        n, each = len(self._leading(types)), zip(types, cores, dtypes, strict=True)
         return [ArrayType((1,) * (n + len(c) - len(t.shape)) + t.shape, d) for t, c, d in each]
 
     def outputs(self, operands: Sequence[ArrayType]) -> Any:
@@ -263,7 +262,7 @@ class Returning(PythonFrontend):
         return self._kernels.find_or_make((source, casts, self.options, named), make)
 
     def _axes(self, operands: Sequence[ArrayType], call: Call) -> Axes:
-        n = self._n_leading(operands)
+        n = len(self._leading(operands))
         return Axes.of([t.shape[:n] for t in operands], call.outs[0].shape[:n])
 
     def _names(self, operands: Sequence[Any]) -> list[str]:
@@ -276,11 +275,6 @@ class Returning(PythonFrontend):
         if self.kind == "arrays":
             return [("",) * len(t.shape) for t in operands]
         return self._layout[0] if self._layout else [()] * len(operands)
-
-    def _n_leading(self, operands: Sequence[ArrayType]) -> int:
-        """The number of axes over which a call loops."""
-        pairs = zip(operands, self._cores(operands), strict=True)
-        return max((len(t.shape) - len(core) for t, core in pairs), default=0)
 
     def _leading(self, operands: Sequence[ArrayType]) -> tuple[Any, ...]:
         """The broadcast shape of the axes over which a call loops."""
