@@ -104,7 +104,9 @@ class _Access:
         variable = self._array
         for _ in range(8):  # x.field.field, at most
             if not variable.is_temp:
-                return self._as_written(str(variable.unversioned_name))
+                name, code = str(variable.unversioned_name), self._lowerer.func_ir.func_id.code
+                # Numba puts more before the names of a function that it inlines.
+                return name if name in code.co_varnames else re.sub(r"^\w+_v\d+_", "", name)
             try:
                 made = self._lowerer.func_ir.get_definition(variable)
             except KeyError:
@@ -118,11 +120,6 @@ class _Access:
             else:
                 return ""
         return ""
-
-    def _as_written(self, name: str) -> str:
-        """Without what Numba puts before the names of a function that it inlines."""
-        code = self._lowerer.func_ir.func_id.code
-        return name if name in code.co_varnames else re.sub(r"^\w+_v\d+_", "", name)
 
     def shape(self) -> list[Any]:
         context, builder = self._lowerer.context, self._lowerer.builder

@@ -52,38 +52,34 @@ class Native:
         return f"by name, because {self.why_not}"
 
 
+@dataclass(eq=False, repr=False)
 class Job(Recipe[Native]):
     """One compilation. Its identity is taken when the object is made.
 
     Numba reads globals again for every signature that it compiles, so each has its own identity.
     """
 
-    kind = "numba_cpu_code"
-    tool = "Numba"
+    kernel: Any
+    parameters: KernelParameters
+    signature: Signature
+    options: CompileOptions
+
+    kind, tool = "numba_cpu_code", "Numba"
     origin = ""  # by which another process finds the kernel, once that was asked
 
-    def __init__(
-        self,
-        kernel: Any,
-        parameters: KernelParameters,
-        signature: Signature,
-        options: CompileOptions,
-    ) -> None:
-        s = self.signature = signature
+    def __post_init__(self) -> None:
+        s, kernel, options = self.signature, self.kernel, self.options
         self._buffer_types = (*s.inputs, *((dtype, 0) for _, dtype in s.scalars), *s.outputs)
         self.n_operands = len(s.inputs) + len(s.scalars)
         self.n_outputs = len(s.outputs)
-        self.kernel = kernel
-        self.label = parameters.label
+        self.label = self.parameters.label
         self.name = kernel.py_func.__name__
-        self.options = options
-        self._parameters = parameters
         self.fingerprint = fingerprint.take(kernel)
         names = [name for name in ("checked", "zero_outputs") if getattr(options, name)]
         if options.vector_math is not None:
             names.append("vector_math" if options.vector_math else "no vector_math")
         described = repr((s.inputs, s.scalars, s.outputs, s.aliased, *names))
-        if parameters.bound is not None:
+        if self.parameters.bound is not None:
             described += repr(self._assignment.given)
         self.why_not_portable = self.fingerprint.why_not_portable
         self._why_not = self.why_not_portable  # empty, or what keeps the code in this process
@@ -172,7 +168,7 @@ class Job(Recipe[Native]):
     def _assignment(self) -> Assignment:
         s = self.signature
         names = [name for name, _ in s.scalars]
-        return self._parameters.assign(len(s.inputs), names, len(s.outputs))
+        return self.parameters.assign(len(s.inputs), names, len(s.outputs))
 
     @property
     def place(self) -> str:

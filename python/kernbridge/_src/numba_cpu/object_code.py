@@ -253,12 +253,11 @@ def _template(kind: Any, args: tuple[Any, ...], values: list[int], lasting: bool
 
 def _with_values(module: Module) -> str:
     """The IR with other names for what the functions that make the values call of Python."""
-    making = [
-        k
+    texts = {
+        k: str(f)
         for k, f in enumerate(module.lines)
         if isinstance(f, Function) and f.name.startswith(_UNWRAP)
-    ]
-    texts = {k: str(module.lines[k]) for k in making}
+    }
     names = {n for text in texts.values() for n in symbols(text) if n.startswith(_OF_PYTHON)}
     if not names:
         return str(module)

@@ -10,6 +10,7 @@ import signal
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import jax
@@ -43,28 +44,27 @@ class Results(NamedTuple):
         return tuple(None if shape is None else len(shape) for _, shape in self.items)
 
 
+@dataclass(eq=False, repr=False)
 class Question(Recipe[Results]):
     """The question to Numba what a function returns for arguments of these types.
 
     If it returns arrays, their shapes are given, or are found by a call on zeros or on ones.
     """
 
+    label: str
+    dispatcher: Any
+    arguments: tuple[ArrayType, ...]
+    outs: tuple[ArrayType, ...] | None = None
+
     kind, tool = "numba_cpu_results", "Numba"
 
-    def __init__(
-        self,
-        label: str,
-        dispatcher: Any,
-        arguments: Sequence[ArrayType],
-        outs: tuple[ArrayType, ...] | None = None,
-    ) -> None:
-        self.label, self.name = label, dispatcher.py_func.__name__
-        self._dispatcher, self._arguments, self._outs = dispatcher, arguments, outs
-        self.fingerprint = fingerprint.take(dispatcher)
+    def __post_init__(self) -> None:
+        self.name = self.dispatcher.py_func.__name__
+        self.fingerprint = fingerprint.take(self.dispatcher)
         self.lasting = not self.fingerprint.opaque
         self._made_by: Any = tuple
         self._code: Any = None  # Numba's library, once the function is compiled
-        self.identity = identity_of_job(self, "returned", repr((arguments, outs)))
+        self.identity = identity_of_job(self, "returned", repr((self.arguments, self.outs)))
 
     def made_of(self) -> tuple[Any, ...]:
         from kernbridge._src.numba_common.private_numba import numba
@@ -84,11 +84,11 @@ class Question(Recipe[Results]):
             self._made_by, self.lasting = result.instance_class, False
         found = [self._described(kind) for kind in ([result] if single else result)]
         shapes: Sequence[Any] = [()] * len(found)
-        if self._outs is not None:
+        if self.outs is not None:
             dtypes = [dtype for dtype, _ in found]
-            if [t.dtype for t in self._outs] != [*map(canonical, dtypes)]:
+            if [t.dtype for t in self.outs] != [*map(canonical, dtypes)]:
                 raise ValueError(
-                    f"{self.label}: `outs` has {', '.join(map(str, self._outs))}, but the function "
+                    f"{self.label}: `outs` has {', '.join(map(str, self.outs))}, but the function "
                     f"returns {', '.join(dtypes)}; convert the values or correct `outs` [KB1002]"
                 )
         elif any(is_array for _, is_array in found):
@@ -101,7 +101,7 @@ class Question(Recipe[Results]):
 
     def use(self, made: Artefact) -> Results:
         found = made.meta["items"]
-        shapes = [t.shape for t in self._outs] if self._outs else [s for _, s in found]
+        shapes = [t.shape for t in self.outs] if self.outs else [s for _, s in found]
         pairs = zip(found, shapes, strict=True)
         items = tuple((str(t), None if s is None else tuple(shape)) for (t, s), shape in pairs)
         return Results(items, bool(made.meta["single"]), self._made_by)
@@ -113,21 +113,21 @@ class Question(Recipe[Results]):
 
         failure: Exception = TypeError("it is declared for other types")
         for read_only in (True, False):  # a function may write to its inputs, which are copied
-            given = [numba.from_dtype(t.dtype) for t in self._arguments]
-            for i, t in enumerate(self._arguments):
+            given = [numba.from_dtype(t.dtype) for t in self.arguments]
+            for i, t in enumerate(self.arguments):
                 if t.shape:
                     given[i] = types.Array(given[i], len(t.shape), "C", readonly=read_only)
             try:
                 with entry.compiling_apart("plain", entry.is_of_disk):
-                    of = types.Dispatcher(self._dispatcher)
-                    signature = of.get_call_type(self._dispatcher.typingctx, tuple(given), {})
+                    of = types.Dispatcher(self.dispatcher)
+                    signature = of.get_call_type(self.dispatcher.typingctx, tuple(given), {})
                     if signature is not None:
-                        self._code = self._dispatcher.overloads[signature.args].library
+                        self._code = self.dispatcher.overloads[signature.args].library
                         return signature.return_type
             except Exception as e:  # Numba's typing of read-only arrays raises errors of many kinds
                 failure = e
         hint = ""
-        if any(t.shape for t in self._arguments):
+        if any(t.shape for t in self.arguments):
             hint = "; if it is a function of numbers, use kernbridge.elementwise"
         elif self.label.startswith("elementwise") and "Unknown attribute" in str(failure):
             hint = "; it gets each element as a number: use kernbridge.kernel for arrays"
@@ -136,13 +136,13 @@ class Question(Recipe[Results]):
             KernelCompilationError(
                 f"{self.label}: Numba cannot compile the function for {self._listed}"
                 + f"{hint} [KB4001]\n"
-                + refusals.report(failure, self._dispatcher.py_func)
+                + refusals.report(failure, self.dispatcher.py_func)
             ),
         )
 
     @property
     def _listed(self) -> str:
-        return ", ".join(str(t) if t.shape else t.dtype.name for t in self._arguments)
+        return ", ".join(str(t) if t.shape else t.dtype.name for t in self.arguments)
 
     def _described(self, kind: Any) -> tuple[str, bool]:
         """The dtype of a value that Numba types so, and whether it is an array."""
@@ -164,7 +164,7 @@ class Question(Recipe[Results]):
     def _shapes(self) -> list[tuple[Any, ...]]:
         how = f"{self.label}: the shapes that it returns are found by a call on zeros or ones"
         remedy = "pass outs= with a function of all parameters that returns the shapes"
-        if any(not isinstance(d, int) for t in self._arguments for d in t.shape):
+        if any(not isinstance(d, int) for t in self.arguments for d in t.shape):
             raise ValueError(f"{how}, but {self._listed} have symbolic extents; {remedy} [KB1002]")
         failure, first = "", None
         # An empty result is often one of values: x[x > 5]. Numbers that may be indices stay small.
@@ -174,13 +174,13 @@ class Question(Recipe[Results]):
                 break
             log.info("%s, %s: now on %s", how, self._listed, what)
             given = []
-            for t in self._arguments:
+            for t in self.arguments:
                 even, odd = real if t.dtype.kind in "fc" else (whole, whole)
                 a = np.full(t.shape, even, t.dtype)
                 a.reshape(-1)[1::2] = odd
                 given.append(a if t.shape else a[()])
             with shown(f"calling {self.label} on {what}, to find the shapes of its results"):
-                shapes = _shapes_by_call(self._dispatcher, given)
+                shapes = _shapes_by_call(self.dispatcher, given)
             if isinstance(shapes, str):
                 failure = failure or f"{shapes} for {what}"
                 continue
