@@ -37,7 +37,7 @@ from kernbridge._src.numba_common.private_numba import (
 from kernbridge._src.numba_common.private_numba_cuda import types
 from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
-from kernbridge._src.numba_cpu.compile import Job
+from kernbridge._src.numba_cpu.compile import CpuJob
 from kernbridge._src.numba_cpu.entry import Entry
 from kernbridge._src.numba_cpu.errors import NUMBA
 from kernbridge._src.numba_cpu.kernel import NumbaCpu
@@ -81,7 +81,7 @@ class NumbaDerivative(HostDerivativeJob):
     kind = "numba_cpu_derivative"
 
     def __init__(
-        self, primal: Job, aliases: tuple[tuple[int, int], ...], steps: tuple[Step, ...]
+        self, primal: CpuJob, aliases: tuple[tuple[int, int], ...], steps: tuple[Step, ...]
     ) -> None:
         inlined, name = primal.fingerprint.inlined, primal.kernel.py_func.__name__
         ruled = rules.described(inlined, len(steps)) if inlined else []

@@ -69,7 +69,7 @@ if "numba_cuda" not in (cuda.__file__ or ""):
         "startup; install numba-cuda into the environment's own site-packages [KB4016]"
     )
 try:
-    from numba.cuda import cache_hints, cgutils, codegen, dispatcher, lowering, stubs, target
+    from numba.cuda import cache_hints, cgutils, codegen, dispatcher, lowering, target
     from numba.cuda.args import In, Out, wrap_arg
     from numba.cuda.core import config, typeinfer
     from numba.cuda.core.callconv import MinimalCallConv

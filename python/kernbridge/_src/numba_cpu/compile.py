@@ -1,7 +1,7 @@
 """Compiles a Numba kernel for one signature, to machine code for every process where possible.
 
-A `Job` is one compilation. Its result lives in memory, on disk and in programs as a description for
-the core with machine code (src/object/kb_host_code.h), or is Numba's library in this process.
+A `CpuJob` is one compilation. Its result lives in memory, on disk and in programs as a description
+for the core with machine code (src/object/kb_host_code.h), or is Numba's library in this process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Native:
 
 
 @dataclass(eq=False, repr=False)
-class Job(Recipe[Native]):
+class CpuJob(Recipe[Native]):
     """One compilation. Its identity is taken when the object is made.
 
     Numba reads globals again for every signature that it compiles, so each has its own identity.

@@ -43,7 +43,7 @@ from kernbridge._src.operation.spec import FROM_SIGNATURE, OperationSpec
 from kernbridge._src.sharding.rule import ShardingRule
 
 if TYPE_CHECKING:
-    from kernbridge._src.numba_cpu.compile import Job, Native
+    from kernbridge._src.numba_cpu.compile import CpuJob, Native
 
 RANK_MAX = 64  # KB_RANK_MAX of src/core/kb_kernel.h
 WRAPPERS_MAX = 8  # of one kernel
@@ -255,7 +255,7 @@ class NumbaCpu(PythonFrontend):
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
         self._seems_to_return = seems_to_return(original.py_func.__code__)
         self._returning_nothing: set[Signature] = set()
-        self._jobs: dict[Signature, Job] = {}
+        self._jobs: dict[Signature, CpuJob] = {}
 
     @classmethod
     def of(
@@ -273,12 +273,12 @@ class NumbaCpu(PythonFrontend):
         frontend = self.of(self.original, self._variant, {**self.static, **functions})
         return frontend.make_operation(spec)
 
-    def new_job(self, signature: Signature, checked: bool = True) -> Job:
+    def new_job(self, signature: Signature, checked: bool = True) -> CpuJob:
         """Describe the compilation for a signature, of the kernel as it reads now."""
-        from kernbridge._src.numba_cpu.compile import Job
+        from kernbridge._src.numba_cpu.compile import CpuJob
 
         options = dataclasses.replace(self.options, checked=self.options.checked and checked)
-        return Job(self.kernel, self.parameters, signature, options)
+        return CpuJob(self.kernel, self.parameters, signature, options)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
@@ -334,7 +334,7 @@ class NumbaCpu(PythonFrontend):
             named=f"{module or '<no module>'}:{qualname}",
         )
 
-    def _obtain(self, signature: Signature) -> tuple[Job, Native]:
+    def _obtain(self, signature: Signature) -> tuple[CpuJob, Native]:
         """The compilation for a signature: the same one in each program that is lowered."""
         job = self._jobs.get(signature)
         if job is None:
