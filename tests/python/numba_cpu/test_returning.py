@@ -496,6 +496,7 @@ def test_a_trial_that_does_not_end_is_ended(caplog):
 
     log, presses = logging.getLogger("kernbridge"), Presses()
     log.addHandler(presses)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with caplog.at_level("INFO", "kernbridge"), pytest.raises(KeyboardInterrupt):
         flips(12)
     log.removeHandler(presses)
