@@ -258,6 +258,8 @@ class _Translation:
         return str(result[()])
 
     def _folded(self, name: str, value: Value, axes: Sequence[int], aval: Any) -> Value:
+        if 0 in value.shape:
+            raise NotTranslated("has no elements; compute it with JAX, outside of the kernel")
         moved = np.moveaxis(value, axes, range(len(axes))).reshape(-1, *aval.shape)
         result = np.asarray(moved[0], object)  # also where no axis is left
         for other in moved[1:]:
@@ -434,6 +436,9 @@ class _Translation:
 
     def _split(self, eqn: Any, value: Value) -> list[Value]:
         return np.split(value, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"])
+
+    def _unstack(self, eqn: Any, value: Value) -> Iterator[Value]:
+        return (np.asarray(x, object) for x in np.moveaxis(value, eqn.params["axis"], 0))
 
     def _pad(self, eqn: Any, value: Value, filled: Value) -> Iterator[Value]:
         """Place elements at distances, then add to or cut off both ends."""

@@ -393,6 +393,16 @@ def test_calls_of_other_kinds(run):
         np.testing.assert_allclose(got, jax.nn.gelu(x), rtol=1e-5)
 
 
+def test_an_array_is_iterated_over():
+    """JAX 0.12 has a primitive of its own for this."""
+    x = jnp.array(POINTS, np.float32)
+
+    def function(v):
+        return sum(k * row[1] for k, row in enumerate(jnp.ones((2, 3)) * jnp.stack([v, v * v, v])))
+
+    np.testing.assert_allclose(on_cpu(function, x, x), x * x, rtol=1e-6)
+
+
 def refused(function, *inputs):
     with pytest.raises(kernbridge.errors.KernelCompilationError) as e:
         on_cpu(function, jax.ShapeDtypeStruct((3,), np.float32), *inputs)
@@ -407,6 +417,7 @@ def test_what_cannot_be_inlined():
     text = refused(lambda x: jnp.float16(x) * x, x)
     assert "the primitive 'convert_element_type' " + here in text
     assert "<lambda>) returns float16, which kernels do not compute" in text
+    assert "'reduce_sum' " + here in refused(lambda x: x * jnp.zeros((0,)).sum(), x)
     assert "reads an array of shape (100,)" in refused(lambda x: x * table.sum(), x)
     assert "expected a scalar or a tuple of scalars" in refused(lambda x: {"a": x}, x)
     assert "JAX cannot trace the function for (float32, float32)" in refused(lambda x: x, x, x)
