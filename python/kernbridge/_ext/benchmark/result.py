@@ -147,7 +147,7 @@ class BenchmarkResult:
         if speedup_vs is not None:
             headers.append(f"x {speedup_vs}")
             _known([f"{row[compare[0]]}" for row in rows], "speedup_vs", f"{speedup_vs}")
-            base = _fastest([row for row in rows if row[compare[0]] == speedup_vs], case)
+            base = _fastest([r for r in rows if f"{r[compare[0]]}" == f"{speedup_vs}"], case)
         groups = _grouped(_sorted(rows, order_by, "order_by"), group)
         listed = [row for g in groups.values() for row in _sorted(g, sort_by, "sort_by")]
         cells = [[*headers, ""]]  # the last column has no header

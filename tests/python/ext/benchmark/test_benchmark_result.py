@@ -120,6 +120,7 @@ def test_speedup(printed):
     assert [row[-1] for row in rows(text)] == ["1", "2", "failed", "1", "0.5"]
     with pytest.raises(ValueError, match=r"`speedup_vs`.*'z'.*\[KB8009\]"):
         result.print(speedup_vs="z")
+    assert printed(compare_by="n", speedup_vs="8") == printed(compare_by="n", speedup_vs=8)
     text = printed(compare_by="n", group_by="backend", speedup_vs=8)
     assert [(row[0], row[1], row[-1]) for row in rows(text)] == [
         ("a", "8", "1"),
