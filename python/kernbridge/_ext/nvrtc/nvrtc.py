@@ -322,7 +322,7 @@ def _refused_option(
 
 
 def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) -> CompilationError:
-    what, log = error.args
+    what, log = (*error.args, "")[:2]
     return CompilationError(
         f"{request.label}: NVRTC does not compile {request.name!r} ({what}) [KB4006]",
         compiler_output=str(log),
