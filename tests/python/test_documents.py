@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 import figures  # noqa: E402
 
 pytestmark = pytest.mark.once
+# The pages are about kernbridge with all its extensions (see tests/alone).
+is_whole = pytest.mark.skipif("KERNBRIDGE_TEST_ALONE" in os.environ, reason="without extensions")
 SHOWN = """
 ```python
 print(1 + 1)  # 2
@@ -76,6 +79,7 @@ def read_variables():
     return {name for t in texts for name in re.findall(r'"((?:KERNBRIDGE|BRAINEVENT)_[A-Z_]+)"', t)}
 
 
+@is_whole
 def test_every_environment_variable_is_documented():
     page = (ROOT / "docs" / "environment.md").read_text()
     documented = set(re.findall(r"`((?:KERNBRIDGE|BRAINEVENT)_[A-Z_]+)", page))
@@ -83,6 +87,7 @@ def test_every_environment_variable_is_documented():
     assert documented == read_variables()
 
 
+@is_whole
 @pytest.mark.parametrize(
     "what",
     [
