@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from cuda_kernels import add, copy, scale, square
 from numba import cuda, float32, int32
 
 F32, I32, U8, F64 = np.float32, np.int32, np.uint8, np.float64
@@ -107,38 +108,10 @@ def blocks(n: int, threads: int = 128) -> int:
 
 
 @cuda.jit
-def square(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] * x[i]
-
-
-@cuda.jit
 def root(x, out):
     i = cuda.grid(1)
     if i < out.size:
         out[i] = math.sqrt(x[i])
-
-
-@cuda.jit
-def add(x, y, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + y[i]
-
-
-@cuda.jit
-def scale(x, factor, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] * factor
-
-
-@cuda.jit
-def copy(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i]
 
 
 @cuda.jit
