@@ -330,6 +330,23 @@ static void test_codes(void)
     fake_frame_free(&f);
 }
 
+/* The line that says where a code is explained stands wherever it fits: fake_xla looks for it. */
+static void test_room_for_the_way(void)
+{
+    static const char text[] = "a fault [KB3004] ";
+    fake_frame f;
+    frame_for(&f, KB_XLA_STAGE_EXECUTE);
+    for (size_t length = KB_ERROR_CAPACITY - 50; length < KB_ERROR_CAPACITY; length++) {
+        kb_error err = {.status = KB_INTERNAL};
+        memset(err.message, 'x', length);
+        memcpy(err.message, text, sizeof text - 1);
+        err.message[length] = '\0';
+        expect(kb_handler_fail(&f.frame, &err), KB_INTERNAL, text);
+        CHECK(strlen(err.message) < KB_ERROR_CAPACITY);
+    }
+    fake_frame_free(&f);
+}
+
 int main(void)
 {
     sample_init(&twice, 1, twice_entry);
@@ -349,5 +366,6 @@ int main(void)
     test_lone_key();
     test_damaged_digest();
     test_codes();
+    test_room_for_the_way();
     return kb_test_end("test_handler");
 }
