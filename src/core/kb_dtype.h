@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* X(NAME, code in XLA's FFI, bits of one element, NumPy / ml_dtypes name, ours in kernbridge.h,
- * code in DLPack, number as a PJRT_Buffer_Type): first those whose elements are whole bytes. */
+ * code in DLPack, number as a PJRT_Buffer_Type): first the types whose elements are whole bytes. */
 #define KB_DTYPE_WHOLE_LIST(X)                                                                     \
     X(PRED, 1, 8, "bool", BOOL, 6, 1)                                                              \
     X(S8, 2, 8, "int8", INT8, 0, 2)                                                                \

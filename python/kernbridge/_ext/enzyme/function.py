@@ -169,8 +169,8 @@ def buffers_of(
 
     `arrays` has the dtype and the rank of each. The outputs of `aliases`, which are pairs of an
     operand and an output, have the memory of the operand. `in_place` are more operands that become
-    results, `written` the arrays to which the kernel may write, and `zeroed` those that begin as
-    zeros if they are outputs in memory of their own.
+    results, `written` the arrays to which the kernel may write, and `zeroed` the arrays that begin
+    as zeros if they are outputs in memory of their own.
     """
     of_output = {o: i for i, o in aliases}
     inout = {*of_output.values(), *in_place}

@@ -103,7 +103,7 @@ class Instruction:
 
     flags: list[str]  # the words before the first type, such as `fast` or a predicate
     type: str  # the first type that it names, or the type to which a cast converts
-    operands: list[Operand]  # those of a call are its arguments
+    operands: list[Operand]  # of a call: its arguments
     callee: str  # what a call calls: a function's name, a value with its `%`, or "asm"
 
     def __init__(self, text: str, block: Block) -> None:

@@ -1,5 +1,5 @@
 """Code that the front ends of Numba and of Numba-CUDA share.
 
-The modules `private_*`, and those that import them, here and in `numba_cpu` and `numba_cuda`, are
-imported only when a kernel is wrapped or compiled, since Numba and llvmlite take time to import.
+The modules `private_*`, and all modules here and in `numba_cpu` and `numba_cuda` that import them,
+are imported only when a kernel is wrapped or compiled: Numba and llvmlite take time to import.
 """

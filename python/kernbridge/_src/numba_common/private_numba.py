@@ -38,7 +38,7 @@ versions.warn_of_untested("Numba")
 
 
 def linked(libraries: Iterable[Any]) -> set[Any]:
-    """Code libraries, and those that are linked into them."""
+    """Code libraries, and the libraries that are linked into them."""
     found, left = set[Any](), [*libraries]
     while left:
         library = left.pop()

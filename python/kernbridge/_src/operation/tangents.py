@@ -274,7 +274,7 @@ class _Tangent:
             ) from None
 
     def backward(self, *operands: Any) -> list[Any]:
-        """The cotangents of the inputs of one slice, given those of the outputs."""
+        """The cotangents of the inputs of one slice, given the cotangents of the outputs."""
         inputs, outputs, given = self.split(operands)
         if isinstance(self.rules.vjp, Automatic):
             return self.rules.vjp.bind(Step("vjp", self.which), self.rules.own(inputs), given)

@@ -92,7 +92,7 @@ def links(flags: Sequence[str]) -> bool:
 
 
 def included(flags: Sequence[str], names: Iterable[str]) -> set[str]:
-    """Return those of these names by which flags include a header, as -include does."""
+    """Return the names under which flags include a header, as -include does."""
     option = r"(?:-[\w,-]*(?:include|macros)[=,]?)?"
     ends = [(f, name) for name in names for f in flags if f.endswith(name)]
     return {name for f, name in ends if re.fullmatch(option, f[: -len(name)])}

@@ -79,7 +79,7 @@ def completed(
 ) -> tuple[str, bool]:
     """Complete modules in the form of a `HostModule`, with one of `about`; see `host_ir`.
 
-    Of the functions that are `declared`, those that nothing defines are refused.
+    A function that is `declared` and that no module defines is refused.
     """
     waits = False
     while True:

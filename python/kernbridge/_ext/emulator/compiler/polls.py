@@ -87,7 +87,7 @@ class _Loops:
         return loops
 
     def _add_ways(self, to: str, found: set[str]) -> set[str]:
-        """Add the blocks from which a block is reached without passing those that are there."""
+        """Add the blocks from which a block is reached without passing a block of `found`."""
         new = [to]
         while new:
             if (block := new.pop()) not in found:

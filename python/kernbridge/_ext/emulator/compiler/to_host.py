@@ -58,7 +58,7 @@ class HostModule:
         self.outside: list[str] = []  # descriptions of the arrays that the kernel writes to
         self.tables: dict[str, str] = {}  # lines of large constant arrays, by their names
         self.shared_size = 0
-        self.shared: dict[str, Array] = {}  # static arrays, then those of dynamic memory
+        self.shared: dict[str, Array] = {}  # static arrays, then dynamic arrays
         if checks:
             checks.shared = self.shared
         with opaque_pointers():
