@@ -3,16 +3,14 @@
 What numba-cuda-mlir does alike is tested here with both packages, where it is installed.
 """
 
-import importlib
-import importlib.util
 import threading
-from types import SimpleNamespace
 
 import kernbridge
 import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+from launched_kernels import PACKAGES
 from numba import cuda, float32, int32, vectorize
 
 pytestmark = [
@@ -22,34 +20,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Grid size"),
 ]
 N = 100
-
-
-def kernels_of(cuda, errors):
-    @cuda.jit
-    def add_one(x, out):
-        i = cuda.grid(1)
-        if i < out.size:
-            out[i] = x[i] + 1
-
-    @cuda.jit(device=True)
-    def twice(x):
-        return 2 * x
-
-    @cuda.jit
-    def doubled(x):
-        i = cuda.grid(1)
-        if i < x.shape[0]:
-            x[i] = twice(x[i])
-
-    error = importlib.import_module(errors).CudaSupportError
-    return SimpleNamespace(cuda=cuda, add_one=add_one, twice=twice, doubled=doubled, error=error)
-
-
-# These are made before any thread is on the CPU.
-PACKAGES = {"numba-cuda": kernels_of(cuda, "numba.cuda.cudadrv.error")}
-if importlib.util.find_spec("numba_cuda_mlir"):
-    of_mlir = importlib.import_module("numba_cuda_mlir.cuda")
-    PACKAGES["mlir"] = kernels_of(of_mlir, "numba_cuda_mlir.numba_cuda.cudadrv.error")
 add_one, twice, doubled = (vars(PACKAGES["numba-cuda"])[n] for n in ("add_one", "twice", "doubled"))
 
 

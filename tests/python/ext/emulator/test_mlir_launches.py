@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
 
+from launched_kernels import PACKAGES
 from mlir_kernels import reversed_dynamic
 from numba import cuda as numba_cuda
 from numba.cuda.core.errors import NumbaPerformanceWarning
@@ -24,25 +25,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Grid size"),
 ]
 N = 100
-
-
-@cuda.jit  # before any thread is on the CPU
-def add_one(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + 1
-
-
-@cuda.jit(device=True)
-def twice(x):
-    return 2 * x
-
-
-@cuda.jit
-def doubled(x):
-    i = cuda.grid(1)
-    if i < x.shape[0]:
-        x[i] = twice(x[i])
+OF_MLIR = PACKAGES["mlir"]
+add_one, twice, doubled = OF_MLIR.add_one, OF_MLIR.twice, OF_MLIR.doubled
 
 
 @numba_cuda.jit
