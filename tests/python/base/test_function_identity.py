@@ -238,6 +238,7 @@ def test_the_least_recently_used_goes_first():
     assert kept.find(0) == [0]
     kept.put(3, [3])
     assert [kept.find(n) for n in range(4)] == [[0], None, [2], [3]]
+    assert len(kept) == 3
 
 
 def test_a_value_is_made_once_by_many_threads():
