@@ -611,7 +611,6 @@ void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3
     begin(b, index);
     if (b->code->loop) {
         memcpy(b->at, index, sizeof b->at);
-        b->has_waited = true;
         b->n_begun = 0;
         return;
     }

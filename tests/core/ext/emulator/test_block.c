@@ -644,8 +644,35 @@ static void test_stacks_have_ends(void)
     }
     kb_block_give_back(b);
 }
-#else /* the sanitizers' own frames are larger */
+
+static uint32_t write_below(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                            uint32_t first)
+{
+    (void)index;
+    volatile unsigned char *stacks = threads->block->stacks;
+    stacks[-*(int *)parameters[0]] = 1;
+    return first;
+}
+
+/* A large frame may leave the lowest stack at once: all of the guard below it ends the block. */
+static void test_guard_below_stacks(void)
+{
+    const kb_block_code code = {.loop = write_below, .stack = 256};
+    const uint32_t sizes[6] = {1, 1, 1, 1, 1, 1};
+    kb_block *b = kb_block_take(&code, sizes, 0);
+    for (int i = 0; i < 2; i++) {
+        int below = i ? KB_FAULT_GUARD : 1;
+        CHECK(!kb_block_run_range(b, (void *[]){&below}, sizes, 0, 1));
+        CHECK_HAS(b->fault, "block (0, 0, 0): a thread needs more than its stack");
+    }
+    kb_block_give_back(b);
+}
+#else /* the sanitizers' own frames are larger, and they hear of faults first */
 static void test_stacks_have_ends(void)
+{
+}
+
+static void test_guard_below_stacks(void)
 {
 }
 #endif
@@ -742,9 +769,12 @@ static void test_what_is_kept(void)
     CHECK(b->shared[0] == MARK && b->stacks[0] == MARK && b->threads[0].result == MARK);
     kb_block *most = kb_block_take(&code, smaller, 0);
     kb_block *last = kb_block_take(&code, one, 0), *other = kb_block_take(&code, one, 0);
+    CHECK(kb_block_run(last, (void *[]){out}, one));
+    CHECK(last->threads[0].stack != KB_NO_STACK);
     kb_block_give_back(most);
     CHECK_INT(kb_block_kept(), max - 1);
     kb_block_give_back(last);
+    CHECK(last->threads[0].stack == KB_NO_STACK); /* its fibre has been forgotten */
     CHECK_INT(kb_block_kept(), max);
     kb_block_give_back(other);
     kb_block_give_back(b);
@@ -780,6 +810,7 @@ int main(void)
     test_faults();
     test_at_once();
     test_stacks_have_ends();
+    test_guard_below_stacks();
     test_blocks_are_given_back();
     test_what_is_kept();
     return kb_test_end("test_block");
