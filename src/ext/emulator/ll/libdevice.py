@@ -1,8 +1,7 @@
 """libdevice on CPUs: functions that call one of LLVM, of the C library or of kernbridge.
 
 In a signature, the letter `x` is the number that a function is about; `_KINDS` has the other
-letters. The functions that follow no rule are written out in `_CALLED`, `_CONVERTED` and
-`_COMPUTED`.
+letters. The functions that follow no rule are written out in `_CALLED` and `_COMPUTED`.
 """
 
 from __future__ import annotations
@@ -110,48 +109,6 @@ _CALLED = {
         %low = select i1 %over, float %x, float 0.0
         %under = fcmp olt float %low, 1.0
         %r = select i1 %under, float %low, float 1.0 ret float %r }""",
-}
-_CONVERTED = {
-    "half2float": """float (i16 %x) {
-        %bits = zext i16 %x to i32
-        %size = and i32 %bits, 32767
-        %top = and i32 %bits, 32768
-        %sign = shl i32 %top, 16
-        %shifted = shl i32 %size, 13
-        %normal = add i32 %shifted, 939524096
-        %special = or i32 %shifted, 2139095040
-        %count = uitofp i32 %size to float
-        %tiny = fmul float %count, 0x3E70000000000000
-        %subnormal = bitcast float %tiny to i32
-        %small = icmp ult i32 %size, 1024
-        %large = icmp uge i32 %size, 31744
-        %a = select i1 %small, i32 %subnormal, i32 %normal
-        %b = select i1 %large, i32 %special, i32 %a
-        %c = or i32 %b, %sign
-        %r = bitcast i32 %c to float ret float %r }""",
-    "float2half_rn": """i16 (float %x) {
-        %bits = bitcast float %x to i32
-        %size = and i32 %bits, 2147483647
-        %top = lshr i32 %bits, 16
-        %sign = and i32 %top, 32768
-        %kept = lshr i32 %size, 13
-        %odd = and i32 %kept, 1
-        %half = add i32 %size, 4095
-        %up = add i32 %half, %odd
-        %rebased = sub i32 %up, 939524096
-        %normal = lshr i32 %rebased, 13
-        %positive = bitcast i32 %size to float
-        %scaled = fmul float %positive, 0x4170000000000000
-        %whole = call float @llvm.rint.f32(float %scaled)
-        %subnormal = call i32 @llvm.fptoui.sat.i32.f32(float %whole)
-        %small = icmp ult i32 %size, 947912704
-        %large = icmp uge i32 %size, 1199566848
-        %nan = icmp ugt i32 %size, 2139095040
-        %a = select i1 %small, i32 %subnormal, i32 %normal
-        %b = select i1 %large, i32 31744, i32 %a
-        %c = or i32 %b, %sign
-        %d = select i1 %nan, i32 32767, i32 %c
-        %r = trunc i32 %d to i16 ret i16 %r }""",
 }
 _COMPUTED = {
     "mul24": """i32 (i32 %x, i32 %y) {
@@ -262,7 +219,11 @@ def calls() -> dict[str, str]:
 
 
 def conversions() -> dict[str, str]:
-    found = dict(_CONVERTED)
+    found = {
+        "half2float": "float (i16 %x) { %r = call float @kb.f16.widen(i16 %x) ret float %r }",
+        "float2half_rn": "i16 (float %x) { %r = call i16 @kb.f16.rn(float %x) ret i16 %r }",
+        "double2float_rn": "float (double %x) { %r = fptrunc double %x to float ret float %r }",
+    }
     for real, suffix, f in _REALS:
         to_integers = {
             f"{real}2{word}_{mode}": (word, function)
@@ -272,12 +233,9 @@ def conversions() -> dict[str, str]:
         to_integers |= {f"llrint{f}": ("ll", "rint"), f"llround{f}": ("ll", "round")}
         for name, (word, function) in to_integers.items():
             bits, sign = _INTEGERS[word]
-            nan = 0 if real == "float" and bits == 32 else -(2 ** (bits - 1))
             found[name] = f"""i{bits} ({real} %x) {{
                 %w = call {real} @llvm.{function}.{suffix}({real} %x)
-                %n = call i{bits} @llvm.fpto{sign}i.sat.i{bits}.{suffix}({real} %w)
-                %t = fcmp uno {real} %x, 0.0
-                %r = select i1 %t, i{bits} {nan}, i{bits} %n ret i{bits} %r }}"""
+                %r = call i{bits} @kb.fpto{sign}i.{suffix}.i{bits}({real} %w) ret i{bits} %r }}"""
         for word, (bits, sign) in _INTEGERS.items():
             found[f"{word}2{real}_rn"] = f"""{real} (i{bits} %x) {{
                 %r = {sign}itofp i{bits} %x to {real} ret {real} %r }}"""
@@ -295,7 +253,6 @@ def conversions() -> dict[str, str]:
         found[f"{d}rcp_rn"] = f"{real} ({real} %x) {{ %r = fdiv {real} 1.0, %x ret {real} %r }}"
         found[f"{d}sqrt_rn"] = _calling(f"llvm.sqrt.{suffix}", real, "x")
         found[f"fma{f}_rn"] = _calling(f"llvm.fma.{suffix}", real, "xxx")
-    found["double2float_rn"] = "float (double %x) { %r = fptrunc double %x to float ret float %r }"
     for kinds, name in _each(_DIRECTED):
         result, letters = kinds.split()
         for mode in ("rd", "ru", "rz"):
