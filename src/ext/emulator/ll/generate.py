@@ -18,6 +18,7 @@ import half_names
 import halves
 import libdevice
 import threads
+from expressions import arguments, call, returned
 
 _NOTE = "; Written by src/ext/emulator/ll/generate.py.\n"
 _WIDTHS = (8, 16, 32, 64)
@@ -28,54 +29,39 @@ def arithmetic() -> str:
     functions: dict[str, str] = {}
     for bits in _WIDTHS:
         kind = f"i{bits}"
-        # A GPU reads 32 bits of the count.
-        count, n = ("%n = and i64 %count, 4294967295", "%n") if bits == 64 else ("", "%count")
         for name in ("shl", "lshr", "ashr"):
+            x, count = arguments(f"{kind} %x, {kind} %count")
+            n = count & 0xFFFFFFFF if bits == 64 else count  # a GPU reads 32 bits of the count
+            fits = n.compared("ult", bits)
             if name == "ashr":
-                last = f"""%last = select i1 %fits, {kind} {n}, {kind} {bits - 1}
-                    %r = ashr {kind} %x, %last"""
+                shifted = x.by(name, fits.choose(n, bits - 1))
             else:
-                last = f"""%shifted = {name} {kind} %x, {n}
-                    %r = select i1 %fits, {kind} %shifted, {kind} 0"""
-            functions[f"kb.{name}.{kind}"] = f"""{kind} ({kind} %x, {kind} %count) {{ {count}
-                %fits = icmp ult {kind} {n}, {bits} {last} ret {kind} %r }}"""
+                shifted = fits.choose(x.by(name, n), 0)
+            functions[f"kb.{name}.{kind}"] = returned(shifted)
         for name in ("div", "rem"):
-            functions[f"kb.u{name}.{kind}"] = f"""{kind} ({kind} %x, {kind} %y) {{
-                %zero = icmp eq {kind} %y, 0
-                %by = select i1 %zero, {kind} 1, {kind} %y
-                %q = u{name} {kind} %x, %by
-                %r = select i1 %zero, {kind} -1, {kind} %q ret {kind} %r }}"""
-            negated = f"""%negated = sub {kind} 0, %x
-                %or_negated = select i1 %minus, {kind} %negated, {kind} %q"""
-            last = "%or_negated" if name == "div" else "%q"
-            functions[f"kb.s{name}.{kind}"] = f"""{kind} ({kind} %x, {kind} %y) {{
-                %zero = icmp eq {kind} %y, 0
-                %minus = icmp eq {kind} %y, -1
-                %special = or i1 %zero, %minus
-                %by = select i1 %special, {kind} 1, {kind} %y
-                %q = s{name} {kind} %x, %by
-                {negated if name == "div" else ""}
-                %r = select i1 %zero, {kind} -1, {kind} {last} ret {kind} %r }}"""
+            x, y = arguments(f"{kind} %x, {kind} %y")
+            zero = y.compared("eq", 0)
+            q = x.by(f"u{name}", zero.choose(1, y))
+            functions[f"kb.u{name}.{kind}"] = returned(zero.choose(-1, q))
+            x, y = arguments(f"{kind} %x, {kind} %y")
+            zero, minus = y.compared("eq", 0), y.compared("eq", -1)
+            q = x.by(f"s{name}", (zero | minus).choose(1, y))
+            if name == "div":
+                q = minus.choose(-x, q)
+            functions[f"kb.s{name}.{kind}"] = returned(zero.choose(-1, q))
     for (real, suffix), sign, bits in ((r, s, b) for r in _REALS for s in "su" for b in _WIDTHS):
         wide = max(bits, 16)
-        call = f"%n = call i{wide} @llvm.fpto{sign}i.sat.i{wide}.{suffix}({real} %x)"
-        result = "%n"
+        (x,) = arguments(f"{real} %x")
+        n = call(f"i{wide}", f"llvm.fpto{sign}i.sat.i{wide}.{suffix}", x)
         if real == "double" or bits == 64:
-            call += f""" %nan = fcmp uno {real} %x, %x
-                %m = select i1 %nan, i{wide} {-(2 ** (wide - 1))}, i{wide} %n"""
-            result = "%m"
+            n = x.compared("uno", x).choose(-(2 ** (wide - 1)), n)
         if bits == 8:
-            call += f" %r = trunc i16 {result} to i8"
-            result = "%r"
-        functions[f"kb.fpto{sign}i.{suffix}.i{bits}"] = (
-            f"i{bits} ({real} %x) {{ {call} ret i{bits} {result} }}"
-        )
+            n = n.to("i8", "trunc")
+        functions[f"kb.fpto{sign}i.{suffix}.i{bits}"] = returned(n)
     for real, suffix in _REALS[1:]:
-        functions[f"kb.frem.{suffix}"] = f"""{real} ({real} %x, {real} %y) {{
-            %q = fdiv {real} %x, %y
-            %whole = call {real} @llvm.floor.{suffix}({real} %q)
-            %product = fmul {real} %whole, %y
-            %r = fsub {real} %x, %product ret {real} %r }}"""
+        x, y = arguments(f"{real} %x, {real} %y")
+        whole = call(real, f"llvm.floor.{suffix}", x / y)
+        functions[f"kb.frem.{suffix}"] = returned(x - whole * y)
     head = """\
 ; What LLVM leaves undefined and a GPU defines, as functions in place of the instructions.
 ;
@@ -200,10 +186,10 @@ def _declared(text: str) -> Iterable[str]:
     """Declarations of what the text calls and does not define."""
     defined = set(re.findall(r"^define [^@]*@([\w.]+)", text, flags=re.M))
     heads = {}
-    for result, name, arguments in re.findall(
+    for result, name, given in re.findall(
         r"call (\{[^}]*\}|\w+) @([\w.]+)\((.*)\)$", text, flags=re.M
     ):
-        kinds = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
+        kinds = ", ".join(argument.split()[0] for argument in given.split(", ") if argument)
         heads[name] = f"declare {result} @{name}({kinds}){_attributes(name, kinds)}\n"
     return (heads[name] for name in sorted(heads) if name not in defined)
 

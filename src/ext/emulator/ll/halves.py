@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
+
+from expressions import Value, arguments, call, returned
 
 MODES = {"rn": "rint", "rz": "trunc", "rd": "floor", "ru": "ceil"}
 _LETTERS = "as8 cs8 hu8 ss16 tu16 is32 ju32 ls64 mu64 xs64 yu64"  # Itanium's
@@ -37,222 +40,173 @@ class Format:
     one: int
     kind: str  # that it is computed in, where products are exact
     bits: int  # of that kind
-    rn: str  # from a float
-    wide: str
-    narrow: str
 
 
 FORMATS = (
-    Format(
-        *("kb.f16", "6__half", "half", 0x7C00, 0x3C00, "float", 32),
-        rn="%h = fptrunc float %w to half %n = bitcast half %h to i16",
-        wide="%r = call float @kb.f16.widen(i16 %a)",
-        narrow="%r = call i16 @kb.f16.rn(float %a)",
-    ),
-    Format(
-        *("kb.bf16", "13__nv_bfloat16", "bfloat16", 0x7F80, 0x3F80, "double", 64),
-        rn="""
-  %bits = bitcast float %w to i32
-  %last = lshr i32 %bits, 16
-  %even = and i32 %last, 1
-  %half = add i32 %even, 32767
-  %up = add i32 %bits, %half
-  %high = lshr i32 %up, 16
-  %n = trunc i32 %high to i16""",
-        wide="""
-  %w = call float @kb.bf16.widen(i16 %a)
-  %d = fpext float %w to double
-  %size = and i16 %a, 32767
-  %before = sub i16 %size, 1
-  %subnormal = icmp ult i16 %before, 127
-  %i = zext i16 %size to i32
-  %n = sitofp i32 %i to double
-  %positive = fmul double %n, 0x37A0000000000000
-  %negative = fneg double %positive
-  %sign = icmp slt i16 %a, 0
-  %s = select i1 %sign, double %negative, double %positive
-  %r = select i1 %subnormal, double %s, double %d""",
-        narrow="""
-  %w = call float @kb.odd.f32(double %a)
-  %n = call i16 @kb.bf16.rn(float %w)
-  %size = call double @llvm.fabs.f64(double %a)
-  %subnormal = fcmp olt double %size, 0x3810000000000000
-  %scaled = fmul double %size, 0x4840000000000000
-  %whole = call double @llvm.rint.f64(double %scaled)
-  %i = fptosi double %whole to i32
-  %bits = bitcast double %a to i64
-  %high = lshr i64 %bits, 48
-  %top = trunc i64 %high to i16
-  %sign = and i16 %top, -32768
-  %low = trunc i32 %i to i16
-  %s = or i16 %sign, %low
-  %r = select i1 %subnormal, i16 %s, i16 %n""",
-    ),
+    Format("kb.f16", "6__half", "half", 0x7C00, 0x3C00, "float", 32),
+    Format("kb.bf16", "13__nv_bfloat16", "bfloat16", 0x7F80, 0x3F80, "double", 64),
 )
 
 
-def _odd(kind: str, bits: int) -> str:
-    """Of `%v`, whose error is not zero if `%inexact`, and away from zero if `%beyond`."""
-    return f"""
-  %bits = bitcast {kind} %v to i{bits}
-  %odd = trunc i{bits} %bits to i1
-  %keep = select i1 %inexact, i1 %odd, i1 true
-  %step = select i1 %beyond, i{bits} 1, i{bits} -1
-  %moved = add i{bits} %bits, %step
-  %to = select i1 %keep, i{bits} %bits, i{bits} %moved
-  %r = bitcast i{bits} %to to {kind}
-  ret {kind} %r }}"""
+def _odd(v: Value, bits: int, inexact: Value, beyond: Value) -> str:
+    """A function that returns `v`, whose error is not zero if `inexact`, and away from it if so."""
+    n = v.to(f"i{bits}")
+    keep = inexact.choose(n.to("i1", "trunc"), "true")
+    moved = n + beyond.choose(1, -1, n.kind)
+    return returned(keep.choose(n, moved).to(v.kind))
 
 
 def _common() -> dict[str, str]:
     """Rounding to odd."""
-    found = {
-        "kb.odd.f32": f"""float (double %a) {{
-  %v = fptrunc double %a to float
-  %back = fpext float %v to double
-  %inexact = fcmp one double %back, %a
-  %a_size = call double @llvm.fabs.f64(double %a)
-  %v_size = call double @llvm.fabs.f64(double %back)
-  %beyond = fcmp ogt double %a_size, %v_size
-  {_odd("float", 32)}"""
-    }
+    (a,) = arguments("double %a")
+    v = a.to("float", "fptrunc")
+    back = v.to("double", "fpext")
+    inexact = back.compared("one", a)
+    a_size, v_size = (call("double", "llvm.fabs.f64", x) for x in (a, back))
+    found = {"kb.odd.f32": _odd(v, 32, inexact, a_size.compared("ogt", v_size))}
     for sign, lowest in (("s", 2**52), ("u", 0)):
-        found[f"kb.odd.{sign}64"] = f"""double (i64 %a) {{
-  %from = add i64 %a, {lowest}
-  %exact = icmp ult i64 %from, {2**53}
-  %low = and i64 %a, 2047
-  %rest = icmp ne i64 %low, 0
-  %bit = select i1 %rest, i64 2048, i64 0
-  %high = and i64 %a, -2048
-  %odd = or i64 %high, %bit
-  %n = select i1 %exact, i64 %a, i64 %odd
-  %r = {sign}itofp i64 %n to double
-  ret double %r }}"""
+        (a,) = arguments("i64 %a")
+        exact = (a + lowest).compared("ult", 2**53)
+        bit = (a & 2047).compared("ne", 0).choose(2048, 0, "i64")
+        odd = (a & -2048) | bit
+        found[f"kb.odd.{sign}64"] = returned(exact.choose(a, odd).to("double", f"{sign}itofp"))
     for kind, bits in (("float", 32), ("double", 64)):  # of an exact product and a sum's error
-        found[f"kb.odd.fma.{kind}"] = f"""{kind} ({kind} %a, {kind} %b, {kind} %c) {{
-  %p = fmul {kind} %a, %b
-  %v = fadd {kind} %p, %c
-  %c1 = fsub {kind} %v, %p
-  %p1 = fsub {kind} %v, %c1
-  %pe = fsub {kind} %p, %p1
-  %ce = fsub {kind} %c, %c1
-  %e = fadd {kind} %pe, %ce
-  %inexact = fcmp one {kind} %e, 0.0
-  %v_bits = bitcast {kind} %v to i{bits}
-  %e_bits = bitcast {kind} %e to i{bits}
-  %both = xor i{bits} %v_bits, %e_bits
-  %beyond = icmp sge i{bits} %both, 0
-  {_odd(kind, bits)}"""
+        a, b, c = arguments(f"{kind} %a, {kind} %b, {kind} %c")
+        p = a * b
+        v = p + c
+        c1 = v - p
+        e = (p - (v - c1)) + (c - c1)
+        inexact = e.compared("one", 0.0)
+        both = v.to(f"i{bits}") ^ e.to(f"i{bits}")
+        found[f"kb.odd.fma.{kind}"] = _odd(v, bits, inexact, both.compared("sge", 0))
     return found
+
+
+def _nearest(f: Format, w: Value) -> Value:
+    """The bits of a float that is not NaN."""
+    if f.spelt == "half":
+        return w.to("half", "fptrunc").to("i16")
+    bits = w.to("i32")
+    even = bits.by("lshr", 16) & 1
+    up = bits + (even + 32767)
+    return up.by("lshr", 16).to("i16", "trunc")
+
+
+def _wide(f: Format, a: Value) -> Value:
+    """The number with these bits, as it is computed with."""
+    w = call("float", f"{f.prefix}.widen", a)
+    if f.spelt == "half":
+        return w
+    size = a & 32767
+    subnormal = (size - 1).compared("ult", 127)
+    positive = size.to("i32", "zext").to("double", "sitofp") * "0x37A0000000000000"
+    small = a.compared("slt", 0).choose(-positive, positive)
+    return subnormal.choose(small, w.to("double", "fpext"))
+
+
+def _narrow(f: Format, a: Value) -> Value:
+    """The bits of a number that was computed."""
+    if f.spelt == "half":
+        return call("i16", "kb.f16.rn", a)
+    n = call("i16", "kb.bf16.rn", call("float", "kb.odd.f32", a))
+    size = call("double", "llvm.fabs.f64", a)
+    subnormal = size.compared("olt", "0x3810000000000000")
+    whole = call("double", "llvm.rint.f64", size * "0x4840000000000000")
+    low = whole.to("i32", "fptosi").to("i16", "trunc")
+    top = a.to("i64").by("lshr", 48).to("i16", "trunc")
+    return subnormal.choose((top & -32768) | low, n)
 
 
 def _narrowing(f: Format) -> dict[str, str]:
     """From floats and doubles, and back."""
     p = f.prefix
-    widened = "%h = bitcast i16 %a to half %w = fpext half %h to float"
-    if f.spelt == "bfloat16":
-        widened = "%z = zext i16 %a to i32 %s = shl i32 %z, 16 %w = bitcast i32 %s to float"
+    (a,) = arguments("i16 %a")
+    if f.spelt == "half":
+        widened = a.to("half").to("float", "fpext")
+    else:
+        widened = a.to("i32", "zext").by("shl", 16).to("float")
+    (wide,) = arguments("i16 %a")
+    (narrow,) = arguments(f"{f.kind} %a")
+    (w,) = arguments("float %w")
+    nearest = _nearest(f, w)
+    (double,) = arguments("double %a")
     found = {
-        f"{p}.widen": f"float (i16 %a) {{ {widened} ret float %w }}",
-        f"{p}.wide": f"{f.kind} (i16 %a) {{ {f.wide} ret {f.kind} %r }}",
-        f"{p}.narrow": f"i16 ({f.kind} %a) {{ {f.narrow} ret i16 %r }}",
+        f"{p}.widen": returned(widened),
+        f"{p}.wide": returned(_wide(f, wide)),
+        f"{p}.narrow": returned(_narrow(f, narrow)),
         f"{p}.copy": "i16 (i16 %a) { ret i16 %a }",
-        f"{p}.rn": f"""i16 (float %w) {{ {f.rn}
-  %nan = fcmp uno float %w, %w
-  %r = select i1 %nan, i16 32767, i16 %n
-  ret i16 %r }}""",
-        "kb.f16.double": """i16 (double %a) {
-  %w = call float @kb.odd.f32(double %a)
-  %r = call i16 @kb.f16.rn(float %w)
-  ret i16 %r }""",
+        f"{p}.rn": returned(w.compared("uno", w).choose(32767, nearest)),
+        "kb.f16.double": returned(call("i16", "kb.f16.rn", call("float", "kb.odd.f32", double))),
     }
-    for mode, when_negative, when_positive in (
-        ("rz", ("%larger", -1), ("%larger", -1)),
-        ("rd", ("%smaller", 1), ("%larger", -1)),
-        ("ru", ("%larger", -1), ("%smaller", 1)),
-    ):
-        found[f"{p}.{mode}"] = f"""i16 (float %w) {{
-  %near = call i16 @{p}.rn(float %w)
-  %back = call float @{p}.widen(i16 %near)
-  %bits = bitcast float %w to i32
-  %back_bits = bitcast float %back to i32
-  %size = and i32 %bits, 2147483647
-  %back_size = and i32 %back_bits, 2147483647
-  %larger = icmp ugt i32 %back_size, %size
-  %smaller = icmp ult i32 %back_size, %size
-  %negative = icmp slt i16 %near, 0
-  %wrong = select i1 %negative, i1 {when_negative[0]}, i1 {when_positive[0]}
-  %step = select i1 %negative, i16 {when_negative[1]}, i16 {when_positive[1]}
-  %next = add i16 %near, %step
-  %r0 = select i1 %wrong, i16 %next, i16 %near
-  %nan = fcmp uno float %w, %w
-  %r = select i1 %nan, i16 32767, i16 %r0
-  ret i16 %r }}"""
+    for mode in ("rz", "rd", "ru"):
+        (w,) = arguments("float %w")
+        near = call("i16", f"{p}.rn", w)
+        back = call("float", f"{p}.widen", near)
+        size, back_size = w.to("i32") & 0x7FFFFFFF, back.to("i32") & 0x7FFFFFFF
+        larger = back_size.compared("ugt", size), -1
+        smaller = back_size.compared("ult", size), 1
+        negative = near.compared("slt", 0)
+        when_negative = smaller if mode == "rd" else larger
+        when_positive = smaller if mode == "ru" else larger
+        wrong = negative.choose(when_negative[0], when_positive[0])
+        step = negative.choose(when_negative[1], when_positive[1], "i16")
+        rounded = wrong.choose(near + step, near)
+        found[f"{p}.{mode}"] = returned(w.compared("uno", w).choose(32767, rounded))
     return found
 
 
 def _integers(f: Format) -> dict[str, str]:
     """`from.s32.rz`, `to.s32.rz` and the like; numbers that are too large saturate."""
     p, found = f.prefix, {}
-    for kind in sorted(set(INTEGERS.values())):
+    for kind, (mode, intrinsic) in product(sorted(set(INTEGERS.values())), MODES.items()):
         sign, bits = kind[0], int(kind[1:])
-        double = f"%d = {sign}itofp i{bits} %a to double"
-        if bits == 64:
-            double = f"%d = call double @kb.odd.{kind}(i64 %a)"
-        wide = f"{double} %w = call float @kb.odd.f32(double %d)"
+        (a,) = arguments(f"i{bits} %a")
         if bits < 32:
-            wide = f"%w = {sign}itofp i{bits} %a to float"
+            w = a.to("float", f"{sign}itofp")
+        else:
+            is_long = bits == 64
+            d = call("double", f"kb.odd.{kind}", a) if is_long else a.to("double", f"{sign}itofp")
+            w = call("float", "kb.odd.f32", d)
+        found[f"{p}.from.{kind}.{mode}"] = returned(call("i16", f"{p}.{mode}", w))
+        (a,) = arguments("i16 %a")
+        w = call(f.kind, f"{p}.wide", a)
+        whole = call(f.kind, f"llvm.{intrinsic}.f{f.bits}", w)
+        n = call(f"i{bits}", f"llvm.fpto{sign}i.sat.i{bits}.f{f.bits}", whole)
         of_nan = -(2**63) if bits == 64 else 0
-        for mode, intrinsic in MODES.items():
-            found[f"{p}.from.{kind}.{mode}"] = f"""i16 (i{bits} %a) {{ {wide}
-  %r = call i16 @{p}.{mode}(float %w)
-  ret i16 %r }}"""
-            found[f"{p}.to.{kind}.{mode}"] = f"""i{bits} (i16 %a) {{
-  %w = call {f.kind} @{p}.wide(i16 %a)
-  %whole = call {f.kind} @llvm.{intrinsic}.f{f.bits}({f.kind} %w)
-  %n = call i{bits} @llvm.fpto{sign}i.sat.i{bits}.f{f.bits}({f.kind} %whole)
-  %nan = fcmp uno {f.kind} %w, %w
-  %r = select i1 %nan, i{bits} {of_nan}, i{bits} %n
-  ret i{bits} %r }}"""
+        found[f"{p}.to.{kind}.{mode}"] = returned(w.compared("uno", w).choose(of_nan, n))
     return found
 
 
 def _arithmetic(f: Format) -> dict[str, str]:
-    p, kind = f.prefix, f.kind
-    a, b, c = (f"%w{name} = call {kind} @{p}.wide(i16 %{name})" for name in "abc")
+    p, kind, two, three = f.prefix, f.kind, "i16 %a, i16 %b", "i16 %a, i16 %b, i16 %c"
+
+    def wide(parameters: str) -> list[Value]:
+        return [call(kind, f"{p}.wide", a) for a in arguments(parameters)]
+
+    def narrow(result: Value) -> str:
+        return returned(call("i16", f"{p}.narrow", result))
+
+    def then(name: str, parameters: str, form: str) -> str:
+        return returned(call("i16", f"{p}.{form}", call("i16", name, *arguments(parameters))))
+
+    (a,) = arguments("i16 %a")
+    w = call(kind, f"{p}.wide", a)
+    positive, large = w.compared("ogt", 0.0), w.compared("ogt", 1.0)
     found = {
         f"{p}.neg": "i16 (i16 %a) { %r = xor i16 %a, -32768 ret i16 %r }",
         f"{p}.abs": "i16 (i16 %a) { %r = and i16 %a, 32767 ret i16 %r }",
         f"{p}.rcp": f"i16 (i16 %a) {{ %r = call i16 @{p}.div(i16 {f.one}, i16 %a) ret i16 %r }}",
-        f"{p}.sat": f"""i16 (i16 %a) {{
-  {a}
-  %positive = fcmp ogt {kind} %wa, 0.0
-  %large = fcmp ogt {kind} %wa, 1.0
-  %low = select i1 %positive, i16 %a, i16 0
-  %r = select i1 %large, i16 {f.one}, i16 %low
-  ret i16 %r }}""",
+        f"{p}.sat": returned(large.choose(f.one, positive.choose(a, 0))),
         f"{p}.relu": "i16 (i16 %a) { %n = icmp slt i16 %a, 0 %r = select i1 %n, i16 0, i16 %a "
         "ret i16 %r }",
     }
-
     for name in ("add", "sub", "mul", "div"):
-        found[f"{p}.{name}"] = f"""i16 (i16 %a, i16 %b) {{ {a} {b}
-  %v = f{name} {kind} %wa, %wb
-  %r = call i16 @{p}.narrow({kind} %v)
-  ret i16 %r }}"""
-        found[f"{p}.{name}.sat"] = f"""i16 (i16 %a, i16 %b) {{
-  %v = call i16 @{p}.{name}(i16 %a, i16 %b)
-  %r = call i16 @{p}.sat(i16 %v)
-  ret i16 %r }}"""
-    found[f"{p}.fma"] = f"""i16 (i16 %a, i16 %b, i16 %c) {{ {a} {b} {c}
-  %v = call {kind} @kb.odd.fma.{kind}({kind} %wa, {kind} %wb, {kind} %wc)
-  %r = call i16 @{p}.narrow({kind} %v)
-  ret i16 %r }}"""
+        a, b = wide(two)
+        found[f"{p}.{name}"] = narrow(a.by(f"f{name}", b))
+        found[f"{p}.{name}.sat"] = then(f"{p}.{name}", two, "sat")
+    found[f"{p}.fma"] = narrow(call(kind, f"kb.odd.fma.{kind}", *wide(three)))
     for form in ("sat", "relu"):
-        found[f"{p}.fma.{form}"] = f"""i16 (i16 %a, i16 %b, i16 %c) {{
-  %v = call i16 @{p}.fma(i16 %a, i16 %b, i16 %c)
-  %r = call i16 @{p}.{form}(i16 %v)
-  ret i16 %r }}"""
+        found[f"{p}.fma.{form}"] = then(f"{p}.fma", three, form)
     found[f"{p}.atomic.add"] = f"""i16 (ptr %at, i16 %b) {{
 entry:
   %first = load atomic i16, ptr %at monotonic, align 2
@@ -271,43 +225,27 @@ end:
 
 def _comparisons(f: Format) -> dict[str, str]:
     p, kind = f.prefix, f.kind
-    both = f"%x = call {kind} @{p}.wide(i16 %a) %y = call {kind} @{p}.wide(i16 %b)"
+    (a,) = arguments("i16 %a")
+    is_infinite = (a & 32767).compared("eq", f.infinity)
+    sign = a.compared("slt", 0).choose(-1, 1, "i32")
     found = {
-        f"{p}.isinf": f"""i32 (i16 %a) {{
-  %size = and i16 %a, 32767
-  %is = icmp eq i16 %size, {f.infinity}
-  %negative = icmp slt i16 %a, 0
-  %sign = select i1 %negative, i32 -1, i32 1
-  %r = select i1 %is, i32 %sign, i32 0
-  ret i32 %r }}""",
+        f"{p}.isinf": returned(is_infinite.choose(sign, 0)),
         f"{p}.isnan": f"i8 (i16 %a) {{ %r = call i8 @{p}.uno(i16 %a, i16 %a) ret i8 %r }}",
         f"{p}.bool": f"i8 (i16 %a) {{ %r = call i8 @{p}.une(i16 %a, i16 0) ret i8 %r }}",
     }
     for order in ("uno", *(f"{o}{order}" for o in "ou" for order in ORDERS)):
-        found[f"{p}.{order}"] = f"""i8 (i16 %a, i16 %b) {{ {both}
-  %is = fcmp {order} {kind} %x, %y
-  %r = zext i1 %is to i8
-  ret i8 %r }}"""
+        x, y = (call(kind, f"{p}.wide", a) for a in arguments("i16 %a, i16 %b"))
+        found[f"{p}.{order}"] = returned(x.compared(order, y).to("i8", "zext"))
     for name, better in (("max", "sgt"), ("min", "slt")):  # -0 is less than 0
         for form in ("", ".nan"):
-            number = """%one = select i1 %bn, i16 %a, i16 %best
-  %r0 = select i1 %an, i16 %b, i16 %one
-  %nan = and i1 %an, %bn"""
-            nan = "%r0 = add i16 %best, 0 %nan = or i1 %an, %bn"
-            found[f"{p}.{name}{form}"] = f"""i16 (i16 %a, i16 %b) {{ {both}
-  %an = fcmp uno {kind} %x, %x
-  %bn = fcmp uno {kind} %y, %y
-  %as = ashr i16 %a, 15
-  %am = and i16 %as, 32767
-  %ak = xor i16 %a, %am
-  %bs = ashr i16 %b, 15
-  %bm = and i16 %bs, 32767
-  %bk = xor i16 %b, %bm
-  %better = icmp {better} i16 %ak, %bk
-  %best = select i1 %better, i16 %a, i16 %b
-  {nan if form else number}
-  %r = select i1 %nan, i16 32767, i16 %r0
-  ret i16 %r }}"""
+            a, b = arguments("i16 %a, i16 %b")
+            wide = (call(kind, f"{p}.wide", x) for x in (a, b))
+            a_nan, b_nan = (w.compared("uno", w) for w in wide)
+            a_key, b_key = (x ^ (x.by("ashr", 15) & 32767) for x in (a, b))
+            best = a_key.compared(better, b_key).choose(a, b)
+            nan = a_nan.by("or" if form else "and", b_nan)
+            number = best if form else a_nan.choose(b, b_nan.choose(a, best))
+            found[f"{p}.{name}{form}"] = returned(nan.choose(32767, number))
     return found
 
 
@@ -319,27 +257,22 @@ def _functions(f: Format) -> dict[str, str]:
     calls |= {name: f"llvm.{name}.f{f.bits}" for name in WHOLE}
     calls["rsqrt"] = f"llvm.sqrt.f{f.bits}"
     for name, called in calls.items():
-        last = f"%u = fdiv {kind} 1.0, %v" if name == "rsqrt" else ""
-        found[f"{p}.{name}"] = f"""i16 (i16 %a) {{
-  %w = call {kind} @{p}.wide(i16 %a)
-  %v = call {kind} @{called}({kind} %w)
-  {last}
-  %r = call i16 @{p}.narrow({kind} {"%u" if last else "%v"})
-  ret i16 %r }}"""
+        (a,) = arguments("i16 %a")
+        v = call(kind, called, call(kind, f"{p}.wide", a))
+        last = v.inverse() if name == "rsqrt" else v
+        found[f"{p}.{name}"] = returned(call("i16", f"{p}.narrow", last))
     for name in LOADS:
         how = "load volatile" if name == "__ldcv" else "load"
         found[f"{p}.{name}"] = f"i16 (ptr %at) {{ %r = {how} i16, ptr %at ret i16 %r }}"
     found[f"{p}.store"] = "i32 (ptr %at, i16 %a) { store i16 %a, ptr %at ret i32 0 }"
     for name, (mode, _, last_lane) in SHUFFLES.items():
-        found[f"{p}.{name}"] = f"""i16 (i32 %mask, i16 %a, i32 %lane, i32 %width) {{
-  %v = zext i16 %a to i32
-  %outside = sub i32 32, %width
-  %high = shl i32 %outside, 8
-  %clamp = or i32 %high, {last_lane}
-  %b = call {{ i32, i1 }} @kb.shfl.sync.i32(i32 %mask, i32 {mode}, i32 %v, i32 %lane, i32 %clamp)
-  %w = extractvalue {{ i32, i1 }} %b, 0
-  %r = trunc i32 %w to i16
-  ret i16 %r }}"""
+        mask, a, lane, width = arguments("i32 %mask, i16 %a, i32 %lane, i32 %width")
+        clamp = (-width + 32).by("shl", 8) | last_lane
+        given = mask, f"i32 {mode}", a.to("i32", "zext"), lane, clamp
+        pair = call("{ i32, i1 }", "kb.shfl.sync.i32", *given)
+        found[f"{p}.{name}"] = returned(
+            pair.made("i32", f"extractvalue {pair}, 0").to("i16", "trunc")
+        )
     return found
 
 

@@ -1,17 +1,21 @@
 """libdevice on CPUs: functions that call one of LLVM, of the C library or of kernbridge.
 
 In a signature, the letter `x` is the number that a function is about; `_KINDS` has the other
-letters. The functions that follow no rule are written out in `_CALLED` and `_COMPUTED`.
+letters. The functions that follow no rule are written out in `_roots`, `_of_pairs` and `_of_words`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial, reduce
+from operator import or_
 
 import halves
+from expressions import arguments, call, returned
 
 _REALS = (("double", "f64", ""), ("float", "f32", "f"))  # a type, its intrinsics, C's letter
 _KINDS = {"d": "double", "f": "float", "i": "i32", "l": "i64", "p": "ptr"}
+_INFINITY = "0x7FF0000000000000"
 _INTEGERS = {"int": (32, "s"), "uint": (32, "u"), "ll": (64, "s"), "ull": (64, "u")}
 
 _INTRINSICS = {
@@ -61,81 +65,6 @@ _SAME_BITS = {
     "uint_as_float": "if",
 }
 
-_CALLED = {
-    "rsqrt": """double (double %given) {
-        %tiny = fcmp olt double %given, 0x2000000000000000
-        %up = select i1 %tiny, double 0x5FF0000000000000, double 1.0
-        %back = select i1 %tiny, double 0x4FF0000000000000, double 1.0
-        %x = fmul double %given, %up
-        %root = call double @llvm.sqrt.f64(double %x)
-        %inverse = fdiv double 1.0, %root
-        %minus = fneg double %root
-        %lost = call double @llvm.fma.f64(double %minus, double %root, double %x)
-        %left = call double @llvm.fma.f64(double %minus, double %inverse, double 1.0)
-        %square = fmul double %inverse, %inverse
-        %half = fmul double %square, -0.5
-        %step = call double @llvm.fma.f64(double %lost, double %half, double %left)
-        %better = call double @llvm.fma.f64(double %inverse, double %step, double %inverse)
-        %positive = fcmp ogt double %x, 0.0
-        %finite = fcmp olt double %x, 0x7FF0000000000000
-        %usual = and i1 %positive, %finite
-        %value = select i1 %usual, double %better, double %inverse
-        %r = fmul double %value, %back ret double %r }""",
-    "rsqrtf": """float (float %x) {
-        %root = call float @llvm.sqrt.f32(float %x)
-        %r = fdiv float 1.0, %root ret float %r }""",
-    "frsqrt_rn": """float (float %x) {
-        %wide = fpext float %x to double
-        %root = call double @llvm.sqrt.f64(double %wide)
-        %inverse = fdiv double 1.0, %root
-        %r = fptrunc double %inverse to float ret float %r }""",
-    "powi": """double (double %x, i32 %n) {
-        %y = sitofp i32 %n to double
-        %r = call double @pow(double %x, double %y) ret double %r }""",
-    "fast_powf": """float (float %x, float %y) {
-        %l = call float @log2f(float %x)
-        %p = fmul float %y, %l
-        %r = call float @exp2f(float %p) ret float %r }""",
-    # A divisor above 2^126 gives a zero, or NaN of what is infinite, as on GPUs.
-    "fast_fdividef": """float (float %x, float %y) {
-        %size = call float @llvm.fabs.f32(float %y)
-        %large = fcmp ogt float %size, 0x47D0000000000000
-        %zero = call float @llvm.copysign.f32(float 0.0, float %y)
-        %p = fmul float %x, %zero
-        %q = fdiv float %x, %y
-        %r = select i1 %large, float %p, float %q ret float %r }""",
-    "saturatef": """float (float %x) {
-        %over = fcmp ogt float %x, 0.0
-        %low = select i1 %over, float %x, float 0.0
-        %under = fcmp olt float %low, 1.0
-        %r = select i1 %under, float %low, float 1.0 ret float %r }""",
-}
-_COMPUTED = {
-    "mul24": """i32 (i32 %x, i32 %y) {
-        %xh = shl i32 %x, 8
-        %xs = ashr i32 %xh, 8
-        %yh = shl i32 %y, 8
-        %ys = ashr i32 %yh, 8
-        %r = mul i32 %xs, %ys ret i32 %r }""",
-    "umul24": """i32 (i32 %x, i32 %y) {
-        %xs = and i32 %x, 16777215
-        %ys = and i32 %y, 16777215
-        %r = mul i32 %xs, %ys ret i32 %r }""",
-    "double2hiint": """i32 (double %x) {
-        %bits = bitcast double %x to i64
-        %high = lshr i64 %bits, 32
-        %r = trunc i64 %high to i32 ret i32 %r }""",
-    "double2loint": """i32 (double %x) {
-        %bits = bitcast double %x to i64
-        %r = trunc i64 %bits to i32 ret i32 %r }""",
-    "hiloint2double": """double (i32 %x, i32 %y) {
-        %top = zext i32 %x to i64
-        %high = shl i64 %top, 32
-        %low = zext i32 %y to i64
-        %bits = or i64 %high, %low
-        %r = bitcast i64 %bits to double ret double %r }""",
-}
-
 
 def _parameters(letters: str, real: str = "") -> str:
     kinds = (real if letter == "x" else _KINDS[letter] for letter in letters)
@@ -143,54 +72,77 @@ def _parameters(letters: str, real: str = "") -> str:
 
 
 def _calling(called: str, result: str, letters: str) -> str:
-    parameters = _parameters(letters, result)
-    return (
-        f"{result} ({parameters}) {{ %r = call {result} @{called}({parameters}) ret {result} %r }}"
-    )
+    return returned(call(result, called, *arguments(_parameters(letters, result))))
 
 
 def _rounded(called: str, letters: str) -> str:
     """A function of floats that rounds what a function of doubles returns."""
-    wide = "".join(
-        f"%{name}d = fpext float %{name} to double "
-        for name, letter in zip("xyzw", letters, strict=False)
-        if letter == "x"
-    )
-    arguments = ", ".join(
-        f"double %{name}d" if letter == "x" else f"{_KINDS[letter]} %{name}"
-        for name, letter in zip("xyzw", letters, strict=False)
-    )
-    return f"""float ({_parameters(letters, "float")}) {{ {wide}
-        %d = call double @{called}({arguments})
-        %r = fptrunc double %d to float ret float %r }}"""
+    given = arguments(_parameters(letters, "float"))
+    wide = (x.to("double", "fpext") if x.kind == "float" else x for x in given)
+    return returned(call("double", called, *wide).to("float", "fptrunc"))
 
 
 def _each(table: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(letters, name) for letters, names in table.items() for name in names.split()]
 
 
+def _roots() -> dict[str, str]:
+    """What is one divided by a root; that of a double is as exact as CUDA's."""
+    fma = partial(call, "double", "llvm.fma.f64")
+    (given,) = arguments("double %given")
+    tiny = given.compared("olt", "0x2000000000000000")
+    up = tiny.choose("0x5FF0000000000000", 1.0, "double")
+    back = tiny.choose("0x4FF0000000000000", 1.0, "double")
+    x = given * up
+    root = call("double", "llvm.sqrt.f64", x)
+    inverse, minus = root.inverse(), -root
+    lost, left = fma(minus, root, x), fma(minus, inverse, "double 1.0")
+    half = inverse * inverse * -0.5
+    better = fma(inverse, fma(lost, half, left), inverse)
+    usual = x.compared("ogt", 0.0) & x.compared("olt", _INFINITY)
+    found = {"rsqrt": returned(usual.choose(better, inverse) * back)}
+    (x,) = arguments("float %x")
+    found["rsqrtf"] = returned(call("float", "llvm.sqrt.f32", x).inverse())
+    (x,) = arguments("float %x")
+    root = call("double", "llvm.sqrt.f64", x.to("double", "fpext"))
+    found["frsqrt_rn"] = returned(root.inverse().to("float", "fptrunc"))
+    return found
+
+
+def _of_pairs() -> dict[str, str]:
+    """What approximates on GPUs, and powers of a whole number."""
+    x, n = arguments("double %x, i32 %n")
+    found = {"powi": returned(call("double", "pow", x, n.to("double", "sitofp")))}
+    x, y = arguments("float %x, float %y")
+    found["fast_powf"] = returned(call("float", "exp2f", y * call("float", "log2f", x)))
+    # A divisor above 2^126 gives a zero, or NaN of what is infinite, as on GPUs.
+    x, y = arguments("float %x, float %y")
+    large = call("float", "llvm.fabs.f32", y).compared("ogt", "0x47D0000000000000")
+    by_zero = x * y.made("float", f"call float @llvm.copysign.f32(float 0.0, {y})")
+    found["fast_fdividef"] = returned(large.choose(by_zero, x / y))
+    return found
+
+
 def calls() -> dict[str, str]:
-    found = {**_CALLED, "powif": _rounded("__nv_powi", "xi")}
+    found = {**_roots(), **_of_pairs(), "powif": _rounded("__nv_powi", "xi")}
+    (x,) = arguments("float %x")
+    low = x.compared("ogt", 0.0).choose(x, 0.0)
+    found["saturatef"] = returned(low.compared("olt", 1.0).choose(low, 1.0))
     for real, suffix, f in _REALS:
         for letters, name in _each(_INTRINSICS):
             found[name + f] = _calling(f"llvm.{name}.{suffix}", real, letters)
         for letters, name in _each(_OF_C):
             found[name + f] = _calling(name + f, real, letters)
         found[f"scalbn{f}"] = _calling(f"ldexp{f}", real, "xi")
-        found[f"ilogb{f}"] = f"""i32 ({real} %x) {{
-            %n = call i32 @ilogb{f}({real} %x)
-            %t = fcmp ueq {real} %x, 0.0
-            %r = select i1 %t, i32 -2147483648, i32 %n ret i32 %r }}"""
+        (x,) = arguments(f"{real} %x")
+        exponent = call("i32", f"ilogb{f}", x)
+        found[f"ilogb{f}"] = returned(x.compared("ueq", 0.0).choose(-(2**31), exponent))
         kind = f"i{suffix[1:]}"
         for name, operation in (("min", "or"), ("max", "and")):
-            found[f"f{name}{f}"] = f"""{real} ({real} %x, {real} %y) {{
-                %m = call {real} @llvm.{name}num.{suffix}({real} %x, {real} %y)
-                %t = fcmp oeq {real} %x, %y
-                %a = bitcast {real} %x to {kind}
-                %b = bitcast {real} %y to {kind}
-                %c = {operation} {kind} %a, %b
-                %d = bitcast {kind} %c to {real}
-                %r = select i1 %t, {real} %d, {real} %m ret {real} %r }}"""
+            x, y = arguments(f"{real} %x, {real} %y")
+            number = call(real, f"llvm.{name}num.{suffix}", x, y)
+            of_equal = x.to(kind).by(operation, y.to(kind)).to(real)
+            found[f"f{name}{f}"] = returned(x.compared("oeq", y).choose(of_equal, number))
     for letters, name in _each(_OF_C_FOR_DOUBLES):
         found[name] = _calling(name, "double", letters)
         found[f"{name}f"] = _rounded(name, letters)
@@ -233,23 +185,19 @@ def conversions() -> dict[str, str]:
         to_integers |= {f"llrint{f}": ("ll", "rint"), f"llround{f}": ("ll", "round")}
         for name, (word, function) in to_integers.items():
             bits, sign = _INTEGERS[word]
-            found[name] = f"""i{bits} ({real} %x) {{
-                %w = call {real} @llvm.{function}.{suffix}({real} %x)
-                %r = call i{bits} @kb.fpto{sign}i.{suffix}.i{bits}({real} %w) ret i{bits} %r }}"""
+            whole = call(real, f"llvm.{function}.{suffix}", *arguments(f"{real} %x"))
+            found[name] = returned(call(f"i{bits}", f"kb.fpto{sign}i.{suffix}.i{bits}", whole))
         for word, (bits, sign) in _INTEGERS.items():
-            found[f"{word}2{real}_rn"] = f"""{real} (i{bits} %x) {{
-                %r = {sign}itofp i{bits} %x to {real} ret {real} %r }}"""
-        d, fence = real[0], f"call {real} @llvm.arithmetic.fence.{suffix}"
+            (x,) = arguments(f"i{bits} %x")
+            found[f"{word}2{real}_rn"] = returned(x.to(real, f"{sign}itofp"))
+        d, fence, two = real[0], f"llvm.arithmetic.fence.{suffix}", f"{real} %x, {real} %y"
         for name in ("add", "sub"):
-            found[f"{d}{name}_rn"] = f"""{real} ({real} %x, {real} %y) {{
-                %a = {fence}({real} %x)
-                %b = {fence}({real} %y)
-                %r = f{name} {real} %a, %b ret {real} %r }}"""
-        found[f"{d}mul_rn"] = f"""{real} ({real} %x, {real} %y) {{
-            %m = fmul {real} %x, %y
-            %r = {fence}({real} %m) ret {real} %r }}"""
-        found[f"{d}div_rn"] = f"""{real} ({real} %x, {real} %y) {{
-            %r = fdiv {real} %x, %y ret {real} %r }}"""
+            x, y = (call(real, fence, x) for x in arguments(two))
+            found[f"{d}{name}_rn"] = returned(x.by(f"f{name}", y))
+        x, y = arguments(two)
+        found[f"{d}mul_rn"] = returned(call(real, fence, x * y))
+        x, y = arguments(two)
+        found[f"{d}div_rn"] = returned(x / y)
         found[f"{d}rcp_rn"] = f"{real} ({real} %x) {{ %r = fdiv {real} 1.0, %x ret {real} %r }}"
         found[f"{d}sqrt_rn"] = _calling(f"llvm.sqrt.{suffix}", real, "x")
         found[f"fma{f}_rn"] = _calling(f"llvm.fma.{suffix}", real, "xxx")
@@ -261,43 +209,41 @@ def conversions() -> dict[str, str]:
     return found
 
 
-def _byte_perm() -> str:
-    picked = "".join(
-        f"""%s{i} = {shift}
-        %n{i} = and i64 %s{i}, 56
-        %w{i} = lshr i64 %both, %n{i}
-        %b{i} = and i64 %w{i}, 255
-        %p{i} = shl i64 %b{i}, {8 * i}
-        %q{i + 1} = or i64 {f"%q{i}" if i else 0}, %p{i} """
-        for i, shift in enumerate(("shl i64 %s, 3", *(f"lshr i64 %s, {n}" for n in (1, 5, 9))))
-    )
-    return f"""i32 (i32 %x, i32 %y, i32 %z) {{
-        %low = zext i32 %x to i64
-        %top = zext i32 %y to i64
-        %high = shl i64 %top, 32
-        %both = or i64 %high, %low
-        %s = zext i32 %z to i64
-        {picked} %r = trunc i64 %q4 to i32 ret i32 %r }}"""
+def _of_words() -> dict[str, str]:
+    found = {}
+    for name, shift in (("mul24", "ashr"), ("umul24", "lshr")):
+        x, y = (n.by("shl", 8).by(shift, 8) for n in arguments("i32 %x, i32 %y"))
+        found[name] = returned(x * y)
+    for name, shift in (("double2loint", 0), ("double2hiint", 32)):
+        (x,) = arguments("double %x")
+        found[name] = returned(x.to("i64").by("lshr", shift).to("i32", "trunc"))
+    x, y = (n.to("i64", "zext") for n in arguments("i32 %x, i32 %y"))
+    found["hiloint2double"] = returned((x.by("shl", 32) | y).to("double"))
+    x, y, z = (n.to("i64", "zext") for n in arguments("i32 %x, i32 %y, i32 %z"))
+    both = y.by("shl", 32) | x
+    eighths = (z.by("shl", 3), *(z.by("lshr", n) for n in (1, 5, 9)))  # eight times a digit of z
+    picked = (both.by("lshr", n & 56) & 255 for n in eighths)
+    placed = (byte.by("shl", 8 * i) for i, byte in enumerate(picked))
+    found["byte_perm"] = returned(reduce(or_, placed).to("i32", "trunc"))
+    return found
 
 
 def integers() -> dict[str, str]:
-    found = {**_COMPUTED, "byte_perm": _byte_perm()}
+    found = _of_words()
     for kind, ll in (("i32", ""), ("i64", "ll")):
-        cut, r = ("%r = trunc i64 %n to i32", "%r") if ll else ("", "%n")
-        for name, called in ((f"{ll}abs", "abs"), (f"brev{ll}", "bitreverse")):
-            more = ", i1 false" if called == "abs" else ""
-            found[name] = f"""{kind} ({kind} %x) {{
-                %r = call {kind} @llvm.{called}.{kind}({kind} %x{more}) ret {kind} %r }}"""
-        for name, called, more in (("clz", "ctlz", ", i1 false"), ("popc", "ctpop", "")):
-            found[name + ll] = f"""i32 ({kind} %x) {{
-                %n = call {kind} @llvm.{called}.{kind}({kind} %x{more})
-                {cut} ret i32 {r} }}"""
-        found[f"ffs{ll}"] = f"""i32 ({kind} %x) {{
-            %before = call {kind} @llvm.cttz.{kind}({kind} %x, i1 false)
-            %next = add {kind} %before, 1
-            %zero = icmp eq {kind} %x, 0
-            %n = select i1 %zero, {kind} 0, {kind} %next
-            {cut} ret i32 {r} }}"""
+        for name, called, *more in (
+            (f"{ll}abs", "abs", "i1 false"),
+            (f"brev{ll}", "bitreverse"),
+            (f"clz{ll}", "ctlz", "i1 false"),
+            (f"popc{ll}", "ctpop"),
+        ):
+            n = call(kind, f"llvm.{called}.{kind}", *arguments(f"{kind} %x"), *more)
+            counts = ll and called.startswith("ct")
+            found[name] = returned(n.to("i32", "trunc") if counts else n)
+        (x,) = arguments(f"{kind} %x")
+        before = call(kind, f"llvm.cttz.{kind}", x, "i1 false")
+        n = x.compared("eq", 0).choose(0, before + 1)
+        found[f"ffs{ll}"] = returned(n.to("i32", "trunc") if ll else n)
     for name, letter, sign in (
         ("", "i", "s"),
         ("u", "i", "u"),
@@ -309,42 +255,30 @@ def integers() -> dict[str, str]:
             found[name + which] = _calling(f"llvm.{sign}{which}.{kind}", kind, letter * 2)
     for sign, u, extend, shift in (("s", "", "sext", "ashr"), ("u", "u", "zext", "lshr")):
         for bits, name in ((32, f"{u}mulhi"), (64, f"{u}mul64hi")):
-            found[name] = f"""i{bits} (i{bits} %x, i{bits} %y) {{
-                %xw = {extend} i{bits} %x to i{2 * bits}
-                %yw = {extend} i{bits} %y to i{2 * bits}
-                %p = mul i{2 * bits} %xw, %yw
-                %h = lshr i{2 * bits} %p, {bits}
-                %r = trunc i{2 * bits} %h to i{bits} ret i{bits} %r }}"""
+            given = arguments(f"i{bits} %x, i{bits} %y")
+            x, y = (n.to(f"i{2 * bits}", extend) for n in given)
+            found[name] = returned((x * y).by("lshr", bits).to(f"i{bits}", "trunc"))
         for name, first, last in ((f"{u}hadd", "and", "add"), (f"{u}rhadd", "or", "sub")):
-            found[name] = f"""i32 (i32 %x, i32 %y) {{
-                %a = {first} i32 %x, %y
-                %b = xor i32 %x, %y
-                %c = {shift} i32 %b, 1
-                %r = {last} i32 %a, %c ret i32 %r }}"""
-        found[f"{u}sad"] = f"""i32 (i32 %x, i32 %y, i32 %z) {{
-            %a = call i32 @llvm.{sign}max.i32(i32 %x, i32 %y)
-            %b = call i32 @llvm.{sign}min.i32(i32 %x, i32 %y)
-            %c = sub i32 %a, %b
-            %r = add i32 %c, %z ret i32 %r }}"""
+            x, y = arguments("i32 %x, i32 %y")
+            found[name] = returned(x.by(first, y).by(last, (x ^ y).by(shift, 1)))
+        x, y, z = arguments("i32 %x, i32 %y, i32 %z")
+        larger, smaller = (call("i32", f"llvm.{sign}{m}.i32", x, y) for m in ("max", "min"))
+        found[f"{u}sad"] = returned(larger - smaller + z)
     for name, kinds in _SAME_BITS.items():
-        before, after = (_KINDS[letter] for letter in kinds)
-        found[name] = (
-            f"{after} ({before} %x) {{ %r = bitcast {before} %x to {after} ret {after} %r }}"
-        )
+        (x,) = arguments(f"{_KINDS[kinds[0]]} %x")
+        found[name] = returned(x.to(_KINDS[kinds[1]]))
     for real, suffix, f in _REALS:
-        d, kind = f or "d", f"i{suffix[1:]}"
-        found[f"isnan{d}"] = f"""i32 ({real} %x) {{
-            %t = fcmp uno {real} %x, 0.0
-            %r = zext i1 %t to i32 ret i32 %r }}"""
-        for name, order in ((f"isinf{d}", "oeq"), ("finitef" if f else "isfinited", "olt")):
-            found[name] = f"""i32 ({real} %x) {{
-                %a = call {real} @llvm.fabs.{suffix}({real} %x)
-                %t = fcmp {order} {real} %a, 0x7FF0000000000000
-                %r = zext i1 %t to i32 ret i32 %r }}"""
-        found[f"signbit{d}"] = f"""i32 ({real} %x) {{
-            %b = bitcast {real} %x to {kind}
-            %t = icmp slt {kind} %b, 0
-            %r = zext i1 %t to i32 ret i32 %r }}"""
+        d = f or "d"
+        size = call(real, f"llvm.fabs.{suffix}", *arguments(f"{real} %x"))
+        found[f"isinf{d}"] = returned(size.compared("oeq", _INFINITY).to("i32", "zext"))
+        size = call(real, f"llvm.fabs.{suffix}", *arguments(f"{real} %x"))
+        finite = "finitef" if f else "isfinited"
+        found[finite] = returned(size.compared("olt", _INFINITY).to("i32", "zext"))
+        (x,) = arguments(f"{real} %x")
+        found[f"isnan{d}"] = returned(x.compared("uno", 0.0).to("i32", "zext"))
+        (x,) = arguments(f"{real} %x")
+        sign = x.to(f"i{suffix[1:]}").compared("slt", 0)
+        found[f"signbit{d}"] = returned(sign.to("i32", "zext"))
     return found
 
 
