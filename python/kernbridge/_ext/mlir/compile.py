@@ -32,8 +32,6 @@ _GLOBAL = re.compile(r"llvm\.mlir\.global (?:private|internal) [^@\n]*(@[\w.$]+)
 _DYNAMIC = re.compile(
     r"(llvm\.mlir\.global )(?:private|internal)( [^\n]*addr_space = 3 [^\n]*!llvm\.array<0 x )"
 )
-_COMPLEX = re.compile(r"!llvm\.struct<\((f32|f64), \1\)>")
-_BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 
 _READS = {"llvm.load", "llvm.icmp", "llvm.intr.lifetime.start", "llvm.intr.lifetime.end"}
 _SAME = {  # whose results are pointers into the same memory, or have one in them
@@ -352,10 +350,12 @@ class _Entry:
     def add(self, parameter: DeviceParameter) -> None:
         if parameter.kind == "array":
             self._add_array(parameter)
-        elif parameter.kind == "scalar":
-            self._add_scalar(parameter)
+        elif parameter.kind == "record":
+            self.given.append(self._address())
         else:
-            self.given.append(self._address() if parameter.kind == "record" else self._loaded())
+            is_scalar = parameter.kind == "scalar"
+            n_words = parameter.n_words(False)
+            self._add_loaded(self._stored(n_words) if is_scalar else self._address())
 
     def _add_array(self, parameter: DeviceParameter) -> None:
         ndim, item_size = parameter.ndim, parameter.dtype.itemsize
@@ -371,38 +371,20 @@ class _Entry:
             strides = [self._value(f"llvm.sdiv {self._word()}, {size} : i64") for _ in range(ndim)]
         self.given += [address, address, self._constant(0), *extents, *strides]
 
-    def _loaded(self) -> str:
-        address, kind = self._address(), self._type()
+    def _stored(self, n_words: int) -> str:
+        """The address of a variable with the bits of the next words."""
+        variable = self._value(f"llvm.alloca {self._constant(n_words)} x i64 : (i64) -> !llvm.ptr")
+        for i in range(n_words):
+            at = self._value(f"llvm.getelementptr {variable}[{i}] : (!llvm.ptr) -> !llvm.ptr, i64")
+            self.lines.append(f"llvm.store {self._word()}, {at} : i64, !llvm.ptr")
+        return variable
+
+    def _add_loaded(self, address: str) -> None:
+        kind = self._type()
         in_memory = "i8" if kind == "i1" else kind
         value = self._value(f"llvm.load {address} : !llvm.ptr -> {in_memory}")
-        return self._value(f"llvm.trunc {value} : i8 to i1") if kind == "i1" else value
-
-    def _add_scalar(self, parameter: DeviceParameter) -> None:
-        words = [self._word() for _ in range(parameter.n_words(False))]
-        kind = self._type()
-        found = _COMPLEX.fullmatch(kind)
-        if not found:
-            self.given.append(self._of_bits(words[0], kind))
-            return
-        part = found[1]
-        if len(words) == 1:
-            shift = self._constant(_BITS[part])
-            words.append(self._value(f"llvm.lshr {words[0]}, {shift} : i64"))
-        value = self._value(f"llvm.mlir.undef : {kind}")
-        for i, word in enumerate(words):
-            bits = self._of_bits(word, part)
-            value = self._value(f"llvm.insertvalue {bits}, {value}[{i}] : {kind}")
-        self.given.append(value)
-
-    def _of_bits(self, word: str, kind: str) -> str:
-        """The value of this type in the first bits of a word."""
-        if kind == "i64":
-            return word
-        width = _BITS.get(kind)
-        bits = f"i{width}" if width else kind
-        if bits != "i64":
-            word = self._value(f"llvm.trunc {word} : i64 to {bits}")
-        return self._value(f"llvm.bitcast {word} : {bits} to {kind}") if width else word
+        is_bit = kind == "i1"
+        self.given.append(self._value(f"llvm.trunc {value} : i8 to i1") if is_bit else value)
 
     def _type(self) -> str:
         return self._types[len(self.given)] if len(self.given) < len(self._types) else "i64"
