@@ -5,7 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 _REALS = ("half", "float", "double")
+
+
+def _operator(name: str) -> Callable[[Value, Operand], Value]:
+    return lambda value, other: value.by(f"{value.f}{name}", other)
 
 
 class Value:
@@ -17,7 +23,7 @@ class Value:
     def __init__(self, parameters: str, lines: list[str], kind: str, name: str) -> None:
         self._parameters, self._lines = parameters, lines  # of the function
         self.kind, self.name = kind, name
-        self._f = "f" if kind in _REALS else ""
+        self.f = "f" if kind in _REALS else ""  # begins the names of operations
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -31,37 +37,18 @@ class Value:
     def by(self, operation: str, other: Operand) -> Value:
         return self.made(self.kind, f"{operation} {self}, {_name(other)}")
 
-    def __add__(self, other: Operand) -> Value:
-        return self.by(f"{self._f}add", other)
-
-    def __sub__(self, other: Operand) -> Value:
-        return self.by(f"{self._f}sub", other)
-
-    def __mul__(self, other: Operand) -> Value:
-        return self.by(f"{self._f}mul", other)
-
-    def __truediv__(self, other: Operand) -> Value:
-        return self.by("fdiv", other)
-
-    def __and__(self, other: Operand) -> Value:
-        return self.by("and", other)
-
-    def __or__(self, other: Operand) -> Value:
-        return self.by("or", other)
-
-    def __xor__(self, other: Operand) -> Value:
-        return self.by("xor", other)
+    __add__, __sub__, __mul__, __truediv__ = map(_operator, ("add", "sub", "mul", "div"))
+    __and__, __or__, __xor__ = map(_operator, ("and", "or", "xor"))
 
     def __neg__(self) -> Value:
-        return self.made(
-            self.kind, f"fneg {self}" if self._f else f"sub {self.kind} 0, {self.name}"
-        )
+        negated = f"fneg {self}" if self.f else f"sub {self.kind} 0, {self.name}"
+        return self.made(self.kind, negated)
 
     def inverse(self) -> Value:
         return self.made(self.kind, f"fdiv {self.kind} 1.0, {self.name}")
 
     def compared(self, order: str, other: Operand) -> Value:
-        return self.made("i1", f"{self._f or 'i'}cmp {order} {self}, {_name(other)}")
+        return self.made("i1", f"{self.f or 'i'}cmp {order} {self}, {_name(other)}")
 
     def to(self, kind: str, how: str = "bitcast") -> Value:
         return self.made(kind, f"{how} {self} to {kind}")

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
 
 import half_names
-import halves
 import libdevice
 import threads
 from expressions import arguments, call, returned
@@ -25,7 +23,7 @@ _WIDTHS = (8, 16, 32, 64)
 _REALS = (("half", "f16"), ("float", "f32"), ("double", "f64"))
 
 
-def arithmetic() -> str:
+def arithmetic() -> dict[str, str]:
     functions: dict[str, str] = {}
     for bits in _WIDTHS:
         kind = f"i{bits}"
@@ -62,21 +60,10 @@ def arithmetic() -> str:
         x, y = arguments(f"{real} %x, {real} %y")
         whole = call(real, f"llvm.floor.{suffix}", x / y)
         functions[f"kb.frem.{suffix}"] = returned(x - whole * y)
-    head = """\
-; What LLVM leaves undefined and a GPU defines, as functions in place of the instructions.
-;
-; - A number that does not fit becomes the nearest integer that does when it is converted. NaN
-;   becomes 0 if it was a float, and the number with the highest bit alone if it was a double or the
-;   integer has 64 bits. Conversions to 8 bits pass through 16 bits.
-; - A shift by the width or more leaves zeros, or copies of the sign.
-; - Division by zero makes all bits 1, and the smallest number divided by -1 is itself; x86
-;   processors end the process instead.
-; - The remainder of floats is made of a division that is rounded: it is not exact.
-"""
-    return _file(head, functions)
+    return functions
 
 
-def atomics() -> str:
+def atomics() -> dict[str, str]:
     functions: dict[str, str] = {}
     for bits, real in ((32, "float"), (64, "double")):
         for name, operation in (
@@ -112,59 +99,12 @@ done:
   %last = phi i{bits} [ %first, %entry ], [ %old, %again ], [ %old, %swap ]
   %result = bitcast i{bits} %last to {real}
   ret {real} %result }}"""
-    return _file(
-        "; Atomic operations that no instruction has as Numba-CUDA calls them.\n", functions
-    )
+    return functions
 
 
 def _atomic(kind: str, operation: str) -> str:
     return f"""{kind} (ptr %at, {kind} %v) {{
         %old = atomicrmw {operation} ptr %at, {kind} %v monotonic ret {kind} %old }}"""
-
-
-def half(which: str) -> str:
-    functions = half_names.definitions()
-    for real, bits, narrow in (("float", 32, "rn"), ("double", 64, "double")):
-        functions[f"kb.cvt.f{bits}.f16"] = f"""{real} (i16 %v) {{
-            %half = bitcast i16 %v to half %wide = fpext half %half to {real} ret {real} %wide }}"""
-        functions[f"kb.cvt.rn.f16.f{bits}"] = f"""i16 ({real} %v) {{
-            %half = call i16 @kb.f16.{narrow}({real} %v) ret i16 %half }}"""
-    for kind, bits in ((f"{sign}{bits}", bits) for sign in "su" for bits in _WIDTHS):
-        functions[f"kb.cvt.rni.{kind}.f16"] = f"""i{bits} (i16 %v) {{
-            %n = call i{bits} @kb.f16.to.{kind}.rn(i16 %v) ret i{bits} %n }}"""
-        functions[f"kb.cvt.rn.f16.{kind}"] = f"""i16 (i{bits} %v) {{
-            %half = call i16 @kb.f16.from.{kind}.rn(i{bits} %v) ret i16 %half }}"""
-    chosen = {name: text for name, text in functions.items() if _part(name, text) == which}
-    return _file(_HALF_HEADS[which], chosen)
-
-
-_HALF_HEADS = {
-    "odd": """\
-; Rounding to odd, for float16 and bfloat16: of the two neighbours of an inexact value, it takes the
-; one whose last bit is set. Values are computed as floats or doubles; to round once in the end,
-; what comes before rounds to odd.
-"""
-}
-for _f in halves.FORMATS:
-    _HALF_HEADS[_f.prefix] = f"""\
-; {_f.spelt}: {_f.prefix}.* compute on bits as i16. What Numba-CUDA calls of CUDA's headers has
-; C++'s mangled name: it takes pointers to its result and to its arguments.
-;
-; NaNs that come out of a computation are 0x7fff, as on GPUs. XLA has processors take subnormal
-; floats for zero, so that what may be one is either a double or bits: bfloat16 has the range of
-; floats.
-"""
-    _HALF_HEADS[f"{_f.prefix} integers"] = f"; {_f.spelt}: conversions to and from integers.\n"
-
-
-def _part(name: str, text: str) -> str:
-    """Which file a function belongs to."""
-    if name.startswith("kb.odd."):
-        return "odd"
-    bf16 = halves.FORMATS[1]
-    format_ = bf16 if bf16.prefix in name + text or bf16.mangled in name else halves.FORMATS[0]
-    of_integers = re.search(r"\.(?:from|to)\.[su]\d", name + text)
-    return f"{format_.prefix} integers" if of_integers else format_.prefix
 
 
 def _file(head: str, functions: dict[str, str]) -> str:
@@ -205,28 +145,30 @@ def _attributes(name: str, kinds: str) -> str:
     return f" nounwind willreturn memory({'argmem: readwrite' if 'ptr' in kinds else 'none'})"
 
 
-def _of(
-    files: Mapping[str, tuple[str, Callable[[], dict[str, str]]]], name: str, prefix: str = ""
-) -> str:
-    head, functions = files[name]
-    return _file(head, {f"{prefix}{function}": text for function, text in functions().items()})
-
+_ARITHMETIC = """\
+; What LLVM leaves undefined and a GPU defines, as functions in place of the instructions.
+;
+; - A number that does not fit becomes the nearest integer that does when it is converted. NaN
+;   becomes 0 if it was a float, and the number with the highest bit alone if it was a double or the
+;   integer has 64 bits. Conversions to 8 bits pass through 16 bits.
+; - A shift by the width or more leaves zeros, or copies of the sign.
+; - Division by zero makes all bits 1, and the smallest number divided by -1 is itself; x86
+;   processors end the process instead.
+; - The remainder of floats is made of a division that is rounded: it is not exact.
+"""
+_ATOMICS = "; Atomic operations that no instruction has as Numba-CUDA calls them.\n"
 
 FILES = {
-    "arithmetic.ll": arithmetic,
-    "atomics.ll": atomics,
-    "halves.ll": lambda: half("odd"),
-    "f16.ll": lambda: half("kb.f16"),
-    "f16_integers.ll": lambda: half("kb.f16 integers"),
-    "bf16.ll": lambda: half("kb.bf16"),
-    "bf16_integers.ll": lambda: half("kb.bf16 integers"),
-    **{name: partial(_of, libdevice.FILES, name, "__nv_") for name in libdevice.FILES},
-    **{name: partial(_of, threads.FILES, name) for name in threads.FILES},
+    "arithmetic.ll": (_ARITHMETIC, arithmetic),
+    "atomics.ll": (_ATOMICS, atomics),
+    **half_names.FILES,
+    **libdevice.FILES,
+    **threads.FILES,
 }
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, make in FILES.items():
-        (folder / name).write_text(make())
+    for name, (head, functions) in FILES.items():
+        (folder / name).write_text(_file(head, functions()))

@@ -7,9 +7,10 @@ its arguments. Here it loads, calls a function of `halves`, and stores.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import partial
 
-from halves import FORMATS, INTEGERS, LOADS, MATH, MODES, ORDERS, SHUFFLES, WHOLE, Format, values
+import halves
+from halves import FORMATS, INTEGERS, LOADS, MATH, MODES, ORDERS, SHUFFLES, WHOLE, Format
 
 _SPELT = {  # as CUDA's names of conversions have them
     "char": "a",
@@ -107,19 +108,58 @@ def _shim(name: str, called: str, signature: str) -> str:
   ret i32 0 }}"""
 
 
-@cache
-def definitions() -> dict[str, str]:
-    """Definitions of LLVM IR by name, each as `result (parameters) { body }`."""
-    found = dict(values())
-    for f in FORMATS:
-        for name, called in _called(f).items():
-            found[name] = _shim(name, called, found[called])
-        found[f"_ZN{f.mangled}C1Ev_nbst"] = "i32 (ptr %ignored, ptr %self) { ret i32 0 }"
-    for f, other in (FORMATS, FORMATS[::-1]):
-        found[f"_ZN{f.mangled}C1E{other.mangled}_nbst"] = f"""i32 (ptr %ignored, ptr %to, ptr %p) {{
+def _casts(f: Format) -> dict[str, str]:
+    """The function of values for each of Numba's own casts, which bfloat16 does not have."""
+    if f.spelt == "bfloat16":
+        return {}
+    casts = {"kb.cvt.f32.f16": "widen", "kb.cvt.rn.f16.f32": "rn", "kb.cvt.rn.f16.f64": "double"}
+    for kind in INTEGERS.values():
+        casts[f"kb.cvt.rni.{kind}.f16"] = f"to.{kind}.rn"
+        casts[f"kb.cvt.rn.f16.{kind}"] = f"from.{kind}.rn"
+    return {name: f"{f.prefix}.{called}" for name, called in casts.items()}
+
+
+def _named(f: Format, found: dict[str, str]) -> dict[str, str]:
+    """Functions of values, and what calls them by other names."""
+    shims = {name: _shim(name, c, found[c]) for name, c in _called(f).items() if c in found}
+    return found | shims | {name: found[c] for name, c in _casts(f).items() if c in found}
+
+
+def _of_values(f: Format) -> dict[str, str]:
+    (other,) = (o for o in FORMATS if o is not f)
+    constructors = {
+        f"_ZN{f.mangled}C1Ev_nbst": "i32 (ptr %ignored, ptr %self) { ret i32 0 }",
+        f"_ZN{f.mangled}C1E{other.mangled}_nbst": f"""i32 (ptr %ignored, ptr %to, ptr %p) {{
   %a = load i16, ptr %p
   %w = call float @{other.prefix}.widen(i16 %a)
   %r = call i16 @{f.prefix}.rn(float %w)
   store i16 %r, ptr %to
-  ret i32 0 }}"""
-    return found
+  ret i32 0 }}""",
+    }
+    return _named(f, halves.values(f)) | constructors
+
+
+def _of_integers(f: Format) -> dict[str, str]:
+    return _named(f, halves.integers(f))
+
+
+_ODD = """\
+; Rounding to odd, for float16 and bfloat16: of the two neighbours of an inexact value, it takes the
+; one whose last bit is set. Values are computed as floats or doubles; to round once in the end,
+; what comes before rounds to odd.
+"""
+_VALUES = """\
+; {0.spelt}: {0.prefix}.* compute on bits as i16. What Numba-CUDA calls of CUDA's headers has
+; C++'s mangled name: it takes pointers to its result and to its arguments.
+;
+; NaNs that come out of a computation are 0x7fff, as on GPUs. XLA has processors take subnormal
+; floats for zero, so that what may be one is either a double or bits: bfloat16 has the range of
+; floats.
+"""
+_INTEGERS = "; {0.spelt}: conversions to and from integers.\n"
+
+FILES = {"halves.ll": (_ODD, halves.rounding_to_odd)}
+for _f in FORMATS:
+    _file = _f.prefix.removeprefix("kb.")
+    FILES[f"{_file}.ll"] = _VALUES.format(_f), partial(_of_values, _f)
+    FILES[f"{_file}_integers.ll"] = _INTEGERS.format(_f), partial(_of_integers, _f)

@@ -9,7 +9,6 @@ for zero, so that what may be one is either a double or bits: bfloat16 has the r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 
 from expressions import Value, arguments, call, returned
@@ -56,8 +55,7 @@ def _odd(v: Value, bits: int, inexact: Value, beyond: Value) -> str:
     return returned(keep.choose(n, moved).to(v.kind))
 
 
-def _common() -> dict[str, str]:
-    """Rounding to odd."""
+def rounding_to_odd() -> dict[str, str]:
     (a,) = arguments("double %a")
     v = a.to("float", "fptrunc")
     back = v.to("double", "fpext")
@@ -129,15 +127,18 @@ def _narrowing(f: Format) -> dict[str, str]:
     (narrow,) = arguments(f"{f.kind} %a")
     (w,) = arguments("float %w")
     nearest = _nearest(f, w)
-    (double,) = arguments("double %a")
     found = {
         f"{p}.widen": returned(widened),
         f"{p}.wide": returned(_wide(f, wide)),
         f"{p}.narrow": returned(_narrow(f, narrow)),
         f"{p}.copy": "i16 (i16 %a) { ret i16 %a }",
         f"{p}.rn": returned(w.compared("uno", w).choose(32767, nearest)),
-        "kb.f16.double": returned(call("i16", "kb.f16.rn", call("float", "kb.odd.f32", double))),
     }
+    if f.spelt == "half":
+        odd = call("float", "kb.odd.f32", *arguments("double %a"))
+        found["kb.f16.double"] = returned(call("i16", "kb.f16.rn", odd))
+        (a,) = arguments("i16 %a")
+        found["kb.cvt.f64.f16"] = returned(a.to("half").to("double", "fpext"))
     for mode in ("rz", "rd", "ru"):
         (w,) = arguments("float %w")
         near = call("i16", f"{p}.rn", w)
@@ -155,7 +156,7 @@ def _narrowing(f: Format) -> dict[str, str]:
     return found
 
 
-def _integers(f: Format) -> dict[str, str]:
+def integers(f: Format) -> dict[str, str]:
     """`from.s32.rz`, `to.s32.rz` and the like; numbers that are too large saturate."""
     p, found = f.prefix, {}
     for kind, (mode, intrinsic) in product(sorted(set(INTEGERS.values())), MODES.items()):
@@ -276,11 +277,6 @@ def _functions(f: Format) -> dict[str, str]:
     return found
 
 
-@cache
-def values() -> dict[str, str]:
-    """Definitions by name, each as `result (parameters) { body }`."""
-    found = _common()
-    for f in FORMATS:
-        for part in (_narrowing, _integers, _arithmetic, _comparisons, _functions):
-            found |= part(f)
-    return found
+def values(f: Format) -> dict[str, str]:
+    """All functions of a format but `integers`, each as `result (parameters) { body }`."""
+    return _narrowing(f) | _arithmetic(f) | _comparisons(f) | _functions(f)

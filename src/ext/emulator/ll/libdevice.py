@@ -6,7 +6,7 @@ letters. The functions that follow no rule are written out in `_roots`, `_of_pai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from operator import or_
 
@@ -282,6 +282,10 @@ def integers() -> dict[str, str]:
     return found
 
 
+def _prefixed(functions: Callable[[], dict[str, str]]) -> dict[str, str]:
+    return {f"__nv_{name}": text for name, text in functions().items()}
+
+
 _CALLS = """\
 ; libdevice on the CPU: an intrinsic of LLVM or a function of the C library takes the place of one
 ; that means the same. Others are in src/ext/emulator/kb_libdevice.h as kb_nv_x.
@@ -301,7 +305,7 @@ _CONVERSIONS = """\
 _BITS = "; libdevice on the CPU: functions of integers and of the bits of a number.\n"
 
 FILES = {
-    "libdevice_calls.ll": (_CALLS, calls),
-    "libdevice_conversions.ll": (_CONVERSIONS, conversions),
-    "libdevice_integers.ll": (_BITS, integers),
+    "libdevice_calls.ll": (_CALLS, partial(_prefixed, calls)),
+    "libdevice_conversions.ll": (_CONVERSIONS, partial(_prefixed, conversions)),
+    "libdevice_integers.ll": (_BITS, partial(_prefixed, integers)),
 }
