@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import operator
 import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -336,16 +335,13 @@ def _out_to_device(hint: Any, after: list[Any], stream: Any = 0) -> Any:
 
 def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Words:
     """Return the words of a launch; the caller calls what is put in `after` when it has ended."""
-    packers = kernel.__dict__.get("_kernbridge_packers")
-    if packers is None:
-        packers = kernel._kernbridge_packers = [_packer(kernel, t) for t in kernel.argument_types]
-    words: Words = []
     extents = sorted(_host_extents(tuple(arguments)))
     overlap = any(begin < end for (_, end), (begin, _) in itertools.pairwise(extents))
-    hosts = Hosts(stream, after, overlap)
-    for pack, argument in zip(packers, arguments, strict=True):
-        pack(words, argument, hosts)
-    return words
+    packing = _Packing(kernel.extensions, overlap)
+    parts: list[Any] = []
+    for kind, argument in zip(kernel.argument_types, arguments, strict=True):
+        packing._prepare_args(kind, argument, stream, after, parts)
+    return [part if type(part) is int else bits(part) for part in parts]
 
 
 def _host_extents(value: Any) -> Iterator[tuple[int, int]]:
@@ -358,47 +354,27 @@ def _host_extents(value: Any) -> Iterator[tuple[int, int]]:
         yield driver.host_memory_extents(array)
 
 
-class Hosts(NamedTuple):
-    """The stream of a launch, what is called when it has ended, and whether host arrays overlap."""
+class _Packing(NamedTuple):
+    """What Numba's launcher takes for the kernel while it prepares arguments, and members of them.
 
-    stream: Any
-    after: list[Any]
+    Arrays become words here; the host's are copied if any of them `overlap`.
+    """
+
+    extensions: Any
     overlap: bool
 
-
-Packer = Callable[[Words, Any, Hosts], None]
-
-
-def _packer(kernel: Any, kind: Any) -> Packer:
-    def through_numba(words: Words, value: Any, hosts: Hosts) -> None:
-        parts: list[Any] = []
-        kernel._prepare_args(kind, value, hosts.stream, hosts.after, parts)
-        words += map(bits, parts)
-
-    if kernel.extensions:
-        return through_numba
-    if isinstance(kind, types.Array):
-        return _pack_array
-    if isinstance(kind, types.Integer):
-        mask = (1 << kind.bitwidth) - 1
-        return lambda words, value, hosts: words.append(operator.index(value) & mask)
-    if isinstance(kind, types.BaseTuple):
-        packers = [_packer(kernel, element) for element in kind]
-
-        def pack_members(words: Words, value: Any, hosts: Hosts) -> None:
-            for pack, element in zip(packers, value, strict=True):
-                pack(words, element, hosts)
-
-        return pack_members
-    if kind in (types.float64, types.float32):
-        number = ctypes.c_double if kind == types.float64 else ctypes.c_float
-        return lambda words, value, hosts: words.append(bits(number(value)))
-    return through_numba  # records, enumerations, and other rare types
+    def _prepare_args(
+        self, kind: Any, value: Any, stream: Any, after: list[Any], parts: list[Any]
+    ) -> None:
+        if isinstance(kind, types.Array) and not self.extensions:
+            _pack_array(parts, value, stream, after, self.overlap)
+        else:
+            dispatcher._Kernel._prepare_args(self, kind, value, stream, after, parts)
 
 
-def _pack_array(words: Words, value: Any, hosts: Hosts) -> None:
+def _pack_array(words: Words, value: Any, stream: Any, after: list[Any], overlap: bool) -> None:
     if type(value) is numpy.ndarray:
-        if value.flags.aligned and not hosts.overlap:
+        if value.flags.aligned and not overlap:
             _warn_of_copies()
             words += (0, 0, value.size, value.itemsize, _address(value))
             words += (*value.shape, *value.strides)
@@ -413,7 +389,7 @@ def _pack_array(words: Words, value: Any, hosts: Hosts) -> None:
             value._kernbridge_words = own
         words += own
         return
-    view = wrap_arg(value).to_device(hosts.after, hosts.stream)
+    view = wrap_arg(value).to_device(after, stream)
     words += (0, 0, view.size, view.dtype.itemsize, view.ptr or 0, *view.shape)
     words += view._layout.strides_in_bytes
 
