@@ -326,11 +326,10 @@ def _unreadable(label: str, error: ValueError) -> KernelLoadError:
 
 def _typed(function: ScannedFunction) -> ScannedFunction:
     """The function with dtypes for the types of C that its declaration spells out."""
-    names = {p: re.sub(r"\bconst\b|\b__restrict__\b|\*", "", p.ctype) for p in function.parameters}
-    typed = [
-        p if p.type else p._replace(type=_C_TYPES.get(" ".join(name.split()), ""))
-        for p, name in names.items()
-    ]
+    typed = []
+    for p in function.parameters:
+        words = re.sub(r"\bconst\b|\b__restrict__\b|\*", "", p.ctype).split()
+        typed.append(p._replace(type=p.type or _C_TYPES.get(" ".join(words), "")))
     return function._replace(parameters=tuple(typed))
 
 

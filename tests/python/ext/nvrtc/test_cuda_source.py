@@ -388,6 +388,24 @@ def test_binary(gpu, tmp_path):
         binary.kernel("fma3", None, "arg:any ret:any attr.a", launch_dims=1)
 
 
+def test_arrays_of_one_type_in_a_binary(gpu, tmp_path):
+    """Without names, two parameters of one declared type are equal, but they are two."""
+    source = """extern "C" __global__ void add(const float *x, const float *y, float *out, long n) {
+        if (threadIdx.x < n) out[threadIdx.x] = x[threadIdx.x] + y[threadIdx.x]; }"""
+    sums = jax.ShapeDtypeStruct((3,), np.float32)
+    op = kernbridge.cuda_kernel(source, "add", sums, launch_dims=3, attrs={"n": 3})
+    ((_, cubin),) = op.plan(jnp.ones(3), jnp.ones(3)).functions[0].images
+    file = tmp_path / "k.cubin"
+    file.write_bytes(cubin)
+    tokens = "arg:f32[n] arg:f32[n] ret:f32[n] attr.n:int64"
+    given = {"launch_dims": 3, "attrs": {"n": 3}}
+    loaded = kernbridge.load_binary(file).kernel("add", sums, tokens, **given)
+    words = loaded.plan(jnp.ones(3), jnp.ones(3)).steps[0].words
+    assert [word.buffer for word in words[:3]] == [0, 1, 2]
+    with pytest.raises(TypeError, match=r"takes 2 inputs, and the call has 1.*\[KB2001\]"):
+        loaded(jnp.ones(3))
+
+
 HOST_SIDE = r"""
 #include <cuda_runtime.h>
 #include "brainevent/common.h"
