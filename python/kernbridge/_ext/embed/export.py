@@ -8,8 +8,7 @@ import inspect
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -37,21 +36,8 @@ _OF_XLA = (
     *("stablehlo.dynamic_rng_bit_generator", "stablehlo.dynamic_top_k"),
 )
 
-
 _Call = tuple[str, dict[str, Any]]  # the target of a custom call, and its attributes by name
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The StableHLO of a program for one platform, and the lines of its arguments and results."""
-
-    platform: str
-    code: bytes
-    lines: Sequence[str]
-
-    @property
-    def file(self) -> str:
-        return f"program.{self.platform}.mlirbc"
+_Program = tuple[bytes, list[str]]  # StableHLO, and the lines of its arguments and results
 
 
 @hides_frames
@@ -132,12 +118,12 @@ def export_bundle(
     _check_fixed(names, args)
     wanted = _platforms(platforms, getattr(fun, "platforms", None))
     offsets, data = _values(args) if with_values else (["-"] * len(names), None)
-    programs = []
+    programs = {}
     for platform in wanted:
         with shown(f"exporting a program for {platform}"):
             exported = _exported_for(platform, fun, args, other_targets)
             made = _program(platform, exported, names, offsets, other_targets, stablehlo_version)
-        programs.append(made)
+        programs[platform] = made
     _write(folder, programs, data)
 
 
@@ -218,7 +204,7 @@ def _program(
     offsets: Sequence[str],
     other_targets: Sequence[str],
     version: str | None,
-) -> Program:
+) -> _Program:
     """Return the program for a bundle, or raise ExportError if it needs Python to run."""
     if exported.nr_devices != 1:
         raise ExportError(
@@ -252,7 +238,7 @@ def _program(
     for path, aval in jax.tree_util.tree_leaves_with_path(results):
         name = "result" + jax.tree_util.keystr(path)
         lines.append(f"output {described(name, aval)}")
-    return Program(platform, code, lines)
+    return code, lines
 
 
 def described(name: str, aval: Any, *marks: object) -> str:
@@ -362,32 +348,29 @@ def _values(args: Any) -> tuple[list[str], bytes]:
     return offsets, bytes(data)
 
 
-def _write(path: Path, programs: Sequence[Program], data: bytes | None) -> None:
+def _write(path: Path, programs: Mapping[str, _Program], data: bytes | None) -> None:
+    """Write the manifest, which src/ext/embed/kb_manifest.h describes and reads, and its files."""
     made_by = f"kernbridge {metadata.version('kernbridge')}, jax {jax.__version__}"
+    lines, files = [f"kernbridge-bundle {_VERSION}", f"made-by {_one_line(made_by)}"], {}
+    if data is not None:
+        files[_DATA] = data
+        lines.append(f"data {_size_and_digest(data)} {_DATA}")
+    for platform, (code, arrays) in programs.items():
+        file = f"program.{platform}.mlirbc"
+        files[file] = code
+        lines += [f"program {_size_and_digest(code)} {platform} {file}", *arrays]
+    text = "".join(line + "\n" for line in lines).encode()
+    files[_MANIFEST] = text + f"end {hashlib.sha256(text).hexdigest()}\n".encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     beside: Any = {"prefix": f".{path.name}.", "dir": path.parent, "ignore_cleanup_errors": True}
     with tempfile.TemporaryDirectory(**beside) as folder:
         made = Path(folder, "made")
         made.mkdir()
-        for p in programs:
-            (made / p.file).write_bytes(p.code)
-        if data is not None:
-            (made / _DATA).write_bytes(data)
-        (made / _MANIFEST).write_bytes(manifest(made_by, programs, data))
+        for file, content in files.items():
+            (made / file).write_bytes(content)
         if path.exists():
             path.rename(Path(folder, "before"))
         made.rename(path)
-
-
-def manifest(made_by: str, programs: Sequence[Program], data: bytes | None) -> bytes:
-    """Return the text of the manifest, which src/ext/embed/kb_manifest.h describes and reads."""
-    lines = [f"kernbridge-bundle {_VERSION}", f"made-by {_one_line(made_by)}"]
-    if data is not None:
-        lines.append(f"data {_size_and_digest(data)} {_DATA}")
-    for p in programs:
-        lines += [f"program {_size_and_digest(p.code)} {p.platform} {p.file}", *p.lines]
-    text = "".join(line + "\n" for line in lines).encode()
-    return text + f"end {hashlib.sha256(text).hexdigest()}\n".encode()
 
 
 def _size_and_digest(content: bytes) -> str:
