@@ -102,11 +102,7 @@ def _prepare(
         unroll = max(d for d in range(1, 9) if n % d == 0)
 
     def evaluate(*operands: Any) -> list[Any]:
-        results = private_jax.eval_jaxpr(closed.jaxpr, operands[:n_consts], *operands[n_consts:])
-        return [
-            lax.convert_element_type(r, r.dtype) if getattr(r, "weak_type", False) else r
-            for r in results
-        ]
+        return private_jax.eval_jaxpr(closed.jaxpr, operands[:n_consts], *operands[n_consts:])
 
     def repeated(first: Any, *operands: Any) -> list[Any]:
         if n == 1:
