@@ -22,7 +22,7 @@ import numpy as np
 from kernbridge._ext.inline import special, translate
 from kernbridge._src.base import private_jax
 
-_HARD = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "stop_gradient")
+_HARD = ("custom_jvp_call", "custom_vjp_call", "stop_gradient")
 _SOFT = (*("abs", "max", "min", "pow", "reduce_max", "reduce_min", "tanh"), *special.FUNCTIONS)
 NODE = "kb.node."
 _serial = itertools.count()

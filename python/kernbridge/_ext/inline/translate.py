@@ -28,13 +28,8 @@ Value = np.ndarray[Any, np.dtype[np.object_]]  # the expressions of the elements
 
 _PACKAGES = tuple(os.path.dirname(str(m.__file__)) + os.sep for m in (jax, np))
 _OWN = os.path.dirname(__file__) + os.sep
-_CALLS = frozenset(
-    (
-        *("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"),
-        *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin"),
-    )
-)
-_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # the parameters of calls
+_CALLS = ("closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "remat2")
+_BODIES = ("jaxpr", "call_jaxpr")  # the parameters of calls
 _FOLDS = {
     "reduce_sum": "add",
     "reduce_prod": "mul",
