@@ -128,7 +128,7 @@ class InlinedFunction:
         if not need or len(dtypes) != 1 or dtypes[0][0] != "f":
             return Translation(name, results, jitted, need)
         roots = tuple(
-            rules.Root(self.label, _result(self.__wrapped__, k), dtypes[0], is_wide, need)
+            rules.Root(self.label, self.__wrapped__, k, dtypes[0], is_wide, need)
             if dtype[0] == "f"
             else None
             for k, dtype in enumerate(results)
@@ -194,10 +194,6 @@ def inline(function: Callable[..., Any]) -> InlinedFunction:
     if isinstance(function, InlinedFunction):
         return function
     return InlinedFunction(function)
-
-
-def _result(function: Callable[..., Any], k: int) -> Callable[..., Any]:
-    return lambda *scalars: jax.tree.leaves(function(*scalars))[k]
 
 
 def _type_of(inlined: InlinedFunction) -> Any:

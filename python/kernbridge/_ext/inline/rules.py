@@ -52,13 +52,14 @@ class Node(NamedTuple):
 
 
 class Root:
-    """One result of an inlined function of a real number."""
+    """The result number `k` of an inlined function of a real number."""
 
     def __init__(
-        self, label: str, function: Callable[..., Any], dtype: str, wide: bool, need: str
+        self, label: str, function: Callable[..., Any], k: int, dtype: str, wide: bool, need: str
     ) -> None:
         self.name, self.label = f"{NODE}{next(_serial)}", label
-        self._function, self._dtype, self._wide, self._need = function, dtype, wide, need
+        self._function = lambda x: jax.tree.leaves(function(x))[k]
+        self._dtype, self._wide, self._need = dtype, wide, need
         self.node = functools.cache(self._node)
         roots[self.name] = self
 
