@@ -23,22 +23,19 @@ THREADS_MAX = 16
 Work = tuple[Callable[[Any], object], Hashable]  # a function, and its argument
 
 
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.traced: deque[weakref.ref[Any]] = deque(maxlen=_KEPT)
-
-
-_thread = _Thread()
+_thread = threading.local()
 
 
 def _watch(frontend: Any, platform: str) -> None:
     """Note what is traced; compile all of it before the next lowering."""
+    traced: deque[weakref.ref[Any]]
+    traced = vars(_thread).setdefault("traced", deque(maxlen=_KEPT))
     if not platform:
         if getattr(frontend, "compilation", lambda platform: None)("") is not None:
-            _thread.traced.append(weakref.ref(frontend))
+            traced.append(weakref.ref(frontend))
         return
-    found = [reference() for reference in _thread.traced]
-    _thread.traced.clear()
+    found = [reference() for reference in traced]
+    traced.clear()
     works = [f.compilation(platform) for f in found if f is not None and platform in f.platforms]
     distinct = [work for work in dict.fromkeys(works) if work is not None]
     if len(distinct) > 1:
