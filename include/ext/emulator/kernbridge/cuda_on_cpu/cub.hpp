@@ -3,29 +3,13 @@
 #define KERNBRIDGE_CUDA_ON_CPU_CUB_HPP
 
 #include "kernbridge/cuda_on_cpu/warps.hpp"
+#include "kernbridge/cuda_on_cpu/words.hpp"
 
 enum cudaSharedMemConfig {
     cudaSharedMemBankSizeDefault,
     cudaSharedMemBankSizeFourByte,
     cudaSharedMemBankSizeEightByte
 };
-
-/* The extremes of two 16-bit numbers in a word, each. */
-#define KB_OF_PAIRS(name, type, is_first)                                                          \
-    static inline unsigned name(unsigned a, unsigned b)                                            \
-    {                                                                                              \
-        const type low = static_cast<type>(a), of_b = static_cast<type>(b);                        \
-        const type high = static_cast<type>(a >> 16), high_of_b = static_cast<type>(b >> 16);      \
-        const unsigned first = static_cast<uint16_t>(low is_first of_b ? low : of_b);              \
-        return first | static_cast<unsigned>(                                                      \
-                           static_cast<uint16_t>(high is_first high_of_b ? high : high_of_b))      \
-                           << 16;                                                                  \
-    }
-KB_OF_PAIRS(__vmins2, int16_t, <)
-KB_OF_PAIRS(__vmaxs2, int16_t, >)
-KB_OF_PAIRS(__vminu2, uint16_t, <)
-KB_OF_PAIRS(__vmaxu2, uint16_t, >)
-#undef KB_OF_PAIRS
 
 namespace kernbridge
 {
