@@ -93,36 +93,42 @@ enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9
 };
+/* Attributes of the device: X(name, number, value) */
+#define KB_CUDA_ATTRIBUTES(X)                                                                      \
+    X(cudaDevAttrMaxThreadsPerBlock, 1, THREADS_MAX)                                               \
+    X(cudaDevAttrMaxBlockDimX, 2, THREADS_MAX)                                                     \
+    X(cudaDevAttrMaxBlockDimY, 3, THREADS_MAX)                                                     \
+    X(cudaDevAttrMaxBlockDimZ, 4, 64)                                                              \
+    X(cudaDevAttrMaxGridDimX, 5, INT_MAX)                                                          \
+    X(cudaDevAttrMaxGridDimY, 6, 65535)                                                            \
+    X(cudaDevAttrMaxGridDimZ, 7, 65535)                                                            \
+    X(cudaDevAttrMaxSharedMemoryPerBlock, 8, 48 * 1024)                                            \
+    X(cudaDevAttrWarpSize, 10, 32)                                                                 \
+    X(cudaDevAttrMaxRegistersPerBlock, 12, 65536)                                                  \
+    X(cudaDevAttrClockRate, 13, 1000000)                                                           \
+    X(cudaDevAttrMultiProcessorCount, 16, 1)                                                       \
+    X(cudaDevAttrKernelExecTimeout, 17, 0)                                                         \
+    X(cudaDevAttrIntegrated, 18, 1)                                                                \
+    X(cudaDevAttrCanMapHostMemory, 19, 1)                                                          \
+    X(cudaDevAttrComputeMode, 20, 0)                                                               \
+    X(cudaDevAttrConcurrentKernels, 31, 0)                                                         \
+    X(cudaDevAttrMemoryClockRate, 36, 1000000)                                                     \
+    X(cudaDevAttrGlobalMemoryBusWidth, 37, 64)                                                     \
+    X(cudaDevAttrL2CacheSize, 38, 1 << 20)                                                         \
+    X(cudaDevAttrMaxThreadsPerMultiProcessor, 39, 2048)                                            \
+    X(cudaDevAttrUnifiedAddressing, 41, 1)                                                         \
+    X(cudaDevAttrComputeCapabilityMajor, 75, 9)                                                    \
+    X(cudaDevAttrComputeCapabilityMinor, 76, 0)                                                    \
+    X(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 81, 228 * 1024)                                 \
+    X(cudaDevAttrManagedMemory, 83, 1)                                                             \
+    X(cudaDevAttrConcurrentManagedAccess, 89, 1)                                                   \
+    X(cudaDevAttrCooperativeLaunch, 95, 1)                                                         \
+    X(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, SHARED_MAX)
+
 enum cudaDeviceAttr {
-    cudaDevAttrMaxThreadsPerBlock = 1,
-    cudaDevAttrMaxBlockDimX = 2,
-    cudaDevAttrMaxBlockDimY = 3,
-    cudaDevAttrMaxBlockDimZ = 4,
-    cudaDevAttrMaxGridDimX = 5,
-    cudaDevAttrMaxGridDimY = 6,
-    cudaDevAttrMaxGridDimZ = 7,
-    cudaDevAttrMaxSharedMemoryPerBlock = 8,
-    cudaDevAttrWarpSize = 10,
-    cudaDevAttrMaxRegistersPerBlock = 12,
-    cudaDevAttrClockRate = 13,
-    cudaDevAttrMultiProcessorCount = 16,
-    cudaDevAttrKernelExecTimeout = 17,
-    cudaDevAttrIntegrated = 18,
-    cudaDevAttrCanMapHostMemory = 19,
-    cudaDevAttrComputeMode = 20,
-    cudaDevAttrConcurrentKernels = 31,
-    cudaDevAttrMemoryClockRate = 36,
-    cudaDevAttrGlobalMemoryBusWidth = 37,
-    cudaDevAttrL2CacheSize = 38,
-    cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-    cudaDevAttrUnifiedAddressing = 41,
-    cudaDevAttrComputeCapabilityMajor = 75,
-    cudaDevAttrComputeCapabilityMinor = 76,
-    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-    cudaDevAttrManagedMemory = 83,
-    cudaDevAttrConcurrentManagedAccess = 89,
-    cudaDevAttrCooperativeLaunch = 95,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+#define KB_CUDA_ATTRIBUTE(name, number, value) name = number,
+    KB_CUDA_ATTRIBUTES(KB_CUDA_ATTRIBUTE)
+#undef KB_CUDA_ATTRIBUTE
 };
 
 enum cudaComputeMode {
@@ -191,6 +197,17 @@ inline char *refused_launch() /* a description of the last one */
     static thread_local char text[384];
     return text;
 }
+inline const char *about_error(cudaError_t error, bool is_name) /* or its text */
+{
+    switch (error) {
+#define KB_CUDA_ERROR(name, number, text)                                                          \
+    case name:                                                                                     \
+        return is_name ? #name : text;
+        KB_CUDA_ERRORS(KB_CUDA_ERROR)
+#undef KB_CUDA_ERROR
+    }
+    return "unrecognized error code";
+}
 inline cudaError_t set_error(cudaError_t error)
 {
     return error == cudaSuccess ? error : last_error() = error;
@@ -217,116 +234,55 @@ static inline cudaError_t cudaPeekAtLastError()
 }
 static inline const char *cudaGetErrorName(cudaError_t error)
 {
-    switch (error) {
-#define KB_CUDA_ERROR(name, number, text)                                                          \
-    case name:                                                                                     \
-        return #name;
-        KB_CUDA_ERRORS(KB_CUDA_ERROR)
-#undef KB_CUDA_ERROR
-    }
-    return "unrecognized error code";
+    return kernbridge::cuda_on_cpu::about_error(error, true);
 }
 static inline const char *cudaGetErrorString(cudaError_t error)
 {
     if (error == cudaErrorInvalidConfiguration && *kernbridge::cuda_on_cpu::refused_launch())
         return kernbridge::cuda_on_cpu::refused_launch();
-    switch (error) {
-#define KB_CUDA_ERROR(name, number, text)                                                          \
-    case name:                                                                                     \
-        return text;
-        KB_CUDA_ERRORS(KB_CUDA_ERROR)
-#undef KB_CUDA_ERROR
-    }
-    return "unrecognized error code";
+    return kernbridge::cuda_on_cpu::about_error(error, false);
 }
 
-/* Functions that have nothing to do here. */
-#define KB_CUDA_NOTHING(name, ...)                                                                 \
-    static inline cudaError_t name(__VA_ARGS__)                                                    \
+/* Functions that always succeed. Most have nothing to do here, or one value to give. */
+#define KB_SUCCEEDS(name, parameters, action)                                                      \
+    static inline cudaError_t name parameters                                                      \
     {                                                                                              \
+        action;                                                                                    \
         return cudaSuccess;                                                                        \
     }
-KB_CUDA_NOTHING(cudaDeviceSynchronize)
-KB_CUDA_NOTHING(cudaDeviceReset)
-KB_CUDA_NOTHING(cudaSetDevice, int)
-KB_CUDA_NOTHING(cudaStreamSynchronize, cudaStream_t)
-KB_CUDA_NOTHING(cudaStreamQuery, cudaStream_t)
-KB_CUDA_NOTHING(cudaStreamDestroy, cudaStream_t)
-KB_CUDA_NOTHING(cudaStreamWaitEvent, cudaStream_t, cudaEvent_t, unsigned = 0)
-KB_CUDA_NOTHING(cudaEventSynchronize, cudaEvent_t)
-KB_CUDA_NOTHING(cudaEventQuery, cudaEvent_t)
-KB_CUDA_NOTHING(cudaMemPrefetchAsync, const void *, size_t, int, cudaStream_t = nullptr)
-KB_CUDA_NOTHING(cudaDeviceSetCacheConfig, cudaFuncCache)
-KB_CUDA_NOTHING(cudaSetDeviceFlags, unsigned)
-KB_CUDA_NOTHING(cudaProfilerStart)
-KB_CUDA_NOTHING(cudaProfilerStop)
-KB_CUDA_NOTHING(cudaHostRegister, void *, size_t, unsigned)
-KB_CUDA_NOTHING(cudaHostUnregister, void *)
-KB_CUDA_NOTHING(cudaStreamAttachMemAsync, cudaStream_t, const void *, size_t = 0, unsigned = 0)
-#undef KB_CUDA_NOTHING
-
-static inline cudaError_t cudaGetDevice(int *device)
-{
-    *device = 0;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaGetDeviceCount(int *count)
-{
-    *count = 1;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaRuntimeGetVersion(int *version)
-{
-    *version = CUDART_VERSION;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaDriverGetVersion(int *version)
-{
-    return cudaRuntimeGetVersion(version);
-}
-static inline cudaError_t cudaStreamCreate(cudaStream_t *stream)
-{
-    *stream = nullptr;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
-{
-    return cudaStreamCreate(stream);
-}
-static inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int)
-{
-    return cudaStreamCreate(stream);
-}
-static inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
-{
-    *least = *greatest = 0;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus *status)
-{
-    *status = cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-}
-
-static inline cudaError_t cudaEventCreate(cudaEvent_t *event)
-{
-    *event = new kb_cuda_event();
-    return cudaSuccess;
-}
-static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
-{
-    return cudaEventCreate(event);
-}
-static inline cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    delete event;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t = nullptr)
-{
-    clock_gettime(CLOCK_MONOTONIC, &event->at);
-    return cudaSuccess;
-}
+KB_SUCCEEDS(cudaDeviceSynchronize, (), )
+KB_SUCCEEDS(cudaDeviceReset, (), )
+KB_SUCCEEDS(cudaSetDevice, (int), )
+KB_SUCCEEDS(cudaStreamSynchronize, (cudaStream_t), )
+KB_SUCCEEDS(cudaStreamQuery, (cudaStream_t), )
+KB_SUCCEEDS(cudaStreamDestroy, (cudaStream_t), )
+KB_SUCCEEDS(cudaStreamWaitEvent, (cudaStream_t, cudaEvent_t, unsigned = 0), )
+KB_SUCCEEDS(cudaEventSynchronize, (cudaEvent_t), )
+KB_SUCCEEDS(cudaEventQuery, (cudaEvent_t), )
+KB_SUCCEEDS(cudaMemPrefetchAsync, (const void *, size_t, int, cudaStream_t = nullptr), )
+KB_SUCCEEDS(cudaDeviceSetCacheConfig, (cudaFuncCache), )
+KB_SUCCEEDS(cudaSetDeviceFlags, (unsigned), )
+KB_SUCCEEDS(cudaProfilerStart, (), )
+KB_SUCCEEDS(cudaProfilerStop, (), )
+KB_SUCCEEDS(cudaHostRegister, (void *, size_t, unsigned), )
+KB_SUCCEEDS(cudaHostUnregister, (void *), )
+KB_SUCCEEDS(cudaStreamAttachMemAsync, (cudaStream_t, const void *, size_t = 0, unsigned = 0), )
+template <typename F> KB_SUCCEEDS(cudaFuncSetCacheConfig, (F, cudaFuncCache), )
+KB_SUCCEEDS(cudaGetDevice, (int *device), *device = 0)
+KB_SUCCEEDS(cudaGetDeviceCount, (int *count), *count = 1)
+KB_SUCCEEDS(cudaRuntimeGetVersion, (int *version), *version = CUDART_VERSION)
+KB_SUCCEEDS(cudaDriverGetVersion, (int *version), *version = CUDART_VERSION)
+KB_SUCCEEDS(cudaStreamCreate, (cudaStream_t *stream), *stream = nullptr)
+KB_SUCCEEDS(cudaStreamCreateWithFlags, (cudaStream_t *stream, unsigned), *stream = nullptr)
+KB_SUCCEEDS(cudaStreamCreateWithPriority, (cudaStream_t *stream, unsigned, int), *stream = nullptr)
+KB_SUCCEEDS(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest), *least = *greatest = 0)
+KB_SUCCEEDS(cudaStreamIsCapturing, (cudaStream_t, cudaStreamCaptureStatus *status),
+            *status = cudaStreamCaptureStatusNone)
+KB_SUCCEEDS(cudaEventCreate, (cudaEvent_t *event), *event = new kb_cuda_event())
+KB_SUCCEEDS(cudaEventCreateWithFlags, (cudaEvent_t *event, unsigned), *event = new kb_cuda_event())
+KB_SUCCEEDS(cudaEventDestroy, (cudaEvent_t event), delete event)
+KB_SUCCEEDS(cudaEventRecord, (cudaEvent_t event, cudaStream_t = nullptr),
+            clock_gettime(CLOCK_MONOTONIC, &event->at))
 static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
     *ms = static_cast<float>(1e3 * static_cast<double>(to->at.tv_sec - from->at.tv_sec) +
@@ -335,47 +291,25 @@ static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cuda
 }
 
 /* Memory. Everything is memory of the host. */
-template <typename T> static inline cudaError_t cudaMalloc(T **pointer, size_t size)
-{
-    return kernbridge::cuda_on_cpu::allocate(reinterpret_cast<void **>(pointer), size);
-}
+#define KB_ALLOCATES(name, parameters)                                                             \
+    template <typename T> static inline cudaError_t name parameters                                \
+    {                                                                                              \
+        return kernbridge::cuda_on_cpu::allocate(reinterpret_cast<void **>(pointer), size);        \
+    }
+KB_ALLOCATES(cudaMalloc, (T **pointer, size_t size))
+KB_ALLOCATES(cudaMallocAsync, (T **pointer, size_t size, cudaStream_t = nullptr))
+KB_ALLOCATES(cudaMallocManaged, (T **pointer, size_t size, unsigned = 1))
+KB_ALLOCATES(cudaMallocHost, (T **pointer, size_t size, unsigned = 0))
+KB_ALLOCATES(cudaHostAlloc, (T **pointer, size_t size, unsigned))
+#undef KB_ALLOCATES
+KB_SUCCEEDS(cudaFree, (void *pointer), free(pointer))
+KB_SUCCEEDS(cudaFreeAsync, (void *pointer, cudaStream_t = nullptr), free(pointer))
+KB_SUCCEEDS(cudaFreeHost, (void *pointer), free(pointer))
+KB_SUCCEEDS(cudaMemGetInfo, (size_t *free_bytes, size_t *total),
+            *free_bytes = *total = static_cast<size_t>(1) << 34)
 template <typename T>
-static inline cudaError_t cudaMallocAsync(T **pointer, size_t size, cudaStream_t = nullptr)
-{
-    return cudaMalloc(pointer, size);
-}
-template <typename T>
-static inline cudaError_t cudaMallocManaged(T **pointer, size_t size, unsigned = 1)
-{
-    return cudaMalloc(pointer, size);
-}
-template <typename T> static inline cudaError_t cudaMallocHost(T **pointer, size_t size, unsigned = 0)
-{
-    return cudaMalloc(pointer, size);
-}
-template <typename T> static inline cudaError_t cudaHostAlloc(T **pointer, size_t size, unsigned)
-{
-    return cudaMalloc(pointer, size);
-}
-template <typename T>
-static inline cudaError_t cudaHostGetDevicePointer(T **pointer, void *of_host, unsigned)
-{
-    *pointer = static_cast<T *>(of_host);
-    return cudaSuccess;
-}
-static inline cudaError_t cudaFree(void *pointer)
-{
-    free(pointer);
-    return cudaSuccess;
-}
-static inline cudaError_t cudaFreeAsync(void *pointer, cudaStream_t = nullptr)
-{
-    return cudaFree(pointer);
-}
-static inline cudaError_t cudaFreeHost(void *pointer)
-{
-    return cudaFree(pointer);
-}
+KB_SUCCEEDS(cudaHostGetDevicePointer, (T **pointer, void *of_host, unsigned),
+            *pointer = static_cast<T *>(of_host))
 /* The forms with a stream do the same. */
 #define cudaMemcpyAsync           cudaMemcpy
 #define cudaMemsetAsync           cudaMemset
@@ -414,23 +348,13 @@ static inline cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, s
         cudaMemset(static_cast<char *>(to) + row * pitch, value, width);
     return cudaSuccess;
 }
-static inline cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
-{
-    *free_bytes = *total = static_cast<size_t>(1) << 34;
-    return cudaSuccess;
-}
 
 /* Symbols: variables with __device__ or __constant__. */
-template <typename T> static inline cudaError_t cudaGetSymbolAddress(void **pointer, const T &symbol)
-{
-    *pointer = const_cast<void *>(static_cast<const void *>(&symbol));
-    return cudaSuccess;
-}
-template <typename T> static inline cudaError_t cudaGetSymbolSize(size_t *size, const T &symbol)
-{
-    *size = sizeof symbol;
-    return cudaSuccess;
-}
+template <typename T>
+KB_SUCCEEDS(cudaGetSymbolAddress, (void **pointer, const T &symbol),
+            *pointer = const_cast<void *>(static_cast<const void *>(&symbol)))
+template <typename T>
+KB_SUCCEEDS(cudaGetSymbolSize, (size_t *size, const T &symbol), *size = sizeof symbol)
 template <typename T>
 static inline cudaError_t cudaMemcpyToSymbol(const T &symbol, const void *from, size_t size,
                                              size_t offset = 0,
@@ -464,74 +388,16 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
 }
 static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
 {
+    using namespace kernbridge::cuda_on_cpu;
     switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-    case cudaDevAttrMaxBlockDimX:
-    case cudaDevAttrMaxBlockDimY:
-        *value = kernbridge::cuda_on_cpu::THREADS_MAX;
-        break;
-    case cudaDevAttrMaxBlockDimZ:
-        *value = 64;
-        break;
-    case cudaDevAttrMaxGridDimX:
-        *value = INT_MAX;
-        break;
-    case cudaDevAttrMaxGridDimY:
-    case cudaDevAttrMaxGridDimZ:
-        *value = 65535;
-        break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-        *value = 48 * 1024;
-        break;
-    case cudaDevAttrWarpSize:
-        *value = 32;
-        break;
-    case cudaDevAttrMultiProcessorCount:
-    case cudaDevAttrCooperativeLaunch:
-    case cudaDevAttrIntegrated:
-    case cudaDevAttrCanMapHostMemory:
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrConcurrentManagedAccess:
-        *value = 1;
-        break;
-    case cudaDevAttrKernelExecTimeout:
-    case cudaDevAttrComputeMode:
-    case cudaDevAttrConcurrentKernels:
-        *value = 0;
-        break;
-    case cudaDevAttrClockRate:
-    case cudaDevAttrMemoryClockRate:
-        *value = 1000000;
-        break;
-    case cudaDevAttrGlobalMemoryBusWidth:
-        *value = 64;
-        break;
-    case cudaDevAttrL2CacheSize:
-        *value = 1 << 20;
-        break;
-    case cudaDevAttrMaxRegistersPerBlock:
-        *value = 65536;
-        break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-        *value = 2048;
-        break;
-    case cudaDevAttrComputeCapabilityMajor:
-        *value = 9;
-        break;
-    case cudaDevAttrComputeCapabilityMinor:
-        *value = 0;
-        break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        *value = 228 * 1024;
-        break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = kernbridge::cuda_on_cpu::SHARED_MAX;
-        break;
-    default:
-        return kernbridge::cuda_on_cpu::set_error(cudaErrorInvalidValue);
+#define KB_CUDA_ATTRIBUTE(name, number, of_device)                                                 \
+    case name:                                                                                     \
+        *value = of_device;                                                                        \
+        return cudaSuccess;
+        KB_CUDA_ATTRIBUTES(KB_CUDA_ATTRIBUTE)
+#undef KB_CUDA_ATTRIBUTE
     }
-    return cudaSuccess;
+    return set_error(cudaErrorInvalidValue);
 }
 template <typename F>
 static inline cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute attribute, int value)
@@ -543,23 +409,13 @@ static inline cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute attribute, i
         __atomic_store_n(&dynamic_max, value, __ATOMIC_RELAXED);
     return fits ? cudaSuccess : set_error(cudaErrorInvalidValue);
 }
-template <typename F> static inline cudaError_t cudaFuncSetCacheConfig(F, cudaFuncCache)
-{
-    return cudaSuccess;
-}
 template <typename F>
-static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, F)
-{
-    *attributes = {0, 0, 0, 1024, 32, 90, 90, kernbridge::cuda_on_cpu::SHARED_MAX};
-    return cudaSuccess;
-}
+KB_SUCCEEDS(cudaFuncGetAttributes, (cudaFuncAttributes * attributes, F),
+            (*attributes = {0, 0, 0, 1024, 32, 90, 90, kernbridge::cuda_on_cpu::SHARED_MAX}))
 template <typename F>
-static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, F, int threads,
-                                                                        size_t)
-{
-    *n = threads > 0 && threads <= 1024 ? 2048 / threads : 0;
-    return cudaSuccess;
-}
+KB_SUCCEEDS(cudaOccupancyMaxActiveBlocksPerMultiprocessor, (int *n, F, int threads, size_t),
+            *n = threads > 0 && threads <= 1024 ? 2048 / threads : 0)
+#undef KB_SUCCEEDS
 template <typename F>
 static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, F, size_t = 0,
                                                              int limit = 0)
