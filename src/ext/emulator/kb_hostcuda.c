@@ -1,6 +1,5 @@
 /* Owns the machine code of kernels for the CPU, by the digests of their images; their launches:
- * what they refuse, and how blocks are shared among threads; the functions of the driver; and the
- * names under which compiled kernels find what they call. */
+ * what they refuse, and how blocks are shared among threads; and the functions of the driver. */
 #include "ext/emulator/kb_hostcuda.h"
 
 #include "core/kb_float_mode.h"
@@ -8,7 +7,6 @@
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "ext/emulator/kb_apart.h"
-#include "object/kb_reshape.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -641,34 +639,3 @@ void kb_hostcuda_enter(kb_frame *frame)
     frame->device = KB_DEVICE_HOST;
     frame->stream = (void *)frame->xla;
 }
-
-#define SYMBOL(name) KB_SYMBOL(#name, name)
-
-const kb_symbol kb_hostcuda_symbols[] = {
-    SYMBOL(kb_barrier),
-    SYMBOL(kb_barrier_reduce),
-    SYMBOL(kb_warp_barrier),
-    SYMBOL(kb_shuffle),
-    SYMBOL(kb_vote),
-    SYMBOL(kb_match),
-    SYMBOL(kb_active_mask),
-    SYMBOL(kb_grid_barrier),
-    SYMBOL(kb_poll),
-    SYMBOL(kb_print),
-    SYMBOL(kb_check_rows_of),
-    SYMBOL(kb_check_shared_array),
-    SYMBOL(kb_check_wrong),
-    SYMBOL(kb_check_touch),
-    SYMBOL(kb_check_local_array),
-    SYMBOL(kb_check_ask),
-    SYMBOL(kb_check_fenced),
-    SYMBOL(kb_reshape),
-    SYMBOL(kb_hostcuda_launch),
-    SYMBOL(kb_write_outside),
-    SYMBOL(kb_check_grid),
-    SYMBOL(kb_place),
-    SYMBOL(kb_raise),
-    SYMBOL(kb_recurse),
-    SYMBOL(kb_assert),
-    {NULL, NULL},
-};

@@ -1,7 +1,7 @@
 /* Owns what generated code relies on: the layouts, the numbers and the functions of C that the
- * Python package writes into LLVM IR. What does not compile here must change there too; if images
- * for the CPU are concerned, KB_HOSTCUDA_ABI is raised as well, so that a program that was exported
- * before is refused. */
+ * Python package writes into LLVM IR, and the names under which compiled kernels find these. What
+ * does not compile here must change there too; if images for the CPU are concerned, KB_HOSTCUDA_ABI
+ * is raised as well, so that a program that was exported before is refused. */
 #include "abi/kb_numba.h"
 #include "abi/kb_xla.h"
 #include "ext/emulator/kb_check.h"
@@ -41,30 +41,12 @@ CALLED_AS(*(kb_hostcuda_blocks *)NULL,
           void (*)(void *const *, const uint32_t[6], int64_t, int64_t, const char **));
 CALLED_AS(*(kb_block_entry *)NULL, void (*)(void *const *, kb_thread *));
 
-/* What a thread calls, to wait for others and besides. */
+/* Forms of a barrier. */
 SAME(KB_REDUCE_COUNT, 0);
 SAME(KB_REDUCE_AND, 1);
 SAME(KB_REDUCE_OR, 2);
-CALLED_AS(kb_barrier, void (*)(kb_thread *, uint32_t));
-CALLED_AS(kb_barrier_reduce, uint32_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t));
-CALLED_AS(kb_warp_barrier, void (*)(kb_thread *, uint32_t, uint32_t));
-CALLED_AS(kb_shuffle,
-          uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t));
-CALLED_AS(kb_vote, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t, uint32_t));
-CALLED_AS(kb_match, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint64_t, uint32_t));
-CALLED_AS(kb_active_mask, uint32_t (*)(kb_thread *, uint32_t));
-CALLED_AS(kb_grid_barrier, void (*)(kb_thread *, uint32_t));
-CALLED_AS(kb_poll, void (*)(kb_thread *, uint32_t, uint32_t));
-CALLED_AS(kb_assert, void (*)(kb_thread *, const char *, const char *, uint32_t));
-CALLED_AS(kb_recurse, void (*)(kb_thread *, uint64_t));
-CALLED_AS(kb_print, int (*)(const char *, const void *));
-CALLED_AS(kb_reshape, int (*)(int64_t, const int64_t *, const int64_t *, int64_t, const int64_t *,
-                              int64_t *, int64_t, int));
-CALLED_AS(kb_write_outside, void (*)(kb_thread *, const char *));
-CALLED_AS(kb_place, void (*)(kb_thread *, const char *));
-CALLED_AS(kb_raise, void (*)(kb_thread *, const char *));
 
-/* Checked mode: rows of arrays, the table, and the questions. */
+/* Checked mode: rows of arrays, and the table. */
 AT(kb_check_array, name, 0);
 AT(kb_check_array, item_size, 8);
 AT(kb_check_array, n_dims, 12);
@@ -100,11 +82,40 @@ SAME(KB_ACCESS_WRITE, 1);
 SAME(KB_ACCESS_ATOMIC, 2);
 SAME(KB_ACCESS_WRITE_VALUE, 3);
 SAME(KB_CHECK_KINDS, 4);
-CALLED_AS(kb_check_rows_of, const kb_check_rows *(*)(kb_thread *));
-CALLED_AS(kb_check_ask, void *(*)(kb_thread *, const void *, uint64_t, uint32_t, uint64_t));
-CALLED_AS(kb_check_touch, void (*)(kb_thread *, uint64_t, uint64_t, uint64_t, uint32_t, uint64_t));
-CALLED_AS(kb_check_local_array, void *(*)(kb_thread *, void *, uint32_t));
-CALLED_AS(kb_check_shared_array, void *(*)(kb_thread *, uint32_t));
-CALLED_AS(kb_check_wrong, void *(*)(kb_thread *, void *, int64_t, int64_t, uint32_t));
-CALLED_AS(kb_check_fenced, void (*)(kb_thread *));
-CALLED_AS(kb_check_grid, void (*)(kb_thread *));
+
+/* A function with its type, without which this does not compile. */
+#define CALLED(function, ...) KB_SYMBOL(#function, _Generic(&(function), __VA_ARGS__ : &(function)))
+
+const kb_symbol kb_hostcuda_symbols[] = {
+    /* What a thread calls, to wait for others and besides. */
+    CALLED(kb_barrier, void (*)(kb_thread *, uint32_t)),
+    CALLED(kb_barrier_reduce, uint32_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t)),
+    CALLED(kb_warp_barrier, void (*)(kb_thread *, uint32_t, uint32_t)),
+    CALLED(kb_shuffle,
+           uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t)),
+    CALLED(kb_vote, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t, uint32_t)),
+    CALLED(kb_match, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint64_t, uint32_t)),
+    CALLED(kb_active_mask, uint32_t (*)(kb_thread *, uint32_t)),
+    CALLED(kb_grid_barrier, void (*)(kb_thread *, uint32_t)),
+    CALLED(kb_poll, void (*)(kb_thread *, uint32_t, uint32_t)),
+    CALLED(kb_assert, void (*)(kb_thread *, const char *, const char *, uint32_t)),
+    CALLED(kb_recurse, void (*)(kb_thread *, uint64_t)),
+    CALLED(kb_print, int (*)(const char *, const void *)),
+    CALLED(kb_reshape, int (*)(int64_t, const int64_t *, const int64_t *, int64_t, const int64_t *,
+                               int64_t *, int64_t, int)),
+    CALLED(kb_write_outside, void (*)(kb_thread *, const char *)),
+    CALLED(kb_place, void (*)(kb_thread *, const char *)),
+    CALLED(kb_raise, void (*)(kb_thread *, const char *)),
+    /* What it asks in checked mode. */
+    CALLED(kb_check_rows_of, const kb_check_rows *(*)(kb_thread *)),
+    CALLED(kb_check_ask, void *(*)(kb_thread *, const void *, uint64_t, uint32_t, uint64_t)),
+    CALLED(kb_check_touch, void (*)(kb_thread *, uint64_t, uint64_t, uint64_t, uint32_t, uint64_t)),
+    CALLED(kb_check_local_array, void *(*)(kb_thread *, void *, uint32_t)),
+    CALLED(kb_check_shared_array, void *(*)(kb_thread *, uint32_t)),
+    CALLED(kb_check_wrong, void *(*)(kb_thread *, void *, int64_t, int64_t, uint32_t)),
+    CALLED(kb_check_fenced, void (*)(kb_thread *)),
+    CALLED(kb_check_grid, void (*)(kb_thread *)),
+    /* By which the fake driver of the tests launches a kernel. */
+    KB_SYMBOL("kb_hostcuda_launch", kb_hostcuda_launch),
+    {NULL, NULL},
+};
