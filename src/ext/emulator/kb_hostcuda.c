@@ -7,6 +7,7 @@
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "ext/emulator/kb_apart.h"
+#include "ext/emulator/kb_unwritten.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -545,6 +546,7 @@ static kb_cu_result fill_8(kb_cu_address to, unsigned char value, size_t n, kb_c
 {
     (void)stream;
     memset(at(to), value, n);
+    kb_unwritten_fill(at(to), n);
     return KB_CU_SUCCESS;
 }
 
@@ -552,6 +554,7 @@ static inline kb_cu_result repeat(kb_cu_address to, const void *value, size_t si
 {
     for (size_t i = 0; i < n; i++)
         memcpy(at(to + i * size), value, size);
+    kb_unwritten_fill(at(to), n * size);
     return KB_CU_SUCCESS;
 }
 
@@ -579,6 +582,7 @@ static kb_cu_result copy(kb_cu_address to, kb_cu_address from, size_t size, kb_c
 {
     (void)stream;
     memmove(at(to), at(from), size);
+    kb_unwritten_copy(at(to), at(from), size);
     return KB_CU_SUCCESS;
 }
 
@@ -593,6 +597,7 @@ static kb_cu_result copy_in(kb_cu_address to, const void *from, size_t size, kb_
 {
     (void)stream;
     memcpy(at(to), from, size);
+    kb_unwritten_fill(at(to), size);
     return KB_CU_SUCCESS;
 }
 

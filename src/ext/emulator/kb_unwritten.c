@@ -1,5 +1,4 @@
-/* Owns what is known of the unwritten memory of a call, and the driver that sees fills and copies.
- */
+/* Owns what is known of the unwritten memory of a call. */
 #include "ext/emulator/kb_unwritten.h"
 
 #include "core/kb_arena.h"
@@ -34,60 +33,21 @@ uint8_t *kb_unwritten_find(uint64_t first, uint64_t size)
     return written && memchr(written, 0, size) ? written : NULL;
 }
 
-static void mark(kb_cu_address to, size_t size)
+void kb_unwritten_fill(void *at, size_t size)
 {
-    uint8_t *written = map_of(to, size);
+    uint8_t *written = map_of((uintptr_t)at, size);
     if (written)
         memset(written, 1, size);
 }
 
-void kb_unwritten_fill(void *at, size_t size)
+void kb_unwritten_copy(void *to, const void *from, size_t size)
 {
-    mark((uintptr_t)at, size);
-}
-
-static kb_cu_result fill_8(kb_cu_address to, unsigned char value, size_t n, kb_cu_stream stream)
-{
-    mark(to, n);
-    return current->driver->cuMemsetD8Async(to, value, n, stream);
-}
-
-static kb_cu_result fill_16(kb_cu_address to, unsigned short value, size_t n, kb_cu_stream stream)
-{
-    mark(to, n * sizeof value);
-    return current->driver->cuMemsetD16Async(to, value, n, stream);
-}
-
-static kb_cu_result fill_32(kb_cu_address to, unsigned int value, size_t n, kb_cu_stream stream)
-{
-    mark(to, n * sizeof value);
-    return current->driver->cuMemsetD32Async(to, value, n, stream);
-}
-
-static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, size_t width,
-                            size_t height, kb_cu_stream stream)
-{
-    for (size_t row = 0; row < height; row++)
-        mark(to + row * pitch, width * sizeof value);
-    return current->driver->cuMemsetD2D32Async(to, pitch, value, width, height, stream);
-}
-
-/* What was not written stays so in a copy. */
-static kb_cu_result copy(kb_cu_address to, kb_cu_address from, size_t size, kb_cu_stream stream)
-{
-    const uint8_t *of_source = map_of(from, size);
-    uint8_t *written = map_of(to, size);
+    const uint8_t *of_source = map_of((uintptr_t)from, size);
+    uint8_t *written = map_of((uintptr_t)to, size);
     if (written && of_source)
         memmove(written, of_source, size);
     else if (written)
         memset(written, 1, size);
-    return current->driver->cuMemcpyDtoDAsync(to, from, size, stream);
-}
-
-static kb_cu_result copy_in(kb_cu_address to, const void *from, size_t size, kb_cu_stream stream)
-{
-    mark(to, size);
-    return current->driver->cuMemcpyHtoDAsync(to, from, size, stream);
 }
 
 static bool find_regions(const kb_frame *frame, kb_arena *arena, kb_unwritten *c)
@@ -131,7 +91,7 @@ static kb_status look_at_outputs(const kb_frame *frame, const kb_unwritten *c, k
 
 kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
-    kb_unwritten c = {.driver = frame->driver};
+    kb_unwritten c = {.n_regions = 0};
     kb_arena *arena = kb_arena_new();
     bool found = arena && find_regions(frame, arena, &c);
     if (!found) {
@@ -141,17 +101,8 @@ kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
                             "%s: no memory to look for reads of what nothing has written",
                             frame->kernel->name);
     }
-    kb_driver watched = *c.driver;
-    watched.cuMemsetD8Async = fill_8;
-    watched.cuMemsetD16Async = fill_16;
-    watched.cuMemsetD32Async = fill_32;
-    watched.cuMemsetD2D32Async = fill_2d;
-    watched.cuMemcpyDtoDAsync = copy;
-    watched.cuMemcpyHtoDAsync = copy_in;
-    kb_frame watching = *frame;
-    watching.driver = &watched;
     const kb_unwritten *before = kb_unwritten_exchange(&c);
-    kb_status s = run(&watching, err);
+    kb_status s = run(frame, err);
     (void)kb_unwritten_exchange(before);
     if (s == KB_OK)
         s = look_at_outputs(frame, &c, err);

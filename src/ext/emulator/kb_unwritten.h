@@ -3,7 +3,6 @@
 #ifndef KB_UNWRITTEN_H
 #define KB_UNWRITTEN_H
 
-#include "cuda/kb_driver.h"
 #include "ext/emulator/kb_guard.h"
 
 #include <stddef.h>
@@ -16,7 +15,6 @@ typedef struct kb_unwritten_region {
 
 /* What is known of a call. */
 typedef struct kb_unwritten {
-    const kb_driver *driver; /* the CPU's own */
     uint32_t n_regions;
     kb_unwritten_region *regions;
 } kb_unwritten;
@@ -26,6 +24,9 @@ const kb_unwritten *kb_unwritten_exchange(const kb_unwritten *next);
 
 /* The host has written these bytes. */
 void kb_unwritten_fill(void *at, size_t size);
+
+/* The host has copied these bytes. What was not written stays so in a copy. */
+void kb_unwritten_copy(void *to, const void *from, size_t size);
 
 /* Runs a call, whose outputs and temporaries hold nothing at first but for those that share their
  * memory with inputs. */
