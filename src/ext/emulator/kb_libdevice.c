@@ -2,42 +2,15 @@
  * exactly, and functions with a rounding direction.
  *
  * Most of the former are computed as long doubles, of 64 bits or more on Linux, and rounded once.
- * The direction is a state of the processor. What is computed under it goes through volatile
- * variables: a compiler that knows nothing of directions moves no access to them over a call. */
+ */
 #define _GNU_SOURCE /* exp10l, lgamma_r, jn, yn */
 #include "ext/emulator/kb_libdevice.h"
-#include "kernbridge/cuda_on_cpu/special.h"
 
-#include <fenv.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types and lists of parameters take none
-#define TOWARDS(name, direction, result, parameters, copies, value)                                \
-    result kb_nv_##name parameters                                                                 \
-    {                                                                                              \
-        copies;                                                                                    \
-        int before = fegetround();                                                                 \
-        (void)fesetround(direction);                                                               \
-        volatile result r = value;                                                                 \
-        (void)fesetround(before);                                                                  \
-        return r;                                                                                  \
-    }
-#define DIRECTIONS(name, result, parameters, copies, value)                                        \
-    TOWARDS(name##_rd, FE_DOWNWARD, result, parameters, copies, value)                             \
-    TOWARDS(name##_ru, FE_UPWARD, result, parameters, copies, value)                               \
-    TOWARDS(name##_rz, FE_TOWARDZERO, result, parameters, copies, value)
-
-/* `value` is said of a, b and c. */
-#define OF_1(name, result, type, value)                                                            \
-    DIRECTIONS(name, result, (type x), volatile type a = x, value)
-#define OF_2(name, type, value)                                                                    \
-    DIRECTIONS(name, type, (type x, type y), volatile type a = x; volatile type b = y, value)
-#define OF_3(name, type, value)                                                                    \
-    DIRECTIONS(name, type, (type x, type y, type z), volatile type a = x; volatile type b = y;     \
-               volatile type c = z, value)
-
 #define OF_DOUBLE(name, value)                                                                     \
     double kb_nv_##name(double x)                                                                  \
     {                                                                                              \
@@ -50,27 +23,11 @@
     }
 // NOLINTEND(bugprone-macro-parentheses)
 
-OF_2(dadd, double, a + b)
-OF_2(dsub, double, a - b)
-OF_2(dmul, double, (a * b))
-OF_2(ddiv, double, a / b)
-OF_1(drcp, double, double, 1.0 / a)
-OF_1(dsqrt, double, double, sqrt(a))
-OF_3(fma, double, fma(a, b, c))
-OF_2(fadd, float, a + b)
-OF_2(fsub, float, a - b)
-OF_2(fmul, float, (a * b))
-OF_2(fdiv, float, a / b)
-OF_1(frcp, float, float, 1.0F / a)
-OF_1(fsqrt, float, float, sqrtf(a))
-OF_3(fmaf, float, fmaf(a, b, c))
-OF_1(double2float, float, double, (float)a)
-OF_1(int2float, float, int32_t, (float)a)
-OF_1(uint2float, float, uint32_t, (float)a)
-OF_1(ll2float, float, int64_t, (float)a)
-OF_1(ull2float, float, uint64_t, (float)a)
-OF_1(ll2double, double, int64_t, (double)a)
-OF_1(ull2double, double, uint64_t, (double)a)
+#define DIRECTIONS(n, name, result, type, value)                                                   \
+    KB_ROUNDED_TO(kb_nv_##name##_rd, FE_DOWNWARD, n, result, type, value)                          \
+    KB_ROUNDED_TO(kb_nv_##name##_ru, FE_UPWARD, n, result, type, value)                            \
+    KB_ROUNDED_TO(kb_nv_##name##_rz, FE_TOWARDZERO, n, result, type, value)
+KB_ROUNDED(DIRECTIONS)
 
 static const long double pi_l = 3.141592653589793238462643383279502884L;
 static const long double sqrt_2 = 1.414213562373095048801688724209698079L;
@@ -240,7 +197,7 @@ NORM(norm4d, norm, 4, (double x, double y, double z, double w), x, y, z, w)
 NORM(rnorm4d, rnorm, 4, (double x, double y, double z, double w), x, y, z, w)
 
 #define SYMBOL(name, result, parameters) {"kb_nv_" #name, (void (*)(void))kb_nv_##name},
-#define SYMBOLS(name, result, parameters)                                                          \
+#define SYMBOLS(n, name, result, type, value)                                                      \
     {"kb_nv_" #name "_rd", (void (*)(void))kb_nv_##name##_rd},                                     \
         {"kb_nv_" #name "_ru", (void (*)(void))kb_nv_##name##_ru},                                 \
         {"kb_nv_" #name "_rz", (void (*)(void))kb_nv_##name##_rz},
@@ -248,7 +205,7 @@ NORM(rnorm4d, rnorm, 4, (double x, double y, double z, double w), x, y, z, w)
 const kb_symbol kb_libdevice_symbols[] = {
     // clang-format off
     KB_LIBDEVICE_SPECIAL(SYMBOL)
-    KB_LIBDEVICE_ROUNDED(SYMBOLS)
+    KB_ROUNDED(SYMBOLS)
     // clang-format on
     {NULL, NULL},
 };

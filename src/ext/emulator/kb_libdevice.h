@@ -6,6 +6,7 @@
 #define KB_LIBDEVICE_H
 
 #include "core/kb_extension.h"
+#include "kernbridge/cuda_on_cpu/special.h"
 
 #include <stdint.h>
 
@@ -39,40 +40,17 @@
     X(normf, float, (int32_t n, const float *x))                                                   \
     X(rnormf, float, (int32_t n, const float *x))
 
-/* Each of these downwards (_rd), upwards (_ru) and towards zero (_rz). */
-#define KB_LIBDEVICE_ROUNDED(X)                                                                    \
-    X(dadd, double, (double x, double y))                                                          \
-    X(dsub, double, (double x, double y))                                                          \
-    X(dmul, double, (double x, double y))                                                          \
-    X(ddiv, double, (double x, double y))                                                          \
-    X(drcp, double, (double x))                                                                    \
-    X(dsqrt, double, (double x))                                                                   \
-    X(fma, double, (double x, double y, double z))                                                 \
-    X(fadd, float, (float x, float y))                                                             \
-    X(fsub, float, (float x, float y))                                                             \
-    X(fmul, float, (float x, float y))                                                             \
-    X(fdiv, float, (float x, float y))                                                             \
-    X(frcp, float, (float x))                                                                      \
-    X(fsqrt, float, (float x))                                                                     \
-    X(fmaf, float, (float x, float y, float z))                                                    \
-    X(double2float, float, (double x))                                                             \
-    X(int2float, float, (int32_t x))                                                               \
-    X(uint2float, float, (uint32_t x))                                                             \
-    X(ll2float, float, (int64_t x))                                                                \
-    X(ull2float, float, (uint64_t x))                                                              \
-    X(ll2double, double, (int64_t x))                                                              \
-    X(ull2double, double, (uint64_t x))
-
 // NOLINTBEGIN(bugprone-macro-parentheses): types and lists of parameters take none
 #define KB_LIBDEVICE_DECLARE(name, result, parameters) result kb_nv_##name parameters;
-#define KB_LIBDEVICE_DECLARE_ROUNDED(name, result, parameters)                                     \
-    result kb_nv_##name##_rd parameters;                                                           \
-    result kb_nv_##name##_ru parameters;                                                           \
-    result kb_nv_##name##_rz parameters;
+#define KB_LIBDEVICE_DECLARE_ROUNDED(n, name, result, type, value)                                 \
+    result kb_nv_##name##_rd KB_ROUNDED_OF_##n(type);                                              \
+    result kb_nv_##name##_ru KB_ROUNDED_OF_##n(type);                                              \
+    result kb_nv_##name##_rz KB_ROUNDED_OF_##n(type);
 // NOLINTEND(bugprone-macro-parentheses)
 
 KB_LIBDEVICE_SPECIAL(KB_LIBDEVICE_DECLARE)
-KB_LIBDEVICE_ROUNDED(KB_LIBDEVICE_DECLARE_ROUNDED)
+/* Each of special.h downwards (_rd), upwards (_ru) and towards zero (_rz). */
+KB_ROUNDED(KB_LIBDEVICE_DECLARE_ROUNDED)
 
 /* All of the above. */
 extern const kb_symbol kb_libdevice_symbols[];

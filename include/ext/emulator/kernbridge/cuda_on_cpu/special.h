@@ -1,9 +1,61 @@
-/* Special functions that C lacks, for kernels on the CPU in C++ and for the core in C: computed as
- * long doubles and rounded once. */
+/* What C lacks, for kernels on the CPU in C++ and for the core in C: special functions, computed as
+ * long doubles and rounded once, and functions with a direction of rounding. */
 #ifndef KERNBRIDGE_CUDA_ON_CPU_SPECIAL_H
 #define KERNBRIDGE_CUDA_ON_CPU_SPECIAL_H
 
+#include <fenv.h>
 #include <math.h>
+
+/* Functions with a direction of rounding: X(n, name, result, type, value). `value` is said of a, b
+ * and c, which are the n arguments. */
+#define KB_ROUNDED(X)                                                                              \
+    X(2, dadd, double, double, a + b)                                                              \
+    X(2, dsub, double, double, a - b)                                                              \
+    X(2, dmul, double, double, (a * b))                                                            \
+    X(2, ddiv, double, double, a / b)                                                              \
+    X(1, drcp, double, double, 1.0 / a)                                                            \
+    X(1, dsqrt, double, double, sqrt(a))                                                           \
+    X(3, fma, double, double, fma(a, b, c))                                                        \
+    X(2, fadd, float, float, a + b)                                                                \
+    X(2, fsub, float, float, a - b)                                                                \
+    X(2, fmul, float, float, (a * b))                                                              \
+    X(2, fdiv, float, float, a / b)                                                                \
+    X(1, frcp, float, float, 1.0F / a)                                                             \
+    X(1, fsqrt, float, float, sqrtf(a))                                                            \
+    X(3, fmaf, float, float, fmaf(a, b, c))                                                        \
+    X(1, double2float, float, double, (float)a)                                                    \
+    X(1, int2float, float, int, (float)a)                                                          \
+    X(1, uint2float, float, unsigned, (float)a)                                                    \
+    X(1, ll2float, float, long long, (float)a)                                                     \
+    X(1, ull2float, float, unsigned long long, (float)a)                                           \
+    X(1, ll2double, double, long long, (double)a)                                                  \
+    X(1, ull2double, double, unsigned long long, (double)a)
+
+// NOLINTBEGIN(bugprone-macro-parentheses): types take none
+#define KB_ROUNDED_OF_1(type)   (type x)
+#define KB_ROUNDED_OF_2(type)   (type x, type y)
+#define KB_ROUNDED_OF_3(type)   (type x, type y, type z)
+#define KB_ROUNDED_COPY_1(type) volatile type a = x
+#define KB_ROUNDED_COPY_2(type)                                                                    \
+    KB_ROUNDED_COPY_1(type);                                                                       \
+    volatile type b = y
+#define KB_ROUNDED_COPY_3(type)                                                                    \
+    KB_ROUNDED_COPY_2(type);                                                                       \
+    volatile type c = z
+
+/* The direction is a state of the processor. What is computed under it goes through volatile
+ * variables: a compiler that knows nothing of directions moves no access to them over a call. */
+#define KB_ROUNDED_TO(name, direction, n, result, type, value)                                     \
+    result name KB_ROUNDED_OF_##n(type)                                                            \
+    {                                                                                              \
+        KB_ROUNDED_COPY_##n(type);                                                                 \
+        int before = fegetround();                                                                 \
+        (void)fesetround(direction);                                                               \
+        volatile result r = value;                                                                 \
+        (void)fesetround(before);                                                                  \
+        return r;                                                                                  \
+    }
+// NOLINTEND(bugprone-macro-parentheses)
 
 static inline double kb_erfcx(double x)
 {

@@ -13,21 +13,6 @@ namespace kernbridge
 namespace cuda_on_cpu
 {
 
-/* What `f` returns under a direction of rounding, which is a state of the processor. Compilers know
- * nothing of it, and move no access to a volatile variable over a call. */
-template <typename R, typename F, typename X, typename Y, typename Z>
-static inline R rounded(int direction, const F &f, X x, Y y, Z z)
-{
-    volatile X a = x;
-    volatile Y b = y;
-    volatile Z c = z;
-    int before = fegetround();
-    fesetround(direction);
-    volatile R result = f(static_cast<X>(a), static_cast<Y>(b), static_cast<Z>(c));
-    fesetround(before);
-    return result;
-}
-
 /* f(x, y, lowest, highest) of each lane of two words, whose results keep the lane's bits. */
 template <int bits, bool is_signed, typename F>
 static inline unsigned lanes(unsigned a, unsigned b, const F &f)
@@ -67,42 +52,12 @@ template <typename T> static inline T norm_of(int n, const T *values)
 } // namespace cuda_on_cpu
 } // namespace kernbridge
 
-#define KB_ROUNDED_TO(name, suffix, direction, R, parameters, expression, ...)                     \
-    static inline R name##suffix parameters                                                        \
-    {                                                                                              \
-        auto f = [](auto a, auto b, auto c) -> R { return (void)b, (void)c, expression; };         \
-        return kernbridge::cuda_on_cpu::rounded<R>(direction, f, __VA_ARGS__);                     \
-    }
-#define KB_ROUNDED(name, R, parameters, expression, ...)                                           \
-    KB_ROUNDED_TO(name, _rz, FE_TOWARDZERO, R, parameters, expression, __VA_ARGS__)                \
-    KB_ROUNDED_TO(name, _rd, FE_DOWNWARD, R, parameters, expression, __VA_ARGS__)                  \
-    KB_ROUNDED_TO(name, _ru, FE_UPWARD, R, parameters, expression, __VA_ARGS__)
-#define KB_ROUNDED_BOTH(of_float, of_double, arguments, expression, ...)                           \
-    KB_ROUNDED(of_float, float, arguments(float), expression, __VA_ARGS__)                         \
-    KB_ROUNDED(of_double, double, arguments(double), expression, __VA_ARGS__)
-#define KB_OF_1(T) (T x)
-#define KB_OF_2(T) (T x, T y)
-#define KB_OF_3(T) (T x, T y, T z)
-KB_ROUNDED_BOTH(__fadd, __dadd, KB_OF_2, a + b, x, y, 0)
-KB_ROUNDED_BOTH(__fsub, __dsub, KB_OF_2, a - b, x, y, 0)
-KB_ROUNDED_BOTH(__fmul, __dmul, KB_OF_2, a *b, x, y, 0)
-KB_ROUNDED_BOTH(__fdiv, __ddiv, KB_OF_2, a / b, x, y, 0)
-KB_ROUNDED_BOTH(__frcp, __drcp, KB_OF_1, 1 / a, x, 0, 0)
-KB_ROUNDED_BOTH(__fsqrt, __dsqrt, KB_OF_1, std::sqrt(a), x, 0, 0)
-KB_ROUNDED_BOTH(__fmaf, __fma, KB_OF_3, std::fma(a, b, c), x, y, z)
-KB_ROUNDED(__double2float, float, (double x), static_cast<float>(a), x, 0, 0)
-KB_ROUNDED(__int2float, float, (int x), static_cast<float>(a), x, 0, 0)
-KB_ROUNDED(__uint2float, float, (unsigned x), static_cast<float>(a), x, 0, 0)
-KB_ROUNDED(__ll2float, float, (long long x), static_cast<float>(a), x, 0, 0)
-KB_ROUNDED(__ull2float, float, (unsigned long long x), static_cast<float>(a), x, 0, 0)
-KB_ROUNDED(__ll2double, double, (long long x), static_cast<double>(a), x, 0, 0)
-KB_ROUNDED(__ull2double, double, (unsigned long long x), static_cast<double>(a), x, 0, 0)
-#undef KB_ROUNDED_TO
-#undef KB_ROUNDED
-#undef KB_ROUNDED_BOTH
-#undef KB_OF_1
-#undef KB_OF_2
-#undef KB_OF_3
+#define KB_DIRECTIONS(n, name, result, type, value)                                                \
+    static inline KB_ROUNDED_TO(__##name##_rz, FE_TOWARDZERO, n, result, type, value)              \
+    static inline KB_ROUNDED_TO(__##name##_rd, FE_DOWNWARD, n, result, type, value)                \
+    static inline KB_ROUNDED_TO(__##name##_ru, FE_UPWARD, n, result, type, value)
+KB_ROUNDED(KB_DIRECTIONS)
+#undef KB_DIRECTIONS
 
 #define KB_LANES_OF(name, bits, is_signed, expression)                                             \
     static inline unsigned name(unsigned a, unsigned b)                                            \
