@@ -15,40 +15,26 @@
 
 #include "host_defines.h"
 
+/* A vector, and the function that makes one of its elements. */
+#define KB_VECTOR(name, attribute, members, parameters, ...)                                       \
+    struct attribute name                                                                          \
+    {                                                                                              \
+        members;                                                                                   \
+    };                                                                                             \
+    static inline name make_##name parameters                                                      \
+    {                                                                                              \
+        return name{__VA_ARGS__};                                                                  \
+    }
+#define KB_VECTOR_OF_4(T, name, align)                                                             \
+    KB_VECTOR(name, __attribute__((aligned(align))), T x; T y; T z; T w,                           \
+              (T x, T y, T z, T w), x, y, z, w)
+
 /* Vectors of two and of four elements are aligned as in CUDA. */
 #define KB_VECTORS(T, name, align2, align4)                                                        \
-    struct name##1                                                                                 \
-    {                                                                                              \
-        T x;                                                                                       \
-    };                                                                                             \
-    struct __attribute__((aligned(align2))) name##2                                                \
-    {                                                                                              \
-        T x, y;                                                                                    \
-    };                                                                                             \
-    struct name##3                                                                                 \
-    {                                                                                              \
-        T x, y, z;                                                                                 \
-    };                                                                                             \
-    struct __attribute__((aligned(align4))) name##4                                                \
-    {                                                                                              \
-        T x, y, z, w;                                                                              \
-    };                                                                                             \
-    static inline name##1 make_##name##1(T x)                                                      \
-    {                                                                                              \
-        return name##1 {x};                                                                        \
-    }                                                                                              \
-    static inline name##2 make_##name##2(T x, T y)                                                 \
-    {                                                                                              \
-        return name##2 {x, y};                                                                     \
-    }                                                                                              \
-    static inline name##3 make_##name##3(T x, T y, T z)                                            \
-    {                                                                                              \
-        return name##3 {x, y, z};                                                                  \
-    }                                                                                              \
-    static inline name##4 make_##name##4(T x, T y, T z, T w)                                       \
-    {                                                                                              \
-        return name##4 {x, y, z, w};                                                               \
-    }
+    KB_VECTOR(name##1, , T x, (T x), x)                                                            \
+    KB_VECTOR(name##2, __attribute__((aligned(align2))), T x; T y, (T x, T y), x, y)               \
+    KB_VECTOR(name##3, , T x; T y; T z, (T x, T y, T z), x, y, z)                                  \
+    KB_VECTOR_OF_4(T, name##4, align4)
 KB_VECTORS(signed char, char, 2, 4)
 KB_VECTORS(unsigned char, uchar, 2, 4)
 KB_VECTORS(short, short, 4, 8)
@@ -64,23 +50,17 @@ KB_VECTORS(double, double, 16, 16)
 #undef KB_VECTORS
 
 /* Their names in CUDA 13 tell the alignment of four elements. */
-#define KB_ALIGNED(T, name, align)                                                                 \
-    struct __attribute__((aligned(align))) name##4_##align##a                                      \
-    {                                                                                              \
-        T x, y, z, w;                                                                              \
-    };                                                                                             \
-    static inline name##4_##align##a make_##name##4_##align##a(T x, T y, T z, T w)                 \
-    {                                                                                              \
-        return name##4_##align##a{x, y, z, w};                                                     \
-    }
-#define KB_ALIGNED_BOTH(T, name) KB_ALIGNED(T, name, 16) KB_ALIGNED(T, name, 32)
+#define KB_ALIGNED_BOTH(T, name)                                                                   \
+    KB_VECTOR_OF_4(T, name##4_16a, 16)                                                             \
+    KB_VECTOR_OF_4(T, name##4_32a, 32)
 KB_ALIGNED_BOTH(long, long)
 KB_ALIGNED_BOTH(unsigned long, ulong)
 KB_ALIGNED_BOTH(long long, longlong)
 KB_ALIGNED_BOTH(unsigned long long, ulonglong)
 KB_ALIGNED_BOTH(double, double)
 #undef KB_ALIGNED_BOTH
-#undef KB_ALIGNED
+#undef KB_VECTOR_OF_4
+#undef KB_VECTOR
 
 struct dim3 {
     unsigned x, y, z;
