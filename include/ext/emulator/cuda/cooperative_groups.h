@@ -291,42 +291,21 @@ template <typename G> static inline void sync(const G &group, KB_SITE)
     group.sync(site);
 }
 
-template <typename T> struct plus {
-    T operator()(T a, T b) const
-    {
-        return a + b;
-    }
-};
-template <typename T> struct greater {
-    T operator()(T a, T b) const
-    {
-        return a < b ? b : a;
-    }
-};
-template <typename T> struct less {
-    T operator()(T a, T b) const
-    {
-        return b < a ? b : a;
-    }
-};
-template <typename T> struct bit_and {
-    T operator()(T a, T b) const
-    {
-        return a & b;
-    }
-};
-template <typename T> struct bit_or {
-    T operator()(T a, T b) const
-    {
-        return a | b;
-    }
-};
-template <typename T> struct bit_xor {
-    T operator()(T a, T b) const
-    {
-        return a ^ b;
-    }
-};
+#define KB_OPERATION(name, expression)                                                             \
+    template <typename T> struct name                                                              \
+    {                                                                                              \
+        T operator()(T a, T b) const                                                               \
+        {                                                                                          \
+            return expression;                                                                     \
+        }                                                                                          \
+    };
+KB_OPERATION(plus, a + b)
+KB_OPERATION(greater, a < b ? b : a)
+KB_OPERATION(less, b < a ? b : a)
+KB_OPERATION(bit_and, a &b)
+KB_OPERATION(bit_or, a | b)
+KB_OPERATION(bit_xor, a ^ b)
+#undef KB_OPERATION
 
 /* Of tiles and coalesced threads; every thread gets the result. */
 template <typename G, typename T, typename F>
