@@ -54,6 +54,13 @@ template <typename I, typename F> static inline I integer(F value)
 } // namespace cuda_on_cpu
 } // namespace kernbridge
 
+/* Functions that are one expression. */
+#define KB_IS(T, name, parameters, expression)                                                     \
+    static inline T name parameters                                                                \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+
 /* min and max of two types have the type that C++ gives to `true ? a : b`. NaN loses. */
 template <typename T, typename U>
 static inline kernbridge::cuda_on_cpu::common<T, U> min(T a, U b)
@@ -69,29 +76,12 @@ static inline kernbridge::cuda_on_cpu::common<T, U> max(T a, U b)
     type v = static_cast<type>(a), w = static_cast<type>(b);
     return v < w || v != v ? w : v;
 }
-static inline float min(float a, float b)
-{
-    return fminf(a, b);
-}
-static inline float max(float a, float b)
-{
-    return fmaxf(a, b);
-}
-static inline double min(double a, double b)
-{
-    return fmin(a, b);
-}
-static inline double max(double a, double b)
-{
-    return fmax(a, b);
-}
+KB_IS(float, min, (float a, float b), fminf(a, b))
+KB_IS(float, max, (float a, float b), fmaxf(a, b))
+KB_IS(double, min, (double a, double b), fmin(a, b))
+KB_IS(double, max, (double a, double b), fmax(a, b))
 
-/* Functions that are one expression, of one number a, and of two, a and b. */
-#define KB_IS(T, name, parameters, expression)                                                     \
-    static inline T name parameters                                                                \
-    {                                                                                              \
-        return expression;                                                                         \
-    }
+/* Functions of one number a, and of two, a and b. */
 #define KB_OF_ONE(type, name, expression) KB_IS(type, name, (type a), expression)
 #define KB_OF_TWO(type, name, expression) KB_IS(type, name, (type a, type b), expression)
 /* Names that the C library declares, too, are macros. */
@@ -242,19 +232,14 @@ KB_IS(unsigned, __umulhi, (unsigned a, unsigned b),
       static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32))
 KB_IS(long long, __mul64hi, (long long a, long long b),
       static_cast<long long>(static_cast<__int128>(a) * b >> 64))
-static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
-{
-    return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
-}
+KB_IS(unsigned long long, __umul64hi, (unsigned long long a, unsigned long long b),
+      static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64))
 static inline int __mul24(int a, int b)
 {
     long long v = static_cast<int>(static_cast<unsigned>(a) << 8) >> 8;
     return static_cast<int>(v * (static_cast<int>(static_cast<unsigned>(b) << 8) >> 8));
 }
-static inline unsigned __umul24(unsigned a, unsigned b)
-{
-    return (a & 0xffffffu) * (b & 0xffffffu);
-}
+KB_IS(unsigned, __umul24, (unsigned a, unsigned b), (a & 0xffffffu) * (b & 0xffffffu))
 static inline unsigned __sad(int a, int b, unsigned c)
 {
     return (a > b ? static_cast<unsigned>(a) - static_cast<unsigned>(b)
@@ -277,22 +262,10 @@ static inline int __dp4a(int a, int b, int c)
 
 /* Conversions: to the nearest (rn), to zero (rz), down (rd) and up (ru). */
 #define KB_CONVERSIONS(name, F, I)                                                                 \
-    static inline I name##_rn(F a)                                                                 \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::integer<I>(std::nearbyint(a));                             \
-    }                                                                                              \
-    static inline I name##_rz(F a)                                                                 \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::integer<I>(a);                                             \
-    }                                                                                              \
-    static inline I name##_rd(F a)                                                                 \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::integer<I>(std::floor(a));                                 \
-    }                                                                                              \
-    static inline I name##_ru(F a)                                                                 \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::integer<I>(std::ceil(a));                                  \
-    }
+    KB_IS(I, name##_rn, (F a), kernbridge::cuda_on_cpu::integer<I>(std::nearbyint(a)))             \
+    KB_IS(I, name##_rz, (F a), kernbridge::cuda_on_cpu::integer<I>(a))                             \
+    KB_IS(I, name##_rd, (F a), kernbridge::cuda_on_cpu::integer<I>(std::floor(a)))                 \
+    KB_IS(I, name##_ru, (F a), kernbridge::cuda_on_cpu::integer<I>(std::ceil(a)))
 KB_CONVERSIONS(__float2int, float, int)
 KB_CONVERSIONS(__float2uint, float, unsigned)
 KB_CONVERSIONS(__float2ll, float, long long)
