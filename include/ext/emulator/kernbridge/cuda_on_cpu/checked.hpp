@@ -30,56 +30,31 @@ ask(const void *at, uint64_t size, uint32_t how, const void *code)
 #define KB_ASK(at, size, how)                                                                      \
     kernbridge::cuda_on_cpu::ask(at, size, how, __builtin_return_address(0))
 
-#define KB_HOOKS_OF(bytes)                                                                         \
-    KB_HOOK void __tsan_read##bytes(void *at)                                                      \
+#define KB_HOOK_DOES(name, parameters, action)                                                     \
+    KB_HOOK void __tsan_##name parameters                                                          \
     {                                                                                              \
-        KB_ASK(at, bytes, KB_CUDA_READ | KB_CUDA_ALIGNED);                                         \
-    }                                                                                              \
-    KB_HOOK void __tsan_write##bytes(void *at)                                                     \
-    {                                                                                              \
-        KB_ASK(at, bytes, KB_CUDA_WRITE | KB_CUDA_ALIGNED);                                        \
-    }                                                                                              \
-    KB_HOOK void __tsan_unaligned_read##bytes(void *at)                                            \
-    {                                                                                              \
-        KB_ASK(at, bytes, KB_CUDA_READ);                                                           \
-    }                                                                                              \
-    KB_HOOK void __tsan_unaligned_write##bytes(void *at)                                           \
-    {                                                                                              \
-        KB_ASK(at, bytes, KB_CUDA_WRITE);                                                          \
+        action;                                                                                    \
     }
+#define KB_HOOKS_OF(bytes)                                                                         \
+    KB_HOOK_DOES(read##bytes, (void *at), KB_ASK(at, bytes, KB_CUDA_READ | KB_CUDA_ALIGNED))       \
+    KB_HOOK_DOES(write##bytes, (void *at), KB_ASK(at, bytes, KB_CUDA_WRITE | KB_CUDA_ALIGNED))     \
+    KB_HOOK_DOES(unaligned_read##bytes, (void *at), KB_ASK(at, bytes, KB_CUDA_READ))               \
+    KB_HOOK_DOES(unaligned_write##bytes, (void *at), KB_ASK(at, bytes, KB_CUDA_WRITE))
 KB_HOOKS_OF(1)
 KB_HOOKS_OF(2)
 KB_HOOKS_OF(4)
 KB_HOOKS_OF(8)
 KB_HOOKS_OF(16)
 #undef KB_HOOKS_OF
-
-KB_HOOK void __tsan_read_range(void *at, size_t size)
-{
-    KB_ASK(at, size, KB_CUDA_READ);
-}
-KB_HOOK void __tsan_write_range(void *at, size_t size)
-{
-    KB_ASK(at, size, KB_CUDA_WRITE);
-}
-KB_HOOK void __tsan_vptr_update(void **, void *)
-{
-}
-KB_HOOK void __tsan_vptr_read(void **)
-{
-}
-KB_HOOK void __tsan_func_entry(void *)
-{
-}
-KB_HOOK void __tsan_func_exit()
-{
-}
-KB_HOOK void __tsan_init()
-{
-}
-KB_HOOK void __tsan_atomic_signal_fence(int)
-{
-}
+KB_HOOK_DOES(read_range, (void *at, size_t size), KB_ASK(at, size, KB_CUDA_READ))
+KB_HOOK_DOES(write_range, (void *at, size_t size), KB_ASK(at, size, KB_CUDA_WRITE))
+KB_HOOK_DOES(vptr_update, (void **, void *), )
+KB_HOOK_DOES(vptr_read, (void **), )
+KB_HOOK_DOES(func_entry, (void *), )
+KB_HOOK_DOES(func_exit, (), )
+KB_HOOK_DOES(init, (), )
+KB_HOOK_DOES(atomic_signal_fence, (int), )
+#undef KB_HOOK_DOES
 KB_HOOK void __tsan_atomic_thread_fence(int)
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -89,51 +64,37 @@ KB_HOOK void __tsan_atomic_thread_fence(int)
             kernbridge::cuda_on_cpu::thread_at(of_block, threadIdx));
 }
 
-#define KB_HOOK_CHANGE(bits, type, name)                                                           \
-    KB_HOOK type __tsan_atomic##bits##_##name(volatile void *at, type value, int)                  \
+#define KB_HOOK_ATOMIC(bits, type, result, name, parameters, expression)                           \
+    KB_HOOK result __tsan_atomic##bits##_##name parameters                                         \
     {                                                                                              \
         KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
-        return __atomic_##name(static_cast<volatile type *>(at), value, __ATOMIC_SEQ_CST);         \
+        return expression;                                                                         \
     }
+#define KB_HOOK_CHANGE(bits, type, name, builtin)                                                  \
+    KB_HOOK_ATOMIC(bits, type, type, name, (volatile void *at, type value, int),                   \
+                   builtin(static_cast<volatile type *>(at), value, __ATOMIC_SEQ_CST))
+#define KB_SWAPPED(type, expected, is_weak)                                                        \
+    __atomic_compare_exchange_n(static_cast<volatile type *>(at), expected, value, is_weak,        \
+                                __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 #define KB_HOOK_SWAP(bits, type, name, is_weak)                                                    \
-    KB_HOOK bool __tsan_atomic##bits##_compare_exchange_##name(volatile void *at, void *expected,  \
-                                                               type value, int, int)               \
-    {                                                                                              \
-        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
-        return __atomic_compare_exchange_n(static_cast<volatile type *>(at),                       \
-                                           static_cast<type *>(expected), value, is_weak,          \
-                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                    \
-    }
+    KB_HOOK_ATOMIC(bits, type, bool, compare_exchange_##name,                                      \
+                   (volatile void *at, void *expected, type value, int, int),                      \
+                   KB_SWAPPED(type, static_cast<type *>(expected), is_weak))
 #define KB_HOOKS_OF(bits, type)                                                                    \
-    KB_HOOK type __tsan_atomic##bits##_load(const volatile void *at, int)                          \
-    {                                                                                              \
-        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
-        return __atomic_load_n(static_cast<const volatile type *>(at), __ATOMIC_SEQ_CST);          \
-    }                                                                                              \
-    KB_HOOK void __tsan_atomic##bits##_store(volatile void *at, type value, int)                   \
-    {                                                                                              \
-        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
-        __atomic_store_n(static_cast<volatile type *>(at), value, __ATOMIC_SEQ_CST);               \
-    }                                                                                              \
-    KB_HOOK type __tsan_atomic##bits##_exchange(volatile void *at, type value, int)                \
-    {                                                                                              \
-        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
-        return __atomic_exchange_n(static_cast<volatile type *>(at), value, __ATOMIC_SEQ_CST);     \
-    }                                                                                              \
-    KB_HOOK_CHANGE(bits, type, fetch_add)                                                          \
-    KB_HOOK_CHANGE(bits, type, fetch_sub)                                                          \
-    KB_HOOK_CHANGE(bits, type, fetch_and)                                                          \
-    KB_HOOK_CHANGE(bits, type, fetch_or)                                                           \
-    KB_HOOK_CHANGE(bits, type, fetch_xor)                                                          \
-    KB_HOOK_CHANGE(bits, type, fetch_nand)                                                         \
-    KB_HOOK type __tsan_atomic##bits##_compare_exchange_val(volatile void *at, type expected,      \
-                                                            type value, int, int)                  \
-    {                                                                                              \
-        KB_ASK(const_cast<void *>(at), sizeof(type), KB_CUDA_ATOMIC);                              \
-        __atomic_compare_exchange_n(static_cast<volatile type *>(at), &expected, value, false,     \
-                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                           \
-        return expected;                                                                           \
-    }                                                                                              \
+    KB_HOOK_ATOMIC(bits, type, type, load, (const volatile void *at, int),                         \
+                   __atomic_load_n(static_cast<const volatile type *>(at), __ATOMIC_SEQ_CST))      \
+    KB_HOOK_ATOMIC(bits, type, void, store, (volatile void *at, type value, int),                  \
+                   __atomic_store_n(static_cast<volatile type *>(at), value, __ATOMIC_SEQ_CST))    \
+    KB_HOOK_CHANGE(bits, type, exchange, __atomic_exchange_n)                                      \
+    KB_HOOK_CHANGE(bits, type, fetch_add, __atomic_fetch_add)                                      \
+    KB_HOOK_CHANGE(bits, type, fetch_sub, __atomic_fetch_sub)                                      \
+    KB_HOOK_CHANGE(bits, type, fetch_and, __atomic_fetch_and)                                      \
+    KB_HOOK_CHANGE(bits, type, fetch_or, __atomic_fetch_or)                                        \
+    KB_HOOK_CHANGE(bits, type, fetch_xor, __atomic_fetch_xor)                                      \
+    KB_HOOK_CHANGE(bits, type, fetch_nand, __atomic_fetch_nand)                                    \
+    KB_HOOK_ATOMIC(bits, type, type, compare_exchange_val,                                         \
+                   (volatile void *at, type expected, type value, int, int),                       \
+                   (KB_SWAPPED(type, &expected, false), expected))                                 \
     KB_HOOK_SWAP(bits, type, strong, false)                                                        \
     KB_HOOK_SWAP(bits, type, weak, true)
 KB_HOOKS_OF(8, unsigned char)
@@ -142,7 +103,9 @@ KB_HOOKS_OF(32, unsigned)
 KB_HOOKS_OF(64, unsigned long)
 #undef KB_HOOKS_OF
 #undef KB_HOOK_SWAP
+#undef KB_SWAPPED
 #undef KB_HOOK_CHANGE
+#undef KB_HOOK_ATOMIC
 
 /* clang copies structures by these. The linker takes __wrap_memcpy for memcpy. */
 #define KB_HOOK_COPY(name, type, reads)                                                            \
