@@ -33,20 +33,9 @@ template <typename T>
 static inline Shuffled<T> shuffle_in_range(unsigned mode, const T &value, unsigned b, unsigned c,
                                            unsigned mask, KB_SITE)
 {
-    static_assert(std::is_trivially_copyable<T>::value, "a shuffled value is a number");
-    uint32_t words[(sizeof value + 3) / 4] = {};
-    memcpy(words, &value, sizeof value);
-    uint64_t word = 0;
-    {
-        Away away("a warp shuffle");
-        for (uint32_t &each : words) {
-            word = host().shuffle(away.self(), mask, mode, each, b, c, site);
-            each = static_cast<uint32_t>(word);
-        }
-    }
     Shuffled<T> found;
-    memcpy(static_cast<void *>(&found.data), words, sizeof value);
-    found.pred = word >> 32 & 1;
+    memcpy(static_cast<void *>(&found.data), &value, sizeof value);
+    found.pred = shuffle_words(found.data, mask, mode, b, c, site);
     return found;
 }
 
@@ -96,22 +85,16 @@ static inline uint32_t get_sreg_laneid()
 {
     return ::kernbridge::cuda_on_cpu::index_of_thread() & 31;
 }
-static inline uint32_t get_sreg_lanemask_lt()
-{
-    return ::__lanemask_lt();
-}
-static inline uint32_t get_sreg_lanemask_le()
-{
-    return ::__lanemask_lt() | 1u << get_sreg_laneid();
-}
-static inline uint32_t get_sreg_lanemask_ge()
-{
-    return ~::__lanemask_lt();
-}
-static inline uint32_t get_sreg_lanemask_gt()
-{
-    return ~get_sreg_lanemask_le();
-}
+#define KB_LANEMASK(name)                                                                          \
+    static inline uint32_t get_sreg_lanemask_##name()                                              \
+    {                                                                                              \
+        return ::__lanemask_##name();                                                              \
+    }
+KB_LANEMASK(lt)
+KB_LANEMASK(le)
+KB_LANEMASK(ge)
+KB_LANEMASK(gt)
+#undef KB_LANEMASK
 } // namespace ptx
 
 namespace device

@@ -14,21 +14,24 @@ namespace cuda_on_cpu
 enum { SHUFFLE_INDEX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR }; /* PTX: shfl.sync */
 enum { VOTE_ALL, VOTE_ANY, VOTE_EQUAL, VOTE_BALLOT };
 
-/* A value in words of 32 bits, each of which is shuffled. */
+/* Shuffles each of the words of 32 bits of a value; whether the lane that is read is in range. */
 template <typename T>
-static inline T shuffled(unsigned mask, T value, unsigned mode, unsigned b, unsigned c,
-                         uint32_t site)
+static inline bool shuffle_words(T &value, unsigned mask, unsigned mode, unsigned b, unsigned c,
+                                 uint32_t site)
 {
     static_assert(std::is_trivially_copyable<T>::value, "a shuffled value is a number");
     uint32_t words[(sizeof value + 3) / 4] = {};
     memcpy(words, &value, sizeof value);
+    uint64_t word = 0;
     {
         Away away("a warp shuffle");
-        for (uint32_t &word : words)
-            word = static_cast<uint32_t>(host().shuffle(away.self(), mask, mode, word, b, c, site));
+        for (uint32_t &each : words) {
+            word = host().shuffle(away.self(), mask, mode, each, b, c, site);
+            each = static_cast<uint32_t>(word);
+        }
     }
     memcpy(static_cast<void *>(&value), words, sizeof value);
-    return value;
+    return word >> 32 & 1;
 }
 
 static inline unsigned segments(int width)
@@ -61,8 +64,8 @@ static inline unsigned __activemask(KB_SITE)
     static inline T name(unsigned mask, T value, type by, int width = 32, KB_SITE)                 \
     {                                                                                              \
         using namespace kernbridge::cuda_on_cpu;                                                   \
-        return shuffled(mask, value, mode, static_cast<unsigned>(by), segments(width) | edge,      \
-                        site);                                                                     \
+        shuffle_words(value, mask, mode, static_cast<unsigned>(by), segments(width) | edge, site); \
+        return value;                                                                              \
     }
 KB_SHUFFLE(__shfl_sync, SHUFFLE_INDEX, int, 31)
 KB_SHUFFLE(__shfl_up_sync, SHUFFLE_UP, unsigned, 0)
