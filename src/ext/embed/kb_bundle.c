@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -16,16 +15,14 @@ static const char manifest_name[] = "manifest.txt";
 /* CompileOptionsProto: executable_build_options { num_replicas: 1, num_partitions: 1 } */
 static const char options[] = {0x1a, 0x04, 0x20, 0x01, 0x28, 0x01};
 
-/* A file. The bytes are aligned as data must be. */
+/* A file, in the arena of its bundle. The bytes are aligned as data must be. */
 typedef struct content {
-    void *memory;
     char *bytes;
     size_t size;
 } content;
 
 typedef struct program {
     kb_host_program about;
-    content code;
     struct program *next;
 } program;
 
@@ -63,32 +60,30 @@ static const char *join(kb_bundle *b, const char *name)
 }
 
 /* All bytes of an open file. */
-static kb_status read_stream(FILE *file, const char *path, content *c, kb_error *err)
+static kb_status read_stream(kb_bundle *b, FILE *file, const char *path, content *c, kb_error *err)
 {
     long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
     if (end < 0 || fseek(file, 0, SEEK_SET) != 0)
         return refuse_file(path, errno, err);
     c->size = (size_t)end;
-    c->memory = malloc(c->size + KB_MANIFEST_ALIGNMENT);
-    if (!c->memory)
+    char *memory = kb_arena_take(b->arena, c->size + KB_MANIFEST_ALIGNMENT, 1);
+    if (!memory)
         return refuse_memory(err);
-    size_t past = (uintptr_t)c->memory % KB_MANIFEST_ALIGNMENT;
-    c->bytes = (char *)c->memory + (KB_MANIFEST_ALIGNMENT - past) % KB_MANIFEST_ALIGNMENT;
+    size_t past = (uintptr_t)memory % KB_MANIFEST_ALIGNMENT;
+    c->bytes = memory + (KB_MANIFEST_ALIGNMENT - past) % KB_MANIFEST_ALIGNMENT;
     if (fread(c->bytes, 1, c->size, file) == c->size)
         return KB_OK;
     return refuse_file(path, ferror(file) ? errno : EIO, err);
 }
 
-/* The caller frees the content, whatever is returned. */
-static kb_status read_file(const char *path, content *c, kb_error *err)
+static kb_status read_file(kb_bundle *b, const char *path, content *c, kb_error *err)
 {
-    *c = (content){.memory = NULL};
     if (!path)
         return refuse_memory(err);
     FILE *file = fopen(path, "rbe");
     if (!file)
         return refuse_file(path, errno, err);
-    kb_status s = read_stream(file, path, c, err);
+    kb_status s = read_stream(b, file, path, c, err);
     (void)fclose(file);
     return s;
 }
@@ -97,7 +92,7 @@ static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, conte
                                kb_error *err)
 {
     const char *path = join(b, file->name);
-    kb_status s = read_file(path, c, err);
+    kb_status s = read_file(b, path, c, err);
     if (s != KB_OK)
         return s;
     uint8_t computed[KB_SHA256_SIZE];
@@ -135,19 +130,20 @@ static kb_status add_arrays(kb_bundle *b, const kb_manifest_program *from, kb_ho
 
 static kb_status add_program(kb_bundle *b, const kb_manifest_program *from, kb_error *err)
 {
+    content code;
     program *added = kb_arena_take(b->arena, 1, sizeof *added);
     if (!added)
         return refuse_memory(err);
     added->next = b->programs;
     b->programs = added;
-    kb_status s = read_compared(b, &from->file, &added->code, err);
+    kb_status s = read_compared(b, &from->file, &code, err);
     if (s != KB_OK)
         return s;
     added->about = (kb_host_program){
         .platform = from->platform,
         .format = "mlir",
-        .code = added->code.bytes,
-        .code_size = added->code.size,
+        .code = code.bytes,
+        .code_size = code.size,
         .options = options,
         .options_size = sizeof options,
     };
@@ -159,16 +155,13 @@ static kb_status read_manifest(kb_bundle *b, kb_manifest *manifest, kb_error *er
     const char *path = join(b, manifest_name);
     content text;
     kb_error why;
-    kb_status s = read_file(path, &text, err);
-    if (s == KB_OK) {
-        s = kb_manifest_read(text.bytes, text.size, b->arena, manifest, &why);
-        if (s == KB_INVALID_ARGUMENT)
-            (void)refuse_damaged(path, why.message, err);
-        else if (s != KB_OK)
-            (void)kb_error_set(err, s, "%s: %s", path, why.message);
-    }
-    free(text.memory);
-    return s;
+    kb_status s = read_file(b, path, &text, err);
+    if (s != KB_OK)
+        return s;
+    s = kb_manifest_read(text.bytes, text.size, b->arena, manifest, &why);
+    if (s == KB_INVALID_ARGUMENT)
+        return refuse_damaged(path, why.message, err);
+    return s == KB_OK ? KB_OK : kb_error_set(err, s, "%s: %s", path, why.message);
 }
 
 static kb_status read_bundle(kb_bundle *b, kb_error *err)
@@ -184,12 +177,8 @@ static kb_status read_bundle(kb_bundle *b, kb_error *err)
 
 void kb_bundle_close(kb_bundle *bundle)
 {
-    if (!bundle)
-        return;
-    for (program *p = bundle->programs; p; p = p->next)
-        free(p->code.memory);
-    free(bundle->data.memory);
-    kb_arena_free(bundle->arena);
+    if (bundle)
+        kb_arena_free(bundle->arena);
 }
 
 kb_status kb_bundle_open(const char *folder, kb_bundle **bundle, kb_host_error *error)
