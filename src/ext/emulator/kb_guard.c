@@ -134,8 +134,6 @@ static kb_status run_guarded(const kb_frame *frame, kb_run *run, guarded *g, kb_
 kb_status kb_guard_results(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     guarded g = {.arena = kb_arena_new()};
-    if (!g.arena)
-        return no_memory(frame, "for guards of outputs", err);
     kb_status s = run_guarded(frame, run, &g, err);
     kb_arena_free(g.arena);
     return s;
@@ -208,8 +206,6 @@ static kb_status run_and_compare(const kb_frame *frame, kb_run *run, kb_arena *a
 kb_status kb_guard_inputs(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     kb_arena *arena = kb_arena_new();
-    if (!arena)
-        return no_memory(frame, "to compare inputs with", err);
     kb_status s = run_and_compare(frame, run, arena, err);
     kb_arena_free(arena);
     return s;

@@ -93,10 +93,8 @@ kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     kb_unwritten c = {.n_regions = 0};
     kb_arena *arena = kb_arena_new();
-    bool found = arena && find_regions(frame, arena, &c);
-    if (!found) {
-        if (arena)
-            kb_arena_free(arena);
+    if (!find_regions(frame, arena, &c)) {
+        kb_arena_free(arena);
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
                             "%s: no memory to look for reads of what nothing has written",
                             frame->kernel->name);
