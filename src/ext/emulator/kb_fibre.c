@@ -20,40 +20,36 @@
 void kb_fibre_swap(void **from, void *to);
 void kb_fibre_start(void);
 
+/* A function of this file alone, without a frame. */
+#define FUNCTION(name, instructions)                                                               \
+    __asm__(".text\n"                                                                              \
+            ".type " name ", %function\n"                                                          \
+            ".hidden " name "\n"                                                                   \
+            ".globl " name "\n" name ":\n" instructions ".size " name ", . - " name "\n")
+
 #ifdef __x86_64__
 
 /* System V ABI: rbx, rbp, r12 to r15. Two words more than these and the place align the stack. */
 enum { ENTRY = 2, DATA = 3, PLACE = 6, N_WORDS = 9 };
 
-__asm__(".text\n"
-        ".type kb_fibre_swap, @function\n"
-        ".hidden kb_fibre_swap\n"
-        ".globl kb_fibre_swap\n"
-        "kb_fibre_swap:\n"
-        "  pushq %rbp\n"
-        "  pushq %rbx\n"
-        "  pushq %r12\n"
-        "  pushq %r13\n"
-        "  pushq %r14\n"
-        "  pushq %r15\n"
-        "  movq %rsp, (%rdi)\n"
-        "  movq %rsi, %rsp\n"
-        "  popq %r15\n"
-        "  popq %r14\n"
-        "  popq %r13\n"
-        "  popq %r12\n"
-        "  popq %rbx\n"
-        "  popq %rbp\n"
-        "  ret\n"
-        ".size kb_fibre_swap, . - kb_fibre_swap\n"
-        ".type kb_fibre_start, @function\n"
-        ".hidden kb_fibre_start\n"
-        ".globl kb_fibre_start\n"
-        "kb_fibre_start:\n"
-        "  movq %r12, %rdi\n"
-        "  callq *%r13\n"
-        "  ud2\n"
-        ".size kb_fibre_start, . - kb_fibre_start\n");
+FUNCTION("kb_fibre_swap", "  pushq %rbp\n"
+                          "  pushq %rbx\n"
+                          "  pushq %r12\n"
+                          "  pushq %r13\n"
+                          "  pushq %r14\n"
+                          "  pushq %r15\n"
+                          "  movq %rsp, (%rdi)\n"
+                          "  movq %rsi, %rsp\n"
+                          "  popq %r15\n"
+                          "  popq %r14\n"
+                          "  popq %r13\n"
+                          "  popq %r12\n"
+                          "  popq %rbx\n"
+                          "  popq %rbp\n"
+                          "  ret\n");
+FUNCTION("kb_fibre_start", "  movq %r12, %rdi\n"
+                           "  callq *%r13\n"
+                           "  ud2\n");
 
 #elif defined(__aarch64__)
 
@@ -62,44 +58,33 @@ __asm__(".text\n"
  */
 enum { PLACE = 1, DATA = 2, ENTRY = 3, N_WORDS = 20 };
 
-__asm__(".text\n"
-        ".type kb_fibre_swap, %function\n"
-        ".hidden kb_fibre_swap\n"
-        ".globl kb_fibre_swap\n"
-        "kb_fibre_swap:\n"
-        "  stp x29, x30, [sp, #-160]!\n"
-        "  stp x19, x20, [sp, #16]\n"
-        "  stp x21, x22, [sp, #32]\n"
-        "  stp x23, x24, [sp, #48]\n"
-        "  stp x25, x26, [sp, #64]\n"
-        "  stp x27, x28, [sp, #80]\n"
-        "  stp d8, d9, [sp, #96]\n"
-        "  stp d10, d11, [sp, #112]\n"
-        "  stp d12, d13, [sp, #128]\n"
-        "  stp d14, d15, [sp, #144]\n"
-        "  mov x2, sp\n"
-        "  str x2, [x0]\n"
-        "  mov sp, x1\n"
-        "  ldp x19, x20, [sp, #16]\n"
-        "  ldp x21, x22, [sp, #32]\n"
-        "  ldp x23, x24, [sp, #48]\n"
-        "  ldp x25, x26, [sp, #64]\n"
-        "  ldp x27, x28, [sp, #80]\n"
-        "  ldp d8, d9, [sp, #96]\n"
-        "  ldp d10, d11, [sp, #112]\n"
-        "  ldp d12, d13, [sp, #128]\n"
-        "  ldp d14, d15, [sp, #144]\n"
-        "  ldp x29, x30, [sp], #160\n"
-        "  ret\n"
-        ".size kb_fibre_swap, . - kb_fibre_swap\n"
-        ".type kb_fibre_start, %function\n"
-        ".hidden kb_fibre_start\n"
-        ".globl kb_fibre_start\n"
-        "kb_fibre_start:\n"
-        "  mov x0, x19\n"
-        "  blr x20\n"
-        "  brk #1\n"
-        ".size kb_fibre_start, . - kb_fibre_start\n");
+FUNCTION("kb_fibre_swap", "  stp x29, x30, [sp, #-160]!\n"
+                          "  stp x19, x20, [sp, #16]\n"
+                          "  stp x21, x22, [sp, #32]\n"
+                          "  stp x23, x24, [sp, #48]\n"
+                          "  stp x25, x26, [sp, #64]\n"
+                          "  stp x27, x28, [sp, #80]\n"
+                          "  stp d8, d9, [sp, #96]\n"
+                          "  stp d10, d11, [sp, #112]\n"
+                          "  stp d12, d13, [sp, #128]\n"
+                          "  stp d14, d15, [sp, #144]\n"
+                          "  mov x2, sp\n"
+                          "  str x2, [x0]\n"
+                          "  mov sp, x1\n"
+                          "  ldp x19, x20, [sp, #16]\n"
+                          "  ldp x21, x22, [sp, #32]\n"
+                          "  ldp x23, x24, [sp, #48]\n"
+                          "  ldp x25, x26, [sp, #64]\n"
+                          "  ldp x27, x28, [sp, #80]\n"
+                          "  ldp d8, d9, [sp, #96]\n"
+                          "  ldp d10, d11, [sp, #112]\n"
+                          "  ldp d12, d13, [sp, #128]\n"
+                          "  ldp d14, d15, [sp, #144]\n"
+                          "  ldp x29, x30, [sp], #160\n"
+                          "  ret\n");
+FUNCTION("kb_fibre_start", "  mov x0, x19\n"
+                           "  blr x20\n"
+                           "  brk #1\n");
 
 #else
 #error "kernbridge supports x86-64 and aarch64"
