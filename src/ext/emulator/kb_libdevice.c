@@ -148,48 +148,31 @@ double kb_nv_cospi(double x)
 OF_DOUBLE(cyl_bessel_i0, kb_bessel_i(0, fabsl(x)))
 OF_DOUBLE(cyl_bessel_i1, copysign((double)kb_bessel_i(1, fabsl(x)), x))
 
-static long double norm_of(int32_t n, const double *x)
-{
-    long double sum = 0;
-    bool infinite = false;
-    for (int32_t i = 0; i < n; i++) {
-        sum += (long double)x[i] * x[i];
-        infinite = infinite || isinf(x[i]);
+/* Of n numbers of a type, whose squares are added up in a wider one. */
+// NOLINTBEGIN(bugprone-macro-parentheses): types take none
+#define NORM_OF_MANY(type, suffix, wide, root)                                                     \
+    static wide norm_of##suffix(int32_t n, const type *x)                                          \
+    {                                                                                              \
+        wide sum = 0;                                                                              \
+        bool infinite = false;                                                                     \
+        for (int32_t i = 0; i < n; i++) {                                                          \
+            sum += (wide)x[i] * (wide)x[i];                                                        \
+            infinite = infinite || isinf(x[i]);                                                    \
+        }                                                                                          \
+        return infinite ? (wide)INFINITY : root(sum);                                              \
+    }                                                                                              \
+    type kb_nv_norm##suffix(int32_t n, const type *x)                                              \
+    {                                                                                              \
+        return (type)norm_of##suffix(n, x);                                                        \
+    }                                                                                              \
+    type kb_nv_rnorm##suffix(int32_t n, const type *x)                                             \
+    {                                                                                              \
+        return (type)(1 / norm_of##suffix(n, x));                                                  \
     }
-    return infinite ? INFINITY : sqrtl(sum);
-}
+// NOLINTEND(bugprone-macro-parentheses)
 
-double kb_nv_norm(int32_t n, const double *x)
-{
-    return (double)norm_of(n, x);
-}
-
-double kb_nv_rnorm(int32_t n, const double *x)
-{
-    return (double)(1 / norm_of(n, x));
-}
-
-static double norm_of_floats(int32_t n, const float *x)
-{
-    double sum = 0;
-    bool infinite = false;
-    for (int32_t i = 0; i < n; i++) {
-        sum += (double)x[i] * (double)x[i];
-        infinite = infinite || isinf(x[i]);
-    }
-    return infinite ? (double)INFINITY : sqrt(sum);
-}
-
-float kb_nv_normf(int32_t n, const float *x)
-{
-    return (float)norm_of_floats(n, x);
-}
-
-float kb_nv_rnormf(int32_t n, const float *x)
-{
-    return (float)(1 / norm_of_floats(n, x));
-}
-
+NORM_OF_MANY(double, , long double, sqrtl)
+NORM_OF_MANY(float, f, double, sqrt)
 NORM(rhypot, rnorm, 2, (double x, double y), x, y)
 NORM(norm3d, norm, 3, (double x, double y, double z), x, y, z)
 NORM(rnorm3d, rnorm, 3, (double x, double y, double z), x, y, z)
