@@ -189,12 +189,10 @@ KB_IS(long long, __double_as_longlong, (double a), kernbridge::cuda_on_cpu::bits
 KB_IS(double, __longlong_as_double, (long long a), kernbridge::cuda_on_cpu::bits_as<double>(a))
 KB_IS(int, __double2hiint, (double a), static_cast<int>(__double_as_longlong(a) >> 32))
 KB_IS(int, __double2loint, (double a), static_cast<int>(__double_as_longlong(a)))
-static inline double __hiloint2double(int high, int low)
-{
-    return __longlong_as_double(static_cast<long long>(
-        static_cast<unsigned long long>(static_cast<unsigned>(high)) << 32 |
-        static_cast<unsigned>(low)));
-}
+KB_IS(double, __hiloint2double, (int high, int low),
+      __longlong_as_double(static_cast<long long>(
+          static_cast<unsigned long long>(static_cast<unsigned>(high)) << 32 |
+          static_cast<unsigned>(low))))
 KB_IS(int, __popc, (unsigned a), __builtin_popcount(a))
 KB_IS(int, __popcll, (unsigned long long a), __builtin_popcountll(a))
 KB_IS(int, __clz, (int a), a ? __builtin_clz(static_cast<unsigned>(a)) : 32)
@@ -208,11 +206,9 @@ static inline unsigned __brev(unsigned a)
         r |= (a >> i & 1) << (31 - i);
     return r;
 }
-static inline unsigned long long __brevll(unsigned long long a)
-{
-    return static_cast<unsigned long long>(__brev(static_cast<unsigned>(a))) << 32 |
-           __brev(static_cast<unsigned>(a >> 32));
-}
+KB_IS(unsigned long long, __brevll, (unsigned long long a),
+      static_cast<unsigned long long>(__brev(static_cast<unsigned>(a))) << 32 |
+          __brev(static_cast<unsigned>(a >> 32)))
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 {
     uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
@@ -240,25 +236,9 @@ static inline int __mul24(int a, int b)
     return static_cast<int>(v * (static_cast<int>(static_cast<unsigned>(b) << 8) >> 8));
 }
 KB_IS(unsigned, __umul24, (unsigned a, unsigned b), (a & 0xffffffu) * (b & 0xffffffu))
-static inline unsigned __sad(int a, int b, unsigned c)
-{
-    return (a > b ? static_cast<unsigned>(a) - static_cast<unsigned>(b)
-                  : static_cast<unsigned>(b) - static_cast<unsigned>(a)) + c;
-}
-static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c)
-{
-    for (int i = 0; i < 32; i += 8)
-        c += (a >> i & 0xff) * (b >> i & 0xff);
-    return c;
-}
-static inline int __dp4a(int a, int b, int c)
-{
-    unsigned sum = static_cast<unsigned>(c);
-    for (int i = 0; i < 32; i += 8)
-        sum += static_cast<unsigned>(static_cast<signed char>(a >> i) *
-                                     static_cast<signed char>(b >> i));
-    return static_cast<int>(sum);
-}
+KB_IS(unsigned, __sad, (int a, int b, unsigned c),
+      (a > b ? static_cast<unsigned>(a) - static_cast<unsigned>(b)
+             : static_cast<unsigned>(b) - static_cast<unsigned>(a)) + c)
 
 /* Conversions: to the nearest (rn), to zero (rz), down (rd) and up (ru). */
 #define KB_CONVERSIONS(name, F, I)                                                                 \

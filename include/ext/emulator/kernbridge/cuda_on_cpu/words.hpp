@@ -178,19 +178,24 @@ KB_IS(unsigned long long, ullmax, (unsigned long long a, unsigned long long b), 
 #undef KB_OF_4
 #undef KB_OF_N
 
-/* Two halves of a word times the lower (lo) or higher two bytes of another. */
-#define KB_DOT(name, T, half, byte, first)                                                         \
+/* Parts of a word times bytes of another: all four, or two halves times the lower (lo) or higher two.
+ */
+#define KB_DOT(name, T, parts, part, byte, first)                                                  \
     static inline T name(T a, T b, T c)                                                            \
     {                                                                                              \
-        for (int i = 0; i < 2; i++)                                                                \
-            c += static_cast<T>(static_cast<half>(a >> 16 * i)) *                                  \
-                 static_cast<T>(static_cast<byte>(b >> (8 * i + first)));                          \
-        return c;                                                                                  \
+        unsigned sum = static_cast<unsigned>(c);                                                   \
+        for (int i = 0; i < parts; i++)                                                            \
+            sum += static_cast<unsigned>(                                                          \
+                static_cast<T>(static_cast<part>(a >> 32 / parts * i)) *                           \
+                static_cast<T>(static_cast<byte>(b >> (8 * i + first))));                          \
+        return static_cast<T>(sum);                                                                \
     }
-KB_DOT(__dp2a_lo, int, int16_t, int8_t, 0)
-KB_DOT(__dp2a_hi, int, int16_t, int8_t, 16)
-KB_DOT(__dp2a_lo, unsigned, uint16_t, uint8_t, 0)
-KB_DOT(__dp2a_hi, unsigned, uint16_t, uint8_t, 16)
+KB_DOT(__dp4a, int, 4, int8_t, int8_t, 0)
+KB_DOT(__dp4a, unsigned, 4, uint8_t, uint8_t, 0)
+KB_DOT(__dp2a_lo, int, 2, int16_t, int8_t, 0)
+KB_DOT(__dp2a_hi, int, 2, int16_t, int8_t, 16)
+KB_DOT(__dp2a_lo, unsigned, 2, uint16_t, uint8_t, 0)
+KB_DOT(__dp2a_hi, unsigned, 2, uint16_t, uint8_t, 16)
 #undef KB_DOT
 
 /* The place of the bit that is set and is the `offset`th from `base` on, counted from 1, downwards
