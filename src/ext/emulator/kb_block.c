@@ -333,7 +333,7 @@ static __attribute__((noinline)) void come_noted(kb_thread *t)
     come(t);
 }
 
-static inline void arrive(kb_thread *t, uint32_t site)
+void kb_barrier(kb_thread *t, uint32_t site)
 {
     t->site = site;
     if (KB_LIKELY(t->index < t->block->n_begun && !t->block->checks))
@@ -342,18 +342,13 @@ static inline void arrive(kb_thread *t, uint32_t site)
         come_noted(t);
 }
 
-void kb_barrier(kb_thread *t, uint32_t site)
-{
-    arrive(t, site);
-}
-
 /* Whether it is so for all is the same as that it is not so for none. */
 uint32_t kb_barrier_reduce(kb_thread *t, uint32_t reduction, uint32_t predicate, uint32_t site)
 {
     bool holds = reduction == KB_REDUCE_AND ? predicate == 0 : predicate != 0;
     note(t);
     t->block->n_true += holds;
-    arrive(t, site);
+    kb_barrier(t, site);
     uint32_t n = t->block->reduced;
     return reduction == KB_REDUCE_COUNT ? n : reduction == KB_REDUCE_AND ? n == 0 : n != 0;
 }
