@@ -21,16 +21,11 @@ typedef struct content {
     size_t size;
 } content;
 
-typedef struct program {
-    kb_host_program about;
-    struct program *next;
-} program;
-
 struct kb_bundle {
     kb_arena *arena;
     const char *folder; /* the caller's, while the bundle is read */
     content data;
-    program *programs;
+    kb_manifest manifest;
 };
 
 static kb_status refuse_memory(kb_error *err)
@@ -105,52 +100,46 @@ static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, conte
                : refuse_damaged(path, "it is not the file that the manifest describes", err);
 }
 
-static kb_status add_arrays(kb_bundle *b, const kb_manifest_program *from, kb_host_program *to,
-                            kb_error *err)
+static kb_status add_arrays(kb_bundle *b, kb_manifest_program *p, kb_error *err)
 {
     size_t n = 0;
-    for (const kb_manifest_array *a = from->arrays; a; a = a->next)
+    for (const kb_manifest_array *a = p->arrays; a; a = a->next)
         n++;
     const kb_host_array **inputs = kb_arena_take(b->arena, n, sizeof(void *));
     const kb_host_array **outputs = kb_arena_take(b->arena, n, sizeof(void *));
     if (!inputs || !outputs)
         return refuse_memory(err);
-    for (kb_manifest_array *a = from->arrays; a; a = a->next) {
+    for (kb_manifest_array *a = p->arrays; a; a = a->next) {
         if (a->has_data && b->data.bytes)
             a->about.data = b->data.bytes + a->offset;
         if (a->is_output)
-            outputs[to->n_outputs++] = &a->about;
+            outputs[p->about.n_outputs++] = &a->about;
         else
-            inputs[to->n_inputs++] = &a->about;
+            inputs[p->about.n_inputs++] = &a->about;
     }
-    to->inputs = inputs;
-    to->outputs = outputs;
+    p->about.inputs = inputs;
+    p->about.outputs = outputs;
     return KB_OK;
 }
 
-static kb_status add_program(kb_bundle *b, const kb_manifest_program *from, kb_error *err)
+static kb_status read_program(kb_bundle *b, kb_manifest_program *p, kb_error *err)
 {
     content code;
-    program *added = kb_arena_take(b->arena, 1, sizeof *added);
-    if (!added)
-        return refuse_memory(err);
-    added->next = b->programs;
-    b->programs = added;
-    kb_status s = read_compared(b, &from->file, &code, err);
+    kb_status s = read_compared(b, &p->file, &code, err);
     if (s != KB_OK)
         return s;
-    added->about = (kb_host_program){
-        .platform = from->platform,
+    p->about = (kb_host_program){
+        .platform = p->about.platform,
         .format = "mlir",
         .code = code.bytes,
         .code_size = code.size,
         .options = options,
         .options_size = sizeof options,
     };
-    return add_arrays(b, from, &added->about, err);
+    return add_arrays(b, p, err);
 }
 
-static kb_status read_manifest(kb_bundle *b, kb_manifest *manifest, kb_error *err)
+static kb_status read_manifest(kb_bundle *b, kb_error *err)
 {
     const char *path = join(b, manifest_name);
     content text;
@@ -158,7 +147,7 @@ static kb_status read_manifest(kb_bundle *b, kb_manifest *manifest, kb_error *er
     kb_status s = read_file(b, path, &text, err);
     if (s != KB_OK)
         return s;
-    s = kb_manifest_read(text.bytes, text.size, b->arena, manifest, &why);
+    s = kb_manifest_read(text.bytes, text.size, b->arena, &b->manifest, &why);
     if (s == KB_INVALID_ARGUMENT)
         return refuse_damaged(path, why.message, err);
     return s == KB_OK ? KB_OK : kb_error_set(err, s, "%s: %s", path, why.message);
@@ -166,12 +155,11 @@ static kb_status read_manifest(kb_bundle *b, kb_manifest *manifest, kb_error *er
 
 static kb_status read_bundle(kb_bundle *b, kb_error *err)
 {
-    kb_manifest manifest = {.programs = NULL};
-    kb_status s = read_manifest(b, &manifest, err);
-    if (s == KB_OK && manifest.data.name)
-        s = read_compared(b, &manifest.data, &b->data, err);
-    for (const kb_manifest_program *p = manifest.programs; s == KB_OK && p; p = p->next)
-        s = add_program(b, p, err);
+    kb_status s = read_manifest(b, err);
+    if (s == KB_OK && b->manifest.data.name)
+        s = read_compared(b, &b->manifest.data, &b->data, err);
+    for (kb_manifest_program *p = b->manifest.programs; s == KB_OK && p; p = p->next)
+        s = read_program(b, p, err);
     return s;
 }
 
@@ -206,7 +194,7 @@ kb_status kb_bundle_program(const kb_bundle *bundle, const char *platform, size_
 {
     kb_error err;
     *found = NULL;
-    for (const program *p = bundle->programs; p; p = p->next) {
+    for (const kb_manifest_program *p = bundle->manifest.programs; p; p = p->next) {
         if (strlen(p->about.platform) == size &&
             strncasecmp(p->about.platform, platform, size) == 0) {
             *found = &p->about;
@@ -215,8 +203,9 @@ kb_status kb_bundle_program(const kb_bundle *bundle, const char *platform, size_
     }
     kb_error_set(&err, KB_NOT_FOUND, "the bundle has no program for the platform %.*s, only for",
                  (int)size, platform);
-    for (const program *p = bundle->programs; p; p = p->next)
-        kb_error_append(&err, "%s %s", p == bundle->programs ? "" : ",", p->about.platform);
+    for (const kb_manifest_program *p = bundle->manifest.programs; p; p = p->next)
+        kb_error_append(&err, "%s %s", p == bundle->manifest.programs ? "" : ",",
+                        p->about.platform);
     kb_error_append(&err, ": export it with platforms=(\"%.*s\", ...)", (int)size, platform);
     return kb_failure_tell(KB_NOT_FOUND, &err, error);
 }

@@ -196,7 +196,7 @@ static void read_program(reading *r, line *l)
     l->failed |= !program;
     if (l->failed)
         return;
-    read_file(r, l, &program->file, &program->platform);
+    read_file(r, l, &program->file, &program->about.platform);
     *r->last_program = program;
     r->last_program = &program->next;
     r->last_array = &program->arrays;

@@ -38,7 +38,7 @@ typedef struct kb_manifest_array {
 } kb_manifest_array;
 
 typedef struct kb_manifest_program {
-    const char *platform;
+    kb_host_program about; /* of which the text has the platform */
     kb_manifest_file file;
     kb_manifest_array *arrays; /* inputs, then outputs, in order */
     struct kb_manifest_program *next;

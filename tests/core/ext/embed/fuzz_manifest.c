@@ -60,7 +60,7 @@ static void change(char *text, size_t *size, reader *r)
 
 static void check_program(const kb_manifest *m, const kb_manifest_program *p)
 {
-    require(p->platform && p->file.name && !strchr(p->file.name, '/'), "the name of a file");
+    require(p->about.platform && p->file.name && !strchr(p->file.name, '/'), "the name of a file");
     for (const kb_manifest_array *a = p->arrays; a; a = a->next) {
         require(a->about.name && a->about.dtype && a->about.dims, "an array");
         require(!a->has_data ||

@@ -125,8 +125,8 @@ static void test_two_programs(void)
         CHECK_TEXT(told(p->outputs[2]), "'c' bool 1, donated 0, 1 bytes []");
     }
     CHECK_INT(kb_bundle_program(bundle, "rocm and more", 4, &p, &error), KB_NOT_FOUND);
-    CHECK_TEXT(error.message, "the bundle has no program for the platform rocm, only for cuda, "
-                              "cpu: export it with platforms=(\"rocm\", ...) [KB5108]");
+    CHECK_TEXT(error.message, "the bundle has no program for the platform rocm, only for cpu, "
+                              "cuda: export it with platforms=(\"rocm\", ...) [KB5108]");
     kb_bundle_close(bundle);
 }
 

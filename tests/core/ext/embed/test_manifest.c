@@ -67,7 +67,7 @@ static const char *told(size_t size)
     if (m.data.name)
         n += tell_file(all, sizeof all, &m.data);
     for (const kb_manifest_program *p = m.programs; p; p = p->next) {
-        n += (size_t)snprintf(all + n, sizeof all - n, "; %s: ", p->platform);
+        n += (size_t)snprintf(all + n, sizeof all - n, "; %s: ", p->about.platform);
         n += tell_file(all + n, sizeof all - n, &p->file);
         for (const kb_manifest_array *a = p->arrays; a; a = a->next) {
             n += (size_t)snprintf(all + n, sizeof all - n, ", %s %s '%s' %d %zu donated %d [",
