@@ -43,9 +43,9 @@
 // NOLINTBEGIN(bugprone-macro-parentheses): types and lists of parameters take none
 #define KB_LIBDEVICE_DECLARE(name, result, parameters) result kb_nv_##name parameters;
 #define KB_LIBDEVICE_DECLARE_ROUNDED(n, name, result, type, value)                                 \
-    result kb_nv_##name##_rd KB_ROUNDED_OF_##n(type);                                              \
-    result kb_nv_##name##_ru KB_ROUNDED_OF_##n(type);                                              \
-    result kb_nv_##name##_rz KB_ROUNDED_OF_##n(type);
+    result kb_nv_##name##_rd KB_TAKES_##n(type);                                                   \
+    result kb_nv_##name##_ru KB_TAKES_##n(type);                                                   \
+    result kb_nv_##name##_rz KB_TAKES_##n(type);
 // NOLINTEND(bugprone-macro-parentheses)
 
 KB_LIBDEVICE_SPECIAL(KB_LIBDEVICE_DECLARE)

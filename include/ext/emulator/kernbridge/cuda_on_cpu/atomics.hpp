@@ -13,10 +13,7 @@ namespace cuda_on_cpu
 {
 
 /* The type of an argument that does not say what T is. */
-template <typename T> struct Same {
-    typedef T type;
-};
-template <typename T> using same = typename Same<T>::type;
+template <typename T> using same = std::enable_if_t<true, T>;
 
 template <size_t size> struct Word;
 template <> struct Word<2> {

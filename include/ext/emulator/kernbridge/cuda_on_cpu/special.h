@@ -32,9 +32,9 @@
     X(1, ull2double, double, unsigned long long, (double)a)
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types take none
-#define KB_ROUNDED_OF_1(type)   (type x)
-#define KB_ROUNDED_OF_2(type)   (type x, type y)
-#define KB_ROUNDED_OF_3(type)   (type x, type y, type z)
+#define KB_TAKES_1(type)        (type x)
+#define KB_TAKES_2(type)        (type x, type y)
+#define KB_TAKES_3(type)        (type x, type y, type z)
 #define KB_ROUNDED_COPY_1(type) volatile type a = x
 #define KB_ROUNDED_COPY_2(type)                                                                    \
     KB_ROUNDED_COPY_1(type);                                                                       \
@@ -46,7 +46,7 @@
 /* The direction is a state of the processor. What is computed under it goes through volatile
  * variables: a compiler that knows nothing of directions moves no access to them over a call. */
 #define KB_ROUNDED_TO(name, direction, n, result, type, value)                                     \
-    result name KB_ROUNDED_OF_##n(type)                                                            \
+    result name KB_TAKES_##n(type)                                                                 \
     {                                                                                              \
         KB_ROUNDED_COPY_##n(type);                                                                 \
         int before = fegetround();                                                                 \

@@ -144,19 +144,17 @@ KB_EXTREME(unsigned, u16x2, __vmaxu2, __vminu2, __vadd2)
 #define KB_IS_BOTH(name, parameters, expression)                                                   \
     KB_IS(float, name##f, parameters(float), static_cast<float>(expression))                       \
     KB_IS(double, name, parameters(double), static_cast<double>(expression))
-#define KB_OF_1(T) (T x)
-#define KB_OF_3(T) (T x, T y, T z)
 #define KB_OF_4(T) (T x, T y, T z, T w)
 #define KB_OF_N(T) (int n, const T *x)
-KB_IS_BOTH(norm3d, KB_OF_3, std::hypot(std::hypot(x, y), z))
-KB_IS_BOTH(rnorm3d, KB_OF_3, 1 / std::hypot(std::hypot(x, y), z))
+KB_IS_BOTH(norm3d, KB_TAKES_3, std::hypot(std::hypot(x, y), z))
+KB_IS_BOTH(rnorm3d, KB_TAKES_3, 1 / std::hypot(std::hypot(x, y), z))
 KB_IS_BOTH(norm4d, KB_OF_4, std::hypot(std::hypot(x, y), std::hypot(z, w)))
 KB_IS_BOTH(rnorm4d, KB_OF_4, 1 / std::hypot(std::hypot(x, y), std::hypot(z, w)))
 KB_IS_BOTH(norm, KB_OF_N, kernbridge::cuda_on_cpu::norm_of(n, x))
 KB_IS_BOTH(rnorm, KB_OF_N, 1 / kernbridge::cuda_on_cpu::norm_of(n, x))
-KB_IS_BOTH(erfcx, KB_OF_1, kb_erfcx(static_cast<double>(x)))
-KB_IS_BOTH(cyl_bessel_i0, KB_OF_1, kb_bessel_i(0, std::fabs(x)))
-KB_IS_BOTH(cyl_bessel_i1, KB_OF_1, std::copysign(kb_bessel_i(1, std::fabs(x)), x))
+KB_IS_BOTH(erfcx, KB_TAKES_1, kb_erfcx(static_cast<double>(x)))
+KB_IS_BOTH(cyl_bessel_i0, KB_TAKES_1, kb_bessel_i(0, std::fabs(x)))
+KB_IS_BOTH(cyl_bessel_i1, KB_TAKES_1, std::copysign(kb_bessel_i(1, std::fabs(x)), x))
 KB_IS(int, __hadd, (int a, int b), static_cast<int>((static_cast<long long>(a) + b) >> 1))
 KB_IS(int, __rhadd, (int a, int b), static_cast<int>((static_cast<long long>(a) + b + 1) >> 1))
 KB_IS(unsigned, __uhadd, (unsigned a, unsigned b), (a & b) + ((a ^ b) >> 1))
@@ -173,13 +171,11 @@ KB_IS(long long, llmax, (long long a, long long b), a < b ? b : a)
 KB_IS(unsigned long long, ullmin, (unsigned long long a, unsigned long long b), b < a ? b : a)
 KB_IS(unsigned long long, ullmax, (unsigned long long a, unsigned long long b), a < b ? b : a)
 #undef KB_IS_BOTH
-#undef KB_OF_1
-#undef KB_OF_3
 #undef KB_OF_4
 #undef KB_OF_N
 
-/* Parts of a word times bytes of another: all four, or two halves times the lower (lo) or higher two.
- */
+/* Parts of a word times bytes of another: all four, or two halves times the lower (lo) or higher
+ * two. */
 #define KB_DOT(name, T, parts, part, byte, first)                                                  \
     static inline T name(T a, T b, T c)                                                            \
     {                                                                                              \
