@@ -4,7 +4,9 @@
 #include "core/kb_dtype.h"
 #include "core/kb_kernel.h"
 
+#include <errno.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { HEX = 16, DECIMAL = 10 };
@@ -21,9 +23,9 @@ static const dtype dtypes[] = {
 #undef DTYPE
 };
 
-/* A line, and what is left of it. */
+/* What is left of a line, whose words are cut off. */
 typedef struct line {
-    const char *at, *end;
+    char *rest;
     bool failed;
 } line;
 
@@ -42,81 +44,44 @@ static void *take(reading *r, size_t count, size_t size)
     return memory;
 }
 
-/* The next word, of at least one byte, in the line itself; its size is 0 if there is none. */
-static const char *next_word(line *l, size_t *size)
+/* The next word, of at least one byte; "" if there is none. */
+static const char *next_word(line *l)
 {
-    const char *word = l->at;
-    const char *space = memchr(word, ' ', (size_t)(l->end - word));
-    const char *end = space ? space : l->end;
-    *size = (size_t)(end - word);
-    l->failed |= *size == 0;
-    l->at = space ? space + 1 : end;
+    const char *word = l->rest;
+    l->rest += strcspn(word, " ");
+    l->failed |= l->rest == word;
+    if (*l->rest)
+        *l->rest++ = '\0';
     return word;
-}
-
-static bool is_word(const char *word, size_t size, const char *expected)
-{
-    return size == strlen(expected) && memcmp(word, expected, size) == 0;
-}
-
-static bool next_is(line *l, const char *expected)
-{
-    size_t size;
-    const char *word = next_word(l, &size);
-    return is_word(word, size, expected);
-}
-
-static const char *keep(reading *r, const line *l, const char *text, size_t size)
-{
-    char *copy = l->failed ? NULL : take(r, size + 1, 1);
-    return copy ? memcpy(copy, text, size) : "";
-}
-
-static const char *read_word(reading *r, line *l)
-{
-    size_t size;
-    const char *word = next_word(l, &size);
-    return keep(r, l, word, size);
 }
 
 /* A number that fits into an int64_t. */
 static size_t read_number(line *l)
 {
-    size_t size, value = 0;
-    const char *word = next_word(l, &size);
-    for (size_t i = 0; i < size && !l->failed; i++) {
-        size_t digit = (size_t)(unsigned char)word[i] - '0';
-        l->failed |= digit >= DECIMAL || value > ((size_t)INT64_MAX - digit) / DECIMAL;
-        value = value * DECIMAL + digit;
-    }
-    return value;
-}
-
-static int hex_digit(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
+    const char *word = next_word(l);
+    errno = 0;
+    long long value = strtoll(word, NULL, DECIMAL);
+    l->failed |= errno != 0 || word[strspn(word, "0123456789")] != '\0';
+    return (size_t)value;
 }
 
 static void read_digest(line *l, uint8_t digest[KB_SHA256_SIZE])
 {
-    size_t size;
-    const char *word = next_word(l, &size);
-    l->failed |= size != (size_t)2 * KB_SHA256_SIZE;
-    for (size_t i = 0; i < KB_SHA256_SIZE && !l->failed; i++) {
-        int high = hex_digit(word[2 * i]), low = hex_digit(word[2 * i + 1]);
-        l->failed |= high < 0 || low < 0;
-        digest[i] = (uint8_t)(high * HEX + low);
+    static const char digits[] = "0123456789abcdef";
+    const char *word = next_word(l);
+    size_t size = strlen(word);
+    l->failed |= size != (size_t)2 * KB_SHA256_SIZE || strspn(word, digits) != size;
+    for (size_t i = 0; i < size && !l->failed; i++) {
+        size_t digit = (size_t)(strchr(digits, word[i]) - digits);
+        digest[i / 2] = (uint8_t)(digest[i / 2] * HEX + digit);
     }
 }
 
 static void read_dtype(line *l, kb_host_array *array)
 {
-    size_t size;
-    const char *word = next_word(l, &size);
+    const char *word = next_word(l);
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        if (!is_word(word, size, dtypes[i].name))
+        if (strcmp(word, dtypes[i].name) != 0)
             continue;
         array->dtype = dtypes[i].name;
         array->type = dtypes[i].type;
@@ -144,9 +109,9 @@ static void read_dims(reading *r, line *l, kb_host_array *array)
 /* Where the values of an argument are, if they are there. */
 static void read_offset(const kb_manifest *m, line *l, kb_manifest_array *array)
 {
-    array->has_data = l->at == l->end || *l->at != '-';
+    array->has_data = l->rest[0] != '-';
     if (!array->has_data) {
-        l->failed |= !next_is(l, "-");
+        l->failed |= strcmp(next_word(l), "-") != 0;
         return;
     }
     array->offset = read_number(l);
@@ -168,8 +133,8 @@ static void read_array(reading *r, line *l, bool is_output)
         read_offset(r->manifest, l, array);
     }
     read_dims(r, l, &array->about);
-    array->about.name = keep(r, l, l->at, (size_t)(l->end - l->at));
-    l->at = l->end;
+    array->about.name = l->rest;
+    l->rest += strlen(l->rest);
     l->failed |= array->has_data && array->about.size > r->manifest->data.size - array->offset;
     if (l->failed)
         return;
@@ -178,15 +143,15 @@ static void read_array(reading *r, line *l, bool is_output)
 }
 
 /* The name of the file leads out of no folder. */
-static void read_file(reading *r, line *l, kb_manifest_file *file, const char **platform)
+static void read_file(line *l, kb_manifest_file *file, const char **platform)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     file->size = read_number(l);
     read_digest(l, file->digest);
     if (platform)
-        *platform = read_word(r, l);
-    file->name = read_word(r, l);
+        *platform = next_word(l);
+    file->name = next_word(l);
     l->failed |= file->name[0] == '.' || strspn(file->name, allowed) != strlen(file->name);
 }
 
@@ -196,7 +161,7 @@ static void read_program(reading *r, line *l)
     l->failed |= !program;
     if (l->failed)
         return;
-    read_file(r, l, &program->file, &program->about.platform);
+    read_file(l, &program->file, &program->about.platform);
     *r->last_program = program;
     r->last_program = &program->next;
     r->last_array = &program->arrays;
@@ -204,20 +169,19 @@ static void read_program(reading *r, line *l)
 
 static void read_line(reading *r, line *l)
 {
-    size_t size;
-    const char *kind = next_word(l, &size);
-    if (is_word(kind, size, "program")) {
+    const char *kind = next_word(l);
+    if (strcmp(kind, "program") == 0) {
         read_program(r, l);
-    } else if (is_word(kind, size, "input") || is_word(kind, size, "output")) {
+    } else if (strcmp(kind, "input") == 0 || strcmp(kind, "output") == 0) {
         read_array(r, l, kind[0] == 'o');
-    } else if (is_word(kind, size, "made-by")) {
-        l->at = l->end;
-    } else if (is_word(kind, size, "data") && !r->manifest->data.name && !r->manifest->programs) {
-        read_file(r, l, &r->manifest->data, NULL);
+    } else if (strcmp(kind, "made-by") == 0) {
+        l->rest += strlen(l->rest);
+    } else if (strcmp(kind, "data") == 0 && !r->manifest->data.name && !r->manifest->programs) {
+        read_file(l, &r->manifest->data, NULL);
     } else {
         l->failed = true;
     }
-    l->failed |= l->at != l->end;
+    l->failed |= *l->rest != '\0';
 }
 
 static kb_status refuse(size_t number, const char *what, kb_error *err)
@@ -225,19 +189,28 @@ static kb_status refuse(size_t number, const char *what, kb_error *err)
     return kb_error_set(err, KB_INVALID_ARGUMENT, "line %zu is damaged%s", number, what);
 }
 
-/* The line at `text`, without its end; false if no line ends there. */
-static bool next_line(const char *text, const char *end, line *l)
+static kb_status refuse_memory(kb_error *err)
 {
-    const char *at = memchr(text, '\n', (size_t)(end - text));
-    *l = (line){.at = text, .end = at};
-    return at && !memchr(text, 0, (size_t)(at - text));
+    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "there is no memory to read it");
+}
+
+/* The line at `*text`, which goes on behind it; false if no line ends there. */
+static bool next_line(char **text, const char *end, line *l)
+{
+    char *at = memchr(*text, '\n', (size_t)(end - *text));
+    *l = (line){.rest = *text};
+    if (!at || memchr(*text, 0, (size_t)(at - *text)))
+        return false;
+    *at = '\0';
+    *text = at + 1;
+    return true;
 }
 
 static kb_status check_version(line *l, kb_error *err)
 {
-    bool known = next_is(l, "kernbridge-bundle");
+    bool known = strcmp(next_word(l), "kernbridge-bundle") == 0;
     size_t version = read_number(l);
-    if (!known || l->failed || l->at != l->end)
+    if (!known || l->failed || *l->rest)
         return kb_error_set(err, KB_INVALID_ARGUMENT, "it is not the manifest of a bundle");
     if (version != KB_MANIFEST_VERSION)
         return kb_error_set(err, KB_FAILED_PRECONDITION,
@@ -248,18 +221,41 @@ static kb_status check_version(line *l, kb_error *err)
 }
 
 /* The last line: the digest of all before it. */
-static bool is_end(const char *text, line *l)
+static bool is_end(const char *text, size_t size, line *l)
 {
-    uint8_t said[KB_SHA256_SIZE], computed[KB_SHA256_SIZE];
-    const char *end = l->at;
-    if (!next_is(l, "end"))
-        return false;
+    uint8_t said[KB_SHA256_SIZE] = {0}, computed[KB_SHA256_SIZE];
+    bool known = strcmp(next_word(l), "end") == 0;
     read_digest(l, said);
     kb_sha256 h;
     kb_sha256_begin(&h);
-    kb_sha256_add(&h, text, (size_t)(end - text));
+    kb_sha256_add(&h, text, size);
     kb_sha256_end(&h, computed);
-    return !l->failed && l->at == l->end && memcmp(said, computed, sizeof said) == 0;
+    return known && !l->failed && !*l->rest && memcmp(said, computed, sizeof said) == 0;
+}
+
+/* `at` is a copy of the text, which is cut into words. */
+static kb_status read_lines(reading *r, const char *text, char *at, size_t size, kb_error *err)
+{
+    const char *begin = at, *end = at + size;
+    line l;
+    if (!next_line(&at, end, &l))
+        return kb_error_set(err, KB_INVALID_ARGUMENT, "it is not the manifest of a bundle");
+    kb_status s = check_version(&l, err);
+    for (size_t number = 2; s == KB_OK; number++) {
+        if (!next_line(&at, end, &l))
+            return refuse(number, ", or the end is missing", err);
+        if (at == end) {
+            if (!is_end(text, (size_t)(l.rest - begin), &l))
+                return refuse(number, ": the check of its digest failed", err);
+            return r->manifest->programs ? KB_OK : refuse(number, ": there is no program", err);
+        }
+        read_line(r, &l);
+        if (r->no_memory)
+            return refuse_memory(err);
+        if (l.failed)
+            return refuse(number, "", err);
+    }
+    return s;
 }
 
 kb_status kb_manifest_read(const char *text, size_t size, kb_arena *arena, kb_manifest *manifest,
@@ -267,27 +263,6 @@ kb_status kb_manifest_read(const char *text, size_t size, kb_arena *arena, kb_ma
 {
     *manifest = (kb_manifest){.programs = NULL};
     reading r = {.arena = arena, .manifest = manifest, .last_program = &manifest->programs};
-    const char *end = text + size;
-    line l;
-    if (!next_line(text, end, &l))
-        return kb_error_set(err, KB_INVALID_ARGUMENT, "it is not the manifest of a bundle");
-    const char *at = l.end + 1;
-    kb_status s = check_version(&l, err);
-    if (s != KB_OK)
-        return s;
-    for (size_t number = 2;; number++) {
-        if (!next_line(at, end, &l))
-            return refuse(number, ", or the end is missing", err);
-        at = l.end + 1;
-        if (at == end) {
-            if (!is_end(text, &l))
-                return refuse(number, ": the check of its digest failed", err);
-            return manifest->programs ? KB_OK : refuse(number, ": there is no program", err);
-        }
-        read_line(&r, &l);
-        if (r.no_memory)
-            return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "there is no memory to read it");
-        if (l.failed)
-            return refuse(number, "", err);
-    }
+    char *copy = take(&r, size, 1);
+    return copy ? read_lines(&r, text, memcpy(copy, text, size), size, err) : refuse_memory(err);
 }
