@@ -2,6 +2,7 @@
  * each access, and what barriers mean for it. */
 #include "ext/emulator/kb_check.h"
 
+#include "core/kb_arena.h"
 #include "ext/emulator/kb_sites.h"
 #include "ext/emulator/kb_unwritten.h"
 
@@ -73,8 +74,8 @@ kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
     c->n_threads = sizes[3] * sizes[4] * sizes[5];
     c->n_ranges = table->n_arguments + table->n_shared;
     c->is_cooperative = is_cooperative;
-    c->fences.n_threads = c->n_threads;
-    c->fences.n_blocks = c->n_blocks;
+    c->arena = kb_arena_new();
+    c->fences = (kb_fences){.arena = c->arena, .n_threads = c->n_threads, .n_blocks = c->n_blocks};
     if (kb_checks_prepare(c, dynamic_shared, parameters)) {
         begin_phase(c);
         return c;
@@ -90,14 +91,7 @@ void kb_checks_free(kb_checks *c)
     if (c->shadow)
         keep_written(c);
     kb_shadow_give_back(c->shadow);
-    kb_fences_end(&c->fences);
-    free(c->ranges);
-    free(c->rows);
-    free((void *)c->written);
-    free((void *)c->locals);
-    free(c->begins);
-    free(c->begun);
-    free(c->seen_room);
+    kb_arena_free(c->arena);
     free(c);
 }
 

@@ -90,6 +90,7 @@ typedef struct kb_checks {
         uint8_t before[16];
     } late;                 /* a race, unless the thread writes what was there before */
     struct kb_apart *apart; /* of CUDA C++; or NULL */
+    struct kb_arena *arena; /* of all memory but the cells */
     bool may_be_same;       /* the next access comes after what the thread is about to write */
     uint32_t n_polls; /* since a thread of the block has done anything else that others could see */
     uint32_t n_wrong; /* addresses made of wrong indices */

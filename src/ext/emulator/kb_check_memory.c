@@ -1,9 +1,8 @@
 /* Owns the measures of the arrays of a checked launch, and the memory that describes them. */
 #include "ext/emulator/kb_check.h"
 
+#include "core/kb_arena.h"
 #include "ext/emulator/kb_unwritten.h"
-
-#include <stdlib.h>
 
 /* Measures arguments and shared arrays. */
 static void measure(kb_checks *c, uint32_t dynamic_shared, void *const *parameters)
@@ -52,14 +51,15 @@ static bool make_room(kb_checks *c)
 {
     const kb_check_table *t = c->table;
     size_t n_rows = (size_t)c->n_ranges + t->n_local + 1;
-    c->ranges = calloc(c->n_ranges, sizeof *c->ranges);
-    c->rows = calloc(1, sizeof *c->rows + n_rows * sizeof *c->rows->of);
-    c->written = (uint8_t **)calloc(t->n_arguments, sizeof *c->written);
-    c->locals = (void **)calloc((size_t)c->n_threads * t->n_local, sizeof *c->locals);
-    c->begins = calloc(c->n_blocks, sizeof *c->begins);
-    c->seen_room = calloc(((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen_room);
-    if (c->is_cooperative)
-        c->begun = calloc(c->n_blocks, sizeof *c->begun);
+    kb_arena *arena = c->arena;
+    c->ranges = kb_arena_take(arena, c->n_ranges, sizeof *c->ranges);
+    c->rows = kb_arena_take(arena, 1, sizeof *c->rows + n_rows * sizeof *c->rows->of);
+    c->written = (uint8_t **)kb_arena_take(arena, t->n_arguments, sizeof *c->written);
+    c->locals = (void **)kb_arena_take(arena, (size_t)c->n_threads * t->n_local, sizeof *c->locals);
+    c->begins = kb_arena_take(arena, c->n_blocks, sizeof *c->begins);
+    c->seen_room =
+        kb_arena_take(arena, ((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen_room);
+    c->begun = c->is_cooperative ? kb_arena_take(arena, c->n_blocks, sizeof *c->begun) : NULL;
     if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins || !c->seen_room ||
         (c->is_cooperative && !c->begun))
         return false;

@@ -1,23 +1,16 @@
 /* Owns what is kept of fences. */
 #include "ext/emulator/kb_fences.h"
 
-#include <stdlib.h>
-
-void kb_fences_end(kb_fences *f)
-{
-    free(f->fenced);
-    free(f->took_part);
-    free(f->blocks);
-}
+#include "core/kb_arena.h"
 
 static bool begin(kb_fences *f)
 {
     if (f->fenced || f->is_blind)
         return !f->is_blind;
     size_t n = (size_t)f->n_threads * f->n_blocks;
-    f->fenced = calloc(n, sizeof *f->fenced);
-    f->took_part = calloc(n, sizeof *f->took_part);
-    f->blocks = calloc(f->n_blocks, sizeof *f->blocks);
+    f->fenced = kb_arena_take(f->arena, n, sizeof *f->fenced);
+    f->took_part = kb_arena_take(f->arena, n, sizeof *f->took_part);
+    f->blocks = kb_arena_take(f->arena, f->n_blocks, sizeof *f->blocks);
     f->is_blind = !f->fenced || !f->took_part || !f->blocks;
     return !f->is_blind;
 }

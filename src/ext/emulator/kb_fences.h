@@ -11,6 +11,7 @@
 
 /* Times, 0 for never. */
 typedef struct kb_fences {
+    struct kb_arena *arena;
     uint32_t n_threads, n_blocks; /* of a block; of the grid */
     uint32_t *fenced;             /* of each thread of the grid; NULL before the first fence */
     uint32_t *took_part;          /* of each thread: its last atomic access */
@@ -22,9 +23,6 @@ typedef struct kb_fences {
     } * blocks;
     bool is_blind; /* there was no memory: all is in order */
 } kb_fences;
-
-/* Frees what it holds. */
-void kb_fences_end(kb_fences *fences);
 
 void kb_fences_enter(kb_fences *fences, uint32_t block);
 void kb_fences_fence(kb_fences *fences, uint32_t block, uint32_t thread, uint32_t time,

@@ -476,7 +476,7 @@ int main(void)
     test_barriers();
     test_barriers_of_three_axes();
     test_empty_and_launched();
-    each_allocation("checks", make_checks, 6);
-    each_allocation("checks of a grid", make_checks_of_grid, 7);
+    each_allocation("checks", make_checks, 5);
+    each_allocation("checks of a grid", make_checks_of_grid, 6);
     return kb_test_end("test_check");
 }
