@@ -187,9 +187,7 @@ static uint32_t place_of_wrong(kb_checks *c, const kb_wrong_index *new)
     enum { LOOK_BACK = 8 };
     for (uint32_t i = 1; i <= LOOK_BACK && i <= c->n_wrong; i++) {
         uint32_t place = (c->n_wrong - i) % KB_CHECK_WRONG_MAX;
-        const kb_wrong_index *w = &c->wrong[place];
-        if (w->index == new->index && w->extent == new->extent && w->axis == new->axis &&
-            w->which == new->which)
+        if (memcmp(&c->wrong[place], new, sizeof *new) == 0)
             return place;
     }
     uint32_t place = c->n_wrong++ % KB_CHECK_WRONG_MAX;
@@ -225,12 +223,15 @@ static const char *site_of(const kb_checks *c, uint32_t site, char room[KB_SITE_
     return place;
 }
 
+/* Room for a text, in the block of code where it is said. */
+#define ROOM(size) ((char[size]){""})
+
 /* " (at file:line)", or "". */
+#define PLACE_TEXT(t, site) place_text(t, site, ROOM(PLACE_MAX))
 static const char *place_text(const kb_thread *t, uint32_t site, char text[PLACE_MAX])
 {
     char room[KB_SITE_TEXT];
     const char *end, *place = site_of(t->block->checks, site, room, &end);
-    text[0] = '\0';
     if (*place)
         (void)snprintf(text, PLACE_MAX, " (at %.*s)",
                        (int)(end ? end - place : (ptrdiff_t)strlen(place)), place);
@@ -290,12 +291,15 @@ static bool is_shared(const kb_checks *c, uint64_t row)
     return row > c->table->n_arguments;
 }
 
-/* "(4, 3)", or "". */
-static const char *shape_of(const kb_checks *c, uint32_t which, char text[NAME_MAX])
+/* What an access does to which element, without a place. */
+#define DEED(c, a) deed(c, a, ROOM(KB_FAULT_SIZE))
+static const char *deed(const kb_checks *c, const access *a, char text[KB_FAULT_SIZE])
 {
-    if (which == 0 || which > c->n_ranges)
-        return "";
-    kb_range_shape(&c->ranges[which - 1], text, NAME_MAX);
+    const kb_range *r = &c->ranges[a->row - 1];
+    char element[NAME_MAX];
+    kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
+    (void)snprintf(text, KB_FAULT_SIZE, "%s element %s of %s", verbs[a->kind], element,
+                   r->about->name);
     return text;
 }
 
@@ -304,57 +308,50 @@ static _Noreturn void fail_index(kb_thread *t, uint32_t tag, const access *a)
 {
     const kb_checks *c = t->block->checks;
     const kb_wrong_index *w = &c->wrong[tag - WRONG_FIRST];
-    char place[PLACE_MAX], room[NAME_MAX];
-    const char *shape = shape_of(c, w->which, room);
+    char shape[NAME_MAX] = ""; /* "(4, 3)", or "" */
+    if (w->which != 0 && w->which <= c->n_ranges)
+        kb_range_shape(&c->ranges[w->which - 1], shape, sizeof shape);
     kb_check_fail(t, a->site, a->site,
                   "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s%s%s%s",
                   verbs[a->kind],
                   w->which ? c->table->arrays[w->which - 1].name : "a constant array",
                   (long long)w->index, w->axis, (long long)w->extent, *shape ? " (of shape " : "",
-                  shape, *shape ? ")" : "", place_text(t, a->site, place));
+                  shape, *shape ? ")" : "", PLACE_TEXT(t, a->site));
 }
 
 void kb_check_fail_at(kb_thread *t, uint64_t row, uint64_t offset, uint32_t how, const char *what)
 {
-    const kb_range *r = &t->block->checks->ranges[row - 1];
-    uint32_t site = how / KB_CHECK_KINDS;
-    char place[PLACE_MAX], element[NAME_MAX];
-    kb_range_element(r, (int64_t)offset + r->low, element, sizeof element);
-    kb_check_fail(t, site, site, "%s element %s of %s%s, %s", verbs[how % KB_CHECK_KINDS], element,
-                  r->about->name, place_text(t, site, place), what);
+    const access a = {row, offset, 0, how % KB_CHECK_KINDS, how / KB_CHECK_KINDS, false};
+    kb_check_fail(t, a.site, a.site, "%s%s, %s", DEED(t->block->checks, &a), PLACE_TEXT(t, a.site),
+                  what);
 }
 
 static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, const access *a)
 {
-    char place[PLACE_MAX], element[NAME_MAX];
+    char element[NAME_MAX];
     if (offset >= r->low && offset + (int64_t)a->size <= r->high)
         return;
     kb_range_element(r, offset, element, sizeof element);
     kb_check_fail(t, a->site, a->site, "%s %s out of bounds: element %s, and it has %lld%s",
                   verbs[a->kind], r->about->name, element,
-                  (long long)((r->high - r->low) / r->about->item_size),
-                  place_text(t, a->site, place));
+                  (long long)((r->high - r->low) / r->about->item_size), PLACE_TEXT(t, a->site));
 }
 
 static _Noreturn void fail_race(kb_thread *t, const access *a, kb_race_party other, uint32_t block)
 {
-    const kb_checks *c = t->block->checks;
-    const kb_range *r = &c->ranges[a->row - 1];
-    char place[PLACE_MAX], there[PLACE_MAX], element[NAME_MAX], of_block[NAME_MAX] = "";
+    kb_checks *c = t->block->checks;
+    char of_block[NAME_MAX] = "";
     const uint32_t *tid = t->block->threads[kb_race_thread(other)].tid, *grid = c->sizes;
     bool between = block != c->block;
-    t->block->checks->unwritten.thread = NULL; /* what is read too early is often such a race */
+    c->unwritten.thread = NULL; /* what is read too early is often such a race */
     if (between)
         (void)snprintf(of_block, sizeof of_block, " of block (%u, %u, %u)", block % grid[0],
                        block / grid[0] % grid[1], block / grid[0] / grid[1]);
-    kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
     kb_check_fail(t, a->site, kb_race_site(other),
-                  "a data race%s: it %s element %s of %s%s, which thread (%u, %u, %u)%s %s%s, "
-                  "with no %s between",
-                  between ? " between blocks" : "", verbs[a->kind], element, r->about->name,
-                  place_text(t, a->site, place), tid[0], tid[1], tid[2], of_block,
-                  verbs[kb_race_kind(other)], place_text(t, kb_race_site(other), there),
-                  between ? "barrier of the grid" : "barrier");
+                  "a data race%s: it %s%s, which thread (%u, %u, %u)%s %s%s, with no %s between",
+                  between ? " between blocks" : "", DEED(c, a), PLACE_TEXT(t, a->site), tid[0],
+                  tid[1], tid[2], of_block, verbs[kb_race_kind(other)],
+                  PLACE_TEXT(t, kb_race_site(other)), between ? "barrier of the grid" : "barrier");
 }
 
 /* Whether it is a race is known when the thread has written. */
@@ -405,7 +402,6 @@ static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_
 {
     kb_checks *c = t->block->checks;
     const kb_check_row *row = &c->rows->of[a->row];
-    char place[PLACE_MAX], element[NAME_MAX];
     if (a->kind == KB_ACCESS_WRITE || row->since == 0)
         return;
     for (uint64_t i = begin; i <= end; i++)
@@ -414,11 +410,9 @@ static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_
     bool shared = is_shared(c, a->row);
     if (!shared && memchr(c->written[a->row - 1] + a->offset, 1, a->size))
         return;
-    const kb_range *r = &c->ranges[a->row - 1];
-    kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
     if (!shared)
-        kb_check_fail(t, a->site, a->site, "%s element %s of %s, which nothing has written%s",
-                      verbs[a->kind], element, r->about->name, place_text(t, a->site, place));
+        kb_check_fail(t, a->site, a->site, "%s, which nothing has written%s", DEED(c, a),
+                      PLACE_TEXT(t, a->site));
     struct kb_early_read *u = &c->unwritten;
     if (u->thread && ++u->n == MANY_UNWRITTEN)
         settle(c);
@@ -427,9 +421,8 @@ static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_
     u->thread = t;
     u->site = a->site;
     u->n = 0;
-    (void)snprintf(u->text, sizeof u->text,
-                   "%s element %s of %s, which no thread of the block has written%s",
-                   verbs[a->kind], element, r->about->name, place_text(t, a->site, place));
+    (void)snprintf(u->text, sizeof u->text, "%s, which no thread of the block has written%s",
+                   DEED(c, a), PLACE_TEXT(t, a->site));
 }
 
 void kb_check_atomic(kb_thread *t)
@@ -505,12 +498,11 @@ void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how,
     uint64_t word = (uintptr_t)given, address = word & KB_CHECK_ADDRESS;
     uint32_t tag = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
     access a = {.size = size, .kind = how % KB_CHECK_KINDS, .site = how / KB_CHECK_KINDS};
-    char place[PLACE_MAX];
     if (tag >= WRONG_FIRST)
         fail_index(t, tag, &a);
     if (tag >= c->rows->n)
         kb_check_fail(t, a.site, a.site, "%s at an address that belongs to no array%s",
-                      verbs[a.kind], place_text(t, a.site, place));
+                      verbs[a.kind], PLACE_TEXT(t, a.site));
     if (tag == 0)
         return tagged(word, 0);
     if (tag > c->n_ranges) {
@@ -551,10 +543,8 @@ static void pass_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
             continue;
         for (uint32_t k = 0; k < KB_WARP; k++)
             seen[k] = of_lane[k] > seen[k] ? of_lane[k] : seen[k];
+        seen[l] = now; /* which is later than all others */
     }
-    for (uint32_t l = 0; l < KB_WARP; l++)
-        if (lanes >> l & 1)
-            seen[l] = now;
     for (uint32_t l = 0; l < KB_WARP; l++)
         if (lanes >> l & 1)
             memcpy(of_lanes + (size_t)l * KB_WARP, seen, sizeof seen);
@@ -564,18 +554,16 @@ static void poll(kb_thread *t, uint32_t again)
 {
     enum { POLLS_MAX = 1 << 22 };
     kb_checks *c = t->block->checks;
-    char place[PLACE_MAX];
     c->n_polls = again ? c->n_polls + 1 : 0;
     if (c->n_polls > POLLS_MAX)
         kb_check_fail(t, t->site, t->site,
                       "waits%s for a change of memory that cannot come: the other threads of the "
                       "block wait, too, or have ended, and blocks run one after the other here",
-                      place_text(t, t->site, place));
+                      PLACE_TEXT(t, t->site));
 }
 
 static void fail_shuffle(kb_thread *t, uint32_t from)
 {
-    char place[PLACE_MAX];
     uint32_t index = t->index - t->lane + from;
     const char *why = !(t->call.mask >> from & 1)    ? "is not in its mask"
                       : index >= t->block->n_threads ? "is beyond the threads of the block"
@@ -583,7 +571,7 @@ static void fail_shuffle(kb_thread *t, uint32_t from)
     kb_check_fail(t, t->site, t->site,
                   "reads lane %u in a warp shuffle with the mask 0x%08x%s, and this lane %s: the "
                   "value is undefined on a GPU",
-                  from, t->call.mask, place_text(t, t->site, place), why);
+                  from, t->call.mask, PLACE_TEXT(t, t->site), why);
 }
 
 void kb_check_grid(kb_thread *t)
@@ -604,12 +592,11 @@ static const kb_thread *waiting_thread(const kb_block *b)
 static void arrive(kb_thread *t)
 {
     kb_block *b = t->block;
-    char here[PLACE_MAX], there[PLACE_MAX];
     if (b->n_live < b->n_threads)
         kb_check_fail(
             t, t->site, t->site,
             "comes to %s%s, which %u of the block's %u threads never reach: they have ended",
-            kb_block_barrier_name(b), place_text(t, t->site, here), b->n_threads - b->n_live,
+            kb_block_barrier_name(b), PLACE_TEXT(t, t->site), b->n_threads - b->n_live,
             b->n_threads);
     const kb_thread *other = b->n_arrived ? waiting_thread(b) : NULL;
     if (other && other->site != t->site)
@@ -617,20 +604,19 @@ static void arrive(kb_thread *t)
             t, t->site, other->site,
             "comes to %s%s, and thread (%u, %u, %u) to another%s: all threads of a block must "
             "come to the same",
-            kb_block_barrier_name(b), place_text(t, t->site, here), other->tid[0], other->tid[1],
-            other->tid[2], place_text(t, other->site, there));
+            kb_block_barrier_name(b), PLACE_TEXT(t, t->site), other->tid[0], other->tid[1],
+            other->tid[2], PLACE_TEXT(t, other->site));
 }
 
 static void end_thread(kb_thread *t)
 {
     t->block->checks->n_polls = 0;
     const kb_thread *other = t->block->n_arrived ? waiting_thread(t->block) : NULL;
-    char there[PLACE_MAX];
     if (other)
         kb_check_fail(t, other->site, other->site,
                       "ends without %s%s, in which thread (%u, %u, %u) waits",
-                      kb_block_barrier_name(t->block), place_text(t, other->site, there),
-                      other->tid[0], other->tid[1], other->tid[2]);
+                      kb_block_barrier_name(t->block), PLACE_TEXT(t, other->site), other->tid[0],
+                      other->tid[1], other->tid[2]);
     if (t->block->n_live == t->block->n_at_grid + 1)
         settle(t->block->checks);
 }
