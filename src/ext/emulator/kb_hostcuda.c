@@ -436,24 +436,23 @@ static kb_cu_result load_library(kb_cu_library *library, const void *image, void
     return KB_CU_SUCCESS;
 }
 
-static kb_cu_result unload_library(kb_cu_library library)
-{
-    (void)library;
-    return KB_CU_SUCCESS;
-}
+/* Functions that always succeed, and what they do. */
+#define SUCCEEDS(name, parameters, action)                                                         \
+    static kb_cu_result name parameters                                                            \
+    {                                                                                              \
+        action;                                                                                    \
+        return KB_CU_SUCCESS;                                                                      \
+    }
 
-static kb_cu_result get_kernel(kb_cu_kernel *kernel, kb_cu_library library, const char *name)
-{
-    (void)name;
-    *kernel = (kb_cu_kernel)library;
-    return KB_CU_SUCCESS;
-}
-
-static kb_cu_result get_function(kb_cu_function *function, kb_cu_kernel kernel)
-{
-    *function = (kb_cu_function)kernel;
-    return KB_CU_SUCCESS;
-}
+SUCCEEDS(unload_library, (kb_cu_library library), (void)library)
+SUCCEEDS(get_kernel, (kb_cu_kernel * kernel, kb_cu_library library, const char *name),
+         ((void)name, *kernel = (kb_cu_kernel)library))
+SUCCEEDS(get_function, (kb_cu_function * function, kb_cu_kernel kernel),
+         *function = (kb_cu_function)kernel)
+/* Nothing is captured here. */
+SUCCEEDS(exchange_capture_mode, (int *mode), *mode = 0)
+SUCCEEDS(is_capturing, (kb_cu_stream stream, int *status), ((void)stream, *status = 0))
+SUCCEEDS(synchronize, (kb_cu_stream stream), (void)stream)
 
 static int shared_left(kb_cu_kernel kernel)
 {
@@ -518,57 +517,31 @@ static kb_cu_result error_string(kb_cu_result result, const char **text)
     return KB_CU_SUCCESS;
 }
 
-static kb_cu_result exchange_capture_mode(int *mode)
-{
-    *mode = 0; /* nothing is captured here */
-    return KB_CU_SUCCESS;
-}
-
-static kb_cu_result is_capturing(kb_cu_stream stream, int *status)
-{
-    (void)stream;
-    *status = 0;
-    return KB_CU_SUCCESS;
-}
-
-static kb_cu_result synchronize(kb_cu_stream stream)
-{
-    (void)stream;
-    return KB_CU_SUCCESS;
-}
-
 static void *at(kb_cu_address address)
 {
     return (void *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr): CUDA's addresses
 }
 
-static kb_cu_result fill_8(kb_cu_address to, unsigned char value, size_t n, kb_cu_stream stream)
-{
-    (void)stream;
-    memset(at(to), value, n);
-    kb_unwritten_fill(at(to), n);
-    return KB_CU_SUCCESS;
-}
-
 static inline kb_cu_result repeat(kb_cu_address to, const void *value, size_t size, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    if (size == 1)
+        memset(at(to), *(const unsigned char *)value, n);
+    for (size_t i = 0; size > 1 && i < n; i++)
         memcpy(at(to + i * size), value, size);
     kb_unwritten_fill(at(to), n * size);
     return KB_CU_SUCCESS;
 }
 
-static kb_cu_result fill_16(kb_cu_address to, unsigned short value, size_t n, kb_cu_stream stream)
-{
-    (void)stream;
-    return repeat(to, &value, sizeof value, n);
-}
+#define FILL(name, type)                                                                           \
+    static kb_cu_result name(kb_cu_address to, type value, size_t n, kb_cu_stream stream)          \
+    {                                                                                              \
+        (void)stream;                                                                              \
+        return repeat(to, &value, sizeof value, n);                                                \
+    }
 
-static kb_cu_result fill_32(kb_cu_address to, unsigned int value, size_t n, kb_cu_stream stream)
-{
-    (void)stream;
-    return repeat(to, &value, sizeof value, n);
-}
+FILL(fill_8, unsigned char)
+FILL(fill_16, unsigned short)
+FILL(fill_32, unsigned int)
 
 static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, size_t width,
                             size_t height, kb_cu_stream stream)
