@@ -40,11 +40,6 @@ void kb_range_fixed(kb_range *r, uint64_t base, uint64_t size)
         r->extents[d] = r->about->shape[d];
 }
 
-static uint64_t first_byte(const kb_range *r)
-{
-    return r->base + (uint64_t)r->low;
-}
-
 static uint64_t end_byte(const kb_range *r)
 {
     return r->base + (uint64_t)r->high;
@@ -52,7 +47,7 @@ static uint64_t end_byte(const kb_range *r)
 
 static bool overlap(const kb_range *a, const kb_range *b)
 {
-    return first_byte(a) < end_byte(b) && first_byte(b) < end_byte(a);
+    return kb_range_first(a, 0) < end_byte(b) && kb_range_first(b, 0) < end_byte(a);
 }
 
 /* Gives each range the first one that it is connected with. */
@@ -64,43 +59,34 @@ static void find_groups(kb_range ranges[], uint32_t n)
             uint32_t from = ranges[i].group, to = ranges[j].group;
             if (from == to || !overlap(&ranges[i], &ranges[j]))
                 continue;
-            if (from < to) {
-                from = ranges[j].group;
-                to = ranges[i].group;
-            }
             for (uint32_t k = 0; k <= i; k++)
-                if (ranges[k].group == from)
-                    ranges[k].group = to;
+                if (ranges[k].group == from || ranges[k].group == to)
+                    ranges[k].group = from < to ? from : to;
         }
     }
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
+/* The largest power of 2 that divides both; 0 if both are 0. */
+static uint64_t common_power(uint64_t a, uint64_t b)
 {
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
+    return (a | b) & -(a | b);
 }
 
 uint64_t kb_range_unit(const kb_range *r, uint64_t unit)
 {
-    uint64_t both = common_divisor(unit, r->about->cell);
-    return both & -both;
+    return common_power(unit, r->about->cell);
 }
 
 /* Gives the group cells from number `cell` on; returns how many, 0 where none are needed. */
 static size_t count_group(kb_range ranges[], uint32_t n, uint32_t group, size_t cell)
 {
-    uint64_t first = first_byte(&ranges[group]), end = end_byte(&ranges[group]), unit = 0;
+    uint64_t first = kb_range_first(&ranges[group], 0), end = end_byte(&ranges[group]), unit = 0;
     bool needed = false;
     for (uint32_t i = group; i < n; i++) {
         const kb_range *r = &ranges[i];
         if (r->group != group)
             continue;
-        first = first_byte(r) < first ? first_byte(r) : first;
+        first = kb_range_first(r, 0) < first ? kb_range_first(r, 0) : first;
         end = end_byte(r) > end ? end_byte(r) : end;
         needed = needed || r->is_watched || !(r->about->flags & KB_CHECK_CONSTANT);
         unit = kb_range_unit(r, unit);
@@ -109,12 +95,12 @@ static size_t count_group(kb_range ranges[], uint32_t n, uint32_t group, size_t 
         return 0;
     for (uint32_t i = group; i < n; i++)
         if (ranges[i].group == group)
-            unit = common_divisor(unit, first_byte(&ranges[i]) - first);
+            unit = common_power(unit, kb_range_first(&ranges[i], 0) - first);
     unit = unit ? unit : 1;
     for (uint32_t i = group; i < n; i++) {
         if (ranges[i].group != group)
             continue;
-        ranges[i].cell = cell + (first_byte(&ranges[i]) - first) / unit;
+        ranges[i].cell = cell + (kb_range_first(&ranges[i], 0) - first) / unit;
         ranges[i].unit = unit;
     }
     return (end - first + unit - 1) / unit;
