@@ -56,25 +56,17 @@ typedef struct kb_race_now {
                              NULL, if no warp has had a barrier */
 } kb_race_now;
 
-static inline uint32_t kb_race_time(kb_race_party p)
-{
-    return (uint32_t)(p >> KB_RACE_TIME_SHIFT);
-}
-
-static inline uint32_t kb_race_thread(kb_race_party p)
-{
-    return p >> KB_RACE_THREAD_SHIFT & 0x3FF;
-}
-
-static inline uint32_t kb_race_kind(kb_race_party p)
-{
-    return p >> KB_RACE_KIND_SHIFT & 3;
-}
-
-static inline uint32_t kb_race_site(kb_race_party p)
-{
-    return p & KB_RACE_SITE_MAX;
-}
+/* Its parts. */
+#define KB_RACE_PART(part, value)                                                                  \
+    static inline uint32_t kb_race_##part(kb_race_party p)                                         \
+    {                                                                                              \
+        return (uint32_t)(value);                                                                  \
+    }
+KB_RACE_PART(time, p >> KB_RACE_TIME_SHIFT)
+KB_RACE_PART(thread, p >> KB_RACE_THREAD_SHIFT & 0x3FF)
+KB_RACE_PART(kind, p >> KB_RACE_KIND_SHIFT & 3)
+KB_RACE_PART(site, p &KB_RACE_SITE_MAX)
+#undef KB_RACE_PART
 
 static inline kb_race_party kb_race_party_of(uint32_t time, uint32_t thread, uint32_t kind,
                                              uint32_t site)
