@@ -193,12 +193,10 @@ void kb_apart_leave(kb_apart *apart)
     free_apart(apart);
 }
 
-static kb_status run_moved(const kb_frame *frame, kb_run *run, kb_apart *p, kb_error *err)
+static bool move_all(const kb_frame *frame, kb_apart *p, kb_frame *moved, kb_xla_frame *xla)
 {
-    kb_frame moved;
-    kb_xla_frame xla;
     const kb_kernel *kernel = frame->kernel;
-    kb_xla_buffer *buffers = kb_guard_copy(frame, p->arena, &moved, &xla);
+    kb_xla_buffer *buffers = kb_guard_copy(frame, p->arena, moved, xla);
     for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++) {
         kb_xla_buffer *b = buffers ? &buffers[i] : NULL;
         if (!b || !kb_apart_add(p, &(kb_apart_array){.data = &b->data,
@@ -209,21 +207,24 @@ static kb_status run_moved(const kb_frame *frame, kb_run *run, kb_apart *p, kb_e
                                                      .n_dims = (uint32_t)b->rank,
                                                      .extents = b->dims,
                                                      .is_output = i >= kernel->n_inputs}))
-            return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to check accesses",
-                                kernel->name);
+            return false;
     }
-    return run(&moved, err);
+    return true;
 }
 
 kb_status kb_apart_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     kb_apart *p = kb_apart_new(kb_kernel_n_buffers(frame->kernel));
-    if (!p)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to check accesses",
-                            frame->kernel->name);
-    kb_apart_enter(p);
-    kb_status s = run_moved(frame, run, p, err);
-    kb_apart_leave(p);
+    kb_frame moved;
+    kb_xla_frame xla;
+    if (p)
+        kb_apart_enter(p);
+    kb_status s = p && move_all(frame, p, &moved, &xla)
+                      ? run(&moved, err)
+                      : kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to check accesses",
+                                     frame->kernel->name);
+    if (p)
+        kb_apart_leave(p);
     return s;
 }
 

@@ -195,12 +195,10 @@ static kb_status run_and_compare(const kb_frame *frame, kb_run *run, kb_arena *a
     kb_status s = copy_inputs(frame, arena, copies, err);
     if (s != KB_OK)
         return s;
-    s = run(frame, err);
-    if (s == KB_OK)
-        return compare(frame, copies, err);
     kb_error unused;
-    (void)compare(frame, copies, &unused);
-    return s;
+    s = run(frame, err);
+    kb_status compared = compare(frame, copies, s == KB_OK ? err : &unused);
+    return s == KB_OK ? compared : s;
 }
 
 kb_status kb_guard_inputs(const kb_frame *frame, kb_run *run, kb_error *err)
