@@ -33,13 +33,6 @@ static int64_t take_integer(const char **at, bool wide)
     return half;
 }
 
-static void append(text *out, int n)
-{
-    size_t room = sizeof out->bytes - 1 - out->n;
-    if (n > 0)
-        out->n += (size_t)n < room ? (size_t)n : room;
-}
-
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 
@@ -48,37 +41,27 @@ static void convert(text *out, char spec[SPEC_MAX + 4], bool wide, char kind, co
 {
     char *to = out->bytes + out->n;
     size_t room = sizeof out->bytes - out->n, n = strlen(spec);
-    double number;
-    const char *pointer;
-    switch (kind) {
-    case 'd':
-    case 'i':
-    case 'u':
-    case 'x':
-    case 'X':
-    case 'o': {
+    int made;
+    spec[n] = kind;
+    if (strchr("diuxXo", kind)) {
         int64_t value = take_integer(at, wide);
         bool is_signed = kind == 'd' || kind == 'i';
         memcpy(spec + n, (char[]){'l', 'l', kind}, 3);
-        append(out, snprintf(to, room, spec,
-                             is_signed || wide ? (long long)value : (long long)(uint32_t)value));
-        return;
-    }
-    case 'c':
-        spec[n] = kind;
-        append(out, snprintf(to, room, spec, (int)take_integer(at, false)));
-        return;
-    case 's':
-    case 'p':
+        made = snprintf(to, room, spec,
+                        is_signed || wide ? (long long)value : (long long)(uint32_t)value);
+    } else if (kind == 'c') {
+        made = snprintf(to, room, spec, (int)take_integer(at, false));
+    } else if (kind == 's' || kind == 'p') {
+        const char *pointer;
         memcpy(&pointer, take(at, sizeof pointer), sizeof pointer);
-        spec[n] = kind;
-        append(out, snprintf(to, room, spec, pointer));
-        return;
-    default:
+        made = snprintf(to, room, spec, pointer);
+    } else {
+        double number;
         memcpy(&number, take(at, sizeof number), sizeof number);
-        spec[n] = kind;
-        append(out, snprintf(to, room, spec, number));
+        made = snprintf(to, room, spec, number);
     }
+    if (made > 0)
+        out->n += (size_t)made < room - 1 ? (size_t)made : room - 1;
 }
 
 #pragma GCC diagnostic pop
