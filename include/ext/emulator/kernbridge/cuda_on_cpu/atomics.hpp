@@ -15,16 +15,11 @@ namespace cuda_on_cpu
 /* The type of an argument that does not say what T is. */
 template <typename T> using same = std::enable_if_t<true, T>;
 
-template <size_t size> struct Word;
-template <> struct Word<2> {
-    typedef uint16_t type;
-};
-template <> struct Word<4> {
-    typedef uint32_t type;
-};
-template <> struct Word<8> {
-    typedef uint64_t type;
-};
+/* void for a size that no atomic access has. */
+template <size_t size>
+using Word = std::conditional_t<
+    size == 2, uint16_t,
+    std::conditional_t<size == 4, uint32_t, std::conditional_t<size == 8, uint64_t, void>>>;
 
 /* A loop of a thread that calls atomic functions which change nothing may wait for another thread of
  * the block, to which it gives way at times. */
@@ -40,7 +35,7 @@ static inline void unchanged(uint32_t site)
 /* Replaces a value by change(value), and returns it; the bits are compared, as on a GPU. */
 template <typename T, typename F> static inline T update(T *at, const F &change, uint32_t site)
 {
-    typedef typename Word<sizeof(T)>::type word;
+    typedef Word<sizeof(T)> word;
     word *bits = reinterpret_cast<word *>(at);
     word seen = __atomic_load_n(bits, __ATOMIC_RELAXED), wanted;
     T old;
@@ -57,7 +52,7 @@ template <typename T, typename F> static inline T update(T *at, const F &change,
 
 template <typename T> static inline T swap_if(T *at, T expected, T value, uint32_t site)
 {
-    typedef typename Word<sizeof(T)>::type word;
+    typedef Word<sizeof(T)> word;
     word seen, wanted;
     memcpy(&seen, static_cast<void *>(&expected), sizeof seen);
     memcpy(&wanted, static_cast<void *>(&value), sizeof wanted);

@@ -4,11 +4,14 @@
 
 #include "cuda/vector_types.h"
 
+#include "kernbridge/cuda_on_cpu/math.hpp"
+
 #include <climits>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #define CUDART_VERSION 13000
 #define CUDA_VERSION   13000
@@ -222,20 +225,11 @@ inline cudaError_t allocate(void **pointer, size_t size)
 } // namespace cuda_on_cpu
 } // namespace kernbridge
 
-static inline cudaError_t cudaGetLastError()
-{
-    cudaError_t error = kernbridge::cuda_on_cpu::last_error();
-    kernbridge::cuda_on_cpu::last_error() = cudaSuccess;
-    return error;
-}
-static inline cudaError_t cudaPeekAtLastError()
-{
-    return kernbridge::cuda_on_cpu::last_error();
-}
-static inline const char *cudaGetErrorName(cudaError_t error)
-{
-    return kernbridge::cuda_on_cpu::about_error(error, true);
-}
+KB_IS(cudaError_t, cudaGetLastError, (),
+      std::exchange(kernbridge::cuda_on_cpu::last_error(), cudaSuccess))
+KB_IS(cudaError_t, cudaPeekAtLastError, (), kernbridge::cuda_on_cpu::last_error())
+KB_IS(const char *, cudaGetErrorName, (cudaError_t error),
+      kernbridge::cuda_on_cpu::about_error(error, true))
 static inline const char *cudaGetErrorString(cudaError_t error)
 {
     if (error == cudaErrorInvalidConfiguration && *kernbridge::cuda_on_cpu::refused_launch())
@@ -425,10 +419,8 @@ static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *blo
     return cudaSuccess;
 }
 template <typename F, typename S>
-static inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int *grid, int *block, F f,
-                                                                         S, int limit = 0)
-{
-    return cudaOccupancyMaxPotentialBlockSize(grid, block, f, 0, limit);
-}
+KB_IS(cudaError_t, cudaOccupancyMaxPotentialBlockSizeVariableSMem,
+      (int *grid, int *block, F f, S, int limit = 0),
+      cudaOccupancyMaxPotentialBlockSize(grid, block, f, 0, limit))
 
 #endif

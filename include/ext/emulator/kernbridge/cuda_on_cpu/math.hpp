@@ -137,16 +137,8 @@ KB_IS(float, sinpif, (float a), static_cast<float>(sinpi(static_cast<double>(a))
 KB_IS(float, cospif, (float a), static_cast<float>(cospi(static_cast<double>(a))))
 KB_IS(double, normcdf, (double a), 0.5 * erfc(-0.7071067811865476 * a))
 KB_IS(float, normcdff, (float a), static_cast<float>(normcdf(static_cast<double>(a))))
-static inline void sincospif(float a, float *s, float *c)
-{
-    *s = sinpif(a);
-    *c = cospif(a);
-}
-static inline void sincospi(double a, double *s, double *c)
-{
-    *s = sinpi(a);
-    *c = cospi(a);
-}
+KB_IS(void, sincospif, (float a, float *s, float *c), (void)(*s = sinpif(a), *c = cospif(a)))
+KB_IS(void, sincospi, (double a, double *s, double *c), (void)(*s = sinpi(a), *c = cospi(a)))
 KB_IS(float, rhypotf, (float a, float b), 1.0f / hypotf(a, b))
 KB_IS(double, rhypot, (double a, double b), 1.0 / hypot(a, b))
 /* Halley's method, from an approximation by Winitzki. */

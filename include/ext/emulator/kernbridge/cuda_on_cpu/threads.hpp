@@ -7,6 +7,7 @@
 #include "kernbridge/cuda_host.h"
 
 #include "kernbridge/cuda_on_cpu/host.hpp"
+#include "kernbridge/cuda_on_cpu/math.hpp"
 
 #include "kernbridge/check.hpp"
 
@@ -235,32 +236,16 @@ KB_SYNCTHREADS(__syncthreads_and, 1)
 KB_SYNCTHREADS(__syncthreads_or, 2)
 #undef KB_SYNCTHREADS
 
-static inline void __threadfence()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-static inline void __threadfence_block()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-static inline void __threadfence_system()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-static inline void __nanosleep(unsigned, KB_SITE)
-{
-    kernbridge::cuda_on_cpu::wait_to_poll(site);
-}
+KB_IS(void, __threadfence, (), __atomic_thread_fence(__ATOMIC_SEQ_CST))
+KB_IS(void, __threadfence_block, (), __atomic_thread_fence(__ATOMIC_SEQ_CST))
+KB_IS(void, __threadfence_system, (), __atomic_thread_fence(__ATOMIC_SEQ_CST))
+KB_IS(void, __nanosleep, (unsigned, KB_SITE), kernbridge::cuda_on_cpu::wait_to_poll(site))
 [[noreturn]] static inline void __trap()
 {
     kernbridge::cuda_on_cpu::fail("__trap was called");
 }
-static inline void __brkpt()
-{
-}
-static inline void __prof_trigger(int)
-{
-}
+KB_IS(void, __brkpt, (), (void)0)
+KB_IS(void, __prof_trigger, (int), (void)0)
 static inline long long clock64()
 {
 #ifdef __x86_64__
