@@ -15,16 +15,10 @@ static const char manifest_name[] = "manifest.txt";
 /* CompileOptionsProto: executable_build_options { num_replicas: 1, num_partitions: 1 } */
 static const char options[] = {0x1a, 0x04, 0x20, 0x01, 0x28, 0x01};
 
-/* A file, in the arena of its bundle. The bytes are aligned as data must be. */
-typedef struct content {
-    char *bytes;
-    size_t size;
-} content;
-
 struct kb_bundle {
     kb_arena *arena;
     const char *folder; /* the caller's, while the bundle is read */
-    content data;
+    kb_xla_bytes data;
     kb_manifest manifest;
 };
 
@@ -54,8 +48,9 @@ static const char *join(kb_bundle *b, const char *name)
     return path;
 }
 
-/* All bytes of an open file. */
-static kb_status read_stream(kb_bundle *b, FILE *file, const char *path, content *c, kb_error *err)
+/* All bytes of an open file, in the arena of the bundle, and aligned as data must be. */
+static kb_status read_stream(kb_bundle *b, FILE *file, const char *path, kb_xla_bytes *c,
+                             kb_error *err)
 {
     long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
     if (end < 0 || fseek(file, 0, SEEK_SET) != 0)
@@ -65,13 +60,14 @@ static kb_status read_stream(kb_bundle *b, FILE *file, const char *path, content
     if (!memory)
         return refuse_memory(err);
     size_t past = (uintptr_t)memory % KB_MANIFEST_ALIGNMENT;
-    c->bytes = memory + (KB_MANIFEST_ALIGNMENT - past) % KB_MANIFEST_ALIGNMENT;
-    if (fread(c->bytes, 1, c->size, file) == c->size)
+    memory += (KB_MANIFEST_ALIGNMENT - past) % KB_MANIFEST_ALIGNMENT;
+    c->data = memory;
+    if (fread(memory, 1, c->size, file) == c->size)
         return KB_OK;
     return refuse_file(path, ferror(file) ? errno : EIO, err);
 }
 
-static kb_status read_file(kb_bundle *b, const char *path, content *c, kb_error *err)
+static kb_status read_file(kb_bundle *b, const char *path, kb_xla_bytes *c, kb_error *err)
 {
     if (!path)
         return refuse_memory(err);
@@ -83,7 +79,7 @@ static kb_status read_file(kb_bundle *b, const char *path, content *c, kb_error 
     return s;
 }
 
-static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, content *c,
+static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, kb_xla_bytes *c,
                                kb_error *err)
 {
     const char *path = join(b, file->name);
@@ -93,7 +89,7 @@ static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, conte
     uint8_t computed[KB_SHA256_SIZE];
     kb_sha256 h;
     kb_sha256_begin(&h);
-    kb_sha256_add(&h, c->bytes, c->size);
+    kb_sha256_add(&h, c->data, c->size);
     kb_sha256_end(&h, computed);
     return c->size == file->size && memcmp(computed, file->digest, sizeof computed) == 0
                ? KB_OK
@@ -110,8 +106,8 @@ static kb_status add_arrays(kb_bundle *b, kb_manifest_program *p, kb_error *err)
     if (!inputs || !outputs)
         return refuse_memory(err);
     for (kb_manifest_array *a = p->arrays; a; a = a->next) {
-        if (a->has_data && b->data.bytes)
-            a->about.data = b->data.bytes + a->offset;
+        if (a->has_data && b->data.data)
+            a->about.data = b->data.data + a->offset;
         if (a->is_output)
             outputs[p->about.n_outputs++] = &a->about;
         else
@@ -124,14 +120,14 @@ static kb_status add_arrays(kb_bundle *b, kb_manifest_program *p, kb_error *err)
 
 static kb_status read_program(kb_bundle *b, kb_manifest_program *p, kb_error *err)
 {
-    content code;
+    kb_xla_bytes code;
     kb_status s = read_compared(b, &p->file, &code, err);
     if (s != KB_OK)
         return s;
     p->about = (kb_host_program){
         .platform = p->about.platform,
         .format = "mlir",
-        .code = code.bytes,
+        .code = code.data,
         .code_size = code.size,
         .options = options,
         .options_size = sizeof options,
@@ -142,12 +138,12 @@ static kb_status read_program(kb_bundle *b, kb_manifest_program *p, kb_error *er
 static kb_status read_manifest(kb_bundle *b, kb_error *err)
 {
     const char *path = join(b, manifest_name);
-    content text;
+    kb_xla_bytes text;
     kb_error why;
     kb_status s = read_file(b, path, &text, err);
     if (s != KB_OK)
         return s;
-    s = kb_manifest_read(text.bytes, text.size, b->arena, &b->manifest, &why);
+    s = kb_manifest_read(text.data, text.size, b->arena, &b->manifest, &why);
     if (s == KB_INVALID_ARGUMENT)
         return refuse_damaged(path, why.message, err);
     return s == KB_OK ? KB_OK : kb_error_set(err, s, "%s: %s", path, why.message);
