@@ -11,11 +11,6 @@
  * stay in it. What nothing has written yet holds the same bytes. */
 enum { GUARD = 4096, ALIGNMENT = 64, FILL = 0xCB };
 
-typedef struct guarded {
-    kb_arena *arena;
-    kb_xla_buffer *buffers; /* inputs, outputs, hidden, as the kernel sees them */
-} guarded;
-
 static kb_status no_memory(const kb_frame *frame, const char *what, kb_error *err)
 {
     return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory %s", frame->kernel->name, what);
@@ -26,15 +21,17 @@ static size_t guard_size(size_t size)
     return size + GUARD + ALIGNMENT - size % ALIGNMENT;
 }
 
-/* Moves result `i`, and the inputs that share its memory. */
-static kb_status move(const kb_frame *frame, guarded *g, uint32_t i, kb_error *err)
+/* Moves result `i` of the buffers (inputs, outputs, hidden, as the kernel sees them), and the
+ * inputs that share its memory. */
+static kb_status move(const kb_frame *frame, kb_arena *arena, kb_xla_buffer *buffers, uint32_t i,
+                      kb_error *err)
 {
     uint32_t n_inputs = frame->kernel->n_inputs;
-    void *before = g->buffers[i].data;
-    size_t size = kb_buffer_bytes(&g->buffers[i]), guard = guard_size(size);
+    void *before = buffers[i].data;
+    size_t size = kb_buffer_bytes(&buffers[i]), guard = guard_size(size);
     if (size == 0)
         return KB_OK;
-    uint8_t *block = kb_arena_take(g->arena, 2 * guard + ALIGNMENT + size, 1);
+    uint8_t *block = kb_arena_take(arena, 2 * guard + ALIGNMENT + size, 1);
     if (!block)
         return no_memory(frame, "for guards of outputs", err);
     uint8_t *data = block + ALIGNMENT - (uintptr_t)block % ALIGNMENT + guard;
@@ -42,9 +39,9 @@ static kb_status move(const kb_frame *frame, guarded *g, uint32_t i, kb_error *e
     for (uint32_t k = 0; k < n_inputs; k++)
         if (kb_frame_raw(frame, k)->data == before) {
             memcpy(data, before, size);
-            g->buffers[k].data = data;
+            buffers[k].data = data;
         }
-    g->buffers[i].data = data;
+    buffers[i].data = data;
     return KB_OK;
 }
 
@@ -79,9 +76,9 @@ static size_t written(const uint8_t *data, size_t size, bool after)
     return n;
 }
 
-static kb_status check_guards(const kb_frame *frame, const guarded *g, uint32_t i, kb_error *err)
+static kb_status check_guards(const kb_frame *frame, const kb_xla_buffer *buffer, uint32_t i,
+                              kb_error *err)
 {
-    const kb_xla_buffer *buffer = &g->buffers[i];
     size_t size = kb_buffer_bytes(buffer);
     size_t before = size ? written(buffer->data, size, false) : 0;
     size_t after = size ? written(buffer->data, size, true) : 0;
@@ -97,45 +94,45 @@ static kb_status check_guards(const kb_frame *frame, const guarded *g, uint32_t 
 }
 
 /* A guard that was written to is the error, whatever else `s` is. */
-static kb_status check(const kb_frame *frame, const guarded *g, kb_status s, kb_error *err)
+static kb_status check(const kb_frame *frame, const kb_xla_buffer *buffers, kb_status s,
+                       kb_error *err)
 {
     const kb_kernel *kernel = frame->kernel;
     for (uint32_t i = kernel->n_inputs; i < kb_kernel_n_buffers(kernel); i++)
-        if (check_guards(frame, g, i, err) != KB_OK)
+        if (check_guards(frame, &buffers[i], i, err) != KB_OK)
             return err->status;
     for (uint32_t i = 0; s == KB_OK && i < kernel->n_outputs; i++)
-        s = kb_frame_check_bool(frame, i, g->buffers[kernel->n_inputs + i].data, err);
+        s = kb_frame_check_bool(frame, i, buffers[kernel->n_inputs + i].data, err);
     return s;
 }
 
-static kb_status run_guarded(const kb_frame *frame, kb_run *run, guarded *g, kb_error *err)
+static kb_status run_guarded(const kb_frame *frame, kb_run *run, kb_arena *arena, kb_error *err)
 {
     kb_frame moved;
     kb_xla_frame xla;
-    g->buffers = kb_guard_copy(frame, g->arena, &moved, &xla);
-    if (!g->buffers)
+    kb_xla_buffer *buffers = kb_guard_copy(frame, arena, &moved, &xla);
+    if (!buffers)
         return no_memory(frame, "for guards of outputs", err);
     kb_status s = KB_OK;
     for (uint32_t i = frame->kernel->n_inputs; s == KB_OK && i < kb_kernel_n_buffers(frame->kernel);
          i++)
-        s = move(frame, g, i, err);
+        s = move(frame, arena, buffers, i, err);
     if (s != KB_OK)
         return s;
-    s = check(frame, g, run(&moved, err), err);
+    s = check(frame, buffers, run(&moved, err), err);
     if (s != KB_OK)
         return s;
     for (uint32_t i = frame->kernel->n_inputs; i < kb_kernel_n_buffers(frame->kernel); i++)
-        if (kb_buffer_bytes(&g->buffers[i]))
-            memcpy(kb_frame_raw(frame, i)->data, g->buffers[i].data,
-                   kb_buffer_bytes(&g->buffers[i]));
+        if (kb_buffer_bytes(&buffers[i]))
+            memcpy(kb_frame_raw(frame, i)->data, buffers[i].data, kb_buffer_bytes(&buffers[i]));
     return KB_OK;
 }
 
 kb_status kb_guard_results(const kb_frame *frame, kb_run *run, kb_error *err)
 {
-    guarded g = {.arena = kb_arena_new()};
-    kb_status s = run_guarded(frame, run, &g, err);
-    kb_arena_free(g.arena);
+    kb_arena *arena = kb_arena_new();
+    kb_status s = run_guarded(frame, run, arena, err);
+    kb_arena_free(arena);
     return s;
 }
 
