@@ -11,7 +11,7 @@ namespace cooperative_groups
 
 class coalesced_group;
 
-#define KB_IS(T, function, expression)                                                             \
+#define KB_GIVES(T, function, expression)                                                          \
     T function                                                                                     \
     {                                                                                              \
         return expression;                                                                         \
@@ -24,7 +24,7 @@ class thread_group
     void sync(KB_SITE) const;
     unsigned long long size() const;
     unsigned long long thread_rank() const;
-    KB_IS(unsigned long long, num_threads() const, size())
+    KB_GIVES(unsigned long long, num_threads() const, size())
     coalesced_group part(unsigned n) const;
 
   protected:
@@ -49,20 +49,20 @@ class grid_group : public thread_group
             throw kernbridge::Error("grid.sync() in a launch that is not cooperative");
         kernbridge::cuda_on_cpu::host().grid_barrier(away.self(), site);
     }
-    KB_IS(bool, is_valid() const, kernbridge::cuda_on_cpu::exchanged != 0)
-    KB_IS(unsigned long long, size() const, num_blocks() * blockDim.x * blockDim.y * blockDim.z)
-    KB_IS(unsigned long long, num_threads() const, size())
-    KB_IS(unsigned long long, block_rank() const,
+    KB_GIVES(bool, is_valid() const, kernbridge::cuda_on_cpu::exchanged != 0)
+    KB_GIVES(unsigned long long, size() const, num_blocks() * blockDim.x * blockDim.y * blockDim.z)
+    KB_GIVES(unsigned long long, num_threads() const, size())
+    KB_GIVES(unsigned long long, block_rank() const,
           blockIdx.x + static_cast<unsigned long long>(gridDim.x) *
                            (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z))
-    KB_IS(unsigned long long, num_blocks() const,
+    KB_GIVES(unsigned long long, num_blocks() const,
           static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z)
-    KB_IS(unsigned long long, thread_rank() const,
+    KB_GIVES(unsigned long long, thread_rank() const,
           block_rank() * (blockDim.x * blockDim.y * blockDim.z) +
               kernbridge::cuda_on_cpu::index_of_thread())
-    KB_IS(dim3, group_dim() const, gridDim)
-    KB_IS(dim3, dim_blocks() const, gridDim)
-    KB_IS(dim3, block_index() const, blockIdx)
+    KB_GIVES(dim3, group_dim() const, gridDim)
+    KB_GIVES(dim3, dim_blocks() const, gridDim)
+    KB_GIVES(dim3, block_index() const, blockIdx)
 };
 
 class thread_block : public thread_group
@@ -73,14 +73,14 @@ class thread_block : public thread_group
     thread_block() : thread_group(BLOCK)
     {
     }
-    KB_IS(void, sync(KB_SITE) const, __syncthreads(site))
-    KB_IS(unsigned, size() const, blockDim.x *blockDim.y *blockDim.z)
-    KB_IS(unsigned, num_threads() const, size())
-    KB_IS(unsigned, thread_rank() const, kernbridge::cuda_on_cpu::index_of_thread())
-    KB_IS(dim3, thread_index() const, threadIdx)
-    KB_IS(dim3, group_index() const, blockIdx)
-    KB_IS(dim3, group_dim() const, blockDim)
-    KB_IS(dim3, dim_threads() const, blockDim)
+    KB_GIVES(void, sync(KB_SITE) const, __syncthreads(site))
+    KB_GIVES(unsigned, size() const, blockDim.x *blockDim.y *blockDim.z)
+    KB_GIVES(unsigned, num_threads() const, size())
+    KB_GIVES(unsigned, thread_rank() const, kernbridge::cuda_on_cpu::index_of_thread())
+    KB_GIVES(dim3, thread_index() const, threadIdx)
+    KB_GIVES(dim3, group_index() const, blockIdx)
+    KB_GIVES(dim3, group_dim() const, blockDim)
+    KB_GIVES(dim3, dim_threads() const, blockDim)
     coalesced_group part(unsigned n) const;
 };
 
@@ -94,8 +94,8 @@ class coalesced_group : public thread_group
         : thread_group(LANES, mask), rank_(rank), parts_(parts)
     {
     }
-    KB_IS(unsigned, meta_group_rank() const, rank_)
-    KB_IS(unsigned, meta_group_size() const, parts_)
+    KB_GIVES(unsigned, meta_group_rank() const, rank_)
+    KB_GIVES(unsigned, meta_group_size() const, parts_)
     /* Each `n` lanes, in the order of their ranks. */
     coalesced_group part(unsigned n) const
     {
@@ -105,42 +105,42 @@ class coalesced_group : public thread_group
         return coalesced_group(mask, own, (size() + n - 1) / n);
     }
     template <typename T>
-    KB_IS(coalesced_group, with_label(T label, KB_SITE) const,
+    KB_GIVES(coalesced_group, with_label(T label, KB_SITE) const,
           coalesced_group(__match_any_sync(mask_, label, site)))
-    KB_IS(void, sync(KB_SITE) const, __syncwarp(mask_, site))
-    KB_IS(unsigned, size() const, static_cast<unsigned>(__builtin_popcount(mask_)))
-    KB_IS(unsigned, num_threads() const, size())
+    KB_GIVES(void, sync(KB_SITE) const, __syncwarp(mask_, site))
+    KB_GIVES(unsigned, size() const, static_cast<unsigned>(__builtin_popcount(mask_)))
+    KB_GIVES(unsigned, num_threads() const, size())
     unsigned thread_rank() const
     {
         unsigned lane = kernbridge::cuda_on_cpu::index_of_thread() & 31;
         return static_cast<unsigned>(__builtin_popcount(mask_ & ((1u << lane) - 1)));
     }
     template <typename T>
-    KB_IS(T, shfl(T value, unsigned rank, KB_SITE) const, read(value, rank % size(), site))
+    KB_GIVES(T, shfl(T value, unsigned rank, KB_SITE) const, read(value, rank % size(), site))
     template <typename T>
-    KB_IS(T, shfl_down(T value, unsigned delta, KB_SITE) const,
+    KB_GIVES(T, shfl_down(T value, unsigned delta, KB_SITE) const,
           read(value, thread_rank() + delta, site))
     template <typename T>
-    KB_IS(T, shfl_up(T value, unsigned delta, KB_SITE) const,
+    KB_GIVES(T, shfl_up(T value, unsigned delta, KB_SITE) const,
           read(value, thread_rank() - min(delta, thread_rank() + 1), site))
     template <typename T>
-    KB_IS(T, shfl_xor(T value, unsigned lanes, KB_SITE) const,
+    KB_GIVES(T, shfl_xor(T value, unsigned lanes, KB_SITE) const,
           read(value, thread_rank() ^ lanes, site))
-    KB_IS(unsigned, ballot(int predicate, KB_SITE) const,
+    KB_GIVES(unsigned, ballot(int predicate, KB_SITE) const,
           packed(__ballot_sync(mask_, predicate, site)))
-    KB_IS(int, any(int predicate, KB_SITE) const, __any_sync(mask_, predicate, site))
-    KB_IS(int, all(int predicate, KB_SITE) const, __all_sync(mask_, predicate, site))
+    KB_GIVES(int, any(int predicate, KB_SITE) const, __any_sync(mask_, predicate, site))
+    KB_GIVES(int, all(int predicate, KB_SITE) const, __all_sync(mask_, predicate, site))
     template <typename T>
-    KB_IS(unsigned, match_any(T value, KB_SITE) const,
+    KB_GIVES(unsigned, match_any(T value, KB_SITE) const,
           packed(__match_any_sync(mask_, value, site)))
     template <typename T>
-    KB_IS(unsigned, match_all(T value, int &is_same, KB_SITE) const,
+    KB_GIVES(unsigned, match_all(T value, int &is_same, KB_SITE) const,
           packed(__match_all_sync(mask_, value, &is_same, site)))
 
   private:
     /* The value of the thread of this rank; where there is none, the thread's own. */
     template <typename T>
-    KB_IS(T, read(T value, unsigned rank, uint32_t site) const,
+    KB_GIVES(T, read(T value, unsigned rank, uint32_t site) const,
           __shfl_sync(mask_, value, lane_of(rank < size() ? rank : thread_rank()), 32, site))
     /* The bits of the group's lanes, by rank. */
     unsigned packed(unsigned found) const
@@ -174,9 +174,9 @@ inline coalesced_group thread_group::part(unsigned n) const
     kind_ == LANES   ? coalesced_group(mask_).call                                                 \
     : kind_ == BLOCK ? thread_block().call                                                         \
                      : grid_group().call
-inline KB_IS(void, thread_group::sync(uint32_t site) const, KB_OF_KIND(sync(site)))
-inline KB_IS(unsigned long long, thread_group::size() const, KB_OF_KIND(size()))
-inline KB_IS(unsigned long long, thread_group::thread_rank() const, KB_OF_KIND(thread_rank()))
+inline KB_GIVES(void, thread_group::sync(uint32_t site) const, KB_OF_KIND(sync(site)))
+inline KB_GIVES(unsigned long long, thread_group::size() const, KB_OF_KIND(size()))
+inline KB_GIVES(unsigned long long, thread_group::thread_rank() const, KB_OF_KIND(thread_rank()))
 #undef KB_OF_KIND
 
 /* A tile is also one that does not say what it is a part of. */
@@ -192,8 +192,8 @@ template <unsigned n> class thread_block_tile<n, void> : public coalesced_group
     explicit thread_block_tile(const coalesced_group &part) : coalesced_group(part)
     {
     }
-    static constexpr KB_IS(unsigned, size(), n)
-    static constexpr KB_IS(unsigned, num_threads(), n)
+    static constexpr KB_GIVES(unsigned, size(), n)
+    static constexpr KB_GIVES(unsigned, num_threads(), n)
 };
 template <unsigned n, typename Parent> class thread_block_tile : public thread_block_tile<n>
 {
@@ -205,11 +205,11 @@ template <unsigned n, typename Parent> class thread_block_tile : public thread_b
 template <unsigned n> struct block_tile_memory {
 };
 
-static inline KB_IS(thread_block, this_thread_block(), thread_block())
+static inline KB_GIVES(thread_block, this_thread_block(), thread_block())
 template <unsigned n>
-static inline KB_IS(thread_block, this_thread_block(block_tile_memory<n> &), thread_block())
-static inline KB_IS(grid_group, this_grid(), grid_group())
-static inline KB_IS(coalesced_group, coalesced_threads(KB_SITE),
+static inline KB_GIVES(thread_block, this_thread_block(block_tile_memory<n> &), thread_block())
+static inline KB_GIVES(grid_group, this_grid(), grid_group())
+static inline KB_GIVES(coalesced_group, coalesced_threads(KB_SITE),
                     coalesced_group(__activemask(site)))
 template <unsigned n, typename G> static inline auto tiled_partition(const G &group)
 {
@@ -230,13 +230,13 @@ template <typename G> static inline auto tiled_partition(const G &group, unsigne
         return thread_group(group.part(n));
 }
 template <typename G, typename T>
-static inline KB_IS(coalesced_group, labeled_partition(const G &group, T label, KB_SITE),
+static inline KB_GIVES(coalesced_group, labeled_partition(const G &group, T label, KB_SITE),
                     group.with_label(label, site))
 template <typename G>
-static inline KB_IS(coalesced_group, binary_partition(const G &group, bool predicate, KB_SITE),
+static inline KB_GIVES(coalesced_group, binary_partition(const G &group, bool predicate, KB_SITE),
                     group.with_label(static_cast<int>(predicate), site))
-template <typename G> static inline KB_IS(void, sync(const G &group, KB_SITE), group.sync(site))
-#undef KB_IS
+template <typename G> static inline KB_GIVES(void, sync(const G &group, KB_SITE), group.sync(site))
+#undef KB_GIVES
 
 #define KB_OPERATION(name, expression)                                                             \
     template <typename T> struct name {                                                            \

@@ -39,6 +39,9 @@ static inline ThreadMemory memory_of_thread()
     return found;
 }
 
+/* Its bytes, which each block of a cooperative grid has room for. */
+KB_IS(uint32_t, fixed_shared, (), static_cast<uint32_t>(memory_of_thread().size))
+
 /* The block's threads go on, or begin: its shared memory takes the place of the other's. Each block
  * has room for it at the beginning of what the core gives it. */
 __attribute__((noinline)) static void enter_block(unsigned char *mine, bool begins)

@@ -53,14 +53,8 @@ static inline T add_shuffled(unsigned mode, const T &value, unsigned b, unsigned
 }
 
 /* Shifts by 32 bits and more leave nothing, as in PTX. */
-static inline uint32_t shifted_left(uint32_t value, uint32_t n)
-{
-    return n < 32 ? value << n : 0;
-}
-static inline uint32_t shifted_right(uint32_t value, uint32_t n)
-{
-    return n < 32 ? value >> n : 0;
-}
+KB_IS(uint32_t, shifted_left, (uint32_t value, uint32_t n), n < 32 ? value << n : 0)
+KB_IS(uint32_t, shifted_right, (uint32_t value, uint32_t n), n < 32 ? value >> n : 0)
 static inline uint32_t bits_of(uint32_t value, uint32_t first, uint32_t n)
 {
     n &= 255;
@@ -81,20 +75,11 @@ namespace cuda
 {
 namespace ptx
 {
-static inline uint32_t get_sreg_laneid()
-{
-    return ::kernbridge::cuda_on_cpu::index_of_thread() & 31;
-}
-#define KB_LANEMASK(name)                                                                          \
-    static inline uint32_t get_sreg_lanemask_##name()                                              \
-    {                                                                                              \
-        return ::__lanemask_##name();                                                              \
-    }
-KB_LANEMASK(lt)
-KB_LANEMASK(le)
-KB_LANEMASK(ge)
-KB_LANEMASK(gt)
-#undef KB_LANEMASK
+KB_IS(uint32_t, get_sreg_laneid, (), ::kernbridge::cuda_on_cpu::index_of_thread() & 31)
+KB_IS(uint32_t, get_sreg_lanemask_lt, (), ::__lanemask_lt())
+KB_IS(uint32_t, get_sreg_lanemask_le, (), ::__lanemask_le())
+KB_IS(uint32_t, get_sreg_lanemask_ge, (), ::__lanemask_ge())
+KB_IS(uint32_t, get_sreg_lanemask_gt, (), ::__lanemask_gt())
 } // namespace ptx
 
 namespace device

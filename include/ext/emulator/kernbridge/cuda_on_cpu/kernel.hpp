@@ -43,11 +43,6 @@ template <auto kernel, typename... P> struct Kernel<kernel, void (*)(P...)> {
     }
 };
 
-static inline uint32_t fixed_shared()
-{
-    return static_cast<uint32_t>(memory_of_thread().size);
-}
-
 } // namespace cuda_on_cpu
 } // namespace kernbridge
 

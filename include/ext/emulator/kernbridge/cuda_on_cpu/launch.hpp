@@ -139,8 +139,7 @@ struct Configuration {
                               how.cooperative ? &how : nullptr};
         how.loop = run_threads<F>;
         how.parameters = parameters;
-        how.fixed_shared =
-            how.cooperative ? static_cast<uint32_t>(memory_of_thread().size) : 0;
+        how.fixed_shared = how.cooperative ? fixed_shared() : 0;
         return launch(how);
     }
 };

@@ -54,7 +54,7 @@ template <typename I, typename F> static inline I integer(F value)
 } // namespace cuda_on_cpu
 } // namespace kernbridge
 
-/* Functions that are one expression. */
+/* Functions that are one expression, also in the headers that follow. */
 #define KB_IS(T, name, parameters, expression)                                                     \
     static inline T name parameters                                                                \
     {                                                                                              \

@@ -61,10 +61,8 @@ KB_UNCHECKED static inline const kb_cuda_host &host()
     return *kb_cuda_host_slot.functions;
 }
 
-static inline uint32_t index_of_thread()
-{
-    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-}
+KB_IS(uint32_t, index_of_thread, (),
+      threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))
 
 static inline void filled(void *at, size_t size)
 {

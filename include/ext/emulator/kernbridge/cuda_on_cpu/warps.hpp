@@ -34,10 +34,7 @@ static inline bool shuffle_words(T &value, unsigned mask, unsigned mode, unsigne
     return word >> 32 & 1;
 }
 
-static inline unsigned segments(int width)
-{
-    return static_cast<unsigned>(32 - width) << 8;
-}
+KB_IS(unsigned, segments, (int width), static_cast<unsigned>(32 - width) << 8)
 
 static inline uint64_t voted(unsigned mask, unsigned mode, int predicate, uint32_t site)
 {

@@ -28,19 +28,13 @@ static inline unsigned lanes(unsigned a, unsigned b, const F &f)
     }
     return result;
 }
-static inline int clamped(int value, int low, int high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-static inline unsigned sum_of(int bits, unsigned a)
-{
-    return bits == 16 ? (a & 0xffff) + (a >> 16)
-                      : (a & 0xff) + (a >> 8 & 0xff) + (a >> 16 & 0xff) + (a >> 24);
-}
-template <typename T> static inline T wrapped_sum(T a, T b)
-{
-    return static_cast<T>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
-}
+KB_IS(int, clamped, (int value, int low, int high), value < low ? low : value > high ? high : value)
+KB_IS(unsigned, sum_of, (int bits, unsigned a),
+      bits == 16 ? (a & 0xffff) + (a >> 16)
+                 : (a & 0xff) + (a >> 8 & 0xff) + (a >> 16 & 0xff) + (a >> 24))
+template <typename T>
+KB_IS(T, wrapped_sum, (T a, T b),
+      static_cast<T>(static_cast<unsigned>(a) + static_cast<unsigned>(b)))
 template <typename T> static inline T norm_of(int n, const T *values)
 {
     T sum = 0;
@@ -239,7 +233,6 @@ static inline unsigned __isLocal(const void *at)
     return static_cast<size_t>(static_cast<const char *>(at) - here) < 1u << 20;
 }
 KB_IS(unsigned, __isGlobal, (const void *at), !__isShared(at) && !__isLocal(at))
-#undef KB_IS
 
 #ifndef __clang__
 #define __builtin_assume(condition) static_cast<void>(0)
