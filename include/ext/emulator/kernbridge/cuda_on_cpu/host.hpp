@@ -211,10 +211,8 @@ inline const char *about_error(cudaError_t error, bool is_name) /* or its text *
     }
     return "unrecognized error code";
 }
-inline cudaError_t set_error(cudaError_t error)
-{
-    return error == cudaSuccess ? error : last_error() = error;
-}
+KB_IS(cudaError_t, set_error, (cudaError_t error),
+      error == cudaSuccess ? error : last_error() = error)
 static void filled(void *at, size_t size); /* by the host */
 inline cudaError_t allocate(void **pointer, size_t size)
 {

@@ -62,20 +62,17 @@ template <typename I, typename F> static inline I integer(F value)
     }
 
 /* min and max of two types have the type that C++ gives to `true ? a : b`. NaN loses. */
-template <typename T, typename U>
-static inline kernbridge::cuda_on_cpu::common<T, U> min(T a, U b)
-{
-    typedef kernbridge::cuda_on_cpu::common<T, U> type;
-    type v = static_cast<type>(a), w = static_cast<type>(b);
-    return w < v || v != v ? w : v;
-}
-template <typename T, typename U>
-static inline kernbridge::cuda_on_cpu::common<T, U> max(T a, U b)
-{
-    typedef kernbridge::cuda_on_cpu::common<T, U> type;
-    type v = static_cast<type>(a), w = static_cast<type>(b);
-    return v < w || v != v ? w : v;
-}
+#define KB_EXTREME(name, second_wins)                                                              \
+    template <typename T, typename U>                                                              \
+    static inline kernbridge::cuda_on_cpu::common<T, U> name(T a, U b)                             \
+    {                                                                                              \
+        typedef kernbridge::cuda_on_cpu::common<T, U> type;                                        \
+        type v = static_cast<type>(a), w = static_cast<type>(b);                                   \
+        return second_wins || v != v ? w : v;                                                      \
+    }
+KB_EXTREME(min, w < v)
+KB_EXTREME(max, v < w)
+#undef KB_EXTREME
 KB_IS(float, min, (float a, float b), fminf(a, b))
 KB_IS(float, max, (float a, float b), fmaxf(a, b))
 KB_IS(double, min, (double a, double b), fmin(a, b))

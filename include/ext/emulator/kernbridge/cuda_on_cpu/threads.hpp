@@ -56,10 +56,7 @@ static thread_local size_t exchanged;
 static thread_local unsigned char *resident;
 static void enter_block(unsigned char *mine, bool begins);
 
-KB_UNCHECKED static inline const kb_cuda_host &host()
-{
-    return *kb_cuda_host_slot.functions;
-}
+KB_UNCHECKED KB_IS(const kb_cuda_host &, host, (), *kb_cuda_host_slot.functions)
 
 KB_IS(uint32_t, index_of_thread, (),
       threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))
@@ -71,16 +68,12 @@ static inline void filled(void *at, size_t size)
 }
 
 /* Threads of the block with these threads. */
-KB_UNCHECKED static inline kb_cuda_thread *thread_number(kb_cuda_thread *of_block, uint32_t i)
-{
-    return reinterpret_cast<kb_cuda_thread *>(reinterpret_cast<char *>(of_block) +
-                                              static_cast<size_t>(i) * host().thread_size);
-}
-KB_UNCHECKED static inline kb_thread *thread_at(kb_cuda_thread *of_block, uint3 at)
-{
-    return reinterpret_cast<kb_thread *>(
-        thread_number(of_block, at.x + blockDim.x * (at.y + blockDim.y * at.z)));
-}
+KB_UNCHECKED KB_IS(kb_cuda_thread *, thread_number, (kb_cuda_thread *of_block, uint32_t i),
+                   reinterpret_cast<kb_cuda_thread *>(reinterpret_cast<char *>(of_block) +
+                                                      static_cast<size_t>(i) * host().thread_size))
+KB_UNCHECKED KB_IS(kb_thread *, thread_at, (kb_cuda_thread *of_block, uint3 at),
+                   reinterpret_cast<kb_thread *>(thread_number(
+                       of_block, at.x + blockDim.x * (at.y + blockDim.y * at.z))))
 
 /* The running thread gives way for the time of this object. Others run, and what is said of the
  * running thread is restored. */
