@@ -216,12 +216,19 @@ void fake_run_set(int64_t id)
     run_id = id;
 }
 
+static _Thread_local int32_t device;
+
 static kb_xla_error *device_ordinal_get(kb_xla_device_ordinal *args)
 {
     if (args->struct_size != KB_XLA_SIZE(kb_xla_device_ordinal, device_ordinal))
         return error_new(13, "device_ordinal_get: wrong struct_size");
-    args->device_ordinal = 0;
-    return NULL;
+    args->device_ordinal = device;
+    return device < 0 ? error_new(12, "no device") : NULL;
+}
+
+void fake_device_set(int32_t ordinal)
+{
+    device = ordinal;
 }
 
 static kb_xla_api tables[MINORS];

@@ -38,6 +38,9 @@ void fake_stream_set(void *stream, bool refuse);
 /* The run that calls on this thread belong to; negative: XLA gives an error instead. */
 void fake_run_set(int64_t id);
 
+/* The device that calls on this thread run on, at first 0; negative: XLA gives an error instead. */
+void fake_device_set(int32_t ordinal);
+
 typedef struct fake_frame {
     kb_xla_frame frame;
     kb_xla_metadata_extension extension;

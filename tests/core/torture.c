@@ -186,7 +186,7 @@ ssize_t torture_write(int file, const void *bytes, size_t size)
         return -1;
     if (files_are_full)
         return 0;
-    return write(file, bytes, size > 1 ? size - 1 : size);
+    return write(file, bytes, size > 1 && file != STDERR_FILENO ? size - 1 : size);
 }
 
 int torture_close(int file)

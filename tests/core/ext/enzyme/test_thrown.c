@@ -1,12 +1,15 @@
 /* Proves that code without unwinding fails with a text, and that what it has allocated is given
  * back once, whether it returns or fails. */
 #include "ext/enzyme/kb_thrown.h"
+
+#include "core/kb_error.h"
 #include "kb_test.h"
 #include "torture.h"
 
 #include <pthread.h>
 #include <setjmp.h>
 #include <string.h>
+#include <wchar.h>
 
 /* As the entry of a derivative calls its function; returns the text of a failure, or NULL. */
 static const char *run(int (*function)(void))
@@ -61,12 +64,87 @@ static int fail_without(void)
     return 5;
 }
 
+static char long_text[5000];
+
 static int fail_at_length(void)
 {
-    char text[5000];
-    memset(text, 'x', sizeof text);
-    text[sizeof text - 1] = '\0';
-    return kb_failed(NULL, 1, "%s", text);
+    return kb_failed(NULL, 1, "%s", long_text);
+}
+
+/* What ends with the room for it, or close to its end, or cannot be written at all. */
+static void test_lengths(void)
+{
+    enum { ROOM = KB_ERROR_CAPACITY - 2 };
+    for (int i = -3; i < 4; i++) {
+        size_t n = (size_t)(ROOM + i), shown = i < 0 ? n : ROOM;
+        memset(long_text, 'y', sizeof long_text - 1);
+        (void)run(fail_at_length); /* what is left of it is not read */
+        memset(long_text, 'x', n);
+        long_text[n] = '\0';
+        const char *text = run(fail_at_length);
+        CHECK_INT(strlen(text), shown);
+        CHECK(strspn(text, "x") == shown && text[shown + 1] == '\0');
+    }
+}
+
+static int fail_unwritten(void)
+{
+    static const wchar_t none[] = {(wchar_t)0xD800, 0}; /* no character */
+    return kb_failed(NULL, 1, "%ls", none);
+}
+
+static int need_most(void)
+{
+    (void)kb_new(SIZE_MAX - 32); /* with what stands before it, the most that there is */
+    return 0;
+}
+
+/* Nobody waits for what is thrown but the landing, with any number but 0. */
+static void test_landing(void)
+{
+    jmp_buf place;
+    kb_landing(&place);
+    volatile int code = -1;
+    int got = setjmp(place);
+    if (code < 0) {
+        code = 0;
+        kb_thrown("text\0");
+    }
+    CHECK_INT(got, 1);
+    kb_landed();
+}
+
+static int resize_to_nothing(void)
+{
+    char *part = kb_realloc_or_fail(kb_malloc_or_fail(0), 0);
+    CHECK(part != NULL);
+    torture_free(part);
+    return 0;
+}
+
+static int allocate_two(void)
+{
+    char *part = kb_new(3);
+    memset(part, 5, 3);
+    part = kb_resize(part, 2);
+    part = kb_resize(part, 20);
+    CHECK(part[0] == 5 && part[1] == 5);
+    part = kb_resize(part, 19);
+    return 0;
+}
+
+/* What is given back is no longer held. */
+static void test_held(void)
+{
+    long before = torture_count().blocks;
+    CHECK_PTR(run(allocate), NULL);
+    CHECK_INT(torture_count().blocks, before);
+    CHECK_PTR(run(allocate_two), NULL);
+    CHECK_INT(torture_count().blocks, before);
+    CHECK_TEXT(run(fail_with_text), "9 are too many");
+    CHECK_INT(torture_count().blocks, before);
+    CHECK_TEXT(run(throw_one), "std::domain_error: negative");
+    CHECK_INT(torture_count().blocks, before);
 }
 
 static int need_too_much(void)
@@ -106,8 +184,13 @@ int main(void)
     CHECK_TEXT(text, "9 are too many");
     CHECK_TEXT(text + strlen(text) + 1, "");
     CHECK_TEXT(run(fail_without), "the function returned 5");
-    text = run(fail_at_length);
-    CHECK(strlen(text) > 1000 && text[strlen(text) + 1] == '\0');
+    test_lengths();
+    text = run(fail_unwritten);
+    CHECK(text[1] == '\0'); /* the place is empty, whatever the text is */
+    CHECK_PTR(run(resize_to_nothing), NULL);
+    CHECK_TEXT(run(need_most), "std::bad_alloc");
+    test_landing();
+    test_held();
     CHECK_TEXT(run(need_too_much), "std::bad_alloc");
     torture_fail_nth(2);
     CHECK_TEXT(run(allocate), "std::bad_alloc");
