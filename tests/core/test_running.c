@@ -1,6 +1,6 @@
-/* Proves that a fault in a kernel prints which operation it was in, and nothing for any other fault,
- * and that those who handled faults before and since come in their order. Each case ends a process
- * of its own. */
+/* Proves that a fault in a kernel prints which operation it was in, and nothing for any other
+ * fault, and that those who handled faults before and since come in their order. Each case ends a
+ * process of its own. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* sigaction */
 #endif
@@ -163,8 +163,8 @@ HAND_ON(3)
 HAND_ON(4)
 HAND_ON(5)
 
-static void (*const handlers[OTHERS])(int, siginfo_t *, void *) = {
-    end, hand_on_1, hand_on_2, hand_on_3, hand_on_4, hand_on_5};
+static void (*const handlers[OTHERS])(int, siginfo_t *, void *) = {end,       hand_on_1, hand_on_2,
+                                                                   hand_on_3, hand_on_4, hand_on_5};
 static int n_others, n_watches;
 
 /* Each of the others comes, and then we watch again, as often as wanted. */

@@ -6,6 +6,7 @@
 #include "core/kb_plan.h"
 #include "cuda/kb_stream.h"
 #include "gpu.h"
+#include "module/kb_tensors.h"
 #include "torture.h"
 
 #include <stdlib.h>
@@ -625,6 +626,60 @@ static void test_plan(void)
     CHECK_TEXT(err.message, "op2: no memory for 257 attributes, or over 256");
 }
 
+/* Variables that each device has: a call runs the code of its own copy, holding the copy's lock. */
+static kb_variables_copy there = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static const kb_xla_frame *entered_for;
+static bool has_copy, is_held;
+
+static kb_variables_copy *enter(kb_variables *v, const kb_xla_frame *xla, kb_error *err)
+{
+    (void)v;
+    entered_for = xla;
+    if (has_copy)
+        pthread_mutex_lock(&there.lock);
+    else
+        kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no copy");
+    return has_copy ? &there : NULL;
+}
+
+static kb_variables variables = {.enter = enter};
+
+static int look_there(const kb_call *call)
+{
+    is_held = pthread_mutex_trylock(&there.lock) != 0;
+    return look(call) + 1000;
+}
+
+static void test_variables(void)
+{
+    static double values[KB_TENSORS_INLINE + 1];
+    there.offset = (const char *)(uintptr_t)look_there - (const char *)(uintptr_t)look;
+    long before = torture_count().blocks;
+    gpu_call c;
+    gpu_call_init(&c, 1);
+    for (int i = 0; i < KB_TENSORS_INLINE + 1; i++) /* more than fit, for which memory is taken */
+        gpu_arg(&c, KB_DTYPE_F64, 0, 0, NULL, &values[i], 0);
+    kb_source_step step = step_of(look, false);
+    step.variables = &variables;
+    CHECK_INT(run(&c, &step), KB_RESOURCE_EXHAUSTED);
+    CHECK_TEXT(c.err.message, "no copy");
+    CHECK_INT(seen.n_calls, 0);
+    CHECK_INT(torture_count().blocks, before);
+    has_copy = true;
+    CHECK_INT(run(&c, &step), KB_INTERNAL);
+    CHECK_HAS(c.err.message, "the function returned 1000");
+    CHECK_INT(seen.n_calls, 1);
+    CHECK_INT(seen.call.n_inputs, KB_TENSORS_INLINE + 1);
+    CHECK_PTR(entered_for, &c.f.frame);
+    CHECK(is_held);
+    CHECK_INT(pthread_mutex_trylock(&there.lock), 0);
+    CHECK_INT(pthread_mutex_unlock(&there.lock), 0);
+    CHECK_INT(torture_count().blocks, before);
+    step.variables = NULL;
+    CHECK_INT(run(&c, &step), KB_OK);
+    gpu_call_free(&c);
+}
+
 int main(void)
 {
     gpu_start();
@@ -646,5 +701,6 @@ int main(void)
     test_zeroed();
     test_zeroed_to_the_last();
     test_bytes();
+    test_variables();
     return kb_test_end("test_source");
 }

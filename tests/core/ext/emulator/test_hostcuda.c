@@ -396,6 +396,95 @@ static void test_before_targets(void)
     kb_hostcuda_set_loader(NULL);
 }
 
+/* Code with variables runs in the copy of its device, whose lock it holds. */
+static kb_variables_copy there = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static const kb_xla_frame *entered_for;
+static bool has_copy;
+static _Atomic(int) ran_there, ran_here;
+
+static kb_variables_copy *enter(kb_variables *v, const kb_xla_frame *xla, kb_error *err)
+{
+    (void)v;
+    entered_for = xla;
+    if (has_copy)
+        pthread_mutex_lock(&there.lock);
+    else
+        kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no copy");
+    return has_copy ? &there : NULL;
+}
+
+static kb_variables variables = {.enter = enter};
+
+static void count_there(bool is_there)
+{
+    CHECK(!is_there || pthread_mutex_trylock(&there.lock) != 0);
+    atomic_fetch_add(is_there ? &ran_there : &ran_here, 1);
+}
+
+#define COUNTERS(place, is_there)                                                                  \
+    static void blocks_##place(void *const *parameters, const uint32_t sizes[6], int64_t begin,    \
+                               int64_t end, const char **outside)                                  \
+    {                                                                                              \
+        (void)parameters, (void)sizes, (void)outside;                                              \
+        for (int64_t i = begin; i < end; i++)                                                      \
+            count_there(is_there);                                                                 \
+    }                                                                                              \
+    static void run_##place(void *const *parameters, kb_thread *t)                                 \
+    {                                                                                              \
+        (void)parameters, (void)t;                                                                 \
+        count_there(is_there);                                                                     \
+    }                                                                                              \
+    static uint32_t loop_##place(void *const *parameters, kb_thread *threads,                      \
+                                 const uint32_t index[3], uint32_t first)                          \
+    {                                                                                              \
+        (void)parameters, (void)threads, (void)index, (void)first;                                 \
+        count_there(is_there);                                                                     \
+        return 0;                                                                                  \
+    }
+COUNTERS(here, false)
+COUNTERS(there, true)
+
+static void test_variables(void)
+{
+    static const uint32_t three[6] = {3, 1, 1, 1, 1, 1};
+    const struct {
+        kb_hostcuda_code code;
+        ptrdiff_t offset;
+    } pairs[] = {
+        {{.blocks = blocks_here},
+         (const char *)(uintptr_t)blocks_there - (const char *)(uintptr_t)blocks_here},
+        {{.threads = {.run = run_here, .stack = 4096}},
+         (const char *)(uintptr_t)run_there - (const char *)(uintptr_t)run_here},
+        {{.threads = {.loop = loop_here, .stack = 4096}},
+         (const char *)(uintptr_t)loop_there - (const char *)(uintptr_t)loop_here},
+    };
+    for (int i = 0; i < 3; i++) {
+        kb_hostcuda_code code = pairs[i].code;
+        char fault[KB_FAULT_SIZE] = "";
+        fake_frame f;
+        code.variables = &variables;
+        there.offset = pairs[i].offset;
+        ran_there = ran_here = 0;
+        fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+        has_copy = false;
+        CHECK_INT(kb_hostcuda_run(&code, three, 0, NULL, &f.frame, fault), KB_HOSTCUDA_FAULT);
+        CHECK_TEXT(fault, "no copy");
+        CHECK_PTR(entered_for, &f.frame);
+        CHECK_INT(ran_there + ran_here, 0);
+        has_copy = true;
+        CHECK_INT(kb_hostcuda_run(&code, three, 0, NULL, NULL, fault), KB_CU_SUCCESS);
+        CHECK_PTR(entered_for, NULL);
+        CHECK_INT(ran_there, 3);
+        CHECK_INT(ran_here, 0);
+        CHECK_INT(pthread_mutex_trylock(&there.lock), 0);
+        CHECK_INT(pthread_mutex_unlock(&there.lock), 0);
+        code.variables = NULL;
+        CHECK_INT(kb_hostcuda_run(&code, three, 0, NULL, NULL, fault), KB_CU_SUCCESS);
+        CHECK_INT(ran_here, 3);
+        fake_frame_free(&f);
+    }
+}
+
 int main(void)
 {
     test_before_targets();
@@ -408,5 +497,6 @@ int main(void)
     test_threads();
     test_cooperative();
     test_words();
+    test_variables();
     return kb_test_end("test_hostcuda");
 }

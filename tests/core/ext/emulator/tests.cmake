@@ -31,8 +31,19 @@ foreach(name SAMPLE SAMPLE_OF_ANOTHER_SLOT SAMPLE_OF_ANOTHER_KERNEL)
   add_dependencies(test_cuda_library cuda_library_${name})
 endforeach()
 
+# Libraries with variables, and without.
+kb_add_test(test_variables kb_testing_cuda)
+foreach(name SAMPLE SAMPLE_WITHOUT)
+  add_library(variables_${name} MODULE ${KB_FOLDER}variables_sample.c)
+  target_include_directories(variables_${name}
+    PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/include/ext/emulator)
+  target_compile_definitions(variables_${name} PRIVATE VARIABLES_${name})
+  target_compile_definitions(test_variables PRIVATE ${name}="$<TARGET_FILE:variables_${name}>")
+  add_dependencies(test_variables variables_${name})
+endforeach()
+
 set_tests_properties(test_hostcuda test_block test_check test_check_blocks PROPERTIES COST 10)
-list(APPEND threaded test_block test_fibre test_hostcuda test_cuda_library test_started)
+list(APPEND threaded test_block test_fibre test_hostcuda test_cuda_library test_started test_variables)
 
 kb_add_fuzzer(hostcuda kb_testing_cuda)
 kb_add_fuzzer(cuda_code kb_testing_cuda_code)
