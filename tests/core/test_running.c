@@ -177,7 +177,12 @@ static void fault_among_others(void)
             kb_running_watch_faults();
     }
     (void)kb_running_enter(&first);
-    wanted_errno = errno = 77;
+#ifdef __SANITIZE_THREAD__
+    wanted_errno = 99; /* which ThreadSanitizer sets for every handler */
+#else
+    wanted_errno = 77;
+#endif
+    errno = wanted_errno;
     fault();
 }
 

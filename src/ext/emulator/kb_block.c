@@ -43,7 +43,7 @@ next_that(bool (*may)(const kb_block *, const kb_thread *), const kb_block *b, u
 }
 
 /* If no thread is ready, releases the lanes of a warp that wait at the same activemask. */
-static bool converge(kb_block *b)
+static void converge(kb_block *b)
 {
     for (uint32_t first = 0; first < b->n_threads; first += KB_WARP) {
         const kb_thread *speaker = NULL;
@@ -63,9 +63,8 @@ static bool converge(kb_block *b)
             t->state = KB_THREAD_RUNS;
         }
         if (mask)
-            return true;
+            return;
     }
-    return false;
 }
 
 const char *kb_block_barrier_name(const kb_block *b)
@@ -73,29 +72,18 @@ const char *kb_block_barrier_name(const kb_block *b)
     return b->code->run ? "cuda.syncthreads" : "__syncthreads";
 }
 
-/* What a thread waits for, in the words of Numba-CUDA or of CUDA C++. */
+/* What a thread waits for that cannot come, in the words of Numba-CUDA or of CUDA C++: barriers and
+ * operations of its warp. */
 static const char *what_of(const kb_thread *t)
 {
     static const char *const of_warps[] = {"cuda.syncwarp", "a warp shuffle", "a warp vote",
                                            "a warp match"};
     bool in_cpp = !t->block->code->run;
-    switch (t->state) {
-    case KB_THREAD_AT_BARRIER:
-        return kb_block_barrier_name(t->block);
-    case KB_THREAD_IN_WARP:
-        return in_cpp && t->call.kind == KB_WARP_BARRIER ? "__syncwarp" : of_warps[t->call.kind];
-    case KB_THREAD_CONVERGES:
-        return in_cpp ? "__activemask" : "cuda.activemask";
-    case KB_THREAD_AT_GRID:
+    if (t->state == KB_THREAD_AT_GRID)
         return "the synchronisation of the grid";
-    case KB_THREAD_POLLS:
-        return "a loop that waits for memory";
-    case KB_THREAD_ENDED:
-        return "its end";
-    case KB_THREAD_RUNS:
-        break;
-    }
-    return "its code";
+    if (t->state == KB_THREAD_AT_BARRIER)
+        return kb_block_barrier_name(t->block);
+    return in_cpp && t->call.kind == KB_WARP_BARRIER ? "__syncwarp" : of_warps[t->call.kind];
 }
 
 static void stuck(kb_block *b)
@@ -129,7 +117,8 @@ static void stuck(kb_block *b)
 /* Where no thread is ready. */
 static KB_COLD kb_thread *find_other(kb_block *b, uint32_t after)
 {
-    kb_thread *next = converge(b) ? next_that(is_ready, b, after) : NULL;
+    converge(b);
+    kb_thread *next = next_that(is_ready, b, after);
     if (!next)
         next = next_that(polls, b, after);
     if (!next)
@@ -219,11 +208,10 @@ static __attribute__((noinline)) void note_begun(kb_thread *t)
         t->stack = host->stack;
         host->stack = KB_NO_STACK;
     }
-    uint32_t first = b->n_begun / KB_WARP;
+    uint32_t warp = b->n_begun / KB_WARP; /* the last one in which a lane may wait */
     b->n_begun = t->index + 1;
-    for (uint32_t warp = first; warp <= t->index / KB_WARP; warp++)
-        if (b->warps[warp].waiting)
-            check_warp(b, warp);
+    if (b->warps[warp].waiting)
+        check_warp(b, warp);
 }
 
 static inline void note(kb_thread *t)
@@ -254,7 +242,6 @@ static inline __attribute__((always_inline)) void switch_to(kb_thread *t, kb_thr
         __builtin_prefetch(stack + KB_LINE);
         __builtin_prefetch(&next[PREFETCHED + 2].state);
     }
-    next->state = KB_THREAD_RUNS;
     kb_fibre_switch(&t->fibre, fibre);
 }
 
@@ -262,9 +249,7 @@ static __attribute__((noinline)) void find_turn(kb_thread *t)
 {
     check_stack(t);
     kb_thread *next = find_next(t->block, t->index);
-    if (next == t)
-        t->state = KB_THREAD_RUNS;
-    else
+    if (next != t)
         switch_to(t, next, fibre_of(t->block, next));
 }
 
@@ -525,7 +510,7 @@ static uint32_t run_loop(kb_block *b, uint32_t first)
         memcpy(b->threads[i].ctaid, b->at, sizeof b->at);
         b->code->run(b->parameters, &b->threads[i]);
     }
-    return b->n_threads - 1;
+    return first; /* which nobody asks for: none has waited */
 }
 
 /* A loop has returned in a block whose threads wait: what has not begun may begin on this stack. */
@@ -622,7 +607,6 @@ bool kb_block_go_on(kb_block *b)
         b->observer->enter(b->checks, b);
     kb_fibre_adopt(&b->caller);
     kb_thread *next = next_that(is_ready, b, b->n_threads - 1);
-    next->state = KB_THREAD_RUNS;
     kb_fault_watch(b);
     kb_fibre_switch(&b->caller, fibre_of(b, next));
     kb_fault_watch(NULL);

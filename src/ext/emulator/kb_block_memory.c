@@ -49,7 +49,7 @@ static bool grow(unsigned char **memory, size_t *there, size_t size)
         return true;
     unmap(*memory, *there);
     *memory = map(size);
-    *there = *memory ? size : 0;
+    *there = size;
     return *memory != NULL;
 }
 
@@ -142,8 +142,7 @@ static uint32_t kept_max(void)
     static _Atomic(uint32_t) known;
     uint32_t max = atomic_load_explicit(&known, memory_order_relaxed);
     if (max == 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN);
-        max = KEPT_THREADS * (n > 1 ? (uint32_t)n : 1);
+        max = KEPT_THREADS * (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
         atomic_store_explicit(&known, max, memory_order_relaxed);
     }
     return max;

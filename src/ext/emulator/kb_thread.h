@@ -13,8 +13,9 @@ enum { KB_WARP = 32 };
 
 #define KB_NO_STACK UINT32_MAX
 
+/* What a thread waits for, or what the thread that runs has waited for last. */
 typedef enum kb_thread_state {
-    KB_THREAD_RUNS,
+    KB_THREAD_RUNS,       /* or may run */
     KB_THREAD_AT_BARRIER, /* until the block's generation is another */
     KB_THREAD_IN_WARP,    /* until the lanes of its mask have come */
     KB_THREAD_CONVERGES,  /* until no lane of its warp runs */

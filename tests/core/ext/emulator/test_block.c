@@ -3,9 +3,11 @@
  * block's memory serves the next one. */
 #include "ext/emulator/kb_hostcuda.h"
 #include "kb_test.h"
+#include "torture.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { FULL = -1 };
@@ -107,11 +109,26 @@ static void test_blocks_alone(void)
     const kb_block_code code = {.run = count_blocks, .stack = 256};
     void *parameters[] = {out};
     kb_block *b = kb_block_take(&code, sizes, 0);
-    memset(out, 0, sizeof out);
-    CHECK(kb_block_run_range(b, parameters, sizes, 0, 24));
-    for (uint32_t i = 0; i < 25; i++)
-        CHECK_INT(out[0][i], i < 24 ? 1005 : 0);
+    for (uint32_t first = 0; first < 24; first++) {
+        memset(out, 0, sizeof out);
+        CHECK(kb_block_run_range(b, parameters, sizes, first, 24 - first / 3));
+        for (uint32_t i = 0; i < 25; i++)
+            CHECK_INT(out[0][i], i >= first && i < 24 - first / 3 ? 1005 : 0);
+        for (uint32_t i = 0; i < 5; i++)
+            CHECK(b->threads[i].stack == KB_NO_STACK); /* no fibre is left */
+    }
     kb_block_give_back(b);
+}
+
+static uint32_t low(uint64_t word)
+{
+    return (uint32_t)word;
+}
+
+static uint32_t high(uint64_t word)
+{
+    enum { BITS = 32 };
+    return (uint32_t)(word >> BITS);
 }
 
 /* A loop as modules have it: `waited` says whether the running thread has waited. */
@@ -170,6 +187,40 @@ static void test_loops(void)
     kb_block_give_back(b);
 }
 
+/* Each thread waits once, in one of these ways, and then counts. */
+static uint32_t waiting_loop(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                             uint32_t first)
+{
+    uint32_t(*to)[1024] = parameters[0];
+    kb_thread *t = &threads[first];
+    (void)index;
+    if (to[1][0] == 0)
+        to[0][first] = 1 + kb_barrier_reduce(t, KB_REDUCE_COUNT, 1, 1);
+    else if (to[1][0] == 1)
+        kb_grid_barrier(t, 1), to[0][first]++;
+    else /* lanes in pairs, of which the second does not wait */
+        to[0][first] += low(kb_shuffle(t, UINT32_C(3) << (t->lane & ~1u), 3, first, 1, 31, 1));
+    return first;
+}
+
+static void test_first_waits(void)
+{
+    const uint32_t sizes[6] = {1, 1, 1, 70, 1, 1};
+    static const uint32_t index[3] = {0, 0, 0};
+    const kb_block_code code = {.loop = waiting_loop, .stack = 256};
+    void *parameters[] = {out};
+    for (uint32_t how = 0; how < 3; how++)
+        for (int k = 0; k < 2; k++) { /* also where another block has been */
+            kb_block *b = kb_block_take(&code, sizes, 0);
+            memset(out, 0, sizeof out);
+            out[1][0] = how;
+            CHECK(kb_block_run(b, parameters, index));
+            for (uint32_t i = 0; i < 70; i++)
+                CHECK_INT(out[0][i], how == 0 ? 71 : how == 1 ? 1 : i ^ 1);
+            kb_block_give_back(b);
+        }
+}
+
 static uint32_t stuck_loop(void *const *parameters, kb_thread *threads, const uint32_t index[3],
                            uint32_t first)
 {
@@ -199,17 +250,6 @@ static void test_faults_of_loops(void)
     CHECK(kb_block_run_range(b, parameters, sizes, 1, 3));
     CHECK_INT(out[0][0], 2 * 40 * 39 / 2);
     kb_block_give_back(b);
-}
-
-static uint32_t low(uint64_t word)
-{
-    return (uint32_t)word;
-}
-
-static uint32_t high(uint64_t word)
-{
-    enum { BITS = 32 };
-    return (uint32_t)(word >> BITS);
 }
 
 static void warps(void *const *parameters, kb_thread *t)
@@ -512,6 +552,105 @@ static void test_interrupts(void)
     CHECK(now.sa_handler == SIG_IGN);
 }
 
+/* What a block leaves when it ends with a fault is not there in the next one. */
+static void leave_behind(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0];
+    kb_place(t, "k.py:1");
+    if (to[0][0] == 0 && t->index % 32 == 0)
+        kb_warp_barrier(t, 3, 1); /* lane 1 is in another barrier */
+    else if (to[0][0] == 0)
+        kb_barrier(t, 1);
+    else if (t->index)
+        (void)kb_active_mask(t, 1);
+    else {
+        kb_poll(t, 1, 1);
+        kb_raise(t, "left behind");
+    }
+}
+
+static void begin_anew(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0];
+    if (to[0][0] == 2)
+        kb_raise(t, "anew");
+    if (to[0][0] == 3)
+        to[1][t->index] = kb_active_mask(t, 1);
+    else if (t->lane < 2) {
+        if (t->lane == 0) {
+            kb_poll(t, 1, 2);
+            to[2][t->index / 32] = 1;
+        }
+        kb_warp_barrier(t, 3, 1);
+        to[1][t->index] = to[2][t->index / 32];
+    } else {
+        to[1][t->index] = 1;
+    }
+}
+
+static void test_what_is_left_behind(void)
+{
+    static const uint32_t index[3] = {0, 0, 0};
+    const kb_block_code first = {.run = leave_behind, .stack = 256},
+                        next = {.run = begin_anew, .stack = 256};
+    void *parameters[] = {out};
+    for (uint32_t how = 0; how < 4; how++)
+        for (uint32_t n = 33; n < 50; n += 7) {
+            const uint32_t sizes[6] = {1, 1, 1, n, 1, 1};
+            kb_block *b = kb_block_take(&first, one_block, 0);
+            memset(out, 0, sizeof out);
+            out[0][0] = how == 3;
+            CHECK(!kb_block_run(b, parameters, index));
+            CHECK_HAS(b->fault, how == 3 ? "thread (0, 0, 0): left behind, raised at k.py:1"
+                                         : "thread (0, 0, 0): waits in cuda.syncwarp");
+            kb_block_give_back(b);
+            kb_block *same = kb_block_take(&next, sizes, 0);
+            CHECK_PTR(same, b);
+            out[0][0] = how;
+            CHECK_INT(kb_block_run(same, parameters, index), how != 2);
+            if (how == 2)
+                CHECK_TEXT(same->fault, "block (0, 0, 0), thread (0, 0, 0): anew");
+            else
+                for (uint32_t i = 0; i < n; i++)
+                    CHECK_INT(out[1][i], how < 3  ? 1
+                                         : i < 32 ? UINT32_MAX
+                                                  : (UINT64_C(1) << (n - 32)) - 1);
+            kb_block_give_back(same);
+        }
+}
+
+static void divided_grid(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    if (t->index == 40)
+        kb_grid_barrier(t, 1);
+    else
+        kb_warp_barrier(t, FULL, 2);
+}
+
+/* What a recursion must leave, to some hundred bytes. */
+static void measure_recursion(void *const *parameters, kb_thread *t)
+{
+    enum { FRAMES = 1024 };
+    const kb_block *b = t->block;
+    (void)parameters;
+    if (t->index != 2)
+        return;
+    const unsigned char *begins = b->stacks + (size_t)t->stack * b->stack;
+    uint64_t left = (uintptr_t)__builtin_frame_address(0) - (uintptr_t)begins - KB_STACK_LEFT;
+    kb_recurse(t, 0);
+    kb_recurse(t, left - FRAMES);
+    out[3][0] = 1;
+    kb_recurse(t, left + FRAMES / 8);
+    out[3][0] = 2;
+}
+
+static void recurse_without_end(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    kb_recurse(t, UINT64_MAX - 1);
+}
+
 static uint32_t descend(kb_thread *t, uint32_t levels)
 {
     volatile unsigned char variables[200];
@@ -571,6 +710,15 @@ static void test_faults(void)
     CHECK(!run(descender, one_block, 0, fault));
     CHECK_HAS(fault, "block (0, 0, 0), thread (9, 0, 0): a device function calls itself too often: "
                      "the stack of a thread has ");
+    out[3][0] = 0;
+    CHECK(!run(measure_recursion, one_block, 0, fault));
+    CHECK_INT(out[3][0], 1);
+    CHECK_HAS(fault, "thread (2, 0, 0): a device function calls itself too often");
+    CHECK(!run(recurse_without_end, one_block, 0, fault));
+    CHECK_HAS(fault, "thread (0, 0, 0): a device function calls itself too often");
+    CHECK(!run(divided_grid, one_block, 0, fault));
+    CHECK_HAS(fault, "thread (32, 0, 0): waits in cuda.syncwarp for the lanes 0xffffffff, and "
+                     "thread (40, 0, 0) of these stands in the synchronisation of the grid: ");
     CHECK(run(sum, one_block, 128 * 4, NULL)); /* and the next block runs */
 }
 
@@ -626,7 +774,15 @@ static void use_much(void *const *parameters, kb_thread *t)
     int much = *(int *)parameters[0];
     use_stack(t->index == 1 && much == 1 ? LARGE : SMALL);
     kb_barrier(t, 0);
+    for (int i = 1; i < much; i++)
+        kb_barrier(t, 0);
     use_stack(t->index == 1 && much == 2 ? LARGE : SMALL);
+    if (t->index == 1 && much > 2) /* its end alone, so that the others may go on */
+        memset(t->block->stacks + t->stack * t->block->stack, 0, 1);
+    out[0][0] = 0;
+    for (int i = 0; i < 8 && much > 2; i++)
+        kb_barrier(t, 0);
+    out[0][0] = 1;
 }
 
 static void test_stacks_have_ends(void)
@@ -637,8 +793,11 @@ static void test_stacks_have_ends(void)
     int much = 0;
     void *parameters[] = {&much};
     CHECK(kb_block_run(b, parameters, index));
-    for (much = 1; much <= 2; much++) { /* before a barrier, and before the end */
+    /* Before a barrier, and before the end; and where there are many, at each eighth. */
+    for (much = 1; much <= 20; much++) {
+        out[0][0] = 0;
         CHECK(!kb_block_run(b, parameters, index));
+        CHECK(much == 2 || out[0][0] == 0);
         CHECK_HAS(b->fault, "block (0, 0, 0), thread (1, 0, 0): used more than the 37184 bytes of "
                             "its stack: the kernel's variables take 256");
     }
@@ -693,7 +852,7 @@ static void test_blocks_are_given_back(void)
         kb_block_give_back(taken[i]);
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     CHECK(kb_block_kept() > 0);
-    CHECK(kb_block_kept() <= 1024 * (uint32_t)(n > 1 ? n : 1));
+    CHECK(kb_block_kept() <= 1024 * (uint32_t)n);
 }
 
 /* How much memory a new block has: of a stack, pages and five lines; of shared memory, pages. */
@@ -735,13 +894,20 @@ static void test_new_blocks(void)
     }
 }
 
+/* Whether there is memory in the page of an address. */
+static bool is_mapped(unsigned char *at)
+{
+    enum { PAGE = 4096 };
+    return msync(at - (uintptr_t)at % PAGE, PAGE, MS_ASYNC) == 0;
+}
+
 /* How many threads' memory is kept: a block of so many, and no larger one; and several that have no
  * more together. What is kept is used as it is. */
 static void test_what_is_kept(void)
 {
     enum { MARK = 77 };
     long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint32_t max = 1024 * (uint32_t)(n_processors > 1 ? n_processors : 1);
+    const uint32_t max = 1024 * (uint32_t)n_processors;
     const uint32_t whole[6] = {1, 1, 1, max, 1, 1}, larger[6] = {1, 1, 1, max + 1, 1, 1};
     const uint32_t smaller[6] = {1, 1, 1, max - 1, 1, 1}, one[6] = {1, 1, 1, 1, 1, 1};
     const kb_block_code code = {.run = places};
@@ -751,9 +917,15 @@ static void test_what_is_kept(void)
         b->next = before;
         before = b;
     }
+    long mappings = torture_count().mappings;
     kb_block *b = kb_block_take(&code, larger, 0);
+    unsigned char *stacks = b->stacks, *shared = b->shared;
+    size_t stacks_size = b->stacks_size;
     kb_block_give_back(b);
     CHECK_INT(kb_block_kept(), 0);
+    CHECK_INT(torture_count().mappings, mappings);
+    CHECK(!is_mapped(stacks) && !is_mapped(stacks + stacks_size - 4096) && !is_mapped(shared));
+    CHECK(!is_mapped(stacks - KB_FAULT_GUARD));
     b = kb_block_take(&code, whole, 0);
     b->shared[0] = b->stacks[0] = MARK;
     b->threads[0].result = MARK;
@@ -800,6 +972,7 @@ int main(void)
     test_places();
     test_blocks_alone();
     test_loops();
+    test_first_waits();
     test_faults_of_loops();
     test_warps();
     test_interrupts();
@@ -808,6 +981,7 @@ int main(void)
     test_votes();
     test_waiting_for_ended();
     test_faults();
+    test_what_is_left_behind();
     test_at_once();
     test_stacks_have_ends();
     test_guard_below_stacks();

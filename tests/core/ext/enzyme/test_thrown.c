@@ -188,7 +188,9 @@ int main(void)
     text = run(fail_unwritten);
     CHECK(text[1] == '\0'); /* the place is empty, whatever the text is */
     CHECK_PTR(run(resize_to_nothing), NULL);
+    torture_arm(TORTURE_MEMORY, 1, false);
     CHECK_TEXT(run(need_most), "std::bad_alloc");
+    CHECK_TEXT(torture_disarm(), "malloc"); /* it was asked for */
     test_landing();
     test_held();
     CHECK_TEXT(run(need_too_much), "std::bad_alloc");
