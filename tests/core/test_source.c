@@ -532,6 +532,7 @@ static void test_zeroed_to_the_last(void)
     for (int i = 0; i < ZEROED_INPUTS; i++)
         gpu_arg(&c, KB_DTYPE_U8, 9, 9, large, &x[i], 0);
     gpu_ret(&c, KB_DTYPE_U8, 1, 1, (int64_t[]){16}, y);
+    gpu_ret(&c, KB_DTYPE_U8, 1, 1, (int64_t[]){0}, NULL);
     memset(y, 7, sizeof y);
     kb_source_step step = step_of(look, false);
     step.zeroed = true;

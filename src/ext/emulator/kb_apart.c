@@ -93,10 +93,10 @@ kb_apart *kb_apart_new(uint32_t n)
     }
     p->arena = arena;
     p->n_max = n;
-    p->arrays = kb_arena_take(arena, (size_t)n + 1, sizeof *p->arrays);
+    p->arrays = kb_arena_take(arena, n, sizeof *p->arrays);
     p->about = kb_arena_take(arena, (size_t)n + N_SHARED, sizeof *p->about);
-    p->parameters = kb_arena_take(arena, ((size_t)n + 1) * WORD_MAX, sizeof *p->parameters);
-    p->unwritten.regions = kb_arena_take(arena, (size_t)n + 1, sizeof *p->unwritten.regions);
+    p->parameters = kb_arena_take(arena, (size_t)n * WORD_MAX, sizeof *p->parameters);
+    p->unwritten.regions = kb_arena_take(arena, n, sizeof *p->unwritten.regions);
     if (p->arrays && p->about && p->parameters && p->unwritten.regions && reserve(p))
         return p;
     free_apart(p);
@@ -298,15 +298,15 @@ static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, u
 {
     kb_checks *c = t->block->checks;
     kb_apart *p = c->apart;
-    uint32_t n = p->table.n_arguments + i, n_blocks = c->begun ? c->n_blocks : 1;
+    uint32_t n = p->table.n_arguments + i;
     bool is_dynamic = size == 0;
     p->fixed += size;
     if (p->fixed > FIXED_MAX)
         kb_block_fail(t, "the static shared arrays up to '%s' take %llu bytes, CUDA allows %d",
                       name, (unsigned long long)p->fixed, FIXED_MAX);
     size = is_dynamic ? t->dynamic_shared : size;
-    uint64_t room = c->begun ? (uint64_t)n_blocks * KB_CHECK_STRIDE : size;
-    const uint8_t *at = size <= KB_CHECK_STRIDE && i < N_SHARED ? commit(p, n, room) : NULL;
+    uint64_t room = c->begun ? (uint64_t)c->n_blocks * KB_CHECK_STRIDE : size;
+    const uint8_t *at = i < N_SHARED ? commit(p, n, room) : NULL;
     uint32_t unit = is_dynamic ? SHARED_UNIT : item & -item;
     uint64_t cells = (size + unit - 1) / unit;
     if (!at || p->next_cell + cells > c->shared_cells)
@@ -320,7 +320,6 @@ static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, u
                                    .offset = (uintptr_t)at,
                                    .size = size,
                                    .cell = unit};
-    c->ranges[n].unit = unit;
     c->ranges[n].cell = p->next_cell;
     p->next_cell += cells;
     p->n_shared++;

@@ -62,12 +62,8 @@ static void read_command(char *const command[], char text[], size_t size)
     bool started = posix_spawnp(&child, command[0], &actions, NULL, command, environ) == 0;
     (void)posix_spawn_file_actions_destroy(&actions);
     (void)close(ends[1]);
-    while (started && n + 1 < size) {
-        ssize_t got = read(ends[0], text + n, size - 1 - n);
-        if (got <= 0)
-            break;
+    for (ssize_t got; (got = read(ends[0], text + n, size - 1 - n)) > 0;) /* 0 with no room left */
         n += (size_t)got;
-    }
     (void)close(ends[0]);
     if (started)
         (void)waitpid(child, NULL, 0);

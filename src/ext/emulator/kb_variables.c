@@ -93,9 +93,9 @@ static kb_variables_copy *copy_for(variables *v, int32_t device, kb_error *err)
         kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the variables of a device");
         return NULL;
     }
-    made->device = device;
-    made->offset = place ? (char *)place - v->first : 0;
-    made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    *made = (kb_variables_copy){.device = device,
+                                .offset = place ? (char *)place - v->first : 0,
+                                .lock = PTHREAD_MUTEX_INITIALIZER};
     if (v->make == copy_library && place)
         ((kb_cuda_host_slot_type *)place)->functions =
             ((const kb_cuda_host_slot_type *)(const void *)v->first)->functions;
@@ -134,10 +134,9 @@ kb_status kb_variables_note(const void *slot, kb_error *err)
 {
     Dl_info info;
     int file = dladdr(slot, &info) ? open(info.dli_fname, O_RDONLY | O_CLOEXEC) : -1;
-    off_t size = file >= 0 ? lseek(file, 0, SEEK_END) : -1;
-    void *data = size > 0 ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-    if (file >= 0)
-        (void)close(file);
+    off_t size = lseek(file, 0, SEEK_END); /* without a file, all of these fail */
+    void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, file, 0);
+    (void)close(file);
     if (data == MAP_FAILED)
         return kb_error_set(err, KB_NOT_FOUND, "the library cannot be read");
     bool well =

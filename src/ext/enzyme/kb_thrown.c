@@ -106,7 +106,7 @@ static void *or_fail(void *memory)
 
 void *kb_malloc_or_fail(size_t bytes)
 {
-    return or_fail(malloc(bytes ? bytes : 1));
+    return or_fail(malloc(bytes)); /* of which glibc gives some in any case */
 }
 
 void *kb_realloc_or_fail(void *memory, size_t bytes)

@@ -14,8 +14,9 @@
 enum { N = 6, ALIGNED = KB_CUDA_ALIGNED };
 
 static float x[N], both[N], out[N], complex[2];
+static double large[2];
 static int8_t small[N];
-static void *x_at, *both_at, *both_too, *out_at, *small_at, *empty_at, *complex_at;
+static void *x_at, *both_at, *both_too, *out_at, *small_at, *empty_at, *complex_at, *large_at;
 static const int64_t matrix[] = {2, 3}, vector[] = {N}, none[] = {0}, single[] = {1};
 static kb_apart *apart;
 static char fault[KB_FAULT_SIZE];
@@ -63,8 +64,8 @@ static bool add(void **data, void *at, uint64_t size, const char *name, const ch
                                                  .is_output = is_output});
 }
 
-/* Begins a call: inputs both, x, small and empty, outputs both, which is also an input, out and
- * complex. */
+/* Begins a call: inputs x, both, small and empty, outputs both, which is also an input, out,
+ * complex and large. */
 static bool enter(void)
 {
     for (int i = 0; i < N; i++) {
@@ -72,17 +73,18 @@ static bool enter(void)
         out[i] = -1;
         small[i] = (int8_t)i;
     }
-    apart = kb_apart_new(7);
+    apart = kb_apart_new(8);
     if (!apart)
         return false;
     bool well =
-        add(&both_at, both, sizeof both, "both", "float32", 4, 1, vector, false) &&
         add(&x_at, x, sizeof x, "x", "float32", 4, 2, matrix, false) &&
+        add(&both_at, both, sizeof both, "both", "float32", 4, 1, vector, false) &&
         add(&small_at, small, sizeof small, "small", "int8", 1, 1, vector, false) &&
         add(&empty_at, small, 0, "empty", "bool", 1, 1, none, false) &&
         add(&both_too, both, sizeof both, "both_out", "float32", 4, 1, vector, true) &&
         add(&out_at, out, sizeof out, "out", "float32", 4, 1, vector, true) &&
-        add(&complex_at, complex, sizeof complex, "complex", "complex64", 8, 1, single, true);
+        add(&complex_at, complex, sizeof complex, "complex", "complex64", 8, 1, single, true) &&
+        add(&large_at, large, sizeof large, "large", "complex128", 16, 1, single, true);
     kb_apart_enter(apart);
     return well;
 }
@@ -165,7 +167,7 @@ static void reads_null(kb_thread *t)
 
 static void reads_past_all(kb_thread *t)
 {
-    ask(t, (char *)out_at + ((char *)out_at - (char *)empty_at), 4, KB_CUDA_READ);
+    ask(t, (char *)large_at + ((char *)large_at - (char *)out_at), 4, KB_CUDA_READ);
 }
 
 static void writes_input(kb_thread *t)
@@ -216,6 +218,105 @@ static void writes_the_same(kb_thread *t)
     ask(t, x_at, 4, KB_CUDA_READ);
 }
 
+static void writes_the_same_unaligned(kb_thread *t)
+{
+    ask(t, out_at, 4, KB_CUDA_WRITE);
+    *(float *)out_at = 5;
+}
+
+/* A copy of a structure of 16 bytes, which is the most that is compared. */
+static void copies_the_same(kb_thread *t)
+{
+    ask(t, large_at, 16, KB_CUDA_WRITE | ALIGNED);
+    memset(large_at, 0, 16);
+    ask(t, x_at, 4, KB_CUDA_READ);
+}
+
+/* The value is as it was when the launch ends, and was not when something else was accessed, or an
+ * index was wrong. */
+static void copies_and_restores(kb_thread *t)
+{
+    float *at = out_at;
+    ask(t, at, 4, KB_CUDA_WRITE | ALIGNED);
+    if (t->index == 0)
+        return;
+    float before = *at;
+    *at = before + 1;
+    ask(t, &fixed, 4, KB_CUDA_READ); /* of no array */
+    *at = before;
+}
+
+static void copies_and_has_wrong_index(kb_thread *t)
+{
+    float *at = out_at;
+    ask(t, at, 4, KB_CUDA_WRITE | ALIGNED);
+    if (t->index == 0)
+        return;
+    *at += 1;
+    kb_apart_wrong_index(t, 9, "float[3]", kb_site_of_line("no_file.cu", 12));
+}
+
+static void races_in_complex(kb_thread *t)
+{
+    ask(t, (float *)complex_at + 1, 4, KB_CUDA_WRITE);
+    ((float *)complex_at)[1] = (float)t->index;
+}
+
+static void races_in_large(kb_thread *t)
+{
+    ask(t, large_at, 8, KB_CUDA_WRITE);
+    *(double *)large_at = (double)t->index;
+}
+
+/* As far as an index stays in the place of its array, on either side. */
+static void reads_far_before(kb_thread *t)
+{
+    ptrdiff_t place = (char *)both_at - (char *)x_at;
+    ask(t, (char *)x_at - place / 8 * 3, 4, KB_CUDA_READ);
+}
+
+static void reads_far_behind(kb_thread *t)
+{
+    ptrdiff_t place = (char *)both_at - (char *)x_at;
+    ask(t, (char *)x_at + place / 8 * 3, 4, KB_CUDA_READ);
+}
+
+/* The threads of a block run one after the other, and tell each other by a variable of their own
+ * that there is something to read. */
+static void hands_over(kb_thread *t)
+{
+    if (t->index == 0) {
+        ask(t, out_at, 4, KB_CUDA_WRITE);
+        *(float *)out_at = 3;
+        kb_check_fenced(t);
+        ask(t, &fixed, 4, KB_CUDA_ATOMIC);
+    } else {
+        ask(t, &fixed, 4, KB_CUDA_ATOMIC);
+        kb_check_fenced(t);
+        ask(t, out_at, 4, KB_CUDA_READ);
+    }
+}
+
+static void hands_over_by_a_write(kb_thread *t)
+{
+    if (t->index == 0) {
+        ask(t, out_at, 4, KB_CUDA_WRITE);
+        *(float *)out_at = 3;
+        kb_check_fenced(t);
+        ask(t, &fixed, 4, KB_CUDA_WRITE);
+    } else {
+        ask(t, &fixed, 4, KB_CUDA_READ);
+        kb_check_fenced(t);
+        ask(t, out_at, 4, KB_CUDA_READ);
+    }
+}
+
+static void fails_at_line(kb_thread *t)
+{
+    kb_check_fail_at(t, 1, 4, KB_CHECK_HOW(KB_ACCESS_ATOMIC, kb_site_of_line("no_file.cu", 9)),
+                     "which fails");
+}
+
 static void adds(kb_thread *t)
 {
     ask(t, out_at, 4, KB_CUDA_ATOMIC);
@@ -247,6 +348,17 @@ static void test_faults(void)
         {races, "element [0] of 'out' (f32[6])"},
         {writes_the_same, NULL},
         {races_and_restores, "element [0] of 'out' (f32[6])"},
+        {writes_the_same_unaligned, "a data race: it writes element [0] of 'out' (f32[6])"},
+        {copies_the_same, NULL},
+        {copies_and_restores, "a data race: it writes element [0] of 'out' (f32[6])"},
+        {copies_and_has_wrong_index, "a data race: it writes element [0] of 'out' (f32[6])"},
+        {races_in_complex, "a data race: it writes element [0] of 'complex' (c64[1])"},
+        {races_in_large, "a data race: it writes element [0] of 'large' (c128[1])"},
+        {reads_far_before, "reads 'x' (f32[2, 3]) out of bounds: element [-"},
+        {reads_far_behind, "reads 'x' (f32[2, 3]) out of bounds: element ["},
+        {hands_over, NULL},
+        {hands_over_by_a_write, "a data race: it reads element [0] of 'out' (f32[6])"},
+        {fails_at_line, "updates element [0, 1] of 'x' (f32[2, 3]) (at no_file.cu:9), which fails"},
         {adds, "element [0] of 'out' (f32[6])"}, /* which nothing has written */
         {has_wrong_index, "the index 9 is out of bounds for an array of type float[3] (at "
                           "no_file.cu:12)"},
@@ -261,6 +373,45 @@ static void test_faults(void)
             fprintf(stderr, "in row %zu\n", i);
         leave();
     }
+}
+
+/* Of each output it is known apart what was written, also by a launch before. */
+static void writes_all_of_out(kb_thread *t)
+{
+    for (int i = 0; i < N && t->index == 0; i++) {
+        ask(t, (float *)out_at + i, 4, KB_CUDA_WRITE);
+        ((float *)out_at)[i] = 1;
+    }
+}
+
+static void reads_out(kb_thread *t)
+{
+    for (int i = 0; i < N; i++)
+        ask(t, (float *)out_at + i, 4, KB_CUDA_READ);
+}
+
+static void reads_complex(kb_thread *t)
+{
+    ask(t, complex_at, 4, KB_CUDA_READ);
+}
+
+static void test_several_launches(void)
+{
+    if (!CHECK(enter()))
+        return;
+    CHECK_TEXT(launch(writes_all_of_out), "");
+    CHECK_TEXT(launch(reads_out), "");
+    CHECK_HAS(launch(reads_complex), "reads element [0] of 'complex' (c64[1])");
+    leave();
+    apart = kb_apart_new(1); /* an output alone */
+    if (!CHECK(apart != NULL) ||
+        !CHECK(add(&out_at, out, sizeof out, "out", "float32", 4, 1, vector, true)))
+        return;
+    kb_apart_enter(apart);
+    CHECK_TEXT(launch(writes_all_of_out), "");
+    out[N - 1] = 0;
+    leave();
+    CHECK(out[0] == 1 && out[N - 1] == 1);
 }
 
 static int first_key, second_key;
@@ -287,6 +438,19 @@ static void uses_shared(kb_thread *t)
         ask(t, first + (size_t)(4 * (1 - t->index)), 4, KB_CUDA_READ);
         kb_barrier(t, 0);
     }
+}
+
+/* Of a cooperative grid, each block has arrays of its own at the same time. */
+static void keeps_its_own(kb_thread *t)
+{
+    declares(t);
+    char *own = kb_apart_shared(t, &first_key, "a", 12, 4);
+    own += (size_t)(4 * t->index);
+    memset(own, (int)t->ctaid[0] + 1, 4);
+    kb_check_grid(t);
+    kb_grid_barrier(t, 0);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(own[i], t->ctaid[0] + 1);
 }
 
 static void leaves_first(kb_thread *t)
@@ -335,6 +499,26 @@ static void declares_too_many(kb_thread *t)
         (void)kb_apart_shared(t, &keys[i], i < 62 ? "one" : "the last", 4, 4);
 }
 
+/* The elements of one array are not those of the next, also where the bytes are no multiple. */
+static void writes_neighbours(kb_thread *t)
+{
+    static const uint32_t items[] = {1, 2, 4, 8, 12, 16};
+    static char keys[2][6];
+    for (uint32_t i = 0; i < 6; i++) {
+        uint32_t item = items[i], last = item & -item; /* bytes that are written together */
+        char *one = kb_apart_shared(t, &keys[0][i], "one", 3 * item, item);
+        char *two = kb_apart_shared(t, &keys[1][i], "two", 3 * item, item);
+        ask(t, t->index ? two : one + (size_t)3 * item - last, last, KB_CUDA_WRITE);
+    }
+}
+
+static void declares_words(kb_thread *t)
+{
+    static char keys[16];
+    for (int i = 0; i < 16; i++)
+        (void)kb_apart_shared(t, &keys[i], "one", 3 * 1024, 4);
+}
+
 /* Of all arrays together, 48 KiB. */
 static void declares_what_there_is(kb_thread *t)
 {
@@ -369,6 +553,8 @@ static void test_shared_arrays(void)
     if (!CHECK(enter()))
         return;
     CHECK_TEXT(launch(declares_what_there_is), "");
+    CHECK_TEXT(launch(declares_words), "");
+    CHECK_TEXT(launch(writes_neighbours), "");
     CHECK_HAS(launch(declares_one_more),
               "the static shared arrays up to 'one more' take 49153 bytes, CUDA allows 49152");
     leave();
@@ -382,9 +568,17 @@ static void test_shared_arrays(void)
         if (!held)
             fprintf(stderr, "in row %u\n", i);
         CHECK_TEXT(launch_blocks(3, cooperative, uses_shared), ""); /* as if nothing had been */
+        if (cooperative)
+            CHECK_TEXT(launch_blocks(3, true, keeps_its_own), "");
         leave();
     }
     dynamic = 0;
+}
+
+static void leaves_key(kb_thread *t)
+{
+    ask(t, (int8_t *)small_at + 2, 1, KB_CUDA_READ);
+    ask(t, (int8_t *)small_at + 3, 1, KB_CUDA_READ);
 }
 
 /* What messages call arrays of each dtype. */
@@ -407,6 +601,13 @@ static void test_names(void)
         CHECK_HAS(launch(reads_the_empty), expected);
         leave();
     }
+    apart = kb_apart_new(1); /* a type without a size has elements of a byte */
+    if (!CHECK(apart != NULL) ||
+        !CHECK(add(&small_at, small, 3, "k", "key_x", 0, 1, (int64_t[]){3}, false)))
+        return;
+    kb_apart_enter(apart);
+    CHECK_HAS(launch(leaves_key), "reads 'k' (key_x[3]) out of bounds: element [3], and it has 3");
+    leave();
     char name[250] = "";
     memset(name, 'n', sizeof name - 1);
     int64_t many[KB_CHECK_DIMS + 1] = {[KB_CHECK_DIMS - 1] = 3};
@@ -418,8 +619,12 @@ static void test_names(void)
     const int64_t empty[] = {7, 7, 7, 0};
     CHECK(add(&empty_at, x, 0, name, "bool", 1, 4, empty, false));
     kb_apart_enter(apart);
-    CHECK_HAS(launch(reads_the_empty), name);
-    CHECK(strstr(fault, "7, 7, 7") == NULL); /* a name that is too long is cut */
+    char shown[300], expected[256]; /* a name that is too long is cut */
+    (void)snprintf(shown, sizeof shown, "'%s' (bool[7, 7, 7, 0])", name);
+    memcpy(expected, shown, sizeof expected - 1);
+    expected[sizeof expected - 1] = '\0';
+    (void)snprintf(shown, sizeof shown, "%s out of bounds", expected);
+    CHECK_HAS(launch(reads_the_empty), shown);
     leave();
     apart = kb_apart_new(2);
     if (!CHECK(apart != NULL))
@@ -535,6 +740,7 @@ int main(void)
 {
     test_places();
     test_faults();
+    test_several_launches();
     test_shared_arrays();
     test_names();
     test_nested();

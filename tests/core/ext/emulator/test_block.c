@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { FULL = -1 };
@@ -756,6 +757,53 @@ static void test_at_once(void)
     }
 }
 
+/* A fault as the handler of signals tells it. */
+typedef struct told_fault {
+    int number, code;
+} told_fault;
+
+static uint32_t be_told(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                        uint32_t first)
+{
+    const told_fault *told = parameters[0];
+    (void)index;
+    kb_fault_end(told->number, told->code, threads);
+    return first;
+}
+
+static uint32_t do_nothing(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                           uint32_t first)
+{
+    (void)parameters, (void)threads, (void)index;
+    return first;
+}
+
+static void test_divisions(void)
+{
+    static const struct {
+        told_fault told;
+        bool divides;
+    } rows[] = {
+        {{SIGFPE, FPE_INTDIV}, true}, {{SIGFPE, FPE_FLTDIV}, false}, {{SIGTRAP, 0}, true},
+        {{SIGTRAP, 1}, true},         {{SIGILL, FPE_INTDIV}, false}, {{SIGSEGV, 1}, false},
+    };
+    const uint32_t sizes[6] = {5, 1, 1, 1, 1, 1};
+    const kb_block_code code = {.loop = be_told, .stack = 256}, idle = {.loop = do_nothing};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        told_fault told = rows[i].told;
+        kb_block *b = kb_block_take(&code, sizes, 0);
+        CHECK_INT(kb_block_run_range(b, (void *[]){&told}, sizes, 3, 4), !rows[i].divides);
+        if (rows[i].divides)
+            CHECK_TEXT(b->fault, "block (3, 0, 0): a thread divides an integer by zero, or the "
+                                 "lowest one by -1: test the divisor");
+        kb_block_give_back(b);
+        b = kb_block_take(&idle, sizes, 0);
+        CHECK(kb_block_run_range(b, NULL, sizes, 3, 4));
+        kb_fault_end(told.number, told.code, b); /* which no block runs for any more */
+        kb_block_give_back(b);
+    }
+}
+
 #if !defined(KB_FIBRE_ASAN) && !defined(KB_FIBRE_TSAN)
 /* Fills `n` bytes of the stack below it. */
 static __attribute__((noinline)) void use_stack(size_t n)
@@ -819,12 +867,35 @@ static void test_guard_below_stacks(void)
     const kb_block_code code = {.loop = write_below, .stack = 256};
     const uint32_t sizes[6] = {1, 1, 1, 1, 1, 1};
     kb_block *b = kb_block_take(&code, sizes, 0);
-    for (int i = 0; i < 2; i++) {
-        int below = i ? KB_FAULT_GUARD : 1;
-        CHECK(!kb_block_run_range(b, (void *[]){&below}, sizes, 0, 1));
+    for (int i = 0; i < 4; i++) {
+        int below = i % 2 ? KB_FAULT_GUARD : 1;
+        void *given[] = {&below};
+        CHECK(!(i < 2 ? kb_block_run_range(b, given, sizes, 0, 1)
+                      : kb_block_run(b, given, (const uint32_t[3]){0, 0, 0})));
         CHECK_HAS(b->fault, "block (0, 0, 0): a thread needs more than its stack");
     }
     kb_block_give_back(b);
+}
+
+/* A fault after the block has ended is not the block's: it ends a process. */
+static void test_faults_behind_blocks(void)
+{
+    static const uint32_t index[3] = {0, 0, 0}, sizes[6] = {1, 1, 1, 1, 1, 1};
+    const kb_block_code code = {.loop = do_nothing, .stack = 256};
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(60);
+            kb_block *b = kb_block_take(&code, sizes, 0);
+            bool well = i ? kb_block_run_range(b, NULL, sizes, 0, 1) : kb_block_run(b, NULL, index);
+            ((volatile unsigned char *)b->stacks)[-1] = 1;
+            _exit(well);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    }
 }
 #else /* the sanitizers' own frames are larger, and they hear of faults first */
 static void test_stacks_have_ends(void)
@@ -832,6 +903,10 @@ static void test_stacks_have_ends(void)
 }
 
 static void test_guard_below_stacks(void)
+{
+}
+
+static void test_faults_behind_blocks(void)
 {
 }
 #endif
@@ -984,7 +1059,9 @@ int main(void)
     test_what_is_left_behind();
     test_at_once();
     test_stacks_have_ends();
+    test_divisions();
     test_guard_below_stacks();
+    test_faults_behind_blocks();
     test_blocks_are_given_back();
     test_what_is_kept();
     return kb_test_end("test_block");

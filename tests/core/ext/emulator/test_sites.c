@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char path[] = "/tmp/kb_sites_XXXXXX", room[KB_SITE_TEXT];
@@ -153,6 +154,10 @@ static void test_what_is_asked(void)
     CHECK_TEXT(
         text_from("for i in 1 2 3; do head -c 4000 /dev/zero | tr '\\0' x; sleep 0.05; done", site),
         "");
+    CHECK_TEXT(text_from("printf d; sleep 0.02; printf /a.cu:; sleep 0.02; printf 1; sleep 0.02; "
+                         "printf 7",
+                         site),
+               "a.cu:17");
     CHECK_TEXT(text_from("exit 1", site), "");
     CHECK_TEXT(text_from(NULL, site), "");
     struct rlimit limit, files;
@@ -164,6 +169,25 @@ static void test_what_is_asked(void)
     CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
     CHECK_TEXT(text, "");
     CHECK_HAS(kb_site_text(site, room), "test_sites.c:");
+}
+
+/* What the program complains about is not shown, and it is not left behind. */
+static void test_complaints(void)
+{
+    char complaints[] = "/tmp/kb_sites_XXXXXX";
+    int fd = mkstemp(complaints), before = dup(STDERR_FILENO);
+    (void)unlink(complaints);
+    if (!CHECK(fd >= 0 && before >= 0))
+        return;
+    dup2(fd, STDERR_FILENO);
+    const char *text =
+        text_from("echo complaint >&2; echo a.cu:17", kb_site_of_code(code_of(of_test)));
+    dup2(before, STDERR_FILENO);
+    CHECK_TEXT(text, "a.cu:17");
+    CHECK_INT(lseek(fd, 0, SEEK_END), 0);
+    close(fd);
+    close(before);
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0); /* there are no children */
 }
 
 /* The last test, which fills the table. */
@@ -196,6 +220,7 @@ int main(void)
     test_code();
     test_library();
     test_what_is_asked();
+    test_complaints();
     test_numbers();
     return kb_test_end("test_sites");
 }

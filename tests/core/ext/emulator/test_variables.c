@@ -84,6 +84,7 @@ static void test_library(void)
     void *libraries[N];
     kb_variables *found[N];
     kb_variables_copy *copies[DEVICES];
+    struct stat original, copied;
     char path[100];
     int file = next_file();
     for (int i = 0; i < N; i++) {
@@ -95,6 +96,7 @@ static void test_library(void)
         CHECK_INT(kb_cuda_host_connect(libraries[i], &err), KB_OK); /* is not looked at again */
     }
     CHECK_INT(next_file(), file);
+    CHECK_INT(stat(SAMPLE, &original), 0);
     for (int i = 0; i < N; i++) {
         found[i] = kb_variables_of((const void *)(uintptr_t)count_of(libraries[i]));
         CHECK_INT(found[i] != NULL, i != 1);
@@ -119,6 +121,11 @@ static void test_library(void)
             CHECK(slot->functions != NULL);
             CHECK_PTR(KB_MOVED(slot, copy)->functions, slot->functions);
             CHECK_INT(KB_MOVED(slot, copy)->version, KB_CUDA_HOST_VERSION);
+            Dl_info about;
+            if (device && CHECK(dladdr(KB_MOVED(slot, copy), &about) != 0)) {
+                CHECK_INT(stat(about.dli_fname, &copied), 0);
+                CHECK_INT(copied.st_size, original.st_size);
+            }
         }
     /* Where XLA does not say which device it is, it is the first. */
     CHECK_PTR(enter(found[0], NULL), copies[0]);
