@@ -2,11 +2,16 @@
  * not whole, not of this kernel or not for this machine are refused with a reason. */
 #include "cuda_code.h"
 #include "ext/emulator/kb_libdevice.h"
+#include "fake_xla.h"
 #include "kb_test.h"
 #include "object/kb_cpu.h"
 #include "sealed.h"
+#include "torture.h"
 
 #include <elf.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 #include <stdlib.h>
 
 static const cuda_code_text GOOD = {.abi = KB_HOSTCUDA_ABI, .shared = 48, .stack = 96};
@@ -112,6 +117,63 @@ static void test_concurrent(void)
             continue;
         CHECK_INT(kb_hostcuda_find(digest)->concurrent, i == 0);
     }
+}
+
+/* What is placed for a device stays for the life of the process, and nobody keeps its address. */
+static void keep_leaks(bool keep)
+{
+#ifdef __SANITIZE_ADDRESS__
+    if (keep)
+        __lsan_disable();
+    else
+        __lsan_enable();
+#else
+    (void)keep;
+#endif
+}
+
+/* Code with a variable is placed once more for each other device. */
+static void test_copies(void)
+{
+    const char *digest = new_digest();
+    const change c = {.name = "kb_blocks", .has_variable = true};
+    const uint32_t sizes[6] = {3, 2, 1, 1, 1, 1};
+    fake_frame f;
+    if (!CHECK_INT(load_changed(&GOOD, &c, digest), KB_OK))
+        return;
+    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+    kb_variables *v = code->variables;
+    fake_frame_init(&f, fake_api(9), KB_XLA_STAGE_EXECUTE);
+    if (!CHECK(v != NULL))
+        return;
+    long before = torture_count().mappings;
+    for (int32_t device = 0; device < 3; device++) {
+        int64_t out[6] = {0}, *at = out;
+        void *parameters[] = {&at};
+        fake_device_set(device);
+        torture_arm(TORTURE_MAPPING, 1, true);
+        kb_status s = kb_hostcuda_launch(digest, sizes, 0, parameters, &f.frame, &err);
+        torture_disarm();
+        CHECK_INT(s, device ? KB_INTERNAL : KB_OK);
+        if (device)
+            CHECK_HAS(err.message, "a kernel of another device: ");
+        keep_leaks(true);
+        CHECK_INT(kb_hostcuda_launch(digest, sizes, 0, parameters, &f.frame, &err), KB_OK);
+        keep_leaks(false);
+        for (int i = 0; i < 6; i++)
+            CHECK_INT(out[i], i);
+        kb_variables_copy *copy = v->enter(v, &f.frame, &err);
+        if (CHECK(copy != NULL) && copy) {
+            pthread_mutex_unlock(&copy->lock);
+            CHECK_INT(copy->offset != 0, device != 0);
+            const void *moved = (const char *)(uintptr_t)code->blocks + copy->offset;
+            CHECK(memcmp(moved, (const void *)(uintptr_t)code->blocks, 8) == 0);
+        }
+        CHECK_INT(torture_count().mappings > before, device != 0);
+        before = torture_count().mappings;
+    }
+    fake_device_set(0);
+    fake_frame_free(&f);
 }
 
 /* Of each form: what it must define, and what is known of it then. */
@@ -244,6 +306,7 @@ int main(void)
 {
     test_runs();
     test_concurrent();
+    test_copies();
     test_forms();
     test_a_part_is_refused();
     test_digest();

@@ -6,6 +6,8 @@
 #include "gpu.h"
 #include "module/kb_source.h"
 #include "sealed.h"
+#include "targets/kb_targets.h"
+#include "torture.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -113,6 +115,182 @@ static void test_own_launches(void)
 
 static const kb_cuda_host *functions;
 
+static kb_status run_function(kb_source_function *run, void *x)
+{
+    gpu_call c;
+    gpu_call_init(&c, 1);
+    gpu_arg(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, x, 0);
+    const kb_source_step step = {.run = run};
+    kb_kernel kernel = {.name = "op1", .source = ""};
+    kb_step plan;
+    CHECK_INT(kb_source_plan(&step, NULL, &kernel, &plan, &err), KB_OK);
+    kb_status s = gpu_run(&c, kernel.plan.steps, kernel.plan.n_steps);
+    err = c.err;
+    kernel.free_owner(kernel.owner);
+    gpu_call_free(&c);
+    return s;
+}
+
+/* A launch in a call, which fails with the fault of the launch, whatever it says afterwards. */
+static const kb_cuda_kernel *launched;
+static int code_of_function;
+static bool fails_before;
+
+static int launching_function(const kb_call *call)
+{
+    char fault[KB_CUDA_FAULT_SIZE] = "";
+    const kb_cuda_launch how = {.sizes = {BLOCKS, 1, 1, N, 1, 1},
+                                .shared = 4 * N,
+                                .loop = launched->loop,
+                                .parameters = parameters,
+                                .name = "sample"};
+    if (fails_before)
+        (void)call->services->fail(call, KB_INVALID_ARGUMENT, "said before");
+    CHECK_INT(functions->launch(call, &how, fault), failing < 0 ? 0 : 2);
+    if (failing >= 0)
+        (void)call->services->fail(call, KB_INVALID_ARGUMENT, "said behind");
+    return code_of_function;
+}
+
+static void test_launch_in_a_call(void)
+{
+    float x[3] = {0};
+    void *library = dlopen(SAMPLE, RTLD_NOW | RTLD_LOCAL);
+    const kb_cuda_host_slot_type *slot = library ? dlsym(library, "kb_cuda_host_slot") : NULL;
+    launched = library ? dlsym(library, "kb_cuda_kernel_description") : NULL;
+    if (!CHECK(slot && launched) || !CHECK_INT(kb_cuda_host_connect(library, &err), KB_OK))
+        return;
+    functions = slot->functions;
+    CHECK_INT(run_function(launching_function, x), KB_OK);
+    check_results(false, 4 * N);
+    for (failing = 5; failing < 7; failing++)
+        for (code_of_function = 0; code_of_function < 2; code_of_function++) {
+            CHECK_INT(run_function(launching_function, x), KB_INTERNAL);
+            CHECK_HAS(err.message, "op1: launch of sample, grid (3, 1, 1), block (32, 1, 1): ");
+            CHECK_HAS(err.message, failing == 5 ? "thread (5, 0, 0)" : "thread (6, 0, 0)");
+            CHECK_HAS(err.message, "KB3004");
+        }
+    fails_before = true;
+    CHECK_INT(run_function(launching_function, x), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "op1: said before");
+    CHECK_HAS(err.message, "KB3005");
+    failing = -1;
+    code_of_function = 0;
+}
+
+/* A checked kernel, whose second thread reads what the first one has handed over or not. */
+static float *handed;
+static bool has_fence;
+static float variable;
+
+static void hand_over(kb_thread *t, uint32_t i)
+{
+    if (i == 1)
+        functions->access(t, &variable, 4, KB_CUDA_ATOMIC, "");
+    if (i == 1 && has_fence)
+        functions->fence(t);
+    functions->access(t, handed, 4, i == 0 ? KB_CUDA_WRITE : KB_CUDA_READ, "");
+    if (i == 0)
+        *handed = 4;
+    if (i == 0 && has_fence)
+        functions->fence(t);
+    if (i == 0)
+        functions->access(t, &variable, 4, KB_CUDA_ATOMIC, "");
+}
+
+static uint32_t checked_loop(void *const *given, kb_cuda_thread *threads, const uint32_t index[3],
+                             uint32_t first)
+{
+    (void)given, (void)index;
+    for (uint32_t i = first; i < 2; i++)
+        hand_over((kb_thread *)(void *)((char *)threads + (size_t)i * functions->thread_size), i);
+    return 1;
+}
+
+static uint32_t unchecked_loop(void *const *given, kb_cuda_thread *threads, const uint32_t index[3],
+                               uint32_t first)
+{
+    (void)given, (void)index, (void)first;
+    functions->fence((kb_thread *)(void *)threads); /* of which nobody hears */
+    return 1;
+}
+
+static int handing_function(const kb_call *call)
+{
+    char fault[KB_CUDA_FAULT_SIZE] = "";
+    kb_cuda_launch how = {.sizes = {1, 1, 1, 2, 1, 1}, .loop = unchecked_loop, .name = "hands"};
+    CHECK_INT(functions->launch(call, &how, fault), 0);
+    how.loop = checked_loop;
+    how.checked = 1;
+    void *entered = functions->enter(call);
+    handed = call->outputs[0].data;
+    CHECK_INT(functions->launch(call, &how, fault), has_fence ? 0 : 2);
+    functions->leave(call, entered);
+    return KB_OK;
+}
+
+static void test_fences(void)
+{
+    float x[] = {1, 2, 3};
+    for (int i = 0; i < 2; i++) {
+        gpu_call c;
+        gpu_call_init(&c, 1);
+        gpu_ret(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, x);
+        const kb_source_step step = {.run = handing_function};
+        kb_kernel kernel = {.name = "op1", .source = ""};
+        kb_step plan;
+        has_fence = i;
+        CHECK_INT(kb_source_plan(&step, NULL, &kernel, &plan, &err), KB_OK);
+        CHECK_INT(gpu_run(&c, kernel.plan.steps, kernel.plan.n_steps),
+                  has_fence ? KB_OK : KB_INTERNAL);
+        if (!has_fence)
+            CHECK_HAS(c.err.message, "a data race: it reads element [0] of 'y' (f32[3])");
+        kernel.free_owner(kernel.owner);
+        gpu_call_free(&c);
+    }
+}
+
+/* Without memory for the arrays of a checked call, the call fails. */
+static int entering_function(const kb_call *call)
+{
+    torture_arm(TORTURE_MEMORY, 1, true);
+    void *entered = functions->enter(call);
+    (void)torture_disarm();
+    CHECK_PTR(entered, NULL);
+    functions->leave(call, entered);
+    return KB_RESOURCE_EXHAUSTED;
+}
+
+static void test_no_memory_to_enter(void)
+{
+    float x[3] = {0};
+    CHECK_INT(run_function(entering_function, x), KB_RESOURCE_EXHAUSTED);
+    CHECK_HAS(err.message, "op1: no memory to check accesses");
+}
+
+/* A program brings its library, or machine code: the first bytes tell which. */
+static void test_provided(void)
+{
+    digest[0]++;
+    const size_t size = image_of(SAMPLE, KB_HOSTCUDA_ABI, 0);
+    kb_targets_begin();
+    char text[KB_HOSTCUDA_DIGEST + 64];
+    memcpy(text, digest, KB_HOSTCUDA_DIGEST);
+    (void)snprintf(text + KB_HOSTCUDA_DIGEST, sizeof text - KB_HOSTCUDA_DIGEST, "\n%s%d",
+                   KB_HOSTCUDA_ABI_LINE, KB_HOSTCUDA_ABI);
+    const kb_image images[] = {{KB_HOSTCUDA_CC, text, strlen(text) + 1},
+                               {KB_HOSTCUDA_CODE_CC, room, size}};
+    const kb_function f = {.n_images = 2, .images = images};
+    CHECK_INT(kb_hostcuda_provide(&f, "op1", &err), KB_OK);
+    CHECK(kb_hostcuda_find(digest) != NULL);
+    CHECK_INT(kb_hostcuda_launch(digest, sizes, 4 * N, parameters, NULL, &err), KB_OK);
+    check_results(false, 4 * N);
+    text[0]++;
+    room[0] = 'X'; /* no library, so it is taken for machine code */
+    CHECK_INT(kb_hostcuda_provide(&f, "op1", &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "op1: the machine code of a kernel for the CPU is damaged");
+}
+
 /* What checked code does around its launches: the second input is also the first output, and what
  * is written to the first one is lost. */
 static int checked_function(const kb_call *call)
@@ -199,7 +377,11 @@ int main(void)
     test_launches();
     test_own_launches();
     gpu_start();
+    test_launch_in_a_call();
     test_checked_call();
+    test_fences();
+    test_no_memory_to_enter();
+    test_provided();
     test_refused();
     return kb_test_end("test_cuda_library");
 }

@@ -12,6 +12,7 @@ enum { N = 128, ITEM = 4 }; /* so many that each map takes memory of its own */
 
 static int32_t input[N], aliased[2][N], output[N], hidden[N];
 static uint8_t tiny;
+static int32_t is_fresh_outside;
 
 static uint64_t at(const int32_t *p)
 {
@@ -69,6 +70,11 @@ static kb_status steps(const kb_frame *frame, kb_error *err)
     CHECK(kb_unwritten_find(at(output + 8), 1));
     CHECK(kb_unwritten_find(at(output + 9), 1));
 
+    kb_unwritten_fill(output + 8, 2 * ITEM); /* as the host says */
+    CHECK(!is_fresh(output + 7, 3));
+    CHECK(is_fresh(output + 10, 1));
+    kb_unwritten_fill(&is_fresh_outside, ITEM); /* of no call */
+
     CHECK(kb_unwritten_find((uintptr_t)&tiny, 1));
     CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&tiny, 3, 1, NULL), KB_CU_SUCCESS);
     CHECK(!kb_unwritten_find((uintptr_t)&tiny, 1));
@@ -123,6 +129,7 @@ int main(void)
     CHECK(!is_fresh(output, N)); /* before a call, and after it */
     CHECK_INT(call(steps), KB_OK);
     CHECK(!is_fresh(output, N));
+    kb_unwritten_fill(output, sizeof output); /* which nobody asks about */
     each_allocation("a call", make_call, 4);
     return kb_test_end("test_unwritten");
 }
