@@ -311,6 +311,14 @@ static void hands_over_by_a_write(kb_thread *t)
     }
 }
 
+/* Parts of an element may be those of several threads. */
+static void writes_parts(kb_thread *t)
+{
+    char *at = (char *)out_at + (size_t)2 * t->index;
+    ask(t, at, 2, KB_CUDA_WRITE);
+    at[0] = at[1] = 1;
+}
+
 static void fails_at_line(kb_thread *t)
 {
     kb_check_fail_at(t, 1, 4, KB_CHECK_HOW(KB_ACCESS_ATOMIC, kb_site_of_line("no_file.cu", 9)),
@@ -357,6 +365,7 @@ static void test_faults(void)
         {reads_far_before, "reads 'x' (f32[2, 3]) out of bounds: element [-"},
         {reads_far_behind, "reads 'x' (f32[2, 3]) out of bounds: element ["},
         {hands_over, NULL},
+        {writes_parts, NULL},
         {hands_over_by_a_write, "a data race: it reads element [0] of 'out' (f32[6])"},
         {fails_at_line, "updates element [0, 1] of 'x' (f32[2, 3]) (at no_file.cu:9), which fails"},
         {adds, "element [0] of 'out' (f32[6])"}, /* which nothing has written */

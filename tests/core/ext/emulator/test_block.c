@@ -464,6 +464,13 @@ static void hear(int number)
     n_heard++;
 }
 
+static volatile sig_atomic_t n_informed;
+
+static void hear_info(int number, siginfo_t *info, void *context)
+{
+    n_informed += number == SIGINT && info->si_signo == SIGINT && context != NULL;
+}
+
 static struct timespec clock_now; /* in place of the system's, for blocks */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -543,7 +550,16 @@ static void test_interrupts(void)
     raise(SIGINT);
     CHECK_INT(n_heard, 3);
     CHECK_INT(kb_interrupts, n + 2);
-    now.sa_handler = SIG_IGN;
+    now = (struct sigaction){.sa_sigaction = hear_info, .sa_flags = SA_SIGINFO};
+    CHECK_INT(sigaction(SIGINT, &now, NULL), 0);
+    kb_interrupt_watch();
+    raise(SIGINT);
+    kb_interrupt_unwatch();
+    CHECK_INT(n_informed, 1);
+    CHECK_INT(n_heard, 3);
+    CHECK_INT(kb_interrupts, n + 3);
+    n++;
+    now = (struct sigaction){.sa_handler = SIG_IGN};
     CHECK_INT(sigaction(SIGINT, &now, NULL), 0);
     kb_interrupt_watch();
     raise(SIGINT);

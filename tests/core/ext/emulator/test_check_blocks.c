@@ -187,6 +187,11 @@ static void test_cooperative_grids(void)
         {{{WRITE, 0, S, 1, 1}, {GRID, ALL, 0, 0, 0}, {READ, SECOND, S, 1, 0}},
          "no thread of the block has written"},
         {{{WRITE, 0, X, 1, 5}, {GRID, ALL, 0, 0, 0}, {READ, 1, X, 10, 0}}, "element [10]"},
+        /* What was read too early is told where the threads wait for each other for ever. */
+        {{{READ, 0, S, 1, 5}, {GRID, 3, 0, 0, 0}, {BARRIER, ALL, 0, 0, 0}},
+         "reads element [0, 1] of the shared array, which no thread of the block has written"},
+        {{{GRID, 3, 0, 0, 0}, {BARRIER, ALL, 0, 0, 0}},
+         "threads of the block wait for each other, and none can continue"},
         {{{READ, 0, S, 1, 5}, {WRITE, 1, S, 1, 5}, {GRID, ALL, 0, 0, 0}},
          "thread (1, 0, 0): a data race: it writes element [0, 1] of the shared array"},
         {{{READ, 0, S, 1, 5}, {WRITE, N_THREADS - 1, S, 1, 5}, {GRID, ALL, 0, 0, 0}},

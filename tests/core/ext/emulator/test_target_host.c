@@ -1,5 +1,6 @@
 /* Proves the stages of a GPU program on the CPU: its code is compiled when XLA compiles the call,
  * and what the execution finds wrong is an error of the call. */
+#include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_check.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "ext/emulator/kb_unwritten.h"
@@ -45,13 +46,28 @@ static void double_checked(void *const *parameters, kb_thread *thread)
         **(float *const *)parameters[0] = 0;
 }
 
+static bool is_apart;
+
+/* The same of CUDA C++, whose arrays lie far apart for the call. */
+static void double_apart(void *const *parameters, kb_thread *thread)
+{
+    enum { LEAST = 30 }; /* bits */
+    uint64_t from = *(const uint64_t *)parameters[0], to = *(const uint64_t *)parameters[1];
+    is_apart = (from > to ? from - to : to - from) >> LEAST != 0;
+    double_checked(parameters, thread);
+}
+
 static kb_status compile(const char *image, size_t size, kb_error *err)
 {
+    static const kb_hostcuda_code apart = {
+        .threads = {.run = double_apart, .stack = 256, .checked = &kb_apart_launches}};
     static const kb_check_table table = {.kernel = "kernel"};
     static const kb_hostcuda_code checked = {
         .threads = {.run = double_checked, .stack = 256, .checked = &table}};
     (void)size;
     n_compiled++;
+    if (image[0] == 'D')
+        return kb_hostcuda_add(image, &apart, err);
     if (image[0] == 'C')
         return kb_hostcuda_add(image, &checked, err);
     return kb_hostcuda_add(image, &(kb_hostcuda_code){.blocks = double_all}, err);
@@ -215,6 +231,25 @@ static void test_checked(void)
     }
 }
 
+static void test_apart(void)
+{
+    static char image[IMAGE_SIZE + 1];
+    target_call c;
+    program_text p;
+    program_simple(&p, 60, "entry");
+    write_image(image, 'D');
+    p.functions[0].images[0] = (program_image){.cc = KB_HOSTCUDA_CC, .text = image};
+    target_call_init(&c, 60, &p);
+    target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
+    kb_stream_set_debug(KB_DEBUG_CHECKED);
+    is_fresh = false;
+    target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, "no thread wrote 8 of the 8 elements");
+    CHECK(is_apart && is_fresh);
+    CHECK(target_doubled(&c));
+    kb_stream_set_debug(0);
+    target_call_free(&c);
+}
+
 /* XLA records no graph of calls on the CPU. */
 static void test_metadata(void)
 {
@@ -235,6 +270,7 @@ int main(void)
     test_metadata();
     test_runs();
     test_checked();
+    test_apart();
     test_not_instantiated();
     test_elsewhere();
     test_refused();
