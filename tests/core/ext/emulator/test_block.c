@@ -803,18 +803,18 @@ static void test_divisions(void)
         {{SIGFPE, FPE_INTDIV}, true}, {{SIGFPE, FPE_FLTDIV}, false}, {{SIGTRAP, 0}, true},
         {{SIGTRAP, 1}, true},         {{SIGILL, FPE_INTDIV}, false}, {{SIGSEGV, 1}, false},
     };
-    const uint32_t sizes[6] = {5, 1, 1, 1, 1, 1};
+    const uint32_t sizes[6] = {2, 3, 4, 1, 1, 1};
     const kb_block_code code = {.loop = be_told, .stack = 256}, idle = {.loop = do_nothing};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         told_fault told = rows[i].told;
         kb_block *b = kb_block_take(&code, sizes, 0);
-        CHECK_INT(kb_block_run_range(b, (void *[]){&told}, sizes, 3, 4), !rows[i].divides);
+        CHECK_INT(kb_block_run_range(b, (void *[]){&told}, sizes, 23, 24), !rows[i].divides);
         if (rows[i].divides)
-            CHECK_TEXT(b->fault, "block (3, 0, 0): a thread divides an integer by zero, or the "
+            CHECK_TEXT(b->fault, "block (1, 2, 3): a thread divides an integer by zero, or the "
                                  "lowest one by -1: test the divisor");
         kb_block_give_back(b);
         b = kb_block_take(&idle, sizes, 0);
-        CHECK(kb_block_run_range(b, NULL, sizes, 3, 4));
+        CHECK(kb_block_run_range(b, NULL, sizes, 23, 24));
         kb_fault_end(told.number, told.code, b); /* which no block runs for any more */
         kb_block_give_back(b);
     }
