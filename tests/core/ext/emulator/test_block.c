@@ -877,6 +877,15 @@ static uint32_t write_below(void *const *parameters, kb_thread *threads, const u
     return first;
 }
 
+static uint32_t overflow(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                         uint32_t first)
+{
+    enum { MUCH = 200 * 1024 };
+    (void)parameters, (void)threads, (void)index;
+    use_stack(MUCH);
+    return first;
+}
+
 /* A large frame may leave the lowest stack at once: all of the guard below it ends the block. */
 static void test_guard_below_stacks(void)
 {
@@ -890,6 +899,11 @@ static void test_guard_below_stacks(void)
                       : kb_block_run(b, given, (const uint32_t[3]){0, 0, 0})));
         CHECK_HAS(b->fault, "block (0, 0, 0): a thread needs more than its stack");
     }
+    kb_block_give_back(b);
+    const kb_block_code deep = {.loop = overflow, .stack = 256};
+    b = kb_block_take(&deep, sizes, 0); /* its stack has no room for a handler */
+    CHECK(!kb_block_run_range(b, NULL, sizes, 0, 1));
+    CHECK_HAS(b->fault, "block (0, 0, 0): a thread needs more than its stack");
     kb_block_give_back(b);
 }
 
