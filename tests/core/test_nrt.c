@@ -114,6 +114,9 @@ static void test_no_memory(void)
     CHECK(!kb_nrt_new(SIZE_MAX - 8));
     CHECK(!kb_nrt_new_aligned(SIZE_MAX - 8, 64));
     CHECK(!kb_nrt_new_aligned(8, 0));
+    torture_fail_nth(1);
+    CHECK(!kb_nrt_new_aligned(8, 16));
+    torture_fail_nth(0);
     kb_nrt_memory *m = kb_nrt_new_varsize(4);
     for (long n = 1; n <= 2; n++) {
         torture_fail_nth(n);

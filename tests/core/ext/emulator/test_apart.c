@@ -711,10 +711,20 @@ static void test_frames(void)
     x[1] = out[0] = out[1] = 1;
     CHECK_INT(call_frame(&err), KB_OK);
     CHECK(out[0] == 5 && x[1] == 1);
-    torture_fail_nth(1);
+    torture_taken before = torture_count();
+    for (torture_kind kind = TORTURE_MEMORY; kind <= TORTURE_MAPPING; kind++) {
+        torture_arm(kind, 1, true);
+        CHECK_INT(call_frame(&err), KB_RESOURCE_EXHAUSTED);
+        CHECK(torture_disarm() != NULL);
+        CHECK_HAS(err.message, "op3: no memory to check accesses");
+    }
+    torture_arm(TORTURE_MAPPING, 2, true); /* there are addresses, and no memory */
     CHECK_INT(call_frame(&err), KB_RESOURCE_EXHAUSTED);
-    torture_fail_nth(0);
+    CHECK(torture_disarm() != NULL);
     CHECK_HAS(err.message, "op3: no memory to check accesses");
+    torture_taken now = torture_count();
+    CHECK(now.blocks == before.blocks && now.mappings == before.mappings);
+    CHECK_INT(call_frame(&err), KB_OK);
 }
 
 /* A call inside of a call finds its own arrays, and then the first one finds its own again. */
