@@ -40,38 +40,20 @@ class Message
     {
         return put("%s", value ? "true" : "false");
     }
-    KB_HOST_DEVICE Message &operator<<(int value)
-    {
-        return put("%d", value);
+#define KB_MESSAGE_OPERATOR(type, format)                                                          \
+    KB_HOST_DEVICE Message &operator<<(type value)                                                 \
+    {                                                                                              \
+        return put(format, value);                                                                 \
     }
-    KB_HOST_DEVICE Message &operator<<(unsigned value)
-    {
-        return put("%u", value);
-    }
-    KB_HOST_DEVICE Message &operator<<(long value)
-    {
-        return put("%ld", value);
-    }
-    KB_HOST_DEVICE Message &operator<<(unsigned long value)
-    {
-        return put("%lu", value);
-    }
-    KB_HOST_DEVICE Message &operator<<(long long value)
-    {
-        return put("%lld", value);
-    }
-    KB_HOST_DEVICE Message &operator<<(unsigned long long value)
-    {
-        return put("%llu", value);
-    }
-    KB_HOST_DEVICE Message &operator<<(double value)
-    {
-        return put("%g", value);
-    }
-    KB_HOST_DEVICE Message &operator<<(const void *value)
-    {
-        return put("%p", value);
-    }
+    KB_MESSAGE_OPERATOR(int, "%d")
+    KB_MESSAGE_OPERATOR(unsigned, "%u")
+    KB_MESSAGE_OPERATOR(long, "%ld")
+    KB_MESSAGE_OPERATOR(unsigned long, "%lu")
+    KB_MESSAGE_OPERATOR(long long, "%lld")
+    KB_MESSAGE_OPERATOR(unsigned long long, "%llu")
+    KB_MESSAGE_OPERATOR(double, "%g")
+    KB_MESSAGE_OPERATOR(const void *, "%p")
+#undef KB_MESSAGE_OPERATOR
     KB_HOST_DEVICE Message &operator<<(DType value)
     {
         return *this << dtype_name(value);
