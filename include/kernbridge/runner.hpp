@@ -178,14 +178,11 @@ template <int named, typename T> struct Attribute {
                                : named >= 0 && open != 0
         };
     };
-    struct refused {
-        enum { value = 0 };
-    };
     template <typename P>
     struct fits : std::conditional_t<std::is_object<std::remove_reference_t<P>>::value &&
                                          (!std::is_reference<P>::value ||
                                           std::is_same<P, const bare<P> &>::value),
-                                     fits_value<bare<P>>, refused> {
+                                     fits_value<bare<P>>, std::false_type> {
     };
     /* The bytes are those of a U. */
     template <typename U> U read(std::true_type) const
