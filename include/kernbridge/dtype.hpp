@@ -221,34 +221,24 @@ inline float bfloat_to_float(uint16_t bits)
     return float_of(static_cast<uint32_t>(bits) << 16);
 }
 
+/* Converts from and to float, which is used for its arithmetic. */
+template <uint16_t of_float(float), float to_float(uint16_t)> struct Half {
+    uint16_t bits = 0;
+
+    Half() = default;
+    Half(float value) : bits(of_float(value))
+    {
+    }
+    operator float() const
+    {
+        return to_float(bits);
+    }
+};
+
 } // namespace detail
 
-/* Converts from and to float, which is used for its arithmetic. */
-struct float16_t {
-    uint16_t bits = 0;
-
-    float16_t() = default;
-    float16_t(float value) : bits(detail::half_of(value))
-    {
-    }
-    operator float() const
-    {
-        return detail::half_to_float(bits);
-    }
-};
-
-struct bfloat16_t {
-    uint16_t bits = 0;
-
-    bfloat16_t() = default;
-    bfloat16_t(float value) : bits(detail::bfloat_of(value))
-    {
-    }
-    operator float() const
-    {
-        return detail::bfloat_to_float(bits);
-    }
-};
+using float16_t = detail::Half<detail::half_of, detail::half_to_float>;
+using bfloat16_t = detail::Half<detail::bfloat_of, detail::bfloat_to_float>;
 
 #define KB_HALF 1
 #endif
