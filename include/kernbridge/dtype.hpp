@@ -252,34 +252,30 @@ template <typename T> struct type_of {
 };
 template <typename T> struct type_of<const T> : type_of<T> {
 };
-#define KB_TYPE_OF(type, NAME)                                                                     \
+#define KB_TYPE_OF(type, value)                                                                    \
     template <> struct type_of<type> {                                                             \
-        enum { number = KB_TYPE_##NAME };                                                          \
+        enum { number = value };                                                                   \
     };
-KB_TYPE_OF(float, FLOAT32)
-KB_TYPE_OF(double, FLOAT64)
-KB_TYPE_OF(signed char, INT8)
-KB_TYPE_OF(short, INT16)
-KB_TYPE_OF(int, INT32)
-KB_TYPE_OF(long long, INT64)
-KB_TYPE_OF(unsigned char, UINT8)
-KB_TYPE_OF(unsigned short, UINT16)
-KB_TYPE_OF(unsigned, UINT32)
-KB_TYPE_OF(unsigned long long, UINT64)
-KB_TYPE_OF(bool, BOOL)
-KB_TYPE_OF(complex64_t, COMPLEX64)
-KB_TYPE_OF(complex128_t, COMPLEX128)
+KB_TYPE_OF(float, KB_TYPE_FLOAT32)
+KB_TYPE_OF(double, KB_TYPE_FLOAT64)
+KB_TYPE_OF(signed char, KB_TYPE_INT8)
+KB_TYPE_OF(short, KB_TYPE_INT16)
+KB_TYPE_OF(int, KB_TYPE_INT32)
+KB_TYPE_OF(long, sizeof(long) == 8 ? KB_TYPE_INT64 : KB_TYPE_INT32)
+KB_TYPE_OF(long long, KB_TYPE_INT64)
+KB_TYPE_OF(unsigned char, KB_TYPE_UINT8)
+KB_TYPE_OF(unsigned short, KB_TYPE_UINT16)
+KB_TYPE_OF(unsigned, KB_TYPE_UINT32)
+KB_TYPE_OF(unsigned long, sizeof(long) == 8 ? KB_TYPE_UINT64 : KB_TYPE_UINT32)
+KB_TYPE_OF(unsigned long long, KB_TYPE_UINT64)
+KB_TYPE_OF(bool, KB_TYPE_BOOL)
+KB_TYPE_OF(complex64_t, KB_TYPE_COMPLEX64)
+KB_TYPE_OF(complex128_t, KB_TYPE_COMPLEX128)
 #ifdef KB_HALF
-KB_TYPE_OF(float16_t, FLOAT16)
-KB_TYPE_OF(bfloat16_t, BFLOAT16)
+KB_TYPE_OF(float16_t, KB_TYPE_FLOAT16)
+KB_TYPE_OF(bfloat16_t, KB_TYPE_BFLOAT16)
 #endif
 #undef KB_TYPE_OF
-template <> struct type_of<long> {
-    enum { number = sizeof(long) == 8 ? KB_TYPE_INT64 : KB_TYPE_INT32 };
-};
-template <> struct type_of<unsigned long> {
-    enum { number = sizeof(long) == 8 ? KB_TYPE_UINT64 : KB_TYPE_UINT32 };
-};
 
 KB_HOST_DEVICE inline bool is_integer(int32_t type)
 {
