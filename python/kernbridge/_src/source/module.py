@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import re
 import threading
@@ -141,27 +142,11 @@ class SourceFunction:
         """Its annotation, with every type written out."""
         return self._export.function.tokens
 
-    def __call__(
-        self,
-        *inputs: Any,
-        outs: Any = ...,
-        vmap_method: str | None = None,
-        vmap_threads: bool | None = None,
-        input_output_aliases: Mapping[int, int] | None = None,
-        has_side_effect: bool = False,
-        zero_outputs: bool = False,
-        attrs: Mapping[str, Any] | None = None,
-        jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
-        vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
-        derivatives: Literal["enzyme"] | None = None,
-        sharding_rule: str | ShardingRule | bool | None = None,
-        **attributes: Any,
-    ) -> Any:
-        options, named = locals(), dict[str, Any]()
-        if self._signature is not None:
-            named, attributes = attributes, {}
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        more = {name: value for name, value in options.items() if name not in _DEFAULTS}
+        named, attributes = ({}, more) if self._signature is None else (more, {})
         try:
-            operation = self._operation(options, attributes)
+            operation = self._operation({**_DEFAULTS, **options}, attributes)
             return operation(*inputs, **named)
         except Exception as e:
             hide_frames(e)
@@ -243,6 +228,15 @@ sharding_rule
         # Derivative rules get Python's numbers, which may differ where the bytes do not.
         numbers = exact_items(plain) if spec.is_differentiable else None
         return self._operations.find_or_make((key, zeroed, encoded, numbers), make)
+
+
+# A call takes the options of `operation` by name, and says so where its signature is asked for.
+_self, _outs, *_others = inspect.signature(SourceFunction.operation).parameters.values()
+_inputs = inspect.Parameter("inputs", inspect.Parameter.VAR_POSITIONAL, annotation="Any")
+_taken = [_self, _inputs, _outs.replace(kind=inspect.Parameter.KEYWORD_ONLY), *_others]
+_called = inspect.Signature(_taken, return_annotation="Any")
+vars(SourceFunction.__call__).update(__signature__=_called)
+_DEFAULTS = {p.name: p.default for p in _taken if p.default is not p.empty}
 
 
 def _declared_outs(export: Export) -> ResultsOf | None:
