@@ -43,45 +43,31 @@ template <typename T> class Pointer
     {
         return &at_[checked(0)];
     }
-    template <typename I> Pointer operator+(I n) const
-    {
-        return moved(static_cast<int64_t>(n));
+#define KB_POINTER_OPERATOR(op)                                                                    \
+    template <typename I> Pointer operator op(I n) const                                           \
+    {                                                                                              \
+        return moved(op static_cast<int64_t>(n));                                                  \
+    }                                                                                              \
+    template <typename I> Pointer &operator op##=(I n)                                             \
+    {                                                                                              \
+        return *this = *this op n;                                                                 \
+    }                                                                                              \
+    Pointer &operator op##op()                                                                     \
+    {                                                                                              \
+        return *this = *this op 1;                                                                 \
+    }                                                                                              \
+    Pointer operator op##op(int)                                                                   \
+    {                                                                                              \
+        Pointer before = *this;                                                                    \
+        *this = *this op 1;                                                                        \
+        return before;                                                                             \
     }
-    template <typename I> Pointer operator-(I n) const
-    {
-        return moved(-static_cast<int64_t>(n));
-    }
+    KB_POINTER_OPERATOR(+)
+    KB_POINTER_OPERATOR(-)
+#undef KB_POINTER_OPERATOR
     ptrdiff_t operator-(const Pointer &other) const
     {
         return at_ - other.at_;
-    }
-    template <typename I> Pointer &operator+=(I n)
-    {
-        return *this = *this + n;
-    }
-    template <typename I> Pointer &operator-=(I n)
-    {
-        return *this = *this - n;
-    }
-    Pointer &operator++()
-    {
-        return *this = moved(1);
-    }
-    Pointer &operator--()
-    {
-        return *this = moved(-1);
-    }
-    Pointer operator++(int)
-    {
-        Pointer before = *this;
-        ++*this;
-        return before;
-    }
-    Pointer operator--(int)
-    {
-        Pointer before = *this;
-        --*this;
-        return before;
     }
 
   private:
