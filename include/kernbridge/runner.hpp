@@ -22,24 +22,19 @@ template <typename R, typename... P> List<R, P...> signature_of(R (*)(P...));
 template <typename T, typename = void> struct number_of {
     enum { number = type_of<T>::number };
 };
-template <> struct number_of<char> {
-    enum { number = KB_TYPE_INT8 };
-};
+#define KB_NUMBER_OF(type, value)                                                                  \
+    __extension__ template <> struct number_of<type> {                                             \
+        enum { number = value };                                                                   \
+    };
+KB_NUMBER_OF(char, KB_TYPE_INT8)
 #ifdef __CUDACC__
-template <> struct number_of<float2> {
-    enum { number = KB_TYPE_COMPLEX64 };
-};
-template <> struct number_of<double2> {
-    enum { number = KB_TYPE_COMPLEX128 };
-};
+KB_NUMBER_OF(float2, KB_TYPE_COMPLEX64)
+KB_NUMBER_OF(double2, KB_TYPE_COMPLEX128)
 #else
-__extension__ template <> struct number_of<__complex__ float> {
-    enum { number = KB_TYPE_COMPLEX64 };
-};
-__extension__ template <> struct number_of<__complex__ double> {
-    enum { number = KB_TYPE_COMPLEX128 };
-};
+KB_NUMBER_OF(__complex__ float, KB_TYPE_COMPLEX64)
+KB_NUMBER_OF(__complex__ double, KB_TYPE_COMPLEX128)
 #endif
+#undef KB_NUMBER_OF
 /* Those of std, of cuda::std and of thrust have both. */
 template <typename T>
 struct number_of<T, decltype(static_cast<void>(static_cast<const T *>(nullptr)->real()),
