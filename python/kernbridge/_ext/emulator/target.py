@@ -70,7 +70,7 @@ class Emulated(Target):
         from kernbridge._ext.emulator.compiler.compile import host_code
 
         (image,) = made.blobs
-        code = host_code(image, job.label, job.kernel.py_func)
+        code = host_code(image, job.label, getattr(job.kernel, "py_func", None))
         return {_core.HOST_CC: image, _core.HOST_CODE_CC: code.data}
 
     def handler(self, in_graph: bool) -> str:

@@ -62,14 +62,38 @@ def buffer_names(primal: Function) -> list[str]:
     return [p.rpartition(" ")[2] for p in pointers][2:]
 
 
+def accessed(function: Function) -> list[set[str]]:
+    """The types of the numbers that a function reads and writes in each of its buffers."""
+    memory, _, accesses, _ = _accesses(function)
+    found: dict[str, set[str]] = {}
+    for address, kind, _ in accesses:
+        found.setdefault(memory[address], set()).add(kind)
+    return [found.get(memory[name], set()) for name in buffer_names(function)]
+
+
 def _mixed(function: Function, reals: Sequence[str]) -> Instruction | None:
+    memory, structures, accesses, cast = _accesses(function)
+    if cast:
+        return cast
+    real = {memory[name] for name in reals}
+    real |= {memory[a] for a, kind, _ in accesses if _is_real(kind)}
+    real = {name for name in real - structures if name.startswith("%")}  # no constants
+    found = (i for a, kind, i in accesses if _is_integer(kind) and memory[a] in real)
+    return next(found, None)
+
+
+def _accesses(
+    function: Function,
+) -> tuple[_Addresses, set[str], list[tuple[str, str, Instruction]], Instruction | None]:
+    """Addresses, structures on the stack, accesses by address and type, and a cast of bits."""
     memory, structures, copied = _Addresses(), set[str](), set[str]()
-    accesses: list[tuple[str, str, Instruction]] = []  # address and type
+    accesses: list[tuple[str, str, Instruction]] = []
+    cast = None
     for i in function.instructions:
         if i.opcode == "bitcast":
             kinds = i.type, i.operands[0].type
             if any(map(_is_real, kinds)) and any(map(_is_integer, kinds)):
-                return i
+                cast = cast or i
         elif i.opcode == "alloca":
             item = i.type.partition(" x ")[2] if i.type.startswith("[") else i.type
             if item.startswith(("%", "{")):
@@ -92,11 +116,7 @@ def _mixed(function: Function, reals: Sequence[str]) -> Instruction | None:
             for a, b in _same(i):
                 if structures.isdisjoint((memory[a], memory[b])):
                     memory.join(a, b)
-    real = {memory[name] for name in reals}
-    real |= {memory[a] for a, kind, _ in accesses if _is_real(kind)}
-    real = {name for name in real - structures if name.startswith("%")}  # no constants
-    found = (i for a, kind, i in accesses if _is_integer(kind) and memory[a] in real)
-    return next(found, None)
+    return memory, structures, accesses, cast
 
 
 def _stores(user: Instruction, value: str) -> bool:

@@ -19,10 +19,10 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from kernbridge import _core
 from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
@@ -33,14 +33,14 @@ from kernbridge._ext.emulator.compiler.to_host import HostModule
 from kernbridge._ext.emulator.target import Emulated
 from kernbridge._ext.enzyme import clang, gpu_code, guards, sums
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme.bits import buffer_names, reinterprets
+from kernbridge._ext.enzyme.bits import accessed, buffer_names, reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import DerivativeJob
 from kernbridge._ext.enzyme.numba_cpu import simplify
+from kernbridge._ext.enzyme.primal import Form, Primal, Roles, roles_of
 from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelCompilationError, NoDerivativeError
-from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import obtain
@@ -74,6 +74,7 @@ _OWN |= {"kb.laneid", "kb.warpsize", "kb.barrier0"}
 _ITEMS = {dtype.llvm: dtype.name for dtype in reversed(DTYPES.values()) if dtype.enzyme}
 
 
+_PARTS = {"complex64": "float32", "complex128": "float64"}
 _ATOMICS = ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min")
 
 
@@ -92,63 +93,131 @@ class OfKernel(Differentiator):
                 f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
                 "of this kernel as a function (vjp=, jvp=) [KB2107]"
             )
-        operands, call, steps, own_operands, own_call = wanted
+        operands, call, steps, _, own_call = wanted
         launch, arrays = rule.resolve(operands, call), (*operands, *call.outs)
         arguments = frontend.arguments(frontend.assign(call), arrays, call)
-        n = len(operands)
         parameters = [parameter for parameter, _ in arguments]
         job = CudaDerivativeJob(
-            Job(label, frontend.kernel, parameters, False, target),
+            NumbaKernel(Job(label, frontend.kernel, parameters, False, target)),
             [leaf for _, words in arguments for leaf in words],
-            Roles(
-                operands=tuple(range(n)),
-                outputs=tuple(range(n, len(arrays))),
-                aliases=tuple((i, n + o) for i, o in call.aliases),
-                zeroed=call.fresh if frontend.zero_outputs else (),
-            ),
+            roles_of(operands, call, frontend.zero_outputs),
             steps,
             bool(own_call.levels),
             launch,
             dynamic=rule.shared_mem,
         )
-        made = obtained(job)
-        function = made.function
-        n_own = len(own_operands) + len(own_call.outs)
-        numbers = dict(zip(function.results, itertools.count(len(own_operands))))
-        numbers |= dict(zip(function.operands, itertools.count()))
-        numbers |= dict(zip(function.hidden, itertools.count(n_own)))
-        fills: list[Step] = [
-            Fill(numbers[i], 0, b.item_size, Value("count", buffer=numbers[i]), 0)
-            for i, b in enumerate(function.buffers)
-            if b.begins_as_zeros and i in numbers
-        ]
-        moved = {b: numbers[i] for i, b in enumerate((*range(n), *call.fresh))}
-        x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in launch.grid)
-        launch = replace(launch, grid=(x, y, z), zeroed=own_call.fresh)
-        step = made.launch(launch, [numbers[i] for i in function.arrays])
-        native, _ = plan(
-            f"{label} ({LABELS[steps[-1].mode]})",
-            frontend.source,
-            own_operands,
-            own_call,
-            [f"array {k}" for k in range(n_own)],
-            [*fills, step],
-            copied=function.written,
-            temporaries=ir.temporaries(function.scratch, operands, call),
-            is_tested=has_reverse(steps) and not target.architectures,
-            target=target,
-        )
-        return native
+        return native_call(job, frontend.source, launch, wanted)
 
 
-class Roles(NamedTuple):
-    """What a kernel does with the buffers of a call."""
+def native_call(
+    job: CudaDerivativeJob, source: str, launch: Launch, wanted: Differentiated
+) -> NativeCall:
+    """The launch of a kernel's derivative in the place of the kernel's launch."""
+    operands, call, steps, own_operands, own_call = wanted
+    made = obtained(job)
+    function = made.function
+    n_own = len(own_operands) + len(own_call.outs)
+    numbers = dict(zip(function.results, itertools.count(len(own_operands))))
+    numbers |= dict(zip(function.operands, itertools.count()))
+    numbers |= dict(zip(function.hidden, itertools.count(n_own)))
+    fills: list[Step] = [
+        Fill(numbers[i], 0, b.item_size, Value("count", buffer=numbers[i]), 0)
+        for i, b in enumerate(function.buffers)
+        if b.begins_as_zeros and i in numbers
+    ]
+    moved = {b: numbers[i] for i, b in enumerate((*range(len(operands)), *call.fresh))}
+    x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in launch.grid)
+    launch = replace(launch, grid=(x, y, z), zeroed=own_call.fresh)
+    step = made.launch(launch, [numbers[i] for i in function.arrays])
+    native, _ = plan(
+        f"{job.label} ({LABELS[steps[-1].mode]})",
+        source,
+        own_operands,
+        own_call,
+        [f"array {k}" for k in range(n_own)],
+        [*fills, step],
+        copied=function.written,
+        temporaries=ir.temporaries(function.scratch, operands, call),
+        is_tested=has_reverse(steps) and not job.target.architectures,
+        target=job.target,
+    )
+    return native
 
-    operands: tuple[int, ...]
-    outputs: tuple[int, ...] = ()
-    aliases: tuple[tuple[int, int], ...] = ()  # pairs of an operand and the output in its memory
-    zeroed: tuple[int, ...] = ()  # outputs that begin as zeros
-    in_place: tuple[int, ...] = ()  # operands whose derivatives are made in place
+
+class NumbaKernel(Primal):
+    """A kernel of Numba-CUDA; `words` has the words of each leaf of its parameters."""
+
+    has_folders = True
+    _modules: Sequence[Any] = ()
+
+    def __init__(self, job: Job) -> None:
+        self._job, self.kernel, self.target = job, job.kernel, job.target
+        self.label, self.name, self.symbol = job.label, job.name, job.symbol
+        self.digest, self.lasting = job.digest, job.lasting
+        self.why_not_portable = job.why_not_portable
+
+    def made_of(self) -> tuple[Any, ...]:
+        return self._job.made_of()
+
+    def form(self, words: Sequence[Sequence[Word]], roles: Roles) -> Form:
+        with global_compiler_lock:
+            job = self._job.for_target(_ForEnzyme())
+            compiled, opened = job.compile()
+            self._modules = compiled._codelibrary.modules
+            host, module = self._host_module()
+        arrays, written = _arrays(leaves(job.parameters), words, roles.aliases, opened)
+        entry = compiled._codelibrary._entry_name
+        return Form(module, entry, arrays, written, host.shared.values())
+
+    def modules(self) -> list[Module]:
+        with global_compiler_lock, opaque_pointers():
+            return [Module(str(module)) for module in self._modules]
+
+    def _host_module(self) -> tuple[HostModule, Any]:
+        """The kernel with calls of functions `kb.*`, and the LLVM module of all its code."""
+        try:
+            host = HostModule(self.label, self._modules, checks=None)
+        except KernelCompilationError as e:
+            found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
+            raise Refused(f"it uses {found[1]}" if found else str(e)) from e
+        if inlined := self._job.fingerprint.inlined:
+            rules = extensions.load("inlined_rules", self.label)
+            if why := rules.unknown(inlined, "".join(host.texts), has_nodes=False):
+                raise Refused(why)
+        module, *others = map(llvm.parse_assembly, host.texts)
+        for other in others:
+            module.link_in(other)
+        library.link_tables(module, "".join(host.tables.values()))
+        for file in ("atomics", "arithmetic"):
+            library.link_file(module, file)
+        return host, module
+
+
+def _arrays(
+    parameters: Iterable[Any],
+    words: Sequence[Sequence[Word]],
+    aliases: Iterable[tuple[int, int]],
+    opened: Sequence[int],
+) -> tuple[dict[int, tuple[str, int]], set[int]]:
+    """The dtype and the rank of each array of the call, and the arrays that are written."""
+    arrays: dict[int, tuple[str, int]] = {}
+    written = set()
+    for i, (leaf, own) in enumerate(zip(parameters, words, strict=True)):
+        if own[0].kind != "address":
+            continue
+        b, dtype = own[0].buffer, leaf.dtype.name
+        known, rank = arrays.get(b, (dtype, 0))
+        if known != dtype:
+            raise Refused(f"it uses one array as {known} and as {dtype}")
+        if not ir.can_hold(dtype) or leaf.kind == "record":
+            raise Refused(f"it has arrays of {leaf.dtype}")
+        arrays[b] = dtype, max(rank, sum(word.kind == "extent" for word in own))
+        if i in opened:
+            written.add(b)
+    for i, o in aliases:
+        if i not in arrays and o in arrays:  # one parameter of the kernel stands for both
+            arrays[i] = arrays[o]
+    return dict(sorted(arrays.items())), written
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -185,11 +254,10 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     """
 
     kind = "numba_cuda_derivative"
-    _modules: Sequence[Any] = ()  # of the kernel, with its lines
 
     def __init__(
         self,
-        primal: Job,
+        primal: Primal,
         words: Sequence[Sequence[Word]],
         roles: Roles,
         steps: tuple[Differentiation, ...],
@@ -270,9 +338,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     def place(self, refused: Refused) -> str:
         """The line of the call that was refused."""
         is_it = refused.is_of if refused.called else _is_of_threads
-        with global_compiler_lock, opaque_pointers():
-            modules = [Module(str(module)) for module in self._modules]
-        places = (clang.place_in(module, is_it, has_folders=True) for module in modules)
+        modules, has_folders = self._primal.modules(), self._primal.has_folders
+        places = (clang.place_in(module, is_it, has_folders) for module in modules)
         return next(filter(None, places), "")
 
     def _primal_function(self) -> tuple[Function, list[int], bool]:
@@ -280,81 +347,38 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
 
         Also returns the arrays that the kernel writes to, and whether it reads z indices.
         """
-        with global_compiler_lock:
-            job = self._primal.for_target(_ForEnzyme())
-            compiled, opened = job.compile()
-            self._modules = compiled._codelibrary.modules
-            host, module = self._host_module()
-        called = {f.name for f in module.functions if f.is_declaration}
         roles = self._roles
-        arrays, written = self._arrays(job, opened)
+        form = self._primal.form(self._words, roles)
+        module = form.module
+        called = {f.name for f in module.functions if f.is_declaration}
+        arrays, written = form.arrays, form.written
         outputs = arrays.keys() - roles.operands
         buffers, places = ir.buffers_of(
             arrays, outputs, roles.aliases, written, roles.in_place, roles.zeroed
         )
         if "kb.barrier0" in called:
             buffers = [b._replace(is_alone=b.kind == "in") for b in buffers]
-        shared = self._shared_arrays(host)
+        shared = self._shared_arrays(form.shared)
         first_shared = len(buffers)
         buffers += shared.values()
-        _add_call(module, compiled._codelibrary._entry_name, buffers, self._words, places)
+        _add_call(module, form.entry, buffers, self._words, places)
         places_of_shared = dict(zip(shared, itertools.count(first_shared)))
         of_reals = [b.is_inexact for b in buffers]
         text, read, changed = _simplified(module, places_of_shared, of_reals, self._dynamic)
+        if not self._primal.says_what_arrays_hold:
+            text, buffers = _as_accessed(text, buffers, changed)
         # Tangents in place need the values that the kernel writes, too.
         all_read = bool(roles.in_place) and self.steps[0].mode == "jvp"
         buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
         operands, results = ([places[b] for b in of] for of in (roles.operands, roles.outputs))
         function = ir.around(text, "kb_primal", buffers, operands, results)
-        uses_z = not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+        uses_z = "sreg.ctaid.z(" in text or "sreg.nctaid.z(" in text
         return function, sorted(changed.intersection(function.arrays)), uses_z
 
-    def _host_module(self) -> tuple[HostModule, Any]:
-        """The kernel with calls of functions `kb.*`, and the LLVM module of all its code."""
-        try:
-            host = HostModule(self.label, self._modules, checks=None)
-        except KernelCompilationError as e:
-            found = re.search(r"uses (.*?), which kernbridge does not run", str(e))
-            raise Refused(f"it uses {found[1]}" if found else str(e)) from e
-        if inlined := self._primal.fingerprint.inlined:
-            rules = extensions.load("inlined_rules", self.label)
-            if why := rules.unknown(inlined, "".join(host.texts), has_nodes=False):
-                raise Refused(why)
-        module, *others = map(llvm.parse_assembly, host.texts)
-        for other in others:
-            module.link_in(other)
-        library.link_tables(module, "".join(host.tables.values()))
-        for file in ("atomics", "arithmetic"):
-            library.link_file(module, file)
-        return host, module
-
-    def _arrays(
-        self, job: Job, opened: Sequence[int]
-    ) -> tuple[dict[int, tuple[str, int]], set[int]]:
-        """The dtype and the rank of each array of the call, and the arrays that are written."""
-        arrays: dict[int, tuple[str, int]] = {}
-        written = set()
-        for i, (leaf, own) in enumerate(zip(leaves(job.parameters), self._words, strict=True)):
-            if own[0].kind != "address":
-                continue
-            b, dtype = own[0].buffer, leaf.dtype.name
-            known, rank = arrays.get(b, (dtype, 0))
-            if known != dtype:
-                raise Refused(f"it uses one array as {known} and as {dtype}")
-            if not ir.can_hold(dtype) or leaf.kind == "record":
-                raise Refused(f"it has arrays of {leaf.dtype}")
-            arrays[b] = dtype, max(rank, sum(word.kind == "extent" for word in own))
-            if i in opened:
-                written.add(b)
-        for i, o in self._roles.aliases:
-            if i not in arrays and o in arrays:  # one parameter of the kernel stands for both
-                arrays[i] = arrays[o]
-        return dict(sorted(arrays.items())), written
-
-    def _shared_arrays(self, host: HostModule) -> dict[int, Buffer]:
+    def _shared_arrays(self, arrays: Iterable[Any]) -> dict[int, Buffer]:
         """The shared arrays of a block, by their offsets."""
         shared: dict[int, Buffer] = {}
-        for array in host.shared.values():
+        for array in arrays:
             dtype = _ITEMS.get(array.item)
             if dtype is None:
                 raise Refused(f"it has a shared array of {array.item}")
@@ -370,7 +394,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         return {10 * cc[0] + cc[1]: gpu_code.cubin(text, entry, cc, *how) for cc in architectures}
 
     def _host_images(self, text: str, entry: str, shared_size: int) -> Images:
-        text = _without_target(renamed(text, _own_name))
+        text = _without_target(renamed(text, own_name))
         declared = {name for name in _declared(text) if not _core.cuda_code_provides(name)}
         texts = [text, host_ir.about(shared_size)]
         body, _ = host_ir.completed(self.label, texts, entry, declared)
@@ -378,9 +402,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
 
 
 def obtained(job: CudaDerivativeJob) -> DerivativeFunction:
-    """The machine code of a derivative, which lives as long as the kernel; warn of its tape."""
+    """The machine code of a derivative, and a warning of its tape."""
     made = obtain(job)
-    attached_to(job.kernel, "derivatives", dict[bytes, Any])[job.identity] = made
     if made.tape:
         warn(
             f"{job.label}: each thread of the derivative allocates {made.tape} of device memory "
@@ -388,6 +411,28 @@ def obtained(job: CudaDerivativeJob) -> DerivativeFunction:
             "device's heap; docs/derivatives.md says how to write kernels that need none [KB2108]"
         )
     return made
+
+
+def _as_accessed(
+    text: str, buffers: Sequence[Buffer], changed: set[int]
+) -> tuple[str, list[Buffer]]:
+    """The buffers, and kb_primal, with what the kernel holds in shared memory, and writes to."""
+    module, made = Module(text), []
+    primal = module.functions["kb_primal"]
+    for i, (b, kinds) in enumerate(zip(buffers, accessed(primal), strict=True)):
+        items = {kind.strip("<>").split()[-1] for kind in kinds} & {"float", "double"}
+        found = {_ITEMS[item] for item in items}
+        if b.kind == "shared" and not b.is_inexact and len(found) == 1:  # of bytes, say
+            parameter, dtype = primal.parameters[2 + i], found.pop()
+            typed = parameter.replace(ir.holds(b.dtype), ir.holds(dtype), 1)
+            primal.head = primal.head.replace(parameter, typed, 1)
+            b = b._replace(dtype=dtype)
+        elif found - {b.dtype, _PARTS.get(b.dtype)}:
+            raise Refused(f"it uses an array of {b.dtype} as {' and '.join(sorted(found))}")
+        elif b.kind == "work" and i not in changed:
+            b = b._replace(kind="in")
+        made.append(b)
+    return str(module), made
 
 
 def _add_call(
@@ -402,8 +447,12 @@ def _add_call(
     for k, word in enumerate(itertools.chain.from_iterable(words)):
         if word.kind == "constant":
             given.append(f"i64 {word.value}")
-        elif word.kind == "extent":
-            given.append(f"i64 %e{buffers[places[word.buffer]].extents[word.dim]}")
+        elif word.kind in ("extent", "count"):
+            extents = buffers[places[word.buffer]].extents
+            given.append("i64 1")
+            for e in extents if word.kind == "count" else (extents[word.dim],):
+                lines.append(f"  %n{k}.{e} = mul {given[-1]}, %e{e}")
+                given[-1] = f"i64 %n{k}.{e}"
         else:
             given.append(f"i64 %o{k}")
             lines += [
@@ -622,6 +671,6 @@ def _name_for_enzyme(name: str) -> str:
     return of_c if of_c in gpu_code.MATH else name
 
 
-def _own_name(name: str) -> str:
+def own_name(name: str) -> str:
     own = name.removeprefix("llvm.nvvm.")
     return name if own == name else f"kb.{own.removeprefix('read.ptx.sreg.')}"

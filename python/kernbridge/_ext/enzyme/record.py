@@ -18,7 +18,13 @@ from dataclasses import dataclass, replace
 
 from numba import cuda
 
-from kernbridge._ext.enzyme.numba_cuda import CudaDerivativeJob, DerivativeFunction, Roles, obtained
+from kernbridge._ext.enzyme.numba_cuda import (
+    CudaDerivativeJob,
+    DerivativeFunction,
+    NumbaKernel,
+    obtained,
+)
+from kernbridge._ext.enzyme.primal import Roles
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.calls.call import is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
@@ -215,9 +221,11 @@ class _Derivative:
         shadows = tuple(b for b in in_place if b in real)
         how = Differentiation(self._differentiation.mode, tuple(map(buffers.index, shadows)))
         job = CudaDerivativeJob(
-            numba_cuda_compile.Job(
-                *(self._recording.label, function.kernel(), function.parameters, False),
-                self._recording.target,
+            NumbaKernel(
+                numba_cuda_compile.Job(
+                    *(self._recording.label, function.kernel(), function.parameters, False),
+                    self._recording.target,
+                )
             ),
             own,
             Roles(buffers, in_place=in_place),
