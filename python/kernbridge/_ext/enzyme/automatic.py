@@ -244,5 +244,9 @@ _DIFFERENTIATORS = {
 if find_spec("kernbridge._ext.emulator"):  # which translates kernels of Numba-CUDA for Enzyme
     _DIFFERENTIATORS["numba_cuda.kernel.NumbaCuda"] = "numba_cuda.OfKernel"
     _DIFFERENTIATORS["record.callable.NumbaCudaCallable"] = "record.OfFunction"
+    derivatives.register(
+        "kernbridge._ext.nvrtc.kernel.CudaKernelFrontend",
+        "kernbridge._ext.enzyme.cuda_cpp.OfCudaKernel",
+    )
 for _frontend, _made in _DIFFERENTIATORS.items():
     derivatives.register(f"kernbridge._src.{_frontend}", f"kernbridge._ext.enzyme.{_made}")

@@ -61,9 +61,21 @@ _SORTING = {"__sort", "__gnu_cxx", "__normal_iterator", "vector", "__ops", "_Ite
 _SORTING |= _COMPARING
 
 
-def to_ir(source: str, language: str, flags: Sequence[str], host: HostCompiler) -> str:
-    """Compile a translation unit without optimising it, or raise Refused with clang's reason."""
-    words = [*_passed_on(flags), *_system_headers(language, host), *_COMPILE]
+def to_ir(
+    source: str,
+    language: str,
+    flags: Sequence[str],
+    host: HostCompiler,
+    more: Sequence[str] = (),
+    file: str = "",
+) -> str:
+    """Compile a translation unit without optimising it, or raise Refused with clang's reason.
+
+    `more` are options of clang itself. If an error is in a header that `file` includes, the line
+    there is named.
+    """
+    of = "c" if language == "c" else "c++"
+    words = [*_passed_on(flags), *_system_headers(of, host), *_COMPILE, *more]
     words += ["-fignore-exceptions"] * (language == "c++")
     enzyme, unknown = tool.find(), set[str]()
     for _ in range(2):
@@ -75,7 +87,12 @@ def to_ir(source: str, language: str, flags: Sequence[str], host: HostCompiler) 
     _, found, module = ended.text.partition("; ModuleID")
     if ended.status or not found:
         place, why = (_FAILED.findall(ended.text) or [("", ended.text[:300])])[0]
-        raise Refused(f"clang {enzyme.version} refuses it: {ended.limit or why}", place)
+        what = "it"
+        if file and (
+            included := re.search(rf"^In file included from ({file}:\d+):$", ended.text, re.M)
+        ):
+            what, place = os.path.basename(place.rpartition(":")[0]), included[1]
+        raise Refused(f"clang {enzyme.version} refuses {what}: {ended.limit or why}", place)
     return _without_failing_code(_with_plain_library(Module(found + module)))
 
 
@@ -149,11 +166,11 @@ def simplified(text: str, kept: str) -> Module:
     read = Module(re.sub(processor, "", guards.shown(found + module)))
     constructing = [read.globals.get(f"llvm.global_{kind}tors") for kind in "cd"]
     read.lines = [line for line in read.lines if line not in constructing]
-    _check(read, kept)
+    check(read, kept)
     return read
 
 
-def _check(module: Module, kept: str) -> None:
+def check(module: Module, kept: str) -> None:
     """Refuse code that, with Enzyme, would give the derivative of another function."""
     defined = module.defined
     variables = {name for name, g in module.globals.items() if g.kind == "global"}

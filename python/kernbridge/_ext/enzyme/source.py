@@ -87,7 +87,7 @@ class OfFunction(Differentiator):
     def why_not(self) -> str:  # type: ignore[override]
         export = self.frontend.export
         if export.of_cuda:
-            return "Enzyme does not differentiate CUDA C++"
+            return "Enzyme does not differentiate functions of CUDA C++ modules"
         return "" if export.request else "there is no source to differentiate"
 
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:

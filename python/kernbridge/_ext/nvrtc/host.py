@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import struct
 from pathlib import Path
 
@@ -18,14 +17,9 @@ from kernbridge._ext.nvrtc import nvrtc, signature
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.toolchain import build, library
 
-_UNIT = """#line 1 "kernbridge_signature.h"
-{signature}
-#line 1 {file}
-{source}
-#line 1 "kernbridge"
+_ENTRY = """#line 1 "kernbridge"
 #include "kernbridge/cuda_on_cpu/kernel.hpp"
-KB_CUDA_KERNEL({name})
-"""
+KB_CUDA_KERNEL({name})"""
 
 
 def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFunction:
@@ -39,12 +33,7 @@ def compile_kernel(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFu
         library.Request(
             name=request.name.split("<")[0].replace("::", "."),
             language=library.CUDA_ON_CPU,
-            source=_UNIT.format(
-                signature=signature.HEADER.replace("#pragma once", ""),
-                file=json.dumps(request.file, ensure_ascii=False),
-                source=request.source,
-                name=request.name,
-            ),
+            source=request.unit("", _ENTRY.format(name=request.name)),
             spec="",
             cflags=request.options,
             include_paths=request.include_paths,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -198,23 +198,32 @@ class CudaKernelFrontend(PlannedFrontend):
         self._is_compiled = True
         # Functions of shapes are called at every lowering: what they read may have changed.
         launch = rule.resolve(operands, call)
-        words = self._words(compiled, operands, call.outs)
+        function = signature.check(self.label, self.scanned, compiled.types)
+        self._check_arrays(self._of_call(function), operands, call.outs)
+        words = self.words(function, compiled.sizes, operands, call.outs)
         fills = zeros((*operands, *call.outs), call.fresh if self.zero_outputs else ())
         step = replace(launch, function=compiled, words=words, zeroed=call.fresh)
         what = self.label, self.file, operands, call, self.parameter_names, (*fills, step)
         return plan(*what, target=target)
 
-    def _words(
-        self, compiled: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
+    def described(self, codes: Sequence[int]) -> ScannedFunction:
+        """The kernel, with the types that numbers of kernbridge_signature.h give its parameters."""
+        return signature.check(self.label, self.scanned, signature.types_of(codes))
+
+    def words(
+        self,
+        function: ScannedFunction,
+        sizes: Sequence[int],
+        inputs: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
     ) -> tuple[Word, ...]:
-        function = signature.check(self.label, self.scanned, compiled.types)
-        self._check_arrays(self._of_call(function), inputs, outs)
+        """What a launch gives the kernel, whose parameters have these sizes."""
         numbers = self._numbers(function, inputs, outs)
         next_buffer = {"arg": 0, "ret": len(inputs)}
         # An output has the parameter of the input that it replaces.
         named = {n: b for b, n in enumerate(n for side in self.order for n in side)}
         words: list[Word] = []
-        for p, size in zip(function.parameters, compiled.sizes, strict=True):
+        for p, size in zip(function.parameters, sizes, strict=True):
             if p.role == "attr":
                 words += self._number(p, size, numbers[p.name])
                 continue
@@ -275,6 +284,7 @@ def cuda_kernel(
     has_side_effect: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
+    derivatives: Literal["enzyme"] | None = None,
     sharding_rule: str | ShardingRule | bool | None = None,
 ) -> CudaKernel:
     """Make a JAX operation from the source of a CUDA kernel, which NVRTC compiles.
@@ -321,7 +331,7 @@ input_output_aliases, zero_outputs, check, has_side_effect
     vmap_method : str, optional
         See `numba_cuda_kernel`. If neither `launch_dims` nor `grid` is a function, each slice is
         one launch, in a loop in C.
-    jvp, vjp, sharding_rule
+    jvp, vjp, derivatives, sharding_rule
         See `numba_kernel`. Rules get the attributes as additional keyword arguments.
 
     Returns

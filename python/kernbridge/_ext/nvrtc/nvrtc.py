@@ -16,6 +16,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import stat
@@ -94,6 +95,13 @@ class Compilation:
     name: str  # of the kernel, as C++ writes it
     options: tuple[str, ...]
     include_paths: tuple[str, ...]
+
+    def unit(self, first: str, last: str) -> str:
+        """The source between texts, which may name the types of kernbridge_signature.h."""
+        file = json.dumps(self.file, ensure_ascii=False)
+        header = signature.HEADER.replace("#pragma once", "")
+        described = f'#line 1 "{signature.HEADER_NAME}"\n{header}'
+        return f"{described}\n{first}\n#line 1 {file}\n{self.source}\n{last}\n"
 
 
 def compile_kernel(request: Compilation) -> NvrtcFunction:

@@ -1,0 +1,290 @@
+"""Derivatives of CUDA C++ kernels by Enzyme, for GPUs and for CPUs in their place.
+
+The clang of Enzyme's LLVM compiles a kernel for a GPU without CUDA's own headers: the headers for
+CUDA C++ on CPUs have the names, and cuda_for_enzyme.hpp has what only a GPU has. Its IR is brought
+into the form that kernels of Numba-CUDA have, see numba_cuda.py. Templates are instantiated in the
+same translation unit, by a function that takes the words of a launch and calls the kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kernbridge._ext.enzyme import clang, tool
+from kernbridge._ext.enzyme.function import Refused, can_hold
+from kernbridge._ext.enzyme.numba_cuda import CudaDerivativeJob, native_call, own_name
+from kernbridge._ext.enzyme.primal import Form, Primal, Roles, roles_of
+from kernbridge._src.base.errors import NoDerivativeError
+from kernbridge._src.calls.call import ArrayType
+from kernbridge._src.keys.identity import identity_of
+from kernbridge._src.llvm.text import (
+    Function,
+    Global,
+    Instruction,
+    Module,
+    declared_once,
+    renamed,
+    symbol,
+    symbols,
+)
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.operation.derivatives import Differentiated, Differentiator
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.plan import targets
+from kernbridge._src.plan.program import Word
+from kernbridge._src.plan.targets import Target
+from kernbridge._src.toolchain import compilers, library
+
+_BEFORE = """#pragma clang force_cuda_host_device begin
+#define __device__ __attribute__((device))
+"""
+_FIRST = """#line 1 "kernbridge"
+#include "kernbridge/cuda_for_enzyme.hpp"
+#pragma clang force_cuda_host_device end"""
+_LAST = """#line 1 "kernbridge"
+#pragma clang force_cuda_host_device begin
+KB_KERNEL({name})"""
+_CLANG = (
+    *("--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-std=c++17"),
+    *("-Xclang", "-fcuda-allow-variadic-functions", "-D__CUDACC__", "-Wno-c++11-narrowing"),
+)
+_FOLDERS = ("ext/emulator/cuda", "ext/emulator", "")
+_ALIGNMENT = 16
+_NAME = r"(@[\w.$]+|@\"[^\"]*\")"
+_SHARED = re.compile(rf"addrspacecast \(ptr addrspace\(3\) {_NAME} to ptr\)")
+_OF_SHARED = re.compile(r"(getelementptr(?: inbounds)?|ptrtoint) \(([^()]*%kb\.shared\.[^()]*)\)")
+_OF_GLOBAL = re.compile(rf"addrspacecast \(ptr addrspace\([14]\) {_NAME} to ptr\)")
+_GLOBAL = re.compile(r"^(@.*) addrspace\([14]\)((?: externally_initialized)?) ", re.M)
+_CONSTANT = re.compile(r"^(@.* addrspace\(4\).*) global ", re.M)
+# What only matters to a GPU, or would be inlined otherwise.
+_STRIPPED = re.compile(
+    r", !tbaa(?:\.struct)? !\d+|\b(?:convergent|noinline|optnone) |\bcomdat(?:\([^)]*\))? ?"
+    r"|, !dbg !\d+|^!llvm\.dbg\.cu .*\n|(?:distinct )?!DI\w+\(.*\)$"
+    r'| "(?:target-cpu|target-features|frame-pointer)"="[^"]*"'
+    r"|^(?:\$.* = comdat|target|!nvvm\.|@llvm\.(?:compiler\.)?used) .*\n",
+    re.M,
+)
+_ITEMS = {"float": ("float", 4), "double": ("double", 8), "any pointer": ("ptr", 8)}
+_MEMBER = re.compile(r"i64 (\d+), i64 (\d+), (!\d+)")
+_MEMBERS = 64  # of a structure that are copied one by one
+
+
+class OfCudaKernel(Differentiator):
+    """Of `CudaKernelFrontend`, whose class this module does not need."""
+
+    @property
+    def why_not(self) -> str:  # type: ignore[override]
+        has_source = hasattr(self.frontend.code, "source")
+        return "" if has_source else "there is no source to differentiate"
+
+    def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
+        frontend, label, rule = self.frontend, self.frontend.label, self.frontend.rule
+        options = {"cluster=": rule.cluster, "pdl=True": rule.pdl}
+        options["cooperative=True"] = rule.cooperative
+        if why := next((name for name, given in options.items() if given), ""):
+            raise NoDerivativeError(
+                f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
+                "of this kernel as a function (vjp=, jvp=) [KB2107]"
+            )
+        operands, call, steps, _, own_call = wanted
+        target = targets.of_platform(platform, frontend.checked, None, label)
+        arrays = (*operands, *call.outs)
+        kernel = CppKernel(label, frontend.code, frontend.code.name, target, arrays)
+        function = frontend.described(kernel.codes)
+        words = frontend.words(function, kernel.sizes, operands, call.outs)
+        launch = rule.resolve(operands, call)
+        job = CudaDerivativeJob(
+            kernel,
+            [words],
+            roles_of(operands, call, frontend.zero_outputs),
+            steps,
+            bool(own_call.levels),
+            launch,
+            dynamic=rule.shared_mem,
+        )
+        return native_call(job, frontend.file, launch, wanted)
+
+
+class Array(NamedTuple):
+    """An array in the shared memory of a block."""
+
+    item: str
+    size: int  # bytes; 0 if it has the size that the launch gives
+    offset: int
+
+
+class CppKernel(Primal):
+    """A kernel of CUDA C++ by its name, such as `scale<float, 4>`.
+
+    `source` is a `Compilation` of the extension nvrtc. `codes` and `sizes` describe the parameters.
+    """
+
+    says_what_arrays_hold = False
+
+    def __init__(
+        self, label: str, source: Any, name: str, target: Target, arrays: Sequence[ArrayType]
+    ) -> None:
+        self.label, self.name, self.target = label, name, target
+        self._arrays = [(t.dtype.name, len(t.shape)) for t in arrays]
+        root = library.include_paths()[-2]
+        folders = [*source.include_paths, *(os.path.join(root, part) for part in _FOLDERS)]
+        flags = [*source.options, *(f"-I{folder}" for folder in folders)]
+        unit, host = _BEFORE + source.unit(_FIRST, _LAST.format(name=name)), compilers.find_cxx()
+        try:
+            text = clang.to_ir(unit, "cuda", flags, host, _CLANG, source.file)
+        except Refused as e:
+            raise e.error(label, e.place or "") from None
+        module = Module(text)
+        _, kernel, self._entry, *lists = symbols(module.globals["kb_description"].text)
+        found = (re.findall(r"i32 (\d+)", module.globals[name].value) for name in lists)
+        self.codes, self.sizes = ([int(n) for n in numbers[:-1]] for numbers in found)
+        text = renamed(text, lambda name: kernel if name == "kb.kernel" else name)
+        self._module = _reached(Module(declared_once(text)), self._entry)
+        described = _STRIPPED.sub("", str(self._module)), self._arrays
+        self.digest = identity_of(made="enzyme.cuda", code=b"", described=described, inlined=None)
+        self.symbol = f"{re.sub(r'[^0-9A-Za-z]+', '_', name)}_{self.digest[:6].hex()}"
+
+    def made_of(self) -> tuple[Any, ...]:
+        return tool.find().identity(with_clang=True)
+
+    def modules(self) -> list[Module]:
+        return [self._module]
+
+    def form(self, words: Sequence[Sequence[Word]], roles: Roles) -> Form:
+        used = {word.buffer for given in words for word in given if word.kind == "address"}
+        used |= {i for i, o in roles.aliases if o in used}
+        arrays = {b: self._arrays[b] for b in sorted(used)}
+        for dtype, _ in arrays.values():
+            if not can_hold(dtype):
+                raise Refused(f"it has arrays of {dtype}", None)
+        module, shared = _with_own_memory(str(self._module))
+        _check(module, self._entry)
+        names = itertools.count()
+        for i in module.instructions("call"):
+            if i.callee.startswith("llvm.memcpy") and "tbaa.struct" in i.metadata:
+                i.text = _by_members(module, i, names)
+        for f in module.defined.values():
+            f.head = re.sub(r"( !dbg !\d+)? \{$", " alwaysinline {", f.head)
+        text = _STRIPPED.sub("", str(module)).replace("= \n", '= !{!"kb"}\n')
+        text = renamed(re.sub(r"= \{ +\}", '= { "kb" }', text), own_name)
+        n = sum(-(-size // 8) for size in self.sizes)
+        parsed = llvm.parse_assembly(text + _of_words(self._entry, n))
+        return Form(parsed, "kb_words", arrays, used, shared)
+
+
+def _of_words(entry: str, n: int) -> str:
+    """A function of the words of a launch, for one that finds them in memory."""
+    words = [f"i64 %w{k}" for k in range(n)]
+    lines = [
+        f"define void @kb_words({', '.join(words)}) alwaysinline {{",
+        f"  %all = alloca [{n + 1} x i64]",
+    ]
+    for k, word in enumerate(words):
+        lines += [f"  %at{k} = getelementptr i64, ptr %all, i64 {k}"]
+        lines += [f"  store {word}, ptr %at{k}"]
+    lines += [f"  call void {symbol(entry)}(ptr %all)", "  ret void", "}"]
+    return "\n".join(["", *lines, "declare ptr @kb.shared(i64)", ""])
+
+
+def _reached(module: Module, entry: str) -> Module:
+    """The module without functions and variables that the entry does not need."""
+    named = {**module.functions, **module.globals}
+    seen, left = set[str](), [entry]
+    while left:
+        name = left.pop()
+        if name in named and name not in seen:
+            seen.add(name)
+            left += symbols(str(named[name]))
+    module.lines = [li for li in module.lines if isinstance(li, str) or li.name in seen]
+    return module
+
+
+def _with_own_memory(text: str) -> tuple[Module, list[Array]]:
+    """Let shared arrays be calls of `kb.shared`, and memory of constants be constants."""
+    parsed = llvm.parse_assembly(text)
+    layout = llvm.create_target_data(parsed.data_layout)
+    sizes = {
+        v.name: layout.get_abi_size(v.global_value_type)
+        for v in parsed.global_variables
+        if str(v.type) == "ptr addrspace(3)"
+    }
+    shared, offsets, end = list[Array](), dict[str, int](), 0
+    for name, size in sorted(sizes.items(), key=lambda item: not item[1]):  # dynamic memory is last
+        offsets[name] = end
+        if size or end not in (a.offset for a in shared if not a.size):
+            shared.append(Array("i8", size, end))
+        end += -(-size // _ALIGNMENT) * _ALIGNMENT
+    text = _GLOBAL.sub(r"\1 ", _CONSTANT.sub(r"\1 constant ", text))
+    module = Module(_OF_GLOBAL.sub(r"\1", text))
+    module.lines = [li for li in module.lines if not (isinstance(li, Global) and li.name in sizes)]
+    for f in module.defined.values():
+        _call_for_shared(f, offsets)
+    return Module(str(module)), shared
+
+
+def _call_for_shared(function: Function, offsets: Mapping[str, int]) -> None:
+    """Let a function ask for the addresses of shared arrays when it begins."""
+    values: dict[str, str] = {}  # by the instruction that makes each
+
+    def value(text: str) -> str:
+        return values.setdefault(text, f"%kb.shared.{len(values)}")
+
+    def address(found: re.Match[str]) -> str:
+        name = found[1][1:].strip('"')
+        return value(f"call ptr @kb.shared(i64 {offsets[name]})")
+
+    for i in function.instructions:
+        if "addrspace(3)" not in i.text:
+            continue
+        i.text, left = _SHARED.sub(address, i.text), 1
+        while left:  # a constant in a constant
+            i.text, left = _OF_SHARED.subn(lambda found: value(f"{found[1]} {found[2]}"), i.text)
+        if "addrspace(3)" in i.text:
+            raise Refused("it uses shared memory in a way that is not an array's")
+    if values:
+        first = next(function.instructions)
+        made = "".join(f"  {name} = {text}\n" for text, name in values.items())
+        first.text = made + first.text
+
+
+def _check(module: Module, entry: str) -> None:
+    """Refuse what, with Enzyme, would give the derivative of another function."""
+    for i in module.instructions("load", "store", "atomicrmw", "cmpxchg"):
+        if "volatile" in i.flags:
+            place = clang.place_of(module, i)
+            raise Refused("it has volatile accesses, whose order in a warp matters", place)
+    clang.check(module, entry)
+
+
+def _by_members(module: Module, copy: Instruction, names: Iterator[int]) -> str:
+    """Loads and stores of the members of a structure for a copy of it, of which clang tells them.
+
+    Otherwise, LLVM would copy real numbers as integers.
+    """
+    to, of, *_ = copy.operands
+    members = []
+    for offset, size, tag in _MEMBER.findall(module.numbered[copy.metadata["tbaa.struct"]]):
+        accessed = module.numbered[re.findall(r"!\d+", module.numbered[tag])[1]]
+        name = accessed.partition('!"')[2].partition('"')[0]
+        item, width = _ITEMS.get(name, (f"i{8 * int(size)}", int(size)))
+        if width not in (1, 2, 4, 8):
+            return copy.text
+        members += [(int(offset) + at, item) for at in range(0, int(size), width)]
+    if len(members) > _MEMBERS:
+        return copy.text
+    loads, stores = [], []
+    for offset, item in members:
+        k = next(names)
+        loads += [
+            f"  %kb.from.{k} = getelementptr i8, ptr {of.value}, i64 {offset}",
+            f"  %kb.value.{k} = load {item}, ptr %kb.from.{k}",
+        ]
+        stores += [
+            f"  %kb.to.{k} = getelementptr i8, ptr {to.value}, i64 {offset}",
+            f"  store {item} %kb.value.{k}, ptr %kb.to.{k}",
+        ]
+    return "\n".join([*loads, *stores])

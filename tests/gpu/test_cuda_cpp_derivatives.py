@@ -1,0 +1,22 @@
+"""Enzyme's derivatives of CUDA C++ kernels on a GPU, against JAX's own of equal functions."""
+
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "python/ext/enzyme"))
+from cuda_cpp import KERNELS, operation
+from needs_enzyme import assert_derivatives, needs_enzyme
+
+pytestmark = [needs_enzyme, pytest.mark.filterwarnings("ignore:.*KB(2108|7002)")]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_derivatives_agree_with_jax(name, dtype):
+    with jax.enable_x64(True):
+        op, reference, arguments = operation(name, dtype)
+        # One slice of the batch has the opposite signs, of which prices have no logarithm.
+        assert_derivatives(op, reference, *arguments, batched=name != "options")
