@@ -12,6 +12,7 @@ from kernbridge import numba_cuda_callable, numba_cuda_kernel
 from kernbridge.errors import NoDerivativeError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python/ext/enzyme"))
+import warp_kernels
 from needs_enzyme import assert_derivatives, needs_enzyme
 
 cuda = pytest.importorskip("numba.cuda")
@@ -390,9 +391,10 @@ def compacted(x, n, out):
 
 
 @cuda.jit
-def shifted(x, out):
+def counted(x, out):
     i = cuda.grid(1)
     out[i] = cuda.shfl_down_sync(0xFFFFFFFF, x[i], 1)
+    out[i] *= cuda.syncthreads_count(i)
 
 
 @cuda.jit
@@ -514,7 +516,7 @@ def test_what_enzyme_cannot_differentiate_is_refused_with_the_line():
     for kernel, reason, given in (
         (scaled_complement, "it calls __nv_erfcx", (x,)),
         (compacted, "the value that an atomic operation returns", (x, n)),
-        (shifted, "it uses a shuffle", (x,)),
+        (counted, "it uses barrier0.popc", (x,)),
         (greatest, "it has an atomic maximum of real numbers", (x,)),
     ):
         op = by_enzyme(kernel, like, threads_per_block=64)
@@ -638,3 +640,11 @@ def test_functions_without_a_plan_and_second_derivatives_are_refused():
     op = recorded(lambda x, out, stream: squares[2, 128, stream](x, out), like)
     with pytest.raises(NoDerivativeError, match="KB2107"):
         jax.hessian(lambda x: op(x).sum())(x)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", warp_kernels.CASES)
+def test_shuffles_and_votes(name, dtype):
+    op, by_jax, given = warp_kernels.operation(name, dtype)
+    second = name in ("all four", "prefixes", "by index")
+    assert_derivatives(op, by_jax, *given, second=second, batched=True)

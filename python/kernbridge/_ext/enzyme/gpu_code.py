@@ -5,7 +5,7 @@ Mathematical functions have the names of C while Enzyme reads the IR. Here they 
 
 from __future__ import annotations
 
-from kernbridge._ext.enzyme import sums
+from kernbridge._ext.enzyme import sums, warps
 from kernbridge._src.llvm.text import Module
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
@@ -35,7 +35,7 @@ def cubin(
     text: str, entry: str, cc: tuple[int, int], shared_size: int, registers: int, has_one_axis: bool
 ) -> bytes:
     """Machine code for GPUs of a compute capability, with so many registers a thread, or any."""
-    module = Module(sums.with_sums_of_warps(text, entry, has_one_axis))
+    module = Module(warps.on_gpus(sums.with_sums_of_warps(text, entry, has_one_axis)))
     for i in module.instructions("call"):
         if i.callee == "kb.shared":
             i.text = f"  {i.result} = getelementptr i8, {_SHARED}, i64 {i.operands[0].value}"

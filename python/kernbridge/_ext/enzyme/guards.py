@@ -28,7 +28,7 @@ def hidden(text: str) -> str:
     module = Module(renamed(text, _hidden_name))
     for f in module.functions.values():
         if f.is_declaration and f.name.startswith(_HIDDEN):
-            f.head = f"{_signature(f)} {_PURE}"
+            f.head = f"{signature(f)} {_PURE}"
     for i in module.instructions(*_OPERATIONS):
         if i.type in _KINDS and _is_guarded(i):
             (kind, a), (_, b) = i.operands
@@ -53,7 +53,8 @@ def _is_guarded(i: Instruction) -> bool:
     return b.startswith("%") and (i.opcode != "fmul" or a.startswith("%"))
 
 
-def _signature(declaration: Function) -> str:
+def signature(declaration: Function) -> str:
+    """A declaration without its attributes."""
     head = declaration.head
     return head[: head.index(")", head.index("@")) + 1]
 
@@ -71,5 +72,5 @@ def shown(text: str) -> str:
             metadata = "".join(f", !{name} {node}" for name, node in i.metadata.items())
             i.text = f"  {i.result} = {operation} {flags}{kind} {a}, {b}{metadata}"
     text = str(module).replace(f"@{_HIDDEN}", "@")
-    of_llvm = (_signature(f) for f in declared if f.name.startswith(f"{_HIDDEN}llvm."))
+    of_llvm = (signature(f) for f in declared if f.name.startswith(f"{_HIDDEN}llvm."))
     return declared_once(text + "".join(f"{d.replace(_HIDDEN, '')}\n" for d in of_llvm))

@@ -31,7 +31,7 @@ from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.isolated_compile import compiled_in_isolation
 from kernbridge._ext.emulator.compiler.to_host import HostModule
 from kernbridge._ext.emulator.target import Emulated
-from kernbridge._ext.enzyme import clang, gpu_code, guards, sums
+from kernbridge._ext.enzyme import clang, gpu_code, guards, sums, warps
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import accessed, buffer_names, reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
@@ -184,7 +184,7 @@ class NumbaKernel(Primal):
             rules = extensions.load("inlined_rules", self.label)
             if why := rules.unknown(inlined, "".join(host.texts), has_nodes=False):
                 raise Refused(why)
-        module, *others = map(llvm.parse_assembly, host.texts)
+        module, *others = map(llvm.parse_assembly, map(warps.typed, host.texts))
         for other in others:
             module.link_in(other)
         library.link_tables(module, "".join(host.tables.values()))
@@ -306,7 +306,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             buffers = tuple(own)
         text, buffers = sums.with_fewer_atomics(text, entry, buffers, self._has_one_axis)
         function = replace(function, buffers=buffers)
-        text = declared_once(renamed(text, gpu_code.libdevice_name))
+        text = warps.completed(declared_once(renamed(text, gpu_code.libdevice_name)))
         images = images_of(text, entry, shared_size)
         meta = {
             "entry": entry,
@@ -472,7 +472,7 @@ def _is_of_threads(i: Instruction) -> bool:
     """Whether it is an operation between threads, as Numba-CUDA writes them."""
     if i.opcode != "call":
         return i.opcode in ("atomicrmw", "cmpxchg", "fence")
-    known = ("llvm.nvvm.read", "llvm.nvvm.barrier0")
+    known = ("llvm.nvvm.read", "llvm.nvvm.barrier0", "llvm.nvvm.shfl", "llvm.nvvm.vote")
     between = ("llvm.nvvm.", "___numba_atomic", "cudaCG")
     return i.callee.startswith(between) and not i.callee.startswith(known)
 
@@ -503,6 +503,7 @@ def _simplified(
 
     Also returns the buffers that it reads, and the buffers that it writes to.
     """
+    warps.link(module)
     inlining, builder = host_ir.passes()[:2]
     inlining.run(module, builder)
     read = Module(str(module))
@@ -516,7 +517,7 @@ def _simplified(
         f.head = _described(f)
     module = llvm.parse_assembly(guards.hidden(str(read)))
     simplify(module, unrolls=True)  # threads need not keep the values of a loop that is unrolled
-    text = guards.shown(str(module))
+    text = warps.marked(guards.shown(str(module)))
     _check(text)
     read = Module(text)
     if reinterprets(read, "kb_primal", of_reals):
@@ -535,6 +536,8 @@ def _described(f: Declared) -> str:
     name = f.name.removeprefix("kb.")
     if name == "barrier0":  # LLVM might move it to where some threads of a warp do not come
         return f"declare void {symbol(f.name)}() convergent"
+    if f.name in warps.CONSTANTS:
+        return f"{guards.signature(f)} {warps.CONSTANT}"
     if name == f.name or name not in patches.RANGES:
         return f.head
     begin, end = patches.RANGES[name]
@@ -577,9 +580,11 @@ def _check(text: str) -> None:
         if is_access or i.opcode in ("cmpxchg", "fence"):
             raise Refused("it waits for other threads, or replaces numbers atomically")
     for name in _declared(text):
-        if name.startswith("kb.") and name not in _OWN:
-            used = "a shuffle" if name.startswith("kb.shfl.") else name.removeprefix("kb.")
-            raise Refused(f"it uses {used}, which passes numbers as bits")
+        if name.startswith("kb.") and name not in _OWN | warps.KNOWN:
+            used = name.removeprefix("kb.")
+            raise Refused(
+                f"it uses {used}, of which no derivative is known", called=re.escape(used)
+            )
 
 
 def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:

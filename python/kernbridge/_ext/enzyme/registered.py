@@ -1,4 +1,4 @@
-"""Functions of one real number whose derivatives are given to Enzyme, in LLVM IR.
+"""Functions of one real number, or a vector, whose derivatives are given to Enzyme, in LLVM IR.
 
 Of each function that other code defines as NAME.plain, NAME calls one that has its derivatives as
 metadata. No pass may inline that before Enzyme has run, so it is `weak` until then (`released`).
@@ -7,7 +7,7 @@ Enzyme ignores the derivative in forward mode if an argument is inactive, so the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kernbridge._src.llvm.text import Global, Module
 
@@ -15,56 +15,74 @@ _TYPES = {"float32": "float", "float64": "double"}
 _CASTS = {("float", "double"): "fpext", ("double", "float"): "fptrunc"}
 REGISTERED = "kb.registered."
 _FUNCTION = """
-declare {t} @{name}.plain({a})
-define {t} @{name}({a} %x) alwaysinline {{
+declare {t} @{name}.plain({a}){bound}
+define {t} @{name}({a} %x) alwaysinline{bound} {{
   %r = call {t} @{called}({a} %x)
   ret {t} %r
 }}
 """
 _DERIVATIVES = """
-define weak {t} @{called}({a} %x) readnone nounwind willreturn nofree nosync \
+define weak {t} @{called}({a} %x) {effects}{bound} nounwind willreturn nofree \
 !enzyme_derivative !{n}0 !enzyme_augment !{n}1 !enzyme_gradient !{n}2 {{
   %r = call {t} @{name}.plain({a} %x)
   ret {t} %r
 }}
-define internal {{ {t}, {t} }} @{called}.jvp({a} %x, {a} %d) alwaysinline {{
-  %v = call {t} @{called}({a} %x)
-  %p = call {t} @{partial}({a} %x)
-  %e = {cast} {a} %d to {t}
-  %m = fmul {t} %p, %e
+define internal {{ {t}, {t} }} @{called}.jvp({a} %x, {a} %d) alwaysinline{bound} {{
+  %v = call {t} @{called}({a} %x){forward}
   %r = insertvalue {{ {t}, {t} }} undef, {t} %v, 0
   %s = insertvalue {{ {t}, {t} }} %r, {t} %m, 1
   ret {{ {t}, {t} }} %s
 }}
-define internal {{ ptr, {t} }} @{called}.aug({a} %x) alwaysinline {{
+define internal {{ ptr, {t} }} @{called}.aug({a} %x) alwaysinline{bound} {{
   %v = call {t} @{called}({a} %x)
   %r = insertvalue {{ ptr, {t} }} {{ ptr null, {t} 0.0 }}, {t} %v, 1
   ret {{ ptr, {t} }} %r
 }}
-define internal {{ {a} }} @{called}.vjp({a} %x, {t} %ct, ptr %tape) alwaysinline {{
-  %p = call {t} @{partial}({a} %x)
-  %m = fmul {t} %p, %ct
-  %e = {back} {t} %m to {a}
-  %r = insertvalue {{ {a} }} undef, {a} %e, 0
+define internal {{ {a} }} @{called}.vjp({a} %x, {t} %ct, ptr %tape) alwaysinline{bound} {{{backward}
+  %r = insertvalue {{ {a} }} undef, {a} %m, 0
   ret {{ {a} }} %r
 }}
 !{n}0 = !{{ptr @{called}.jvp}}
 !{n}1 = !{{ptr @{called}.aug}}
 !{n}2 = !{{ptr @{called}.vjp}}
 """
+_FORWARD = """
+  %p = call {t} @{partial}({a} %x)
+  %e = {cast} {a} %d to {t}
+  %m = fmul {t} %p, %e"""
+_BACKWARD = """
+  %p = call {t} @{partial}({a} %x)
+  %e = fmul {t} %p, %ct
+  %m = {back} {t} %e to {a}"""
 
 
 def text(functions: Iterable[tuple[str, str, str, str | None]]) -> str:
     """A module of functions: name, dtypes of result and argument, and the derivative's name."""
-    made, used = "", []
-    for n, (name, result, argument, partial) in enumerate(functions, 1):
+    described = []
+    for name, result, argument, partial in functions:
         t, a = _TYPES[result], _TYPES[argument]
-        called = f"{REGISTERED}{name}" if partial else f"{name}.plain"
-        given = {"t": t, "a": a, "name": name, "called": called, "partial": partial, "n": n}
+        given = {"t": t, "a": a, "name": name, "partial": partial}
         given |= {"cast": _CASTS.get((a, t), "bitcast"), "back": _CASTS.get((t, a), "bitcast")}
-        made += _FUNCTION.format(**given)
         if partial:
-            made += _DERIVATIVES.format(**given)
+            given |= {"forward": _FORWARD.format(**given), "backward": _BACKWARD.format(**given)}
+        described.append(given | {"effects": "readnone nosync", "bound": ""})
+    return module(described)
+
+
+def module(functions: Iterable[Mapping[str, str | None]]) -> str:
+    """A module of functions.
+
+    Each has a `name`, and types of result (`t`) and argument (`a`). Unless it is constant, the
+    instructions `forward` make the tangent `%m` of `%x` and `%d`, and `backward` the cotangent `%m`
+    of `%x` and `%ct`. `bound` has attributes that also the calls of derivatives need.
+    """
+    made, used = "", list[str]()
+    for n, given in enumerate(functions, 1):
+        has_derivative = "forward" in given
+        called = f"{REGISTERED}{given['name']}" if has_derivative else f"{given['name']}.plain"
+        made += _FUNCTION.format(called=called, **given)
+        if has_derivative:
+            made += _DERIVATIVES.format(called=called, n=n, **given)
             used += [f"ptr @{called}.{kind}" for kind in ("jvp", "aug", "vjp")]
     listed = f"[{len(used)} x ptr] [{', '.join(used)}]"
     return f'{made}\n@llvm.compiler.used = appending global {listed}, section "llvm.metadata"\n'

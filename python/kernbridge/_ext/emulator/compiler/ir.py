@@ -230,14 +230,13 @@ def _place(read: Module, checks: Checks | None) -> None:
     place = 0
     for i in read.instructions("call"):
         if i.callee == "kb.frame":
-            frame = "getelementptr i8, ptr %kb.frame, i64 0"
-            i.text = i.text.replace("call ptr @kb.frame()", frame)
+            i.text = f"  {i.result} = getelementptr i8, ptr %kb.frame, i64 0"
         elif i.callee == "kb.site":
             number = next(sites)
             if checks:
                 number = len(checks.sites)
                 checks.sites.append(checks.sites[place])
-            i.text = i.text.replace("call i32 @kb.site()", f"add i32 0, {number}")
+            i.text = f"  {i.result} = add i32 0, {number}"
         elif i.callee == "kb.check.at":
             place = int(i.operands[0].value)
             i.text = i.text.replace(f"call void @kb.check.at(i32 {place})", "")
