@@ -120,7 +120,7 @@ static kb_status add_arrays(kb_bundle *b, kb_manifest_program *p, kb_error *err)
 
 static kb_status read_program(kb_bundle *b, kb_manifest_program *p, kb_error *err)
 {
-    kb_xla_bytes code;
+    kb_xla_bytes code = {0};
     kb_status s = read_compared(b, &p->file, &code, err);
     if (s != KB_OK)
         return s;
@@ -138,7 +138,7 @@ static kb_status read_program(kb_bundle *b, kb_manifest_program *p, kb_error *er
 static kb_status read_manifest(kb_bundle *b, kb_error *err)
 {
     const char *path = join(b, manifest_name);
-    kb_xla_bytes text;
+    kb_xla_bytes text = {0};
     kb_error why;
     kb_status s = read_file(b, path, &text, err);
     if (s != KB_OK)

@@ -73,7 +73,7 @@ static void read_digest(line *l, uint8_t digest[KB_SHA256_SIZE])
     l->failed |= size != (size_t)2 * KB_SHA256_SIZE || strspn(word, digits) != size;
     for (size_t i = 0; i < size && !l->failed; i++) {
         size_t digit = (size_t)(strchr(digits, word[i]) - digits);
-        digest[i / 2] = (uint8_t)(digest[i / 2] * HEX + digit);
+        digest[i / 2] = (uint8_t)((size_t)HEX * digest[i / 2] + digit);
     }
 }
 
