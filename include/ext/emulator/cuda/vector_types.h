@@ -17,8 +17,7 @@
 
 /* A vector, and the function that makes one of its elements. */
 #define KB_VECTOR(name, attribute, members, parameters, ...)                                       \
-    struct attribute name                                                                          \
-    {                                                                                              \
+    struct attribute name {                                                                        \
         members;                                                                                   \
     };                                                                                             \
     static inline name make_##name parameters                                                      \
@@ -26,8 +25,8 @@
         return name{__VA_ARGS__};                                                                  \
     }
 #define KB_VECTOR_OF_4(T, name, align)                                                             \
-    KB_VECTOR(name, __attribute__((aligned(align))), T x; T y; T z; T w,                           \
-              (T x, T y, T z, T w), x, y, z, w)
+    KB_VECTOR(name, __attribute__((aligned(align))), T x; T y; T z;                                \
+              T w, (T x, T y, T z, T w), x, y, z, w)
 
 /* Vectors of two and of four elements are aligned as in CUDA. */
 #define KB_VECTORS(T, name, align2, align4)                                                        \
