@@ -150,7 +150,8 @@ def _install_dispatchers() -> None:
         self: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
     ) -> None:
         if code.is_for_cpu(self._codelibrary):
-            launch.launch(self, args, griddim, blockdim, stream, sharedmem)
+            self.__class__ = launch.HostKernel
+            self.launch(args, griddim, blockdim, stream, sharedmem)
             return
         if not isinstance(stream, driver.ExperimentalStream):  # configured on the CPU
             stream = driver._to_core_stream(stream)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import struct
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from types import FunctionType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 
@@ -333,17 +334,6 @@ def _out_to_device(hint: Any, after: list[Any], stream: Any = 0) -> Any:
     return view
 
 
-def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Words:
-    """Return the words of a launch; the caller calls what is put in `after` when it has ended."""
-    extents = sorted(_host_extents(tuple(arguments)))
-    overlap = any(begin < end for (_, end), (begin, _) in itertools.pairwise(extents))
-    packing = _Packing(kernel.extensions, overlap)
-    parts: list[Any] = []
-    for kind, argument in zip(kernel.argument_types, arguments, strict=True):
-        packing._prepare_args(kind, argument, stream, after, parts)
-    return [part if type(part) is int else bits(part) for part in parts]
-
-
 def _host_extents(value: Any) -> Iterator[tuple[int, int]]:
     """Where an argument, or each member of a tuple, lies if it is a host array."""
     if isinstance(value, tuple):
@@ -354,53 +344,20 @@ def _host_extents(value: Any) -> Iterator[tuple[int, int]]:
         yield driver.host_memory_extents(array)
 
 
-class _Packing(NamedTuple):
-    """What Numba's launcher takes for the kernel while it prepares arguments, and members of them.
-
-    Arrays become words here; the host's are copied if any of them `overlap`.
-    """
-
-    extensions: Any
-    overlap: bool
-
-    def _prepare_args(
-        self, kind: Any, value: Any, stream: Any, after: list[Any], parts: list[Any]
-    ) -> None:
-        if isinstance(kind, types.Array) and not self.extensions:
-            _pack_array(parts, value, stream, after, self.overlap)
-        else:
-            dispatcher._Kernel._prepare_args(self, kind, value, stream, after, parts)
+def _apart(value: Any) -> Any:
+    """An argument whose host arrays are copied."""
+    if isinstance(value, tuple):
+        return tuple(map(_apart, value))
+    return wrap_arg(value) if type(value) is numpy.ndarray else value
 
 
-def _pack_array(words: Words, value: Any, stream: Any, after: list[Any], overlap: bool) -> None:
-    if type(value) is numpy.ndarray:
-        if value.flags.aligned and not overlap:
-            _warn_of_copies()
-            words += (0, 0, value.size, value.itemsize, _address(value))
-            words += (*value.shape, *value.strides)
-            return
-    elif isinstance(value, devicearray.DeviceNDArray):
-        own: Words | None = vars(value).get("_kernbridge_words")  # which stay the same
-        if own is None:
-            refuse_memory_of_gpus(value)
-            view = value._strided_memory_view_shim
-            own = [0, 0, view.size, view.dtype.itemsize, view.ptr or 0]
-            own += (*view.shape, *view._layout.strides_in_bytes)
-            value._kernbridge_words = own
-        words += own
-        return
-    view = wrap_arg(value).to_device(after, stream)
-    words += (0, 0, view.size, view.dtype.itemsize, view.ptr or 0, *view.shape)
-    words += view._layout.strides_in_bytes
-
-
-def bits(value: Any) -> int:
+def _bits(value: Any) -> int:
     """A value as cuda.core's launch takes it."""
     if isinstance(value, float):
         value = ctypes.c_double(value)
     if isinstance(value, ctypes._SimpleCData):
-        return int.from_bytes(bytes(value), "little")
-    return int(value)
+        return int.from_bytes(bytes(value).ljust(8, b"\0"), "little", signed=True)
+    return int(value or 0)
 
 
 def _address(array: Any) -> int:
@@ -413,24 +370,12 @@ def _warn_of_copies() -> None:
         devicearray.warn(NumbaPerformanceWarning(text))
 
 
-def launch(
-    kernel: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
-) -> None:
-    if kernel.debug:
-        _launch_with_exceptions(kernel, args, griddim, blockdim, stream, sharedmem)
-        return
-    function = kernel._codelibrary.get_cufunc()
-    after: list[Any] = []
-    words = words_of(kernel, args, stream, after)
-    run(function, three(griddim), three(blockdim), sharedmem, words)
-    for write_back in after:
-        write_back()
-
-
-def run(function: Any, grid: Three, block: Three, shared: int, words: Words) -> None:
-    packed = (ctypes.c_uint64 * len(words))(*words)
+def _launch_on_cpu(stream: Any, config: dict[str, Any], function: Any, *values: Any) -> None:
+    words = [value if type(value) is int else _bits(value) for value in values]
+    packed = struct.pack(f"{len(words)}q", *words)
+    grid, block = _three(config["grid"]), _three(config["block"])
     try:
-        _core.launch_host_code(function.digest, grid, block, int(shared), packed)
+        _core.launch_host_code(function.digest, grid, block, int(config["shmem_size"]), packed)
     except RuntimeError as e:
         text = f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
         raise KernelFaultError(coded(text, "KB3004")) from None
@@ -440,22 +385,53 @@ def run(function: Any, grid: Three, block: Three, shared: int, words: Words) -> 
         raise error from None
 
 
-def three(sizes: Any) -> Three:
+def _three(sizes: Any) -> Three:
     return pad([int(n) for n in sizes] if isinstance(sizes, tuple) else [int(sizes)])
 
 
-def _core_launch(stream: Any, config: Any, function: Any, *values: Any) -> None:
-    words = [bits(value) for value in values]
-    run(function, three(config.grid), three(config.block), config.shmem_size, words)
-
-
-# Numba's launcher reads the exceptions of kernels with `debug=True`: it is run with another launch.
-_launch_with_exceptions = FunctionType(
+# Numba's launcher, which also reads the exceptions of kernels with `debug=True`.
+_launch = FunctionType(
     dispatcher._Kernel.launch.__code__,
-    {**vars(dispatcher), "launch": _core_launch, "LaunchConfig": SimpleNamespace},
-    "launch",
-    dispatcher._Kernel.launch.__defaults__,
+    {**vars(dispatcher), "launch": _launch_on_cpu, "LaunchConfig": dict},
 )
+
+
+class HostKernel(dispatcher._Kernel):
+    """A kernel of Numba that was compiled for the CPU.
+
+    Its launch works on host arrays, unless an exception must leave them as they were, or
+    extensions get them.
+    """
+
+    def launch(
+        self, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+    ) -> None:
+        list(zip(self.argument_types, args, strict=True))  # Numba takes fewer arguments, or more
+        extents = sorted(_host_extents(tuple(args)))
+        overlap = any(begin < end for (_, end), (begin, _) in itertools.pairwise(extents))
+        if overlap and not self.extensions:
+            args = _apart(tuple(args))
+        _launch(self, args, griddim, blockdim, stream, sharedmem)
+
+    def _prepare_args(
+        self, kind: Any, value: Any, stream: Any, after: list[Any], words: Words
+    ) -> None:
+        own: Words | None = None
+        if self.extensions or not isinstance(kind, types.Array):
+            pass
+        elif isinstance(value, devicearray.DeviceNDArray):
+            own = vars(value).get("_kernbridge_words")  # which stay the same
+            if own is None:
+                refuse_memory_of_gpus(value)
+                own = value._kernbridge_words = []
+                super()._prepare_args(kind, value, stream, after, own)
+        elif type(value) is numpy.ndarray and value.flags.aligned and not self.debug:
+            _warn_of_copies()
+            own = [0, 0, value.size, value.itemsize, _address(value), *value.shape, *value.strides]
+        if own is None:
+            super()._prepare_args(kind, value, stream, after, words)
+        else:
+            words += own
 
 
 def install_host_api(inside: Any) -> None:
