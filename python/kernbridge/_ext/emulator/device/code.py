@@ -10,7 +10,7 @@ import ctypes
 import functools
 import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -76,10 +76,7 @@ def add_image(kernel: Any) -> None:
     library, label = kernel._codelibrary, label_of(kernel.py_func)
     names = list(inspect.signature(kernel.py_func).parameters)
     names += [f"parameter {i}" for i in range(len(names), len(kernel.argtypes))]
-    arguments: _Found = []
-    word = 0
-    for name, kind in zip(names, kernel.argtypes, strict=False):
-        word = _add_arguments(arguments, name, kind, word)
+    arguments = list(_arguments(names, kernel.argtypes))
     checks, is_fast, entry = None, False, library._entry_name
     if mode.current() == mode.CHECK:
         checks = Checks(label, [a for _, _, a in arguments])
@@ -95,39 +92,29 @@ def add_image(kernel: Any) -> None:
     cuda_on_cpu_compile.host_code(image, label, kernel.py_func)
 
 
-_Found = list[tuple[str, int, Argument]]  # with the layout and the first word of an array
-
-
-def _add_arguments(found: _Found, name: str, kind: Any, word: int) -> int:
-    """Add the arrays and records of an argument; returns the first word after it."""
+def _arguments(
+    names: Iterable[str], kinds: Iterable[Any], word: int = 0
+) -> Iterator[tuple[str, int, Argument]]:
+    """The arrays and records among arguments, with the layout and the first word of each."""
     context = dispatcher.cuda_target.target_context
-    if isinstance(kind, types.BaseTuple):
-        for i, element in enumerate(kind):
-            word = _add_arguments(found, f"{name}[{i}]", element, word)
-        return word
-    if isinstance(kind, types.Record):
-        record = Argument(repr(name), word, kind.size, _cell(kind), 0, 0)
-        found.append(("", word, record))
-        return word + 1
-    if not isinstance(kind, types.Array):
-        return word + _leaves(context.data_model_manager[kind].get_argument_type())
-    described = f"{name!r} ({typed(kind.dtype, [f'{kind.ndim}d'])})"
-    size = int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-    at = word + 4  # after meminfo, parent, the number of elements, and their size
-    cell = _cell(kind.dtype) or size
-    flags = STRIDED + CONSTANT * (not kind.mutable)
-    array = Argument(described, at, size, cell, kind.ndim, flags)
-    found.append((kind.layout, word, array))
-    return word + 5 + 2 * kind.ndim
+    for name, kind in zip(names, kinds, strict=False):
+        if isinstance(kind, types.BaseTuple):
+            yield from _arguments([f"{name}[{i}]" for i in range(len(kind))], kind, word)
+        elif isinstance(kind, types.Record):
+            yield "", word, Argument(repr(name), word, kind.size, _cell(kind), 0, 0)
+        elif isinstance(kind, types.Array):
+            described = f"{name!r} ({typed(kind.dtype, [f'{kind.ndim}d'])})"
+            size = int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+            at = word + 4  # after meminfo, parent, the number of elements, and their size
+            cell = _cell(kind.dtype) or size
+            flags = STRIDED + CONSTANT * (not kind.mutable)
+            yield kind.layout, word, Argument(described, at, size, cell, kind.ndim, flags)
+        word += len(context.get_arg_packer([kind]).argument_types)
 
 
 def _cell(kind: Any) -> int:
     """Return how many bytes of an element are written together; 0 if all are."""
     return written_together(kind.dtype) if isinstance(kind, types.Record) else 0
-
-
-def _leaves(nested: Any) -> int:
-    return sum(map(_leaves, nested)) if isinstance(nested, (list, tuple)) else 1
 
 
 def _relate(function: Any, word: int, layout: str, n_dims: int, item_size: int) -> None:
