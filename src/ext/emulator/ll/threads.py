@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from itertools import product
 
+from expressions import Value, arguments, call, returned
+
 _REGISTERS = [f"{name}.{x}" for name in ("tid", "ntid", "ctaid", "nctaid") for x in "xyz"]
 _PAIR = "{ i32, i1 }"  # a word and a predicate, for which C returns 64 bits
 _SHAPES = "i64 %n, ptr %d, ptr %s, i64 %n1, ptr %d1, ptr %s1, i64 %size, i32 %fortran"
@@ -23,15 +25,21 @@ def _asking(
 ) -> str:
     """A function that calls one of C with its thread, and with the place where the thread waits."""
     given = parameters if given is None else given
-    arguments = ", ".join(filter(None, ("ptr %thread", given, "i32 %site" * waits)))
-    call = f"call {result} @{called}({arguments}) ret void"
+    passed = ", ".join(filter(None, ("ptr %thread", given, "i32 %site" * waits)))
+    body = f"call {result} @{called}({passed}) ret void"
     if result == _PAIR:
-        call = f"""%w = call i64 @{called}({arguments})
+        body = f"""%w = call i64 @{called}({passed})
             %r = call {_PAIR} @kb.unpack(i64 %w) ret {_PAIR} %r"""
     elif result != "void":
-        call = f"%r = call {result} @{called}({arguments}) ret {result} %r"
+        body = f"%r = call {result} @{called}({passed}) ret {result} %r"
     site = "%site = call i32 @kb.site()" if waits else ""
-    return f"{result} ({parameters}) {{ %thread = call ptr @kb.thread() {site} {first} {call} }}"
+    return f"{result} ({parameters}) {{ %thread = call ptr @kb.thread() {site} {first} {body} }}"
+
+
+def _numbers(*names: str) -> list[Value]:
+    """Begins a function without parameters with the numbers of its thread that have these names."""
+    function = Value("", [], "", "")
+    return [function.made("i32", f"call i32 @kb.{name}()") for name in names]
 
 
 def of_gpus() -> dict[str, str]:
@@ -39,25 +47,13 @@ def of_gpus() -> dict[str, str]:
     shuffled = "i32 %m, i32 %mode, i32 %v, i32 %b, i32 %c"
     widened, voted = "%v = zext i1 %p to i32", "i32 %m, i32 %mode, i32 %v"
     asserted = "ptr %what, ptr %file, i32 %line"
+    x, y, z, nx, ny = _numbers("tid.x", "tid.y", "tid.z", "ntid.x", "ntid.y")
+    (lane,) = _numbers("laneid")
     found = {
         "kb.warpsize": "i32 () { ret i32 32 }",
-        "kb.laneid": """i32 () {
-            %tx = call i32 @kb.tid.x()
-            %ty = call i32 @kb.tid.y()
-            %tz = call i32 @kb.tid.z()
-            %nx = call i32 @kb.ntid.x()
-            %ny = call i32 @kb.ntid.y()
-            %yz = mul i32 %ny, %tz
-            %row = add i32 %ty, %yz
-            %rows = mul i32 %nx, %row
-            %linear = add i32 %tx, %rows
-            %lane = and i32 %linear, 31 ret i32 %lane }""",
-        "kb.lanemask_lt": """i32 () {
-            %lane = call i32 @kb.laneid()
-            %bit = shl i32 1, %lane
-            %mask = sub i32 %bit, 1 ret i32 %mask }""",
+        "kb.laneid": returned((x + nx * (y + ny * z)) & 31),
+        "kb.lanemask_lt": returned(lane.made("i32", f"shl i32 1, {lane.name}") - 1),
         "kb.barrier0": _asking("kb_barrier", "", waits=True),
-        "kb.barrier.reduce": _asking("kb_barrier_reduce", "i32 %kind, i32 %p", "i32", waits=True),
         "kb.barrier.grid": _asking("kb_grid_barrier", "", waits=True),
         "cudaCGGetIntrinsicHandle": "i64 (i32 %scope) { ret i64 1 }",
         "cudaCGSynchronize": """i32 (i64 %grid, i32 %flags) {
@@ -75,10 +71,8 @@ def of_gpus() -> dict[str, str]:
         "kb.match": _asking("kb_match", "i32 %m, i32 %all, i64 %v", "i64", waits=True),
         # A loop with a fence is one that may wait for other threads, see polls.py.
         "kb.nanosleep": fence.replace("()", "(i32 %ns)"),
-        "vprintf": """i32 (ptr %format, ptr %arguments) {
-            %n = call i32 @kb_print(ptr %format, ptr %arguments) ret i32 %n }""",
-        "numba_attempt_nocopy_reshape": f"""i32 ({_SHAPES}) {{
-            %done = call i32 @kb_reshape({_SHAPES}) ret i32 %done }}""",
+        "vprintf": returned(call("i32", "kb_print", *arguments("ptr %format, ptr %arguments"))),
+        "numba_attempt_nocopy_reshape": returned(call("i32", "kb_reshape", *arguments(_SHAPES))),
         # Kernels with debug=True: the thread comes to a place of the source, or raises.
         "kb.place": _asking("kb_place", "ptr %place"),
         "kb.raise": _asking("kb_raise", "ptr %what"),
@@ -87,13 +81,13 @@ def of_gpus() -> dict[str, str]:
             call void @kb.raise(ptr %what) ret void }}""",
         # What `assert` of CUDA C++ calls, as the C library names it.
         "__assert_fail": _asking("kb_assert", f"{asserted}, ptr %function", given=asserted),
-        "kb.tanh.approx.f32": """float (float %v) {
-            %t = call float @__nv_tanhf(float %v) ret float %t }""",
+        "kb.tanh.approx.f32": returned(call("float", "__nv_tanhf", *arguments("float %v"))),
     }
     found |= {f"kb.membar.{scope}": fence for scope in ("gl", "cta", "sys")}
     for kind, name in enumerate(("popc", "and", "or")):  # a kb_reduction
-        found[f"kb.barrier0.{name}"] = f"""i32 (i32 %p) {{
-            %n = call i32 @kb.barrier.reduce(i32 {kind}, i32 %p) ret i32 %n }}"""
+        given = f"i32 {kind}, i32 %p"
+        reduced = _asking("kb_barrier_reduce", "i32 %p", "i32", waits=True, given=given)
+        found[f"kb.barrier0.{name}"] = reduced
     for (all_, name), bits in product(enumerate(("any", "all")), (32, 64)):
         widen = "%wide = zext i32 %v to i64" if bits == 32 else ""
         result, last = "i32", "%r = trunc i64 %w to i32"
@@ -206,6 +200,7 @@ return:
 
 def fibres() -> dict[str, str]:
     frame = "%frame = call ptr @kb.frame()"
+    address, row = arguments("i64 %address, i64 %row")
     masks = [1023] * 3 + [2047] * 3 + [2147483647] * 6
     copies = " ".join(
         f"call void @kb.copy(ptr %frame, ptr %thread, i32 {i}, i32 {mask})"
@@ -257,10 +252,7 @@ outside:
 inside:
   ret void }""",
         # The address of an argument, with the number of its row.
-        "kb.check.argument": """i64 (i64 %address, i64 %row) {
-            %bare = and i64 %address, 281474976710655
-            %tag = shl i64 %row, 48
-            %tagged = or i64 %bare, %tag ret i64 %tagged }""",
+        "kb.check.argument": returned((address & (2**48 - 1)) | row.by("shl", 48)),
         # The memory to access in place of %at. What lies inside of an array that nobody writes to
         # is known here; the rest is asked for. %how is the kind of the access and its place.
         "kb.check.access": f"""ptr (ptr %at, i64 %size, i32 %how, i64 %value) {{
