@@ -2,6 +2,7 @@
  * of its failures, its scratch memory and its loops. */
 #include "module/kb_source.h"
 
+#include "copies.h"
 #include "core/kb_batch.h"
 #include "core/kb_plan.h"
 #include "cuda/kb_stream.h"
@@ -627,23 +628,7 @@ static void test_plan(void)
     CHECK_TEXT(err.message, "op2: no memory for 257 attributes, or over 256");
 }
 
-/* Variables that each device has: a call runs the code of its own copy, holding the copy's lock. */
-static kb_variables_copy there = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static const kb_xla_frame *entered_for;
-static bool has_copy, is_held;
-
-static kb_variables_copy *enter(kb_variables *v, const kb_xla_frame *xla, kb_error *err)
-{
-    (void)v;
-    entered_for = xla;
-    if (has_copy)
-        pthread_mutex_lock(&there.lock);
-    else
-        kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no copy");
-    return has_copy ? &there : NULL;
-}
-
-static kb_variables variables = {.enter = enter};
+static bool is_held;
 
 static int look_there(const kb_call *call)
 {

@@ -1,5 +1,6 @@
 /* Proves that the driver of the CPU runs every block of a launch once, on threads of XLA's pool
  * too, fills and copies, and refuses what it cannot run. */
+#include "copies.h"
 #include "cuda/kb_step.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "fake_xla.h"
@@ -396,24 +397,7 @@ static void test_before_targets(void)
     kb_hostcuda_set_loader(NULL);
 }
 
-/* Code with variables runs in the copy of its device, whose lock it holds. */
-static kb_variables_copy there = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static const kb_xla_frame *entered_for;
-static bool has_copy;
 static _Atomic(int) ran_there, ran_here;
-
-static kb_variables_copy *enter(kb_variables *v, const kb_xla_frame *xla, kb_error *err)
-{
-    (void)v;
-    entered_for = xla;
-    if (has_copy)
-        pthread_mutex_lock(&there.lock);
-    else
-        kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no copy");
-    return has_copy ? &there : NULL;
-}
-
-static kb_variables variables = {.enter = enter};
 
 static void count_there(bool is_there)
 {
