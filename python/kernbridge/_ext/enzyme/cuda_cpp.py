@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from kernbridge._ext.enzyme import clang, tool
 from kernbridge._ext.enzyme.function import Refused, can_hold
 from kernbridge._ext.enzyme.numba_cuda import CudaDerivativeJob, native_call, own_name
-from kernbridge._ext.enzyme.primal import Form, Primal, Roles, roles_of
-from kernbridge._src.base.errors import NoDerivativeError
+from kernbridge._ext.enzyme.primal import Form, Primal, Roles, check_launch, roles_of
 from kernbridge._src.calls.call import ArrayType
 from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.llvm.text import (
@@ -83,18 +82,12 @@ class OfCudaKernel(Differentiator):
 
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
         frontend, label, rule = self.frontend, self.frontend.label, self.frontend.rule
-        options = {"cluster=": rule.cluster, "pdl=True": rule.pdl}
-        options["cooperative=True"] = rule.cooperative
-        if why := next((name for name, given in options.items() if given), ""):
-            raise NoDerivativeError(
-                f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
-                "of this kernel as a function (vjp=, jvp=) [KB2107]"
-            )
+        check_launch(label, rule)
         operands, call, steps, _, own_call = wanted
         target = targets.of_platform(platform, frontend.checked, None, label)
         arrays = (*operands, *call.outs)
         kernel = CppKernel(label, frontend.code, frontend.code.name, target, arrays)
-        function = frontend.described(kernel.codes)
+        function = frontend.typed(frontend.code.types_of(kernel.codes), operands, call.outs)
         words = frontend.words(function, kernel.sizes, operands, call.outs)
         launch = rule.resolve(operands, call)
         job = CudaDerivativeJob(

@@ -37,10 +37,10 @@ from kernbridge._ext.enzyme.bits import accessed, buffer_names, reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import DerivativeJob
 from kernbridge._ext.enzyme.numba_cpu import simplify
-from kernbridge._ext.enzyme.primal import Form, Primal, Roles, roles_of
+from kernbridge._ext.enzyme.primal import Form, Primal, Roles, check_launch, roles_of
 from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
-from kernbridge._src.base.errors import KernelCompilationError, NoDerivativeError
+from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import obtain
@@ -86,13 +86,7 @@ class OfKernel(Differentiator):
         frontend, label, rule = self.frontend, self.frontend.label, self.frontend.rule
         target = targets.of_platform(platform, frontend.checked, frontend.vector_math)
         why = dialect.of(frontend.kernel, target).why_not_native(frontend.kernel, target.raises)
-        options = {"cluster=": rule.cluster, "pdl=True": rule.pdl, "view=": frontend.views}
-        options["cooperative=True"] = rule.cooperative
-        if why := why or next((name for name, given in options.items() if given), ""):
-            raise NoDerivativeError(
-                f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative "
-                "of this kernel as a function (vjp=, jvp=) [KB2107]"
-            )
+        check_launch(label, rule, why or ("view=" if frontend.views else ""))
         operands, call, steps, _, own_call = wanted
         launch, arrays = rule.resolve(operands, call), (*operands, *call.outs)
         arguments = frontend.arguments(frontend.assign(call), arrays, call)

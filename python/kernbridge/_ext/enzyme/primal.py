@@ -10,8 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.llvm.text import Module
+from kernbridge._src.plan.launch import LaunchRule
 from kernbridge._src.plan.program import Word
 from kernbridge._src.plan.targets import Target
 
@@ -37,6 +39,16 @@ def roles_of(operands: Types, call: Call, zero_outputs: bool) -> Roles:
     )
 
 
+def check_launch(label: str, rule: LaunchRule, why_not: str = "") -> None:
+    """Raise NoDerivativeError for `why_not`, or for options that Enzyme knows nothing of."""
+    options = {"cluster=": rule.cluster, "pdl=True": rule.pdl, "cooperative=True": rule.cooperative}
+    if why := why_not or next((name for name, given in options.items() if given), ""):
+        raise NoDerivativeError(
+            f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative of "
+            "this kernel as a function (vjp=, jvp=) [KB2107]"
+        )
+
+
 class Form(NamedTuple):
     """A kernel in that form, whose entry takes the words of a launch."""
 
@@ -48,7 +60,7 @@ class Form(NamedTuple):
 
 
 class Primal(ABC):
-    """A kernel that is to be differentiated, of any origin, and what is compiled of it."""
+    """The kernel that a derivative is made of, whatever its language, and its compiled code."""
 
     label: str
     name: str

@@ -198,17 +198,20 @@ class CudaKernelFrontend(PlannedFrontend):
         self._is_compiled = True
         # Functions of shapes are called at every lowering: what they read may have changed.
         launch = rule.resolve(operands, call)
-        function = signature.check(self.label, self.scanned, compiled.types)
-        self._check_arrays(self._of_call(function), operands, call.outs)
+        function = self.typed(compiled.types, operands, call.outs)
         words = self.words(function, compiled.sizes, operands, call.outs)
         fills = zeros((*operands, *call.outs), call.fresh if self.zero_outputs else ())
         step = replace(launch, function=compiled, words=words, zeroed=call.fresh)
         what = self.label, self.file, operands, call, self.parameter_names, (*fills, step)
         return plan(*what, target=target)
 
-    def described(self, codes: Sequence[int]) -> ScannedFunction:
-        """The kernel, with the types that numbers of kernbridge_signature.h give its parameters."""
-        return signature.check(self.label, self.scanned, signature.types_of(codes))
+    def typed(
+        self, types: Any, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
+    ) -> ScannedFunction:
+        """The kernel with the types that its compiler knows, which these arrays must have."""
+        function = signature.check(self.label, self.scanned, types)
+        self._check_arrays(self._of_call(function), inputs, outs)
+        return function
 
     def words(
         self,

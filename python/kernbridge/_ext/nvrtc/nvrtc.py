@@ -95,6 +95,7 @@ class Compilation:
     name: str  # of the kernel, as C++ writes it
     options: tuple[str, ...]
     include_paths: tuple[str, ...]
+    types_of = staticmethod(signature.types_of)
 
     def unit(self, first: str, last: str) -> str:
         """The source between texts, which may name the types of kernbridge_signature.h."""

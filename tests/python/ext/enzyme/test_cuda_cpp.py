@@ -167,3 +167,22 @@ def test_structures_are_copied_as_the_numbers_that_they_hold():
         return jnp.stack([first, pairs[::-1, 1]], 1).at[3].set(pairs[5]).reshape(-1)
 
     assert_derivatives(op, by_jax, np.linspace(-1, 2, 64, dtype=np.float32))
+
+
+def test_a_derivative_compares_arrays_with_the_types_of_a_template():
+    source = """
+    template <typename I> __global__ void squares(const float *x, const I *at, float *out, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) out[i] = x[at[i]] * x[at[i]];
+    }"""
+    op = cuda_kernel(
+        source,
+        "squares<long long>",
+        lambda x, at: jax.ShapeDtypeStruct(at.shape, x.dtype),
+        launch_dims=lambda x, at: at.size,
+        attrs={"n": lambda x, at: at.size},
+        derivatives="enzyme",
+    )
+    at = jnp.array([1, 0], jnp.int32)  # whose gradient does not need the kernel itself
+    with pytest.raises(TypeError, match=r"input 1 is i32\[2\].*expected int64.*KB2007"):
+        jax.jit(jax.grad(lambda x: op(x, at).sum()))(jnp.arange(4.0))
