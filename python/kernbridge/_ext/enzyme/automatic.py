@@ -237,16 +237,13 @@ def _after(function: Callable[..., Any], step: Step, n: int) -> Callable[..., li
 
 
 _DIFFERENTIATORS = {
-    "numba_cpu.kernel.NumbaCpu": "numba_cpu.OfKernel",
-    "numba_cpu.returning.Returning": "numba_cpu.OfKernel",
-    "source.frontend.SourceFrontend": "source.OfFunction",
+    "_src.numba_cpu.kernel.NumbaCpu": "numba_cpu.OfKernel",
+    "_src.numba_cpu.returning.Returning": "numba_cpu.OfKernel",
+    "_src.source.frontend.SourceFrontend": "source.OfFunction",
 }
 if find_spec("kernbridge._ext.emulator"):  # which translates kernels of Numba-CUDA for Enzyme
-    _DIFFERENTIATORS["numba_cuda.kernel.NumbaCuda"] = "numba_cuda.OfKernel"
-    _DIFFERENTIATORS["record.callable.NumbaCudaCallable"] = "record.OfFunction"
-    derivatives.register(
-        "kernbridge._ext.nvrtc.kernel.CudaKernelFrontend",
-        "kernbridge._ext.enzyme.cuda_cpp.OfCudaKernel",
-    )
+    _DIFFERENTIATORS["_src.numba_cuda.kernel.NumbaCuda"] = "numba_cuda.OfKernel"
+    _DIFFERENTIATORS["_src.record.callable.NumbaCudaCallable"] = "record.OfFunction"
+    _DIFFERENTIATORS["_ext.nvrtc.kernel.CudaKernelFrontend"] = "cuda_cpp.OfCudaKernel"
 for _frontend, _made in _DIFFERENTIATORS.items():
-    derivatives.register(f"kernbridge._src.{_frontend}", f"kernbridge._ext.enzyme.{_made}")
+    derivatives.register(f"kernbridge.{_frontend}", f"kernbridge._ext.enzyme.{_made}")

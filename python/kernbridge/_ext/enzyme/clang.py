@@ -87,10 +87,8 @@ def to_ir(
     _, found, module = ended.text.partition("; ModuleID")
     if ended.status or not found:
         place, why = (_FAILED.findall(ended.text) or [("", ended.text[:300])])[0]
-        what = "it"
-        if file and (
-            included := re.search(rf"^In file included from ({file}:\d+):$", ended.text, re.M)
-        ):
+        what, including = "it", rf"^In file included from ({re.escape(file)}:\d+):$"
+        if file and (included := re.search(including, ended.text, re.M)):
             what, place = os.path.basename(place.rpartition(":")[0]), included[1]
         raise Refused(f"clang {enzyme.version} refuses {what}: {ended.limit or why}", place)
     return _without_failing_code(_with_plain_library(Module(found + module)))

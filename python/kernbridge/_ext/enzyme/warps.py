@@ -1,7 +1,7 @@
 """Derivatives of what the threads of a warp pass to each other.
 
 In a shuffle, each thread reads the number of one thread. That is linear: tangents are shuffled in
-the same way, and the cotangent of a thread is the sum of those of the threads that read from it.
+the same way, and the cotangent of a thread is the sum of the cotangents of all that read from it.
 Each of the two is the adjoint of the other, so that derivatives of any order are made of them.
 
 Numba-CUDA shuffles the bits of real numbers. `typed` finds this in the IR of a kernel, before any
@@ -160,7 +160,7 @@ def marked(text: str) -> str:
 
 
 def completed(text: str) -> str:
-    """A module after Enzyme with the bodies of shuffles, without those whose result is not used."""
+    """A module after Enzyme with the bodies of the shuffles of which a result is used."""
     if f"@{REGISTERED}kb." not in text:
         return text
     module = Module(text)
