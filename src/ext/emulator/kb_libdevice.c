@@ -10,19 +10,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// NOLINTBEGIN(bugprone-macro-parentheses): types and lists of parameters take none
-#define OF_DOUBLE(name, value)                                                                     \
-    double kb_nv_##name(double x)                                                                  \
-    {                                                                                              \
-        return (double)(value);                                                                    \
-    }
-#define NORM(name, norm, n, parameters, ...)                                                       \
-    double kb_nv_##name parameters                                                                 \
-    {                                                                                              \
-        return kb_nv_##norm(n, (const double[]){__VA_ARGS__});                                     \
-    }
-// NOLINTEND(bugprone-macro-parentheses)
-
 #define DIRECTIONS(n, name, result, type, value)                                                   \
     KB_ROUNDED_TO(kb_nv_##name##_rd, FE_DOWNWARD, n, result, type, value)                          \
     KB_ROUNDED_TO(kb_nv_##name##_ru, FE_UPWARD, n, result, type, value)                            \
@@ -32,31 +19,6 @@ KB_ROUNDED(DIRECTIONS)
 static const long double pi_l = 3.141592653589793238462643383279502884L;
 static const long double sqrt_2 = 1.414213562373095048801688724209698079L;
 static const long double sqrt_pi = 1.772453850905516027298167483341145183L;
-
-OF_DOUBLE(cbrt, cbrtl(x))
-OF_DOUBLE(rcbrt, 1 / cbrtl(x))
-OF_DOUBLE(cosh, coshl(x))
-OF_DOUBLE(tanh, tanhl(x))
-OF_DOUBLE(exp10, exp10l(x))
-OF_DOUBLE(log10, log10l(x))
-
-double kb_nv_lgamma(double x)
-{
-    int sign;
-    return lgamma_r(x, &sign);
-}
-
-double kb_nv_jn(int32_t n, double x)
-{
-    return n < 0 ? (double)NAN : jn(n, x);
-}
-
-double kb_nv_yn(int32_t n, double x)
-{
-    return n < 0 ? (double)NAN : yn(n, x);
-}
-
-OF_DOUBLE(erfcx, kb_erfcx(x))
 
 /* x of erf(x) = y, for 0 <= y <= 1/2. Halley's steps: each triples the digits. */
 static long double of_erf(long double y)
@@ -96,17 +58,12 @@ static long double erfcinv(long double q)
     return q <= 1 ? of_erf(1 - q) : -of_erf(q - 1);
 }
 
-OF_DOUBLE(erfcinv, erfcinv(x))
-
-double kb_nv_erfinv(double x)
+static double erfinv(double x)
 {
     double size = fabs(x);
     long double inverse = size <= 0.5 ? of_erf(size) : erfcinv(1 - (long double)size);
     return copysign((double)inverse, x);
 }
-
-OF_DOUBLE(normcdf, erfcl(-x / sqrt_2) / 2)
-OF_DOUBLE(normcdfinv, -sqrt_2 *erfcinv(2 * (long double)x))
 
 /* x less half its nearest number of half turns, whose number modulo 4 it sets. Nothing is rounded.
  */
@@ -125,7 +82,7 @@ static double sine(double x, bool cosine)
     return cosine ? cos(p) - rest * sin(p) : sin(p) + rest * cos(p);
 }
 
-double kb_nv_sinpi(double x)
+static double sine_pi(double x)
 {
     if (!isfinite(x))
         return (double)NAN;
@@ -136,7 +93,7 @@ double kb_nv_sinpi(double x)
     return quarters & 2 ? -s : s;
 }
 
-double kb_nv_cospi(double x)
+static double cosine_pi(double x)
 {
     if (!isfinite(x))
         return (double)NAN;
@@ -144,9 +101,6 @@ double kb_nv_cospi(double x)
     double r = less_quarters(x, &quarters), s = sine(r, !(quarters & 1));
     return (quarters == 1 || quarters == 2 ? -s : s) + 0.0; /* no -0 */
 }
-
-OF_DOUBLE(cyl_bessel_i0, kb_bessel_i(0, fabsl(x)))
-OF_DOUBLE(cyl_bessel_i1, copysign((double)kb_bessel_i(1, fabsl(x)), x))
 
 /* Of n numbers of a type, whose squares are added up in a wider one. */
 // NOLINTBEGIN(bugprone-macro-parentheses): types take none
@@ -160,26 +114,20 @@ OF_DOUBLE(cyl_bessel_i1, copysign((double)kb_bessel_i(1, fabsl(x)), x))
             infinite = infinite || isinf(x[i]);                                                    \
         }                                                                                          \
         return infinite ? (wide)INFINITY : root(sum);                                              \
-    }                                                                                              \
-    type kb_nv_norm##suffix(int32_t n, const type *x)                                              \
-    {                                                                                              \
-        return (type)norm_of##suffix(n, x);                                                        \
-    }                                                                                              \
-    type kb_nv_rnorm##suffix(int32_t n, const type *x)                                             \
-    {                                                                                              \
-        return (type)(1 / norm_of##suffix(n, x));                                                  \
     }
-// NOLINTEND(bugprone-macro-parentheses)
-
 NORM_OF_MANY(double, , long double, sqrtl)
 NORM_OF_MANY(float, f, double, sqrt)
-NORM(rhypot, rnorm, 2, (double x, double y), x, y)
-NORM(norm3d, norm, 3, (double x, double y, double z), x, y, z)
-NORM(rnorm3d, rnorm, 3, (double x, double y, double z), x, y, z)
-NORM(norm4d, norm, 4, (double x, double y, double z, double w), x, y, z, w)
-NORM(rnorm4d, rnorm, 4, (double x, double y, double z, double w), x, y, z, w)
+#define NORM_OF(n, ...) norm_of(n, (const double[]){__VA_ARGS__})
 
-#define SYMBOL(name, result, parameters) {"kb_nv_" #name, (void (*)(void))kb_nv_##name},
+#define DEFINE(name, result, parameters, value)                                                    \
+    result kb_nv_##name parameters                                                                 \
+    {                                                                                              \
+        return (result)(value);                                                                    \
+    }
+KB_LIBDEVICE_SPECIAL(DEFINE)
+// NOLINTEND(bugprone-macro-parentheses)
+
+#define SYMBOL(name, result, parameters, value) {"kb_nv_" #name, (void (*)(void))kb_nv_##name},
 #define SYMBOLS(n, name, result, type, value)                                                      \
     {"kb_nv_" #name "_rd", (void (*)(void))kb_nv_##name##_rd},                                     \
         {"kb_nv_" #name "_ru", (void (*)(void))kb_nv_##name##_ru},                                 \
