@@ -1,18 +1,16 @@
 /* Owns the numbers of places in checked CUDA C++, and asks addr2line which line code belongs to. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dladdr, pipe2 */
+#define _GNU_SOURCE /* dladdr, popen */
 #endif
 #include "ext/emulator/kb_sites.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* A place is an address of code, or of a file's name with a line from bit LINE_SHIFT on. Its number
@@ -20,7 +18,6 @@
 enum { N_SITES = 1 << 15, LINE_SHIFT = 48, PROBES = 64 };
 
 static _Atomic(uint64_t) sites[N_SITES];
-extern char **environ;
 
 static uint32_t number_of(uint64_t place)
 {
@@ -47,28 +44,6 @@ uint32_t kb_site_of_code(const void *code)
     return number_of((uintptr_t)code);
 }
 
-/* Runs a command, and reads what it writes first; `text` is empty, to its last byte. */
-static void read_command(char *const command[], char text[], size_t size)
-{
-    int ends[2];
-    pid_t child;
-    size_t n = 0;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return;
-    posix_spawn_file_actions_t actions;
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    (void)posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    bool started = posix_spawnp(&child, command[0], &actions, NULL, command, environ) == 0;
-    (void)posix_spawn_file_actions_destroy(&actions);
-    (void)close(ends[1]);
-    for (ssize_t got; (got = read(ends[0], text + n, size - 1 - n)) > 0;) /* 0 with no room left */
-        n += (size_t)got;
-    (void)close(ends[0]);
-    if (started)
-        (void)waitpid(child, NULL, 0);
-}
-
 /* The first of the lines, from the innermost function outwards, that is not in our headers. */
 static bool choose(char *lines, char **file, uint32_t *line)
 {
@@ -86,25 +61,27 @@ static bool choose(char *lines, char **file, uint32_t *line)
     return false;
 }
 
+/* `output` is empty, to its last byte. The program gets the library as a file that is open here:
+ * only this process may have the library under its name. */
 static bool find_line(uint64_t code, char output[], size_t size, char **file, uint32_t *line)
 {
-    enum { PATH_SIZE = 4096, ADDRESS_SIZE = 32 };
-    static const char own[] = "/proc/self/";
-    char path[PATH_SIZE], address[ADDRESS_SIZE];
+    enum { COMMAND_SIZE = 128 };
+    char command[COMMAND_SIZE];
     Dl_info about;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): as it was given
-    if (!dladdr((const void *)(uintptr_t)code, &about))
+    bool known = dladdr((const void *)(uintptr_t)code, &about);
+    int library = known ? open(about.dli_fname, O_RDONLY | O_CLOEXEC) : -1;
+    if (library < 0)
         return false;
-    if (strncmp(about.dli_fname, own, sizeof own - 1) == 0)
-        (void)snprintf(path, sizeof path, "/proc/%ld/%s", (long)getpid(),
-                       about.dli_fname + sizeof own - 1);
-    else
-        (void)snprintf(path, sizeof path, "%s", about.dli_fname);
-    (void)snprintf(address, sizeof address, "0x%llx",
-                   (unsigned long long)(code - 1 - (uintptr_t)about.dli_fbase));
-    char program[] = "addr2line", inlines[] = "-i", of[] = "-e";
-    char *command[] = {program, inlines, of, path, address, NULL};
-    read_command(command, output, size);
+    (void)snprintf(command, sizeof command,
+                   "exec 2>/dev/null; addr2line -i -e /proc/%ld/fd/%d 0x%llx", (long)getpid(),
+                   library, (unsigned long long)(code - 1 - (uintptr_t)about.dli_fbase));
+    FILE *lines = popen(command, "re");
+    if (lines) {
+        (void)fread(output, 1, size - 1, lines);
+        (void)pclose(lines);
+    }
+    (void)close(library);
     return choose(output, file, line);
 }
 
