@@ -121,58 +121,68 @@ static void shorten(const char *dtype, char text[], size_t size)
     (void)snprintf(text, size, "%.*s%s", (int)shown, dtype, dtype + letters);
 }
 
-static void describe(kb_apart *p, uint32_t i, const kb_apart_array *array)
+static void describe(kb_apart *p, uint32_t i, const kb_xla_buffer *like, const char *name)
 {
     moved_array *m = &p->arrays[i];
     char dtype[NAME_SIZE / 4];
-    shorten(array->dtype, dtype, sizeof dtype);
-    int n = snprintf(m->name, sizeof m->name, "'%s' (%s[", array->name, dtype);
-    for (uint32_t d = 0; d < array->n_dims && n < NAME_SIZE; d++)
+    shorten(kb_dtype_name(like->dtype), dtype, sizeof dtype);
+    int n = snprintf(m->name, sizeof m->name, "'%s' (%s[", name, dtype);
+    for (int64_t d = 0; d < like->rank && n < NAME_SIZE; d++)
         n += snprintf(m->name + n, sizeof m->name - (size_t)n, "%s%lld", d ? ", " : "",
-                      (long long)array->extents[d]);
+                      (long long)like->dims[d]);
     if (n < NAME_SIZE)
         (void)snprintf(m->name + n, sizeof m->name - (size_t)n, "])");
     m->words[0] = (int64_t)(uintptr_t)m->now;
     for (uint32_t w = 0; w < WORD_MAX; w++)
         p->parameters[i * WORD_MAX + w] = &m->words[w];
-    for (uint32_t d = 0; d < array->n_dims; d++)
-        m->words[1 + d] = array->extents[d];
-    uint32_t item = array->item_size ? array->item_size : 1;
-    bool is_complex = strncmp(array->dtype, "complex", strlen("complex")) == 0;
+    for (int64_t d = 0; d < like->rank; d++)
+        m->words[1 + d] = like->dims[d];
+    uint32_t item = kb_dtype_size(like->dtype) ? kb_dtype_size(like->dtype) : 1;
+    bool is_complex = like->dtype == KB_DTYPE_C64 || like->dtype == KB_DTYPE_C128;
     p->about[i] = (kb_check_array){
         .name = m->name,
         .item_size = item,
-        .n_dims = array->n_dims,
+        .n_dims = (uint32_t)like->rank,
         .word = i * WORD_MAX,
         .flags = m->is_output ? 0 : KB_CHECK_CONSTANT,
         .cell = is_complex ? item / 2 : item,
     };
 }
 
-bool kb_apart_add(kb_apart *p, const kb_apart_array *array)
+/* Elements of less than a byte are packed. */
+static uint64_t size_of(const kb_xla_buffer *like)
+{
+    enum { BYTE = 8 };
+    int64_t count = kb_buffer_count(like);
+    return count > 0 ? ((uint64_t)count * kb_dtype_bits(like->dtype) + BYTE - 1) / BYTE : 0;
+}
+
+bool kb_apart_add(kb_apart *p, void **data, const kb_xla_buffer *like, const char *name,
+                  bool is_output)
 {
     uint32_t i = p->table.n_arguments, first = 0;
-    if (i == p->n_max || array->n_dims > KB_CHECK_DIMS)
+    if (i == p->n_max || like->rank > KB_CHECK_DIMS)
         return false;
-    while (first < i && !(array->size && p->arrays[first].before == *array->data))
+    uint64_t size = size_of(like);
+    while (first < i && !(size && p->arrays[first].before == *data))
         first++;
     moved_array *m = &p->arrays[i];
-    *m = (moved_array){.before = *array->data, .size = array->size, .is_output = array->is_output};
-    m->now = first < i ? p->arrays[first].now : commit(p, i, array->size);
+    *m = (moved_array){.before = *data, .size = size, .is_output = is_output};
+    m->now = first < i ? p->arrays[first].now : commit(p, i, size);
     if (!m->now)
         return false;
     for (uint32_t k = 0; k < i; k++) /* an input that is also an output may be written to */
-        if (array->is_output && p->arrays[k].now == m->now)
+        if (is_output && p->arrays[k].now == m->now)
             p->about[k].flags &= ~(uint32_t)KB_CHECK_CONSTANT;
-    describe(p, i, array);
+    describe(p, i, like, name);
     p->table.n_arguments++;
-    *array->data = m->now;
-    if (array->size && !array->is_output)
-        memcpy(m->now, m->before, array->size);
-    if (!array->size || !array->is_output || first < i)
+    *data = m->now;
+    if (size && !is_output)
+        memcpy(m->now, m->before, size);
+    if (!size || !is_output || first < i)
         return true;
     kb_unwritten_region *r = &p->unwritten.regions[p->unwritten.n_regions++];
-    *r = (kb_unwritten_region){(uintptr_t)m->now, m->size, kb_arena_take(p->arena, m->size, 1)};
+    *r = (kb_unwritten_region){(uintptr_t)m->now, size, kb_arena_take(p->arena, size, 1)};
     return r->written != NULL;
 }
 
@@ -197,18 +207,10 @@ static bool move_all(const kb_frame *frame, kb_apart *p, kb_frame *moved, kb_xla
 {
     const kb_kernel *kernel = frame->kernel;
     kb_xla_buffer *buffers = kb_guard_copy(frame, p->arena, moved, xla);
-    for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++) {
-        kb_xla_buffer *b = buffers ? &buffers[i] : NULL;
-        if (!b || !kb_apart_add(p, &(kb_apart_array){.data = &b->data,
-                                                     .size = kb_buffer_bytes(b),
-                                                     .name = kernel->buffers[i].name,
-                                                     .dtype = kb_dtype_name(b->dtype),
-                                                     .item_size = kb_dtype_size(b->dtype),
-                                                     .n_dims = (uint32_t)b->rank,
-                                                     .extents = b->dims,
-                                                     .is_output = i >= kernel->n_inputs}))
+    for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++)
+        if (!buffers || !kb_apart_add(p, &buffers[i].data, &buffers[i], kernel->buffers[i].name,
+                                      i >= kernel->n_inputs))
             return false;
-    }
     return true;
 }
 

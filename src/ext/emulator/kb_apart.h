@@ -12,21 +12,14 @@ extern const kb_check_table kb_apart_launches;
 
 typedef struct kb_apart kb_apart;
 
-typedef struct kb_apart_array {
-    void **data; /* the address that the call has, which is replaced */
-    uint64_t size;
-    const char *name, *dtype;
-    uint32_t item_size, n_dims;
-    const int64_t *extents; /* for the time of the call */
-    bool is_output;
-} kb_apart_array;
-
 /* For at most `n` arrays. NULL without memory. */
 kb_apart *kb_apart_new(uint32_t n);
 
-/* Moves an array. Arrays with the same address and a size move together, inputs first. Other
- * outputs hold nothing at first. False without memory. */
-bool kb_apart_add(kb_apart *apart, const kb_apart_array *array);
+/* Moves the array at `*data`, whose dtype and extents, for the time of the call, are those of a
+ * buffer; replaces the address. Arrays with the same address and a size move together, inputs
+ * first. Other outputs hold nothing at first. False without memory. */
+bool kb_apart_add(kb_apart *apart, void **data, const kb_xla_buffer *like, const char *name,
+                  bool is_output);
 
 /* The thread's launches find the arrays, until they are left: then outputs are copied back. */
 void kb_apart_enter(kb_apart *apart);

@@ -1,7 +1,6 @@
 /* Owns the functions that CUDA C++ calls which was compiled for the CPU. */
 #include "ext/emulator/kb_cuda_host.h"
 
-#include "core/kb_dtype.h"
 #include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "ext/emulator/kb_sites.h"
@@ -48,36 +47,20 @@ static void fail(kb_thread *t, const char *what)
     kb_block_fail(t, "%s", what);
 }
 
-static bool add(kb_apart *apart, const kb_frame *frame, uint32_t i, kb_tensor *t)
-{
-    const kb_buffer_spec *about = frame->kernel->buffers; /* NULL in calls by jax.ffi.ffi_call */
-    uint32_t n_inputs = frame->kernel->n_inputs;
-    bool is_output = i >= n_inputs;
-    uint64_t n = 1;
-    for (int32_t d = 0; d < t->ndim; d++)
-        n *= (uint64_t)t->shape[d];
-    const kb_xla_buffer *given = is_output ? frame->outputs[i - n_inputs] : frame->inputs[i];
-    const char *name = about ? about[i].name : is_output ? "output" : "input";
-    enum { BYTE = 8 };
-    return kb_apart_add(apart, &(kb_apart_array){.data = &t->data,
-                                                 .size = n * t->dl_dtype.bits / BYTE,
-                                                 .name = name,
-                                                 .dtype = kb_dtype_name(given->dtype),
-                                                 .item_size = t->dl_dtype.bits / BYTE,
-                                                 .n_dims = (uint32_t)t->ndim,
-                                                 .extents = t->shape,
-                                                 .is_output = is_output});
-}
-
 /* The tensors are ours, so the addresses in them may change. */
 static void *enter(const kb_call *call)
 {
+    const kb_frame *frame = kb_source_frame(call);
+    const kb_buffer_spec *about = frame->kernel->buffers; /* NULL in calls by jax.ffi.ffi_call */
     uint32_t n_inputs = (uint32_t)call->n_inputs, n = n_inputs + (uint32_t)call->n_outputs;
     kb_apart *apart = kb_apart_new(n);
     bool well = apart != NULL;
     for (uint32_t i = 0; well && i < n; i++) {
-        const kb_tensor *t = i < n_inputs ? &call->inputs[i] : &call->outputs[i - n_inputs];
-        well = add(apart, kb_source_frame(call), i, (kb_tensor *)(uintptr_t)t);
+        bool is_output = i >= n_inputs;
+        const kb_tensor *t = is_output ? &call->outputs[i - n_inputs] : &call->inputs[i];
+        const char *name = about ? about[i].name : is_output ? "output" : "input";
+        well = kb_apart_add(apart, (void **)(uintptr_t)&t->data, kb_frame_buffer(frame, i), name,
+                            is_output);
     }
     if (!well)
         (void)call->services->fail(call, KB_RESOURCE_EXHAUSTED, "no memory to check accesses");

@@ -3,6 +3,7 @@
 #include "ext/emulator/kb_apart.h"
 
 #include "allocation.h"
+#include "core/kb_dtype.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "ext/emulator/kb_sites.h"
 #include "ext/emulator/kb_unwritten.h"
@@ -50,18 +51,13 @@ static const char *launch(void (*given)(kb_thread *))
     return launch_blocks(1, false, given);
 }
 
-static bool add(void **data, void *at, uint64_t size, const char *name, const char *dtype,
-                uint32_t item_size, uint32_t n_dims, const int64_t *extents, bool is_output)
+static bool add(void **data, void *at, const char *name, kb_dtype dtype, int64_t rank,
+                const int64_t *dims, bool is_output)
 {
+    const kb_xla_buffer like = {
+        .dtype = (int32_t)dtype, .rank = rank, .dims = (int64_t *)(uintptr_t)dims};
     *data = at;
-    return kb_apart_add(apart, &(kb_apart_array){.data = data,
-                                                 .size = size,
-                                                 .name = name,
-                                                 .dtype = dtype,
-                                                 .item_size = item_size,
-                                                 .n_dims = n_dims,
-                                                 .extents = extents,
-                                                 .is_output = is_output});
+    return kb_apart_add(apart, data, &like, name, is_output);
 }
 
 /* Begins a call: inputs x, both, small and empty, outputs both, which is also an input, out,
@@ -76,15 +72,14 @@ static bool enter(void)
     apart = kb_apart_new(8);
     if (!apart)
         return false;
-    bool well =
-        add(&x_at, x, sizeof x, "x", "float32", 4, 2, matrix, false) &&
-        add(&both_at, both, sizeof both, "both", "float32", 4, 1, vector, false) &&
-        add(&small_at, small, sizeof small, "small", "int8", 1, 1, vector, false) &&
-        add(&empty_at, small, 0, "empty", "bool", 1, 1, none, false) &&
-        add(&both_too, both, sizeof both, "both_out", "float32", 4, 1, vector, true) &&
-        add(&out_at, out, sizeof out, "out", "float32", 4, 1, vector, true) &&
-        add(&complex_at, complex, sizeof complex, "complex", "complex64", 8, 1, single, true) &&
-        add(&large_at, large, sizeof large, "large", "complex128", 16, 1, single, true);
+    bool well = add(&x_at, x, "x", KB_DTYPE_F32, 2, matrix, false) &&
+                add(&both_at, both, "both", KB_DTYPE_F32, 1, vector, false) &&
+                add(&small_at, small, "small", KB_DTYPE_S8, 1, vector, false) &&
+                add(&empty_at, small, "empty", KB_DTYPE_PRED, 1, none, false) &&
+                add(&both_too, both, "both_out", KB_DTYPE_F32, 1, vector, true) &&
+                add(&out_at, out, "out", KB_DTYPE_F32, 1, vector, true) &&
+                add(&complex_at, complex, "complex", KB_DTYPE_C64, 1, single, true) &&
+                add(&large_at, large, "large", KB_DTYPE_C128, 1, single, true);
     kb_apart_enter(apart);
     return well;
 }
@@ -413,8 +408,7 @@ static void test_several_launches(void)
     CHECK_HAS(launch(reads_complex), "reads element [0] of 'complex' (c64[1])");
     leave();
     apart = kb_apart_new(1); /* an output alone */
-    if (!CHECK(apart != NULL) ||
-        !CHECK(add(&out_at, out, sizeof out, "out", "float32", 4, 1, vector, true)))
+    if (!CHECK(apart != NULL) || !CHECK(add(&out_at, out, "out", KB_DTYPE_F32, 1, vector, true)))
         return;
     kb_apart_enter(apart);
     CHECK_TEXT(launch(writes_all_of_out), "");
@@ -584,38 +578,40 @@ static void test_shared_arrays(void)
     dynamic = 0;
 }
 
-static void leaves_key(kb_thread *t)
+static void leaves_halves(kb_thread *t)
 {
-    ask(t, (int8_t *)small_at + 2, 1, KB_CUDA_READ);
-    ask(t, (int8_t *)small_at + 3, 1, KB_CUDA_READ);
+    ask(t, (int8_t *)small_at + 4, 1, KB_CUDA_READ);
+    ask(t, (int8_t *)small_at + 5, 1, KB_CUDA_READ);
 }
 
 /* What messages call arrays of each dtype. */
 static void test_names(void)
 {
-    static const char *const names[][2] = {{"float64", "f64"}, {"bfloat16", "bf16"},
-                                           {"uint16", "u16"},  {"complex64", "c64"},
-                                           {"bool", "bool"},   {"int4", "i4"},
-                                           {"float16", "f16"}, {"float8_e5m2", "float8_e5m2"},
-                                           {"key_x", "key_x"}};
+    static const struct {
+        kb_dtype dtype;
+        const char *shown;
+    } names[] = {
+        {KB_DTYPE_F64, "f64"}, {KB_DTYPE_BF16, "bf16"},   {KB_DTYPE_U16, "u16"},
+        {KB_DTYPE_C64, "c64"}, {KB_DTYPE_PRED, "bool"},   {KB_DTYPE_S4, "i4"},
+        {KB_DTYPE_F16, "f16"}, {KB_DTYPE_TOKEN, "token"}, {KB_DTYPE_F8E5M2, "float8_e5m2"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char expected[64];
         apart = kb_apart_new(1);
         if (!CHECK(apart != NULL))
             return;
-        CHECK(add(&empty_at, small, 0, "e", names[i][0], 0, 1, none, false));
-        CHECK(!add(&x_at, x, sizeof x, "x", "float32", 4, 2, matrix, false)); /* one too many */
+        CHECK(add(&empty_at, small, "e", names[i].dtype, 1, none, false));
+        CHECK(!add(&x_at, x, "x", KB_DTYPE_F32, 2, matrix, false)); /* one too many */
         kb_apart_enter(apart);
-        (void)snprintf(expected, sizeof expected, "reads 'e' (%s[0]) out of", names[i][1]);
+        (void)snprintf(expected, sizeof expected, "reads 'e' (%s[0]) out of", names[i].shown);
         CHECK_HAS(launch(reads_the_empty), expected);
         leave();
     }
-    apart = kb_apart_new(1); /* a type without a size has elements of a byte */
+    apart = kb_apart_new(1); /* elements of half a byte are counted as bytes */
     if (!CHECK(apart != NULL) ||
-        !CHECK(add(&small_at, small, 3, "k", "key_x", 0, 1, (int64_t[]){3}, false)))
+        !CHECK(add(&small_at, small, "k", KB_DTYPE_S4, 1, (int64_t[]){5}, false)))
         return;
     kb_apart_enter(apart);
-    CHECK_HAS(launch(leaves_key), "reads 'k' (key_x[3]) out of bounds: element [3], and it has 3");
+    CHECK_HAS(launch(leaves_halves), "reads 'k' (i4[5]) out of bounds: element [5], and it has 5");
     leave();
     char name[250] = "";
     memset(name, 'n', sizeof name - 1);
@@ -626,7 +622,7 @@ static void test_names(void)
     if (!CHECK(apart != NULL))
         return;
     const int64_t empty[] = {7, 7, 7, 0};
-    CHECK(add(&empty_at, x, 0, name, "bool", 1, 4, empty, false));
+    CHECK(add(&empty_at, x, name, KB_DTYPE_PRED, 4, empty, false));
     kb_apart_enter(apart);
     char shown[300], expected[256]; /* a name that is too long is cut */
     (void)snprintf(shown, sizeof shown, "'%s' (bool[7, 7, 7, 0])", name);
@@ -638,10 +634,11 @@ static void test_names(void)
     apart = kb_apart_new(2);
     if (!CHECK(apart != NULL))
         return;
-    CHECK(!add(&x_at, x, 0, "x", "float32", 4, KB_CHECK_DIMS + 1, many, false));
-    CHECK(add(&x_at, x, 0, "x", "float32", 4, KB_CHECK_DIMS, many, false));
-    CHECK(!add(&out_at, out, (UINT64_C(1) << 34) + 1, "out", "float32", 4, 1, vector, false));
-    CHECK(add(&out_at, out, 0, "out", "float32", 4, 1, vector, false));
+    CHECK(!add(&x_at, x, "x", KB_DTYPE_F32, KB_CHECK_DIMS + 1, many, false));
+    CHECK(add(&x_at, x, "x", KB_DTYPE_F32, KB_CHECK_DIMS, many, false));
+    const int64_t large_one = (INT64_C(1) << 34) + 1;
+    CHECK(!add(&out_at, out, "out", KB_DTYPE_S8, 1, &large_one, false));
+    CHECK(add(&out_at, out, "out", KB_DTYPE_F32, 1, none, false));
     kb_apart_enter(apart);
     CHECK_HAS(launch(reads_past_matrix), ", 0, 0, 2], and it has");
     leave();
