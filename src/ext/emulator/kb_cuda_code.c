@@ -1,10 +1,13 @@
-/* Owns the placing of CUDA kernels for the CPU that come as machine code. */
+/* Owns the placing of CUDA kernels for the CPU that come as machine code or as libraries. */
 #include "ext/emulator/kb_cuda_code.h"
 
 #include "core/kb_checksum.h"
+#include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_libdevice.h"
+#include "module/kb_library.h"
 #include "object/kb_provided.h"
 
+#include <dlfcn.h>
 #include <string.h>
 
 enum { BLOCKS, THREADS, COOPERATIVE }; /* forms */
@@ -28,8 +31,10 @@ static kb_status refuse_damaged(const char *name, const char *image, const char 
                         name, image, what);
 }
 
-kb_status kb_cuda_code_begin(kb_reader *from, const char *magic, const char *digest,
-                             const char *what, const char *image, const char *made, kb_error *err)
+/* Reads and checks the head of an image. `image` and `made` say what it is and how it came about,
+ * in messages. */
+static kb_status begin(kb_reader *from, const char *magic, const char *digest, const char *what,
+                       const char *image, const char *made, kb_error *err)
 {
     kb_checksum seal;
     const char *wrong = kb_checksum_read(&seal, magic, from);
@@ -100,12 +105,12 @@ static bool find_code(kb_object *object, const head *h, kb_hostcuda_code *code)
     return h->form == BLOCKS ? blocks && !fibre : fibre && !blocks;
 }
 
-kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
-                            const char *what, kb_error *err)
+static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+                             const char *what, kb_error *err)
 {
     kb_reader from = kb_reader_of(bytes, size);
-    kb_status s = kb_cuda_code_begin(&from, KB_CUDA_CODE_MAGIC, digest, what, IMAGE,
-                                     "machine code for the CPU was generated", err);
+    kb_status s = begin(&from, KB_CUDA_CODE_MAGIC, digest, what, IMAGE,
+                        "machine code for the CPU was generated", err);
     if (s != KB_OK)
         return s;
     head h;
@@ -125,4 +130,46 @@ kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *b
     if (s != KB_OK)
         kb_object_free(placed);
     return s;
+}
+
+static kb_status load_library(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+                              const char *what, kb_error *err)
+{
+    kb_reader from = kb_reader_of(bytes, size);
+    kb_status s =
+        begin(&from, KB_CUDA_LIBRARY_MAGIC, digest, what, "library of a CUDA kernel for the CPU",
+              "library of a CUDA kernel for the CPU was built", err);
+    if (s != KB_OK)
+        return s;
+    bool cooperative = kb_read_u32(&from) != 0;
+    void *library = NULL;
+    s = kb_library_open(&(kb_xla_bytes){(const char *)from.at, from.left}, &library, err);
+    if (s == KB_OK)
+        s = kb_cuda_host_connect(library, err);
+    const kb_cuda_kernel *kernel = s == KB_OK ? dlsym(library, "kb_cuda_kernel_description") : NULL;
+    if (s == KB_OK && (!kernel || kernel->version != KB_CUDA_HOST_VERSION))
+        s = kb_error_set(err, KB_FAILED_PRECONDITION, "the library has no kernel of this version");
+    if (s != KB_OK || !kernel) {
+        kb_error_append(err, " (in %s)", what);
+        return s == KB_RESOURCE_EXHAUSTED ? s : (err->status = KB_FAILED_PRECONDITION);
+    }
+    kb_cuda_loop *loop = cooperative ? kernel->cooperative_loop : kernel->loop;
+    const kb_hostcuda_code code = {
+        .threads = {.loop = (kb_block_loop *)(void (*)(void))loop,
+                    .shared = cooperative ? kernel->fixed_shared() : 0,
+                    .stack = KB_CUDA_HOST_STACK,
+                    .checked = kernel->checked ? &kb_apart_launches : NULL},
+        .cooperative = cooperative,
+        .owner = (void *)(uintptr_t)kernel,
+        .variables = kb_variables_of(kernel),
+    };
+    return kb_hostcuda_add(digest, &code, err);
+}
+
+kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+                            const char *what, kb_error *err)
+{
+    static const char magic[] = KB_CUDA_LIBRARY_MAGIC;
+    bool is_library = size >= sizeof magic - 1 && memcmp(bytes, magic, sizeof magic - 1) == 0;
+    return (is_library ? load_library : load_object)(digest, bytes, size, what, err);
 }

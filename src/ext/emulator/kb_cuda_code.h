@@ -15,6 +15,7 @@
 
 #include "core/kb_error.h"
 #include "ext/emulator/kb_hostcuda.h"
+#include "kernbridge/cuda_host.h"
 #include "object/kb_object.h"
 
 #include <stddef.h>
@@ -24,18 +25,24 @@
 /* What code of this kind may call: a kb_object_resolver. */
 void *kb_cuda_code_find(const char *name, void *context);
 
-struct kb_reader;
+/* The library of one kernel in CUDA C++, in place of machine code: the same head; u32 1 if the grid
+ * is cooperative; the library. */
+#define KB_CUDA_LIBRARY_MAGIC "KBCL"
 
-/* Reads and checks the head of an image. `image` and `made` say what it is and how it came about,
- * in messages. */
-kb_status kb_cuda_code_begin(struct kb_reader *from, const char *magic, const char *digest,
-                             const char *what, const char *image, const char *made, kb_error *err);
-
-/* A kb_hostcuda_loader: places the code of the IR of this digest, and makes it known
- * (kb_hostcuda_add), with the object, a kb_object, as owner. `what` names the operation.
- * KB_INVALID_ARGUMENT if the bytes are damaged or belong to other IR; KB_FAILED_PRECONDITION, with
- * what is missing, if they are whole and cannot run here. */
+/* A kb_hostcuda_loader of both: places the code of the IR of this digest, and makes it known
+ * (kb_hostcuda_add), with the object, a kb_object, or the kb_cuda_kernel of the library as owner.
+ * `what` names the operation. KB_INVALID_ARGUMENT if the bytes are damaged or belong to other IR;
+ * KB_FAILED_PRECONDITION, with what is missing, if they are whole and cannot run here. */
 kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
                             const char *what, kb_error *err);
+
+/* Bytes of a thread's stack in CUDA C++. Compilers refuse a function that takes more than FRAME_MAX
+ * of it, see toolchain/library.py; it may call others. */
+enum { KB_CUDA_HOST_STACK = 1024 * 1024 };
+
+/* Connects a library of CUDA C++ that was compiled for the CPU with what it may call, see
+ * kernbridge/cuda_host.h. KB_OK if it is of another kind; KB_INVALID_ARGUMENT if it is of another
+ * version. */
+kb_status kb_cuda_host_connect(void *library, kb_error *err);
 
 #endif

@@ -1,12 +1,11 @@
 /* Owns the functions that CUDA C++ calls which was compiled for the CPU. */
-#include "ext/emulator/kb_cuda_host.h"
+#include "ext/emulator/kb_cuda_code.h"
 
 #include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "ext/emulator/kb_sites.h"
 #include "ext/emulator/kb_unwritten.h"
 #include "ext/emulator/kb_variables.h"
-#include "kernbridge/cuda_host.h"
 #include "module/kb_source.h"
 
 #include <dlfcn.h>

@@ -3,8 +3,6 @@
 #include "core/kb_handler.h"
 #include "core/kb_plan.h"
 #include "ext/emulator/kb_cuda_code.h"
-#include "ext/emulator/kb_cuda_host.h"
-#include "ext/emulator/kb_cuda_library.h"
 #include "ext/emulator/kb_hostcuda.h"
 
 static const kb_target targets[] = {
@@ -15,18 +13,9 @@ static const kb_target targets[] = {
     {0},
 };
 
-/* A kb_hostcuda_loader. */
-static kb_status load_code(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
-                           const char *what, kb_error *err)
-{
-    if (kb_cuda_library_is(bytes, size))
-        return kb_cuda_library_load(digest, bytes, size, what, NULL, err);
-    return kb_cuda_code_load(digest, bytes, size, what, err);
-}
-
 static void begin(void)
 {
-    kb_hostcuda_set_loader(load_code);
+    kb_hostcuda_set_loader(kb_cuda_code_load);
     kb_plan_set_concurrency(KB_STEP_LAUNCH, kb_hostcuda_concurrency);
 }
 

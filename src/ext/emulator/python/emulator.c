@@ -5,7 +5,6 @@
 #include "core/kb_plan.h"
 #include "ext/emulator/kb_check.h"
 #include "ext/emulator/kb_cuda_code.h"
-#include "ext/emulator/kb_cuda_library.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "ext/emulator/kb_libdevice.h"
 #include "python/entry.h"
@@ -34,8 +33,8 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     return defined;
 }
 
-/* Make known a library of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_library.h); the codes
- * of its parameters' types, and their sizes. */
+/* Make known a library of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_code.h); the codes of
+ * its parameters' types, and their sizes. */
 static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *code;
@@ -43,9 +42,9 @@ static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
     if (!PyArg_ParseTuple(args, "O&y#:add_host_library", read_image_digest, &digest, &code, &size))
         return NULL;
     kb_error err;
-    const kb_cuda_kernel *kernel = NULL;
-    if (kb_cuda_library_load(digest, code, (size_t)size, "a CUDA kernel", &kernel, &err) != KB_OK)
+    if (kb_cuda_code_load(digest, code, (size_t)size, "a CUDA kernel", &err) != KB_OK)
         return kb_python_raise(&err);
+    const kb_cuda_kernel *kernel = kb_hostcuda_find(digest)->owner;
     Py_ssize_t n = (Py_ssize_t)kernel->n_parameters;
     PyObject *codes = PyTuple_New(n), *sizes = PyTuple_New(n);
     bool whole = codes && sizes;

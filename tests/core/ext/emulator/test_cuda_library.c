@@ -1,8 +1,7 @@
 /* Proves that a library of CUDA C++ for the CPU gets what it may call, that its kernel runs by
  * launches and by its own, that the arrays of a checked call are moved, and that bytes which are
  * damaged or of another version are refused. */
-#include "ext/emulator/kb_cuda_host.h"
-#include "ext/emulator/kb_cuda_library.h"
+#include "ext/emulator/kb_cuda_code.h"
 #include "gpu.h"
 #include "module/kb_source.h"
 #include "sealed.h"
@@ -42,14 +41,13 @@ static size_t image_of(const char *path, uint32_t version, uint32_t cooperative)
 
 static kb_status load(const char *path, uint32_t version, uint32_t cooperative)
 {
-    const kb_cuda_kernel *kernel = NULL;
     digest[0]++;
     size_t size = image_of(path, version, cooperative);
-    kb_status s = kb_cuda_library_load(digest, room, size, "a sample", &kernel, &err);
-    CHECK_INT(kernel != NULL, s == KB_OK);
-    CHECK_INT(kb_hostcuda_find(digest) != NULL, s == KB_OK);
+    kb_status s = kb_cuda_code_load(digest, room, size, "a sample", &err);
+    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+    CHECK_INT(code != NULL, s == KB_OK);
     if (s == KB_OK)
-        CHECK_INT(kernel->n_parameters, 2);
+        CHECK_INT(((const kb_cuda_kernel *)code->owner)->n_parameters, 2);
     return s;
 }
 
@@ -340,11 +338,20 @@ static void test_checked_call(void)
     gpu_call_free(&c);
 }
 
+static void refused_as(const char *image, const uint8_t *bytes, size_t size, const void *owner)
+{
+    char expected[128];
+    (void)snprintf(expected, sizeof expected, "a sample: the %s is damaged", image);
+    CHECK_INT(kb_cuda_code_load(owner, bytes, size, "a sample", &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, expected);
+}
+
+static const char library_image[] = "library of a CUDA kernel for the CPU",
+                  code_image[] = "machine code of a kernel for the CPU";
+
 static void refused(const uint8_t *bytes, size_t size, const void *owner)
 {
-    CHECK_INT(kb_cuda_library_load(owner, bytes, size, "a sample", NULL, &err),
-              KB_INVALID_ARGUMENT);
-    CHECK_HAS(err.message, "a sample: the library of a CUDA kernel for the CPU is damaged");
+    refused_as(memcmp(bytes, "KBCL", 4) == 0 ? library_image : code_image, bytes, size, owner);
 }
 
 static void test_refused(void)
@@ -365,9 +372,13 @@ static void test_refused(void)
 
 static void test_format(void)
 {
-    CHECK(kb_cuda_library_is("KBCL", 4) && kb_cuda_library_is("KBCLx", 5));
-    CHECK(!kb_cuda_library_is("KBCL", 3) && !kb_cuda_library_is("KBCM", 4));
-    CHECK(!kb_cuda_library_is("KBCK", 4) && !kb_cuda_library_is("", 0));
+    static const char *const libraries[] = {"KBCL", "KBCLx"};
+    static const char *const others[] = {"KBC", "KBCM", "KBCK", "KBCC", ""};
+    for (int i = 0; i < 2; i++)
+        refused_as(library_image, (const uint8_t *)libraries[i], strlen(libraries[i]), digest);
+    for (int i = 0; i < 5; i++)
+        refused_as(code_image, (const uint8_t *)others[i], strlen(others[i]), digest);
+    refused_as(code_image, (const uint8_t *)"KBCL", 3, digest);
 }
 
 int main(void)

@@ -5,7 +5,7 @@
 #endif
 #include "ext/emulator/kb_variables.h"
 
-#include "ext/emulator/kb_cuda_host.h"
+#include "ext/emulator/kb_cuda_code.h"
 #include "gpu.h"
 #include "kernbridge/cuda_host.h"
 #include "module/kb_source.h"
