@@ -89,7 +89,7 @@ static const char *what_of(const kb_thread *t)
 static void stuck(kb_block *b)
 {
     if (b->checks)
-        b->observer->settle(b->checks);
+        kb_checks_settle(b->checks);
     kb_thread *warp = NULL, *other = NULL;
     for (uint32_t i = 0; i < b->n_threads && !warp; i++)
         warp = b->threads[i].state == KB_THREAD_IN_WARP ? &b->threads[i] : NULL;
@@ -294,7 +294,7 @@ static void open_barrier(kb_block *b)
     b->n_arrived = 0;
     b->generation++;
     if (b->checks)
-        b->observer->barrier(b->checks);
+        kb_checks_barrier(b->checks);
 }
 
 static inline void come(kb_thread *t)
@@ -314,7 +314,7 @@ static __attribute__((noinline)) void come_noted(kb_thread *t)
 {
     note(t);
     if (t->block->checks)
-        t->block->observer->arrive(t);
+        kb_checks_arrive(t);
     come(t);
 }
 
@@ -359,7 +359,7 @@ void kb_grid_barrier(kb_thread *t, uint32_t site)
         return;
     }
     if (b->checks)
-        b->observer->settle(b->checks);
+        kb_checks_settle(b->checks);
     pause_at(t);
     kb_fibre_switch(&t->fibre, &b->caller);
 }
@@ -375,7 +375,7 @@ static void check_sources(kb_thread *lanes, uint32_t present)
     for (uint32_t l = 0; l < KB_WARP; l++) {
         uint32_t from = present >> l & 1 ? kb_warp_source(l, &lanes[l].call) : KB_WARP;
         if (from != KB_WARP && !(present >> from & 1))
-            lanes[l].block->observer->shuffle(&lanes[l], from);
+            kb_checks_shuffle(&lanes[l], from);
     }
 }
 
@@ -384,7 +384,7 @@ static void finish_warp(kb_block *b, uint32_t warp, uint32_t mask)
     kb_thread *lanes = lanes_of(b, warp);
     uint32_t present = mask & b->warps[warp].live;
     if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_BARRIER)
-        b->observer->warp_barrier(b->checks, warp, present);
+        kb_checks_warp_barrier(b->checks, warp, present);
     if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_SHUFFLE)
         check_sources(lanes, present);
     for (uint32_t l = 0; l < KB_WARP; l++)
@@ -456,8 +456,8 @@ void kb_poll(kb_thread *t, uint32_t again, uint32_t site)
 {
     t->site = site;
     pause_at(t);
-    if (t->block->observer)
-        t->block->observer->poll(t, again);
+    if (t->block->checks)
+        kb_checks_poll(t, again);
     if (!again)
         return;
     note(t);
@@ -473,7 +473,7 @@ static kb_thread *end_thread(kb_thread *t)
     kb_block *b = t->block;
     check_stack(t);
     if (b->checks)
-        b->observer->end(t);
+        kb_checks_end(t);
     t->state = KB_THREAD_ENDED;
     b->n_live--;
     uint32_t warp = t->index / KB_WARP;
@@ -604,7 +604,7 @@ bool kb_block_go_on(kb_block *b)
     b->n_at_grid = 0;
     b->grid_generation++;
     if (b->checks)
-        b->observer->enter(b->checks, b);
+        kb_checks_enter(b->checks, b);
     kb_fibre_adopt(&b->caller);
     kb_thread *next = next_that(is_ready, b, b->n_threads - 1);
     kb_fault_watch(b);
@@ -635,13 +635,13 @@ static void run_range(void *data)
         b->left++;
         if (b->checks) {
             begin(b, b->at);
-            b->observer->enter(b->checks, b);
+            kb_checks_enter(b->checks, b);
         }
         uint32_t last = run_loop(b, 0);
         if (b->has_waited)
             go_on_after(b, last);
         if (b->checks)
-            b->observer->settle(b->checks);
+            kb_checks_settle(b->checks);
     }
     check_stack(&b->threads[0]);
     kb_fibre_switch(&b->threads[0].fibre, &b->caller);

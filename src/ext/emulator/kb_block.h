@@ -35,26 +35,6 @@ enum {
     KB_STACK_LEFT = 16 * 1024, /* that functions of C may need: what a recursion must leave */
 };
 
-struct kb_checks;
-
-/* What a block tells the checked mode, which may end it with a fault. */
-typedef struct kb_block_observer {
-    /* The block begins, or goes on after a barrier of the grid. */
-    void (*enter)(struct kb_checks *checks, const kb_block *block);
-    /* All threads have come to a barrier; lanes to one of their warp. */
-    void (*barrier)(struct kb_checks *checks);
-    void (*warp_barrier)(struct kb_checks *checks, uint32_t warp, uint32_t lanes);
-    /* No thread can go on. */
-    void (*settle)(struct kb_checks *checks);
-    /* A thread comes to the block's barrier, or to its end, while others may wait. */
-    void (*arrive)(kb_thread *thread);
-    void (*end)(kb_thread *thread);
-    /* A lane reads lane `from`, which does not take part, in a shuffle. */
-    void (*shuffle)(kb_thread *thread, uint32_t from);
-    /* A thread polls, see kb_poll. */
-    void (*poll)(kb_thread *thread, uint32_t again);
-} kb_block_observer;
-
 struct kb_block {
     const kb_block_code *code;
     void *const *parameters;
@@ -72,8 +52,7 @@ struct kb_block {
     uint32_t n_at_grid, grid_generation;
     uint32_t n_true, reduced; /* predicates so far; the count of the last generation */
     kb_watch watch;
-    struct kb_checks *checks; /* of the launch, in checked mode; or NULL, as */
-    const kb_block_observer *observer;
+    struct kb_checks *checks; /* of the launch, in checked mode; or NULL */
     kb_fibre caller;
     bool faulted;
     char fault[KB_FAULT_SIZE];
@@ -83,6 +62,34 @@ struct kb_block {
     uint32_t capacity;                      /* threads that there is room for */
     kb_block *next;                         /* that waits for use */
 };
+
+struct kb_checks;
+
+/* What a block tells the checked mode, see kb_check.c, which may end it with a fault. A thread that
+ * reads shared memory which none has written may go on: where a barrier is missing, a race will be
+ * found before the next one, and be reported in its place. When all threads have come to a barrier
+ * or to their ends, or cannot go on, such a read is a fault. So is a block none of whose threads
+ * has done anything but poll for long.
+ *
+ * The block begins, or goes on after a barrier of the grid; */
+void kb_checks_enter(struct kb_checks *checks, const kb_block *block);
+
+/* all threads have come to a barrier; lanes to one of their warp; */
+void kb_checks_barrier(struct kb_checks *checks);
+void kb_checks_warp_barrier(struct kb_checks *checks, uint32_t warp, uint32_t lanes);
+
+/* no thread can go on; */
+void kb_checks_settle(struct kb_checks *checks);
+
+/* a thread comes to the block's barrier, or to its end, while others may wait; */
+void kb_checks_arrive(kb_thread *thread);
+void kb_checks_end(kb_thread *thread);
+
+/* a lane reads lane `from`, which does not take part, in a shuffle; */
+void kb_checks_shuffle(kb_thread *thread, uint32_t from);
+
+/* a thread polls, see kb_poll. */
+void kb_checks_poll(kb_thread *thread, uint32_t again);
 
 /* What the code calls the barrier of a block. */
 const char *kb_block_barrier_name(const kb_block *block);

@@ -120,7 +120,6 @@ kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint
         return NULL;
     b->code = code;
     b->checks = NULL;
-    b->observer = NULL;
     b->watch = (kb_watch){.interrupts = atomic_load(&kb_interrupts)};
     b->n_threads = sizes[3] * sizes[4] * sizes[5];
     b->stack = round_up(STACK_MIN + (size_t)code->stack, PAGE) + SHIFT;

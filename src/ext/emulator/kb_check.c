@@ -112,7 +112,7 @@ void kb_checks_place(kb_checks *c, uint32_t range, uint64_t first)
     row->since = c->begun ? c->begun[c->block] : c->shared.block;
 }
 
-static void enter_block(kb_checks *c, const kb_block *b)
+void kb_checks_enter(kb_checks *c, const kb_block *b)
 {
     const uint32_t *at = b->threads[0].ctaid;
     bool is_other = c->is_batched && c->slice != at[2];
@@ -248,8 +248,6 @@ static void append_line(const kb_checks *c, uint32_t site, char lines[], size_t 
                        text + 1);
 }
 
-static void settle(kb_checks *c);
-
 void kb_check_fail(kb_thread *t, uint32_t site, uint32_t other, const char *format, ...)
 {
     char message[KB_FAULT_SIZE], lines[2 * PLACE_MAX] = "";
@@ -258,14 +256,14 @@ void kb_check_fail(kb_thread *t, uint32_t site, uint32_t other, const char *form
     va_start(args, format);
     (void)vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    settle(t->block->checks); /* which came before */
+    kb_checks_settle(t->block->checks); /* which came before */
     append_line(c, site, lines, sizeof lines);
     if (other != site)
         append_line(c, other, lines, sizeof lines);
     kb_block_fail(t, "%s%s", message, lines);
 }
 
-static void settle(kb_checks *c)
+void kb_checks_settle(kb_checks *c)
 {
     kb_checks_settle_race(c);
     kb_thread *t = c->unwritten.thread;
@@ -415,7 +413,7 @@ static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_
                       PLACE_TEXT(t, a->site));
     struct kb_early_read *u = &c->unwritten;
     if (u->thread && ++u->n == MANY_UNWRITTEN)
-        settle(c);
+        kb_checks_settle(c);
     if (u->thread)
         return;
     u->thread = t;
@@ -524,14 +522,14 @@ void kb_check_fenced(kb_thread *t)
     kb_fences_fence(&c->fences, c->block, t->index, tick(c), c->global.barrier);
 }
 
-static void pass_barrier(kb_checks *c)
+void kb_checks_barrier(kb_checks *c)
 {
-    settle(c);
+    kb_checks_settle(c);
     c->n_polls = 0;
     c->global.barrier = c->shared.barrier = tick(c);
 }
 
-static void pass_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
+void kb_checks_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
 {
     c->n_polls = 0;
     c->global.seen = c->shared.seen = c->seen = c->seen_room; /* somebody's: there are barriers */
@@ -550,7 +548,7 @@ static void pass_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
             memcpy(of_lanes + (size_t)l * KB_WARP, seen, sizeof seen);
 }
 
-static void poll(kb_thread *t, uint32_t again)
+void kb_checks_poll(kb_thread *t, uint32_t again)
 {
     enum { POLLS_MAX = 1 << 22 };
     kb_checks *c = t->block->checks;
@@ -562,7 +560,7 @@ static void poll(kb_thread *t, uint32_t again)
                       PLACE_TEXT(t, t->site));
 }
 
-static void fail_shuffle(kb_thread *t, uint32_t from)
+void kb_checks_shuffle(kb_thread *t, uint32_t from)
 {
     uint32_t index = t->index - t->lane + from;
     const char *why = !(t->call.mask >> from & 1)    ? "is not in its mask"
@@ -577,7 +575,7 @@ static void fail_shuffle(kb_thread *t, uint32_t from)
 void kb_check_grid(kb_thread *t)
 {
     if (t->block->n_at_grid + 1 == t->block->n_live)
-        settle(t->block->checks);
+        kb_checks_settle(t->block->checks);
 }
 
 static const kb_thread *waiting_thread(const kb_block *b)
@@ -589,7 +587,7 @@ static const kb_thread *waiting_thread(const kb_block *b)
     return NULL;
 }
 
-static void arrive(kb_thread *t)
+void kb_checks_arrive(kb_thread *t)
 {
     kb_block *b = t->block;
     if (b->n_live < b->n_threads)
@@ -608,7 +606,7 @@ static void arrive(kb_thread *t)
             other->tid[2], PLACE_TEXT(t, other->site));
 }
 
-static void end_thread(kb_thread *t)
+void kb_checks_end(kb_thread *t)
 {
     t->block->checks->n_polls = 0;
     const kb_thread *other = t->block->n_arrived ? waiting_thread(t->block) : NULL;
@@ -618,16 +616,5 @@ static void end_thread(kb_thread *t)
                       kb_block_barrier_name(t->block), PLACE_TEXT(t, other->site), other->tid[0],
                       other->tid[1], other->tid[2]);
     if (t->block->n_live == t->block->n_at_grid + 1)
-        settle(t->block->checks);
+        kb_checks_settle(t->block->checks);
 }
-
-const kb_block_observer kb_checks_observer = {
-    .enter = enter_block,
-    .barrier = pass_barrier,
-    .warp_barrier = pass_warp_barrier,
-    .settle = settle,
-    .arrive = arrive,
-    .end = end_thread,
-    .shuffle = fail_shuffle,
-    .poll = poll,
-};

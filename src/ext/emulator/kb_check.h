@@ -105,12 +105,6 @@ void kb_checks_free(kb_checks *checks);
 /* Measures the arrays of new checks, and makes room for what is kept of them. */
 bool kb_checks_prepare(kb_checks *checks, uint32_t dynamic_shared, void *const *parameters);
 
-/* What blocks call. A thread that reads shared memory which none has written may go on: where a
- * barrier is missing, a race will be found before the next one, and be reported in its place. When
- * all threads have come to a barrier or to their ends, or cannot go on, such a read is a fault. So
- * is a block none of whose threads has done anything but poll for long. */
-extern const kb_block_observer kb_checks_observer;
-
 /* Code that does not tell what it writes has written by now: such a race is one, or is none. */
 void kb_checks_settle_race(kb_checks *checks);
 

@@ -198,7 +198,6 @@ static kb_block *take_block(launch *l)
         return NULL;
     }
     block->checks = l->checks;
-    block->observer = l->checks ? &kb_checks_observer : NULL;
     return block;
 }
 

@@ -20,7 +20,6 @@ static const char *run_with(const kb_check_table *about, const step steps[],
     if (!CHECK(checks && block))
         return "no memory";
     block->checks = checks;
-    block->observer = &kb_checks_observer;
     for (uint32_t i = 0; i < sizes[2] && !fault[0]; i++) {
         uint32_t index[3] = {0, 0, i};
         if (!kb_block_run(block, parameters, index))
@@ -339,7 +338,6 @@ static void test_late(void)
     if (!CHECK(checks && block))
         return;
     block->checks = checks;
-    block->observer = &kb_checks_observer;
     script = no_warps; /* which have seen nothing */
     checks->shadow->time = UINT32_C(1) << 31;
     CHECK(kb_block_run(block, parameters, (const uint32_t[]){0, 0, 0}));
