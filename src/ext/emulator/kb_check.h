@@ -8,7 +8,6 @@
 #define KB_CHECK_H
 
 #include "ext/emulator/kb_block.h"
-#include "ext/emulator/kb_fences.h"
 #include "ext/emulator/kb_race.h"
 #include "ext/emulator/kb_range.h"
 #include "ext/emulator/kb_shadow.h"

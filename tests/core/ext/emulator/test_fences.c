@@ -1,7 +1,7 @@
 /* Proves what fences and atomic accesses hand on, from thread to thread and from block to block. */
 #include "core/kb_arena.h"
 #include "ext/emulator/kb_check.h"
-#include "ext/emulator/kb_fences.h"
+#include "ext/emulator/kb_race.h"
 #include "kb_test.h"
 #include "torture.h"
 
