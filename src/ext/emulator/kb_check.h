@@ -10,7 +10,6 @@
 #include "ext/emulator/kb_block.h"
 #include "ext/emulator/kb_race.h"
 #include "ext/emulator/kb_range.h"
-#include "ext/emulator/kb_shadow.h"
 
 #define KB_CHECK_ADDRESS ((UINT64_C(1) << KB_CHECK_TAG_SHIFT) - 1)
 enum { KB_CHECK_TAG_SHIFT = 48, KB_CHECK_TAG_MAX = 0x7FFF, KB_CHECK_WRONG_MAX = 256 };
@@ -41,6 +40,26 @@ typedef struct kb_check_rows {
     uint64_t unused[3];
     kb_check_row of[];
 } kb_check_rows;
+
+/* What the checked mode remembers of the elements of a launch: a cell for each, and a time that
+ * goes on from launch to launch, so that what is left of an earlier one is old and need not be
+ * erased. Any thread may take cells. */
+typedef struct kb_shadow {
+    uint32_t time; /* no cell has a later one */
+    size_t n_cells;
+    kb_race_cell *cells;
+    kb_race_more *more; /* of each cell */
+} kb_shadow;
+
+/* At least so many cells; they are given back when the launch has ended. NULL without memory. */
+kb_shadow *kb_shadow_take(size_t n_cells);
+void kb_shadow_give_back(kb_shadow *shadow);
+
+/* Whether the time might end before long. */
+bool kb_shadow_is_late(const kb_shadow *shadow);
+
+/* Erases everything and begins with the time again, if it is late; whether it was. */
+bool kb_shadow_renew(kb_shadow *shadow);
 
 /* An index that lies outside its axis, and the array that it was used on. */
 typedef struct kb_wrong_index {

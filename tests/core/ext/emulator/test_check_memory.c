@@ -3,7 +3,6 @@
 #include "check_steps.h"
 
 #include "core/kb_dtype.h"
-#include "ext/emulator/kb_shadow.h"
 #include "ext/emulator/kb_unwritten.h"
 #include "fake_xla.h"
 #include "torture.h"

@@ -1,6 +1,6 @@
 /* Proves which cells a launch of the checked mode gets, when they are erased, and which are kept.
  */
-#include "ext/emulator/kb_shadow.h"
+#include "ext/emulator/kb_check.h"
 #include "kb_test.h"
 #include "torture.h"
 
