@@ -230,8 +230,6 @@ static bool begin_checks(launch *l)
     l->checks = table == &kb_apart_launches
                     ? kb_apart_checks(l->sizes, l->shared, cooperative)
                     : kb_checks_new(table, l->sizes, l->shared, l->parameters, cooperative);
-    if (!l->checks)
-        fail(l, "no memory to check the kernel's accesses with");
     return l->checks != NULL;
 }
 
@@ -255,14 +253,8 @@ static void run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
     } while (n_ended < n_blocks);
 }
 
-static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
+static void run_cooperative(launch *l, int64_t n_blocks)
 {
-    if (n_blocks > COOPERATIVE_MAX / n_threads) {
-        fail(l, "a cooperative grid has at most 65536 threads on the CPU");
-        return;
-    }
-    if (!begin_checks(l))
-        return;
     int64_t n_taken = 0;
     kb_block **blocks = (kb_block **)calloc((size_t)n_blocks, sizeof(kb_block *));
     for (; blocks && n_taken < n_blocks; n_taken++) {
@@ -280,16 +272,6 @@ static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
     for (int64_t i = 0; i < n_taken; i++)
         kb_block_give_back(blocks[i]);
     free((void *)blocks);
-    kb_checks_free(l->checks);
-}
-
-/* Blocks one after the other, which share what is known of accesses. */
-static void run_checked(launch *l, int64_t n_blocks)
-{
-    if (!begin_checks(l))
-        return;
-    run_fibres(l, 0, n_blocks);
-    kb_checks_free(l->checks);
 }
 
 /* Blocks whose threads run one after the other, in loops. */
@@ -314,12 +296,6 @@ static void run_blocks(void *data, int64_t begin, int64_t end)
     else
         run_fibres(l, begin, end);
     kb_float_mode_restore(mode);
-}
-
-static void count(kb_hostcuda_counts *counts, bool faulted)
-{
-    atomic_fetch_add_explicit(&counts->launches, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&counts->faults, faulted, memory_order_relaxed);
 }
 
 static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
@@ -361,22 +337,27 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     }
     uint64_t mode = kb_float_mode_exact();
     int64_t alone_max = code->blocks || code->threads.loop ? ALONE_MAX : ALONE_FIBRES_MAX;
-    if (code->cooperative)
-        run_cooperative(&l, n_blocks, n_threads);
-    else if (code->threads.checked)
-        run_checked(&l, n_blocks);
-    else if (n_blocks <= alone_max / n_threads)
+    if (code->cooperative && n_blocks > COOPERATIVE_MAX / n_threads)
+        fail(&l, "a cooperative grid has at most 65536 threads on the CPU");
+    else if (!begin_checks(&l))
+        fail(&l, "no memory to check the kernel's accesses with");
+    else if (code->cooperative)
+        run_cooperative(&l, n_blocks);
+    else if (l.checks || n_blocks <= alone_max / n_threads) /* checked blocks share what is known */
         run_blocks(&l, 0, n_blocks);
     else if (xla)
         kb_pool_for(xla, n_blocks, run_blocks, &l);
     else
         kb_hostcuda_for(n_blocks, run_blocks, &l);
+    kb_checks_free(l.checks);
     kb_float_mode_restore(mode);
     if (copy)
         pthread_mutex_unlock(&copy->lock);
     bool faulted = atomic_load(&l.faulted);
-    if (code->counts)
-        count(code->counts, faulted);
+    if (code->counts) {
+        atomic_fetch_add_explicit(&code->counts->launches, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&code->counts->faults, faulted, memory_order_relaxed);
+    }
     if (!faulted)
         return KB_CU_SUCCESS;
     memcpy(fault, l.fault, KB_FAULT_SIZE);
