@@ -27,7 +27,7 @@ enum {
     KB_DEBUG_COUNT_NODES = 1u << 2,    /* tests: count the graph nodes that calls add */
     KB_DEBUG_DEFAULT_STREAM = 1u << 3, /* tests: a call without a stream uses the default one */
     KB_DEBUG_INPUTS = 1u << 4,         /* CPU: compare inputs before and after, see kb_guard.h */
-    KB_DEBUG_CHECKED = 1u << 5,        /* CPU: there is a checked kernel, see kb_unwritten.h */
+    KB_DEBUG_CHECKED = 1u << 5,        /* CPU: there is a checked kernel, see kb_guard.h */
     KB_DEBUG_COUNT_LAUNCHES = 1u << 6  /* CPU: count the launches of kernels that are added */
 };
 

@@ -6,8 +6,8 @@
 
 #include "core/kb_arena.h"
 #include "core/kb_dtype.h"
+#include "ext/emulator/kb_guard.h"
 #include "ext/emulator/kb_sites.h"
-#include "ext/emulator/kb_unwritten.h"
 #include "kernbridge/cuda_host.h"
 
 #include <stdio.h>

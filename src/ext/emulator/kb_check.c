@@ -3,8 +3,8 @@
 #include "ext/emulator/kb_check.h"
 
 #include "core/kb_arena.h"
+#include "ext/emulator/kb_guard.h"
 #include "ext/emulator/kb_sites.h"
-#include "ext/emulator/kb_unwritten.h"
 
 #include <stdarg.h>
 #include <stdio.h>

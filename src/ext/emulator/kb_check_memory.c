@@ -3,7 +3,7 @@
 #include "ext/emulator/kb_check.h"
 
 #include "core/kb_arena.h"
-#include "ext/emulator/kb_unwritten.h"
+#include "ext/emulator/kb_guard.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 #include "ext/emulator/kb_cuda_code.h"
 
 #include "ext/emulator/kb_apart.h"
+#include "ext/emulator/kb_guard.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "ext/emulator/kb_sites.h"
-#include "ext/emulator/kb_unwritten.h"
 #include "ext/emulator/kb_variables.h"
 #include "module/kb_source.h"
 

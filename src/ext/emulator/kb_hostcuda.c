@@ -7,7 +7,7 @@
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "ext/emulator/kb_apart.h"
-#include "ext/emulator/kb_unwritten.h"
+#include "ext/emulator/kb_guard.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

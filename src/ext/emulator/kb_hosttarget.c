@@ -12,7 +12,6 @@
 #include "cuda/kb_target.h"
 #include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_guard.h"
-#include "ext/emulator/kb_unwritten.h"
 
 static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
 {

@@ -4,9 +4,9 @@
 
 #include "allocation.h"
 #include "core/kb_dtype.h"
+#include "ext/emulator/kb_guard.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "ext/emulator/kb_sites.h"
-#include "ext/emulator/kb_unwritten.h"
 #include "kernbridge/cuda_host.h"
 #include "sample.h"
 

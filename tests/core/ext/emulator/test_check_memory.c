@@ -3,7 +3,7 @@
 #include "check_steps.h"
 
 #include "core/kb_dtype.h"
-#include "ext/emulator/kb_unwritten.h"
+#include "ext/emulator/kb_guard.h"
 #include "fake_xla.h"
 #include "torture.h"
 

@@ -2,8 +2,8 @@
  * and what the execution finds wrong is an error of the call. */
 #include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_check.h"
+#include "ext/emulator/kb_guard.h"
 #include "ext/emulator/kb_hostcuda.h"
-#include "ext/emulator/kb_unwritten.h"
 #include "target.h"
 
 #include "core/kb_handler.h"

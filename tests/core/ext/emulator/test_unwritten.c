@@ -1,6 +1,6 @@
 /* Proves what is known of the unwritten memory of a call: which buffers hold nothing at first, and
  * what fills and copies change. */
-#include "ext/emulator/kb_unwritten.h"
+#include "ext/emulator/kb_guard.h"
 
 #include "allocation.h"
 #include "core/kb_dtype.h"
