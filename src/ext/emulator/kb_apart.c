@@ -7,7 +7,6 @@
 #include "core/kb_arena.h"
 #include "core/kb_dtype.h"
 #include "ext/emulator/kb_guard.h"
-#include "ext/emulator/kb_sites.h"
 #include "kernbridge/cuda_host.h"
 
 #include <stdio.h>

@@ -4,7 +4,6 @@
 
 #include "core/kb_arena.h"
 #include "ext/emulator/kb_guard.h"
-#include "ext/emulator/kb_sites.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -171,4 +171,14 @@ void kb_check_atomic(kb_thread *thread);
 void kb_check_fenced(kb_thread *thread);
 void kb_check_grid(kb_thread *thread);
 
+/* Places in CUDA C++ that is checked, of which any thread may ask: a number from 1 on for a line,
+ * or for the code before this address; 0 if there are too many. */
+uint32_t kb_site_of_line(const char *file, uint32_t line);
+uint32_t kb_site_of_code(const void *code);
+
+enum { KB_SITE_TEXT = 384 };
+
+/* "file:line", with a tab and the line's text after it if the file can be read; or "". */
+const char *kb_site_text(uint32_t site, char text[KB_SITE_TEXT]);
+
 #endif

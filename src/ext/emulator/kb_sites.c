@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr, popen */
 #endif
-#include "ext/emulator/kb_sites.h"
+#include "ext/emulator/kb_check.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -6,7 +6,6 @@
 #include "core/kb_dtype.h"
 #include "ext/emulator/kb_guard.h"
 #include "ext/emulator/kb_hostcuda.h"
-#include "ext/emulator/kb_sites.h"
 #include "kernbridge/cuda_host.h"
 #include "sample.h"
 

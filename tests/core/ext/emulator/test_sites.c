@@ -3,7 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
 #endif
-#include "ext/emulator/kb_sites.h"
+#include "ext/emulator/kb_check.h"
 
 #include "kb_test.h"
 #include "kernbridge/module.h"
