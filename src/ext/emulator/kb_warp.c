@@ -1,7 +1,5 @@
 /* Owns what operations of warps return. */
-#include "ext/emulator/kb_warp.h"
-
-#include <string.h>
+#include "ext/emulator/kb_block.h"
 
 enum { VOTE_ALL, VOTE_ANY, VOTE_EQUAL, VOTE_BALLOT };          /* PTX: vote.sync */
 enum { SHUFFLE_INDEX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR }; /* PTX: shfl.sync */
