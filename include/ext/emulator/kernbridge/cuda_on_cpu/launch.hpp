@@ -3,7 +3,6 @@
 #define KERNBRIDGE_CUDA_ON_CPU_LAUNCH_HPP
 
 #include "kernbridge/check.hpp"
-#include "kernbridge/cuda_on_cpu/cooperative.hpp"
 #include "kernbridge/cuda_on_cpu/host.hpp"
 #include "kernbridge/cuda_on_cpu/threads.hpp"
 

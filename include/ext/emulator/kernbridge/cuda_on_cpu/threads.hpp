@@ -12,6 +12,7 @@
 #include "kernbridge/check.hpp"
 
 #include <exception>
+#include <link.h>
 
 extern "C" __attribute__((visibility("default"))) kb_cuda_host_slot_type kb_cuda_host_slot;
 kb_cuda_host_slot_type kb_cuda_host_slot = {KB_CUDA_HOST_VERSION, nullptr};
@@ -50,11 +51,11 @@ namespace cuda_on_cpu
 KB_OF_THREAD kb_cuda_thread *threads; /* of the running block; or NULL: on the host */
 static thread_local unsigned char *dynamic_shared;
 static thread_local kb_thread *waited; /* the running thread, once it has waited; or NULL */
-/* Of a cooperative grid: the bytes of shared memory that is not dynamic, and the block whose is
- * where the code finds it; see cooperative.hpp. */
+/* Of a cooperative grid, whose blocks wait for each other: all run on one thread of the system, and
+ * shared memory is memory of that thread, which is exchanged when another block goes on. These are
+ * the bytes of shared memory that is not dynamic, and the block whose is where the code finds it. */
 static thread_local size_t exchanged;
 static thread_local unsigned char *resident;
-static void enter_block(unsigned char *mine, bool begins);
 
 KB_UNCHECKED KB_IS(const kb_cuda_host &, host, (), *kb_cuda_host_slot.functions)
 
@@ -74,6 +75,50 @@ KB_UNCHECKED KB_IS(kb_cuda_thread *, thread_number, (kb_cuda_thread *of_block, u
 KB_UNCHECKED KB_IS(kb_thread *, thread_at, (kb_cuda_thread *of_block, uint3 at),
                    reinterpret_cast<kb_thread *>(thread_number(
                        of_block, at.x + blockDim.x * (at.y + blockDim.y * at.z))))
+
+/* The memory of this library that each thread of the system has for itself. */
+struct ThreadMemory {
+    char *begin;
+    size_t size;
+};
+
+static inline ThreadMemory memory_of_thread()
+{
+    static thread_local char inside; /* some of it */
+    ThreadMemory found = {&inside, 0};
+    dl_iterate_phdr(
+        [](struct dl_phdr_info *library, size_t, void *data) {
+            ThreadMemory *wanted = static_cast<ThreadMemory *>(data);
+            char *begin = static_cast<char *>(library->dlpi_tls_data);
+            for (int i = 0; begin && i < library->dlpi_phnum; i++)
+                if (library->dlpi_phdr[i].p_type == PT_TLS && wanted->begin >= begin &&
+                    wanted->begin < begin + library->dlpi_phdr[i].p_memsz) {
+                    *wanted = {begin, library->dlpi_phdr[i].p_memsz};
+                    return 1;
+                }
+            return 0;
+        },
+        &found);
+    return found;
+}
+
+/* Its bytes, which each block of a cooperative grid has room for. */
+KB_IS(uint32_t, fixed_shared, (), static_cast<uint32_t>(memory_of_thread().size))
+
+/* The block's threads go on, or begin: its shared memory takes the place of the other's. Each block
+ * has room for it at the beginning of what the core gives it. */
+__attribute__((noinline)) static void enter_block(unsigned char *mine, bool begins)
+{
+    ThreadMemory memory = memory_of_thread();
+    unsigned char *before = resident;
+    if (before == mine)
+        return;
+    if (before)
+        memcpy(before, memory.begin, memory.size);
+    if (!begins)
+        memcpy(memory.begin, mine, memory.size);
+    resident = mine;
+}
 
 /* The running thread gives way for the time of this object. Others run, and what is said of the
  * running thread is restored. */

@@ -4,7 +4,6 @@
 #define KERNBRIDGE_CUDA_ON_CPU_WORDS_HPP
 
 #include "kernbridge/cuda_on_cpu/atomics.hpp"
-#include "kernbridge/cuda_on_cpu/cooperative.hpp"
 #include "kernbridge/cuda_on_cpu/math.hpp"
 #include "kernbridge/cuda_on_cpu/special.h"
 
