@@ -4,7 +4,6 @@
 #include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_guard.h"
 #include "ext/emulator/kb_hostcuda.h"
-#include "ext/emulator/kb_variables.h"
 #include "module/kb_source.h"
 
 #include <dlfcn.h>

@@ -3,14 +3,13 @@
 #ifndef KB_HOSTCUDA_H
 #define KB_HOSTCUDA_H
 
+#include "core/kb_extension.h"
 #include "core/kb_frame.h"
 #include "core/kb_plan.h"
 #include "core/kb_pool.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "ext/emulator/kb_block.h"
-#include "ext/emulator/kb_libdevice.h"
-#include "ext/emulator/kb_variables.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
 #endif
-#include "ext/emulator/kb_variables.h"
+#include "ext/emulator/kb_cuda_code.h"
 
 #include "kernbridge/cuda_host.h"
 #include "module/kb_module.h"

@@ -3,7 +3,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
 #endif
-#include "ext/emulator/kb_variables.h"
 
 #include "ext/emulator/kb_cuda_code.h"
 #include "gpu.h"
