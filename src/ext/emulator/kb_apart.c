@@ -27,7 +27,6 @@ enum {
     PLACE_BITS_MIN = 30,  /* as an index stays in it */
     FIRST_PAGE = 4096,    /* that nothing is in */
     NAME_SIZE = 256,
-    WORD_MAX = KB_CHECK_DIMS + 1 /* of an array: its address and extents */
 };
 
 typedef struct moved_array {
@@ -35,7 +34,6 @@ typedef struct moved_array {
     uint64_t size;
     bool is_output;
     char name[NAME_SIZE];
-    int64_t words[WORD_MAX];
 } moved_array;
 
 struct kb_apart {
@@ -45,7 +43,6 @@ struct kb_apart {
     uint32_t bits, n_max, n_shared;
     moved_array *arrays;
     kb_check_array *about; /* n_max arrays, then shared ones */
-    void **parameters;     /* pointers to the words of all arrays */
     kb_check_table table;
     kb_unwritten unwritten;
     const void *keys[N_SHARED];
@@ -94,9 +91,8 @@ kb_apart *kb_apart_new(uint32_t n)
     p->n_max = n;
     p->arrays = kb_arena_take(arena, n, sizeof *p->arrays);
     p->about = kb_arena_take(arena, (size_t)n + N_SHARED, sizeof *p->about);
-    p->parameters = kb_arena_take(arena, (size_t)n * WORD_MAX, sizeof *p->parameters);
     p->unwritten.regions = kb_arena_take(arena, n, sizeof *p->unwritten.regions);
-    if (p->arrays && p->about && p->parameters && p->unwritten.regions && reserve(p))
+    if (p->arrays && p->about && p->unwritten.regions && reserve(p))
         return p;
     free_apart(p);
     return NULL;
@@ -131,19 +127,16 @@ static void describe(kb_apart *p, uint32_t i, const kb_xla_buffer *like, const c
                       (long long)like->dims[d]);
     if (n < NAME_SIZE)
         (void)snprintf(m->name + n, sizeof m->name - (size_t)n, "])");
-    m->words[0] = (int64_t)(uintptr_t)m->now;
-    for (uint32_t w = 0; w < WORD_MAX; w++)
-        p->parameters[i * WORD_MAX + w] = &m->words[w];
-    for (int64_t d = 0; d < like->rank; d++)
-        m->words[1 + d] = like->dims[d];
     uint32_t item = kb_dtype_size(like->dtype) ? kb_dtype_size(like->dtype) : 1;
     bool is_complex = like->dtype == KB_DTYPE_C64 || like->dtype == KB_DTYPE_C128;
     p->about[i] = (kb_check_array){
         .name = m->name,
         .item_size = item,
         .n_dims = (uint32_t)like->rank,
-        .word = i * WORD_MAX,
-        .flags = m->is_output ? 0 : KB_CHECK_CONSTANT,
+        .flags = KB_CHECK_APART | (m->is_output ? 0 : KB_CHECK_CONSTANT),
+        .offset = (uintptr_t)m->now,
+        .size = m->size,
+        .shape = like->dims,
         .cell = is_complex ? item / 2 : item,
     };
 }
@@ -241,7 +234,7 @@ kb_checks *kb_apart_checks(const uint32_t sizes[6], uint32_t dynamic_shared, boo
     p->next_cell = p->fixed = 0;
     p->table.arrays = p->about;
     p->table.n_shared = N_SHARED;
-    kb_checks *c = kb_checks_new(&p->table, sizes, dynamic_shared, p->parameters, is_cooperative);
+    kb_checks *c = kb_checks_new(&p->table, sizes, dynamic_shared, NULL, is_cooperative);
     if (c)
         c->apart = p;
     return c;

@@ -86,7 +86,10 @@ static void measure(kb_checks *c, uint32_t dynamic_shared, void *const *paramete
             kb_range_fixed(r, 0, is_dynamic ? dynamic_shared : r->about->size);
             continue;
         }
-        kb_range_measure(r, parameters);
+        if (r->about->flags & KB_CHECK_APART)
+            kb_range_fixed(r, r->about->offset, r->about->size);
+        else
+            kb_range_measure(r, parameters);
         uint64_t size = (uint64_t)(r->high - r->low);
         r->is_watched = kb_unwritten_find(kb_range_first(r, c->slice), size) != NULL;
         c->is_batched = c->is_batched || r->slice;

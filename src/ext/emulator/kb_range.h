@@ -19,7 +19,7 @@ typedef struct kb_check_array {
     uint32_t word;   /* arguments: the parameter with its address; extents and strides follow */
     uint32_t flags;
     uint64_t offset, size; /* shared arrays: bytes; local ones have a size alone */
-    const int64_t *shape;  /* of shared and local arrays; or NULL */
+    const int64_t *shape;  /* of arrays that are not measured by their words; or NULL */
     uint64_t cell;         /* bytes of an item that are written together */
 } kb_check_array;
 
@@ -28,7 +28,7 @@ enum {
     KB_CHECK_STRIDED = 1u << 1,  /* behind the extents: strides in bytes */
     KB_CHECK_CONSTANT = 1u << 2, /* nothing writes to it: no races */
     KB_CHECK_DYNAMIC = 1u << 3,  /* shared: the size is the launch's */
-    KB_CHECK_APART = 1u << 4,    /* shared: `offset` is an address; a name and a size come later */
+    KB_CHECK_APART = 1u << 4,    /* `offset` is an address; if shared, name and size come later */
 };
 
 /* `low` and `high` are bytes around `base`. */
