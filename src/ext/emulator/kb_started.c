@@ -1,17 +1,18 @@
 /* Owns loops whose threads are started for them, where XLA's are not. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity */
+#define _GNU_SOURCE /* sched_getaffinity; clock_gettime, in kb_ticks.h */
 #endif
 #include "ext/emulator/kb_hostcuda.h"
+
+#include "core/kb_ticks.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <time.h>
 
 enum {
     PARTS = 64,
-    START_AFTER_NS = 200000, /* a thread takes about a tenth of this to start */
+    START_AFTER = 200 * KB_TICKS_PER_US, /* a thread takes about a tenth of this to start */
 };
 
 typedef struct loop {
@@ -35,23 +36,16 @@ static void *run_parts(void *data)
     return NULL;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void kb_hostcuda_for(int64_t count, kb_pool_function *function, void *data)
 {
     loop l = {{function, data, .count = count, .part = count > PARTS ? count / PARTS : 1}, 0};
-    int64_t begun = now_ns(), n = 0;
-    while (now_ns() - begun < START_AFTER_NS)
+    uint64_t begun = kb_ticks();
+    while (kb_ticks() - begun < START_AFTER)
         if (!run_part(&l))
             return;
     pthread_t threads[CPU_SETSIZE];
     cpu_set_t allowed;
-    int64_t most = (count - l.next) / l.of.part;
+    int64_t most = (count - l.next) / l.of.part, n = 0;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
         most = 1;
     else if (most > CPU_COUNT(&allowed))
