@@ -101,6 +101,7 @@ static void number_threads(kb_block *b, const uint32_t sizes[6], uint32_t dynami
         t->index = i;
         t->stack = KB_NO_STACK;
         t->block = b;
+        t->place = NULL;
     }
     b->n_begun = b->n_threads;
 }

@@ -39,11 +39,6 @@ static int launch(const kb_call *call, const kb_cuda_launch *how, char fault[])
     return 2;
 }
 
-static void fail(kb_thread *t, const char *what)
-{
-    kb_block_fail(t, "%s", what);
-}
-
 /* The tensors are ours, so the addresses in them may change. */
 static void *enter(const kb_call *call)
 {
@@ -92,7 +87,7 @@ static const kb_cuda_host functions = {
     .active_mask = kb_active_mask,
     .grid_barrier = kb_grid_barrier,
     .poll = kb_poll,
-    .fail = fail,
+    .fail = kb_raise,
     .enter = enter,
     .leave = leave,
     .site = kb_site_of_line,

@@ -1036,12 +1036,14 @@ static void test_what_is_kept(void)
     b->threads[0].result = MARK;
     b->watch.begun = b->watch.n_pauses = MARK;
     b->checks = (struct kb_checks *)(void *)b; /* of an earlier launch */
+    b->threads[0].place = "k.py:1";
     kb_block_give_back(b);
     CHECK_INT(kb_block_kept(), max);
     CHECK_PTR(kb_block_take(&code, whole, 0), b);
     CHECK_INT(kb_block_kept(), 0);
     CHECK_INT(b->capacity, max);
     CHECK(b->watch.begun == 0 && b->watch.n_pauses == 0 && !b->checks);
+    CHECK_PTR(b->threads[0].place, NULL);
     CHECK(b->shared[0] == MARK && b->stacks[0] == MARK && b->threads[0].result == MARK);
     kb_block *most = kb_block_take(&code, smaller, 0);
     kb_block *last = kb_block_take(&code, one, 0), *other = kb_block_take(&code, one, 0);
