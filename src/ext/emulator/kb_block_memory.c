@@ -25,10 +25,7 @@ static uint32_t n_kept;  /* threads that unused blocks have room for */
 /* With a guard below, where a stack that overflows ends. */
 static void *map(size_t size)
 {
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-#ifdef MAP_NORESERVE
-    flags |= MAP_NORESERVE;
-#endif
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     char *memory = mmap(NULL, size + KB_FAULT_GUARD, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;

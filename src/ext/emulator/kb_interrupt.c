@@ -9,10 +9,6 @@
 #include <signal.h>
 #include <time.h>
 
-#ifndef CLOCK_MONOTONIC_COARSE
-#define CLOCK_MONOTONIC_COARSE CLOCK_MONOTONIC
-#endif
-
 _Atomic(uint32_t) kb_interrupts;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
