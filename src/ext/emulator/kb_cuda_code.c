@@ -3,7 +3,6 @@
 
 #include "core/kb_checksum.h"
 #include "ext/emulator/kb_apart.h"
-#include "ext/emulator/kb_libdevice.h"
 #include "module/kb_library.h"
 #include "object/kb_provided.h"
 

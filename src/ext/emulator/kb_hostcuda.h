@@ -89,8 +89,9 @@ kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, kb_error *err);
 
-/* What compiled kernels call. */
+/* What compiled kernels call: functions of threads and of checks; functions of libdevice. */
 extern const kb_symbol kb_hostcuda_symbols[];
+extern const kb_symbol kb_libdevice_symbols[];
 
 /* Compiles an image that a program of another process brought, and calls kb_hostcuda_add. */
 typedef kb_status kb_hostcuda_compiler(const char *image, size_t size, kb_error *err);

@@ -1,19 +1,25 @@
 /* Owns the table of libdevice's functions: functions that the C library lacks or computes less
- * exactly, and functions with a rounding direction.
+ * exactly, and functions with a rounding direction. `kb_nv_x` is `__nv_x`.
  *
  * Most of the former are computed as long doubles, of 64 bits or more on Linux, and rounded once.
- */
+ * Functions of floats alone are not here where rounding the double's result gives them. Errors are
+ * at most those that CUDA's documentation states. Any thread may call; errno may change. */
 #define _GNU_SOURCE /* exp10l, lgamma_r, jn, yn */
-#include "ext/emulator/kb_libdevice.h"
+#include "ext/emulator/kb_hostcuda.h"
+
+#include "kernbridge/cuda_on_cpu/special.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Each of special.h downwards (_rd), upwards (_ru) and towards zero (_rz). */
+#define DIRECTION(name, direction, n, result, type, value)                                         \
+    static KB_ROUNDED_TO(kb_nv_##name, direction, n, result, type, value)
 #define DIRECTIONS(n, name, result, type, value)                                                   \
-    KB_ROUNDED_TO(kb_nv_##name##_rd, FE_DOWNWARD, n, result, type, value)                          \
-    KB_ROUNDED_TO(kb_nv_##name##_ru, FE_UPWARD, n, result, type, value)                            \
-    KB_ROUNDED_TO(kb_nv_##name##_rz, FE_TOWARDZERO, n, result, type, value)
+    DIRECTION(name##_rd, FE_DOWNWARD, n, result, type, value)                                      \
+    DIRECTION(name##_ru, FE_UPWARD, n, result, type, value)                                        \
+    DIRECTION(name##_rz, FE_TOWARDZERO, n, result, type, value)
 KB_ROUNDED(DIRECTIONS)
 
 static const long double pi_l = 3.141592653589793238462643383279502884L;
@@ -119,12 +125,42 @@ NORM_OF_MANY(double, , long double, sqrtl)
 NORM_OF_MANY(float, f, double, sqrt)
 #define NORM_OF(n, ...) norm_of(n, (const double[]){__VA_ARGS__})
 
+/* name, type of the result, parameters, value */
+#define SPECIAL(X)                                                                                 \
+    X(cbrt, double, (double x), cbrtl(x))                                                          \
+    X(rcbrt, double, (double x), 1 / cbrtl(x))                                                     \
+    X(cosh, double, (double x), coshl(x))                                                          \
+    X(tanh, double, (double x), tanhl(x))                                                          \
+    X(exp10, double, (double x), exp10l(x))                                                        \
+    X(log10, double, (double x), log10l(x))                                                        \
+    X(lgamma, double, (double x), lgamma_r(x, &(int){0}))                                          \
+    X(erfcx, double, (double x), kb_erfcx(x))                                                      \
+    X(erfinv, double, (double x), erfinv(x))                                                       \
+    X(erfcinv, double, (double x), erfcinv(x))                                                     \
+    X(normcdf, double, (double x), erfcl(-x / sqrt_2) / 2)                                         \
+    X(normcdfinv, double, (double x), erfcinv(2 * (long double)x) * -sqrt_2)                       \
+    X(sinpi, double, (double x), sine_pi(x))                                                       \
+    X(cospi, double, (double x), cosine_pi(x))                                                     \
+    X(jn, double, (int32_t n, double x), n < 0 ? (double)NAN : jn(n, x))                           \
+    X(yn, double, (int32_t n, double x), n < 0 ? (double)NAN : yn(n, x))                           \
+    X(cyl_bessel_i0, double, (double x), kb_bessel_i(0, fabsl(x)))                                 \
+    X(cyl_bessel_i1, double, (double x), copysign((double)kb_bessel_i(1, fabsl(x)), x))            \
+    X(rhypot, double, (double x, double y), 1 / NORM_OF(2, x, y))                                  \
+    X(norm3d, double, (double x, double y, double z), NORM_OF(3, x, y, z))                         \
+    X(rnorm3d, double, (double x, double y, double z), 1 / NORM_OF(3, x, y, z))                    \
+    X(norm4d, double, (double x, double y, double z, double w), NORM_OF(4, x, y, z, w))            \
+    X(rnorm4d, double, (double x, double y, double z, double w), 1 / NORM_OF(4, x, y, z, w))       \
+    X(norm, double, (int32_t n, const double *x), norm_of(n, x))                                   \
+    X(rnorm, double, (int32_t n, const double *x), 1 / norm_of(n, x))                              \
+    X(normf, float, (int32_t n, const float *x), norm_off(n, x))                                   \
+    X(rnormf, float, (int32_t n, const float *x), 1 / norm_off(n, x))
+
 #define DEFINE(name, result, parameters, value)                                                    \
-    result kb_nv_##name parameters                                                                 \
+    static result kb_nv_##name parameters                                                          \
     {                                                                                              \
         return (result)(value);                                                                    \
     }
-KB_LIBDEVICE_SPECIAL(DEFINE)
+SPECIAL(DEFINE)
 // NOLINTEND(bugprone-macro-parentheses)
 
 #define SYMBOL(name, result, parameters, value) {"kb_nv_" #name, (void (*)(void))kb_nv_##name},
@@ -135,7 +171,7 @@ KB_LIBDEVICE_SPECIAL(DEFINE)
 
 const kb_symbol kb_libdevice_symbols[] = {
     // clang-format off
-    KB_LIBDEVICE_SPECIAL(SYMBOL)
+    SPECIAL(SYMBOL)
     KB_ROUNDED(SYMBOLS)
     // clang-format on
     {NULL, NULL},

@@ -288,7 +288,7 @@ def _prefixed(functions: Callable[[], dict[str, str]]) -> dict[str, str]:
 
 _CALLS = """\
 ; libdevice on the CPU: an intrinsic of LLVM or a function of the C library takes the place of one
-; that means the same. Others are in src/ext/emulator/kb_libdevice.h as kb_nv_x.
+; that means the same. Others are in src/ext/emulator/kb_libdevice.c as kb_nv_x.
 ; No error is larger than CUDA's documentation states.
 ;
 ; Of equal numbers, which the sign of zero may tell apart, the bits decide which is the smaller one.
@@ -300,7 +300,7 @@ _CONVERSIONS = """\
 ; Numbers that do not fit into an integer saturate; NaN becomes 0 where neither type has 64 bits,
 ; else the number with the highest bit alone, as PTX has it. GPUs never fuse products and sums that
 ; are rounded to nearest here with others; fma.py, which fuses as NVVM and ptxas do, takes the
-; fences away afterwards. src/ext/emulator/kb_libdevice.h has the other directions.
+; fences away afterwards. src/ext/emulator/kb_libdevice.c has the other directions.
 """
 _BITS = "; libdevice on the CPU: functions of integers and of the bits of a number.\n"
 

@@ -6,7 +6,6 @@
 #include "ext/emulator/kb_check.h"
 #include "ext/emulator/kb_cuda_code.h"
 #include "ext/emulator/kb_hostcuda.h"
-#include "ext/emulator/kb_libdevice.h"
 #include "python/entry.h"
 
 static int read_image_digest(PyObject *bytes, void *digest)

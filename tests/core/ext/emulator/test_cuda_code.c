@@ -1,7 +1,6 @@
 /* Proves that a CUDA kernel for the CPU that comes as machine code runs, and that bytes which are
  * not whole, not of this kernel or not for this machine are refused with a reason. */
 #include "cuda_code.h"
-#include "ext/emulator/kb_libdevice.h"
 #include "fake_xla.h"
 #include "kb_test.h"
 #include "object/kb_cpu.h"

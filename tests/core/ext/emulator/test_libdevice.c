@@ -1,12 +1,78 @@
 /* Proves libdevice's functions by value: of zeros, infinities, NaN, subnormal and extreme numbers,
  * and of exact results that lie between two numbers, in each direction. */
-#include "ext/emulator/kb_libdevice.h"
+#include "ext/emulator/kb_hostcuda.h"
 #include "kb_test.h"
+#include "kernbridge/cuda_on_cpu/special.h"
 
 #include <fenv.h>
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
+
+#define OF_ONE   (double)
+#define OF_TWO   (double, double)
+#define OF_THREE (double, double, double)
+#define OF_FOUR  (double, double, double, double)
+
+/* The functions with one value: name, types of the result and of the parameters. */
+#define SPECIAL(X)                                                                                 \
+    X(cbrt, double, OF_ONE)                                                                        \
+    X(rcbrt, double, OF_ONE)                                                                       \
+    X(cosh, double, OF_ONE)                                                                        \
+    X(tanh, double, OF_ONE)                                                                        \
+    X(exp10, double, OF_ONE)                                                                       \
+    X(log10, double, OF_ONE)                                                                       \
+    X(lgamma, double, OF_ONE)                                                                      \
+    X(erfcx, double, OF_ONE)                                                                       \
+    X(erfinv, double, OF_ONE)                                                                      \
+    X(erfcinv, double, OF_ONE)                                                                     \
+    X(normcdf, double, OF_ONE)                                                                     \
+    X(normcdfinv, double, OF_ONE)                                                                  \
+    X(sinpi, double, OF_ONE)                                                                       \
+    X(cospi, double, OF_ONE)                                                                       \
+    X(cyl_bessel_i0, double, OF_ONE)                                                               \
+    X(cyl_bessel_i1, double, OF_ONE)                                                               \
+    X(jn, double, (int32_t, double))                                                               \
+    X(yn, double, (int32_t, double))                                                               \
+    X(rhypot, double, OF_TWO)                                                                      \
+    X(norm3d, double, OF_THREE)                                                                    \
+    X(rnorm3d, double, OF_THREE)                                                                   \
+    X(norm4d, double, OF_FOUR)                                                                     \
+    X(rnorm4d, double, OF_FOUR)                                                                    \
+    X(norm, double, (int32_t, const double *))                                                     \
+    X(rnorm, double, (int32_t, const double *))                                                    \
+    X(normf, float, (int32_t, const float *))                                                      \
+    X(rnormf, float, (int32_t, const float *))
+
+/* As compiled kernels find them. */
+#define POINTER(name, result, parameters) static result(*kb_nv_##name) parameters;
+#define POINTERS(n, name, result, type, value)                                                     \
+    POINTER(name##_rd, result, KB_TAKES_##n(type))                                                 \
+    POINTER(name##_ru, result, KB_TAKES_##n(type))                                                 \
+    POINTER(name##_rz, result, KB_TAKES_##n(type))
+SPECIAL(POINTER)
+KB_ROUNDED(POINTERS)
+
+static void *found(const char *name)
+{
+    void *address = kb_symbol_find(kb_libdevice_symbols, name);
+    if (!CHECK(address != NULL))
+        exit(1);
+    return address;
+}
+
+static void find_all(void)
+{
+#define FIND(name, result, parameters)                                                             \
+    kb_nv_##name = (result(*) parameters)(uintptr_t)found("kb_nv_" #name);
+#define FINDS(n, name, result, type, value)                                                        \
+    FIND(name##_rd, result, KB_TAKES_##n(type))                                                    \
+    FIND(name##_ru, result, KB_TAKES_##n(type))                                                    \
+    FIND(name##_rz, result, KB_TAKES_##n(type))
+    SPECIAL(FIND)
+    KB_ROUNDED(FINDS)
+}
 
 static uint64_t bits_of(double x)
 {
@@ -125,7 +191,7 @@ static void test_errors(void)
  * and where a term left out changes the last bit. */
 static void test_nearest(void)
 {
-    static const struct {
+    const struct {
         double (*function)(double);
         double x, nearest;
     } rows[] = {
@@ -384,6 +450,7 @@ static void test_table(void)
 
 int main(void)
 {
+    find_all();
     test_roots();
     test_exponentials();
     test_errors();
