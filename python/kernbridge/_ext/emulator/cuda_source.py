@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.scan import scanner
 from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Command, Language, Request
 
@@ -61,7 +62,8 @@ _TOKEN = re.compile(
     r"|(?P<asm>\b(?:asm|__asm__|__asm)\b)"
     rf"|(?P<refused>\b(?:{'|'.join(names for names, _ in _REFUSED)})\b)"
 )
-_FORWARD = re.compile(rf"{_LITERAL}|[()\[\]{{}},]|>>\s*>")
+_FORWARD = re.compile(rf"{_LITERAL}|[()\[\]{{}}]|>>\s*>")
+_WORDS = re.compile(rf"{_LITERAL}|[\w$]+|::|->|\S")
 _UNSIZED = re.compile(r"([^;\[\]=]*?)([A-Za-z_]\w*)\s*\[\s*\]((?:\s*\[[^\[\]]*\])*)([^;,]*);")
 _NAMESPACE_HEAD = re.compile(r'\bnamespace\b[^()]*$|\bextern\s*"[^"]*"\s*$')
 _ALIGNED = r"\balignas\s*\((?:[^()]|\([^()]*\))*\)"
@@ -321,19 +323,16 @@ class _Translation:
         before = re.split(r"[;{}]", self.text[max(0, at - 512) : max(at, 0)])[-1]
         return at > 0 and _NAMESPACE_HEAD.search(before) is None
 
-    def _close(self, position: int, closing: str, end: int = sys.maxsize) -> int:
-        """Return where `closing` is, or `end`, in a group that begins before `position`."""
+    def _close(self, position: int, closing: str) -> int:
+        """Return where `closing` is in a group that begins before `position`."""
         depth = 0
-        for found in _FORWARD.finditer(self.text, position, end):
+        for found in _FORWARD.finditer(self.text, position):
             word = found[0]
             if depth == 0 and "".join(word.split()) == closing:
                 return found.start()
             depth += (word in "([{") - (word in ")]}") if len(word) == 1 else 0
             if depth < 0:
                 break
-        else:
-            if end != sys.maxsize:
-                return end
         raise self._refuse(position, f"something without the {closing!r} that closes it")
 
     def _launch(self, found: re.Match[str]) -> list[tuple[int, int, str]]:
@@ -358,13 +357,11 @@ class _Translation:
 
         A null pointer and a list in braces have no type of their own, so they stay in the call.
         """
-        end, parts, start = self._close(begin, ")"), [], begin
-        while start <= end:
-            at = min(self._close(start, ",", end), end)
-            while at < end and _opens_more(self.text[start:at]):  # a comma of a template
-                at = min(self._close(at + 1, ",", end), end)
-            parts.append((start, at, _MARKER.sub("", self.text[start:at]).strip()))
-            start = at + 1
+        end = self._close(begin, ")")
+        tokens, items = _grouped(self.text, begin, end)
+        commas = [tokens[i.start].start() for i in items if tokens[i.start][0] == ","]
+        spans = zip([begin, *(comma + 1 for comma in commas)], [*commas, end], strict=True)
+        parts = [(a, b, _MARKER.sub("", self.text[a:b]).strip()) for a, b in spans]
         stay = [re.match(r"\{|(?:\d[\w.]*|__null|NULL)\Z", word) is not None for *_, word in parts]
         if not any(stay):
             return "&", "auto... kb_p", "kb_p...", []
@@ -384,48 +381,20 @@ class _Translation:
 
     def _callee(self, position: int) -> int:
         """Return where the expression begins that names the kernel."""
-        text, at = self.text, position
-        while True:
-            at = self._without_blanks(at)
-            while text[at - 1 : at] in (")", "]", ">") and text[at - 2 : at] != "->":
-                closing = text[at - 1]
-                at = self._open(at, {")": "(", "]": "[", ">": "<"}[closing], closing)
-                at = self._without_blanks(at) if closing == ">" else at
-            before = text[max(0, at - 512) : at]
-            word = re.search(r"\w+$", before)
-            if word is None or word[0] in _KEYWORDS:
-                return at
-            at -= len(word[0])
-            joint = re.search(r"(::|\.|->)\s*(?:template\s+)?$", before[: word.start()])
-            if joint is None:
-                return at
-            at -= len(joint[0])
-            left = re.search(r"(\w+|[>)\]])\s*$", before[: joint.start()])
-            if left is None or left[1] in _KEYWORDS:
-                return at  # begins with ::
-
-    def _without_blanks(self, position: int) -> int:
-        while position > 0 and self.text[position - 1].isspace():
-            position -= 1
-        return position
-
-    def _open(self, position: int, opening: str, closing: str) -> int:
-        """Return the position of what opens the group that ends before `position`."""
-        depth, at = 0, position
-        while at > 0:
-            at -= 1
-            letter = self.text[at]
-            if letter == ")" and closing == ">":
-                at = self._open(at + 1, "(", ")")
-            elif letter == closing and self.text[at - 1 : at + 1] != "->":
-                depth += 1
-            elif letter == opening:
-                depth -= 1
-                if depth == 0:
-                    return at
-            elif letter in ";{}" and closing == ">":
+        begin = max(self.text.rfind(mark, 0, position) for mark in ";{}") + 1
+        tokens, items = _grouped(self.text, begin, position)
+        at, before, is_named = position, "", False
+        for item in reversed(items):
+            first, end = tokens[item.start], tokens[item.stop - 1].end()
+            word, is_word = first[0], scanner.is_word(first[0])
+            if is_named and word not in ("::", ".", "->", "template"):
                 break
-        raise self._refuse(position, f"something without the {opening!r} that opens it")
+            if not is_named and (word in _KEYWORDS or not (is_word or word in "([<")):
+                break
+            if end < at and not (is_word or is_named or before in ("", "<", ".", "->")):
+                break  # brackets of something else, as those after `if`
+            at, before, is_named = first.start(), word, is_word
+        return at
 
     def _assembly(self, found: re.Match[str], is_cub: bool) -> tuple[int, int, str] | None:
         """Return what an instruction of PTX becomes; None if the compiler takes it as it is."""
@@ -451,10 +420,10 @@ class _Translation:
         return found.start(), end + 1, f"({new or _NAMESPACE + 'no_instruction()'}){lines}"
 
 
-def _opens_more(text: str) -> bool:
-    """Whether an argument of a template follows, as after `f<a`."""
-    left = re.sub(r"<<|<=|->|>=", "", text)
-    return re.search(r"\w\s*<", left) is not None and left.count("<") > left.count(">")
+def _grouped(text: str, begin: int, end: int) -> tuple[list[re.Match[str]], list[range]]:
+    """Return the tokens of a part of a text, and how brackets group them."""
+    tokens = list(_WORDS.finditer(text, begin, end))
+    return tokens, scanner.grouped([token[0] for token in tokens])
 
 
 def _meaning(code: str, operands: list[str]) -> str | None:

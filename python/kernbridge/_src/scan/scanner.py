@@ -222,7 +222,7 @@ class _Code:
         if words in ([], ["void"]):
             return []
         listed: list[list[range]] = [[]]
-        for item in _items(words):
+        for item in grouped(words):
             if words[item.start] == ",":
                 listed.append([])
             else:
@@ -295,15 +295,15 @@ def _open_brackets(code: str) -> int:
     return sum(map(code.count, "({")) - sum(map(code.count, ")}"))
 
 
-def _is_word(token: str) -> bool:
+def is_word(token: str) -> bool:
     return token[0] in "_$" or token[0].isalpha()
 
 
 def _is_type(token: str) -> bool:
-    return _is_word(token) and _QUALIFIER.fullmatch(token) is None
+    return is_word(token) and _QUALIFIER.fullmatch(token) is None
 
 
-def _items(words: Sequence[str]) -> list[range]:
+def grouped(words: Sequence[str]) -> list[range]:
     """Divide tokens: each group in brackets is one item; a < that nothing closes is an operator."""
     items: list[range] = []
     opened: list[tuple[str, int]] = []  # brackets, and their places in `items`
@@ -311,7 +311,7 @@ def _items(words: Sequence[str]) -> list[range]:
         while word in (")", "]", "}") and opened and opened[-1][0] == "<":
             opened.pop()
         items.append(range(i, i + 1))
-        if word in ("(", "[", "{") or (word == "<" and i and _is_word(words[i - 1])):
+        if word in ("(", "[", "{") or (word == "<" and i and is_word(words[i - 1])):
             opened.append((word, len(items) - 1))
         elif opened and opened[-1][0] + word in ("()", "[]", "{}", "<>"):
             _, first = opened.pop()
@@ -326,20 +326,20 @@ def _scope(words: Sequence[str]) -> list[str] | None:
     if "namespace" not in words or "=" in words:
         return None
     names = words[words.index("namespace") + 1 :]
-    firsts = [names[item.start] for item in _items(names)]
+    firsts = [names[item.start] for item in grouped(names)]
     pairs = itertools.pairwise([*firsts, ""])  # a macro with arguments is no name
-    return [a for a, b in pairs if _is_word(a) and a != "inline" and b != "("]
+    return [a for a, b in pairs if is_word(a) and a != "inline" and b != "("]
 
 
 def _declared(words: Sequence[str], wanted: Mapping[str, Annotation]) -> tuple[int, range] | None:
     """Return where a statement has the wanted name that it declares, and the parameters."""
     found, before = None, ""
-    for item, following in itertools.pairwise(_items(words)):
+    for item, following in itertools.pairwise(grouped(words)):
         word = words[item.start]
         is_called = words[following.start] == "(" and len(following) > 1
         if word in wanted and is_called and before not in ("", "::"):
             found = item.start, following
-        is_part = _is_word(word) or len(item) > 1 or word in ("*", "&", "&&", "::")
+        is_part = is_word(word) or len(item) > 1 or word in ("*", "&", "&&", "::")
         if word in _NOT_BEFORE_NAME or not (is_part or word[0] == '"'):
             break
         before = word
