@@ -21,17 +21,6 @@ using Word = std::conditional_t<
     size == 2, uint16_t,
     std::conditional_t<size == 4, uint32_t, std::conditional_t<size == 8, uint64_t, void>>>;
 
-/* A loop of a thread that calls atomic functions which change nothing may wait for another thread of
- * the block, to which it gives way at times. */
-static thread_local unsigned n_unchanged, unchanged_by;
-static inline void unchanged(uint32_t site)
-{
-    n_unchanged = unchanged_by == threadIdx.x ? n_unchanged + 1 : 0;
-    unchanged_by = threadIdx.x;
-    if (KB_CUDA_IS_CHECKED || n_unchanged % 128 == 127)
-        wait_to_poll(site);
-}
-
 /* Replaces a value by change(value), and returns it; the bits are compared, as on a GPU. */
 template <typename T, typename F> static inline T update(T *at, const F &change, uint32_t site)
 {

@@ -189,6 +189,17 @@ __attribute__((noinline, cold)) static void wait_to_poll(uint32_t site)
     host().poll(away.self(), 1, site);
 }
 
+/* A loop of a thread that calls atomic functions which change nothing may wait for another thread of
+ * the block, to which it gives way at times. */
+static thread_local unsigned n_unchanged, unchanged_by;
+static inline void unchanged(uint32_t site)
+{
+    n_unchanged = unchanged_by == threadIdx.x ? n_unchanged + 1 : 0;
+    unchanged_by = threadIdx.x;
+    if (KB_CUDA_IS_CHECKED || n_unchanged % 128 == 127)
+        wait_to_poll(site);
+}
+
 #ifdef KB_CUDA_CHECKED
 static inline void *shared_memory(const void *key, const char *name, size_t size, size_t unit)
 {
