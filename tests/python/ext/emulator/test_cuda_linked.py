@@ -116,6 +116,32 @@ except (jax.errors.JaxRuntimeError, ValueError) as e:
 else:
     raise SystemExit("an assertion that does not hold is no error")
 
+waiting = '''
+__device__ int flag[2];
+extern "C" __device__ int hand(int *out, int how) {
+    if (threadIdx.x == 0) {
+        if (how == 0) while (atomicAdd(flag, 0) == 0) {}
+        if (how == 1) while (atomicCAS(flag, 7, 8) != 7) {}
+        if (how == 2) while (atomicMax(flag, 0) == 0) {}
+        if (how == 3) while (atomicExch(flag, 0) == 0) {}
+        *out = atomicExch(flag, 3);
+    } else {
+        atomicExch(flag, 7);
+        *out = atomicAdd(flag + 1, 100) + atomicMin(flag + 1, 5) + atomicSub_block(flag + 1, 1);
+    }
+    return 0;
+}
+'''
+for how, seen in ((0, 7), (1, 8), (2, 7), (3, 0)):
+    hand = declared("hand", "int32(int32)", f"{waiting}// {how}")
+
+    @cuda.jit
+    def meeting(out):
+        out[cuda.threadIdx.x] = hand(types.int32(how))
+
+    op = numba_cuda_kernel(meeting, S((2,), jnp.int32), grid=1, block=2)
+    np.testing.assert_array_equal(op(), [seen, 0 + 100 + 5])
+
 checked = wrap(declared("times", "float32(float32)", times), check=True)
 refused(checked, "CUDA C++ (times) in checked mode")
 refused(wrap(declared("bad", "float32(float32)", '''

@@ -44,6 +44,7 @@ _NOT_OF_C = ("llvm.", "kb.", "__nv_", "cudaCG")
 _LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _place
 
 _UNORDERED = re.compile(r"^(  %.* = load )atomic (.*) unordered,", re.M)
+_TYPE = re.compile(r"^%.* = type .*\n", re.M)
 _MEMSET = "llvm.memset.p0.i64"
 _RECURSION = 256 * 1024  # bytes of stack for a thread that recurs, in addition to its variables
 _THREAD_AT = 48  # of the frame, see loops.ll
@@ -204,7 +205,10 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
             values.run(function, builder)
     plain = str(module)
     polling = polls.with_polls(plain)
-    return text if polling == plain else polling, stack_size, polling != plain
+    if polling == plain:
+        return text, stack_size, False
+    types = {*_TYPE.findall(text)}.difference(_TYPE.findall(polling))  # only variables had them
+    return polling, "".join((*sorted(types), stack_size)), True
 
 
 def _zero_by_calls(read: Module) -> str:
