@@ -10,19 +10,14 @@ namespace kernbridge_signature
 {
 enum { pointer = 64, constant = 128, strange = 256 };
 
-template <typename T, typename U> struct same {
-    enum { value = 0 };
-};
-template <typename T> struct same<T, T> {
-    enum { value = 1 };
-};
+template <typename T> struct scalar;
 
 /* A class counts as a complex number if it has `value_type` and `real()`, as those of thrust and of
  * cuda::std do. */
 template <typename T> __device__ T &made();
 template <typename T, typename V = typename T::value_type, decltype(made<T>().real()) * = nullptr>
-__device__ char (&complex_of(T *))[same<V, float>::value && sizeof(T) == 8     ? 15
-                                   : same<V, double>::value && sizeof(T) == 16 ? 16
+__device__ char (&complex_of(T *))[scalar<V>::value == 10 && sizeof(T) == 8    ? 15
+                                   : scalar<V>::value == 11 && sizeof(T) == 16 ? 16
                                                                                : 1];
 __device__ char (&complex_of(...))[1];
 
