@@ -336,4 +336,5 @@ def _largest(arrays: Sequence[Any]) -> float:
 
 def _inner(a: Sequence[Any], b: Sequence[Any]) -> Any:
     """Return the product that JAX's transposition keeps, which does not conjugate."""
-    return np.real(sum(np.sum(np.asarray(x) * np.asarray(y)) for x, y in zip(a, b, strict=True)))
+    terms = (np.sum(np.asarray(x) * np.asarray(y)) for x, y in zip(a, b, strict=True))
+    return np.float64(np.real(sum(terms)))

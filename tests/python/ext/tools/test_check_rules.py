@@ -202,6 +202,20 @@ def test_integers_are_held_and_float64_is_checked_finely(x64):
     }
 
 
+def test_reals_of_different_sizes_are_compared(x64):
+    @jax.custom_jvp
+    def scaled(a, b):
+        return (a * b).astype(jnp.float32)
+
+    @scaled.defjvp
+    def _(primals, tangents):
+        (a, b), (da, db) = primals, tangents
+        return scaled(a, b), (a * db + da * b).astype(jnp.float32)
+
+    checks = check_rules(scaled, jnp.linspace(0.5, 2, 5), y[0])
+    assert set(statuses(checks).values()) == {"passed"}
+
+
 def test_zero_derivatives_are_no_false_alarm():
     op = numba_kernel(
         product, lambda x, y: S(x.shape, x.dtype), jvp=lambda i, o, t: right_jvp(i, o, t)
