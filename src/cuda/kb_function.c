@@ -3,6 +3,7 @@
  * and the question for the occupancy of an image that may not be loaded. */
 #include "cuda/kb_function.h"
 
+#include <search.h>
 #include <stdalign.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,41 +11,39 @@
 #include <string.h>
 
 struct kb_code {
-    kb_link link; /* under the table's lock */
-    size_t n_holds;
+    size_t n_holds; /* under the lock of code */
     size_t size;
+    const void *bytes;                             /* the copy */
     pthread_mutex_t loading;                       /* held while the driver loads */
     kb_cu_library library;                         /* under it; NULL until loaded */
     kb_cu_result (*unload)(kb_cu_library library); /* of the driver that has loaded it */
-    alignas(16) char bytes[];
+    alignas(16) char copy[];
 };
 
 static pthread_mutex_t code_lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_table code_table; /* under the lock of code */
+static void *codes;         /* a tree of search.h, under the lock of code */
+static size_t n_codes;      /* under the lock of code */
 static size_t n_code_bytes; /* under the lock of code */
 
-static kb_code *find_code(uint64_t hash, const void *bytes, size_t size)
+static int by_content(const void *a, const void *b)
 {
-    kb_link *at = NULL;
-    while ((at = kb_table_find(&code_table, hash, at))) {
-        kb_code *c = (kb_code *)at;
-        if (c->size == size && memcmp(c->bytes, bytes, size) == 0)
-            return c;
-    }
-    return NULL;
+    const kb_code *one = a, *other = b;
+    if (one->size != other->size)
+        return one->size < other->size ? -1 : 1;
+    return memcmp(one->bytes, other->bytes, one->size);
 }
 
-static kb_code *add_code(uint64_t hash, const void *bytes, size_t size)
+static kb_code *add_code(const void *bytes, size_t size)
 {
     kb_code *c = calloc(1, sizeof *c + size + 1); /* a NUL ends images that are text */
     if (!c || pthread_mutex_init(&c->loading, NULL) != 0) {
         free(c);
         return NULL;
     }
-    c->link.hash = hash;
     c->size = size;
-    memcpy(c->bytes, bytes, size);
-    if (kb_table_add(&code_table, &c->link)) {
+    c->bytes = memcpy(c->copy, bytes, size);
+    if (tsearch(c, &codes, by_content)) {
+        n_codes++;
         n_code_bytes += sizeof *c + size;
         return c;
     }
@@ -55,11 +54,10 @@ static kb_code *add_code(uint64_t hash, const void *bytes, size_t size)
 
 kb_code *kb_code_hold(const void *bytes, size_t size)
 {
-    uint64_t hash = kb_table_hash(bytes, size);
+    const kb_code wanted = {.size = size, .bytes = bytes};
     pthread_mutex_lock(&code_lock);
-    kb_code *c = find_code(hash, bytes, size);
-    if (!c)
-        c = add_code(hash, bytes, size);
+    kb_code *const *found = tfind(&wanted, &codes, by_content);
+    kb_code *c = found ? *found : add_code(bytes, size);
     if (c)
         c->n_holds++;
     pthread_mutex_unlock(&code_lock);
@@ -71,7 +69,8 @@ void kb_code_drop(kb_code *code)
     pthread_mutex_lock(&code_lock);
     bool last = --code->n_holds == 0;
     if (last) {
-        kb_table_remove(&code_table, &code->link);
+        (void)tdelete(code, &codes, by_content);
+        n_codes--;
         n_code_bytes -= sizeof *code + code->size;
     }
     pthread_mutex_unlock(&code_lock);
@@ -108,28 +107,24 @@ static kb_status load_code(kb_code *code, const kb_driver *cu, const char *what,
                                    : kb_driver_fail(err, cu, result, "cuLibraryLoadData", what);
 }
 
-void kb_code_count(size_t *codes, size_t *bytes)
+void kb_code_count(size_t *n, size_t *bytes)
 {
     pthread_mutex_lock(&code_lock);
-    *codes = code_table.n;
+    *n = n_codes;
     *bytes = n_code_bytes;
     pthread_mutex_unlock(&code_lock);
 }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_table table; /* under the lock */
-static size_t n_bytes; /* under the lock */
+static void *functions;    /* a tree of search.h, under the lock */
+static size_t n_functions; /* under the lock */
+static size_t n_bytes;     /* under the lock */
 static _Atomic(size_t) n_loads;
 
-static kb_function *find(const uint8_t digest[KB_DIGEST_SIZE])
+static int by_digest(const void *a, const void *b)
 {
-    kb_link *at = NULL;
-    while ((at = kb_table_find(&table, (uint64_t)kb_digest_key(digest), at))) {
-        kb_function *f = (kb_function *)at;
-        if (memcmp(f->digest, digest, KB_DIGEST_SIZE) == 0)
-            return f;
-    }
-    return NULL;
+    const kb_function *one = a, *other = b;
+    return memcmp(one->digest, other->digest, KB_DIGEST_SIZE);
 }
 
 static void release(kb_function *f)
@@ -167,7 +162,6 @@ static kb_function *copy(const kb_function *from)
     }
     char *at = (char *)(f + 1);
     memcpy(f->digest, from->digest, KB_DIGEST_SIZE);
-    f->link.hash = (uint64_t)kb_digest_key(from->digest);
     f->size = size;
     f->n_words = from->n_words;
     f->n_sizes = from->n_sizes;
@@ -188,10 +182,11 @@ static kb_function *add(const kb_function *from)
     kb_function *f = copy(from);
     if (!f)
         return NULL;
-    if (!kb_table_add(&table, &f->link)) {
+    if (!tsearch(f, &functions, by_digest)) {
         release(f);
         return NULL;
     }
+    n_functions++;
     n_bytes += f->size;
     return f;
 }
@@ -211,10 +206,9 @@ static bool equal(const kb_function *a, const kb_function *b)
 kb_status kb_function_hold(const kb_function *from, kb_function **function, kb_error *err)
 {
     pthread_mutex_lock(&lock);
-    kb_function *f = find(from->digest);
-    bool differs = f && !equal(f, from);
-    if (!f)
-        f = add(from);
+    kb_function *const *found = tfind(from, &functions, by_digest);
+    kb_function *f = found ? *found : add(from);
+    bool differs = found && !equal(f, from);
     if (f && !differs)
         f->n_holds++;
     pthread_mutex_unlock(&lock);
@@ -234,7 +228,8 @@ void kb_function_drop(kb_function *function)
     pthread_mutex_lock(&lock);
     bool last = --function->n_holds == 0;
     if (last) {
-        kb_table_remove(&table, &function->link);
+        (void)tdelete(function, &functions, by_digest);
+        n_functions--;
         n_bytes -= function->size;
     }
     pthread_mutex_unlock(&lock);
@@ -246,7 +241,7 @@ kb_function_stats kb_function_count(void)
 {
     kb_function_stats stats;
     pthread_mutex_lock(&lock);
-    stats.functions = table.n;
+    stats.functions = n_functions;
     stats.bytes = n_bytes;
     pthread_mutex_unlock(&lock);
     stats.loads = atomic_load(&n_loads);
@@ -259,13 +254,12 @@ kb_function_stats kb_function_count(void)
 void kb_function_free_all(void)
 {
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < table.capacity; i++)
-        for (kb_link *item; (item = table.chains[i]);) {
-            table.chains[i] = item->next;
-            release((kb_function *)item);
-        }
-    free(table.chains);
-    table = (kb_table){0};
+    while (functions) {
+        kb_function *f = *(kb_function **)functions;
+        (void)tdelete(f, &functions, by_digest);
+        release(f);
+    }
+    n_functions = 0;
     n_bytes = 0;
     pthread_mutex_unlock(&lock);
     atomic_store(&n_loads, 0);

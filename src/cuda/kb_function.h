@@ -17,7 +17,6 @@
 
 #include "core/kb_error.h"
 #include "core/kb_kernel.h"
-#include "core/kb_table.h"
 #include "cuda/kb_driver.h"
 
 #include <pthread.h>
@@ -51,7 +50,7 @@ void kb_code_drop(kb_code *code);
 const void *kb_code_bytes(const kb_code *code);
 
 /* How many there are, and their bytes. */
-void kb_code_count(size_t *codes, size_t *bytes);
+void kb_code_count(size_t *n, size_t *bytes);
 
 typedef struct kb_image {
     uint32_t cc; /* compute capability, 10 * major + minor */
@@ -66,7 +65,6 @@ typedef struct kb_loaded {
 } kb_loaded;
 
 typedef struct kb_function {
-    kb_link link;
     size_t n_holds;                 /* under the table's lock */
     size_t size;                    /* of this block of memory */
     uint8_t digest[KB_DIGEST_SIZE]; /* of all that follows down to `images` */

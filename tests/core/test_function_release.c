@@ -86,32 +86,27 @@ static void test_last_holder(void)
     kb_function_drop(fourth);
 }
 
-/* How kb_table_hash goes on after the first of two words. */
-static uint64_t after_first(const char *word)
+/* Contents of one size are told apart wherever they differ, and found again in any order. */
+static void test_many_contents(void)
 {
-    uint64_t hash;
-    memcpy(&hash, word, sizeof hash);
-    hash = (hash ^ UINT64_C(0xcbf29ce484222325) ^ 16) * UINT64_C(0x100000001b3);
-    return hash ^ hash >> 29;
-}
-
-/* Contents of one hash, and of one size, are two. */
-static void test_same_hash(void)
-{
-    char one[16] = "FAKE k 0       ", other[16] = "FAKE j 0";
-    uint64_t rest;
-    memcpy(&rest, one + 8, sizeof rest);
-    rest ^= after_first(one) ^ after_first(other);
-    memcpy(other + 8, &rest, sizeof rest);
-    CHECK(kb_table_hash(one, sizeof one) == kb_table_hash(other, sizeof other));
-    kb_code *codes[4];
-    for (int i = 0; i < 4; i++)
-        codes[i] = kb_code_hold(i % 2 ? other : one, sizeof one);
-    CHECK(codes[0] != codes[1] && codes[0] == codes[2] && codes[1] == codes[3]);
-    for (int i = 0; i < 4; i++) {
-        CHECK_INT(memcmp(kb_code_bytes(codes[i]), i % 2 ? other : one, sizeof one), 0);
+    enum { CONTENTS = 60, SIZE = 24 };
+    char contents[CONTENTS][SIZE] = {{0}};
+    kb_code *codes[CONTENTS];
+    for (int i = 0; i < CONTENTS; i++) {
+        snprintf(contents[i], SIZE, "FAKE k 0");
+        contents[i][i * 7 % SIZE] = (char)(i + 1);
+        codes[i] = kb_code_hold(contents[i], SIZE);
+    }
+    size_t n, bytes;
+    kb_code_count(&n, &bytes);
+    CHECK_INT(n, CONTENTS);
+    for (int i = CONTENTS; i-- > 0;) {
+        CHECK_PTR(kb_code_hold(contents[i], SIZE), codes[i]);
+        CHECK_INT(memcmp(kb_code_bytes(codes[i]), contents[i], SIZE), 0);
         kb_code_drop(codes[i]);
     }
+    for (int i = 0; i < CONTENTS; i++)
+        kb_code_drop(codes[i * 7 % CONTENTS]);
     check_count(0, 0);
 }
 
@@ -274,7 +269,7 @@ int main(void)
 {
     cu = gpu_start();
     test_last_holder();
-    test_same_hash();
+    test_many_contents();
     test_programs();
     test_bytes_of_programs();
     test_nobody_waits();

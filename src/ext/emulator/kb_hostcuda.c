@@ -3,21 +3,20 @@
 #include "ext/emulator/kb_hostcuda.h"
 
 #include "core/kb_float_mode.h"
-#include "core/kb_table.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_guard.h"
 
 #include <pthread.h>
+#include <search.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct known {
-    kb_link link;
-    char digest[KB_HOSTCUDA_DIGEST];
+    char digest[KB_HOSTCUDA_DIGEST]; /* by which trees compare: the first member */
     kb_hostcuda_code code;
     kb_hostcuda_counts counts;
 } known;
@@ -25,7 +24,12 @@ typedef struct known {
 static _Atomic(kb_hostcuda_compiler *) compiler;
 static _Atomic(kb_hostcuda_loader *) loader;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_table codes; /* of known, under the lock; never freed */
+static void *codes; /* a tree of known, see search.h; under the lock; never freed */
+
+static int by_digest(const void *a, const void *b)
+{
+    return memcmp(a, b, KB_HOSTCUDA_DIGEST);
+}
 
 void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given)
 {
@@ -39,17 +43,11 @@ void kb_hostcuda_set_loader(kb_hostcuda_loader *given)
 
 const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST])
 {
-    const kb_hostcuda_code *found = NULL;
-    uint64_t hash = kb_table_hash(digest, KB_HOSTCUDA_DIGEST);
     pthread_mutex_lock(&lock);
-    kb_link *at = NULL;
-    while (!found && (at = kb_table_find(&codes, hash, at))) {
-        const known *c = (const known *)at;
-        if (memcmp(c->digest, digest, sizeof c->digest) == 0)
-            found = &c->code;
-    }
+    known *const *found = tfind(digest, &codes, by_digest);
+    const kb_hostcuda_code *code = found ? &(*found)->code : NULL;
     pthread_mutex_unlock(&lock);
-    return found;
+    return code;
 }
 
 kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *code,
@@ -61,9 +59,10 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
     memcpy(c->digest, digest, sizeof c->digest);
     c->code = *code;
     c->code.counts = kb_stream_debug() & KB_DEBUG_COUNT_LAUNCHES ? &c->counts : NULL;
-    c->link.hash = kb_table_hash(digest, KB_HOSTCUDA_DIGEST);
     pthread_mutex_lock(&lock);
-    bool added = kb_table_add(&codes, &c->link);
+    known **added = tsearch(c, &codes, by_digest);
+    if (added)
+        *added = c; /* the newest of a digest is found */
     pthread_mutex_unlock(&lock);
     if (added && code->threads.checked)
         kb_stream_set_checked();
