@@ -18,7 +18,7 @@ static bool is_zero(const char *memory, size_t size)
     return true;
 }
 
-/* Pieces of many sizes, small ones that share a chunk and large ones that have their own. */
+/* Pieces of many sizes. */
 static void test_pieces(void)
 {
     enum { N = 200 };
@@ -41,11 +41,11 @@ static void test_pieces(void)
         for (size_t k = 0; k < size[i]; k++)
             if (!CHECK(pieces[i][k] == (char)(i + 1)))
                 return;
-    CHECK(kb_arena_bytes(arena) >= total);
+    CHECK(kb_arena_bytes(arena) >= total && kb_arena_bytes(arena) <= total + N * 64);
     kb_arena_free(arena);
 }
 
-/* AddressSanitizer sees what lies outside of a piece, within its chunk too. */
+/* AddressSanitizer sees what lies outside of a piece. */
 static void test_red_zones(void)
 {
 #if defined(__SANITIZE_ADDRESS__)
@@ -53,69 +53,11 @@ static void test_red_zones(void)
     char *first = kb_arena_take(arena, 5, 3), *second = kb_arena_take(arena, 16, 1);
     char *none = kb_arena_take(arena, 0, 8);
     CHECK(!__asan_address_is_poisoned(first) && !__asan_address_is_poisoned(first + 14));
-    CHECK(__asan_address_is_poisoned(first + 15) && __asan_address_is_poisoned(second - 1));
+    CHECK(__asan_address_is_poisoned(first + 15) && __asan_address_is_poisoned(second - 17));
     CHECK(!__asan_address_is_poisoned(second + 15) && __asan_address_is_poisoned(second + 16));
     CHECK(__asan_address_is_poisoned(none));
     kb_arena_free(arena);
 #endif
-}
-
-/* Pieces that are aligned by their sizes lie one behind the other: 16 have room in the first 256
- * bytes, or 8 with what AddressSanitizer forbids behind each. */
-static void test_no_gaps(void)
-{
-    enum { ALIGN = alignof(max_align_t), FIRST = 256 };
-    kb_arena *arena = kb_arena_new();
-    CHECK(kb_arena_take(arena, ALIGN, 1) != NULL);
-    size_t bytes = kb_arena_bytes(arena);
-    int n = 1;
-    while (kb_arena_take(arena, ALIGN, 1) && kb_arena_bytes(arena) == bytes)
-        n++;
-#if defined(__SANITIZE_ADDRESS__)
-    CHECK_INT(n, FIRST / (ALIGN + 16));
-#else
-    CHECK_INT(n, FIRST / ALIGN);
-#endif
-    kb_arena_free(arena);
-}
-
-/* The next chunk, which is taken once there is no room for this piece in the last. */
-static size_t grown_by(kb_arena *arena, size_t size)
-{
-    size_t before = kb_arena_bytes(arena);
-    while (kb_arena_bytes(arena) == before)
-        if (!CHECK(kb_arena_take(arena, size, 1) != NULL))
-            return 0;
-    return kb_arena_bytes(arena) - before;
-}
-
-/* Chunks of 256, 512, ..., 2048 bytes, each with its head; a larger piece has one of its own. */
-static void test_growth(void)
-{
-    enum { ALIGN = alignof(max_align_t), LARGE = 4096 };
-#if defined(__SANITIZE_ADDRESS__)
-    const size_t behind = 16;
-#else
-    const size_t behind = 0;
-#endif
-    kb_arena *arena = kb_arena_new();
-    size_t head = grown_by(arena, ALIGN) - 256;
-    CHECK(head > 0 && head <= 64);
-    CHECK_INT(grown_by(arena, ALIGN), head + 512);
-    CHECK_INT(grown_by(arena, ALIGN), head + 1024);
-    CHECK_INT(grown_by(arena, ALIGN), head + 2048);
-    CHECK_INT(grown_by(arena, ALIGN), head + 2048);
-    CHECK_INT(grown_by(arena, LARGE - 1), head + LARGE + behind);
-    CHECK_INT(grown_by(arena, ALIGN), head + 2048);
-    kb_arena_free(arena);
-    arena = kb_arena_new(); /* the next has twice as much, of which the last size is the most */
-    CHECK_INT(grown_by(arena, 704), head + 704 + behind);
-    CHECK_INT(grown_by(arena, ALIGN), head + 2 * (704 + behind));
-    kb_arena_free(arena);
-    arena = kb_arena_new();
-    CHECK_INT(grown_by(arena, 1504), head + 1504 + behind);
-    CHECK_INT(grown_by(arena, ALIGN), head + 2048);
-    kb_arena_free(arena);
 }
 
 static void test_refused(void)
@@ -144,7 +86,6 @@ static void test_no_memory(void)
     CHECK_PTR(kb_arena_take(arena, 1, 1), NULL);
     CHECK(kb_arena_take(arena, 1, 1) != NULL);
     torture_fail_nth(1);
-    CHECK(kb_arena_take(arena, 1, 1) != NULL); /* from the chunk that is there */
     CHECK_PTR(kb_arena_take(arena, 4096, 1), NULL);
     CHECK(kb_arena_take(arena, 4096, 1) != NULL);
     kb_arena_free(arena);
@@ -154,8 +95,6 @@ int main(void)
 {
     test_pieces();
     test_red_zones();
-    test_no_gaps();
-    test_growth();
     test_refused();
     test_no_memory();
     return kb_test_end("test_arena");

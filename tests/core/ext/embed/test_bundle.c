@@ -284,7 +284,7 @@ static void test_no_memory(void)
     bundle_make(folder, text, bundle_text(lines, text));
     kb_bundle *bundle;
     int n = 0;
-    for (kb_status s = KB_RESOURCE_EXHAUSTED; s != KB_OK && n < 100; n++) {
+    for (kb_status s = KB_RESOURCE_EXHAUSTED; s != KB_OK && n < 1000; n++) {
         torture_fail_nth(n + 1);
         s = kb_bundle_open(folder, &bundle, &error);
         torture_fail_nth(0);
@@ -293,7 +293,7 @@ static void test_no_memory(void)
             CHECK_HAS(error.message, "no memory");
         }
     }
-    CHECK(n > 3 && n < 100);
+    CHECK(n > 3 && n < 1000);
     kb_bundle_close(bundle);
     bundle_remove(folder);
 }
