@@ -1,9 +1,6 @@
 /* Owns the compression of blocks, and the check of machine code before it is read. */
 #include "core/kb_checksum.h"
 
-#include "core/kb_attrs.h"
-#include "core/kb_dtype.h"
-
 #include <string.h>
 
 static const uint32_t ROUND[64] = {
@@ -104,13 +101,4 @@ const char *kb_checksum_check(const kb_checksum *seal, const void *owner, size_t
     kb_sha256_add(&h, from->at, from->left);
     kb_sha256_end(&h, computed);
     return memcmp(seal->sha, computed, sizeof computed) == 0 ? NULL : "its digest";
-}
-
-const kb_xla_array *kb_checksum_find(const kb_xla_frame *frame, const char *magic)
-{
-    const kb_xla_array *program = KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY);
-    if (!program || program->dtype != KB_DTYPE_U8 || program->size < strlen(magic) ||
-        memcmp(program->data, magic, strlen(magic)) != 0)
-        return NULL;
-    return program;
 }

@@ -4,7 +4,6 @@
 #ifndef KB_CHECKSUM_H
 #define KB_CHECKSUM_H
 
-#include "abi/kb_xla.h"
 #include "core/kb_reader.h"
 
 enum { KB_SHA256_SIZE = 32, KB_SHA256_BLOCK = 64 };
@@ -31,8 +30,5 @@ const char *kb_checksum_read(kb_checksum *seal, const char *magic, kb_reader *fr
  * does not hold. */
 const char *kb_checksum_check(const kb_checksum *seal, const void *owner, size_t size,
                               const kb_reader *from);
-
-/* The program of a call if it is of that format, or NULL. */
-const kb_xla_array *kb_checksum_find(const kb_xla_frame *frame, const char *magic);
 
 #endif

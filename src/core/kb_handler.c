@@ -4,7 +4,6 @@
 
 #include "core/kb_attrs.h"
 #include "core/kb_batch.h"
-#include "core/kb_checksum.h"
 #include "core/kb_dtype.h"
 #include "core/kb_float_mode.h"
 #include "core/kb_frame.h"
@@ -210,29 +209,35 @@ static kb_status check_carried(const kb_xla_frame *frame, kb_error *err)
 }
 
 /* Registers the kernel that the call carries. */
-static kb_status load_carried(const kb_xla_frame *frame, const uint8_t *digest,
-                              kb_handler_loader *load, kb_error *err)
+static kb_status load_carried(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
 {
+    const kb_xla_array *program = KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY);
+    if (program->dtype != KB_DTYPE_U8)
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "a kernel's program is not an array of bytes");
     const kb_handler_format *format = atomic_load(&formats);
     for (; format && format->magic; format++) {
-        const kb_xla_array *program = kb_checksum_find(frame, format->magic);
+        size_t size = strlen(format->magic);
         bool inserted;
-        if (program)
+        if (program->size >= size && memcmp(program->data, format->magic, size) == 0)
             return format->load(program->data, program->size, digest, &inserted, err);
     }
-    return load ? load(frame, digest, err) : KB_NOT_FOUND;
+    if (find_origin(frame))
+        return KB_NOT_FOUND;
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "a kernel's program is damaged, or of another version of kernbridge: the "
+                        "check of its first bytes failed");
 }
 
 /* Registers a kernel that is new to this process. If its code in the program cannot run, and the
  * resolver does not find it either, the message has both reasons. */
-static kb_status provide(const kb_xla_frame *frame, const uint8_t *digest, kb_handler_loader *load,
-                         kb_error *err)
+static kb_status provide(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
 {
     kb_status s = check_carried(frame, err);
     if (s != KB_OK && s != KB_NOT_FOUND)
         return s;
     if (s == KB_OK)
-        s = load_carried(frame, digest, load, err);
+        s = load_carried(frame, digest, err);
     if (s == KB_NOT_FOUND)
         return resolve(frame, digest, err);
     kb_error other;
@@ -244,7 +249,7 @@ static kb_status provide(const kb_xla_frame *frame, const uint8_t *digest, kb_ha
     return s;
 }
 
-kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err)
+kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_error *err)
 {
     kb_registry *kernels = kb_handler_registry();
     if (!kernels)
@@ -271,18 +276,13 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *l
     s = kb_registry_match(kernels, digest, &kernel, err);
     if (s != KB_NOT_FOUND)
         return s;
-    s = provide(frame, digest, load, err);
+    s = provide(frame, digest, err);
     return s == KB_OK ? kb_registry_match(kernels, digest, &kernel, err) : s;
-}
-
-static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
-{
-    return kb_handler_instantiate(frame, NULL, err);
 }
 
 kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame)
 {
-    return kb_handler_handle(frame, 0, instantiate);
+    return kb_handler_handle(frame, 0, kb_handler_instantiate);
 }
 
 kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
@@ -414,7 +414,7 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
 {
     const kb_kernel *kernel = NULL;
     const kb_xla_array *call = NULL;
-    kb_status s = kb_handler_find_or(xla, instantiate, &kernel, &call, err);
+    kb_status s = kb_handler_find_or(xla, kb_handler_instantiate, &kernel, &call, err);
     if (!KB_LIKELY(s == KB_OK))
         return s;
     kb_frame frame;

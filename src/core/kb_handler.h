@@ -36,12 +36,8 @@ typedef kb_status kb_handler_resolver(const uint8_t digest[KB_DIGEST_SIZE], kb_x
 
 void kb_handler_set_resolver(kb_handler_resolver *fn);
 
-/* Registers the kernel that the call itself carries; KB_NOT_FOUND if it carries none.
+/* A format of programs, and what registers the kernel of one; `*inserted`: whether it is new.
  * KB_FAILED_PRECONDITION if this process cannot run it: then the resolver is asked. */
-typedef kb_status kb_handler_loader(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
-                                    kb_error *err);
-
-/* A format of programs, and what registers the kernel of one; `*inserted`: whether it is new. */
 typedef struct kb_handler_format {
     const char *magic; /* NULL after the last format */
     kb_status (*load)(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
@@ -65,10 +61,9 @@ void kb_handler_set_carried_code(kb_carried_code what);
 /* Answers XLA's query for metadata, if the frame is one; false for a call. */
 bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits);
 
-/* Finds the kernel that the call names: in the registry, then in the call, by its format or else by
- * `load` (may be NULL), then by the resolver. A call whose kernel is elsewhere
- * succeeds without it. */
-kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err);
+/* Finds the kernel that the call names: in the registry, then in the call, by its format, then by
+ * the resolver. A call whose kernel is elsewhere succeeds without it. */
+kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_error *err);
 
 /* The kernel that the call names, and the call's attribute of that name. */
 kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,

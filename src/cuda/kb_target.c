@@ -1,9 +1,7 @@
 /* Owns the stages of a GPU call. */
 #include "cuda/kb_target.h"
 
-#include "core/kb_attrs.h"
 #include "core/kb_batch.h"
-#include "core/kb_dtype.h"
 #include "core/kb_frame.h"
 #include "core/kb_handler.h"
 #include "core/kb_plan.h"
@@ -29,17 +27,10 @@ kb_status kb_target_register(const void *program, size_t size, const uint8_t dig
     return s == KB_OK ? kb_handler_register(&kernel, inserted, err) : s;
 }
 
-kb_status kb_target_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
-                         kb_error *err)
+kb_status kb_target_load(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                         bool *inserted, kb_error *err)
 {
-    const kb_xla_array *program = KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY);
-    if (!program)
-        return KB_NOT_FOUND;
-    if (program->dtype != KB_DTYPE_U8)
-        return kb_error_set(err, KB_INVALID_ARGUMENT,
-                            "a kernel's program is not an array of bytes");
-    bool inserted;
-    return kb_target_register(program->data, program->size, digest, false, &inserted, err);
+    return kb_target_register(program, size, digest, false, inserted, err);
 }
 
 bool kb_target_is_prepared(const kb_kernel *kernel, kb_cu_device device)
@@ -147,7 +138,7 @@ static KB_COLD kb_status run_debugged(const kb_stream_scope *scope, const kb_fra
 
 static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
 {
-    kb_status s = kb_handler_instantiate(frame, kb_target_load, err);
+    kb_status s = kb_handler_instantiate(frame, err);
     return s == KB_OK && !kb_handler_is_elsewhere(frame) ? prepare(frame, err) : s;
 }
 

@@ -23,6 +23,10 @@
 kb_status kb_target_register(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
                              bool callbacks, bool *inserted, kb_error *err);
 
+/* The same for a program that a call carries, which may not. */
+kb_status kb_target_load(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                         bool *inserted, kb_error *err);
+
 /* Instantiate also loads the kernel for every GPU that XLA has opened. XLA has a stage for that,
  * initialize, which it runs at each execution, also of a graph: 0.26 us a call on an H200. */
 kb_xla_error *kb_target_instantiate(kb_xla_frame *frame);
@@ -36,9 +40,6 @@ kb_xla_error *kb_target_graph_execute(kb_xla_frame *frame);
 kb_xla_error *kb_target_carrier_prepare(kb_xla_frame *frame);
 
 /* What the stages of any device share. */
-
-/* Reads and registers the program that a call carries; KB_NOT_FOUND if it carries none. */
-kb_handler_loader kb_target_load;
 
 /* Whether every function that the kernel launches is loaded for the device. */
 bool kb_target_is_prepared(const kb_kernel *kernel, kb_cu_device device);

@@ -2,6 +2,7 @@
 #include "targets/kb_targets.h"
 
 #include "core/kb_handler.h"
+#include "cuda/kb_program.h"
 #include "cuda/kb_target.h"
 #include "module/kb_library.h"
 #include "object/kb_host_code.h"
@@ -37,6 +38,7 @@ void kb_targets_begin(void)
     static const kb_handler_format formats[] = {
         {KB_HOST_CODE_MAGIC, kb_host_code_register},
         {KB_LIBRARY_MAGIC, kb_library_register},
+        {KB_PROGRAM_MAGIC, kb_target_load},
         {NULL, NULL},
     };
     kb_handler_set_formats(formats);

@@ -1,6 +1,10 @@
 /* Owns the making of XLA's GPU calls. */
 #include "target.h"
 
+#include "core/kb_handler.h"
+#include "cuda/kb_program.h"
+#include "cuda/kb_target.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +29,9 @@ void target_call_init(target_call *c, uint64_t id, const program_text *program)
     fake_attr_array(&c->f, "call", KB_DTYPE_S64, 1, &key, sizeof key);
     fake_attr_array(&c->f, "digest", KB_DTYPE_U8, KB_DIGEST_SIZE, c->digest, KB_DIGEST_SIZE);
     if (program) {
+        static const kb_handler_format formats[] = {{KB_PROGRAM_MAGIC, kb_target_load},
+                                                    {NULL, NULL}};
+        kb_handler_set_formats(formats);
         size_t size;
         uint8_t *bytes = program_write(program, c->digest, &size);
         fake_attr_array(&c->f, "program", KB_DTYPE_U8, size, bytes, size);

@@ -1,7 +1,6 @@
 /* Proves that a function of a library that comes with its call runs, and that bytes which are not
  * whole, not of this kernel or not of a library are refused with a reason. */
 #include "core/kb_batch.h"
-#include "core/kb_checksum.h"
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
 #include "kb_test.h"
@@ -256,30 +255,34 @@ static void test_wrong_fields(void)
     library[0] ^= 1;
 }
 
-/* As the handler of a call does. */
-static kb_status load_of(const fake_frame *f, const uint8_t *digest, kb_error *error)
+static void expect(fake_frame *f, int32_t code)
 {
-    const kb_xla_array *program = kb_checksum_find(&f->frame, KB_LIBRARY_MAGIC);
-    bool inserted;
-    return program ? kb_library_register(program->data, program->size, digest, &inserted, error)
-                   : KB_NOT_FOUND;
+    kb_xla_error *error = kb_handler_host_instantiate(&f->frame);
+    CHECK_INT(error ? error->code : KB_OK, code);
+    fake_error_destroy(error);
 }
 
-static void test_loader(void)
+static void test_calls(void)
 {
-    const uint8_t *digest = new_digest();
+    static const kb_handler_format formats[] = {{KB_LIBRARY_MAGIC, kb_library_register},
+                                                {NULL, NULL}};
+    kb_handler_set_formats(formats);
+    kb_kernel named = {0};
+    memcpy(named.digest, new_digest(), KB_DIGEST_SIZE);
     fake_frame f;
     size_t size;
     double y[2];
-    uint8_t *bytes = library_write(&good, digest, &size);
+    uint8_t *bytes = library_write(&good, named.digest, &size);
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
-    CHECK_INT(load_of(&f, digest, &err), KB_NOT_FOUND);
+    sample_attrs(&f, &named);
+    fake_attr_remove(&f, "origin");
+    expect(&f, KB_NOT_FOUND);
     fake_attr_array(&f, "program", KB_DTYPE_U8, 20, "KBHC, of another kind", 20);
-    CHECK_INT(load_of(&f, digest, &err), KB_NOT_FOUND);
+    expect(&f, KB_INVALID_ARGUMENT);
     fake_attr_remove(&f, "program");
     fake_attr_array(&f, "program", KB_DTYPE_U8, size, bytes, size);
-    CHECK_INT(load_of(&f, digest, &err), KB_OK);
-    CHECK_INT(call(digest, 1, y), KB_OK);
+    expect(&f, KB_OK);
+    CHECK_INT(call(named.digest, 1, y), KB_OK);
     fake_frame_free(&f);
     free(bytes);
 }
@@ -295,6 +298,6 @@ int main(void)
     test_threads();
     test_a_part_is_refused();
     test_wrong_fields();
-    test_loader();
+    test_calls();
     return kb_test_end("test_library");
 }

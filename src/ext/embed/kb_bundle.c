@@ -1,4 +1,5 @@
 /* Owns bundles in memory: their files, read and compared with their digests. */
+#include "abi/kb_xla.h"
 #include "core/kb_arena.h"
 #include "core/kb_checksum.h"
 #include "ext/embed/kb_failure.h"

@@ -34,7 +34,7 @@ static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
 
 static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
 {
-    kb_status s = kb_handler_instantiate(frame, kb_target_load, err);
+    kb_status s = kb_handler_instantiate(frame, err);
     return s == KB_OK && !kb_handler_is_elsewhere(frame) ? prepare(frame, err) : s;
 }
 

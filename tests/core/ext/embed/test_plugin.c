@@ -194,8 +194,8 @@ static void load_damaged(const char *magic, const char *text)
 static void test_loaders(void)
 {
     static table t;
-    load_damaged(KB_HOST_CODE_MAGIC, "is not registered in this process");
-    load_damaged(KB_LIBRARY_MAGIC, "is not registered in this process");
+    load_damaged(KB_HOST_CODE_MAGIC, "the check of its first bytes failed");
+    load_damaged(KB_LIBRARY_MAGIC, "the check of its first bytes failed");
     CHECK_INT(kb_host_register(plugin(&t, 2), &error), KB_OK);
     load_damaged(KB_HOST_CODE_MAGIC, "a kernel's machine code has format 0");
     load_damaged(KB_LIBRARY_MAGIC, "the library of a kernel has format 0");
