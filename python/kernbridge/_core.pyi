@@ -15,16 +15,7 @@ HOST_ABI: int
 HOST_ABI_LINE: str
 
 def register_host(
-    digest: bytes,
-    name: str,
-    source: str,
-    n_inputs: int,
-    n_outputs: int,
-    buffers: tuple[tuple[int, int, str], ...],
-    entry: int,
-    parallel: bool,
-    num_threads: int,
-    concurrent: bool,
+    digest: bytes, code: bytes, entry: int, parallel: bool, num_threads: int, concurrent: bool
 ) -> bool: ...
 def register_host_code(digest: bytes, code: bytes) -> bool: ...
 def check_host_code(digest: bytes, code: bytes) -> bool: ...
@@ -82,17 +73,7 @@ def bind_slot(
 ) -> None: ...
 def handler_capsule(handler: int) -> Any: ...
 def register_source(
-    digest: bytes,
-    name: str,
-    source: str,
-    n_inputs: int,
-    n_outputs: int,
-    buffers: tuple[tuple[int, int, str], ...],
-    run: int,
-    last_error: int,
-    cuda: bool,
-    values: tuple[bytes, ...],
-    zeroed: bool,
+    digest: bytes, description: bytes, run: int, last_error: int, cuda: bool
 ) -> bool: ...
 def nvrtc_keep_signals(inside: int) -> None: ...
 def launches_of(digest: bytes) -> tuple[int, int]: ...

@@ -5,7 +5,10 @@
 
 #include <string.h>
 
-enum { BUFFER_SIZE = 12 }; /* the least that a buffer takes: bounds the count */
+enum {
+    BUFFER_SIZE = 12,    /* the least that a buffer takes: bounds the count */
+    COUNT_MAX = 1 << 14, /* of each kind; kb_kernel_copy refuses more than KB_BUFFERS_MAX by name */
+};
 
 kb_status kb_fields_begin(kb_fields *f, const char *what, const char *whole, const char *magic,
                           uint32_t version, const uint8_t digest[KB_DIGEST_SIZE], kb_error *err)
@@ -52,7 +55,7 @@ void kb_fields_buffers(kb_fields *f, kb_kernel *kernel)
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         *counts[i] = kb_read_u32(&f->from);
-        kb_fields_expect(f, *counts[i] <= KB_BUFFERS_MAX, "a number of buffers");
+        kb_fields_expect(f, *counts[i] <= COUNT_MAX, "a number of buffers");
         n += f->from.failed ? 0 : *counts[i];
     }
     kb_fields_expect(f, n <= f->from.left / BUFFER_SIZE, "a number of buffers");

@@ -6,7 +6,6 @@
 #include "core/kb_fields.h"
 #include "core/kb_handler.h"
 #include "module/kb_module.h"
-#include "module/kb_source.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -119,12 +118,15 @@ static kb_status find_function(const carried *c, kb_source_step *step, kb_error 
     return s == KB_RESOURCE_EXHAUSTED ? s : (err->status = KB_FAILED_PRECONDITION);
 }
 
-static kb_status read_and_register(carried *c, bool *inserted, kb_error *err)
+static kb_status read_and_register(carried *c, const kb_source_step *function, bool *inserted,
+                                   kb_error *err)
 {
     kb_source_step step = {.n_attributes = 0};
     kb_step plan_step;
     kb_status s = read_fields(c, err);
-    if (s == KB_OK)
+    if (s == KB_OK && function)
+        step = *function;
+    else if (s == KB_OK)
         s = find_function(c, &step, err);
     if (s != KB_OK)
         return s;
@@ -135,8 +137,10 @@ static kb_status read_and_register(carried *c, bool *inserted, kb_error *err)
     return s == KB_OK ? kb_handler_register(&c->kernel, inserted, err) : s;
 }
 
-kb_status kb_library_register(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                              bool *inserted, kb_error *err)
+kb_status kb_library_register_function(const void *bytes, size_t size,
+                                       const uint8_t digest[KB_DIGEST_SIZE],
+                                       const kb_source_step *function, bool *inserted,
+                                       kb_error *err)
 {
     *inserted = false;
     carried c = {.fields = {.from = kb_reader_of(bytes, size)}};
@@ -146,7 +150,13 @@ kb_status kb_library_register(const void *bytes, size_t size, const uint8_t dige
     if (s != KB_OK)
         return s;
     c.fields.arena = kb_arena_new();
-    s = read_and_register(&c, inserted, err);
+    s = read_and_register(&c, function, inserted, err);
     kb_arena_free(c.fields.arena); /* the registry has copies */
     return s;
+}
+
+kb_status kb_library_register(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                              bool *inserted, kb_error *err)
+{
+    return kb_library_register_function(bytes, size, digest, NULL, inserted, err);
 }

@@ -20,6 +20,7 @@
 #include "abi/kb_xla.h"
 #include "core/kb_error.h"
 #include "core/kb_kernel.h"
+#include "module/kb_source.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +38,12 @@ kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *e
  * with the reason, if they are whole and cannot run here; KB_RESOURCE_EXHAUSTED. */
 kb_status kb_library_register(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
                               bool *inserted, kb_error *err);
+
+/* Registers a function of a library that this process has opened: `function` has all but the
+ * attributes, which the description has, and the description has no library. */
+kb_status kb_library_register_function(const void *bytes, size_t size,
+                                       const uint8_t digest[KB_DIGEST_SIZE],
+                                       const kb_source_step *function, bool *inserted,
+                                       kb_error *err);
 
 #endif

@@ -91,8 +91,9 @@ static void free_contents(void *owner)
     kb_arena_free(own->arena);
 }
 
-kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                            kb_kernel *kernel, kb_error *err)
+/* Places the code, unless `step` is what the kernel runs. */
+static kb_status read_all(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                          const kb_host_step *step, kb_kernel *kernel, kb_error *err)
 {
     *kernel = (kb_kernel){.free_owner = free_contents};
     memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
@@ -110,11 +111,21 @@ kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest
     c.contents->arena = c.fields.arena = arena;
     kernel->owner = c.contents;
     s = read_fields(&c, err);
-    if (s == KB_OK)
+    if (s == KB_OK && step) {
+        c.contents->step = (kb_step){.kind = KB_STEP_HOST, .host = *step};
+        kernel->plan = (kb_plan){.n_steps = 1, .steps = &c.contents->step};
+    } else if (s == KB_OK) {
         s = place_code(&c, err);
+    }
     if (s != KB_OK)
         free_contents(c.contents);
     return s;
+}
+
+kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                            kb_kernel *kernel, kb_error *err)
+{
+    return read_all(bytes, size, digest, NULL, kernel, err);
 }
 
 kb_status kb_host_code_register(const void *bytes, size_t size,
@@ -124,4 +135,20 @@ kb_status kb_host_code_register(const void *bytes, size_t size,
     kb_kernel kernel;
     kb_status s = kb_host_code_read(bytes, size, digest, &kernel, err);
     return s == KB_OK ? kb_handler_register(&kernel, inserted, err) : s;
+}
+
+kb_status kb_host_code_register_step(const void *bytes, size_t size,
+                                     const uint8_t digest[KB_DIGEST_SIZE], const kb_host_step *step,
+                                     bool *inserted, kb_error *err)
+{
+    *inserted = false;
+    kb_kernel kernel;
+    kb_status s = read_all(bytes, size, digest, step, &kernel, err);
+    if (s != KB_OK)
+        return s;
+    void *own = kernel.owner;
+    kernel.owner = NULL; /* the registry has copies */
+    s = kb_handler_register(&kernel, inserted, err);
+    free_contents(own);
+    return s;
 }

@@ -38,4 +38,9 @@ kb_status kb_host_code_register(const void *bytes, size_t size,
                                 const uint8_t digest[KB_DIGEST_SIZE], bool *inserted,
                                 kb_error *err);
 
+/* The same for a kernel that this process has compiled, whose description has no code. */
+kb_status kb_host_code_register_step(const void *bytes, size_t size,
+                                     const uint8_t digest[KB_DIGEST_SIZE], const kb_host_step *step,
+                                     bool *inserted, kb_error *err);
+
 #endif

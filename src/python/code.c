@@ -22,6 +22,28 @@ static PyObject *register_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
 }
 
+/* Register a kernel that this process has compiled, at the address of its entry; True if it is new.
+ * Its description is as of register_host_code, without code. */
+static PyObject *register_host(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const uint8_t *digest;
+    const char *code;
+    Py_ssize_t size;
+    unsigned long long entry;
+    int parallel, num_threads, concurrent;
+    if (!PyArg_ParseTuple(args, "O&y#Kpip:register_host", kb_python_digest, &digest, &code, &size,
+                          &entry, &parallel, &num_threads, &concurrent))
+        return NULL;
+    const kb_host_step step = {.entry = (kb_numba_entry *)(uintptr_t)entry,
+                               .parallel = parallel != 0,
+                               .concurrent = concurrent != 0,
+                               .num_threads = num_threads};
+    bool inserted;
+    kb_error err;
+    kb_status s = kb_host_code_register_step(code, (size_t)size, digest, &step, &inserted, &err);
+    return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
+}
+
 /* Whether the code has no variables. ValueError is raised if register_host_code would raise it;
  * nothing is registered. */
 static PyObject *check_host_code(PyObject *Py_UNUSED(self), PyObject *args)
@@ -78,6 +100,7 @@ static PyObject *set_carried_code(PyObject *Py_UNUSED(self), PyObject *args)
 
 static PyMethodDef methods[] = {
     {"register_host_code", register_host_code, METH_VARARGS, NULL},
+    {"register_host", register_host, METH_VARARGS, NULL},
     {"check_host_code", check_host_code, METH_VARARGS, NULL},
     {"host_code_provides", host_code_provides, METH_VARARGS, NULL},
     {"cpu_features", cpu_features, METH_NOARGS, NULL},

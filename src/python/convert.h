@@ -7,7 +7,6 @@
 #include <Python.h>
 
 #include "core/kb_error.h"
-#include "core/kb_kernel.h"
 
 #include <stdbool.h>
 
@@ -25,13 +24,6 @@ void kb_python_set(PyObject **dict, const char *name, PyObject *value);
 
 /* A str of bytes that need not be UTF-8: what is not becomes \xNN. */
 PyObject *kb_python_text(const char *text);
-
-/* Reads a tuple of (dtype code, rank, name). Freed with free; the names are borrowed from the
- * tuple. NULL with an exception set if that fails. */
-kb_buffer_spec *kb_python_read_buffers(PyObject *tuple);
-
-/* Registers a kernel in the process's registry: True if it is new. */
-PyObject *kb_python_register(const kb_kernel *kernel);
 
 /* Keeps a callable in place of the one before; -1 with an exception set if it is none. */
 int kb_python_keep(PyObject **slot, PyObject *callable);

@@ -11,61 +11,12 @@
 #include "core/kb_running.h"
 #include "targets/kb_targets.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static kb_registry *get_registry(void)
 {
     kb_registry *registry = kb_handler_registry();
     if (!registry)
         PyErr_NoMemory();
     return registry;
-}
-
-/* Register native code; True if it is new, False if this digest was there already. `buffers` is a
- * tuple of (dtype code, rank, name): inputs, outputs, hidden results. */
-static PyObject *register_host(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    const char *digest, *name, *source;
-    unsigned int n_inputs, n_outputs;
-    PyObject *sequence;
-    unsigned long long entry;
-    int parallel, num_threads, concurrent;
-    if (!PyArg_ParseTuple(args, "O&ssIIO!Kpip:register_host", kb_python_digest, &digest, &name,
-                          &source, &n_inputs, &n_outputs, &PyTuple_Type, &sequence, &entry,
-                          &parallel, &num_threads, &concurrent))
-        return NULL;
-    Py_ssize_t n_buffers = PyTuple_Size(sequence);
-    if (entry == 0 || (unsigned long long)n_inputs + n_outputs > (unsigned long long)n_buffers) {
-        PyErr_SetString(PyExc_ValueError,
-                        "register_host: expected an entry address, and at least n_inputs + "
-                        "n_outputs buffers");
-        return NULL;
-    }
-    kb_buffer_spec *buffers = kb_python_read_buffers(sequence);
-    if (!buffers)
-        return NULL;
-
-    kb_step step = {
-        .kind = KB_STEP_HOST,
-        .host = {.entry = (kb_numba_entry *)(uintptr_t)entry,
-                 .parallel = parallel != 0,
-                 .concurrent = concurrent != 0,
-                 .num_threads = num_threads},
-    };
-    kb_kernel kernel = {
-        .name = name,
-        .source = source,
-        .n_inputs = n_inputs,
-        .n_outputs = n_outputs,
-        .n_hidden = (uint32_t)(n_buffers - n_inputs - n_outputs),
-        .buffers = buffers,
-        .plan = {.n_steps = 1, .steps = &step},
-    };
-    memcpy(kernel.digest, digest, KB_DIGEST_SIZE);
-    PyObject *inserted = kb_python_register(&kernel);
-    free(buffers);
-    return inserted;
 }
 
 /* Finds the kernel of the digest that a function got; `*kernel` is NULL where there is none. False
@@ -203,7 +154,6 @@ static int refuse_subinterpreter(PyObject *module)
 }
 
 static PyMethodDef methods[] = {
-    {"register_host", register_host, METH_VARARGS, NULL},
     {"kernel_name", kernel_name, METH_VARARGS, NULL},
     {"registry_stats", registry_stats, METH_NOARGS, NULL},
     {"targets", get_targets, METH_VARARGS, NULL},

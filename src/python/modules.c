@@ -156,69 +156,28 @@ static PyObject *handler_capsule(PyObject *Py_UNUSED(self), PyObject *args)
     return PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL);
 }
 
-/* Pointers to the bytes of the tuple, which lend them. */
-static bool read_values(PyObject *tuple, const void **values, size_t *sizes)
-{
-    for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); i++) {
-        PyObject *item = PyTuple_GetItem(tuple, i);
-        char *data;
-        Py_ssize_t size;
-        if (!item || PyBytes_AsStringAndSize(item, &data, &size) < 0)
-            return false;
-        values[i] = data;
-        sizes[i] = (size_t)size;
-    }
-    return true;
-}
-
-/* Register a function of a module as an operation; True if it is new. `buffers` as in
- * register_host; `values` is a tuple of bytes, one for each attribute; with `zeroed` the outputs
- * are filled with zeros first. */
+/* Register a function of an open module as an operation; True if it is new. The description
+ * (src/module/kb_library.h) has no library. */
 static PyObject *register_source(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    const char *digest;
-    kb_kernel kernel = {0};
-    PyObject *buffers_tuple, *values_tuple;
+    const uint8_t *digest;
+    const char *description;
+    Py_ssize_t size;
     unsigned long long run, last_error;
-    int cuda, zeroed;
-    if (!PyArg_ParseTuple(args, "O&ssIIO!KKpO!p:register_source", kb_python_digest, &digest,
-                          &kernel.name, &kernel.source, &kernel.n_inputs, &kernel.n_outputs,
-                          &PyTuple_Type, &buffers_tuple, &run, &last_error, &cuda, &PyTuple_Type,
-                          &values_tuple, &zeroed))
+    int cuda;
+    if (!PyArg_ParseTuple(args, "O&y#KKp:register_source", kb_python_digest, &digest, &description,
+                          &size, &run, &last_error, &cuda))
         return NULL;
-    Py_ssize_t n_values = PyTuple_Size(values_tuple);
-    if (run == 0 || n_values > KB_ATTRIBUTES_MAX ||
-        (unsigned long long)kernel.n_inputs + kernel.n_outputs !=
-            (unsigned long long)PyTuple_Size(buffers_tuple)) {
-        PyErr_Format(PyExc_ValueError,
-                     "register_source: expected an address, at most %d values, and n_inputs + "
-                     "n_outputs buffers",
-                     KB_ATTRIBUTES_MAX);
-        return NULL;
-    }
-    const void *values[KB_ATTRIBUTES_MAX];
-    size_t sizes[KB_ATTRIBUTES_MAX];
-    kb_buffer_spec *buffers = kb_python_read_buffers(buffers_tuple);
-    if (!buffers || !read_values(values_tuple, values, sizes)) {
-        free(buffers);
-        return NULL;
-    }
-    memcpy(kernel.digest, digest, KB_DIGEST_SIZE);
-    kernel.buffers = buffers;
-    const kb_source_step step = {
+    const kb_source_step function = {
         .run = (kb_source_function *)(uintptr_t)run,
         .last_error = (kb_source_last_error *)(uintptr_t)last_error,
         .cuda = cuda != 0,
-        .zeroed = zeroed != 0,
-        .n_attributes = (uint32_t)n_values,
-        .attributes = values,
     };
-    kb_step plan_step;
+    bool inserted;
     kb_error err;
-    kb_status s = kb_source_plan(&step, sizes, &kernel, &plan_step, &err);
-    PyObject *inserted = s == KB_OK ? kb_python_register(&kernel) : kb_python_raise(&err);
-    free(buffers);
-    return inserted;
+    kb_status s =
+        kb_library_register_function(description, (size_t)size, digest, &function, &inserted, &err);
+    return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
 }
 
 static PyMethodDef methods[] = {

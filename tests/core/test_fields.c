@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { ROOM = 1 << 16 };
+enum { ROOM = 1 << 20 };
 
 /* What is read, and from where. */
 typedef struct scene {
@@ -174,7 +174,7 @@ static void check_buffers(const kb_kernel *k, const uint32_t numbers[3])
 
 static void test_buffers(void)
 {
-    enum { MOST = KB_BUFFERS_MAX };
+    enum { MOST = 1 << 14 };
     static const uint32_t numbers[][3] = {{0, 0, 0},    {1, 0, 0},    {0, 1, 0},
                                           {0, 0, 1},    {2, 3, 4},    {MOST, 0, 0},
                                           {0, MOST, 0}, {0, 0, MOST}, {MOST, 1, MOST}};

@@ -1,6 +1,8 @@
 """The key in a program: what a kernel means, and nothing else. Its walk: test_fingerprint."""
 
+import hashlib
 import re
+import struct
 import types
 from pathlib import Path
 
@@ -136,7 +138,12 @@ def native():
 
 
 def register(digest, entry):
-    return _core.register_host(digest, "a test", "here:1", 0, 0, (), entry.address, False, 0, False)
+    """Register a kernel without buffers; see src/object/kb_host_code.h."""
+    texts = b"".join(struct.pack("<I", len(text)) + text for text in (b"a test", b"here:1"))
+    body = bytes(8) + texts + bytes(20)
+    head = _core.HOST_CODE_MAGIC.encode() + struct.pack("<I", _core.HOST_CODE_VERSION)
+    code = head + hashlib.sha256(digest + body).digest() + body
+    return _core.register_host(digest, code, entry.address, False, 0, False)
 
 
 @pytest.mark.parametrize("top", [0x00, 0x7F, 0x80, 0xFF])

@@ -15,7 +15,7 @@ import numpy as np
 from kernbridge import _core
 from kernbridge._src.base.dtypes import CODES, HALVES
 from kernbridge._src.base.errors import KernelCompilationError, typed
-from kernbridge._src.base.packing import host_code
+from kernbridge._src.base.packing import HostCode, host_code
 from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe
@@ -125,10 +125,10 @@ class CpuJob(Recipe[Native]):
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
         program, why_not, independent, runs_here = b"", self._why_not, False, False
-        head = self.label, self.place, self.n_operands, self.n_outputs
+        head = self.label, self.place, self.n_operands, self.n_outputs, len(copied)
         try:
             code = object_code.make(entry)
-            program = host_code(self.identity, (*head, len(copied)), self._buffers(copied), code)
+            program = host_code(self.identity, head, self._buffers(copied), code)
             independent = _core.check_host_code(self.identity, program)
             runs_here = self.lasting and code.lasting
             if runs_here:
@@ -139,9 +139,11 @@ class CpuJob(Recipe[Native]):
             why_not = why_not or f"its machine code cannot be loaded elsewhere: {e}"
         self.lasting = runs_here and not why_not
         if not self.lasting:
+            nothing = HostCode(b"", features=0, places={}, lasting=False)
+            described = host_code(self.identity, head, self._buffers(copied), nothing)
+            n_threads = numba.get_num_threads() if entry.parallel else 0
             _core.register_host(
-                *(self.identity, *head, self._buffers(copied), entry.address(), entry.parallel),
-                *(numba.get_num_threads() if entry.parallel else 0, independent),
+                *(self.identity, described, entry.address(), entry.parallel, n_threads), independent
             )
         # Numba's library and all that it refers to, which would last, is needed only to run it.
         kept = None if self.lasting else entry

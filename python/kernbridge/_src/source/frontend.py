@@ -171,18 +171,9 @@ class SourceFrontend(Frontend):
         """Register the function for a call, and return the call's identity."""
         digest, export = self.identity(buffers, n_inputs), self.export
         if _core.kernel_name(digest) is None:
+            described = self._program(digest, buffers, n_inputs, b"")
             _core.register_source(
-                digest,
-                self.label,
-                "",
-                n_inputs,
-                len(buffers) - n_inputs,
-                buffers,
-                export.built.run,
-                export.last_error,
-                export.cuda,
-                self.values,
-                self.zeroed,
+                digest, described, export.built.run, export.last_error, export.cuda
             )
         return digest
 
@@ -203,7 +194,7 @@ class SourceFrontend(Frontend):
         buffers = tuple(
             (CODES[t.dtype.name], len(t.shape), name) for t, name in zip(arrays, names, strict=True)
         )
-        digest = self.register(buffers, n_inputs)
+        digest, library = self.register(buffers, n_inputs), export.library
         on_gpu = "kernbridge.cuda.graph" if export.graph else "kernbridge.cuda"
         return NativeCall(
             target=on_gpu if export.cuda else debug.host_target(),
@@ -221,10 +212,10 @@ class SourceFrontend(Frontend):
             ),
             copied=(),
             why_not_portable="",
-            program=self._program(digest, buffers, n_inputs) if export.library else b"",
+            program=self._program(digest, buffers, n_inputs, library) if library else b"",
         )
 
-    def _program(self, digest: bytes, buffers: Buffers, n_inputs: int) -> bytes:
+    def _program(self, digest: bytes, buffers: Buffers, n_inputs: int, library: bytes) -> bytes:
         """Return the library with the description of a call: see src/module/kb_library.h."""
         from kernbridge._src.base.packing import fields, sealed
 
@@ -234,7 +225,7 @@ class SourceFrontend(Frontend):
             *(fields(*buffer) for buffer in buffers),
             fields(self.name),
             struct.pack("<II", self.zeroed, len(self.values)),
-            fields(*self.values, self.export.library),
+            fields(*self.values, library),
         )
         return sealed(_core.LIBRARY_MAGIC, _core.LIBRARY_VERSION, digest, b"".join(parts))
 
