@@ -65,7 +65,7 @@ def bind_slot(
     n_inputs: int,
     n_outputs: int,
     attributes: tuple[tuple[str, int], ...],
-    dtypes: tuple[int, ...],
+    dtypes: bytes,
     run: int,
     last_error: int,
     cuda: bool,

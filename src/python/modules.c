@@ -71,80 +71,50 @@ static PyObject *find_symbol(PyObject *Py_UNUSED(self), PyObject *args)
                  : PyErr_Format(PyExc_LookupError, "the library exports no function %s", name);
 }
 
-/* Of a tuple of codes, to be freed with free; NULL with an exception set. */
-static int32_t *read_dtypes(PyObject *tuple)
-{
-    Py_ssize_t n = PyTuple_Size(tuple);
-    int32_t *dtypes = calloc((size_t)n + 1, sizeof *dtypes);
-    if (!dtypes)
-        PyErr_NoMemory();
-    for (Py_ssize_t i = 0; dtypes && i < n; i++)
-        dtypes[i] = (int32_t)PyLong_AsLong(PyTuple_GetItem(tuple, i));
-    if (!PyErr_Occurred())
-        return dtypes;
-    free(dtypes);
-    return NULL;
-}
-
-static kb_slot_attribute *read_attributes(PyObject *tuple)
-{
-    Py_ssize_t n = PyTuple_Size(tuple);
-    kb_slot_attribute *attributes = calloc((size_t)n + 1, sizeof *attributes);
-    if (!attributes) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PyTuple_GetItem(tuple, i);
-        int dtype;
-        if (!item || !PyArg_ParseTuple(item, "si", &attributes[i].name, &dtype)) {
-            free(attributes);
-            return NULL;
-        }
-        attributes[i].dtype = dtype;
-    }
-    return attributes;
-}
-
 /* Make a public target call a function. Counts may be -1 for any; `attributes` is a tuple of (name,
- * dtype code), `dtypes` one of the codes of all arrays, 0 for any. */
+ * dtype code), `dtypes` the codes of all arrays, each four bytes, 0 for any. */
 static PyObject *bind_slot(PyObject *Py_UNUSED(self), PyObject *args)
 {
     unsigned long long slot, run, last_error;
-    kb_slot_target target;
-    PyObject *tuple, *codes;
-    int cuda, graph;
-    if (!PyArg_ParseTuple(args, "KsiiO!O!KKpp:bind_slot", &slot, &target.name, &target.n_inputs,
-                          &target.n_outputs, &PyTuple_Type, &tuple, &PyTuple_Type, &codes, &run,
-                          &last_error, &cuda, &graph))
+    const char *name, *dtypes;
+    PyObject *tuple;
+    Py_ssize_t size;
+    int n_inputs, n_outputs, cuda, graph;
+    if (!PyArg_ParseTuple(args, "KsiiO!y#KKpp:bind_slot", &slot, &name, &n_inputs, &n_outputs,
+                          &PyTuple_Type, &tuple, &dtypes, &size, &run, &last_error, &cuda, &graph))
         return NULL;
-    bool any = target.n_inputs == KB_ANY_COUNT || target.n_outputs == KB_ANY_COUNT;
-    if (!any && PyTuple_Size(codes) != (Py_ssize_t)target.n_inputs + target.n_outputs) {
+    bool any = n_inputs == KB_ANY_COUNT || n_outputs == KB_ANY_COUNT;
+    if (!any && size != ((Py_ssize_t)n_inputs + n_outputs) * (Py_ssize_t)sizeof(int32_t)) {
         PyErr_SetString(PyExc_ValueError, "bind_slot: expected a dtype for each array");
         return NULL;
     }
-    kb_slot_attribute *attributes = read_attributes(tuple);
-    int32_t *dtypes = attributes ? read_dtypes(codes) : NULL;
-    if (!dtypes) {
-        free(attributes);
-        return NULL;
-    }
-    target.graph = graph != 0;
-    target.attributes = attributes;
-    target.dtypes = any ? NULL : dtypes;
-    target.step = (kb_source_step){
-        .run = (kb_source_function *)(uintptr_t)run,
-        .last_error = (kb_source_last_error *)(uintptr_t)last_error,
-        .cuda = cuda != 0,
-        .n_attributes = (uint32_t)PyTuple_Size(tuple),
+    Py_ssize_t n = PyTuple_Size(tuple);
+    kb_slot_target *target = calloc(1, sizeof *target + (size_t)n * sizeof *target->attributes);
+    if (!target)
+        return PyErr_NoMemory();
+    *target = (kb_slot_target){
+        .name = name,
+        .n_inputs = n_inputs,
+        .n_outputs = n_outputs,
+        .graph = graph != 0,
+        .attributes = (kb_slot_attribute *)(target + 1),
+        .dtypes = any ? NULL : (const int32_t *)(const void *)dtypes,
+        .step = {.run = (kb_source_function *)(uintptr_t)run,
+                 .last_error = (kb_source_last_error *)(uintptr_t)last_error,
+                 .cuda = cuda != 0,
+                 .n_attributes = (uint32_t)n},
     };
+    bool whole = true;
+    for (Py_ssize_t i = 0; whole && i < n; i++)
+        whole = PyArg_ParseTuple(PyTuple_GetItem(tuple, i), "si", &target->attributes[i].name,
+                                 &target->attributes[i].dtype);
     kb_error err;
-    kb_status s = kb_slot_bind((kb_slot *)(uintptr_t)slot, &target, &err);
-    free(attributes);
-    free(dtypes);
-    if (s != KB_OK)
-        return kb_python_raise(&err);
-    Py_RETURN_NONE;
+    if (whole && kb_slot_bind((kb_slot *)(uintptr_t)slot, target, &err) == KB_OK) {
+        Py_INCREF(args); /* the target's texts and dtypes lie in it */
+        Py_RETURN_NONE;
+    }
+    free(target);
+    return whole ? kb_python_raise(&err) : NULL;
 }
 
 /* The capsule that jax.ffi.register_ffi_target takes. */

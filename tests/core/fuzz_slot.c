@@ -4,9 +4,7 @@
 #include "fuzz.h"
 
 #include "core/kb_dtype.h"
-#include "fake_xla.h"
-#include "module/kb_slot.h"
-#include "torture.h"
+#include "sample.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,8 +65,8 @@ static void bind(kb_slot *slot, kb_slot_target *t, kb_slot_attribute *attributes
     kb_error err;
     uint32_t n = byte(r) % (ATTRIBUTES + 1);
     for (uint32_t i = 0; i < n; i++)
-        attributes[i] =
-            (kb_slot_attribute){names[(byte(r) % 2 + 2 * i) % NAMES], dtypes[byte(r) % DTYPES]};
+        attributes[i] = (kb_slot_attribute){.name = names[(byte(r) % 2 + 2 * i) % NAMES],
+                                            .dtype = dtypes[byte(r) % DTYPES]};
     *t = (kb_slot_target){
         .name = "load 'm.f'",
         .n_inputs = byte(r) % (BUFFERS + 2) - 1,
@@ -76,15 +74,15 @@ static void bind(kb_slot *slot, kb_slot_target *t, kb_slot_attribute *attributes
         .step = {.run = look, .n_attributes = n, .zeroed = byte(r) % 4 == 0},
         .attributes = attributes,
     };
-    require(kb_slot_bind(slot, t, &err) == KB_OK, "a target is not bound");
+    require(kb_slot_bind(slot, sample_target(t), &err) == KB_OK, "a target is not bound");
 }
 
-/* What a slot was bound with is never freed, and begins with what it was bound with before. */
+/* What a slot was bound with is never freed, and knows what it was bound with before. */
 static void unbind(const kb_slot *slot)
 {
-    for (const void *bound = slot->target, *before; bound; bound = before) {
-        before = *(const void *const *)bound;
-        torture_free((void *)(uintptr_t)bound);
+    for (const kb_slot_target *bound = slot->target, *before; bound; bound = before) {
+        before = bound->before;
+        free((void *)(uintptr_t)bound);
     }
 }
 

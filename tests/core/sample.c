@@ -2,6 +2,7 @@
 #include "sample.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 sample_recorder recorder;
@@ -108,4 +109,17 @@ int32_t sample_record(void **result, void **exception, void *const *inputs, void
     bool fails = recorder.n_calls++ == recorder.fail_at;
     *exception = fails ? recorder.exception : NULL;
     return fails ? recorder.status : KB_NUMBA_OK;
+}
+
+kb_slot_target *sample_target(const kb_slot_target *from)
+{
+    size_t attributes = from->step.n_attributes * sizeof *from->attributes;
+    kb_slot_target *target = malloc(sizeof *target + attributes);
+    if (!target)
+        abort();
+    *target = *from;
+    target->attributes = (kb_slot_attribute *)(target + 1);
+    if (attributes)
+        memcpy(target->attributes, from->attributes, attributes);
+    return target;
 }

@@ -5,6 +5,7 @@
 #include "core/kb_dtype.h"
 #include "core/kb_kernel.h"
 #include "fake_xla.h"
+#include "module/kb_slot.h"
 
 enum { SAMPLE_BUFFERS = 64 };
 
@@ -58,5 +59,8 @@ kb_xla_buffer *sample_buffer(const kb_kernel *kernel, void *const *inputs, void 
                              uint32_t i);
 
 int32_t sample_record(void **result, void **exception, void *const *inputs, void *const *outputs);
+
+/* A copy of a target with its attributes that stays, as those stay that slots are bound to. */
+kb_slot_target *sample_target(const kb_slot_target *from);
 
 #endif

@@ -93,7 +93,7 @@ static void test_target(uint64_t mode)
     static kb_slot slot;
     kb_error err;
     fake_frame f;
-    CHECK_INT(kb_slot_bind(&slot, &target, &err), KB_OK);
+    CHECK_INT(kb_slot_bind(&slot, sample_target(&target), &err), KB_OK);
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     use_mode(mode);
     check_call(slot.handle(&slot, &f.frame), mode, 1);

@@ -136,7 +136,7 @@ static void bind_slot(worker *w)
         .step = {.run = draw(w, 2) ? slot_one : slot_two},
     };
     kb_error err;
-    CHECK_INT(kb_slot_bind(&slots[draw(w, SLOTS)], &target, &err), KB_OK);
+    CHECK_INT(kb_slot_bind(&slots[draw(w, SLOTS)], sample_target(&target), &err), KB_OK);
 }
 
 static void call_slot(worker *w)
@@ -188,7 +188,7 @@ static void test_all_at_once(uint64_t seed)
     for (int i = 0; i < SLOTS; i++) {
         const kb_slot_target target = {.name = "f", .n_outputs = 1, .step = {.run = slot_one}};
         kb_error err;
-        CHECK_INT(kb_slot_bind(&slots[i], &target, &err), KB_OK);
+        CHECK_INT(kb_slot_bind(&slots[i], sample_target(&target), &err), KB_OK);
     }
     for (int i = 0; i < THREADS; i++) {
         workers[i].state = seed * 2654435761u + (uint64_t)i + 1;

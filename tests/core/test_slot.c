@@ -59,8 +59,10 @@ static int no_error(const char **name)
 }
 
 /* In the function's order, which is not that of the names. */
-static const kb_slot_attribute attributes[] = {
-    {"beta", KB_DTYPE_S32}, {"alpha", KB_DTYPE_F32}, {"z", KB_DTYPE_C128}, {"half", KB_DTYPE_BF16}};
+static kb_slot_attribute attributes[] = {{.name = "beta", .dtype = KB_DTYPE_S32},
+                                         {.name = "alpha", .dtype = KB_DTYPE_F32},
+                                         {.name = "z", .dtype = KB_DTYPE_C128},
+                                         {.name = "half", .dtype = KB_DTYPE_BF16}};
 
 static kb_slot_target target_of(int32_t n_inputs, int32_t n_outputs, uint32_t n_attributes)
 {
@@ -118,7 +120,7 @@ static void expect(kb_slot *slot, target_frame *c, const char *text)
 static void bind(kb_slot *slot, const kb_slot_target *target)
 {
     kb_error err;
-    CHECK_INT(kb_slot_bind(slot, target, &err), KB_OK);
+    CHECK_INT(kb_slot_bind(slot, sample_target(target), &err), KB_OK);
 }
 
 static void test_attributes(void)
@@ -279,7 +281,7 @@ static void test_numbers_of_attributes(void)
     static kb_slot_attribute list[KB_ATTRIBUTES_MAX];
     for (uint32_t i = 0; i < KB_ATTRIBUTES_MAX; i++) {
         (void)snprintf(names[i], sizeof names[i], "a%03u", KB_ATTRIBUTES_MAX - i);
-        list[i] = (kb_slot_attribute){names[i], KB_DTYPE_S32};
+        list[i] = (kb_slot_attribute){.name = names[i], .dtype = KB_DTYPE_S32};
     }
     for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
         static kb_slot slot; /* keeps what it was bound to */
@@ -414,10 +416,6 @@ static void test_refused(void)
     static kb_slot slot; /* keeps what it was bound to */
     kb_slot_target target = target_of(1, 1, 4);
     kb_error err;
-    torture_fail_nth(1);
-    CHECK_INT(kb_slot_bind(&slot, &target, &err), KB_RESOURCE_EXHAUSTED);
-    CHECK_TEXT(err.message, "load 'm.f': no memory for the target");
-    torture_fail_nth(0);
     target.step.n_attributes = KB_ATTRIBUTES_MAX + 1;
     CHECK_INT(kb_slot_bind(&slot, &target, &err), KB_INVALID_ARGUMENT);
     CHECK_TEXT(err.message, "load 'm.f': 257 attributes, at most 256 are possible");

@@ -199,7 +199,7 @@ static int use_all(const kb_call *call)
 static kb_status call_target(kb_error *err)
 {
     static kb_slot slot;
-    static const kb_slot_attribute attributes[] = {{"alpha", KB_DTYPE_F32}};
+    static kb_slot_attribute attributes[] = {{.name = "alpha", .dtype = KB_DTYPE_F32}};
     const kb_slot_target target = {
         .name = "load 'm.f'",
         .n_inputs = KB_ANY_COUNT,
@@ -211,7 +211,7 @@ static kb_status call_target(kb_error *err)
     const float alpha = 1;
     static float x;
     static bool is_bound; /* what a slot was bound to is kept */
-    kb_status s = is_bound ? KB_OK : kb_slot_bind(&slot, &target, err);
+    kb_status s = is_bound ? KB_OK : kb_slot_bind(&slot, sample_target(&target), err);
     if (s != KB_OK)
         return s;
     is_bound = true;

@@ -63,7 +63,7 @@ class Export(Struct):
             -1 if function.takes_any else len(function.having("arg")),
             -1 if function.takes_any else len(function.having("ret")),
             tuple((a.name, CODES[a.type]) for a in attributes),
-            tuple(CODES[d.dtype] if d and d.dtype else 0 for d in declared),
+            b"".join(struct.pack("=i", CODES[d.dtype] if d and d.dtype else 0) for d in declared),
             self.built.run,
             self.last_error,
             self.cuda,
