@@ -14,7 +14,8 @@ int64_t kb_digest_key(const uint8_t digest[KB_DIGEST_SIZE])
     return (int64_t)key;
 }
 
-char *kb_put_text(char **at, const char *text)
+/* Copies a text with its NUL to `*at`, which then points after it; returns the copy. */
+static char *put_text(char **at, const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = memcpy(*at, text, size);
@@ -71,11 +72,11 @@ kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err)
     char *text = (char *)(buffers + n_buffers);
     kernel->plan.steps = steps;
     kernel->buffers = buffers;
-    kernel->name = kb_put_text(&text, from->name);
-    kernel->source = kb_put_text(&text, from->source);
+    kernel->name = put_text(&text, from->name);
+    kernel->source = put_text(&text, from->source);
     for (uint32_t i = 0; i < n_buffers; i++) {
         buffers[i] = from->buffers[i];
-        buffers[i].name = kb_put_text(&text, from->buffers[i].name);
+        buffers[i].name = put_text(&text, from->buffers[i].name);
     }
     for (uint32_t i = 0; i < from->plan.n_steps; i++)
         steps[i] = from->plan.steps[i];

@@ -85,9 +85,6 @@ static inline uint32_t kb_kernel_n_buffers(const kb_kernel *kernel)
     return kernel->n_inputs + kernel->n_outputs + kernel->n_hidden;
 }
 
-/* Copies a text with its NUL to `*at`, which then points after it; returns the copy. */
-char *kb_put_text(char **at, const char *text);
-
 /* The key of a digest: its first eight bytes, little-endian, as a signed number. */
 int64_t kb_digest_key(const uint8_t digest[KB_DIGEST_SIZE]);
 
