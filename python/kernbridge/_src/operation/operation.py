@@ -443,3 +443,35 @@ def after_fork() -> None:
     """Let this process, which was just forked, refuse calls if JAX had started before."""
     if private_jax.has_started():  # a check in each call would cost time
         Operation.__call__ = _refuse  # type: ignore[method-assign]
+
+
+class Verified(Operation):
+    """An operation of a recorded function, which also runs unrecorded and compares the results."""
+
+    __slots__ = ("_unrecorded",)
+
+    def __init__(
+        self, spec: OperationSpec, recorded: Frontend, unrecorded: Frontend, attributes: Any = None
+    ) -> None:
+        super().__init__(spec, recorded, attributes)
+        self._unrecorded = Operation(spec, unrecorded, attributes)
+
+    def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
+        found = super().__call__(*inputs, **scalars)
+        expected = self._unrecorded(*inputs, **scalars)
+        return jax.tree.map(self._compared, found, expected)
+
+    def _compared(self, found: Any, expected: Any) -> Any:
+        def compare(found: Any, expected: Any) -> Any:
+            a, b = np.ascontiguousarray(found), np.ascontiguousarray(expected)
+            if a.tobytes() != b.tobytes():
+                differs = a.reshape(-1).view(np.uint8) != b.reshape(-1).view(np.uint8)
+                first = int(np.flatnonzero(differs)[0]) // a.itemsize
+                raise KernelError(
+                    f"{self.spec.label}: recorded and unrecorded results differ, first at element "
+                    f"{first}: {a.reshape(-1)[first]} and {b.reshape(-1)[first]} [KB4012]"
+                )
+            return np.asarray(found)
+
+        shape = jax.ShapeDtypeStruct(jnp.shape(found), found.dtype)
+        return jax.pure_callback(compare, shape, found, expected, vmap_method="broadcast_all")
