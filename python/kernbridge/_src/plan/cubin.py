@@ -52,11 +52,11 @@ class CubinInfo:
 
 
 def entries(cubin: bytes) -> tuple[str, ...]:
-    return tuple(sorted(_Elf(cubin).kernels))
+    return tuple(sorted(_Cubin(cubin).kernels))
 
 
 def read(cubin: bytes, entry: str) -> CubinInfo:
-    elf = _Elf(cubin)
+    elf = _Cubin(cubin)
     if entry not in elf.kernels:
         known = ", ".join(sorted(elf.kernels)) or "none"
         raise ValueError(f"the cubin has no kernel {entry!r}; its kernels are: {known}")
@@ -120,16 +120,35 @@ def _attributes(data: bytes) -> Iterator[tuple[int, Any]]:
             raise ValueError(f"attribute {code:#x} has the unknown format {form}")
 
 
-class _Elf:
-    """Sections and kernels of a cubin. Nothing is read without its bounds being checked."""
+class Elf:
+    """Sections and symbols of an ELF file. Nothing is read without its bounds being checked."""
+
+    def __init__(self, data: bytes) -> None:
+        with _refusing_damage():
+            *self.kind, start, self.flags, size, count, names = _HEADER.unpack_from(data)
+            if size != _SECTION.size:
+                raise ValueError(f"{count} sections of {size} bytes")
+            self.headers = [_SECTION.unpack_from(data, start + i * size) for i in range(count)]
+            self.parts = [b"" if h[1] == _NOBITS else _part(data, h[4], h[5]) for h in self.headers]
+            self.names = [_string(self.parts[names], h[0]) for h in self.headers]
+
+    def symbols(self) -> Iterator[tuple[str, int, int, int, int, int]]:
+        """Name, type + 16 binding, flags, section, value and size of each."""
+        for header, part in zip(self.headers, self.parts, strict=True):
+            for i in range(len(part) // _SYMBOL.size if header[1] == _SYMTAB else 0):
+                name, *others = _SYMBOL.unpack_from(part, i * _SYMBOL.size)
+                yield _string(self.parts[header[6]], name), *others
+
+
+class _Cubin(Elf):
+    """Sections and kernels of a cubin."""
 
     def __init__(self, cubin: bytes) -> None:
         data = bytes(cubin)
         if not data.startswith(b"\x7fELF"):
             raise ValueError(f"not a cubin: it starts with {data[:4]!r}, not with '\\x7fELF'")
-        with _refusing_damage():
-            header = _HEADER.unpack_from(data)
-        width, order, kind, machine, start, flags, size, count, names = header
+        super().__init__(data)
+        width, order, kind, machine = self.kind
         if (width, order, machine) != (2, 1, _MACHINE):
             raise ValueError(
                 f"not a cubin: an ELF file of class {width}, byte order {order} and machine "
@@ -140,31 +159,20 @@ class _Elf:
                 f"the cubin is not linked (ELF type {kind}, expected {_LINKED}): relocatable "
                 "device code needs nvlink or nvJitLink first"
             )
-        self.architecture = (flags if data[7] == _OLD_ABI else flags >> 8) & 0xFF
+        self.architecture = (self.flags if data[7] == _OLD_ABI else self.flags >> 8) & 0xFF
+        named = [*zip(self.names, self.headers, self.parts, strict=True)][::-1]
+        self.sizes = {name: header[5] for name, header, _ in named}
+        self.contents = {name: part for name, _, part in named}
         with _refusing_damage():
-            if size != _SECTION.size:
-                raise ValueError(f"{count} sections of {size} bytes")
-            headers = [_SECTION.unpack_from(data, start + i * size) for i in range(count)]
-            parts = [b"" if h[1] == _NOBITS else _part(data, h[4], h[5]) for h in headers]
-            self._named = [_string(parts[names], h[0]) for h in headers]
-            self.sizes = {n: h[5] for n, h in reversed([*zip(self._named, headers, strict=True)])}
-            self.contents = dict(reversed([*zip(self._named, parts, strict=True)]))
-            self.kernels = dict(self._kernels(headers, parts))
+            self.kernels = dict(self._kernels())
 
-    def _kernels(
-        self, headers: Sequence[Sequence[int]], parts: Sequence[bytes]
-    ) -> Iterator[tuple[str, int]]:
+    def _kernels(self) -> Iterator[tuple[str, int]]:
         """The name of each kernel, and its number among the symbols."""
-        for header, part in zip(headers, parts, strict=True):
-            if header[1] != _SYMTAB:
-                continue
-            for i in range(len(part) // _SYMBOL.size):
-                name, info, other, section, _, _ = _SYMBOL.unpack_from(part, i * _SYMBOL.size)
-                if info & 0xF == _FUNCTION and other & _ENTRY:
-                    entry = _string(parts[header[6]], name)
-                    if self._named[section] != f".text.{entry}":
-                        raise ValueError(f"the code of {entry!r} is not where it says")
-                    yield entry, i
+        for i, (name, info, other, section, _, _) in enumerate(self.symbols()):
+            if info & 0xF == _FUNCTION and other & _ENTRY:
+                if self.names[section] != f".text.{name}":
+                    raise ValueError(f"the code of {name!r} is not where it says")
+                yield name, i
 
 
 def _part(data: bytes, at: int, size: int) -> bytes:
