@@ -9,6 +9,7 @@
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_running.h"
+#include "kernbridge/kernbridge.h"
 #include "targets/kb_targets.h"
 
 static kb_registry *get_registry(void)
@@ -85,15 +86,16 @@ static PyObject *get_targets(PyObject *Py_UNUSED(self), PyObject *args)
     return targets;
 }
 
-/* {name: (code, bits)} of every element type that XLA can hand over. */
+/* {name: (code, bits, kb_type, code in DLPack)} of every element type that XLA can hand over. */
 static PyObject *dtypes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
     return Py_BuildValue("{"
-#define KB_DTYPE_FORMAT(NAME, code, bits, name, OURS, dlpack, pjrt) "s(ii)"
+#define KB_DTYPE_FORMAT(NAME, code, bits, name, OURS, dlpack, pjrt) "s(iiii)"
                          KB_DTYPE_LIST(KB_DTYPE_FORMAT)
 #undef KB_DTYPE_FORMAT
                              "}"
-#define KB_DTYPE_VALUE(NAME, code, bits, name, OURS, dlpack, pjrt) , name, code, bits
+#define KB_DTYPE_VALUE(NAME, code, bits, name, OURS, dlpack, pjrt)                                 \
+    , name, code, bits, KB_TYPE_##OURS, dlpack
                          KB_DTYPE_LIST(KB_DTYPE_VALUE)
 #undef KB_DTYPE_VALUE
     );

@@ -157,9 +157,9 @@ except ImportError as e:
 
 def test_every_dtype_of_xla_is_known():
     names = _core.dtypes()
-    assert len(names) == len({code for code, _ in names.values()}) == 31
-    assert names["float32"] == (11, 32)
-    assert names["int4"] == (21, 4)
+    assert len(names) == len({code for code, *_ in names.values()}) == 31
+    assert names["float32"] == (11, 32, 1, 2)
+    assert names["int4"] == (21, 4, 34, 0)
 
 
 @pytest.mark.once

@@ -117,7 +117,7 @@ class PlanTest:
         self.key, self._mode = key, mode
         # Of both modes, by the shapes of a call.
         self.of = dict[Any, tuple[_Derivative, _Derivative]]()
-        self._names = {code: name for name, (code, _) in _core.dtypes().items()}
+        self._names = {code: name for name, (code, *_) in _core.dtypes().items()}
         self._begin = threading.Lock()
         self._failure = ""
 

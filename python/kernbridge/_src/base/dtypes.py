@@ -45,9 +45,9 @@ DTYPES = {
         Dtype("complex128", 14, 5, "double _Complex", "{double, double}", "Float@double", _NUMBA),
     )
 }
-CODES = {name: code for name, (code, _) in _core.dtypes().items()}
+CODES = {name: code for name, (code, *_) in _core.dtypes().items()}
 """XLA's codes."""
-BITS = {name: bits for name, (_, bits) in _core.dtypes().items()}
+BITS = {name: bits for name, (_, bits, *_) in _core.dtypes().items()}
 """The bits of one element."""
 HALVES = frozenset(("bfloat16", "float16"))
 
