@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -131,6 +132,7 @@ int main(int argc, char **argv)
     long long milliseconds = strtoll(argv[2], NULL, 10);
     unsigned long long bytes = strtoull(argv[3], NULL, 10);
 
+    (void)personality(ADDR_NO_RANDOMIZE); // what a program makes is the same each time
     sigset_t heard, before;
     sigemptyset(&heard);
     int numbers[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, KB_PARENT_ENDED};
