@@ -189,7 +189,9 @@ module = kernbridge.load_cuda_inline("debugged", source)
 
 def test_poison_and_source():
     program = SOURCE + "attempt(lambda x: module.half_of(x, outs=S), x)\n"
-    assert "nothing wrote 512 of the 1024 elements of output 0" in run(program, "poison")
+    assert "no thread wrote 512 of the 1024 elements of output 0" in run(program, "poison")
+    direct = program.replace('"debugged", source', '"debugged", source, record="never"')
+    assert "nothing wrote 512 of the 1024 elements of output 0" in run(direct, "poison")
 
 
 def test_sync_names_the_source_function_that_faults():

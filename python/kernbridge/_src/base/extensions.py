@@ -27,6 +27,7 @@ _MODULES = {
     "mlir": "mlir.compile",  # the dialect of numba-cuda-mlir
     "mlir_host": "mlir.private_mlir_host",  # its functions for the host, for callables
     "launches": "emulator.device.mode",  # whether launches of Numba-CUDA run on the CPU
+    "recorder": "recorder.launcher",  # functions of CUDA modules as plans
     "switch": "emulator.device.switch",  # KERNBRIDGE_CUDA_ON_CPU
     "target": "emulator.target",  # the target of CUDA kernels on the CPU
 }

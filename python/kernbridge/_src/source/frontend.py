@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, extensions
 from kernbridge._src.base.dtypes import BITS, CODES
 from kernbridge._src.base.errors import KernelError, KernelToolchainError, counted
 from kernbridge._src.base.struct import Struct
@@ -19,7 +19,7 @@ from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.scan.functions import ScannedFunction
 
 if TYPE_CHECKING:
-    from kernbridge._src.operation.inspection import Inspection
+    from kernbridge._src.operation.inspection import Inspection, Plan
     from kernbridge._src.toolchain.library import Request
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
@@ -53,6 +53,7 @@ class Export(Struct):
     request: Request | None = None  # what it was built from, if there is a source
     # Of CUDA source: loads the module as it is compiled for the other of GPUs and the CPU.
     load_other: Callable[[], Any] | None = None
+    record: str = "never"  # whether a function of a CUDA module becomes a plan
 
     def bind(self, slot: int, target: str) -> None:
         function = self.function
@@ -190,6 +191,9 @@ class SourceFrontend(Frontend):
                 raise type(e)(f"{self.label} was lowered for {platform}: {e}") from None
             other = SourceFrontend(found, self.values, self.zeroed)
             return other.lower(platform, operands, call)
+        recorder = extensions.find("recorder") if export.cuda else None
+        if recorder and (planned := recorder.lowered(self, operands, call)):
+            return planned
         names = self.function.names_of(n_inputs, len(call.outs))
         buffers = tuple(
             (CODES[t.dtype.name], len(t.shape), name) for t, name in zip(arrays, names, strict=True)
@@ -228,6 +232,11 @@ class SourceFrontend(Frontend):
             fields(*self.values, library),
         )
         return sealed(_core.LIBRARY_MAGIC, _core.LIBRARY_VERSION, digest, b"".join(parts))
+
+    def program(self, operands: Sequence[ArrayType], call: Call) -> Plan:
+        if not self.export.cuda:
+            return super().program(operands, call)
+        return extensions.load("recorder", self.label).program(self, operands, call)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         raise KernelError(

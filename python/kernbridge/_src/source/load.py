@@ -240,6 +240,7 @@ def load_cuda_inline(
     use_fast_math: bool = False,
     allow_cuda_graph: bool = True,
     carry: bool = False,
+    record: str = "auto",
     check: bool = False,
 ) -> CompiledModule:
     """Build CUDA source, and make JAX operations from its annotated functions.
@@ -277,6 +278,12 @@ def load_cuda_inline(
         own stack (which a graph would read only when it runs).
     carry : bool, default False
         See `load_cpp_inline`; only programs for CPUs contain the library.
+    record : {"auto", "always", "never"}, default "auto"
+        Whether a call on a GPU is a plan: the function runs once for arrays of these shapes, in a
+        process of its own, and the kernels that it launches become a part of the program, which
+        needs neither the source nor the library any more. "auto": a function that cannot be
+        recorded runs at each call, as with "never"; ``op.plan()`` says why. "always": that is a
+        KernelError. docs/cuda-source.md says what can be recorded.
     check : bool, default False
         On the CPU, check every access of kernels: accesses out of bounds, data races, reads of
         unwritten memory and divergent barriers become errors (`docs/checks.md`).
@@ -493,6 +500,9 @@ def _load(
     compiled for the other of GPUs and the CPU.
     """
     on_cpu, of_gpus = language == CUDA_ON_CPU, dict[str, Any]()
+    record = options.get("record", "never")
+    if record not in (found := ("auto", "always", "never")):
+        raise ValueError(f"{label}: record is {record!r}, expected one of {found} [KB5105]")
     if language == "cuda":
         from kernbridge._src.toolchain.cuda import cuda_architectures
 
@@ -519,6 +529,7 @@ def _load(
                 on_cpu=on_cpu,
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
+                record=record,
                 request=request,
                 load_other=load_other,
             )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 
 from kernbridge import _core
+from kernbridge._src.base import debug
 from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import KernelError, KernelLoadError, KernelRegistrationError, coded
 from kernbridge._src.base.exact import exact_items
@@ -21,7 +22,7 @@ from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
-from kernbridge._src.operation.operation import Operation, spec_key
+from kernbridge._src.operation.operation import Operation, Verified, spec_key
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.functions import ScannedFunction
@@ -218,7 +219,11 @@ sharding_rule
         plain, key = scan_attributes.plain(attrs), spec_key(spec, [])
 
         def make() -> Operation:
-            made = Operation(spec, SourceFrontend(export, encoded, zeroed), plain)
+            frontend = SourceFrontend(export, encoded, zeroed)
+            made = Operation(spec, frontend, plain)
+            if export.cuda and export.record != "never" and debug.verifies():
+                direct = SourceFrontend(export._replace(record="never"), encoded, zeroed)
+                made = Verified(spec, frontend, direct, plain)
             if self._signature is not None:
                 vars(made).update(__signature__=self.__signature__)
             return made
@@ -287,6 +292,7 @@ class CompiledModule:
         on_cpu: bool = False,
         graph: bool = True,
         carry: bool = False,
+        record: str = "never",
         request: Request | None = None,
         load_other: Callable[[], CompiledModule] | None = None,
     ) -> None:
@@ -325,6 +331,7 @@ class CompiledModule:
                 library=carried,
                 request=request,
                 load_other=load_other,
+                record=record,
             )
             self._functions[function.name] = SourceFunction(export)
         _modules[digest] = self

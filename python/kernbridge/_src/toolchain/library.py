@@ -331,7 +331,7 @@ def _cuda(request: Request) -> Command:
     from kernbridge._src.toolchain.nvcc import find_nvcc
 
     nvcc, host = find_nvcc(), compilers.find_cxx()
-    start = [nvcc.path, "-std=c++17", *optimize(request), "-shared"]
+    start = [nvcc.path, "-std=c++17", *optimize(request), "-shared", "-no-compress"]
     start += ["-Xcompiler", "-fPIC,-fvisibility=hidden", "-ccbin", host.path]
     for argument in host.arguments:
         start += ["-Xcompiler", argument]
