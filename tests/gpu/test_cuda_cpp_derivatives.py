@@ -7,6 +7,7 @@ import jax
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python/ext/enzyme"))
+import cuda_cpp_warps  # noqa: F401
 from cuda_cpp import KERNELS, operation
 from needs_enzyme import assert_derivatives, needs_enzyme
 

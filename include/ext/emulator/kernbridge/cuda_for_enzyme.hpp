@@ -46,6 +46,42 @@
 #define atomicXor(at, value) __atomic_fetch_xor(at, value, __ATOMIC_RELAXED)
 static constexpr int warpSize = 32;
 
+/* What threads of a warp pass to each other; warps.py has the derivatives. A thread reads the
+ * number of lane `source`; only lane `back` may read from it, if there is such a lane. */
+namespace kernbridge
+{
+float shuffled(unsigned mask, float x, unsigned source, unsigned back) __asm__("kb.shfl.float");
+double shuffled(unsigned mask, double x, unsigned source, unsigned back) __asm__("kb.shfl.double");
+template <typename T>
+static inline typename std::enable_if<std::is_integral<T>::value, T>::type
+shuffled(unsigned mask, T x, unsigned source, unsigned)
+{
+    const int low = __nvvm_shfl_sync_idx_i32(mask, x, source, 31);
+    if (sizeof x < 8)
+        return static_cast<T>(low);
+    const unsigned long long high = __nvvm_shfl_sync_idx_i32(mask, x >> (4 * sizeof x), source, 31);
+    return static_cast<T>(high << 32 | static_cast<unsigned>(low));
+}
+} // namespace kernbridge
+#define KB_SHUFFLE(name, type, from, is_in_range, to)                                              \
+    template <typename T>                                                                          \
+    static inline T name(unsigned mask, T value, type distance, int width = 32)                    \
+    {                                                                                              \
+        const unsigned lane = __nvvm_read_ptx_sreg_laneid(), by = distance & 31;                   \
+        const unsigned first = lane & -width, last = first + width - 1, source = from, back = to;  \
+        return kernbridge::shuffled(mask, value, is_in_range ? source : lane,                      \
+                                    back < 32 ? back : lane);                                      \
+    }
+KB_SHUFFLE(__shfl_sync, int, first + (by & (width - 1)), source <= last, lane)
+KB_SHUFFLE(__shfl_up_sync, unsigned, lane - by, first + by <= lane, lane + by)
+KB_SHUFFLE(__shfl_down_sync, unsigned, lane + by, source <= last, lane - by)
+KB_SHUFFLE(__shfl_xor_sync, int, lane ^ by, source <= last, source)
+#define __all_sync(mask, is)    static_cast<int>(__nvvm_vote_all_sync(mask, (is) != 0))
+#define __any_sync(mask, is)    static_cast<int>(__nvvm_vote_any_sync(mask, (is) != 0))
+#define __uni_sync(mask, is)    static_cast<int>(__nvvm_vote_uni_sync(mask, (is) != 0))
+#define __ballot_sync(mask, is) __nvvm_vote_ballot_sync(mask, (is) != 0)
+unsigned __activemask() __asm__("kb.active_mask");
+
 /* The parameters of a kernel, and a function of the words of a launch that calls it. */
 namespace kernbridge
 {

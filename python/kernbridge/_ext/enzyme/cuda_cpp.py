@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kernbridge._ext.enzyme import clang, tool
+from kernbridge._ext.enzyme import clang, tool, warps
 from kernbridge._ext.enzyme.function import Refused, can_hold
 from kernbridge._ext.enzyme.numba_cuda import CudaDerivativeJob, native_call, own_name
 from kernbridge._ext.enzyme.primal import Form, Primal, Roles, check_launch, roles_of
@@ -165,7 +165,7 @@ class CppKernel(Primal):
         text = _STRIPPED.sub("", str(module)).replace("= \n", '= !{!"kb"}\n')
         text = renamed(re.sub(r"= \{ +\}", '= { "kb" }', text), own_name)
         n = sum(-(-size // 8) for size in self.sizes)
-        parsed = llvm.parse_assembly(text + _of_words(self._entry, n))
+        parsed = llvm.parse_assembly(warps.in_cpp(text + _of_words(self._entry, n)))
         return Form(parsed, "kb_words", arrays, used, shared)
 
 

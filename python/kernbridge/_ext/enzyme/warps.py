@@ -45,6 +45,18 @@ _BACKWARD = """
   %%c = call double @%s(<4 x double> %%y)
   %%m = insertelement <4 x double> zeroinitializer, double %%c, i32 0"""
 
+# What clang calls in CUDA C++, where shuffles of real numbers are calls of kb.shfl.* at once.
+_OF_CPP = """
+define internal {0} @kb.{1}({2}) alwaysinline convergent {{
+  %pair = call {{ i32, i1 }} @kb.{3}
+  %r = extractvalue {{ i32, i1 }} %pair, {4}
+  ret {0} %r
+}}
+declare {{ i32, i1 }} @kb.vote.sync(i32, i32, i1)
+declare {{ i32, i1 }} @kb.shfl.sync.i32(i32, i32, i32, i32, i32)
+"""
+_SHUFFLED = "shfl.sync.i32(i32 %m, i32 0, i32 %x, i32 %l, i32 %c)"
+
 # What Numba-CUDA writes for a shuffle of real numbers, where values have the names after each $.
 _CALL = 'call {i32, i1} @"kb.shfl.sync.i32"(i32 $mask, i32 $mode, i32 %s, i32 $b, i32 $c)'
 _FLOAT = f"""\
@@ -111,6 +123,17 @@ def _pattern(shuffle: str) -> re.Pattern[str]:
         pattern = re.sub(rf"\\\${name}\b", f"(?P={name})", pattern)
         pattern = pattern.replace(f"(?P={name})", rf"(?P<{name}>[^\s,)]+)", 1)
     return re.compile(pattern)
+
+
+def in_cpp(text: str) -> str:
+    """A module of CUDA C++ with what it calls for shuffles of integers and for votes."""
+    given = "i32 %m, i32 %x, i32 %l, i32 %c"
+    text += _OF_CPP.format("i32", "shfl.sync.idx.i32", given, _SHUFFLED, 0)
+    for mode, kind in enumerate(_VOTES):
+        kept = ("i32", 0) if kind == "ballot" else ("i1", 1)
+        called = f"vote.sync(i32 %m, i32 {mode}, i1 %p)"
+        text += _OF_CPP.format(kept[0], f"vote.{kind}.sync", "i32 %m, i1 %p", called, kept[1])
+    return declared_once(text)
 
 
 def link(module: Any) -> None:

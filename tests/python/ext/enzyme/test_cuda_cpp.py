@@ -1,5 +1,6 @@
 """Derivatives of CUDA C++ kernels by Enzyme, on the CPU, against JAX's own of equal functions."""
 
+import cuda_cpp_warps  # noqa: F401
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,7 +46,8 @@ REFUSED = {
     "int v = ((const int *)x)[i];\n    y[i] = v;": ("it uses the bits of real numbers", None),
     "double *d = (double *)y;\n    d[i / 2] = x[i];": ("an array of float32 as float64", None),
     "y[i] = atomicAdd(&y[0], x[i]);": ("it uses the value that an atomic", 4),
-    "y[i] = __shfl_down_sync(~0u, x[i], 1);": ("undeclared identifier '__shfl_down_sync'", 4),
+    "__syncwarp();\n    y[i] = x[i];": ("undeclared identifier '__syncwarp'", 4),
+    "__shared__ float s[2];\n    y[i] = *__shfl_sync(~0u, s, 1);": ("no matching function", None),
     "y[i] = x[i];\n    __threadfence();": ("undeclared identifier '__threadfence'", 5),
     "float (*f)(float) = x[0] > 0 ? one : two;\n    y[i] = f(x[i]);": ("by its address", 5),
     "total += x[i];\n    y[i] = total;": ("it uses total, which is no constant", 4),
