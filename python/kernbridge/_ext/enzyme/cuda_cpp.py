@@ -67,6 +67,7 @@ _STRIPPED = re.compile(
     r"|^(?:\$.* = comdat|target|!nvvm\.|@llvm\.(?:compiler\.)?used) .*\n",
     re.M,
 )
+_ALL_KERNELS = re.compile(r"^(?:!nvvm\.annotations = |!\d+ = !\{ptr @).*\n", re.M)
 _ITEMS = {"float": ("float", 4), "double": ("double", 8), "any pointer": ("ptr", 8)}
 _MEMBER = re.compile(r"i64 (\d+), i64 (\d+), (!\d+)")
 _MEMBERS = 64  # of a structure that are copied one by one
@@ -136,7 +137,7 @@ class CppKernel(Primal):
         found = (re.findall(r"i32 (\d+)", module.globals[name].value) for name in lists)
         self.codes, self.sizes = ([int(n) for n in numbers[:-1]] for numbers in found)
         text = renamed(text, lambda name: kernel if name == "kb.kernel" else name)
-        self._module = _reached(Module(declared_once(text)), self._entry)
+        self._module = _reached(Module(declared_once(_ALL_KERNELS.sub("", text))), self._entry)
         described = _STRIPPED.sub("", str(self._module)), self._arrays
         self.digest = identity_of(made="enzyme.cuda", code=b"", described=described, inlined=None)
         self.symbol = f"{re.sub(r'[^0-9A-Za-z]+', '_', name)}_{self.digest[:6].hex()}"

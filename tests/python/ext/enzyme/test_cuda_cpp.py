@@ -84,6 +84,14 @@ def test_refusals_name_what_and_where(body):
 
 
 @pytest.mark.exhaustive
+def test_a_source_of_several_kernels():
+    other = HEAD.replace("void k", "void other") + "    y[i] = x[n - i] + total;\n}\n"
+    source = f"{DEFINED}namespace {{\n{other}}}\n{HEAD}    y[i] = x[i] * x[i];\n}}\n"
+    x = np.linspace(0, 1, 32, dtype=np.float32)
+    assert_derivatives(by_enzyme(source), lambda x: x * x, x)
+
+
+@pytest.mark.exhaustive
 def test_headers_that_are_not_differentiated_are_named():
     op = by_enzyme(f"#include <cooperative_groups.h>\n{HEAD}    y[i] = x[i];\n}}\n")
     with pytest.raises(NoDerivativeError, match=r"refuses cooperative_groups\.h.*\(k\.cu:1\)"):
