@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "python/ext/enzyme"))
 import cuda_cpp_warps  # noqa: F401
 from cuda_cpp import KERNELS, operation
 from needs_enzyme import assert_derivatives, needs_enzyme
+from packaged_cuda import CASES, assert_central_differences, assert_jax
 
 pytestmark = [needs_enzyme, pytest.mark.filterwarnings("ignore:.*KB(2108|7002)")]
 
@@ -21,3 +22,12 @@ def test_derivatives_agree_with_jax(name, dtype):
         op, reference, arguments = operation(name, dtype)
         # One slice of the batch has the opposite signs, of which prices have no logarithm.
         assert_derivatives(op, reference, *arguments, batched=name != "options")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("key", CASES)
+def test_kernels_of_packages(key, dtype):
+    with jax.enable_x64(True):
+        assert_central_differences(key, dtype)
+        if CASES[key].reference:
+            assert_jax(key, dtype)
