@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python/ext/enzyme"))
 import cuda_cpp_warps  # noqa: F401
+import drawn_cuda
 from cuda_cpp import KERNELS, operation
 from needs_enzyme import assert_derivatives, needs_enzyme
 from packaged_cuda import CASES, assert_central_differences, assert_jax
@@ -31,3 +32,8 @@ def test_kernels_of_packages(key, dtype):
         assert_central_differences(key, dtype)
         if CASES[key].reference:
             assert_jax(key, dtype)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_drawn_kernels(seed):
+    drawn_cuda.compare(seed)
