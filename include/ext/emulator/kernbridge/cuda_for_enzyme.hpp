@@ -64,7 +64,7 @@ shuffled(unsigned mask, T x, unsigned source, unsigned)
 }
 } // namespace kernbridge
 #define KB_SHUFFLE(name, type, from, is_in_range, to)                                              \
-    template <typename T>                                                                          \
+    template <typename T, typename = decltype(kernbridge::shuffled(0, T(), 0, 0))>                 \
     static inline T name(unsigned mask, T value, type distance, int width = 32)                    \
     {                                                                                              \
         const unsigned lane = __nvvm_read_ptx_sreg_laneid(), by = distance & 31;                   \

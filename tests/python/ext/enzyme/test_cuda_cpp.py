@@ -47,7 +47,7 @@ REFUSED = {
     "double *d = (double *)y;\n    d[i / 2] = x[i];": ("an array of float32 as float64", None),
     "y[i] = atomicAdd(&y[0], x[i]);": ("it uses the value that an atomic", 4),
     "__syncwarp();\n    y[i] = x[i];": ("undeclared identifier '__syncwarp'", 4),
-    "__shared__ float s[2];\n    y[i] = *__shfl_sync(~0u, s, 1);": ("no matching function", None),
+    "__shared__ float s[2];\n    y[i] = *__shfl_sync(~0u, s, 1);": ("no matching function", 5),
     "y[i] = x[i];\n    __threadfence();": ("undeclared identifier '__threadfence'", 5),
     "float (*f)(float) = x[0] > 0 ? one : two;\n    y[i] = f(x[i]);": ("by its address", 5),
     "total += x[i];\n    y[i] = total;": ("it uses total, which is no constant", 4),
