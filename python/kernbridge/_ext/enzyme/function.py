@@ -436,7 +436,7 @@ def run(function: Function, by_clang: bool = False, has_lines: bool = False) -> 
     """
     text = function.text if has_lines else grammar.without_lines(function.text)
     if name := _calling_itself(text):
-        raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", None)
+        raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", called=name)
     given = _prepared(text, is_tagged=by_clang).encode()
     ended = _attempts(given, _PASSES if by_clang else _PASSES + _OPTIMISED)
     _, found, module = ended.text.partition("; ModuleID")

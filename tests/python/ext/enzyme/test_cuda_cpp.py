@@ -51,7 +51,7 @@ REFUSED = {
     "y[i] = x[i];\n    __threadfence();": ("undeclared identifier '__threadfence'", 5),
     "float (*f)(float) = x[0] > 0 ? one : two;\n    y[i] = f(x[i]);": ("by its address", 5),
     "total += x[i];\n    y[i] = total;": ("it uses total, which is no constant", 4),
-    "y[i] = again(x[i], n);": ("calls itself, which Enzyme differentiates wrongly", None),
+    "y[i] = again(x[i], n);": ("calls itself, which Enzyme differentiates wrongly", 4),
     "__shared__ char s[256];\n    float *f = (float *)s;\n    int *q = (int *)(s + 128);\n"
     "    f[i] = x[i], q[i] = i;\n    __syncthreads();\n    y[i] = f[q[31 - i]];": (
         "it uses the bits of real numbers as integers",
