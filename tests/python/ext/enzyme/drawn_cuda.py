@@ -302,8 +302,9 @@ def _of_warps(rng, a, b):
 
     if kind == 0:
         lines = [f"U {{t}} = {a};", "for (int j = 16; j > 0; j /= 2)"]
-        lines += ["    {t} += __shfl_xor_sync(0xffffffff, {t}, j);", f"{{t}} = sin({{t}}) * {b};"]
-        return lines, lambda v: jnp.sin(jnp.repeat(warps(v[a]).sum(1), 32)) * v[b]
+        lines += ["    {t} += __shfl_xor_sync(0xffffffff, {t}, j);"]
+        lines += [f"{{t}} = sin({{t}} / 32) * {b};"]
+        return lines, lambda v: jnp.sin(jnp.repeat(warps(v[a]).mean(1), 32)) * v[b]
     if kind == 1:
         width, by = one(rng, [4, 8, 16, 32]), int(rng.integers(1, 4))
         way = one(rng, ["up", "down"])
