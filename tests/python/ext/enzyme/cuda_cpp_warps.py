@@ -87,6 +87,7 @@ __global__ void total_of_blocks(const T *x, const T *w, T *out, int n, int m)
     block=96,
     attrs={"n": 250, "m": 7},
     zero_outputs=True,
+    is_fast=True,
 )
 def total_of_blocks(x, w):
     terms = jnp.pad(x * x * w[np.arange(250) % 7], (0, 384 - 250)).reshape(2, 2, 96)
