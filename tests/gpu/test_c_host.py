@@ -123,6 +123,47 @@ def test_the_demo_has_the_same_spikes_in_c_on_a_gpu(network, host, tmp_path):
     print(f"C host: {found[2]} us a step; JAX: {us:.1f} us a step")
 
 
+COPIED = """
+#include <cuda_runtime.h>
+#include "kernbridge/kernbridge.hpp"
+__global__ void copy(const unsigned char *x, unsigned char *out, long n)
+{
+    for (long i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        out[i] = x[i];
+}
+// @BE copied arg ret stream
+void copied(kernbridge::Tensor x, kernbridge::Tensor out, cudaStream_t stream)
+{
+    long n = x.nbytes();
+    unsigned char *between;
+    cudaMallocAsync((void **)&between, n, stream);
+    copy<<<8, 256, 0, stream>>>((const unsigned char *)x.data_ptr(), between, n);
+    cudaMemcpyAsync(out.data_ptr(), between, n, cudaMemcpyDeviceToDevice, stream);
+    cudaFreeAsync(between, stream);
+}
+"""
+
+
+def test_a_recorded_cuda_module_runs_in_c(network, host, tmp_path):
+    net, model = network
+    module = kernbridge.load_cuda_inline("copied", COPIED, auto_register=False, record="always")
+
+    def copied(x):
+        return module.copied(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype))
+
+    def step(state, data):
+        state, spiked = model.step(state, data)
+        return jax.tree.map(copied, state), spiked
+
+    kernbridge.export_bundle(
+        tmp_path / "b", step, net.start, model.data, platforms=["cuda"], with_values=True
+    )
+    command = [str(host), plugin(), str(tmp_path / "b"), str(STEPS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(f"{SPIKES} spikes in {STEPS} steps") == 1
+
+
 def test_a_running_host_has_mapped_no_python_on_a_gpu(network, host, tmp_path):
     net, model = network
     kernbridge.export_bundle(

@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python/ext/enzyme"))
 import cuda_cpp_warps  # noqa: F401
+import cuda_modules
 import drawn_cuda
 from cuda_cpp import KERNELS, operation
 from needs_enzyme import assert_derivatives, needs_enzyme
@@ -37,3 +38,11 @@ def test_kernels_of_packages(key, dtype):
 @pytest.mark.parametrize("seed", range(30))
 def test_drawn_kernels(seed):
     drawn_cuda.compare(seed)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", cuda_modules.CASES)
+def test_derivatives_of_functions_agree_with_jax(name, dtype):
+    with jax.enable_x64(True):
+        op, reference, arguments = cuda_modules.case(name, cuda_modules.module(dtype), dtype)
+        assert_derivatives(op, reference, *arguments, batched=name in ("energy", "scattered"))

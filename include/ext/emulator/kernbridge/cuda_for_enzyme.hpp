@@ -7,6 +7,13 @@
 #define KERNBRIDGE_CUDA_ON_CPU_RUNTIME_H
 #define KERNBRIDGE_CUDA_ON_CPU_HOST_DEFINES_H
 
+#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility> /* the C++ library belongs to the host, but for constants */
+
+/* Functions of the C library are known to Enzyme. */
+#pragma clang force_cuda_host_device begin
 #include <cfloat>
 #include <climits>
 #include <cstddef>
@@ -14,7 +21,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <math.h> /* its functions need no std:: */
-#include <utility>
 
 #define __host__        __attribute__((host))
 #define __device__      __attribute__((device))
@@ -29,14 +35,25 @@
 
 #include "kernbridge/cuda_on_cpu/math.hpp"
 
-/* Macros, so that lines in messages are the source's. */
+/* Where a thread is. A structure of the host may have members of these names. */
+#define KB_INDEX(name, read)                                                                       \
+    struct kb_##name {                                                                             \
+        __declspec(property(get = x_)) unsigned x;                                                 \
+        __declspec(property(get = y_)) unsigned y;                                                 \
+        __declspec(property(get = z_)) unsigned z;                                                 \
+        static __device__ unsigned x_() { return read##_x(); }                                     \
+        static __device__ unsigned y_() { return read##_y(); }                                     \
+        static __device__ unsigned z_() { return read##_z(); }                                     \
+        __device__ operator dim3() const { return dim3(x, y, z); }                                 \
+    };                                                                                             \
+    extern const __device__ __attribute__((weak)) kb_##name name;
+KB_INDEX(threadIdx, __nvvm_read_ptx_sreg_tid)
+KB_INDEX(blockIdx, __nvvm_read_ptx_sreg_ctaid)
+KB_INDEX(blockDim, __nvvm_read_ptx_sreg_ntid)
+KB_INDEX(gridDim, __nvvm_read_ptx_sreg_nctaid)
+
 #define sincosf(a, s, c)     __sincosf(a, s, c)
 #define sincos(a, s, c)      (*(s) = sin(a), *(c) = cos(a), (void)0)
-#define KB_THREE(read)       dim3(read##_x(), read##_y(), read##_z())
-#define threadIdx            KB_THREE(__nvvm_read_ptx_sreg_tid)
-#define blockIdx             KB_THREE(__nvvm_read_ptx_sreg_ctaid)
-#define blockDim             KB_THREE(__nvvm_read_ptx_sreg_ntid)
-#define gridDim              KB_THREE(__nvvm_read_ptx_sreg_nctaid)
 #define atomicAdd(at, value) __atomic_fetch_add(at, value, __ATOMIC_RELAXED)
 #define atomicSub(at, value) __atomic_fetch_sub(at, value, __ATOMIC_RELAXED)
 #define atomicMin(at, value) __atomic_fetch_min(at, value, __ATOMIC_RELAXED)
@@ -44,6 +61,7 @@
 #define atomicAnd(at, value) __atomic_fetch_and(at, value, __ATOMIC_RELAXED)
 #define atomicOr(at, value)  __atomic_fetch_or(at, value, __ATOMIC_RELAXED)
 #define atomicXor(at, value) __atomic_fetch_xor(at, value, __ATOMIC_RELAXED)
+#define __trap()             __builtin_trap()
 static constexpr int warpSize = 32;
 
 /* What threads of a warp pass to each other; warps.py has the derivatives. A thread reads the
@@ -81,48 +99,15 @@ KB_SHUFFLE(__shfl_xor_sync, int, lane ^ by, source <= last, source)
 #define __uni_sync(mask, is)    static_cast<int>(__nvvm_vote_uni_sync(mask, (is) != 0))
 #define __ballot_sync(mask, is) __nvvm_vote_ballot_sync(mask, (is) != 0)
 unsigned __activemask() __asm__("kb.active_mask");
+#pragma clang force_cuda_host_device end
 
-/* The parameters of a kernel, and a function of the words of a launch that calls it. */
-namespace kernbridge
-{
-template <typename P> static inline P parameter(const long long *words)
-{
-    alignas(P) unsigned char value[sizeof(P)];
-    __builtin_memcpy(value, words, sizeof value);
-    return *reinterpret_cast<P *>(value);
-}
-template <typename F> struct Parameters;
-template <typename... P> struct Parameters<void (*)(P...)> {
-    static constexpr int codes[] = {kernbridge_signature::code<P>::value..., 0};
-    static constexpr int sizes[] = {sizeof(P)..., 0};
-    static constexpr int before(size_t parameter)
-    {
-        int n = 0;
-        for (size_t i = 0; i < parameter; i++)
-            n += (sizes[i] + 7) / 8;
-        return n;
-    }
-    /* The kernel, which only a launch may call in CUDA C++: the name is replaced. */
-    static void kernel(P...) __asm__("kb.kernel");
-    template <size_t... i>
-    static void call(const long long *words, const std::index_sequence<i...> &)
-    {
-        kernel(parameter<P>(words + before(i))...);
-    }
-    static void entry(const long long *words)
-    {
-        call(words, std::index_sequence_for<P...>());
-    }
-};
-struct Described {
-    const void *kernel, *entry, *codes, *sizes;
-};
-} // namespace kernbridge
-
-#define KB_KERNEL(...)                                                                             \
-    using kb_parameters = kernbridge::Parameters<decltype(&__VA_ARGS__)>;                          \
-    extern "C" __device__ const kernbridge::Described kb_description = {                           \
-        reinterpret_cast<const void *>(&__VA_ARGS__),                                              \
-        reinterpret_cast<const void *>(&kb_parameters::entry), kb_parameters::codes,               \
-        kb_parameters::sizes};
+/* Launchers are read, and not compiled. */
+#include "kernbridge/cuda_on_cpu/host.hpp"
+extern "C" int cudaConfigureCall(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t = nullptr);
+template <typename F>
+cudaError_t cudaLaunchKernel(F, dim3, dim3, void **, size_t = 0, cudaStream_t = nullptr);
+template <typename F>
+cudaError_t cudaLaunchCooperativeKernel(F, dim3, dim3, void **, size_t = 0, cudaStream_t = nullptr);
+template <typename F, typename... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *, F, A &&...);
 #endif

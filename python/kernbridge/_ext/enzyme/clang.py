@@ -67,12 +67,12 @@ def to_ir(
     flags: Sequence[str],
     host: HostCompiler,
     more: Sequence[str] = (),
-    file: str = "",
+    files: Sequence[str] = (),
 ) -> str:
     """Compile a translation unit without optimising it, or raise Refused with clang's reason.
 
-    `more` are options of clang itself. If an error is in a header that `file` includes, the line
-    there is named.
+    `more` are options of clang itself. If an error is in a header that one of `files` includes, the
+    line there is named.
     """
     of = "c" if language == "c" else "c++"
     words = [*_passed_on(flags), *_system_headers(of, host), *_COMPILE, *more]
@@ -87,8 +87,9 @@ def to_ir(
     _, found, module = ended.text.partition("; ModuleID")
     if ended.status or not found:
         place, why = (_FAILED.findall(ended.text) or [("", ended.text[:300])])[0]
-        what, including = "it", rf"^In file included from ({re.escape(file)}:\d+):$"
-        if file and (included := re.search(including, ended.text, re.M)):
+        what, names = "it", "|".join(map(re.escape, files))
+        including = rf"^In file included from ((?:{names}):\d+):$"
+        if files and (included := re.search(including, ended.text, re.M)):
             what, place = os.path.basename(place.rpartition(":")[0]), included[1]
         raise Refused(f"clang {enzyme.version} refuses {what}: {ended.limit or why}", place)
     return _without_failing_code(_with_plain_library(Module(found + module)))

@@ -27,6 +27,7 @@ from kernbridge._src.llvm.text import (
     Module,
     declared_once,
     renamed,
+    split,
     symbol,
     symbols,
 )
@@ -38,20 +39,24 @@ from kernbridge._src.plan.program import Word
 from kernbridge._src.plan.targets import Target
 from kernbridge._src.toolchain import compilers, library
 
-_BEFORE = """#pragma clang force_cuda_host_device begin
-#define __device__ __attribute__((device))
+HEADER = '#include "kernbridge/cuda_for_enzyme.hpp"\n'
+_BEGIN, _END = (f"#pragma clang force_cuda_host_device {word}" for word in ("begin", "end"))
+_LAST = f"""#line 1 "kernbridge"
+{_BEGIN}
+template <typename F> struct kb_parameters;
+template <typename... P> struct kb_parameters<void (*)(P...)> {{
+    static constexpr int codes[] = {{kernbridge_signature::code<P>::value..., 0}};
+    static constexpr int sizes[] = {{sizeof(P)..., 0}};
+}};
+using kb_kernel = kb_parameters<decltype(&KB_KERNEL)>;
+extern "C" __device__ const void *const kb_description[] = {{
+    reinterpret_cast<const void *>(&KB_KERNEL), kb_kernel::codes, kb_kernel::sizes}};
 """
-_FIRST = """#line 1 "kernbridge"
-#include "kernbridge/cuda_for_enzyme.hpp"
-#pragma clang force_cuda_host_device end"""
-_LAST = """#line 1 "kernbridge"
-#pragma clang force_cuda_host_device begin
-KB_KERNEL({name})"""
 _CLANG = (
     *("--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-std=c++17"),
     *("-Xclang", "-fcuda-allow-variadic-functions", "-D__CUDACC__", "-Wno-c++11-narrowing"),
 )
-_FOLDERS = ("ext/emulator/cuda", "ext/emulator", "")
+_FOLDERS = ("ext/emulator/cuda", "ext/emulator")
 _ALIGNMENT = 16
 _NAME = r"(@[\w.$]+|@\"[^\"]*\")"
 _SHARED = re.compile(rf"addrspacecast \(ptr addrspace\(3\) {_NAME} to ptr\)")
@@ -59,6 +64,7 @@ _OF_SHARED = re.compile(r"(getelementptr(?: inbounds)?|ptrtoint) \(([^()]*%kb\.s
 _OF_GLOBAL = re.compile(rf"addrspacecast \(ptr addrspace\([14]\) {_NAME} to ptr\)")
 _GLOBAL = re.compile(r"^(@.*) addrspace\([14]\)((?: externally_initialized)?) ", re.M)
 _CONSTANT = re.compile(r"^(@.* addrspace\(4\).*) global ", re.M)
+_KERNELS = re.compile(r'^(?:!nvvm\.annotations = |!\d+ = !\{ptr @.*, !"kernel", ).*\n', re.M)
 # What only matters to a GPU, or would be inlined otherwise.
 _STRIPPED = re.compile(
     r", !tbaa(?:\.struct)? !\d+|\b(?:convergent|noinline|optnone) |\bcomdat(?:\([^)]*\))? ?"
@@ -67,7 +73,6 @@ _STRIPPED = re.compile(
     r"|^(?:\$.* = comdat|target|!nvvm\.|@llvm\.(?:compiler\.)?used) .*\n",
     re.M,
 )
-_ALL_KERNELS = re.compile(r"^(?:!nvvm\.annotations = |!\d+ = !\{ptr @).*\n", re.M)
 _ITEMS = {"float": ("float", 4), "double": ("double", 8), "any pointer": ("ptr", 8)}
 _MEMBER = re.compile(r"i64 (\d+), i64 (\d+), (!\d+)")
 _MEMBERS = 64  # of a structure that are copied one by one
@@ -87,9 +92,15 @@ class OfCudaKernel(Differentiator):
         operands, call, steps, _, own_call = wanted
         target = targets.of_platform(platform, frontend.checked, None, label)
         arrays = (*operands, *call.outs)
-        kernel = CppKernel(label, frontend.code, frontend.code.name, target, arrays)
-        function = frontend.typed(frontend.code.types_of(kernel.codes), operands, call.outs)
-        words = frontend.words(function, kernel.sizes, operands, call.outs)
+        code = frontend.code
+        unit = f"{HEADER}{_BEGIN}\n{code.unit(_END, _LAST.replace('KB_KERNEL', code.name))}"
+        module = compiled(label, unit, code.options, code.include_paths, [code.file])
+        _, entry, *lists = symbols(module.globals["kb_description"].text)
+        found = (re.findall(r"i32 (\d+)", module.globals[name].value) for name in lists)
+        codes, sizes = ([int(n) for n in numbers[:-1]] for numbers in found)
+        kernel = CppKernel(label, code.name, target, arrays, module, entry, sizes)
+        function = frontend.typed(code.types_of(codes), operands, call.outs)
+        words = frontend.words(function, sizes, operands, call.outs)
         launch = rule.resolve(operands, call)
         job = CudaDerivativeJob(
             kernel,
@@ -111,33 +122,42 @@ class Array(NamedTuple):
     offset: int
 
 
-class CppKernel(Primal):
-    """A kernel of CUDA C++ by its name, such as `scale<float, 4>`.
+def compiled(
+    label: str, unit: str, options: Sequence[str], folders: Sequence[str], files: Sequence[str]
+) -> Module:
+    """The IR of the kernels of a translation unit, and of all that they call."""
+    root = library.include_paths()[-2]
+    folders = [*folders, *(os.path.join(root, part) for part in _FOLDERS), *library.include_paths()]
+    flags = [*options, *(f"-I{folder}" for folder in folders)]
+    try:
+        text = str(clang.to_ir(unit, "cuda", flags, compilers.find_cxx(), _CLANG, files))
+    except Refused as e:
+        raise e.error(label, e.place or "") from None
+    return Module(_KERNELS.sub("", text))
 
-    `source` is a `Compilation` of the extension nvrtc. `codes` and `sizes` describe the parameters.
+
+class CppKernel(Primal):
+    """A kernel of CUDA C++ in a module that has its IR under the name `entry`.
+
+    `sizes` has the bytes of each parameter, and `arrays` the buffers that words belong to.
     """
 
     says_what_arrays_hold = False
 
     def __init__(
-        self, label: str, source: Any, name: str, target: Target, arrays: Sequence[ArrayType]
+        self,
+        label: str,
+        name: str,
+        target: Target,
+        arrays: Sequence[ArrayType],
+        module: Module,
+        entry: str,
+        sizes: Sequence[int],
     ) -> None:
         self.label, self.name, self.target = label, name, target
         self._arrays = [(t.dtype.name, len(t.shape)) for t in arrays]
-        root = library.include_paths()[-2]
-        folders = [*source.include_paths, *(os.path.join(root, part) for part in _FOLDERS)]
-        flags = [*source.options, *(f"-I{folder}" for folder in folders)]
-        unit, host = _BEFORE + source.unit(_FIRST, _LAST.format(name=name)), compilers.find_cxx()
-        try:
-            text = clang.to_ir(unit, "cuda", flags, host, _CLANG, source.file)
-        except Refused as e:
-            raise e.error(label, e.place or "") from None
-        module = Module(text)
-        _, kernel, self._entry, *lists = symbols(module.globals["kb_description"].text)
-        found = (re.findall(r"i32 (\d+)", module.globals[name].value) for name in lists)
-        self.codes, self.sizes = ([int(n) for n in numbers[:-1]] for numbers in found)
-        text = renamed(text, lambda name: kernel if name == "kb.kernel" else name)
-        self._module = _reached(Module(declared_once(_ALL_KERNELS.sub("", text))), self._entry)
+        self._entry, self._sizes = entry, sizes
+        self._module = _reached(Module(declared_once(str(module))), entry)
         described = _STRIPPED.sub("", str(self._module)), self._arrays
         self.digest = identity_of(made="enzyme.cuda", code=b"", described=described, inlined=None)
         self.symbol = f"{re.sub(r'[^0-9A-Za-z]+', '_', name)}_{self.digest[:6].hex()}"
@@ -165,23 +185,36 @@ class CppKernel(Primal):
             f.head = re.sub(r"( !dbg !\d+)? \{$", " alwaysinline {", f.head)
         text = _STRIPPED.sub("", str(module)).replace("= \n", '= !{!"kb"}\n')
         text = renamed(re.sub(r"= \{ +\}", '= { "kb" }', text), own_name)
-        n = sum(-(-size // 8) for size in self.sizes)
-        parsed = llvm.parse_assembly(warps.in_cpp(text + _of_words(self._entry, n)))
-        return Form(parsed, "kb_words", arrays, used, shared)
+        called = _of_words(Module(text).functions[own_name(self._entry)], self._sizes)
+        return Form(
+            llvm.parse_assembly(warps.in_cpp(text + called)), "kb_words", arrays, used, shared
+        )
 
 
-def _of_words(entry: str, n: int) -> str:
-    """A function of the words of a launch, for one that finds them in memory."""
-    words = [f"i64 %w{k}" for k in range(n)]
-    lines = [
-        f"define void @kb_words({', '.join(words)}) alwaysinline {{",
-        f"  %all = alloca [{n + 1} x i64]",
-    ]
-    for k, word in enumerate(words):
-        lines += [f"  %at{k} = getelementptr i64, ptr %all, i64 {k}"]
-        lines += [f"  store {word}, ptr %at{k}"]
-    lines += [f"  call void {symbol(entry)}(ptr %all)", "  ret void", "}"]
-    return "\n".join(["", *lines, "declare ptr @kb.shared(i64)", ""])
+def _of_words(kernel: Function, sizes: Sequence[int]) -> str:
+    """A function of the words of a launch, which calls a kernel."""
+    counts = [-(-size // 8) for size in sizes]
+    begins = itertools.accumulate(counts, initial=0)
+    words, lines, given = list[str](), list[str](), list[str]()
+    for k, (parameter, n, begin) in enumerate(zip(kernel.parameters, counts, begins, strict=False)):
+        lines.append(f"  %at{k} = alloca [{n} x i64]")
+        for i in range(n):
+            lines.append(f"  %to{begin + i} = getelementptr i64, ptr %at{k}, i64 {i}")
+            lines.append(f"  store i64 %w{begin + i}, ptr %to{begin + i}")
+            words.append(f"i64 %w{begin + i}")
+        kind, *attributes = split(parameter, " ")
+        if by_value := [a for a in attributes if a.startswith("byval(")]:
+            given.append(f"ptr {by_value[0]} %at{k}")
+        elif kind == "i1":
+            lines.append(f"  %byte{k} = load i8, ptr %at{k}")
+            lines.append(f"  %value{k} = trunc i8 %byte{k} to i1")
+            given.append(f"i1 %value{k}")
+        else:
+            lines.append(f"  %value{k} = load {kind}, ptr %at{k}")
+            given.append(f"{kind} %value{k}")
+    head = f"define void @kb_words({', '.join(words)}) alwaysinline {{"
+    last = f"  call void {symbol(kernel.name)}({', '.join(given)})"
+    return "\n".join(["", head, *lines, last, "  ret void", "}", "declare ptr @kb.shared(i64)", ""])
 
 
 def _reached(module: Module, entry: str) -> Module:

@@ -51,7 +51,7 @@ class DerivativeJob(Recipe[T]):
         lasting: bool,
     ) -> None:
         self.label, self.lasting, self.steps = label, lasting, steps
-        self.name = f"{name} ({LABELS[steps[-1].mode]})"
+        self.name = f"{name} ({LABELS[steps[-1].mode]})" if steps else name
         self.identity = identity_of(made="enzyme", code=kernel, described=described, inlined=None)
         self._given = kernel, described[0]  # what the kernel is for derivatives
 

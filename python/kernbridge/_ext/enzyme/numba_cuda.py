@@ -362,7 +362,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         if not self._primal.says_what_arrays_hold:
             text, buffers = _as_accessed(text, buffers, changed)
         # Tangents in place need the values that the kernel writes, too.
-        all_read = bool(roles.in_place) and self.steps[0].mode == "jvp"
+        all_read = bool(roles.in_place) and [s.mode for s in self.steps[:1]] == ["jvp"]
         buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
         operands, results = ([places[b] for b in of] for of in (roles.operands, roles.outputs))
         function = ir.around(text, "kb_primal", buffers, operands, results)

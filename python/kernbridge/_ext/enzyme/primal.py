@@ -14,7 +14,7 @@ from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.llvm.text import Module
 from kernbridge._src.plan.launch import LaunchRule
-from kernbridge._src.plan.program import Word
+from kernbridge._src.plan.program import Launch, Word
 from kernbridge._src.plan.targets import Target
 
 
@@ -39,7 +39,7 @@ def roles_of(operands: Types, call: Call, zero_outputs: bool) -> Roles:
     )
 
 
-def check_launch(label: str, rule: LaunchRule, why_not: str = "") -> None:
+def check_launch(label: str, rule: LaunchRule | Launch, why_not: str = "") -> None:
     """Raise NoDerivativeError for `why_not`, or for options that Enzyme knows nothing of."""
     options = {"cluster=": rule.cluster, "pdl=True": rule.pdl, "cooperative=True": rule.cooperative}
     if why := why_not or next((name for name, given in options.items() if given), ""):

@@ -24,7 +24,7 @@ from kernbridge._ext.enzyme.numba_cuda import (
     NumbaKernel,
     obtained,
 )
-from kernbridge._ext.enzyme.primal import Roles
+from kernbridge._ext.enzyme.primal import Primal, Roles
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.calls.call import is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
@@ -34,7 +34,7 @@ from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
-from kernbridge._src.plan.program import Copy, Fill, Launch, Step, leaves, renumbered
+from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Word, leaves, renumbered
 from kernbridge._src.record.callable import NumbaCudaCallable
 from kernbridge._src.record.record import DeviceArray, NotRecordable, Recording, host_like, record
 
@@ -46,31 +46,17 @@ class OfFunction(Differentiator):
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
         label = self.frontend.label
         target = targets.of_platform(platform, vector_math=self.frontend.vector_math)
-        operands, call = wanted.own_operands, wanted.own_call
         if len(wanted.steps) > 1:
-            raise _refused(label, "second derivatives of launches are not made")
-        batched = replace(wanted.call, levels=call.levels)
+            raise refused(label, "second derivatives of launches are not made")
+        batched = replace(wanted.call, levels=wanted.own_call.levels)
         try:
             recording = record(self.frontend, wanted.operands, batched, target)
         except NotRecordable as e:
-            raise _refused(label, f"it cannot be recorded: {e}") from None
-        made = _Derivative(recording, wanted)
-        made.run()
-        native, _ = plan(
-            f"{label} ({wanted.steps[0].mode})",
-            self.frontend.source,
-            operands,
-            call,
-            [f"array {k}" for k in range(len(operands) + len(call.outs))],
-            made.steps,
-            temporaries=made.temporaries,
-            is_tested=has_reverse(wanted.steps) and not recording.target.architectures,
-            target=recording.target,
-        )
-        return native
+            raise refused(label, f"it cannot be recorded: {e}") from None
+        return Derivative(recording, wanted).lowered(self.frontend.source)
 
 
-def _refused(label: str, why: str) -> NoDerivativeError:
+def refused(label: str, why: str) -> NoDerivativeError:
     return NoDerivativeError(
         f"{label}: Enzyme cannot differentiate the function: {why}. Write the derivative as a "
         "function (vjp=, jvp=) [KB2107]"
@@ -78,7 +64,7 @@ def _refused(label: str, why: str) -> NoDerivativeError:
 
 
 @dataclass
-class _Reaches:
+class Reaches:
     """The buffers that a step of the recording reads and writes."""
 
     reads: set[int]
@@ -88,12 +74,13 @@ class _Reaches:
     shadows: tuple[int, ...] = ()
 
 
-class _Derivative:
+class Derivative:
     """The steps of a derivative. Buffers of the recording are numbered as there."""
 
     def __init__(self, recording: Recording, wanted: Differentiated) -> None:
         operands, call, (step,), own_operands, own_call = wanted
-        self._recording, self._differentiation, n = recording, step, len(operands)
+        self._recording, self._wanted, self._differentiation = recording, wanted, step
+        n = len(operands)
         self._arrays = [*operands, *call.outs, *recording.temporaries]
         self._n_operands = n
         self._same = {n + o: i for i, o in call.aliases}  # as which buffer an output is known
@@ -114,7 +101,23 @@ class _Derivative:
         self._values: dict[int, int] = {}  # numbers in the derivative's plan, by buffer
         self._shadows: dict[int, int] = {}
 
-    def run(self) -> None:
+    def lowered(self, source: str) -> NativeCall:
+        self._run()
+        recording, wanted = self._recording, self._wanted
+        native, _ = plan(
+            f"{recording.label} ({wanted.steps[0].mode})",
+            source,
+            wanted.own_operands,
+            wanted.own_call,
+            [f"array {k}" for k in range(self._n_buffers)],
+            self.steps,
+            temporaries=self.temporaries,
+            is_tested=has_reverse(wanted.steps) and not recording.target.architectures,
+            target=recording.target,
+        )
+        return native
+
+    def _run(self) -> None:
         own = [b for b in range(len(self._arrays)) if self._known(b) == b]
         used = set().union(*(r.reads | r.writes for r in self._reaches))
         for b in own:
@@ -171,7 +174,7 @@ class _Derivative:
                     self._copy(self._values[b], saved[b], b)
             kept.append(saved)
             if k < last:  # the derivative of the last one runs it
-                self.steps.append(renumbered(step, self._values.__getitem__))
+                self._repeat(step, reach)
             defined |= reach.writes
             before |= reach.writes | reach.reads
         for k in range(last, -1, -1):
@@ -181,28 +184,43 @@ class _Derivative:
             self._differentiate(step, self._reaches[k])
             self._restore(kept[k])
 
-    def _differentiate(self, step: Step, reach: _Reaches) -> None:
+    def _differentiate(self, step: Step, reach: Reaches) -> None:
         """Add what a step becomes for shadows."""
         if isinstance(step, Launch):
             self._launch_derivative(step, reach)
         elif isinstance(step, Fill) and step.buffer in self._shadows:
             self.steps.append(renumbered(replace(step, pattern=0), self._shadows.__getitem__))
-        elif isinstance(step, Copy) and step.to_buffer in self._shadows:
-            if self._differentiation.mode == "jvp":
-                self.steps.append(renumbered(step, self._shadows.__getitem__))
-            else:
-                self._add_back(step)
+        elif isinstance(step, Copy) and not self._shadows.keys().isdisjoint(
+            (step.to_buffer, step.from_buffer)
+        ):
+            self._copy_derivative(step)
+
+    def _repeat(self, step: Step, reach: Reaches) -> None:
+        self.steps.append(renumbered(step, self._values.__getitem__))
 
     def _restore(self, saved: dict[int, int]) -> None:
         for b, number in saved.items():
             self._copy(number, self._values[b], b)
 
-    def _reach(self, step: Step) -> _Reaches:
+    def _reach(self, step: Step) -> Reaches:
         if isinstance(step, Fill):
-            return _Reaches(set(), {step.buffer})
+            return Reaches(set(), {step.buffer})
         if isinstance(step, Copy):
-            return _Reaches({step.from_buffer}, {step.to_buffer})
+            return Reaches({step.from_buffer}, {step.to_buffer})
         assert isinstance(step, Launch)
+        primal, own, read_only = self._kernel(step)
+        buffers = tuple(sorted({w.buffer for found in own for w in found if w.kind == "address"}))
+        real = {b for b in buffers if is_inexact(self._arrays[b].dtype)}
+        active = set(self._sources if self._differentiation.mode == "jvp" else self._results)
+        in_place = tuple(b for b in buffers if b not in read_only or (b in real and b in active))
+        shadows = tuple(b for b in in_place if b in real)
+        how = Differentiation(self._differentiation.mode, tuple(map(buffers.index, shadows)))
+        made = self._obtained(step, primal, own, Roles(buffers, in_place=in_place), (how,))
+        writes = {buffers[i] for i in made.written}
+        return Reaches(set(buffers), writes, made, buffers, shadows)
+
+    def _kernel(self, step: Launch) -> tuple[Primal, list[list[Word]], set[int]]:
+        """The kernel of a launch, its words, and the inputs that nothing writes to."""
         function = step.function
         assert isinstance(function, numba_cuda_compile.NumbaCudaFunction)
         words = iter(w for w in step.words if w.kind != "stride")
@@ -214,48 +232,45 @@ class _Derivative:
             if found[0].kind == "address" and (leaf.read_only or leaf.kind == "loaded")
             if i not in function.opened
         }
-        buffers = tuple(sorted({w.buffer for found in own for w in found if w.kind == "address"}))
-        real = {b for b in buffers if is_inexact(self._arrays[b].dtype)}
-        active = set(self._sources if self._differentiation.mode == "jvp" else self._results)
-        in_place = tuple(b for b in buffers if b not in read_only or (b in real and b in active))
-        shadows = tuple(b for b in in_place if b in real)
-        how = Differentiation(self._differentiation.mode, tuple(map(buffers.index, shadows)))
-        job = CudaDerivativeJob(
-            NumbaKernel(
-                numba_cuda_compile.Job(
-                    *(self._recording.label, function.kernel(), function.parameters, False),
-                    self._recording.target,
-                )
-            ),
-            own,
-            Roles(buffers, in_place=in_place),
-            (how,),
-            self._has_batch,
-            step,
-            dynamic=step.shared,
-        )
-        made = obtained(job)
-        writes = {buffers[i] for i in made.written}
-        return _Reaches(set(buffers), writes, made, buffers, shadows)
+        label, target = self._recording.label, self._recording.target
+        job = numba_cuda_compile.Job(label, function.kernel(), function.parameters, False, target)
+        return NumbaKernel(job), own, read_only
 
-    def _launch_derivative(self, step: Launch, reach: _Reaches) -> None:
+    def _obtained(
+        self,
+        step: Launch,
+        primal: Primal,
+        own: list[list[Word]],
+        roles: Roles,
+        how: tuple[Differentiation, ...],
+    ) -> DerivativeFunction:
+        return obtained(
+            CudaDerivativeJob(primal, own, roles, how, self._has_batch, step, dynamic=step.shared)
+        )
+
+    def _launch_derivative(self, step: Launch, reach: Reaches) -> None:
         made = reach.made
         assert made is not None
         numbers = [self._values[b] for b in reach.buffers]
         numbers += [self._shadows[b] for b in reach.shadows]
         self.steps.append(made.launch(step, numbers))
 
-    def _add_back(self, step: Copy) -> None:
-        """Add the copy's cotangent to its source's cotangent, and set the copy's to zero."""
+    def _copy_derivative(self, step: Copy) -> None:
+        """Copy the tangent, or add the copy's cotangent to the source's and set it to zero."""
         dtypes = {self._arrays[b].dtype for b in (step.to_buffer, step.from_buffer)}
-        (dtype,) = dtypes if len(dtypes) == 1 else (None,)
-        if dtype is None or step.from_buffer not in self._shadows:
-            raise _refused(self._recording.label, "it copies between arrays of different dtypes")
-        array = host_like((step.size // dtype.itemsize,), dtype)
-        places = ((step.to_buffer, step.to_offset), (step.from_buffer, step.from_offset))
-        given = [DeviceArray(self._made, self._shadows[b], at, array) for b, at in places]
-        self._made.launch(Configured(_add, -(-array.size // 256), 256), given)
-        shadow, count = self._shadows[step.to_buffer], step.size // dtype.itemsize
+        if len(dtypes) > 1:
+            raise refused(self._recording.label, "it copies between arrays of different dtypes")
+        (dtype,), shadow = dtypes, self._shadows[step.to_buffer]
+        is_active = step.from_buffer in self._shadows
+        if is_active and self._differentiation.mode == "jvp":
+            self.steps.append(renumbered(step, self._shadows.__getitem__))
+            return
+        count = step.size // dtype.itemsize
+        if is_active:
+            array = host_like((count,), dtype)
+            places = ((step.to_buffer, step.to_offset), (step.from_buffer, step.from_offset))
+            given = [DeviceArray(self._made, self._shadows[b], at, array) for b, at in places]
+            self._made.launch(Configured(_add, -(-array.size // 256), 256), given)
         self.steps.append(Fill(shadow, step.to_offset, dtype.itemsize, count, 0))
 
     def _known(self, b: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge._ext.enzyme import clang
+from kernbridge._ext.enzyme import clang, cuda_module
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
@@ -85,13 +85,12 @@ class OfFunction(Differentiator):
 
     @property
     def why_not(self) -> str:  # type: ignore[override]
-        export = self.frontend.export
-        if export.of_cuda:
-            return "Enzyme does not differentiate functions of CUDA C++ modules"
-        return "" if export.request else "there is no source to differentiate"
+        return "" if self.frontend.export.request else "there is no source to differentiate"
 
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
         operands, call, steps, *_ = wanted
+        if self.frontend.export.of_cuda:
+            return cuda_module.lower(self.frontend, platform, wanted)
         return SourceDerivative(self.frontend, operands, call, steps).lowered(operands, call)
 
 

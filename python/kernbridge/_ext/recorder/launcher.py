@@ -72,7 +72,7 @@ def program(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call)
 
 def _lowered(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call) -> Lowered:
     try:
-        steps, temporaries = _recorded(frontend, operands, call)
+        steps, temporaries = recorded(frontend, operands, call)
     except (ValueError, OSError, struct.error) as e:
         raise KernelError(
             f"{frontend.label} cannot be recorded: {e}. Let the function only launch kernels, fill "
@@ -87,7 +87,7 @@ def _lowered(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call
     )
 
 
-def _recorded(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call) -> _Steps:
+def recorded(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call) -> _Steps:
     """What the function does; ValueError has the reason if that cannot be said."""
     export, arrays = frontend.export, (*operands, *call.outs)
     if not all(isinstance(n, (int, np.integer)) for t in arrays for n in t.shape):

@@ -41,7 +41,7 @@ _STRINGS = (
 _INCLUDE = r'^\s*#\s*include\s*"([^"]+)"'
 MOST_INCLUDES = 64  # that are searched for these
 # What makes half-precision types, and strings and exceptions of the C++ library, known.
-_HALF_FLAG, _STRINGS_FLAG = "-DKB_HALF", "-DKB_STRINGS"
+HALF_FLAG, _STRINGS_FLAG = "-DKB_HALF", "-DKB_STRINGS"
 _INCLUDED = r"^([ \t]*#[ \t]*(?:include|include_next|import)\b)(?:\\\n|.)*$"
 _LANGUAGES = {
     "c": ("-x", "c", "-std=c11"),
@@ -161,7 +161,7 @@ def _flags_for(language: str, text: str, folders: Sequence[str]) -> tuple[str, .
     """Return the flags for what a source, or what it includes, names."""
     wanted = {} if language == "c" else {_STRINGS_FLAG: _STRINGS}
     if language == "cuda":
-        wanted = {_HALF_FLAG: _HALF, **wanted}
+        wanted = {HALF_FLAG: _HALF, **wanted}
     texts, seen = [text], set[str]()
     for found in texts if wanted else ():  # more are added meanwhile
         for name in set(re.findall(_INCLUDE, found, re.MULTILINE)) - seen:
