@@ -400,7 +400,7 @@ def draw(seed, dtype, n_steps=5):
             launch |= {"grid": n_threads // block, "block": (8, block // 8)}
             own = "threadIdx.y * 8 + threadIdx.x"
         lines += [f"int own = {own}, lane = own % 32, i = blockIdx.x * BLOCK + own;"]
-        lines += ["U xi = U(0.37) + U(0.1) * i, yi = U(0.21) * i - U(1.3);", "int k = 1;"]
+        lines += ["U xi = U(0.37) + U(0.01) * i, yi = U(0.02) * i - U(1.3);", "int k = 1;"]
         lines += ["if (i < n) {", "    xi = x[i], yi = y[i];", "    k = at[i];", "}", *body]
         lines += ["if (i < n) {", *_moved(ends), "}"]
     const = "" if is_in_place else "const "
@@ -417,8 +417,8 @@ def draw(seed, dtype, n_steps=5):
     def reference(x, y, at, w):
         i = jnp.arange(n, n_threads)
         v = {"x": x, "y": y, "w": w, "i": jnp.arange(n_threads, dtype=np.int32)}
-        v["xi"] = jnp.concatenate([x, (0.37 + 0.1 * i).astype(dtype)])
-        v["yi"] = jnp.concatenate([y, (0.21 * i - 1.3).astype(dtype)])
+        v["xi"] = jnp.concatenate([x, (0.37 + 0.01 * i).astype(dtype)])
+        v["yi"] = jnp.concatenate([y, (0.02 * i - 1.3).astype(dtype)])
         v["k"] = jnp.concatenate([at, jnp.ones(n_threads - n, at.dtype)])
         for name, step in steps.items():
             v[name] = step(v).astype(dtype)
