@@ -22,6 +22,7 @@ EXAMPLES = DOCS.parent / "examples"
 COMMANDS = {
     "coba_raster.png": "coba.py --no-compare --raster",
     "digits.png": "digits.py --picture",
+    "encounter.png": "encounter.py --picture",
     "fit_neuron.png": "fit_neuron.py --picture",
     "heat.png": "heat.py --picture",
     "mandelbrot.png": "mandelbrot.py --picture",

