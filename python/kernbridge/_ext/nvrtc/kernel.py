@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import os
+import struct
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import numpy as np
 
-from kernbridge._ext.nvrtc import host, nvrtc, parallel_compile, signature
+from kernbridge import _core
+from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
+from kernbridge._ext.nvrtc import nvrtc
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import (
     KernelCompilationError,
@@ -20,11 +31,13 @@ from kernbridge._src.base.errors import (
 )
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
+from kernbridge._src.base.packing import sealed
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys import function_state
 from kernbridge._src.operation.operation import Operation, as_html, shown
+from kernbridge._src.operation.primitive import watching
 from kernbridge._src.operation.spec import (
     FROM_SIGNATURE,
     Functions,
@@ -42,9 +55,17 @@ from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter, jo
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.array_types import is_variable
 from kernbridge._src.signatures.call_signature import CallSignature
-from kernbridge._src.toolchain.library import CUDA_ON_CPU
+from kernbridge._src.toolchain import build
+from kernbridge._src.toolchain.library import CUDA_ON_CPU, Request
 
 _KEPT = 256  # operations of one kernel, by the values of attributes
+_TRACED_KEPT = 64  # front ends whose calls were traced, and may be lowered next
+THREADS_MAX = 16
+
+_ENTRY = """#line 1 "kernbridge"
+#include "kernbridge/cuda_on_cpu/kernel.hpp"
+KB_CUDA_KERNEL({name})"""
+_thread = threading.local()
 
 
 def scan(
@@ -109,14 +130,15 @@ class CudaKernelFrontend(PlannedFrontend):
     def buffer_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         return self.function.buffer_names(n_inputs + len(scalars))
 
-    def compilation(self, platform: str) -> parallel_compile.Work | None:
+    def compilation(self, platform: str) -> tuple[Callable[[Any], object], Hashable] | None:
+        """Return a function and its argument that compile the kernel, if that is still to do."""
         code = self.code
         if not isinstance(code, nvrtc.Compilation) or self._is_compiled:
             return None
         if platform in self.of_gpus or not platform:
             return nvrtc.compile_kernel, code
         checked = self._target(platform).checked
-        return host.compile_kernel, (code, self.rule.cooperative, checked)
+        return _compile_for_cpu, (code, self.rule.cooperative, checked)
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
         return self._lower(tuple(operands), call, self._target_here())[1]
@@ -194,7 +216,7 @@ class CudaKernelFrontend(PlannedFrontend):
                 "run it on a GPU [KB4005]"
             )
         else:
-            compiled = host.compile_kernel((code, rule.cooperative, target.checked))
+            compiled = _compile_for_cpu((code, rule.cooperative, target.checked))
         self._is_compiled = True
         # Functions of shapes are called at every lowering: what they read may have changed.
         launch = rule.resolve(operands, call)
@@ -209,7 +231,7 @@ class CudaKernelFrontend(PlannedFrontend):
         self, types: Any, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
     ) -> ScannedFunction:
         """The kernel with the types that its compiler knows, which these arrays must have."""
-        function = signature.check(self.label, self.scanned, types)
+        function = nvrtc.check_types(self.label, self.scanned, types)
         self._check_arrays(self._of_call(function), inputs, outs)
         return function
 
@@ -257,6 +279,75 @@ class CudaKernelFrontend(PlannedFrontend):
             )
         words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
         return [Word("constant", value=int(n)) for n in words]
+
+
+def _compile_for_cpu(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.NvrtcFunction:
+    """Return the kernel for the CPU, which the host's C++ compiler compiles as it does modules.
+
+    The library describes the kernel's parameters itself, and the core finds it by the digest of an
+    image, as it finds the code of Numba-CUDA's kernels. Exported programs contain the library.
+    CompilationError is raised if the compiler refuses the source, KernelCompilationError if only
+    GPUs have what it uses.
+    """
+    request, cooperative, checked = given
+    built = build.build(
+        Request(
+            name=request.name.split("<")[0].replace("::", "."),
+            language=CUDA_ON_CPU,
+            source=request.unit("", _ENTRY.format(name=request.name)),
+            spec="",
+            cflags=request.options,
+            include_paths=request.include_paths,
+            checked=checked,
+        )
+    )
+    return _loaded_for_cpu(request.name, built.digest, cooperative, built.path)
+
+
+@functools.cache  # never released, since programs call them
+def _loaded_for_cpu(name: str, built: str, cooperative: bool, path: Path) -> nvrtc.NvrtcFunction:
+    text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{CPP_ON_CPU}{built} {cooperative}\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    body = struct.pack("<I", cooperative) + path.read_bytes()
+    code = sealed(_core.CUDA_LIBRARY_MAGIC, _core.HOST_ABI, digest.encode(), body)
+    codes, sizes = _core.add_host_library(digest.encode(), code)
+    image = f"{digest}\n{text}\0".encode()
+    return nvrtc.NvrtcFunction(
+        identity=bytes.fromhex(digest),
+        name=name,
+        entry=name,
+        sizes=sizes,
+        images=((_core.HOST_CC, image), (_core.HOST_CODE_CC, code)),
+        types=nvrtc.Compilation.types_of(codes),
+    )
+
+
+def _compile_together(frontend: Any, platform: str) -> None:
+    """Note what is traced, and compile all of it before the next lowering, in several threads.
+
+    JAX lowers the calls of a program one after the other, after it has traced them all. When the
+    first of them is lowered, threads compile the kernels of all, and the lowering waits for them.
+    Errors are raised by the call, which compiles again when it is lowered.
+    """
+    traced: deque[weakref.ref[CudaKernelFrontend]]
+    traced = vars(_thread).setdefault("traced", deque(maxlen=_TRACED_KEPT))
+    if not platform:
+        if isinstance(frontend, CudaKernelFrontend) and frontend.compilation("") is not None:
+            traced.append(weakref.ref(frontend))
+        return
+    found = [reference() for reference in traced]
+    traced.clear()
+    works = [f.compilation(platform) for f in found if f is not None and platform in f.platforms]
+    distinct = [work for work in dict.fromkeys(works) if work is not None]
+    if len(distinct) > 1:
+        n_threads = min(len(distinct), len(os.sched_getaffinity(0)), THREADS_MAX)
+        pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kernbridge-compile")
+        running = [pool.submit(function, given) for function, given in distinct]
+        pool.shutdown(wait=False)
+        wait(running)
+
+
+watching.append(_compile_together)
 
 
 @hides_frames

@@ -7,6 +7,11 @@ include, whatever the conditions around it, is therefore searched for in every f
 that is found is part of the cache key. These are at least the files that the compiler reads. If
 only the compiler knows a name (``#include MACRO``), or if a clock is read (``__TIME__``), nothing
 is cached.
+
+The text of a source does not determine the parameters of a kernel: conditions, macros, typedefs,
+namespaces and templates do. NVRTC is therefore asked for the name of an additional variable, a
+template whose arguments are numbers that describe the parameters of `decltype(&kernel)`. This works
+for C functions and for templates, and no mangled types have to be parsed.
 """
 
 from __future__ import annotations
@@ -24,11 +29,10 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernbridge import _core
-from kernbridge._ext.nvrtc import signature
-from kernbridge._ext.nvrtc.signature import Type
+from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import (
     CompilationError,
     KernelCompilationError,
@@ -42,14 +46,14 @@ from kernbridge._src.forge.obtain import Recipe, held, obtain
 from kernbridge._src.keys import package_digest
 from kernbridge._src.plan import cubin as gpu_cubin
 from kernbridge._src.plan.program import DeviceFunction
+from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter
 from kernbridge._src.toolchain import cuda
 from kernbridge._src.toolchain.search import asks
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
 # The files that decide what is stored.
 _RULES = (
-    *("../_ext/nvrtc/nvrtc.py", "../_ext/nvrtc/signature.py", "toolchain/search.py"),
-    "base/dtypes.py",
+    *("../_ext/nvrtc/nvrtc.py", "toolchain/search.py", "base/dtypes.py"),
     *("../_ext/nvrtc/include/kernbridge_signature.h", "../_ext/nvrtc/include/stdint.h"),
 )
 _ARCHITECTURE = "--gpu-architecture=sm_"
@@ -60,7 +64,10 @@ _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 # Textures, surfaces and the functions of the C++ library: without them it takes half the time.
 _NOT_MINIMAL = re.compile(r"#\s*include|texture|surface|surf[123]D|tex[123]D|std::")
 
-_STDINT = (Path(__file__).parent / "include" / "stdint.h").read_text()
+_INCLUDED = Path(__file__).parent / "include"
+_STDINT = (_INCLUDED / "stdint.h").read_text()
+_DESCRIBING = "kernbridge_signature.h"  # the header that describes the parameters of kernels
+_DESCRIPTION = (_INCLUDED / _DESCRIBING).read_text()
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
 _DIRECTIVE = re.compile(
@@ -76,6 +83,25 @@ _INCLUDES = r"(?<![^\0])(?:-include|--pre-include)[=\0]?([^\0]+)"
 _PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
 
 _HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cstddef", ""))
+
+_DTYPES = ("", *DTYPES)  # the header has their places here
+_POINTER, _CONST, _STRANGE = 64, 128, 256  # bits beside the place in _DTYPES; as in the header
+_BITS = {("float16", "uint16"), ("bfloat16", "uint16")}
+
+
+class Type(NamedTuple):
+    dtype: str  # of the value, or of what a pointer points to; "" for what arrays do not hold
+    pointer: bool
+    constant: bool  # whether it is a pointer to something const
+    strange: bool = False  # whether it is a reference, or a pointer to pointers
+
+    def __str__(self) -> str:
+        name = self.dtype or "a type that is not a number"
+        if self.strange:
+            return "a pointer to pointers" if self.pointer else "a reference"
+        if self.pointer:
+            return f"a pointer to {'const ' if self.constant else ''}{name}"
+        return name
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -95,13 +121,20 @@ class Compilation:
     name: str  # of the kernel, as C++ writes it
     options: tuple[str, ...]
     include_paths: tuple[str, ...]
-    types_of = staticmethod(signature.types_of)
+
+    @staticmethod
+    def types_of(codes: Iterable[int]) -> tuple[Type, ...]:
+        """Return the parameters that numbers of kernbridge_signature.h describe."""
+        return tuple(
+            Type(_DTYPES[c & (_POINTER - 1)], bool(c & _POINTER), bool(c & _CONST), c >= _STRANGE)
+            for c in codes
+        )
 
     def unit(self, first: str, last: str) -> str:
         """The source between texts, which may name the types of kernbridge_signature.h."""
         file = json.dumps(self.file, ensure_ascii=False)
-        header = signature.HEADER.replace("#pragma once", "")
-        described = f'#line 1 "{signature.HEADER_NAME}"\n{header}'
+        header = _DESCRIPTION.replace("#pragma once", "")
+        described = f'#line 1 "{_DESCRIBING}"\n{header}'
         return f"{described}\n{first}\n#line 1 {file}\n{self.source}\n{last}\n"
 
 
@@ -166,7 +199,7 @@ class Job(Recipe[NvrtcFunction]):
             sizes=tuple(made.meta["sizes"]),
             images=tuple((10 * major + minor, cubin) for (major, minor), cubin in pairs),
             ptx=made.blobs[-1].decode(),
-            types=tuple(signature.Type(*t) for t in made.meta["types"]),
+            types=tuple(Type(*t) for t in made.meta["types"]),
         )
 
 
@@ -185,8 +218,7 @@ def _compile(
     cubins, texts, metas = zip(*runs, strict=True)
     if any(meta != metas[0] for meta in metas):
         lines = "\n".join(
-            f"  {major}.{minor}: {meta['entry']}"
-            f"({', '.join(str(signature.Type(*t)) for t in meta['types'])})"
+            f"  {major}.{minor}: {meta['entry']}({', '.join(str(Type(*t)) for t in meta['types'])})"
             for (major, minor), meta in zip(architectures, metas, strict=True)
         )
         raise KernelCompilationError(
@@ -202,15 +234,17 @@ def _run(
 ) -> tuple[bytes, bytes, dict[str, Any]]:
     """Return the cubin, the PTX, and what an artefact says about the entry."""
     minimal = () if _NOT_MINIMAL.search(request.source) else ("--minimal",)
-    headers = (*_HEADERS, (signature.HEADER_NAME, signature.HEADER))
-    pre_included = (f"--pre-include={signature.HEADER_NAME}", *options)
-    probe = signature.expression(request.name)
+    headers = (*_HEADERS, (_DESCRIBING, _DESCRIPTION))
+    pre_included = (f"--pre-include={_DESCRIBING}", *options)
+    parameters = f"kernbridge_signature::parameters<decltype(&{request.name})>::type"
+    probe = f"&kernbridge_signature::kept<{parameters}>"
     for attempt in dict.fromkeys((minimal, ())):
         try:
             given = (*pre_included, *attempt)
             cubin, ptx, entry, lowered = _nvrtc_call(request, nvrtc, given, headers, probe)
             sizes = [size for _, size in gpu_cubin.read(cubin, entry).parameters]
-            types = list(map(list, signature.read(lowered)))
+            codes = map(int, re.findall(r"Li(\d+)E", lowered.partition("codes_of")[2]))
+            types = list(map(list, request.types_of(codes)))
             return cubin, ptx.rstrip(b"\0"), {"entry": entry, "sizes": sizes, "types": types}
         except ValueError as e:
             refusal = _refusal(request, e, (*options, *attempt))
@@ -454,3 +488,61 @@ def _read_header(path: str, state: tuple[int, ...]) -> tuple[str, _Names]:
         data = f"{type(e).__name__} {e.errno}".encode()
     text = data.decode(errors="surrogateescape")
     return hashlib.sha256(data).hexdigest(), _names_in.__wrapped__(text)
+
+
+def check_types(
+    label: str, function: ScannedFunction, types: Sequence[Type] | None
+) -> ScannedFunction:
+    """Return the function with the types that the compiler reported for its parameters.
+
+    `types` is None for a kernel of a binary, whose types are unknown. KernelError is raised if the
+    compiled kernel takes other parameters than those that were read in its source.
+    """
+    if types is None:
+        return function
+    parameters = function.parameters
+    if len(parameters) != len(types):
+        raise KernelError(
+            f"{label}: the compiled kernel takes {len(types)} parameters, but {len(parameters)} "
+            "are described; write out parameters that come from a macro, or list all of them "
+            f"with params=. The compiler reports: ({', '.join(map(str, types))}) [KB4007]"
+        )
+    refusals = [
+        f"  parameter {i} {p.name!r} is {_described(p)}, and the compiled kernel's is {t}{why}"
+        for i, (p, t) in enumerate(zip(parameters, types, strict=True), 1)
+        if (why := _difference(p, t)) is not None
+    ]
+    if refusals:
+        lines = "\n".join(refusals[:8])
+        raise KernelError(
+            f"{label}: the compiled kernel takes other parameters than those that were read: "
+            "[KB4007]\n"
+            f"{lines}\nThere may be several definitions of {function.name} in the source (behind "
+            "#if, in namespaces, made by macros), or a macro or typedef hides a pointer: give each "
+            "kernel a name of its own, and write its parameters out"
+        )
+    pairs = zip(parameters, types, strict=True)
+    typed = tuple(p if p.type else p._replace(type=t.dtype) for p, t in pairs)
+    return function._replace(parameters=typed)
+
+
+def _difference(p: ScannedParameter, t: Type) -> str | None:
+    """Return what is wrong, "" if the types show it already, None if nothing is wrong."""
+    if t.strange:
+        return ": a kernel's parameter is a pointer or a value"
+    if p.role == "attr":
+        if t.pointer:
+            return ": an attribute is a value"
+    elif not t.pointer:
+        return f": {p.role!r} takes a pointer"
+    elif p.role == "ret" and t.constant:
+        return ": a result must not be const"
+    if not p.type or p.type == t.dtype:
+        return None
+    # A struct of the user's may stand for a number that an annotation names.
+    return None if not t.dtype or (p.type, t.dtype) in _BITS else ""
+
+
+def _described(p: ScannedParameter) -> str:
+    known = f" ({p.type})" if p.type else ""
+    return f"`{p.ctype}` in the source{known}" if p.ctype else f"{p.role!r}{known} in params"

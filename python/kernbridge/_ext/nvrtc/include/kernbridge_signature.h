@@ -1,5 +1,5 @@
 /* Describes the types of a kernel's parameters by numbers: the arguments of the template `kept`,
- * see signature.py. NVRTC reads it before the source, so that no macro of the source changes it.
+ * see nvrtc.py. NVRTC reads it before the source, so that no macro of the source changes it.
  * Enumerators, unlike static members, leave no variables in the code. */
 #pragma once
 struct __half;
@@ -21,7 +21,7 @@ __device__ char (&complex_of(T *))[scalar<V>::value == 10 && sizeof(T) == 8    ?
                                                                                : 1];
 __device__ char (&complex_of(...))[1];
 
-/* The place of a type's dtype in _DTYPES of signature.py; 0 for any other type. */
+/* The place of a type's dtype in _DTYPES of nvrtc.py; 0 for any other type. */
 template <typename T> struct scalar {
     enum { value = sizeof(complex_of((T *)nullptr)) - 1 };
 };
