@@ -21,8 +21,7 @@ _MODULES = {
     "benchmark": "benchmark.measure",  # XLACustomKernel.benchmark
     "cuda_on_cpu": "emulator.cuda_source",  # the language of CUDA C++ for the CPU
     "derivatives": "enzyme.automatic",  # operation/derivatives.py
-    "inline": "inline.function",  # functions of JAX as values of `static=`
-    "inlined": "inline.asked",  # what the identity of a kernel contains of such functions
+    "inline": "inline.function",  # functions of JAX in kernels, and what these call of them
     "inlined_rules": "inline.rules",  # JAX's derivatives of such functions
     "mlir": "mlir.compile",  # the dialect of numba-cuda-mlir
     "mlir_host": "mlir.private_mlir_host",  # its functions for the host, for callables

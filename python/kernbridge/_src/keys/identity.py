@@ -4,7 +4,7 @@ Two compilations with equal identities share their result, in the process and on
 
 What a kernel's machine code depends on, but its fingerprint cannot know, are the companions of its
 identity: the translations of the JAX functions that it calls. An extension makes these functions,
-and knows their translations: `translations(job, described)` of the entry "inlined" in the table of
+and knows their translations: `translations(job, described)` of the entry "inline" in the table of
 extensions returns their names.
 """
 
@@ -42,6 +42,6 @@ def identity_of_job(job: Any, made: str, *described: Any) -> bytes:
     """
     code, inlined = job.fingerprint, ()
     if code.inlined:
-        extension = extensions.load("inlined", f"{job.label}: a function of JAX in the kernel")
+        extension = extensions.load("inline", f"{job.label}: a function of JAX in the kernel")
         inlined = extension.translations(job, (made, *described))
     return identity_of(made=made, code=code, described=described, inlined=inlined)
