@@ -11,18 +11,6 @@
 
 enum { HEX = 16, DECIMAL = 10 };
 
-typedef struct dtype {
-    const char *name;
-    int32_t type; /* a PJRT_Buffer_Type */
-    uint32_t size;
-} dtype;
-
-static const dtype dtypes[] = {
-#define DTYPE(NAME, code, bits, name, OURS, dlpack, pjrt) {name, pjrt, (bits) / 8},
-    KB_DTYPE_WHOLE_LIST(DTYPE)
-#undef DTYPE
-};
-
 /* What is left of a line, whose words are cut off. */
 typedef struct line {
     char *rest;
@@ -79,16 +67,15 @@ static void read_digest(line *l, uint8_t digest[KB_SHA256_SIZE])
 
 static void read_dtype(line *l, kb_host_array *array)
 {
-    const char *word = next_word(l);
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        if (strcmp(word, dtypes[i].name) != 0)
-            continue;
-        array->dtype = dtypes[i].name;
-        array->type = dtypes[i].type;
-        array->size = dtypes[i].size;
-        return;
+    array->dtype = next_word(l);
+#define DTYPE(NAME, code, bits, name, OURS, dlpack, pjrt)                                          \
+    if (strcmp(array->dtype, name) == 0) {                                                         \
+        array->type = (pjrt);                                                                      \
+        array->size = (bits) / 8;                                                                  \
     }
-    l->failed = true;
+    KB_DTYPE_WHOLE_LIST(DTYPE)
+#undef DTYPE
+    l->failed |= array->size == 0;
 }
 
 static void read_dims(reading *r, line *l, kb_host_array *array)

@@ -88,39 +88,22 @@ static kb_status ask(const kb_pjrt_api *api, const kb_pjrt_ffi *ffi, kb_error *e
     return KB_OK;
 }
 
-/* A later version whose arguments have grown again refuses these for their size. */
-static kb_xla_error *register_target(const kb_xla_api *xla, const kb_target *target,
-                                     const platform *on)
-{
-    kb_xla_bytes name = {target->name, strlen(target->name)};
-    kb_xla_bytes where = {on->name, strlen(on->name)};
-    kb_xla_stages stages = {
-        .instantiate = target->instantiate,
-        .prepare = target->prepare,
-        .execute = target->execute,
-    };
-    if (xla->api_version.minor_version < KB_XLA_API_RECORDS) {
-        kb_xla_register args = {
-            .struct_size = KB_XLA_SIZE(kb_xla_register, traits),
-            .name = name,
-            .platform = where,
-            .stages = stages,
-        };
-        return xla->handler_register(&args);
-    }
-    kb_xla_register_recorded args = {
-        .struct_size = KB_XLA_SIZE(kb_xla_register_recorded, traits),
-        .name = name,
-        .platform = where,
-        .stages = stages,
-    };
-    return xla->handler_register(&args);
-}
-
+/* Before records, XLA's arguments had one field less, before the traits: both are zero. A later
+ * version whose arguments have grown again refuses these for their size. */
 static kb_status add_target(const kb_xla_api *xla, const kb_target *target, const platform *on,
                             kb_error *err)
 {
-    if (kb_xla_succeeded(xla, register_target(xla, target, on)))
+    bool has_records = xla->api_version.minor_version >= KB_XLA_API_RECORDS;
+    kb_xla_register_recorded args = {
+        .struct_size = has_records ? KB_XLA_SIZE(kb_xla_register_recorded, traits)
+                                   : KB_XLA_SIZE(kb_xla_register, traits),
+        .name = {target->name, strlen(target->name)},
+        .platform = {on->name, strlen(on->name)},
+        .stages = {.instantiate = target->instantiate,
+                   .prepare = target->prepare,
+                   .execute = target->execute},
+    };
+    if (kb_xla_succeeded(xla, xla->handler_register(&args)))
         return KB_OK;
     return kb_error_set(err, KB_INTERNAL,
                         "the PJRT plugin refused the target %s for the platform %s: another copy "
