@@ -19,7 +19,6 @@ static const char options[] = {0x1a, 0x04, 0x20, 0x01, 0x28, 0x01};
 struct kb_bundle {
     kb_arena *arena;
     const char *folder; /* the caller's, while the bundle is read */
-    kb_xla_bytes data;
     kb_manifest manifest;
 };
 
@@ -97,43 +96,16 @@ static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, kb_xl
                : refuse_damaged(path, "it is not the file that the manifest describes", err);
 }
 
-static kb_status add_arrays(kb_bundle *b, kb_manifest_program *p, kb_error *err)
-{
-    size_t n = 0;
-    for (const kb_manifest_array *a = p->arrays; a; a = a->next)
-        n++;
-    const kb_host_array **inputs = kb_arena_take(b->arena, n, sizeof(void *));
-    const kb_host_array **outputs = kb_arena_take(b->arena, n, sizeof(void *));
-    if (!inputs || !outputs)
-        return refuse_memory(err);
-    for (kb_manifest_array *a = p->arrays; a; a = a->next) {
-        if (a->has_data && b->data.data)
-            a->about.data = b->data.data + a->offset;
-        if (a->is_output)
-            outputs[p->about.n_outputs++] = &a->about;
-        else
-            inputs[p->about.n_inputs++] = &a->about;
-    }
-    p->about.inputs = inputs;
-    p->about.outputs = outputs;
-    return KB_OK;
-}
-
 static kb_status read_program(kb_bundle *b, kb_manifest_program *p, kb_error *err)
 {
     kb_xla_bytes code = {0};
     kb_status s = read_compared(b, &p->file, &code, err);
-    if (s != KB_OK)
-        return s;
-    p->about = (kb_host_program){
-        .platform = p->about.platform,
-        .format = "mlir",
-        .code = code.data,
-        .code_size = code.size,
-        .options = options,
-        .options_size = sizeof options,
-    };
-    return add_arrays(b, p, err);
+    p->about.format = "mlir";
+    p->about.code = code.data;
+    p->about.code_size = code.size;
+    p->about.options = options;
+    p->about.options_size = sizeof options;
+    return s;
 }
 
 static kb_status read_manifest(kb_bundle *b, kb_error *err)
@@ -152,9 +124,13 @@ static kb_status read_manifest(kb_bundle *b, kb_error *err)
 
 static kb_status read_bundle(kb_bundle *b, kb_error *err)
 {
+    kb_xla_bytes data = {0};
     kb_status s = read_manifest(b, err);
     if (s == KB_OK && b->manifest.data.name)
-        s = read_compared(b, &b->manifest.data, &b->data, err);
+        s = read_compared(b, &b->manifest.data, &data, err);
+    bool has_data = s == KB_OK && data.data;
+    for (kb_manifest_array *a = b->manifest.with_data; has_data && a; a = a->next)
+        a->about.data = data.data + a->offset;
     for (kb_manifest_program *p = b->manifest.programs; s == KB_OK && p; p = p->next)
         s = read_program(b, p, err);
     return s;

@@ -5,11 +5,12 @@
 #include "core/kb_kernel.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEX = 16, DECIMAL = 10 };
+enum { HEX = 16, DECIMAL = 10, LINE_MIN = 8 /* less than a line of an array takes */ };
 
 /* What is left of a line, whose words are cut off. */
 typedef struct line {
@@ -20,8 +21,8 @@ typedef struct line {
 typedef struct reading {
     kb_arena *arena;
     kb_manifest *manifest;
-    kb_manifest_program **last_program;
-    kb_manifest_array **last_array; /* of the last program; NULL before the first */
+    kb_manifest_program *program, **last_program; /* the last one, and where the next one goes */
+    const kb_host_array **inputs, **outputs;      /* of all programs: where the next ones go */
     bool no_memory;
 } reading;
 
@@ -94,39 +95,38 @@ static void read_dims(reading *r, line *l, kb_host_array *array)
 }
 
 /* Where the values of an argument are, if they are there. */
-static void read_offset(const kb_manifest *m, line *l, kb_manifest_array *array)
+static void read_offset(kb_manifest *m, line *l, kb_manifest_array *array)
 {
-    array->has_data = l->rest[0] != '-';
-    if (!array->has_data) {
+    if (l->rest[0] == '-') {
         l->failed |= strcmp(next_word(l), "-") != 0;
         return;
     }
     array->offset = read_number(l);
     l->failed |= array->offset % KB_MANIFEST_ALIGNMENT != 0 || array->offset > m->data.size;
+    array->next = m->with_data;
+    m->with_data = array;
 }
 
 static void read_array(reading *r, line *l, bool is_output)
 {
-    kb_manifest_array *array = r->last_array ? take(r, 1, sizeof *array) : NULL;
+    kb_manifest *m = r->manifest;
+    kb_manifest_array *array = r->program ? take(r, 1, sizeof *array) : NULL;
     l->failed |= !array;
     if (l->failed)
         return;
-    array->is_output = is_output;
     read_dtype(l, &array->about);
     if (!is_output) {
         size_t donated = read_number(l);
         l->failed |= donated > 1;
         array->about.donated = (int32_t)donated;
-        read_offset(r->manifest, l, array);
+        read_offset(m, l, array);
     }
     read_dims(r, l, &array->about);
     array->about.name = l->rest;
     l->rest += strlen(l->rest);
-    l->failed |= array->has_data && array->about.size > r->manifest->data.size - array->offset;
-    if (l->failed)
-        return;
-    *r->last_array = array;
-    r->last_array = &array->next;
+    l->failed |= m->with_data == array && array->about.size > m->data.size - array->offset;
+    *(is_output ? r->outputs++ : r->inputs++) = &array->about;
+    *(is_output ? &r->program->about.n_outputs : &r->program->about.n_inputs) += 1;
 }
 
 /* The name of the file leads out of no folder. */
@@ -149,9 +149,10 @@ static void read_program(reading *r, line *l)
     if (l->failed)
         return;
     read_file(l, &program->file, &program->about.platform);
-    *r->last_program = program;
+    program->about.inputs = r->inputs;
+    program->about.outputs = r->outputs;
+    r->program = *r->last_program = program;
     r->last_program = &program->next;
-    r->last_array = &program->arrays;
 }
 
 static void read_line(reading *r, line *l)
@@ -251,5 +252,8 @@ kb_status kb_manifest_read(const char *text, size_t size, kb_arena *arena, kb_ma
     *manifest = (kb_manifest){.programs = NULL};
     reading r = {.arena = arena, .manifest = manifest, .last_program = &manifest->programs};
     char *copy = take(&r, size, 1);
-    return copy ? read_lines(&r, text, memcpy(copy, text, size), size, err) : refuse_memory(err);
+    r.inputs = take(&r, size / LINE_MIN, sizeof(void *));
+    r.outputs = take(&r, size / LINE_MIN, sizeof(void *));
+    return r.no_memory ? refuse_memory(err)
+                       : read_lines(&r, text, memcpy(copy, text, size), size, err);
 }

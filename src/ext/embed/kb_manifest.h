@@ -19,8 +19,6 @@
 #include "core/kb_error.h"
 #include "kernbridge/host.h"
 
-#include <stdbool.h>
-
 enum { KB_MANIFEST_VERSION = 1, KB_MANIFEST_ALIGNMENT = 64 };
 
 typedef struct kb_manifest_file {
@@ -30,22 +28,20 @@ typedef struct kb_manifest_file {
 } kb_manifest_file;
 
 typedef struct kb_manifest_array {
-    kb_host_array about; /* without data */
-    bool has_data;
-    size_t offset; /* of the data; the array lies in the file of data */
-    bool is_output;
+    kb_host_array about;
+    size_t offset; /* of its data, of which all lies in the file of data */
     struct kb_manifest_array *next;
 } kb_manifest_array;
 
 typedef struct kb_manifest_program {
-    kb_host_program about; /* of which the text has the platform */
+    kb_host_program about; /* of which the text has the platform, inputs and outputs */
     kb_manifest_file file;
-    kb_manifest_array *arrays; /* inputs, then outputs, in order */
     struct kb_manifest_program *next;
 } kb_manifest_program;
 
 typedef struct kb_manifest {
     kb_manifest_file data;
+    kb_manifest_array *with_data;  /* all arrays that have data, which `about` lacks */
     kb_manifest_program *programs; /* at least one */
 } kb_manifest;
 

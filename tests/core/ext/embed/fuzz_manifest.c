@@ -58,15 +58,18 @@ static void change(char *text, size_t *size, reader *r)
     }
 }
 
-static void check_program(const kb_manifest *m, const kb_manifest_program *p)
+static void check_array(const kb_host_array *a)
+{
+    require(a->name && a->dtype && a->dims, "an array");
+}
+
+static void check_program(const kb_manifest_program *p)
 {
     require(p->about.platform && p->file.name && !strchr(p->file.name, '/'), "the name of a file");
-    for (const kb_manifest_array *a = p->arrays; a; a = a->next) {
-        require(a->about.name && a->about.dtype && a->about.dims, "an array");
-        require(!a->has_data ||
-                    (a->offset <= m->data.size && a->about.size <= m->data.size - a->offset),
-                "data outside of the file");
-    }
+    for (size_t i = 0; i < p->about.n_inputs; i++)
+        check_array(p->about.inputs[i]);
+    for (size_t i = 0; i < p->about.n_outputs; i++)
+        check_array(p->about.outputs[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
@@ -91,7 +94,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
         counts.read++;
         require(manifest.programs, "no program");
         for (const kb_manifest_program *p = manifest.programs; p; p = p->next)
-            check_program(&manifest, p);
+            check_program(p);
+        for (const kb_manifest_array *a = manifest.with_data; a; a = a->next)
+            require(a->offset <= manifest.data.size &&
+                        a->about.size <= manifest.data.size - a->offset,
+                    "data outside of the file");
     } else {
         counts.refused[s]++;
         require(err.status == s && err.message[0], "a refusal without a reason");

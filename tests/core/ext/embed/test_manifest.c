@@ -8,6 +8,7 @@
 #include "kb_test.h"
 #include "torture.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #define DIGEST "00ff1032547698badcfe0123456789abcdef00112233445566778899aabbccdd"
@@ -50,6 +51,25 @@ static size_t tell_file(char *to, size_t room, const kb_manifest_file *file)
     return n;
 }
 
+static size_t tell_arrays(char *to, size_t room, const kb_manifest *m, bool are_outputs,
+                          const kb_host_program *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < (are_outputs ? p->n_outputs : p->n_inputs); i++) {
+        const kb_host_array *a = are_outputs ? p->outputs[i] : p->inputs[i];
+        n += (size_t)snprintf(to + n, room - n, ", %s %s '%s' %d %zu donated %d [",
+                              are_outputs ? "out" : "in", a->dtype, a->name, a->type, a->size,
+                              a->donated);
+        for (size_t d = 0; d < a->n_dims; d++)
+            n += (size_t)snprintf(to + n, room - n, " %lld", (long long)a->dims[d]);
+        n += (size_t)snprintf(to + n, room - n, "]");
+        for (const kb_manifest_array *w = m->with_data; w; w = w->next)
+            if (&w->about == a)
+                n += (size_t)snprintf(to + n, room - n, " at %zu", w->offset);
+    }
+    return n;
+}
+
 /* All that was read, or the message. */
 static const char *told(size_t size)
 {
@@ -69,16 +89,8 @@ static const char *told(size_t size)
     for (const kb_manifest_program *p = m.programs; p; p = p->next) {
         n += (size_t)snprintf(all + n, sizeof all - n, "; %s: ", p->about.platform);
         n += tell_file(all + n, sizeof all - n, &p->file);
-        for (const kb_manifest_array *a = p->arrays; a; a = a->next) {
-            n += (size_t)snprintf(all + n, sizeof all - n, ", %s %s '%s' %d %zu donated %d [",
-                                  a->is_output ? "out" : "in", a->about.dtype, a->about.name,
-                                  a->about.type, a->about.size, a->about.donated);
-            for (size_t d = 0; d < a->about.n_dims; d++)
-                n +=
-                    (size_t)snprintf(all + n, sizeof all - n, " %lld", (long long)a->about.dims[d]);
-            n += a->has_data ? (size_t)snprintf(all + n, sizeof all - n, "] at %zu", a->offset)
-                             : (size_t)snprintf(all + n, sizeof all - n, "]");
-        }
+        n += tell_arrays(all + n, sizeof all - n, &m, false, &p->about);
+        n += tell_arrays(all + n, sizeof all - n, &m, true, &p->about);
     }
     kb_arena_free(arena);
     return all;
