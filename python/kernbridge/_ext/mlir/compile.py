@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._ext.mlir import private_mlir as inside
 from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched
+from kernbridge._src.numba_common.defaults import change_of
 from kernbridge._src.numba_common.protect import ReturnsValue
 from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter, Word, leaves
 
@@ -75,20 +77,18 @@ def check_kernel(label: str, kernel: Any) -> None:
 
 
 def parameter_type(parameter: Parameter) -> Any:
-    from kernbridge._ext.mlir.private_mlir import numba_types, numpy_support, typeof, types
-
     if isinstance(parameter, TupleParameter):
         members = list(map(parameter_type, parameter.members))
-        return numba_types.BaseTuple.from_types(members, parameter.made_by or tuple)
+        return inside.numba_types.BaseTuple.from_types(members, parameter.made_by or tuple)
     try:
-        item = numpy_support.from_dtype(np.dtype(parameter.dtype))
+        item = inside.numpy_support.from_dtype(np.dtype(parameter.dtype))
     except Exception as e:
         name = parameter.dtype.name
         raise ValueError(
             f"{PACKAGE} has no type for {name}; convert the array to another dtype [KB2003]"
         ) from e
     if parameter.enumeration is not None:
-        return typeof(next(iter(parameter.enumeration)))
+        return inside.typeof(next(iter(parameter.enumeration)))
     if parameter.kind != "array":
         return item
     if parameter.dtype.names is not None and (parameter.ndim, parameter.layout) != (1, "C"):
@@ -97,7 +97,7 @@ def parameter_type(parameter: Parameter) -> Any:
             f"{parameter.describe()} in the layout {parameter.layout} is another one: pass its "
             "fields as arrays [KB2003]"
         )
-    return types.Array(item, parameter.ndim, parameter.layout, readonly=parameter.read_only)
+    return inside.types.Array(item, parameter.ndim, parameter.layout, readonly=parameter.read_only)
 
 
 def check_strides(
@@ -131,13 +131,11 @@ def _formals(kernel: Any) -> list[inspect.Parameter]:
 
 def _argument_types(job: Any) -> tuple[Any, ...]:
     """The types of all parameters of the kernel, those left to their defaults among them."""
-    from kernbridge._ext.mlir.private_mlir import Omitted
-
     given = list(map(parameter_type, job.parameters))
     named = {p.keyword: t for p, t in zip(job.parameters, given, strict=True) if p.keyword}
     positional = [t for p, t in zip(job.parameters, given, strict=True) if not p.keyword]
     rest = [
-        named[f.name] if f.name in named else Omitted(f.default)
+        named[f.name] if f.name in named else inside.Omitted(f.default)
         for f in _formals(job.kernel)[len(positional) :]
     ]
     return (*positional, *rest)
@@ -162,16 +160,12 @@ class _Compiled:
         return self
 
     def get_llvm_str(self) -> str:
-        from kernbridge._ext.mlir.private_mlir import mlir_optimization
-
         with compiling_for(self.architecture):
-            return str(mlir_optimization.get_llvmir(self))
+            return str(inside.mlir_optimization.get_llvmir(self))
 
     def get_asm_str(self, cc: Any = None) -> str:
-        from kernbridge._ext.mlir.private_mlir import mlir_optimization
-
         with compiling_for(self.architecture):
-            self.metadata["ptx"] = str(mlir_optimization.get_ptx(self))
+            self.metadata["ptx"] = str(inside.mlir_optimization.get_ptx(self))
         return str(self.metadata["ptx"])
 
     def cubin_of(self, architecture: tuple[int, int]) -> bytes:
@@ -186,8 +180,6 @@ class _Compiled:
 
 def compile_entry(job: Any, architecture: tuple[int, int] | None = None) -> _Compiled:
     """Compile the kernel of a numba_cuda `Job` for its first architecture, or for this one."""
-    from kernbridge._ext.mlir import private_mlir as inside
-
     architecture = architecture or job.target.architectures[0]
     options = dict(job.kernel.targetoptions)
     options["chip"] = "sm_{}{}".format(*architecture)
@@ -229,9 +221,6 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
 
     It must not write the name of the architecture into the options of device functions.
     """
-    from kernbridge._ext.mlir import private_mlir as inside
-    from kernbridge._src.numba_common.defaults import change_of
-
     with inside.global_compiler_lock, patched(change_of(inside.Omitted)):
         inside.descriptor.mlir_target.ensure_initialized()
         with patched(

@@ -24,7 +24,7 @@ _MODULES = {
     "inline": "inline.function",  # functions of JAX in kernels, and what these call of them
     "inlined_rules": "inline.rules",  # JAX's derivatives of such functions
     "mlir": "mlir.compile",  # the dialect of numba-cuda-mlir
-    "mlir_host": "mlir.private_mlir_host",  # its functions for the host, for callables
+    "mlir_host": "mlir.private_mlir",  # its functions for the host, for callables
     "launches": "emulator.device.mode",  # whether launches of Numba-CUDA run on the CPU
     "recorder": "recorder.launcher",  # functions of CUDA modules as plans
     "switch": "emulator.device.switch",  # KERNBRIDGE_CUDA_ON_CPU

@@ -17,7 +17,7 @@ from kernbridge._ext.emulator.device import code, mode
 from kernbridge._ext.emulator.device.launch import install_host_api
 from kernbridge._ext.emulator.device.mode import choose
 from kernbridge._ext.mlir import compile as mlir
-from kernbridge._ext.mlir import private_mlir_host as inside
+from kernbridge._ext.mlir import private_mlir as inside
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.lru import attached_to
 from kernbridge._src.numba_common.private_numba_cuda import cuda, devicearray
