@@ -1,7 +1,4 @@
 /* Owns the places of the arrays of checked CUDA C++, and what is asked about its accesses. */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-#endif
 #include "ext/emulator/kb_apart.h"
 
 #include "core/kb_arena.h"

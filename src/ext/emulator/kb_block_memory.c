@@ -1,7 +1,4 @@
 /* Owns the memory of blocks: stacks, shared memory, and the blocks that wait for use. */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-#endif
 #include "ext/emulator/kb_block.h"
 
 #include <pthread.h>

@@ -1,7 +1,4 @@
 /* Owns the end of a block in CUDA C++ by a fault, and a stack for the handler in every thread. */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* sigaltstack */
-#endif
 #include "ext/emulator/kb_block.h"
 
 #include "core/kb_running.h"

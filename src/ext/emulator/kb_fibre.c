@@ -1,7 +1,4 @@
 /* Owns the switch of stacks. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* pthread_getattr_np, where AddressSanitizer asks for a thread's stack */
-#endif
 #include "ext/emulator/kb_fibre.h"
 
 #include <stdint.h>

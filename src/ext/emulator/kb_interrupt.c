@@ -1,8 +1,5 @@
 /* Owns the handler of SIGINT during long launches: it counts, and calls the handler that was there,
  * such as Python's, which notes the signal. */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* sigaction, clock_gettime */
-#endif
 #include "ext/emulator/kb_interrupt.h"
 
 #include <pthread.h>

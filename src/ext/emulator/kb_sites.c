@@ -1,7 +1,4 @@
 /* Owns the numbers of places in checked CUDA C++, and asks addr2line which line code belongs to. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dladdr, popen */
-#endif
 #include "ext/emulator/kb_check.h"
 
 #include <dlfcn.h>

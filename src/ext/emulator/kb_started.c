@@ -1,7 +1,4 @@
 /* Owns loops whose threads are started for them, where XLA's are not. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity; clock_gettime, in kb_ticks.h */
-#endif
 #include "ext/emulator/kb_hostcuda.h"
 
 #include "core/kb_ticks.h"

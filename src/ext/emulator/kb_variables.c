@@ -1,7 +1,4 @@
 /* Owns the copies of code that has variables, one for each device. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dladdr */
-#endif
 #include "ext/emulator/kb_cuda_code.h"
 
 #include "kernbridge/cuda_host.h"
