@@ -1,7 +1,7 @@
 """C and C++ as LLVM IR that Enzyme can differentiate, and LLVM IR as machine code, both by clang.
 
 The clang is of the LLVM that Enzyme is a plugin of. Code that only fails, because it throws an
-exception or ends the process, becomes a call of `kb_thrown` (src/ext/enzyme/kb_thrown.h).
+exception or ends the process, becomes a call of `kb_thrown` (src/ext/enzyme/kb_thrown.c).
 """
 
 from __future__ import annotations

@@ -553,7 +553,7 @@ def guarded(text: str, entry: str, is_done: str) -> tuple[str, str]:
     return text + _GUARD.format(entry=entry, name=name, is_done=is_done), name
 
 
-# What throws, or fails otherwise, comes back to the entry: see src/ext/enzyme/kb_thrown.h.
+# What throws, or fails otherwise, comes back to the entry: see src/ext/enzyme/kb_thrown.c.
 _GUARD = """
 define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) {{
   %place = alloca [512 x i8], align 16

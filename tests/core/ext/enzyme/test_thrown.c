@@ -1,8 +1,8 @@
 /* Proves that code without unwinding fails with a text, and that what it has allocated is given
  * back once, whether it returns or fails. */
-#include "ext/enzyme/kb_thrown.h"
-
+#include "abi/kb_numba.h"
 #include "core/kb_error.h"
+#include "core/kb_extension.h"
 #include "kb_test.h"
 #include "torture.h"
 
@@ -10,6 +10,48 @@
 #include <setjmp.h>
 #include <string.h>
 #include <wchar.h>
+
+extern const kb_extension kb_enzyme;
+
+/* What machine code finds by its name. */
+static void (*kb_landing)(void *place);
+static void (*kb_landed)(void);
+static kb_numba_exception *(*kb_failure)(int32_t code);
+static void (*kb_thrown)(const char *text);
+static int (*kb_failed)(const void *call, int code, const char *format, ...);
+static void *(*kb_new)(size_t bytes);
+static void (*kb_delete)(void *memory);
+static void *(*kb_resize)(void *memory, size_t bytes);
+static void *(*kb_malloc_or_fail)(size_t bytes);
+static void *(*kb_realloc_or_fail)(void *memory, size_t bytes);
+
+static void find(const char *name, void *function)
+{
+    void *found = kb_symbol_find(kb_enzyme.symbols, name);
+    CHECK(found != NULL);
+    memcpy(function, &found, sizeof found);
+}
+
+/* The names of operator new and delete are of the same functions. */
+static void find_all(void)
+{
+    find("kb_landing", &kb_landing);
+    find("kb_landed", &kb_landed);
+    find("kb_failure", &kb_failure);
+    find("kb_thrown", &kb_thrown);
+    find("kb_failed", &kb_failed);
+    find("_Znwm", &kb_new);
+    find("_ZdlPv", &kb_delete);
+    find("kb_resize", &kb_resize);
+    find("kb_malloc", &kb_malloc_or_fail);
+    find("kb_realloc", &kb_realloc_or_fail);
+    CHECK_PTR(kb_symbol_find(kb_enzyme.symbols, "_Znam"),
+              kb_symbol_find(kb_enzyme.symbols, "_Znwm"));
+    static const char *const deletes[] = {"_ZdaPv", "_ZdlPvm", "_ZdaPvm"};
+    for (int i = 0; i < 3; i++)
+        CHECK_PTR(kb_symbol_find(kb_enzyme.symbols, deletes[i]),
+                  kb_symbol_find(kb_enzyme.symbols, "_ZdlPv"));
+}
 
 /* As the entry of a derivative calls its function; returns the text of a failure, or NULL. */
 static const char *run(int (*function)(void))
@@ -173,6 +215,7 @@ static void *fail_in_thread(void *unused)
 int main(void)
 {
     pthread_t thread;
+    find_all();
     CHECK_INT(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
     CHECK_INT(pthread_join(thread, NULL), 0);
     CHECK_HAS(run(keep_values), "MemoryError: no memory");
