@@ -4,12 +4,41 @@
 #define KB_BLOCK_H
 
 #include "core/kb_error.h"
-#include "ext/emulator/kb_interrupt.h"
 #include "ext/emulator/kb_thread.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+
+/* Ctrl-C, which whoever waits for kernels cannot notice: each SIGINT that came while somebody
+ * watched raises this. */
+extern _Atomic(uint32_t) kb_interrupts;
+
+/* SIGINT is counted until as many calls of kb_interrupt_unwatch have followed, and then handled as
+ * before. Where it is ignored or ends the process, nothing changes. Any thread may call them. */
+void kb_interrupt_watch(void);
+void kb_interrupt_unwatch(void);
+
+/* Whether a launch is interrupted. A launch that takes long watches for signals, until its owner
+ * calls kb_interrupt_unwatch. */
+typedef struct kb_watch {
+    uint32_t n_pauses;   /* places where the launch may be interrupted */
+    uint32_t interrupts; /* when the launch began */
+    int64_t begun;       /* about when it began; 0 at first */
+    bool watches;
+} kb_watch;
+
+/* Whether the launch was interrupted. */
+bool kb_watch_look(kb_watch *watch);
+
+static inline bool kb_watch_pause(kb_watch *watch)
+{
+    enum { LOOK_EACH = 8 };
+    return (++watch->n_pauses % LOOK_EACH == 0 ||
+            atomic_load_explicit(&kb_interrupts, memory_order_relaxed) != watch->interrupts) &&
+           kb_watch_look(watch);
+}
 
 /* The operations of warps: 32 threads of a block, in the order of their indices. Lanes that have
  * ended count as having come; what others read of them is 0. */
