@@ -117,10 +117,9 @@ kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame);
  */
 const struct kb_check_table *kb_hostcuda_checked(const kb_function *function);
 
-/* The handler of GPU programs on the CPU: target `kernbridge.cuda.host`. A call carries what it
+/* With the targets of GPU programs on the CPU, and of what carries them. A call carries what it
  * carries on a GPU, see cuda/kb_target.h. Without Python. Instantiate also compiles the kernel's
  * code for the CPU, unless this process knows it. */
-kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame);
-kb_xla_error *kb_hosttarget_execute(kb_xla_frame *frame);
+extern const kb_extension kb_emulator;
 
 #endif

@@ -1,6 +1,6 @@
-/* Owns the stages of a GPU program's call on the CPU, where no stream and no context are needed. */
-
-#include "ext/emulator/kb_hostcuda.h"
+/* Owns what the core gets of CUDA on the CPU: the stages of a GPU program's call, where no stream
+ * and no context are needed, and its targets. */
+#include "ext/emulator/kb_cuda_code.h"
 
 #include "core/kb_batch.h"
 #include "core/kb_float_mode.h"
@@ -12,6 +12,7 @@
 #include "cuda/kb_target.h"
 #include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_guard.h"
+#include "ext/emulator/kb_hostcuda.h"
 
 static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
 {
@@ -108,12 +109,32 @@ static kb_status execute_together(const kb_xla_frame *xla, kb_error *err)
     return KB_LIKELY(s == KB_OK) ? KB_OK : kb_together_keep(xla, err);
 }
 
-kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame)
+static kb_xla_error *handle_instantiate(kb_xla_frame *frame)
 {
     return kb_handler_handle(frame, 0, instantiate);
 }
 
-kb_xla_error *kb_hosttarget_execute(kb_xla_frame *frame)
+static kb_xla_error *handle_execute(kb_xla_frame *frame)
 {
     return kb_handler_handle(frame, 0, execute_together);
 }
+
+static const kb_target targets[] = {
+    {"kernbridge.cuda.host", KB_PLATFORM_CPU, handle_instantiate, NULL, handle_execute},
+    {"kernbridge.cuda.host.carrier", KB_PLATFORM_CPU, handle_instantiate, NULL, kb_handler_idle},
+    {0},
+};
+
+static void begin(void)
+{
+    kb_hostcuda_set_loader(kb_cuda_code_load);
+    kb_plan_set_concurrency(KB_STEP_LAUNCH, kb_hostcuda_concurrency);
+}
+
+const kb_extension kb_emulator = {
+    .targets = targets,
+    .begin = begin,
+    .connect = kb_cuda_host_connect,
+    .variables_of = kb_variables_of,
+    .fault = kb_fault_end,
+};

@@ -196,11 +196,11 @@ static void program(reader *r)
     script.n_steps = byte(r) % 4 == 0;
     script.kinds[0] = 0;
     target_call_init(&c, id, &p);
-    kb_xla_error *error = kb_hosttarget_instantiate(&c.f.frame);
+    kb_xla_error *error = kb_emulator.targets[0].instantiate(&c.f.frame);
     ++*(error ? &counts.not_loaded : &counts.loaded);
     require(!error || *error->message, "an error without a message");
     fake_error_destroy(error);
-    error = kb_hosttarget_execute(&c.f.frame);
+    error = kb_emulator.targets[0].execute(&c.f.frame);
     require(!error || *error->message, "an error without a message");
     fake_error_destroy(error);
     target_call_free(&c);

@@ -96,17 +96,17 @@ static void test_runs(void)
 {
     target_call c;
     init(&c, 1, IMAGE_SIZE);
-    target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
-    target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
+    target_expect(kb_emulator.targets[0].instantiate, &c, 0, NULL);
+    target_expect(kb_emulator.targets[0].instantiate, &c, 0, NULL);
     CHECK_INT(n_compiled, 1);
-    target_expect(kb_hosttarget_execute, &c, 0, NULL);
+    target_expect(kb_emulator.targets[0].execute, &c, 0, NULL);
     CHECK(target_doubled(&c));
     kb_stream_set_debug(KB_DEBUG_POISON);
-    target_expect(kb_hosttarget_execute, &c, 0, NULL);
+    target_expect(kb_emulator.targets[0].execute, &c, 0, NULL);
     CHECK(target_doubled(&c));
     kb_stream_set_debug(0);
     c.f.frame.args.size = 0; /* the frame is not that of the kernel */
-    target_expect(kb_hosttarget_execute, &c, KB_INVALID_ARGUMENT, "simple");
+    target_expect(kb_emulator.targets[0].execute, &c, KB_INVALID_ARGUMENT, "simple");
     CHECK(!target_doubled(&c));
     target_call_free(&c);
 }
@@ -115,19 +115,21 @@ static void test_refused(void)
 {
     target_call c;
     init(&c, 2, KB_HOSTCUDA_DIGEST - 1);
-    target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION,
+    target_expect(kb_emulator.targets[0].instantiate, &c, KB_FAILED_PRECONDITION,
                   "simple: the program has no code for the CPU");
     target_call_free(&c);
     init(&c, 7, 8);
-    target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION, "no code for the CPU");
-    target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, "cuLibraryLoadData"); /* of another one */
+    target_expect(kb_emulator.targets[0].instantiate, &c, KB_FAILED_PRECONDITION,
+                  "no code for the CPU");
+    target_expect(kb_emulator.targets[0].execute, &c, KB_INTERNAL,
+                  "cuLibraryLoadData"); /* of another one */
     kb_stream_set_debug(KB_DEBUG_CHECKED);
-    target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, "cuLibraryLoadData");
+    target_expect(kb_emulator.targets[0].execute, &c, KB_INTERNAL, "cuLibraryLoadData");
     kb_stream_set_debug(0);
     target_call_free(&c);
     kb_hostcuda_set_compiler(NULL);
     init(&c, 3, IMAGE_SIZE);
-    target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION,
+    target_expect(kb_emulator.targets[0].instantiate, &c, KB_FAILED_PRECONDITION,
                   "simple: nothing here compiles a CUDA kernel for the CPU");
     target_call_free(&c);
 }
@@ -143,23 +145,25 @@ static void test_elsewhere(void)
     fake_attr_scalar(&call.f, "elsewhere", KB_DTYPE_PRED, &yes, sizeof yes);
     carrier.f.frame.args.size = carrier.f.frame.rets.size = 0;
     int before = n_compiled;
-    target_expect(kb_hosttarget_instantiate, &call, 0, NULL);
-    target_expect(kb_hosttarget_execute, &call, KB_NOT_FOUND, "not registered in this process");
+    target_expect(kb_emulator.targets[0].instantiate, &call, 0, NULL);
+    target_expect(kb_emulator.targets[0].execute, &call, KB_NOT_FOUND,
+                  "not registered in this process");
     target_expect(kb_handler_idle, &carrier, 0, NULL);
     CHECK_INT(n_compiled, before);
-    target_expect(kb_hosttarget_instantiate, &carrier, 0, NULL);
+    target_expect(kb_emulator.targets[0].instantiate, &carrier, 0, NULL);
     CHECK_INT(n_compiled, before + 1);
     target_expect(kb_handler_idle, &carrier, 0, NULL);
     carrier.f.frame.args.size = carrier.f.frame.rets.size = 1;
     CHECK(!target_doubled(&carrier));
-    target_expect(kb_hosttarget_execute, &call, 0, NULL);
+    target_expect(kb_emulator.targets[0].execute, &call, 0, NULL);
     CHECK(target_doubled(&call));
-    target_expect(kb_hosttarget_instantiate, &call, 0, NULL);
+    target_expect(kb_emulator.targets[0].instantiate, &call, 0, NULL);
 
     target_call_init(&strange, 5, NULL);
     fake_attr_remove(&strange.f, "call");
     fake_attr_scalar(&strange.f, "elsewhere", KB_DTYPE_PRED, &yes, sizeof yes);
-    target_expect(kb_hosttarget_instantiate, &strange, KB_INVALID_ARGUMENT, "without its key");
+    target_expect(kb_emulator.targets[0].instantiate, &strange, KB_INVALID_ARGUMENT,
+                  "without its key");
     target_call_free(&strange);
     target_call_free(&call);
     target_call_free(&carrier);
@@ -171,7 +175,7 @@ static void test_not_instantiated(void)
     target_call call;
     init(&call, 6, IMAGE_SIZE);
     int before = n_compiled;
-    target_expect(kb_hosttarget_execute, &call, 0, NULL);
+    target_expect(kb_emulator.targets[0].execute, &call, 0, NULL);
     CHECK(target_doubled(&call));
     CHECK_INT(n_compiled, before + 1);
     target_call_free(&call);
@@ -209,20 +213,20 @@ static void test_checked(void)
     for (int mixture = 0; mixture < N_MIXTURES; mixture++) {
         target_call c;
         init_checked(&c, 20 + 10 * (uint64_t)mixture, mixture);
-        target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
+        target_expect(kb_emulator.targets[0].instantiate, &c, 0, NULL);
         CHECK(kb_stream_debug() & KB_DEBUG_CHECKED);
         bool all = mixture == ALL_CHECKED; /* the entry of this test says nothing of its writes */
         const char *unwritten = "no thread wrote 7 of the 8 elements of output 0 (y), the first of "
                                 "them element 1";
-        target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, all ? unwritten : NULL);
+        target_expect(kb_emulator.targets[0].execute, &c, KB_INTERNAL, all ? unwritten : NULL);
         CHECK(target_doubled(&c));
         CHECK_INT(is_fresh, all);
         writes_input = true;
-        target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, all ? unwritten : NULL);
+        target_expect(kb_emulator.targets[0].execute, &c, KB_INTERNAL, all ? unwritten : NULL);
         CHECK(c.x[0] == 0);
         kb_stream_set_debug(KB_DEBUG_INPUTS);
         c.x[0] = 1;
-        target_expect(kb_hosttarget_execute, &c, KB_INTERNAL,
+        target_expect(kb_emulator.targets[0].execute, &c, KB_INTERNAL,
                       "simple: the kernel wrote to input 0");
         CHECK(c.x[0] == 1);
         writes_input = false;
@@ -240,10 +244,11 @@ static void test_apart(void)
     write_image(image, 'D');
     p.functions[0].images[0] = (program_image){.cc = KB_HOSTCUDA_CC, .text = image};
     target_call_init(&c, 60, &p);
-    target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
+    target_expect(kb_emulator.targets[0].instantiate, &c, 0, NULL);
     kb_stream_set_debug(KB_DEBUG_CHECKED);
     is_fresh = false;
-    target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, "no thread wrote 8 of the 8 elements");
+    target_expect(kb_emulator.targets[0].execute, &c, KB_INTERNAL,
+                  "no thread wrote 8 of the 8 elements");
     CHECK(is_apart && is_fresh);
     CHECK(target_doubled(&c));
     kb_stream_set_debug(0);
@@ -253,7 +258,8 @@ static void test_apart(void)
 /* XLA records no graph of calls on the CPU. */
 static void test_metadata(void)
 {
-    kb_xla_handler *const handlers[] = {kb_hosttarget_instantiate, kb_hosttarget_execute};
+    kb_xla_handler *const handlers[] = {kb_emulator.targets[0].instantiate,
+                                        kb_emulator.targets[0].execute};
     for (int i = 0; i < 2; i++) {
         fake_frame f;
         fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
