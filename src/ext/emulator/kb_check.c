@@ -61,28 +61,6 @@ void kb_checks_phase(kb_checks *c)
     begin_phase(c);
 }
 
-kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
-                         uint32_t dynamic_shared, void *const *parameters, bool is_cooperative)
-{
-    kb_checks *c = calloc(1, sizeof *c);
-    if (!c)
-        return NULL;
-    c->table = table;
-    memcpy(c->sizes, sizes, sizeof c->sizes);
-    c->n_blocks = sizes[0] * sizes[1] * sizes[2];
-    c->n_threads = sizes[3] * sizes[4] * sizes[5];
-    c->n_ranges = table->n_arguments + table->n_shared;
-    c->is_cooperative = is_cooperative;
-    c->arena = kb_arena_new();
-    c->fences = (kb_fences){.arena = c->arena, .n_threads = c->n_threads, .n_blocks = c->n_blocks};
-    if (kb_checks_prepare(c, dynamic_shared, parameters)) {
-        begin_phase(c);
-        return c;
-    }
-    kb_checks_free(c);
-    return NULL;
-}
-
 void kb_checks_free(kb_checks *c)
 {
     if (!c)

@@ -120,9 +120,6 @@ kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
                          uint32_t dynamic_shared, void *const *parameters, bool is_cooperative);
 void kb_checks_free(kb_checks *checks);
 
-/* Measures the arrays of new checks, and makes room for what is kept of them. */
-bool kb_checks_prepare(kb_checks *checks, uint32_t dynamic_shared, void *const *parameters);
-
 /* Code that does not tell what it writes has written by now: such a race is one, or is none. */
 void kb_checks_settle_race(kb_checks *checks);
 

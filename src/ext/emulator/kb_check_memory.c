@@ -1,5 +1,5 @@
-/* Owns the measures of the arrays of a checked launch, the memory that describes them, and the
- * cells of launches: one set waits for the next launch. */
+/* Owns the beginning of a launch in checked mode: the measures of its arrays, the memory that
+ * describes them, and the cells of launches: one set waits for the next launch. */
 #include "ext/emulator/kb_check.h"
 
 #include "core/kb_arena.h"
@@ -142,8 +142,9 @@ static bool make_room(kb_checks *c)
     return true;
 }
 
-static bool take_cells(kb_checks *c)
+static bool take_cells(kb_checks *c, uint32_t dynamic_shared, void *const *parameters)
 {
+    measure(c, dynamic_shared, parameters);
     size_t n = kb_ranges_count(c->ranges, c->table->n_arguments);
     count_shared(c);
     c->shared_cell = n;
@@ -161,10 +162,24 @@ static bool take_cells(kb_checks *c)
     return true;
 }
 
-bool kb_checks_prepare(kb_checks *c, uint32_t dynamic_shared, void *const *parameters)
+kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
+                         uint32_t dynamic_shared, void *const *parameters, bool is_cooperative)
 {
-    if (!make_room(c))
-        return false;
-    measure(c, dynamic_shared, parameters);
-    return take_cells(c);
+    kb_checks *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->table = table;
+    memcpy(c->sizes, sizes, sizeof c->sizes);
+    c->n_blocks = sizes[0] * sizes[1] * sizes[2];
+    c->n_threads = sizes[3] * sizes[4] * sizes[5];
+    c->n_ranges = table->n_arguments + table->n_shared;
+    c->is_cooperative = is_cooperative;
+    c->arena = kb_arena_new();
+    c->fences = (kb_fences){.arena = c->arena, .n_threads = c->n_threads, .n_blocks = c->n_blocks};
+    if (make_room(c) && take_cells(c, dynamic_shared, parameters)) {
+        kb_checks_phase(c);
+        return c;
+    }
+    kb_checks_free(c);
+    return NULL;
 }
