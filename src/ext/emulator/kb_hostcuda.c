@@ -77,22 +77,19 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
 static kb_status check_abi(const kb_image *image, const char *what, kb_error *err)
 {
     static const char line[] = "\n" KB_HOSTCUDA_ABI_LINE;
-    enum { DECIMAL = 10 };
+    enum { DECIMAL = 10, MADE_SIZE = 64 };
+    char made[MADE_SIZE] = "without a number of its ABI";
     const char *at = (const char *)image->bytes + KB_HOSTCUDA_DIGEST; /* ends in NUL */
-    if (strncmp(at, line, sizeof line - 1) != 0)
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "%s: the program's code for the CPU was generated without a number of "
-                            "its ABI, and this kernbridge has ABI %d: export the program again "
-                            "with this version",
-                            what, KB_HOSTCUDA_ABI);
-    long abi = strtol(at + sizeof line - 1, NULL, DECIMAL);
-    if (abi != KB_HOSTCUDA_ABI)
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "%s: the program's code for the CPU was generated for ABI %ld of "
-                            "kernbridge, and this kernbridge has ABI %d: export the program again "
-                            "with this version",
-                            what, abi, KB_HOSTCUDA_ABI);
-    return KB_OK;
+    if (strncmp(at, line, sizeof line - 1) == 0) {
+        long abi = strtol(at + sizeof line - 1, NULL, DECIMAL);
+        if (abi == KB_HOSTCUDA_ABI)
+            return KB_OK;
+        (void)snprintf(made, sizeof made, "for ABI %ld of kernbridge", abi);
+    }
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "%s: the program's code for the CPU was generated %s, and this kernbridge "
+                        "has ABI %d: export the program again with this version",
+                        what, made, KB_HOSTCUDA_ABI);
 }
 
 static const kb_image *find_image(const kb_function *function, uint32_t cc)
