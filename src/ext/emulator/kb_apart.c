@@ -89,10 +89,14 @@ kb_apart *kb_apart_new(uint32_t n)
     p->arrays = kb_arena_take(arena, n, sizeof *p->arrays);
     p->about = kb_arena_take(arena, (size_t)n + N_SHARED, sizeof *p->about);
     p->unwritten.regions = kb_arena_take(arena, n, sizeof *p->unwritten.regions);
-    if (p->arrays && p->about && p->unwritten.regions && reserve(p))
-        return p;
-    free_apart(p);
-    return NULL;
+    if (!p->arrays || !p->about || !p->unwritten.regions || !reserve(p)) {
+        free_apart(p);
+        return NULL;
+    }
+    p->outer = current;
+    current = p;
+    p->unwritten_before = kb_unwritten_exchange(&p->unwritten);
+    return p;
 }
 
 /* The memory of place `i`. */
@@ -175,13 +179,6 @@ bool kb_apart_add(kb_apart *p, void **data, const kb_xla_buffer *like, const cha
     return r->written != NULL;
 }
 
-void kb_apart_enter(kb_apart *apart)
-{
-    apart->outer = current;
-    current = apart;
-    apart->unwritten_before = kb_unwritten_exchange(&apart->unwritten);
-}
-
 void kb_apart_leave(kb_apart *apart)
 {
     current = apart->outer;
@@ -208,8 +205,6 @@ kb_status kb_apart_run(const kb_frame *frame, kb_run *run, kb_error *err)
     kb_apart *p = kb_apart_new(kb_kernel_n_buffers(frame->kernel));
     kb_frame moved;
     kb_xla_frame xla;
-    if (p)
-        kb_apart_enter(p);
     kb_status s = p && move_all(frame, p, &moved, &xla)
                       ? run(&moved, err)
                       : kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to check accesses",

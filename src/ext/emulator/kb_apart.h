@@ -12,18 +12,16 @@ extern const kb_check_table kb_apart_launches;
 
 typedef struct kb_apart kb_apart;
 
-/* For at most `n` arrays. NULL without memory. */
+/* For at most `n` arrays. The thread's launches find them, until they are left: then outputs are
+ * copied back. NULL without memory. */
 kb_apart *kb_apart_new(uint32_t n);
+void kb_apart_leave(kb_apart *apart);
 
 /* Moves the array at `*data`, whose dtype and extents, for the time of the call, are those of a
  * buffer; replaces the address. Arrays with the same address and a size move together, inputs
  * first. Other outputs hold nothing at first. False without memory. */
 bool kb_apart_add(kb_apart *apart, void **data, const kb_xla_buffer *like, const char *name,
                   bool is_output);
-
-/* The thread's launches find the arrays, until they are left: then outputs are copied back. */
-void kb_apart_enter(kb_apart *apart);
-void kb_apart_leave(kb_apart *apart);
 
 /* Runs a call on such arrays. */
 kb_status kb_apart_run(const kb_frame *frame, kb_run *run, kb_error *err);

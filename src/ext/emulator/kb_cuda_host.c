@@ -56,8 +56,6 @@ static void *enter(const kb_call *call)
     }
     if (!well)
         (void)call->services->fail(call, KB_RESOURCE_EXHAUSTED, "no memory to check accesses");
-    if (apart)
-        kb_apart_enter(apart);
     return apart;
 }
 

@@ -71,16 +71,14 @@ static bool enter(void)
     apart = kb_apart_new(8);
     if (!apart)
         return false;
-    bool well = add(&x_at, x, "x", KB_DTYPE_F32, 2, matrix, false) &&
-                add(&both_at, both, "both", KB_DTYPE_F32, 1, vector, false) &&
-                add(&small_at, small, "small", KB_DTYPE_S8, 1, vector, false) &&
-                add(&empty_at, small, "empty", KB_DTYPE_PRED, 1, none, false) &&
-                add(&both_too, both, "both_out", KB_DTYPE_F32, 1, vector, true) &&
-                add(&out_at, out, "out", KB_DTYPE_F32, 1, vector, true) &&
-                add(&complex_at, complex, "complex", KB_DTYPE_C64, 1, single, true) &&
-                add(&large_at, large, "large", KB_DTYPE_C128, 1, single, true);
-    kb_apart_enter(apart);
-    return well;
+    return add(&x_at, x, "x", KB_DTYPE_F32, 2, matrix, false) &&
+           add(&both_at, both, "both", KB_DTYPE_F32, 1, vector, false) &&
+           add(&small_at, small, "small", KB_DTYPE_S8, 1, vector, false) &&
+           add(&empty_at, small, "empty", KB_DTYPE_PRED, 1, none, false) &&
+           add(&both_too, both, "both_out", KB_DTYPE_F32, 1, vector, true) &&
+           add(&out_at, out, "out", KB_DTYPE_F32, 1, vector, true) &&
+           add(&complex_at, complex, "complex", KB_DTYPE_C64, 1, single, true) &&
+           add(&large_at, large, "large", KB_DTYPE_C128, 1, single, true);
 }
 
 static void leave(void)
@@ -409,7 +407,6 @@ static void test_several_launches(void)
     apart = kb_apart_new(1); /* an output alone */
     if (!CHECK(apart != NULL) || !CHECK(add(&out_at, out, "out", KB_DTYPE_F32, 1, vector, true)))
         return;
-    kb_apart_enter(apart);
     CHECK_TEXT(launch(writes_all_of_out), "");
     out[N - 1] = 0;
     leave();
@@ -600,7 +597,6 @@ static void test_names(void)
             return;
         CHECK(add(&empty_at, small, "e", names[i].dtype, 1, none, false));
         CHECK(!add(&x_at, x, "x", KB_DTYPE_F32, 2, matrix, false)); /* one too many */
-        kb_apart_enter(apart);
         (void)snprintf(expected, sizeof expected, "reads 'e' (%s[0]) out of", names[i].shown);
         CHECK_HAS(launch(reads_the_empty), expected);
         leave();
@@ -609,7 +605,6 @@ static void test_names(void)
     apart = kb_apart_new(1); /* elements of half a byte are packed, and their bytes are counted */
     if (!CHECK(apart != NULL) || !CHECK(add(&small_at, small, "k", KB_DTYPE_S4, 1, five, false)))
         return;
-    kb_apart_enter(apart);
     CHECK_HAS(launch(leaves_halves), "reads 'k' (i4[5]) out of bounds: element [3], and it has 3");
     leave();
     char name[250] = "";
@@ -622,7 +617,6 @@ static void test_names(void)
         return;
     const int64_t empty[] = {7, 7, 7, 0};
     CHECK(add(&empty_at, x, name, KB_DTYPE_PRED, 4, empty, false));
-    kb_apart_enter(apart);
     char shown[300], expected[256]; /* a name that is too long is cut */
     (void)snprintf(shown, sizeof shown, "'%s' (bool[7, 7, 7, 0])", name);
     memcpy(expected, shown, sizeof expected - 1);
@@ -638,12 +632,10 @@ static void test_names(void)
     const int64_t large_one = (INT64_C(1) << 34) + 1;
     CHECK(!add(&out_at, out, "out", KB_DTYPE_S8, 1, &large_one, false));
     CHECK(add(&out_at, out, "out", KB_DTYPE_F32, 1, none, false));
-    kb_apart_enter(apart);
     CHECK_HAS(launch(reads_past_matrix), ", 0, 0, 2], and it has");
     leave();
     apart = kb_apart_new(0);
     CHECK(apart != NULL);
-    kb_apart_enter(apart);
     leave();
 }
 
@@ -661,10 +653,8 @@ static void test_addresses(void)
         CHECK_INT(setrlimit(RLIMIT_AS, &limit), 0);
         apart = kb_apart_new(1);
         CHECK_INT(setrlimit(RLIMIT_AS, &before), 0);
-        if (CHECK_INT(apart != NULL, enough) && apart) {
-            kb_apart_enter(apart);
+        if (CHECK_INT(apart != NULL, enough) && apart)
             leave();
-        }
     }
 #endif
 }
