@@ -466,54 +466,41 @@ static kb_cu_result device_attribute(int *value, int attribute, kb_cu_device dev
     return KB_CU_SUCCESS;
 }
 
-static kb_cu_result best_block(int *min_grid, int *block, kb_cu_function function,
-                               size_t (*shared_of_block)(int), size_t shared, int limit)
-{
-    (void)function, (void)shared_of_block, (void)shared, (void)limit;
-    *min_grid = 1;
-    *block = BEST_BLOCK;
-    return KB_CU_SUCCESS;
-}
+SUCCEEDS(best_block,
+         (int *min_grid, int *block, kb_cu_function function, size_t (*shared_of_block)(int),
+          size_t shared, int limit),
+         ((void)function, (void)shared_of_block, (void)shared, (void)limit, *min_grid = 1,
+          *block = BEST_BLOCK))
 
-static kb_cu_result error_name(kb_cu_result result, const char **name)
-{
-    *name = result == KB_CU_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE"
-            : result == invalid_image     ? "CUDA_ERROR_INVALID_IMAGE"
-            : result == KB_HOSTCUDA_FAULT ? ""
-                                          : "CUDA_ERROR_NOT_SUPPORTED";
-    return KB_CU_SUCCESS;
-}
+SUCCEEDS(error_name, (kb_cu_result result, const char **name),
+         *name = result == KB_CU_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE"
+                 : result == invalid_image     ? "CUDA_ERROR_INVALID_IMAGE"
+                 : result == KB_HOSTCUDA_FAULT ? ""
+                                               : "CUDA_ERROR_NOT_SUPPORTED")
 
-static kb_cu_result error_string(kb_cu_result result, const char **text)
-{
-    *text = result == KB_CU_INVALID_VALUE ? kb_hostcuda_limits
-            : result == invalid_image     ? "its code was not provided"
-            : result == KB_HOSTCUDA_FAULT ? last_fault
-                                          : "not possible on the CPU";
-    return KB_CU_SUCCESS;
-}
+SUCCEEDS(error_string, (kb_cu_result result, const char **text),
+         *text = result == KB_CU_INVALID_VALUE ? kb_hostcuda_limits
+                 : result == invalid_image     ? "its code was not provided"
+                 : result == KB_HOSTCUDA_FAULT ? last_fault
+                                               : "not possible on the CPU")
 
 static void *at(kb_cu_address address)
 {
     return (void *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr): CUDA's addresses
 }
 
-static inline kb_cu_result repeat(kb_cu_address to, const void *value, size_t size, size_t n)
+static inline void repeat(kb_cu_address to, const void *value, size_t size, size_t n)
 {
     if (size == 1)
         memset(at(to), *(const unsigned char *)value, n);
     for (size_t i = 0; size > 1 && i < n; i++)
         memcpy(at(to + i * size), value, size);
     kb_unwritten_fill(at(to), n * size);
-    return KB_CU_SUCCESS;
 }
 
 #define FILL(name, type)                                                                           \
-    static kb_cu_result name(kb_cu_address to, type value, size_t n, kb_cu_stream stream)          \
-    {                                                                                              \
-        (void)stream;                                                                              \
-        return repeat(to, &value, sizeof value, n);                                                \
-    }
+    SUCCEEDS(name, (kb_cu_address to, type value, size_t n, kb_cu_stream stream),                  \
+             ((void)stream, repeat(to, &value, sizeof value, n)))
 
 FILL(fill_8, unsigned char)
 FILL(fill_16, unsigned short)
