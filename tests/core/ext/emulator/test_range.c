@@ -1,6 +1,6 @@
 /* Proves the measures of arrays in the checked mode: where they begin and end, which of them share
  * cells, and how messages name their elements. */
-#include "ext/emulator/kb_range.h"
+#include "ext/emulator/kb_check.h"
 #include "kb_test.h"
 
 enum { BASE = 1000 };
