@@ -3,12 +3,14 @@
 #include "ext/emulator/kb_hostcuda.h"
 
 #include "core/kb_float_mode.h"
+#include "core/kb_ticks.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_guard.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <search.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -151,7 +153,9 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
 enum {
     ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
     ALONE_FIBRES_MAX = 1024,
-    COOPERATIVE_MAX = 64 * 1024, /* threads of a grid */
+    COOPERATIVE_MAX = 64 * 1024,         /* threads of a grid */
+    PARTS = 64,                          /* of a loop */
+    START_AFTER = 200 * KB_TICKS_PER_US, /* a thread takes about a tenth of this to start */
 };
 
 /* As GPUs have them (CUDA C++ programming guide, compute capabilities). */
@@ -306,6 +310,49 @@ static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
     }
     return *n_threads <= KB_HOSTCUDA_THREADS_MAX && l->shared <= KB_HOSTCUDA_SHARED_MAX &&
            l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
+}
+
+/* A loop whose threads are started for it, where XLA's are not. */
+typedef struct loop {
+    kb_pool_loop of;
+    _Atomic(int64_t) next;
+} loop;
+
+/* False if nothing is left. */
+static bool run_part(loop *l)
+{
+    int64_t begin = atomic_fetch_add(&l->next, l->of.part), left = l->of.count - begin;
+    if (left > 0)
+        l->of.function(l->of.data, begin, begin + (left < l->of.part ? left : l->of.part));
+    return left > l->of.part;
+}
+
+static void *run_parts(void *data)
+{
+    while (run_part(data))
+        ;
+    return NULL;
+}
+
+void kb_hostcuda_for(int64_t count, kb_pool_function *function, void *data)
+{
+    loop l = {{function, data, .count = count, .part = count > PARTS ? count / PARTS : 1}, 0};
+    uint64_t begun = kb_ticks();
+    while (kb_ticks() - begun < START_AFTER)
+        if (!run_part(&l))
+            return;
+    pthread_t threads[CPU_SETSIZE];
+    cpu_set_t allowed;
+    int64_t most = (count - l.next) / l.of.part, n = 0;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        most = 1;
+    else if (most > CPU_COUNT(&allowed))
+        most = CPU_COUNT(&allowed);
+    while (n < most - 1 && pthread_create(&threads[n], NULL, run_parts, &l) == 0)
+        n++;
+    (void)run_parts(&l);
+    while (n > 0)
+        (void)pthread_join(threads[--n], NULL);
 }
 
 kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
