@@ -36,10 +36,6 @@ void *kb_cuda_code_find(const char *name, void *context);
 kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
                             const char *what, kb_error *err);
 
-/* Bytes of a thread's stack in CUDA C++. Compilers refuse a function that takes more than FRAME_MAX
- * of it, see toolchain/library.py; it may call others. */
-enum { KB_CUDA_HOST_STACK = 1024 * 1024 };
-
 /* Connects a library of CUDA C++ that was compiled for the CPU with what it may call, see
  * kernbridge/cuda_host.h. KB_OK if it is of another kind; KB_INVALID_ARGUMENT if it is of another
  * version. */
