@@ -293,9 +293,7 @@ kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
     kb_arena *arena = kb_arena_new();
     if (!find_regions(frame, arena, &c)) {
         kb_arena_free(arena);
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
-                            "%s: no memory to look for reads of what nothing has written",
-                            frame->kernel->name);
+        return no_memory(frame, "to look for reads of what nothing has written", err);
     }
     const kb_unwritten *before = kb_unwritten_exchange(&c);
     kb_status s = run(frame, err);

@@ -7,6 +7,7 @@ its arguments. Here it loads, calls a function of `halves`, and stores.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 
 import halves
@@ -119,8 +120,9 @@ def _casts(f: Format) -> dict[str, str]:
     return {name: f"{f.prefix}.{called}" for name, called in casts.items()}
 
 
-def _named(f: Format, found: dict[str, str]) -> dict[str, str]:
+def _named(f: Format, functions: Callable[[Format], dict[str, str]]) -> dict[str, str]:
     """Functions of values, and what calls them by other names."""
+    found = functions(f)
     shims = {name: _shim(name, c, found[c]) for name, c in _called(f).items() if c in found}
     return found | shims | {name: found[c] for name, c in _casts(f).items() if c in found}
 
@@ -136,11 +138,7 @@ def _of_values(f: Format) -> dict[str, str]:
   store i16 %r, ptr %to
   ret i32 0 }}""",
     }
-    return _named(f, halves.values(f)) | constructors
-
-
-def _of_integers(f: Format) -> dict[str, str]:
-    return _named(f, halves.integers(f))
+    return _named(f, halves.values) | constructors
 
 
 _ODD = """\
@@ -162,4 +160,4 @@ FILES = {"halves.ll": (_ODD, halves.rounding_to_odd)}
 for _f in FORMATS:
     _file = _f.prefix.removeprefix("kb.")
     FILES[f"{_file}.ll"] = _VALUES.format(_f), partial(_of_values, _f)
-    FILES[f"{_file}_integers.ll"] = _INTEGERS.format(_f), partial(_of_integers, _f)
+    FILES[f"{_file}_integers.ll"] = _INTEGERS.format(_f), partial(_named, _f, halves.integers)
