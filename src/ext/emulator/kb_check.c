@@ -478,12 +478,10 @@ void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how,
     if (tag >= c->rows->n)
         kb_check_fail(t, a.site, a.site, "%s at an address that belongs to no array%s",
                       verbs[a.kind], PLACE_TEXT(t, a.site));
-    if (tag == 0)
-        return tagged(word, 0);
-    if (tag > c->n_ranges) {
+    if (tag > c->n_ranges)
         check_local(t, tag - c->n_ranges - 1, address, &a);
+    if (tag == 0 || tag > c->n_ranges)
         return tagged(word, 0);
-    }
     const kb_check_row *row = &c->rows->of[tag];
     const kb_range *r = &c->ranges[tag - 1];
     uint64_t offset = address - row->first;

@@ -20,7 +20,7 @@
 typedef struct known {
     char digest[KB_HOSTCUDA_DIGEST]; /* by which trees compare: the first member */
     kb_hostcuda_code code;
-    kb_hostcuda_counts counts;
+    _Atomic(uint64_t) counts[2];
 } known;
 
 static _Atomic(kb_hostcuda_compiler *) compiler;
@@ -60,7 +60,7 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
     memcpy(c->digest, digest, sizeof c->digest);
     c->code = *code;
-    c->code.counts = kb_stream_debug() & KB_DEBUG_COUNT_LAUNCHES ? &c->counts : NULL;
+    c->code.counts = kb_stream_debug() & KB_DEBUG_COUNT_LAUNCHES ? c->counts : NULL;
     pthread_mutex_lock(&lock);
     known **added = tsearch(c, &codes, by_digest);
     if (added)
@@ -237,11 +237,7 @@ static bool begin_checks(launch *l)
 static void run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
 {
     int64_t n_ended;
-    bool is_first = true;
     do {
-        if (l->checks && !is_first)
-            kb_checks_phase(l->checks);
-        is_first = false;
         n_ended = 0;
         for (int64_t i = 0; i < n_blocks; i++) {
             if (blocks[i]->n_live && !kb_block_go_on(blocks[i])) {
@@ -250,6 +246,8 @@ static void run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
             }
             n_ended += blocks[i]->n_live == 0;
         }
+        if (l->checks && n_ended < n_blocks)
+            kb_checks_phase(l->checks);
     } while (n_ended < n_blocks);
 }
 
@@ -398,8 +396,8 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
         pthread_mutex_unlock(&copy->lock);
     bool faulted = atomic_load(&l.faulted);
     if (code->counts) {
-        atomic_fetch_add_explicit(&code->counts->launches, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&code->counts->faults, faulted, memory_order_relaxed);
+        atomic_fetch_add_explicit(&code->counts[0], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&code->counts[1], faulted, memory_order_relaxed);
     }
     if (!faulted)
         return KB_CU_SUCCESS;

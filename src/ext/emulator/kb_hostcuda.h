@@ -36,11 +36,6 @@ void kb_hostcuda_enter(kb_frame *frame);
 typedef void kb_hostcuda_blocks(void *const *parameters, const uint32_t sizes[6], int64_t begin,
                                 int64_t end, const char **outside);
 
-/* How often a kernel was launched, and how many of these launches had a fault. */
-typedef struct kb_hostcuda_counts {
-    _Atomic(uint64_t) launches, faults;
-} kb_hostcuda_counts;
-
 /* Machine code of a kernel: of one of two forms. */
 typedef struct kb_hostcuda_code {
     kb_hostcuda_blocks *blocks; /* without barriers; or NULL, and */
@@ -49,7 +44,8 @@ typedef struct kb_hostcuda_code {
     bool concurrent;            /* launches need and leave nothing but their arguments */
     void *owner;                /* of the memory of the code; kept, or NULL */
     kb_variables *variables;    /* of the code; or NULL */
-    kb_hostcuda_counts *counts; /* NULL unless KB_DEBUG_COUNT_LAUNCHES was on when it was added */
+    _Atomic(uint64_t) *counts;  /* launches, and those of them that had a fault; NULL unless
+                                   KB_DEBUG_COUNT_LAUNCHES was on when it was added */
 } kb_hostcuda_code;
 
 /* An image is a text: the digest of the rest, the line KB_HOSTCUDA_ABI_LINE with KB_HOSTCUDA_ABI

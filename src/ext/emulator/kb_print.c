@@ -23,14 +23,10 @@ static const char *take(const char **at, size_t size)
 
 static int64_t take_integer(const char **at, bool wide)
 {
-    int64_t word;
-    int32_t half;
-    if (wide) {
-        memcpy(&word, take(at, sizeof word), sizeof word);
-        return word;
-    }
-    memcpy(&half, take(at, sizeof half), sizeof half);
-    return half;
+    int64_t word = 0; /* whose lower half comes first */
+    size_t size = wide ? sizeof word : sizeof(int32_t);
+    memcpy(&word, take(at, size), size);
+    return wide ? word : (int32_t)word;
 }
 
 #pragma GCC diagnostic push

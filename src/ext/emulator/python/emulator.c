@@ -142,8 +142,8 @@ static PyObject *launches_of(PyObject *Py_UNUSED(self), PyObject *args)
     const kb_hostcuda_code *code = kb_hostcuda_find(digest);
     if (!code || !code->counts)
         return Py_BuildValue("ii", 0, 0);
-    return Py_BuildValue("KK", (unsigned long long)code->counts->launches,
-                         (unsigned long long)code->counts->faults);
+    return Py_BuildValue("KK", (unsigned long long)code->counts[0],
+                         (unsigned long long)code->counts[1]);
 }
 
 /* {name: address} of functions that kernels on the CPU call. */
