@@ -452,6 +452,17 @@ static void keeps_its_own(kb_thread *t)
         CHECK_INT(own[i], t->ctaid[0] + 1);
 }
 
+/* What the block before has written to it is gone. */
+static void finds_zeros(kb_thread *t)
+{
+    char *own = kb_apart_shared(t, &first_key, "a", 12, 4);
+    own += (size_t)(4 * t->index);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(own[i], 0);
+    ask(t, own, 4, KB_CUDA_WRITE);
+    memset(own, (int)t->ctaid[0] + 1, 4);
+}
+
 static void leaves_first(kb_thread *t)
 {
     declares(t);
@@ -566,6 +577,7 @@ static void test_shared_arrays(void)
         bool held = rows[i / 2].text ? CHECK_HAS(got, rows[i / 2].text) : CHECK_TEXT(got, "");
         if (!held)
             fprintf(stderr, "in row %u\n", i);
+        CHECK_TEXT(launch_blocks(3, cooperative, finds_zeros), "");
         CHECK_TEXT(launch_blocks(3, cooperative, uses_shared), ""); /* as if nothing had been */
         if (cooperative)
             CHECK_TEXT(launch_blocks(3, true, keeps_its_own), "");

@@ -106,6 +106,10 @@ static void test_own_launches(void)
     CHECK_INT(launch(&how, fault), 2);
     CHECK_HAS(fault, "launch of sample, grid (3, 1, 1), block (32, 1, 1): block (");
     CHECK_HAS(fault, "thread (3, 0, 0): the sample fails");
+    memcpy(how.sizes, (uint32_t[6]){2, 3, 4, 7, 6, 5}, sizeof how.sizes);
+    CHECK_INT(launch(&how, fault), 2);
+    CHECK_HAS(fault, "launch of sample, grid (2, 3, 4), block (7, 6, 5): block (");
+    memcpy(how.sizes, (uint32_t[6]){BLOCKS, 1, 1, N, 1, 1}, sizeof how.sizes);
     failing = -1;
     how.sizes[3] = 2048;
     CHECK_INT(launch(&how, fault), 1);
