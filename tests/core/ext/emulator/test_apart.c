@@ -463,6 +463,30 @@ static void finds_zeros(kb_thread *t)
     memset(own, (int)t->ctaid[0] + 1, 4);
 }
 
+enum { MANY_BLOCKS = 128, CELLS = KB_SHARED_CELLS / MANY_BLOCKS };
+static uint32_t declared; /* bytes */
+
+static void declares_bytes(kb_thread *t)
+{
+    (void)kb_apart_shared(t, &first_key, "a", declared, 1);
+}
+
+/* The blocks of a cooperative grid share the cells. */
+static void test_cells(void)
+{
+    for (uint32_t more = 0; more < 2; more++) {
+        if (!CHECK(enter()))
+            return;
+        declared = CELLS + more;
+        const char *got = launch_blocks(MANY_BLOCKS, true, declares_bytes);
+        if (more)
+            CHECK_HAS(got, "no memory to check the accesses to the shared array 'a'");
+        else
+            CHECK_TEXT(got, "");
+        leave();
+    }
+}
+
 static void leaves_first(kb_thread *t)
 {
     declares(t);
@@ -759,6 +783,7 @@ int main(void)
     test_faults();
     test_several_launches();
     test_shared_arrays();
+    test_cells();
     test_names();
     test_nested();
     test_addresses();
