@@ -56,14 +56,10 @@ _DIRECTED = {  # as kb_nv_x, with the suffixes rd, ru and rz
     "f i": "int2float uint2float",
     "f l": "ll2float ull2float",
 }
-_SAME_BITS = {
-    "double_as_longlong": "dl",
-    "longlong_as_double": "ld",
-    "float_as_int": "fi",
-    "float_as_uint": "fi",
-    "int_as_float": "if",
-    "uint_as_float": "if",
-}
+_WORDS = {"double": "double", "float": "float", "int": "i32", "longlong": "i64", "uint": "i32"}
+_SAME_BITS = (
+    "double_as_longlong longlong_as_double float_as_int float_as_uint int_as_float uint_as_float"
+)
 
 
 def _parameters(letters: str, real: str = "") -> str:
@@ -244,15 +240,10 @@ def integers() -> dict[str, str]:
         before = call(kind, f"llvm.cttz.{kind}", x, "i1 false")
         n = x.compared("eq", 0).choose(0, before + 1)
         found[f"ffs{ll}"] = returned(n.to("i32", "trunc") if ll else n)
-    for name, letter, sign in (
-        ("", "i", "s"),
-        ("u", "i", "u"),
-        ("ll", "l", "s"),
-        ("ull", "l", "u"),
-    ):
+    for word, (bits, sign) in _INTEGERS.items():
         for which in ("max", "min"):
-            kind = _KINDS[letter]
-            found[name + which] = _calling(f"llvm.{sign}{which}.{kind}", kind, letter * 2)
+            name = word.removesuffix("int") + which
+            found[name] = _calling(f"llvm.{sign}{which}.i{bits}", f"i{bits}", "xx")
     for sign, u, extend, shift in (("s", "", "sext", "ashr"), ("u", "u", "zext", "lshr")):
         for bits, name in ((32, f"{u}mulhi"), (64, f"{u}mul64hi")):
             given = arguments(f"i{bits} %x, i{bits} %y")
@@ -264,9 +255,10 @@ def integers() -> dict[str, str]:
         x, y, z = arguments("i32 %x, i32 %y, i32 %z")
         larger, smaller = (call("i32", f"llvm.{sign}{m}.i32", x, y) for m in ("max", "min"))
         found[f"{u}sad"] = returned(larger - smaller + z)
-    for name, kinds in _SAME_BITS.items():
-        (x,) = arguments(f"{_KINDS[kinds[0]]} %x")
-        found[name] = returned(x.to(_KINDS[kinds[1]]))
+    for name in _SAME_BITS.split():
+        before, after = (_WORDS[word] for word in name.split("_as_"))
+        (x,) = arguments(f"{before} %x")
+        found[name] = returned(x.to(after))
     for real, suffix, f in _REALS:
         d = f or "d"
         size = call(real, f"llvm.fabs.{suffix}", *arguments(f"{real} %x"))
