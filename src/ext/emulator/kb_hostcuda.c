@@ -23,24 +23,15 @@ typedef struct known {
     _Atomic(uint64_t) counts[2];
 } known;
 
-static _Atomic(kb_hostcuda_compiler *) compiler;
-static _Atomic(kb_hostcuda_loader *) loader;
+_Atomic(kb_hostcuda_compiler *) kb_hostcuda_compile;
+_Atomic(kb_hostcuda_loader *) kb_hostcuda_load;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *codes; /* a tree of known, see search.h; under the lock; never freed */
 
 static int by_digest(const void *a, const void *b)
 {
     return memcmp(a, b, KB_HOSTCUDA_DIGEST);
-}
-
-void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given)
-{
-    atomic_store(&compiler, given);
-}
-
-void kb_hostcuda_set_loader(kb_hostcuda_loader *given)
-{
-    atomic_store(&loader, given);
 }
 
 const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST])
@@ -115,13 +106,13 @@ static kb_status load(const kb_function *function, const kb_image *image, const 
                       kb_error *err)
 {
     const kb_image *code = find_image(function, KB_HOSTCUDA_CODE_CC);
-    kb_hostcuda_loader *fn = atomic_load(&loader);
+    kb_hostcuda_loader *fn = atomic_load(&kb_hostcuda_load);
     return code && fn ? fn(image->bytes, code->bytes, code->size, what, err) : KB_NOT_FOUND;
 }
 
 static kb_status compile(const kb_image *image, const char *what, kb_error *err)
 {
-    kb_hostcuda_compiler *fn = atomic_load(&compiler);
+    kb_hostcuda_compiler *fn = atomic_load(&kb_hostcuda_compile);
     if (fn)
         return fn(image->bytes, image->size, err);
     return kb_error_set(err, KB_FAILED_PRECONDITION,

@@ -91,15 +91,13 @@ extern const kb_symbol kb_libdevice_symbols[];
 
 /* Compiles an image that a program of another process brought, and calls kb_hostcuda_add. */
 typedef kb_status kb_hostcuda_compiler(const char *image, size_t size, kb_error *err);
-
-void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given);
+extern _Atomic(kb_hostcuda_compiler *) kb_hostcuda_compile; /* or NULL */
 
 /* Makes machine code known that a program of another process brought for the IR of this digest, and
  * calls kb_hostcuda_add. KB_FAILED_PRECONDITION if it is whole and cannot run here. */
 typedef kb_status kb_hostcuda_loader(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes,
                                      size_t size, const char *what, kb_error *err);
-
-void kb_hostcuda_set_loader(kb_hostcuda_loader *given);
+extern _Atomic(kb_hostcuda_loader *) kb_hostcuda_load; /* or NULL */
 
 /* Sees to it that the function's machine code is known: loads it, or compiles the IR where there is
  * none that runs here. To be called without any lock: it may wait for Python. */

@@ -127,7 +127,7 @@ static const kb_target targets[] = {
 
 static void begin(void)
 {
-    kb_hostcuda_set_loader(kb_cuda_code_load);
+    kb_hostcuda_load = kb_cuda_code_load;
     kb_plan_set_concurrency(KB_STEP_LAUNCH, kb_hostcuda_concurrency);
 }
 

@@ -191,7 +191,7 @@ static PyMethodDef methods[] = {
 /* Numbers and marks of formats: what Python writes, the core reads. */
 int kb_python_add_emulator(PyObject *module)
 {
-    kb_hostcuda_set_compiler(compile_for_host);
+    kb_hostcuda_compile = compile_for_host;
     if (PyModule_AddStringConstant(module, "CUDA_CODE_MAGIC", KB_CUDA_CODE_MAGIC) != 0 ||
         PyModule_AddStringConstant(module, "CUDA_LIBRARY_MAGIC", KB_CUDA_LIBRARY_MAGIC) != 0 ||
         PyModule_AddIntConstant(module, "HOST_CC", KB_HOSTCUDA_CC) != 0 ||

@@ -209,8 +209,8 @@ static void program(reader *r)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     reader r = {data, data + size};
-    kb_hostcuda_set_compiler(compile);
-    kb_hostcuda_set_loader(load);
+    kb_hostcuda_compile = compile;
+    kb_hostcuda_load = load;
     if (byte(&r) % 8)
         launch(&r);
     else

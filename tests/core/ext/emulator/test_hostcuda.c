@@ -147,10 +147,10 @@ static void test_provide(void)
     CHECK_INT(kb_hostcuda_provide(&f, "op", &err), KB_FAILED_PRECONDITION);
     CHECK_HAS(err.message, "op: the program has no code for the CPU");
     f.n_images = 2;
-    kb_hostcuda_set_compiler(NULL);
+    kb_hostcuda_compile = NULL;
     CHECK_INT(kb_hostcuda_provide(&f, "op", &err), KB_FAILED_PRECONDITION);
     CHECK_HAS(err.message, "op: nothing here compiles");
-    kb_hostcuda_set_compiler(compile);
+    kb_hostcuda_compile = compile;
     CHECK_INT(kb_hostcuda_provide(&f, "op", &err), KB_OK);
     CHECK_INT(kb_hostcuda_provide(&f, "op", &err), KB_OK);
     CHECK_INT(n_compiled, 1);
@@ -194,20 +194,20 @@ static void test_provide_code(void)
          "op: it does not fit. Nor can the kernel be compiled again: op: nothing here compiles"},
         {KB_INVALID_ARGUMENT, true, KB_INVALID_ARGUMENT, 0, "op: it does not fit"},
     };
-    kb_hostcuda_set_loader(load_code);
+    kb_hostcuda_load = load_code;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kb_error err;
         bytes[0] = (char)('p' + i); /* a digest that nobody knows */
         loaded = cases[i].loaded;
         n_loaded = n_compiled = 0;
-        kb_hostcuda_set_compiler(cases[i].compiler ? compile : NULL);
+        kb_hostcuda_compile = cases[i].compiler ? compile : NULL;
         CHECK_INT(kb_hostcuda_provide(&f, "op", &err), cases[i].expected);
         CHECK_INT(n_loaded, 1);
         CHECK_INT(n_compiled, cases[i].n_compiled);
         if (cases[i].text)
             CHECK_HAS(err.message, cases[i].text);
     }
-    kb_hostcuda_set_loader(NULL);
+    kb_hostcuda_load = NULL;
 }
 
 static void test_memory(void)
@@ -394,7 +394,7 @@ static void test_before_targets(void)
     kb_targets_begin();
     CHECK_INT(kb_hostcuda_provide(&function, "op", &err), KB_INVALID_ARGUMENT);
     CHECK_HAS(err.message, "is damaged");
-    kb_hostcuda_set_loader(NULL);
+    kb_hostcuda_load = NULL;
 }
 
 static _Atomic(int) ran_there, ran_here;

@@ -127,7 +127,7 @@ static void test_refused(void)
     target_expect(kb_emulator.targets[0].execute, &c, KB_INTERNAL, "cuLibraryLoadData");
     kb_stream_set_debug(0);
     target_call_free(&c);
-    kb_hostcuda_set_compiler(NULL);
+    kb_hostcuda_compile = NULL;
     init(&c, 3, IMAGE_SIZE);
     target_expect(kb_emulator.targets[0].instantiate, &c, KB_FAILED_PRECONDITION,
                   "simple: nothing here compiles a CUDA kernel for the CPU");
@@ -272,7 +272,7 @@ static void test_metadata(void)
 
 int main(void)
 {
-    kb_hostcuda_set_compiler(compile);
+    kb_hostcuda_compile = compile;
     test_metadata();
     test_runs();
     test_checked();
