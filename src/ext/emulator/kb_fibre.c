@@ -108,6 +108,7 @@ void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *en
 
 void kb_fibre_adopt(kb_fibre *fibre)
 {
+    (void)fibre;
 #ifdef KB_FIBRE_TSAN
     fibre->sanitizer = __tsan_get_current_fiber();
 #elif defined(KB_FIBRE_ASAN)
@@ -120,17 +121,14 @@ void kb_fibre_adopt(kb_fibre *fibre)
     }
     fibre->stack = stack;
     fibre->fake_stack = NULL;
-#else
-    (void)fibre;
 #endif
 }
 
 void kb_fibre_begun(kb_fibre *fibre)
 {
+    (void)fibre;
 #ifdef KB_FIBRE_ASAN
     __sanitizer_finish_switch_fiber(fibre->fake_stack, NULL, NULL);
-#else
-    (void)fibre;
 #endif
 }
 
@@ -149,9 +147,8 @@ void kb_fibre_switch(kb_fibre *from, kb_fibre *to)
 
 void kb_fibre_drop(kb_fibre *fibre)
 {
+    (void)fibre;
 #ifdef KB_FIBRE_TSAN
     __tsan_destroy_fiber(fibre->sanitizer);
-#else
-    (void)fibre;
 #endif
 }

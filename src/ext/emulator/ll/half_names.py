@@ -13,16 +13,8 @@ from functools import partial
 import halves
 from halves import FORMATS, INTEGERS, LOADS, MATH, MODES, ORDERS, SHUFFLES, WHOLE, Format
 
-_SPELT = {  # as CUDA's names of conversions have them
-    "char": "a",
-    "uchar": "h",
-    "short": "s",
-    "ushort": "t",
-    "int": "i",
-    "uint": "j",
-    "ll": "x",
-    "ull": "y",
-}
+# Integers as CUDA's names of conversions have them, and as C++'s mangled names do.
+_SPELT = ("char", "uchar", "short", "ushort", "int", "uint", "ll", "ull"), "ahstijxy"
 _STORES = ("__stwb", "__stcg", "__stcs", "__stwt")
 
 
@@ -59,7 +51,7 @@ def _called(f: Format) -> dict[str, str]:
     for letter, kind in INTEGERS.items():
         if letter in "stijlmxy":
             names[f"_ZN{h}C1E{letter}_nbst"] = f"from.{kind}.rn"
-    for spelt, letter in _SPELT.items():
+    for spelt, letter in zip(*_SPELT, strict=True):
         kind = INTEGERS[letter]
         for mode in MODES:
             names[_mangled(f"__{f.spelt}2{spelt}_{mode}", h)] = f"to.{kind}.{mode}"
