@@ -494,7 +494,8 @@ void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how,
 void kb_check_fenced(kb_thread *t)
 {
     kb_checks *c = t->block->checks;
-    kb_fences_fence(&c->fences, c->block, t->index, tick(c), c->global.barrier);
+    if (c)
+        kb_fences_fence(&c->fences, c->block, t->index, tick(c), c->global.barrier);
 }
 
 void kb_checks_barrier(kb_checks *c)

@@ -225,7 +225,8 @@ _Noreturn void kb_check_fail_at(kb_thread *thread, uint64_t row, uint64_t offset
 /* An atomic access, which is checked otherwise or not at all. */
 void kb_check_atomic(kb_thread *thread);
 
-/* a fence; and a barrier of the grid, to which the thread will come. */
+/* a fence, also of code that is not checked; and a barrier of the grid, to which the thread will
+ * come. */
 void kb_check_fenced(kb_thread *thread);
 void kb_check_grid(kb_thread *thread);
 

@@ -200,12 +200,6 @@ static void leave(const kb_call *call, void *entered)
         kb_apart_leave(entered);
 }
 
-static void fence(kb_thread *t)
-{
-    if (t->block->checks)
-        kb_check_fenced(t);
-}
-
 static const kb_cuda_host functions = {
     .version = KB_CUDA_HOST_VERSION,
     .thread_size = sizeof(kb_thread),
@@ -224,7 +218,7 @@ static const kb_cuda_host functions = {
     .leave = leave,
     .site = kb_site_of_line,
     .access = kb_apart_access,
-    .fence = fence,
+    .fence = kb_check_fenced,
     .wrong_index = kb_apart_wrong_index,
     .shared_array = kb_apart_shared,
     .filled = kb_unwritten_fill,

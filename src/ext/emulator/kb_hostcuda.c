@@ -101,15 +101,6 @@ const kb_check_table *kb_hostcuda_checked(const kb_function *function)
     return code ? code->threads.checked : NULL;
 }
 
-/* KB_NOT_FOUND if the function has no machine code. */
-static kb_status load(const kb_function *function, const kb_image *image, const char *what,
-                      kb_error *err)
-{
-    const kb_image *code = find_image(function, KB_HOSTCUDA_CODE_CC);
-    kb_hostcuda_loader *fn = atomic_load(&kb_hostcuda_load);
-    return code && fn ? fn(image->bytes, code->bytes, code->size, what, err) : KB_NOT_FOUND;
-}
-
 static kb_status compile(const kb_image *image, const char *what, kb_error *err)
 {
     kb_hostcuda_compiler *fn = atomic_load(&kb_hostcuda_compile);
@@ -131,7 +122,9 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
     kb_status s = check_abi(image, what, err);
     if (s != KB_OK || kb_hostcuda_find(image->bytes))
         return s;
-    s = load(function, image, what, err);
+    const kb_image *code = find_image(function, KB_HOSTCUDA_CODE_CC);
+    kb_hostcuda_loader *load = atomic_load(&kb_hostcuda_load);
+    s = code && load ? load(image->bytes, code->bytes, code->size, what, err) : KB_NOT_FOUND;
     if (s == KB_NOT_FOUND)
         return compile(image, what, err);
     kb_error other;

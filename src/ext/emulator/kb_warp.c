@@ -49,7 +49,6 @@ static uint64_t voted(const kb_thread *lanes, uint32_t present, uint32_t mode)
 {
     uint32_t yes = lanes_with(lanes, present, 1);
     bool holds = mode == VOTE_ALL     ? yes == present
-                 : mode == VOTE_ANY   ? yes != 0
                  : mode == VOTE_EQUAL ? yes == 0 || yes == present
                                       : yes != 0;
     return (holds ? predicate_bit : 0) | yes;
