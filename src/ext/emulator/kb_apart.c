@@ -232,15 +232,6 @@ kb_checks *kb_apart_checks(const uint32_t sizes[6], uint32_t dynamic_shared, boo
     return c;
 }
 
-/* The number of the array that an address was made of; one that no array has, where there is none.
- */
-static uint64_t row_of(const kb_checks *c, uint64_t from)
-{
-    const kb_apart *p = c->apart;
-    uint64_t place = from >> p->bits, n = p->table.n_arguments;
-    return place < n + p->n_shared ? place + 1 : c->rows->n;
-}
-
 void kb_apart_access(kb_thread *t, const void *at, uint64_t size, uint32_t how, const void *code)
 {
     kb_checks *c = t->block->checks;
@@ -254,27 +245,27 @@ void kb_apart_access(kb_thread *t, const void *at, uint64_t size, uint32_t how, 
         return;
     }
     uint32_t site = kb_site_of_code(code);
-    uint64_t row = row_of(c, from);
+    uint64_t place = from >> p->bits, n = (uint64_t)p->table.n_arguments + p->n_shared;
+    uint64_t row = place < n ? place + 1 : c->rows->n; /* or one of no array */
     c->may_be_same = how & KB_CUDA_ALIGNED; /* of a copy of a structure, the write is asked first */
     // NOLINTNEXTLINE(performance-no-int-to-ptr): with a tag
     const void *tagged = (const void *)(uintptr_t)(address | row << KB_CHECK_TAG_SHIFT);
     (void)kb_check_ask(t, tagged, size, KB_CHECK_HOW(kind, site), 0);
     const kb_range *r = &c->ranges[row - 1];
     uint64_t offset = address - c->rows->of[row].first;
+    const char *wrong = NULL;
     if (how & KB_CUDA_ALIGNED && address % size)
-        kb_check_fail_at(t, row, offset, KB_CHECK_HOW(kind, site),
-                         "at an address that is no multiple of the size of the access, which a GPU "
-                         "refuses");
-    if (kind != KB_ACCESS_READ && r->about->flags & KB_CHECK_CONSTANT)
-        kb_check_fail_at(t, row, offset, KB_CHECK_HOW(kind, site),
-                         "which is an input: JAX's arrays do not change");
+        wrong = "at an address that is no multiple of the size of the access, which a GPU refuses";
+    else if (kind != KB_ACCESS_READ && r->about->flags & KB_CHECK_CONSTANT)
+        wrong = "which is an input: JAX's arrays do not change";
+    if (wrong)
+        kb_check_fail_at(t, row, offset, KB_CHECK_HOW(kind, site), wrong);
 }
 
 void kb_apart_wrong_index(kb_thread *t, uint64_t index, const char *type, uint32_t site)
 {
     char room[KB_SITE_TEXT];
     const char *place = kb_site_text(site, room);
-    kb_checks_settle_race(t->block->checks);
     kb_check_fail(t, site, site,
                   "the index %lld is out of bounds for an array of type %s (at %.*s)",
                   (long long)index, type, (int)strcspn(place, "\t"), place);
