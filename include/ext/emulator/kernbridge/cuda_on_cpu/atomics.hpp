@@ -7,9 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 
 /* The type of an argument that does not say what T is. */
@@ -66,8 +64,7 @@ template <typename T> static inline T add(T *at, T value, std::false_type, uint3
     return update(at, [value](T old) -> T { return old + value; }, site);
 }
 
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 /* A function of `old` and `value`. */
 #define KB_CHANGE(name, T, expression)                                                             \

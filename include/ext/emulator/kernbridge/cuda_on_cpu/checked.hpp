@@ -5,9 +5,7 @@
 
 #include "kernbridge/cuda_on_cpu/threads.hpp"
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 
 /* On the host, `threads` is NULL, and nothing is asked. */
@@ -23,8 +21,7 @@ ask(const void *at, uint64_t size, uint32_t how, const void *code)
     threads = of_block;
 }
 
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 #define KB_HOOK extern "C" KB_UNCHECKED __attribute__((used))
 #define KB_ASK(at, size, how)                                                                      \

@@ -11,9 +11,7 @@ enum cudaSharedMemConfig {
     cudaSharedMemBankSizeEightByte
 };
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 
 /* An instruction without a meaning here: a call of it that remains is an error of the compiler. */
@@ -68,21 +66,18 @@ static inline uint32_t lanes_that_agree(uint32_t bits, uint32_t bit, KB_SITE)
     return bits & bit ? ballot : ~ballot;
 }
 
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
-namespace cuda
-{
-namespace ptx
+namespace cuda::ptx
 {
 KB_IS(uint32_t, get_sreg_laneid, (), ::kernbridge::cuda_on_cpu::index_of_thread() & 31)
 KB_IS(uint32_t, get_sreg_lanemask_lt, (), ::__lanemask_lt())
 KB_IS(uint32_t, get_sreg_lanemask_le, (), ::__lanemask_le())
 KB_IS(uint32_t, get_sreg_lanemask_ge, (), ::__lanemask_ge())
 KB_IS(uint32_t, get_sreg_lanemask_gt, (), ::__lanemask_gt())
-} // namespace ptx
+} // namespace cuda::ptx
 
-namespace device
+namespace cuda::device
 {
 #define KB_SHUFFLE(name, mode, bound)                                                              \
     template <int width = 32, typename T>                                                          \
@@ -97,7 +92,6 @@ KB_SHUFFLE(warp_shuffle_up, SHUFFLE_UP, 0)
 KB_SHUFFLE(warp_shuffle_down, SHUFFLE_DOWN, width - 1)
 KB_SHUFFLE(warp_shuffle_xor, SHUFFLE_XOR, width - 1)
 #undef KB_SHUFFLE
-} // namespace device
-} // namespace cuda
+} // namespace cuda::device
 
 #endif

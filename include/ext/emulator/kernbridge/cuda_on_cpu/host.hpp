@@ -180,9 +180,7 @@ struct cudaLaunchConfig_t {
     unsigned numAttrs;
 };
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 
 enum : int { SHARED_MAX = 227 * 1024, THREADS_MAX = 1024 };
@@ -220,8 +218,7 @@ inline cudaError_t allocate(void **pointer, size_t size)
     return *pointer || !size ? cudaSuccess : set_error(cudaErrorMemoryAllocation);
 }
 
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 KB_IS(cudaError_t, cudaGetLastError, (),
       std::exchange(kernbridge::cuda_on_cpu::last_error(), cudaSuccess))

@@ -5,9 +5,7 @@
 
 #include "kernbridge/cuda_on_cpu/launch.hpp"
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 
 /* A parameter, whose words are aligned to 8 bytes. */
@@ -43,8 +41,7 @@ template <auto kernel, typename... P> struct Kernel<kernel, void (*)(P...)> {
     }
 };
 
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 #define KB_CUDA_KERNEL(...)                                                                        \
     using kb_kernel = ::kernbridge::cuda_on_cpu::Kernel<&__VA_ARGS__>;                             \

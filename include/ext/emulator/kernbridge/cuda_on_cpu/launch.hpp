@@ -6,9 +6,7 @@
 #include "kernbridge/cuda_on_cpu/host.hpp"
 #include "kernbridge/cuda_on_cpu/threads.hpp"
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 
 /* What comes before the threads of a block. Like the functions below that are not inlined, it is
@@ -170,8 +168,7 @@ static inline cudaError_t launch_with(void (*kernel)(P...), void **given, Config
     return how.run(call);
 }
 
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 template <typename... P>
 static inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block,

@@ -23,9 +23,7 @@
 #define rsqrtf kernbridge_rsqrtf
 #endif
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 template <typename To, typename From> static inline To bits_as(From value)
 {
@@ -51,8 +49,7 @@ template <typename I, typename F> static inline I integer(F value)
            : value >= high ? std::numeric_limits<I>::max()
                            : static_cast<I>(value);
 }
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 /* Functions that are one expression, also in the headers that follow. */
 #define KB_IS(T, name, parameters, expression)                                                     \

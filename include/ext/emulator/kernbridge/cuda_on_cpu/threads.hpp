@@ -43,9 +43,7 @@ KB_OF_THREAD uint3 threadIdx, blockIdx;
 KB_OF_THREAD dim3 blockDim, gridDim;
 static constexpr int warpSize = 32;
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 
 KB_OF_THREAD kb_cuda_thread *threads; /* of the running block; or NULL: on the host */
@@ -247,8 +245,7 @@ static inline T *shared_of_launch(const char *name)
 #endif
 }
 
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 /* Where a function is called: its line, or a number for it. */
 #ifdef KB_CUDA_CHECKED
@@ -309,9 +306,7 @@ static inline void __assume(bool condition)
         __builtin_unreachable();
 }
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 /* A failed assertion of a kernel ends its launch, and of other functions the call. */
 [[noreturn]] __attribute__((noinline, cold)) static void
@@ -323,8 +318,7 @@ fail_assertion(const char *condition, const char *file, unsigned line, const cha
         fail(text);
     throw Error(text);
 }
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 /* What the C library would end the process in, as code calls it that was compiled otherwise. */
 extern "C" __attribute__((visibility("hidden"))) void

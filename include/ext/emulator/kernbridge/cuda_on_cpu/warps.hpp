@@ -6,9 +6,7 @@
 
 #include <cstring>
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 
 enum { SHUFFLE_INDEX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR }; /* PTX: shfl.sync */
@@ -42,8 +40,7 @@ static inline uint64_t voted(unsigned mask, unsigned mode, int predicate, uint32
     return host().vote(away.self(), mask, mode, predicate != 0, site);
 }
 
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu, KB_SITE)
 {

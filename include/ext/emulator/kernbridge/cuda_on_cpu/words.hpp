@@ -7,9 +7,7 @@
 #include "kernbridge/cuda_on_cpu/math.hpp"
 #include "kernbridge/cuda_on_cpu/special.h"
 
-namespace kernbridge
-{
-namespace cuda_on_cpu
+namespace kernbridge::cuda_on_cpu
 {
 
 /* f(x, y, lowest, highest) of each lane of two words, whose results keep the lane's bits. */
@@ -42,8 +40,7 @@ template <typename T> static inline T norm_of(int n, const T *values)
     return sum;
 }
 
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 
 #define KB_DIRECTIONS(n, name, result, type, value)                                                \
     static inline KB_ROUNDED_TO(__##name##_rz, FE_TOWARDZERO, n, result, type, value)              \

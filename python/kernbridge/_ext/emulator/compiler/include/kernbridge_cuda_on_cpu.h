@@ -46,10 +46,8 @@ static const int warpSize = 32;
  * a loop which waits for another thread needs no call here. */
 #define KERNBRIDGE_CUDA_ON_CPU_THREADS_HPP
 #define KB_SITE uint32_t site = 0
-namespace kernbridge {
-namespace cuda_on_cpu {
+namespace kernbridge::cuda_on_cpu {
 static inline void wait_to_poll(uint32_t) {}
 static inline void unchanged(uint32_t) {}
-} // namespace cuda_on_cpu
-} // namespace kernbridge
+} // namespace kernbridge::cuda_on_cpu
 #include "kernbridge/cuda_on_cpu/atomics.hpp"
