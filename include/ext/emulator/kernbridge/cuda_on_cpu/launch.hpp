@@ -170,31 +170,22 @@ static inline cudaError_t launch_with(void (*kernel)(P...), void **given, Config
 
 } // namespace kernbridge::cuda_on_cpu
 
-template <typename... P>
-static inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block,
-                                           void **arguments, size_t shared = 0,
-                                           cudaStream_t = nullptr)
-{
-    kernbridge::cuda_on_cpu::Configuration how(grid, block, shared);
-    return kernbridge::cuda_on_cpu::launch_with(kernel, arguments, how,
-                                                std::index_sequence_for<P...>());
-}
 /* A kernel must be passed with its type, not as a `void *`. */
-static inline cudaError_t cudaLaunchKernel(const void *, dim3, dim3, void **, size_t = 0,
-                                           cudaStream_t = nullptr) = delete;
-
-template <typename... P>
-static inline cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 block,
-                                                      void **arguments, size_t shared = 0,
-                                                      cudaStream_t = nullptr)
-{
-    kernbridge::cuda_on_cpu::Configuration how(grid, block, shared);
-    how.how.cooperative = 1;
-    return kernbridge::cuda_on_cpu::launch_with(kernel, arguments, how,
-                                                std::index_sequence_for<P...>());
-}
-static inline cudaError_t cudaLaunchCooperativeKernel(const void *, dim3, dim3, void **, size_t = 0,
-                                                      cudaStream_t = nullptr) = delete;
+#define KB_LAUNCHES(name, is_cooperative)                                                          \
+    template <typename... P>                                                                       \
+    static inline cudaError_t name(void (*kernel)(P...), dim3 grid, dim3 block, void **arguments,  \
+                                   size_t shared = 0, cudaStream_t = nullptr)                      \
+    {                                                                                              \
+        kernbridge::cuda_on_cpu::Configuration how(grid, block, shared);                           \
+        how.how.cooperative = is_cooperative;                                                      \
+        return kernbridge::cuda_on_cpu::launch_with(kernel, arguments, how,                        \
+                                                    std::index_sequence_for<P...>());              \
+    }                                                                                              \
+    static inline cudaError_t name(const void *, dim3, dim3, void **, size_t = 0,                  \
+                                   cudaStream_t = nullptr) = delete;
+KB_LAUNCHES(cudaLaunchKernel, 0)
+KB_LAUNCHES(cudaLaunchCooperativeKernel, 1)
+#undef KB_LAUNCHES
 
 template <typename... P, typename... A>
 static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...),
