@@ -4,6 +4,8 @@
 
 #include "cuda/vector_types.h"
 
+#include "kernbridge/cuda_on_cpu/special.h"
+
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
@@ -93,28 +95,22 @@ KB_IS(double, max, (double a, double b), fmax(a, b))
 KB_OF_ONE(float, rsqrtf, 1.0f / sqrtf(a))
 KB_OF_ONE(float, rcbrtf, 1.0f / cbrtf(a))
 KB_OF_ONE(float, __saturatef, a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f)
-KB_OF_ONE(float, __frcp_rn, 1.0f / a)
-KB_OF_ONE(float, __fsqrt_rn, sqrtf(a))
 KB_OF_ONE(float, __frsqrt_rn, static_cast<float>(1.0 / sqrt(static_cast<double>(a))))
-KB_OF_TWO(float, __fadd_rn, a + b)
-KB_OF_TWO(float, __fsub_rn, a - b)
-KB_OF_TWO(float, __fmul_rn, a *b)
-KB_OF_TWO(float, __fdiv_rn, a / b)
 KB_OF_TWO(float, __fdividef, a / b)
 KB_OF_TWO(float, fdividef, a / b)
 KB_OF_ONE(double, rsqrt, 1.0 / sqrt(a))
 KB_OF_ONE(double, rcbrt, 1.0 / cbrt(a))
-KB_OF_ONE(double, __drcp_rn, 1.0 / a)
-KB_OF_ONE(double, __dsqrt_rn, sqrt(a))
-KB_OF_TWO(double, __dadd_rn, a + b)
-KB_OF_TWO(double, __dsub_rn, a - b)
-KB_OF_TWO(double, __dmul_rn, a *b)
-KB_OF_TWO(double, __ddiv_rn, a / b)
 #undef KB_OF_ONE
 #undef KB_OF_TWO
+#define KB_TO_NEAREST(n, name, result, type, value)                                                \
+    static inline result __##name##_rn KB_TAKES_##n(type)                                          \
+    {                                                                                              \
+        KB_ROUNDED_COPY_##n(type);                                                                 \
+        return value;                                                                              \
+    }
+KB_ROUNDED(KB_TO_NEAREST)
+#undef KB_TO_NEAREST
 KB_IS(float, rsqrt, (float a), rsqrtf(a))
-KB_IS(float, __fmaf_rn, (float a, float b, float c), fmaf(a, b, c))
-KB_IS(double, __fma_rn, (double a, double b, double c), fma(a, b, c))
 static inline double sinpi(double a)
 {
     double r = remainder(a, 2.0), n = fabs(r);
@@ -241,15 +237,8 @@ KB_CONVERSIONS(__double2uint, double, unsigned)
 KB_CONVERSIONS(__double2ll, double, long long)
 KB_CONVERSIONS(__double2ull, double, unsigned long long)
 #undef KB_CONVERSIONS
-KB_IS(float, __int2float_rn, (int a), static_cast<float>(a))
-KB_IS(float, __uint2float_rn, (unsigned a), static_cast<float>(a))
-KB_IS(float, __ll2float_rn, (long long a), static_cast<float>(a))
-KB_IS(float, __ull2float_rn, (unsigned long long a), static_cast<float>(a))
 KB_IS(double, __int2double_rn, (int a), a)
 KB_IS(double, __uint2double_rn, (unsigned a), a)
-KB_IS(double, __ll2double_rn, (long long a), static_cast<double>(a))
-KB_IS(double, __ull2double_rn, (unsigned long long a), static_cast<double>(a))
-KB_IS(float, __double2float_rn, (double a), static_cast<float>(a))
 
 /* Loads and stores that say how they are cached. */
 #define KB_LOAD(name)                                                                              \

@@ -35,20 +35,20 @@
 #define KB_TAKES_1(type)        (type x)
 #define KB_TAKES_2(type)        (type x, type y)
 #define KB_TAKES_3(type)        (type x, type y, type z)
-#define KB_ROUNDED_COPY_1(type) volatile type a = x
+#define KB_ROUNDED_COPY_1(type) type a = x
 #define KB_ROUNDED_COPY_2(type)                                                                    \
     KB_ROUNDED_COPY_1(type);                                                                       \
-    volatile type b = y
+    type b = y
 #define KB_ROUNDED_COPY_3(type)                                                                    \
     KB_ROUNDED_COPY_2(type);                                                                       \
-    volatile type c = z
+    type c = z
 
 /* The direction is a state of the processor. What is computed under it goes through volatile
  * variables: a compiler that knows nothing of directions moves no access to them over a call. */
 #define KB_ROUNDED_TO(name, direction, n, result, type, value)                                     \
     result name KB_TAKES_##n(type)                                                                 \
     {                                                                                              \
-        KB_ROUNDED_COPY_##n(type);                                                                 \
+        KB_ROUNDED_COPY_##n(volatile type);                                                        \
         int before = fegetround();                                                                 \
         (void)fesetround(direction);                                                               \
         volatile result r = value;                                                                 \

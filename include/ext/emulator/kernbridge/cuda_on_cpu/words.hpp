@@ -5,7 +5,6 @@
 
 #include "kernbridge/cuda_on_cpu/atomics.hpp"
 #include "kernbridge/cuda_on_cpu/math.hpp"
-#include "kernbridge/cuda_on_cpu/special.h"
 
 namespace kernbridge::cuda_on_cpu
 {
