@@ -179,6 +179,17 @@ class Away
     __builtin_unreachable();
 }
 
+/* A failed assertion of a kernel ends its launch, and of other functions the call. */
+[[noreturn]] __attribute__((noinline, cold)) static void
+fail_assertion(const char *condition, const char *file, unsigned line, const char *)
+{
+    char text[512];
+    snprintf(text, sizeof text, "the assertion (%s) at %s:%u failed", condition, file, line);
+    if (threads)
+        fail(text);
+    throw Error(text);
+}
+
 __attribute__((noinline, cold)) static void wait_to_poll(uint32_t site)
 {
     if (!threads)
@@ -305,20 +316,6 @@ static inline void __assume(bool condition)
     if (!condition)
         __builtin_unreachable();
 }
-
-namespace kernbridge::cuda_on_cpu
-{
-/* A failed assertion of a kernel ends its launch, and of other functions the call. */
-[[noreturn]] __attribute__((noinline, cold)) static void
-fail_assertion(const char *condition, const char *file, unsigned line, const char *)
-{
-    char text[512];
-    snprintf(text, sizeof text, "the assertion (%s) at %s:%u failed", condition, file, line);
-    if (threads)
-        fail(text);
-    throw Error(text);
-}
-} // namespace kernbridge::cuda_on_cpu
 
 /* What the C library would end the process in, as code calls it that was compiled otherwise. */
 extern "C" __attribute__((visibility("hidden"))) void
