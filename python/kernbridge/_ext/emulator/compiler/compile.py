@@ -10,10 +10,11 @@ import hashlib
 import os
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernbridge import _core
 from kernbridge._ext.emulator.compiler import fma, ir, library
+from kernbridge._ext.emulator.compiler.checks import Checks
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.packing import sealed
@@ -21,9 +22,6 @@ from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, vector_math
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
-
-if TYPE_CHECKING:
-    from kernbridge._ext.emulator.compiler.checks import Checks
 
 _WITH_VECTORS = "; kernbridge vector math\n"
 DIGITS = 64  # of the digest that an image begins with

@@ -18,17 +18,15 @@ import itertools
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernbridge import _core
 from kernbridge._ext.emulator.compiler import library, linked, polls
+from kernbridge._ext.emulator.compiler.checks import Checks
 from kernbridge._ext.emulator.compiler.to_host import OUTSIDE_MAX, HostModule, refused
 from kernbridge._src.llvm.text import Function, Module, symbol, symbols
 from kernbridge._src.numba_common import cpu_features
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
-
-if TYPE_CHECKING:
-    from kernbridge._ext.emulator.compiler.checks import Checks
 
 _UNSUPPORTED = (  # what a call means, by the beginning of its name
     ("cudaCG", "cuda.cg.this_grid"),
