@@ -7,38 +7,63 @@ affected. Replacements stay in place until the process ends.
 A dispatcher belongs to the mode in which it was created. In another mode, it is replaced by a twin:
 a separate dispatcher of the same Python function. A kernel may therefore be decorated before
 launches are switched to the CPU, and be launched on a GPU afterwards.
+
+Numba types a kernel, generates its LLVM IR and caches the result, as it does for a GPU. Its code
+library then contains kernbridge's image of the kernel instead of a cubin, under a separate key.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import inspect
+import itertools
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from kernbridge import _core
+from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
+from kernbridge._ext.emulator.compiler.checks import (
+    CONSTANT,
+    STRIDED,
+    Argument,
+    Checks,
+    written_together,
+)
+from kernbridge._ext.emulator.compiler.isolated_compile import compiling as asking
 from kernbridge._ext.emulator.counterpart import counterpart
-from kernbridge._ext.emulator.device import code, launch, mode
-from kernbridge._ext.emulator.device.launch import install_host_api
+from kernbridge._ext.emulator.device import launch, mode
+from kernbridge._ext.emulator.device.launch import (
+    COUNTERPART_OF,
+    install_host_api,
+    label_of,
+    refuse,
+)
 from kernbridge._ext.emulator.device.mode import choose
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernbridgeError, KernelCompilationError, typed
+from kernbridge._src.base.patched import patched
+from kernbridge._src.base.progress import shown
 from kernbridge._src.forge.obtain import deferred
 from kernbridge._src.keys import package_digest
 from kernbridge._src.numba_common import numba_cuda_patches, private_numba_cuda, refusals
+from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
     codegen,
     cuda,
+    devices,
     dispatcher,
     driver,
     global_compiler_lock,
     nrt,
     typeinfer,
+    types,
 )
 
 _Dispatcher = dispatcher.CUDADispatcher
@@ -47,6 +72,9 @@ _home_of_others: str | None = None  # of dispatchers made before Numba was patch
 _installed = False
 _ANY_ARCHITECTURE = (8, 0)
 _MLIR = "numba_cuda_mlir.cuda"
+_MAX_THREADS = 1024
+_IMAGE = "kernbridge"  # the key of images among cubins, and of loaded kernels among GPUs'
+_MODULES = itertools.count(0x100000, 16)
 
 # What depends on what was compiled. Twins have everything else in common.
 _STATE = {"overloads", "specializations", "_can_compile", "_specialized", "_cache", "_numba_type_"}
@@ -88,13 +116,8 @@ def _install_mlir() -> None:
 
 
 def _install_code() -> None:
-    library, get_function = codegen.CUDACodeLibrary, codegen.CUDACodeLibrary.get_cufunc
-
-    @functools.wraps(get_function)
-    def function_of(self: Any) -> Any:
-        return code.function_of(self) if code.is_for_cpu(self) else get_function(self)
-
-    library.get_cufunc = function_of
+    library = codegen.CUDACodeLibrary
+    choose(library, "get_cufunc", _function_of, _is_for_cpu)
     for what, names in (
         ("PTX", ("get_asm_str", "get_asm_strs", "get_lto_ptx")),
         ("LTO-IR", ("get_ltoir",)),
@@ -103,7 +126,7 @@ def _install_code() -> None:
         ("SASS", ("get_sass", "get_sass_cfg")),
     ):
         for name in names:
-            choose(library, name, functools.partial(code.refuse, what), code.is_for_cpu)
+            choose(library, name, functools.partial(refuse, what), _is_for_cpu)
     choose(
         codegen.JITCUDACodegen,
         "magic_tuple",  # by which Numba's cache on disk keeps kernels for the CPU apart
@@ -123,21 +146,27 @@ def _install_dispatchers() -> None:
 
     def bound(self: Any) -> None:
         with versions.explained():
-            code.add_image(self)
+            _add_image(self)
             bind(self)
 
     def compiled(self: Any, sig: Any) -> Any:
-        original = vars(self).get(code.COUNTERPART_OF)
+        original = vars(self).get(COUNTERPART_OF)
         if original is not None:  # which may read something else than when it was compiled before
             self.py_func = counterpart(*original).py_func
+        is_checked = mode.current() == mode.CHECK
+        own: Any = nullcontext()
+        if is_checked and not self.targetoptions.get("debug"):
+            own = patched((self, "targetoptions", {**self.targetoptions, "lineinfo": True}))
+        said = shown(f"compiling {label_of(self.py_func)} with Numba-CUDA")
+        plain = numba_cuda_patches.without_nvvm()
         try:
-            with code.compiling(self):
+            with deferred(), said, global_compiler_lock, plain, asking(is_checked), own:
                 return compile_kernel(self, sig)
         except AttributeError as e:
             if not refusals.is_recursion(e):
                 raise
             raise KernelCompilationError(
-                f"{code.label_of(self.py_func)}: Numba-CUDA cannot compile the kernel [KB4001]\n"
+                f"{label_of(self.py_func)}: Numba-CUDA cannot compile the kernel [KB4001]\n"
                 + refusals.report(e, self.py_func, of_cuda=True)
             ) from None
 
@@ -149,7 +178,7 @@ def _install_dispatchers() -> None:
     def launched(
         self: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
     ) -> None:
-        if code.is_for_cpu(self._codelibrary):
+        if _is_for_cpu(self._codelibrary):
             self.__class__ = launch.HostKernel
             self.launch(args, griddim, blockdim, stream, sharedmem)
             return
@@ -166,6 +195,125 @@ def _install_dispatchers() -> None:
     choose(kernels, "bind", bound)
     choose(_Dispatcher, "compile", compiled)
     choose(_Dispatcher, "compile_device", compiled_device)
+
+
+def _is_for_cpu(library: Any) -> bool:
+    return _IMAGE in library._cubin_cache
+
+
+def _add_image(kernel: Any) -> None:
+    library, label = kernel._codelibrary, label_of(kernel.py_func)
+    names = list(inspect.signature(kernel.py_func).parameters)
+    names += [f"parameter {i}" for i in range(len(names), len(kernel.argtypes))]
+    arguments = list(_arguments(names, kernel.argtypes))
+    checks, is_fast, entry = None, False, library._entry_name
+    if mode.current() == mode.CHECK:
+        checks = Checks(label, [a for _, _, a in arguments])
+    else:
+        is_fast = bool(library._nvvm_options.get("fastmath"))
+        function = library.get_function(entry)
+        for layout, word, a in arguments:
+            if layout:
+                _relate(function, word, layout, a.n_dims, a.item_size)
+    with deferred(), global_compiler_lock:
+        image, _ = cuda_on_cpu_compile.image_of(label, library, entry, checks, is_fast)
+    library._cubin_cache[_IMAGE] = image
+    cuda_on_cpu_compile.host_code(image, label, kernel.py_func)
+
+
+def _arguments(
+    names: Iterable[str], kinds: Iterable[Any], word: int = 0
+) -> Iterator[tuple[str, int, Argument]]:
+    """The arrays and records among arguments, with the layout and the first word of each."""
+    context = dispatcher.cuda_target.target_context
+    for name, kind in zip(names, kinds, strict=False):
+        if isinstance(kind, types.BaseTuple):
+            yield from _arguments([f"{name}[{i}]" for i in range(len(kind))], kind, word)
+        elif isinstance(kind, types.Record):
+            yield "", word, Argument(repr(name), word, kind.size, _cell(kind), 0, 0)
+        elif isinstance(kind, types.Array):
+            described = f"{name!r} ({typed(kind.dtype, [f'{kind.ndim}d'])})"
+            size = int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+            at = word + 4  # after meminfo, parent, the number of elements, and their size
+            cell = _cell(kind.dtype) or size
+            flags = STRIDED + CONSTANT * (not kind.mutable)
+            yield kind.layout, word, Argument(described, at, size, cell, kind.ndim, flags)
+        word += len(context.get_arg_packer([kind]).argument_types)
+
+
+def _cell(kind: Any) -> int:
+    """Return how many bytes of an element are written together; 0 if all are."""
+    return written_together(kind.dtype) if isinstance(kind, types.Record) else 0
+
+
+def _relate(function: Any, word: int, layout: str, n_dims: int, item_size: int) -> None:
+    """Compute the size and strides of an array, whose first word is parameter `word` of an entry.
+
+    Numba passes the number of elements, their size and the strides as separate words. LLVM cannot
+    know that these agree with the extents, and would therefore keep checks of writes that
+    a kernel's own comparison with the number of elements makes unnecessary.
+    """
+    count_word, size_word = function.args[word + 2 : word + 4]
+    extents = function.args[word + 5 : word + 5 + n_dims]
+    strides = function.args[word + 5 + n_dims : word + 5 + 2 * n_dims]
+    builder, i64 = ir.IRBuilder(), ir.IntType(64)
+    builder.position_at_start(function.entry_basic_block)
+    size, count = ir.Constant(i64, item_size), ir.Constant(i64, 1)
+    known = {id(size_word): size}
+    for axis in range(n_dims) if layout == "F" else reversed(range(n_dims)):
+        if layout in "CF":
+            known[id(strides[axis])] = builder.mul(count, size, flags=["nsw"])
+        count = builder.mul(count, extents[axis], flags=["nsw"])
+    known[id(count_word)] = count
+    for block in function.blocks:
+        for instruction in block.instructions:
+            if isinstance(instruction, ir.instructions.InsertValue):  # builds the array's struct
+                instruction.value = known.get(id(instruction.value), instruction.value)
+                instruction._clear_string_cache()
+
+
+def _function_of(library: Any) -> _HostFunction:
+    if _IMAGE not in library._cufunc_cache:
+        library._cufunc_cache[_IMAGE] = _HostFunction(library)
+    return library._cufunc_cache[_IMAGE]
+
+
+class _HostFunction:
+    """A kernel's machine code, with what Numba reads of a CUfunction, its attributes and module."""
+
+    maxthreads = _MAX_THREADS
+    initialized = False
+
+    def __init__(self, library: Any) -> None:
+        image = library._cubin_cache[_IMAGE]
+        self.digest = image[: cuda_on_cpu_compile.DIGITS]
+        self.kernel_name = library.name.rpartition(".")[2]  # of the Python function
+        self.handle = next(_MODULES)
+        self.name = library._entry_name
+        self.attrs = self.kernel = self.module = self
+        self._symbols = cuda_on_cpu_compile.compile_image(image).symbols
+        self.shared, self.local = map(self._number, ("kb_shared_size", "kb_stack_size"))
+        self.attributes = SimpleNamespace(max_threads_per_block=_MAX_THREADS)
+
+    def set_shared_memory_carveout(self, carveout: int) -> None:
+        """Blocks do not share a cache with others."""
+
+    regs = property(functools.partial(refuse, "number of registers"))
+    const = property(functools.partial(refuse, "constant memory"))
+
+    def _number(self, function: str) -> int:
+        return int(ctypes.CFUNCTYPE(ctypes.c_int64)(self._symbols[function])())
+
+    def setup(self) -> None:
+        self.initialized = True
+
+    def get_global_symbol(self, name: str) -> tuple[Any, int]:
+        """The address of a global of four bytes, and its size."""
+        address = self._symbols.get(name)
+        if address is None:
+            raise KeyError(f"the image has no global {name!r}")
+        pointer = driver.binding.CUdeviceptr(address)
+        return driver.MemoryPointer(devices.get_context(), pointer, 4), 4
 
 
 def _explained(method: Any, got: str) -> Any:

@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from types import FunctionType, SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy
 
@@ -49,6 +49,7 @@ binding = driver.binding  # of both packages
 VERSION = 13, 0  # which the driver reports to Numba
 NAME = "the CPU, by kernbridge"
 CAPABILITY = 9, 0
+COUNTERPART_OF = "_kernbridge_original"  # in a dispatcher: label, kernel of numba-cuda-mlir
 
 _CONTEXT = 0x10  # the handle of the only context
 _ALIGNMENT = 256  # of memory, as cuMemAlloc has it
@@ -394,6 +395,17 @@ _launch = FunctionType(
     dispatcher._Kernel.launch.__code__,
     {**vars(dispatcher), "launch": _launch_on_cpu, "LaunchConfig": dict},
 )
+
+
+def refuse(what: str, *_: Any, **__: Any) -> NoReturn:
+    raise KernelNotAvailableError(
+        f"the program asks for the {what} of a kernel, which does not exist where kernels run on "
+        "the CPU; run this part on a GPU [KB7005]"
+    )
+
+
+def label_of(function: Any) -> str:
+    return f"kernel {function.__name__!r}"
 
 
 class HostKernel(dispatcher._Kernel):
