@@ -272,12 +272,9 @@ KB_SUCCEEDS(cudaEventCreateWithFlags, (cudaEvent_t *event, unsigned), *event = n
 KB_SUCCEEDS(cudaEventDestroy, (cudaEvent_t event), delete event)
 KB_SUCCEEDS(cudaEventRecord, (cudaEvent_t event, cudaStream_t = nullptr),
             clock_gettime(CLOCK_MONOTONIC, &event->at))
-static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
-{
-    *ms = static_cast<float>(1e3 * static_cast<double>(to->at.tv_sec - from->at.tv_sec) +
-                             1e-6 * static_cast<double>(to->at.tv_nsec - from->at.tv_nsec));
-    return cudaSuccess;
-}
+KB_SUCCEEDS(cudaEventElapsedTime, (float *ms, cudaEvent_t from, cudaEvent_t to),
+            *ms = static_cast<float>(1e3 * static_cast<double>(to->at.tv_sec - from->at.tv_sec) +
+                                     1e-6 * static_cast<double>(to->at.tv_nsec - from->at.tv_nsec)))
 
 /* Memory. Everything is memory of the host. */
 #define KB_ALLOCATES(name, parameters)                                                             \
@@ -305,38 +302,27 @@ KB_SUCCEEDS(cudaHostGetDevicePointer, (T **pointer, void *of_host, unsigned),
 #define cudaMemcpy2DAsync         cudaMemcpy2D
 #define cudaMemcpyToSymbolAsync   cudaMemcpyToSymbol
 #define cudaMemcpyFromSymbolAsync cudaMemcpyFromSymbol
-static inline cudaError_t cudaMemcpy(void *to, const void *from, size_t size,
-                                     cudaMemcpyKind = cudaMemcpyDefault, cudaStream_t = nullptr)
-{
-    if (size)
-        memmove(to, from, size);
-    kernbridge::cuda_on_cpu::filled(to, size);
-    return cudaSuccess;
-}
-static inline cudaError_t cudaMemset(void *to, int value, size_t size, cudaStream_t = nullptr)
-{
-    if (size)
-        memset(to, value, size);
-    kernbridge::cuda_on_cpu::filled(to, size);
-    return cudaSuccess;
-}
-static inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from,
-                                       size_t from_pitch, size_t width, size_t height,
-                                       cudaMemcpyKind = cudaMemcpyDefault,
-                                       cudaStream_t = nullptr)
-{
-    for (size_t row = 0; row < height; row++)
-        cudaMemcpy(static_cast<char *>(to) + row * to_pitch,
-                   static_cast<const char *>(from) + row * from_pitch, width);
-    return cudaSuccess;
-}
-static inline cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width,
-                                            size_t height, cudaStream_t = nullptr)
-{
-    for (size_t row = 0; row < height; row++)
-        cudaMemset(static_cast<char *>(to) + row * pitch, value, width);
-    return cudaSuccess;
-}
+KB_SUCCEEDS(cudaMemcpy,
+            (void *to, const void *from, size_t size, cudaMemcpyKind = cudaMemcpyDefault,
+             cudaStream_t = nullptr),
+            if (size)
+                memmove(to, from, size);
+            kernbridge::cuda_on_cpu::filled(to, size))
+KB_SUCCEEDS(cudaMemset, (void *to, int value, size_t size, cudaStream_t = nullptr),
+            if (size)
+                memset(to, value, size);
+            kernbridge::cuda_on_cpu::filled(to, size))
+KB_SUCCEEDS(cudaMemcpy2D,
+            (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+             size_t height, cudaMemcpyKind = cudaMemcpyDefault, cudaStream_t = nullptr),
+            for (size_t row = 0; row < height; row++)
+                cudaMemcpy(static_cast<char *>(to) + row * to_pitch,
+                           static_cast<const char *>(from) + row * from_pitch, width))
+KB_SUCCEEDS(cudaMemset2DAsync,
+            (void *to, size_t pitch, int value, size_t width, size_t height,
+             cudaStream_t = nullptr),
+            for (size_t row = 0; row < height; row++)
+                cudaMemset(static_cast<char *>(to) + row * pitch, value, width))
 
 /* Symbols: variables with __device__ or __constant__. */
 template <typename T>
@@ -344,27 +330,23 @@ KB_SUCCEEDS(cudaGetSymbolAddress, (void **pointer, const T &symbol),
             *pointer = const_cast<void *>(static_cast<const void *>(&symbol)))
 template <typename T>
 KB_SUCCEEDS(cudaGetSymbolSize, (size_t *size, const T &symbol), *size = sizeof symbol)
-template <typename T>
-static inline cudaError_t cudaMemcpyToSymbol(const T &symbol, const void *from, size_t size,
-                                             size_t offset = 0,
-                                             cudaMemcpyKind = cudaMemcpyHostToDevice,
-                                             cudaStream_t = nullptr)
-{
-    if (offset > sizeof symbol || size > sizeof symbol - offset)
-        return kernbridge::cuda_on_cpu::set_error(cudaErrorInvalidValue);
-    void *at = const_cast<void *>(static_cast<const void *>(&symbol));
-    return cudaMemcpy(static_cast<char *>(at) + offset, from, size);
-}
-template <typename T>
-static inline cudaError_t cudaMemcpyFromSymbol(void *to, const T &symbol, size_t size,
-                                               size_t offset = 0,
-                                               cudaMemcpyKind = cudaMemcpyDeviceToHost,
-                                               cudaStream_t = nullptr)
-{
-    if (offset > sizeof symbol || size > sizeof symbol - offset)
-        return kernbridge::cuda_on_cpu::set_error(cudaErrorInvalidValue);
-    return cudaMemcpy(to, reinterpret_cast<const char *>(&symbol) + offset, size);
-}
+#define KB_COPIES(name, parameters, to, from)                                                       \
+    template <typename T> static inline cudaError_t name parameters                                \
+    {                                                                                              \
+        if (offset > sizeof symbol || size > sizeof symbol - offset)                               \
+            return kernbridge::cuda_on_cpu::set_error(cudaErrorInvalidValue);                      \
+        const void *at = reinterpret_cast<const char *>(&symbol) + offset;                         \
+        return cudaMemcpy(to, from, size);                                                         \
+    }
+KB_COPIES(cudaMemcpyToSymbol,
+          (const T &symbol, const void *from, size_t size, size_t offset = 0,
+           cudaMemcpyKind = cudaMemcpyHostToDevice, cudaStream_t = nullptr),
+          const_cast<void *>(at), from)
+KB_COPIES(cudaMemcpyFromSymbol,
+          (void *to, const T &symbol, size_t size, size_t offset = 0,
+           cudaMemcpyKind = cudaMemcpyDeviceToHost, cudaStream_t = nullptr),
+          to, at)
+#undef KB_COPIES
 
 /* What the device is like. */
 static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
@@ -404,15 +386,11 @@ KB_SUCCEEDS(cudaFuncGetAttributes, (cudaFuncAttributes * attributes, F),
 template <typename F>
 KB_SUCCEEDS(cudaOccupancyMaxActiveBlocksPerMultiprocessor, (int *n, F, int threads, size_t),
             *n = threads > 0 && threads <= 1024 ? 2048 / threads : 0)
-#undef KB_SUCCEEDS
 template <typename F>
-static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, F, size_t = 0,
-                                                             int limit = 0)
-{
-    *grid = 1;
-    *block = limit > 0 && limit < 256 ? limit : 256;
-    return cudaSuccess;
-}
+KB_SUCCEEDS(cudaOccupancyMaxPotentialBlockSize,
+            (int *grid, int *block, F, size_t = 0, int limit = 0),
+            (*grid = 1, *block = limit > 0 && limit < 256 ? limit : 256))
+#undef KB_SUCCEEDS
 template <typename F, typename S>
 KB_IS(cudaError_t, cudaOccupancyMaxPotentialBlockSizeVariableSMem,
       (int *grid, int *block, F f, S, int limit = 0),
