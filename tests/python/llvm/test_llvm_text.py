@@ -6,7 +6,7 @@ from llvmlite import binding
 numba = pytest.importorskip("numba")
 pytest.importorskip("numba_cuda", reason="the compiler of the emulator is not installed")
 
-from kernbridge._ext.emulator.compiler.compile import fma  # noqa: E402
+from kernbridge._ext.emulator.compiler.compile import Module  # noqa: E402
 
 pytestmark = pytest.mark.once
 
@@ -98,7 +98,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_an_instruction_is_read(line):
     text = f"define void @f() {{\n  {line}\n}}\n"
-    (i,) = fma.Module(text).instructions()
+    (i,) = Module(text).instructions()
     read = " ".join(filter(None, (i.result, i.opcode, *i.flags)))
     assert " | ".join((read, i.type, *map(" ".join, i.operands))).rstrip() == EXAMPLES[line]
 
@@ -123,7 +123,7 @@ def text(request):
 
 
 def test_nothing_is_lost(text):
-    module = fma.Module(text)
+    module = Module(text)
     assert str(module) == text
     for function in module.functions.values():
         assert all(i.opcode and i.operands is not None for i in function.instructions)
@@ -133,7 +133,7 @@ def test_nothing_is_lost(text):
 def test_what_is_read_is_what_llvm_reads(text):
     """Functions, blocks, operations, operands and their types, callees and arguments."""
     text = str(binding.parse_assembly(text))
-    found = fma.Module(text).functions
+    found = Module(text).functions
     for function in binding.parse_assembly(text).functions:
         read = found.pop(function.name)
         assert read.is_declaration == function.is_declaration
@@ -160,7 +160,7 @@ def check(wanted, instruction):
 
 
 def test_blocks_follow_each_other_as_they_are_written():
-    (function,) = fma.Module(WRITTEN).defined.values()
+    (function,) = Module(WRITTEN).defined.values()
     assert [block.name for block in function.blocks] == ["%2", "%5", "%9", '%"the end"']
     assert [block.targets for block in function.blocks] == [
         ["%9", "%5", '%"the end"'],
@@ -174,7 +174,7 @@ def test_blocks_follow_each_other_as_they_are_written():
 
 
 def test_variables_are_read():
-    name, table = fma.Module(WRITTEN).globals.values()
+    name, table = Module(WRITTEN).globals.values()
     assert (name.name, name.kind, name.type) == ("a name", "constant", "[7 x i8]")
     assert name.value == r'c"}\0A%x @y"'
     assert (table.kind, table.value) == ("global", '[ptr @f, ptr @"g g"]')

@@ -291,7 +291,7 @@ _CONVERSIONS = """\
 ;
 ; Numbers that do not fit into an integer saturate; NaN becomes 0 where neither type has 64 bits,
 ; else the number with the highest bit alone, as PTX has it. GPUs never fuse products and sums that
-; are rounded to nearest here with others; fma.py, which fuses as NVVM and ptxas do, takes the
+; are rounded to nearest here with others; compile.py, which fuses as NVVM and ptxas do, takes the
 ; fences away afterwards. src/ext/emulator/kb_libdevice.c has the other directions.
 """
 _BITS = "; libdevice on the CPU: functions of integers and of the bits of a number.\n"

@@ -69,7 +69,7 @@ def of_gpus() -> dict[str, str]:
         "kb.shfl.sync.i32": _asking("kb_shuffle", shuffled, _PAIR, waits=True),
         "kb.vote.sync": _asking("kb_vote", "i32 %m, i32 %mode, i1 %p", _PAIR, True, widened, voted),
         "kb.match": _asking("kb_match", "i32 %m, i32 %all, i64 %v", "i64", waits=True),
-        # A loop with a fence is one that may wait for other threads, see polls.py.
+        # A loop with a fence is one that may wait for other threads, see ir.py.
         "kb.nanosleep": fence.replace("()", "(i32 %ns)"),
         "vprintf": returned(call("i32", "kb_print", *arguments("ptr %format, ptr %arguments"))),
         "numba_attempt_nocopy_reshape": returned(call("i32", "kb_reshape", *arguments(_SHAPES))),

@@ -223,7 +223,7 @@ class HostModule:
         if assembly in ASSEMBLY or library.defines(name):
             return self.call(name, call.type, arguments, call.name)
         if found := re.fullmatch(r"ld\.global\.c[gv]\.b(\d+) \$0, \[\$1\];", assembly):
-            # Other threads may change this memory, and a thread may wait for it, see polls.py.
+            # Other threads may change this memory, and a thread may wait for it, see ir.py.
             size = int(found[1]) // 8
             made = ir.instructions.LoadAtomicInstr
             return made(self.block, arguments[0], "unordered", size, call.name, call.type)

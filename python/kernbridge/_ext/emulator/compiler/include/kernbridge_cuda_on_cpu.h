@@ -42,7 +42,7 @@ KB_PLACE(gridDim, dim3, nctaid)
 #undef KB_PLACE
 static const int warpSize = 32;
 
-/* What threads.hpp has for the atomic functions. They are instructions that polls.py sees, so that
+/* What threads.hpp has for the atomic functions. They are instructions that ir.py sees, so that
  * a loop which waits for another thread needs no call here. */
 #define KERNBRIDGE_CUDA_ON_CPU_THREADS_HPP
 #define KB_SITE uint32_t site = 0
