@@ -10,17 +10,15 @@ namespace kernbridge::cuda_on_cpu
 {
 
 /* f(x, y, lowest, highest) of each lane of two words, whose results keep the lane's bits. */
-template <int bits, bool is_signed, typename F>
+template <typename Lane, typename F>
 static inline unsigned lanes(unsigned a, unsigned b, const F &f)
 {
-    const int unused = 32 - bits, low = is_signed ? -(1 << (bits - 1)) : 0;
-    const int high = (1 << (bits - is_signed)) - 1;
+    using limits = std::numeric_limits<Lane>;
     unsigned result = 0;
-    for (int i = 0; i < 32; i += bits) {
-        int x = static_cast<int>(a >> i << unused), y = static_cast<int>(b >> i << unused);
-        x = is_signed ? x >> unused : static_cast<int>(static_cast<unsigned>(x) >> unused);
-        y = is_signed ? y >> unused : static_cast<int>(static_cast<unsigned>(y) >> unused);
-        result |= (static_cast<unsigned>(f(x, y, low, high)) & ((1u << bits) - 1)) << i;
+    for (int i = 0; i < 32; i += 8 * static_cast<int>(sizeof(Lane))) {
+        int value = f(static_cast<Lane>(a >> i), static_cast<Lane>(b >> i), limits::min(),
+                      limits::max());
+        result |= static_cast<unsigned>(static_cast<std::make_unsigned_t<Lane>>(value)) << i;
     }
     return result;
 }
@@ -48,53 +46,53 @@ template <typename T> static inline T norm_of(int n, const T *values)
 KB_ROUNDED(KB_DIRECTIONS)
 #undef KB_DIRECTIONS
 
-#define KB_LANES_OF(name, bits, is_signed, expression)                                             \
+#define KB_LANES_OF(name, lane, expression)                                                        \
     static inline unsigned name(unsigned a, unsigned b)                                            \
     {                                                                                              \
         auto f = [](int x, int y, int low, int high) -> int {                                      \
             return (void)y, (void)low, (void)high, expression;                                     \
         };                                                                                         \
-        return kernbridge::cuda_on_cpu::lanes<bits, is_signed>(a, b, f);                           \
+        return kernbridge::cuda_on_cpu::lanes<lane>(a, b, f);                                      \
     }
-#define KB_LANES(name, is_signed, expression)                                                      \
-    KB_LANES_OF(name##2, 16, is_signed, expression) KB_LANES_OF(name##4, 8, is_signed, expression)
+#define KB_LANES(name, type, expression)                                                           \
+    KB_LANES_OF(name##2, type##16_t, expression) KB_LANES_OF(name##4, type##8_t, expression)
 #define KB_LANES_OF_ONE(name, expression)                                                          \
-    KB_LANES(kb_##name, true, expression)                                                          \
+    KB_LANES(kb_##name, int, expression)                                                           \
     KB_IS(unsigned, __##name##2, (unsigned a), kb_##name##2(a, 0))                                 \
     KB_IS(unsigned, __##name##4, (unsigned a), kb_##name##4(a, 0))
-#define KB_COMPARED(name, is_signed, expression)                                                   \
-    KB_LANES(__vcmp##name, is_signed, expression ? -1 : 0)                                         \
-    KB_LANES(__vset##name, is_signed, expression ? 1 : 0)
+#define KB_COMPARED(name, type, expression)                                                        \
+    KB_LANES(__vcmp##name, type, expression ? -1 : 0)                                              \
+    KB_LANES(__vset##name, type, expression ? 1 : 0)
 #define KB_CLAMPED(value) kernbridge::cuda_on_cpu::clamped(value, low, high)
 KB_LANES_OF_ONE(vabs, x < 0 ? -x : x)
 KB_LANES_OF_ONE(vabsss, KB_CLAMPED(x < 0 ? -x : x))
 KB_LANES_OF_ONE(vneg, -x)
 KB_LANES_OF_ONE(vnegss, KB_CLAMPED(-x))
-KB_LANES(__vadd, false, x + y)
-KB_LANES(__vaddss, true, KB_CLAMPED(x + y))
-KB_LANES(__vaddus, false, KB_CLAMPED(x + y))
-KB_LANES(__vsub, false, x - y)
-KB_LANES(__vsubss, true, KB_CLAMPED(x - y))
-KB_LANES(__vsubus, false, KB_CLAMPED(x - y))
-KB_LANES(__vavgs, true, (x + y + (x + y >= 0)) >> 1)
-KB_LANES(__vavgu, false, (x + y + 1) >> 1)
-KB_LANES(__vhaddu, false, (x + y) >> 1)
-KB_LANES(__vabsdiffs, true, x < y ? y - x : x - y)
-KB_LANES(__vabsdiffu, false, x < y ? y - x : x - y)
-KB_LANES(__vmaxs, true, x < y ? y : x)
-KB_LANES(__vmaxu, false, x < y ? y : x)
-KB_LANES(__vmins, true, y < x ? y : x)
-KB_LANES(__vminu, false, y < x ? y : x)
-KB_COMPARED(eq, false, x == y)
-KB_COMPARED(ne, false, x != y)
-KB_COMPARED(ges, true, x >= y)
-KB_COMPARED(geu, false, x >= y)
-KB_COMPARED(gts, true, x > y)
-KB_COMPARED(gtu, false, x > y)
-KB_COMPARED(les, true, x <= y)
-KB_COMPARED(leu, false, x <= y)
-KB_COMPARED(lts, true, x < y)
-KB_COMPARED(ltu, false, x < y)
+KB_LANES(__vadd, uint, x + y)
+KB_LANES(__vaddss, int, KB_CLAMPED(x + y))
+KB_LANES(__vaddus, uint, KB_CLAMPED(x + y))
+KB_LANES(__vsub, uint, x - y)
+KB_LANES(__vsubss, int, KB_CLAMPED(x - y))
+KB_LANES(__vsubus, uint, KB_CLAMPED(x - y))
+KB_LANES(__vavgs, int, (x + y + (x + y >= 0)) >> 1)
+KB_LANES(__vavgu, uint, (x + y + 1) >> 1)
+KB_LANES(__vhaddu, uint, (x + y) >> 1)
+KB_LANES(__vabsdiffs, int, x < y ? y - x : x - y)
+KB_LANES(__vabsdiffu, uint, x < y ? y - x : x - y)
+KB_LANES(__vmaxs, int, x < y ? y : x)
+KB_LANES(__vmaxu, uint, x < y ? y : x)
+KB_LANES(__vmins, int, y < x ? y : x)
+KB_LANES(__vminu, uint, y < x ? y : x)
+KB_COMPARED(eq, uint, x == y)
+KB_COMPARED(ne, uint, x != y)
+KB_COMPARED(ges, int, x >= y)
+KB_COMPARED(geu, uint, x >= y)
+KB_COMPARED(gts, int, x > y)
+KB_COMPARED(gtu, uint, x > y)
+KB_COMPARED(les, int, x <= y)
+KB_COMPARED(leu, uint, x <= y)
+KB_COMPARED(lts, int, x < y)
+KB_COMPARED(ltu, uint, x < y)
 KB_IS(unsigned, __vsads2, (unsigned a, unsigned b),
       kernbridge::cuda_on_cpu::sum_of(16, __vabsdiffs2(a, b)))
 KB_IS(unsigned, __vsads4, (unsigned a, unsigned b),

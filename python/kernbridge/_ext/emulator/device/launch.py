@@ -81,9 +81,8 @@ def failure(api: Any, call: str, code: str) -> Exception:
     return api.CudaAPIError(getattr(binding.CUresult, code), f"Call to {call} results in {code}")
 
 
-class _Stack(threading.local):
-    def __init__(self) -> None:
-        self.handles: list[int] = []
+class _Pushed(threading.local):
+    n = 0  # how often a thread has pushed the only context
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -107,7 +106,7 @@ class HostDriver:
         self.devices: dict[int, Any] = {}
         # What has not ended: memory and pinned memory by address, streams, and times of events.
         self.alive: dict[int, Any] = {}
-        self._contexts = _Stack()
+        self._pushed = _Pushed()
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -131,20 +130,20 @@ class HostDriver:
         return self.devices[0]
 
     def reset(self) -> None:
-        self._contexts.handles.clear()
+        self._pushed.n = 0
 
     def cuDeviceGetAttribute(self, code: Any, device: int) -> int:
         return _ATTRIBUTES.get(code.name.removeprefix("CU_DEVICE_ATTRIBUTE_"), 0)
 
     def cuCtxGetCurrent(self) -> Any:
-        handles = self._contexts.handles
-        return binding.CUcontext(handles[-1] if handles else 0)
+        return binding.CUcontext(_CONTEXT if self._pushed.n else 0)
 
     def cuCtxPushCurrent(self, handle: Any) -> None:
-        self._contexts.handles.append(int(handle))
+        self._pushed.n += 1
 
     def cuCtxPopCurrent(self) -> Any:
-        return binding.CUcontext(self._contexts.handles.pop())
+        self._pushed.n -= 1
+        return binding.CUcontext(_CONTEXT)
 
     def cuMemGetInfo(self) -> tuple[int, int]:
         page = os.sysconf("SC_PAGE_SIZE")
