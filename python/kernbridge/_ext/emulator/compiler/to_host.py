@@ -38,7 +38,6 @@ ASSEMBLY = {
     "nanosleep.u32 $0;": "kb.nanosleep",
 }
 _INTEGERS = ("shl", "lshr", "ashr", "sdiv", "udiv", "srem", "urem")  # of arithmetic.ll
-_WIDTHS = (8, 16, 32, 64)
 _REALS = {"half": "f16", "float": "f32", "double": "f64"}
 
 
@@ -177,17 +176,12 @@ class HostModule:
             return instruction
         if operation == "call":
             return self._called(instruction)
-        name = ""
-        width = getattr(instruction.type, "width", 0)
-        if operation in _INTEGERS:
-            if width in _WIDTHS and not isinstance(operands[1], ir.Constant):
-                name = f"kb.{operation}.{instruction.type}"
-        elif operation in ("fptosi", "fptoui"):
-            if width in _WIDTHS:
-                name = f"kb.{operation}.{_REALS[str(operands[0].type)]}.{instruction.type}"
-        elif operation == "frem":
-            name = f"kb.frem.{_REALS[str(instruction.type)]}"
-        if not name:
+        is_safe = operation in _INTEGERS and isinstance(operands[1], ir.Constant)
+        if is_safe or operation not in (*_INTEGERS, "fptosi", "fptoui", "frem"):
+            return instruction
+        kinds = (str(kind) for kind in (operands[0].type, instruction.type))
+        name = ".".join(("kb", operation, *dict.fromkeys(_REALS.get(k, k) for k in kinds)))
+        if not library.defines(name):
             return instruction
         return self.call(name, instruction.type, operands, instruction.name)
 
