@@ -188,16 +188,8 @@ enum : int { SHARED_MAX = 227 * 1024, THREADS_MAX = 1024 };
 /* Dynamic shared memory that launches may ask for: what some kernel was given the attribute for. */
 static int dynamic_max = 48 * 1024;
 
-inline cudaError_t &last_error()
-{
-    static thread_local cudaError_t error = cudaSuccess;
-    return error;
-}
-inline char *refused_launch() /* a description of the last one */
-{
-    static thread_local char text[384];
-    return text;
-}
+static thread_local cudaError_t last_error = cudaSuccess;
+static thread_local char refused_launch[384]; /* a description of the last one */
 inline const char *about_error(cudaError_t error, bool is_name) /* or its text */
 {
     switch (error) {
@@ -210,7 +202,7 @@ inline const char *about_error(cudaError_t error, bool is_name) /* or its text *
     return "unrecognized error code";
 }
 KB_IS(cudaError_t, set_error, (cudaError_t error),
-      error == cudaSuccess ? error : last_error() = error)
+      error == cudaSuccess ? error : last_error = error)
 static void filled(void *at, size_t size); /* by the host */
 inline cudaError_t allocate(void **pointer, size_t size)
 {
@@ -221,14 +213,14 @@ inline cudaError_t allocate(void **pointer, size_t size)
 } // namespace kernbridge::cuda_on_cpu
 
 KB_IS(cudaError_t, cudaGetLastError, (),
-      std::exchange(kernbridge::cuda_on_cpu::last_error(), cudaSuccess))
-KB_IS(cudaError_t, cudaPeekAtLastError, (), kernbridge::cuda_on_cpu::last_error())
+      std::exchange(kernbridge::cuda_on_cpu::last_error, cudaSuccess))
+KB_IS(cudaError_t, cudaPeekAtLastError, (), kernbridge::cuda_on_cpu::last_error)
 KB_IS(const char *, cudaGetErrorName, (cudaError_t error),
       kernbridge::cuda_on_cpu::about_error(error, true))
 static inline const char *cudaGetErrorString(cudaError_t error)
 {
-    if (error == cudaErrorInvalidConfiguration && *kernbridge::cuda_on_cpu::refused_launch())
-        return kernbridge::cuda_on_cpu::refused_launch();
+    if (error == cudaErrorInvalidConfiguration && *kernbridge::cuda_on_cpu::refused_launch)
+        return kernbridge::cuda_on_cpu::refused_launch;
     return kernbridge::cuda_on_cpu::about_error(error, false);
 }
 

@@ -87,7 +87,7 @@ __attribute__((noinline)) static cudaError_t launch(const kb_cuda_launch &how)
     char fault[KB_CUDA_FAULT_SIZE];
     if (threads)
         fail("launches a kernel: dynamic parallelism does not exist on the CPU");
-    if (last_error() == cudaErrorLaunchFailure)
+    if (last_error == cudaErrorLaunchFailure)
         return cudaErrorLaunchFailure; /* as a context that has had a fault */
     const kb_call *call = this_call();
     uint32_t allowed = static_cast<uint32_t>(__atomic_load_n(&dynamic_max, __ATOMIC_RELAXED));
@@ -104,7 +104,7 @@ __attribute__((noinline)) static cudaError_t launch(const kb_cuda_launch &how)
     if (code == 0)
         return cudaSuccess;
     if (code == 1)
-        snprintf(refused_launch(), 384,
+        snprintf(refused_launch, sizeof refused_launch,
                  "invalid configuration argument: %.60s has a grid of (%u, %u, %u), blocks of (%u, "
                  "%u, %u) and %u bytes of dynamic shared memory; a block has 1 to 1024 threads, at "
                  "most 64 along z, and %d bytes; a grid has 1 to 65535 blocks along y and z",

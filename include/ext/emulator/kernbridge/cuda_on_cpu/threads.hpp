@@ -123,14 +123,14 @@ __attribute__((noinline)) static void enter_block(unsigned char *mine, bool begi
 class Away
 {
   public:
-    explicit Away(const char *what) : threads_(threads), thread_(threadIdx), self_(waited)
+    explicit Away(const char *what) : self(waited), threads_(threads), thread_(threadIdx)
     {
         KB_CHECKS_CHANGE;
         threads = nullptr;
         if (__builtin_expect(!threads_, 0))
             throw_outside(what);
-        if (!self_)
-            self_ = thread_at(threads_, thread_);
+        if (!self)
+            self = thread_at(threads_, thread_);
     }
     ~Away()
     {
@@ -140,15 +140,11 @@ class Away
     }
     Away(const Away &) = delete;
     Away &operator=(const Away &) = delete;
-    kb_thread *self() const
-    {
-        return self_;
-    }
+    kb_thread *self;
 
   private:
     kb_cuda_thread *threads_;
     uint3 thread_;
-    kb_thread *self_;
 
     [[noreturn]] __attribute__((noinline, cold)) static void throw_outside(const char *what)
     {
@@ -166,7 +162,7 @@ class Away
     {
         threads = threads_;
         threadIdx = thread_;
-        waited = self_;
+        waited = self;
         KB_CHECKS_CHANGE;
     }
 };
@@ -175,7 +171,7 @@ class Away
 [[noreturn]] __attribute__((noinline, cold)) static void fail(const char *what)
 {
     Away away(what);
-    host().fail(away.self(), what);
+    host().fail(away.self, what);
     __builtin_unreachable();
 }
 
@@ -195,7 +191,7 @@ __attribute__((noinline, cold)) static void wait_to_poll(uint32_t site)
     if (!threads)
         return;
     Away away("a loop that waits for memory");
-    host().poll(away.self(), 1, site);
+    host().poll(away.self, 1, site);
 }
 
 /* A loop of a thread that calls atomic functions which change nothing may wait for another thread of
@@ -276,7 +272,7 @@ KB_NOT_MERGED static void __syncthreads(KB_SITE)
 {
     KB_SITE_OF_CALL;
     kernbridge::cuda_on_cpu::Away away("__syncthreads");
-    kernbridge::cuda_on_cpu::host().barrier(away.self(), site);
+    kernbridge::cuda_on_cpu::host().barrier(away.self, site);
 }
 #define KB_SYNCTHREADS(name, reduction)                                                            \
     KB_NOT_MERGED static int name(int predicate, KB_SITE)                                          \
@@ -284,7 +280,7 @@ KB_NOT_MERGED static void __syncthreads(KB_SITE)
         KB_SITE_OF_CALL;                                                                           \
         kernbridge::cuda_on_cpu::Away away(#name);                                                 \
         return static_cast<int>(kernbridge::cuda_on_cpu::host().barrier_reduce(                    \
-            away.self(), reduction, predicate != 0, site));                                        \
+            away.self, reduction, predicate != 0, site));                                        \
     }
 KB_SYNCTHREADS(__syncthreads_count, 0)
 KB_SYNCTHREADS(__syncthreads_and, 1)

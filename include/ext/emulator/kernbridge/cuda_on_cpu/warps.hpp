@@ -24,7 +24,7 @@ static inline bool shuffle_words(T &value, unsigned mask, unsigned mode, unsigne
     {
         Away away("a warp shuffle");
         for (uint32_t &each : words) {
-            word = host().shuffle(away.self(), mask, mode, each, b, c, site);
+            word = host().shuffle(away.self, mask, mode, each, b, c, site);
             each = static_cast<uint32_t>(word);
         }
     }
@@ -37,7 +37,7 @@ KB_IS(unsigned, segments, (int width), static_cast<unsigned>(32 - width) << 8)
 static inline uint64_t voted(unsigned mask, unsigned mode, int predicate, uint32_t site)
 {
     Away away("a warp vote");
-    return host().vote(away.self(), mask, mode, predicate != 0, site);
+    return host().vote(away.self, mask, mode, predicate != 0, site);
 }
 
 } // namespace kernbridge::cuda_on_cpu
@@ -45,12 +45,12 @@ static inline uint64_t voted(unsigned mask, unsigned mode, int predicate, uint32
 static inline void __syncwarp(unsigned mask = 0xffffffffu, KB_SITE)
 {
     kernbridge::cuda_on_cpu::Away away("__syncwarp");
-    kernbridge::cuda_on_cpu::host().warp_barrier(away.self(), mask, site);
+    kernbridge::cuda_on_cpu::host().warp_barrier(away.self, mask, site);
 }
 static inline unsigned __activemask(KB_SITE)
 {
     kernbridge::cuda_on_cpu::Away away("__activemask");
-    return kernbridge::cuda_on_cpu::host().active_mask(away.self(), site);
+    return kernbridge::cuda_on_cpu::host().active_mask(away.self, site);
 }
 
 #define KB_SHUFFLE(name, mode, type, edge)                                                         \
@@ -87,7 +87,7 @@ template <typename T> static inline unsigned __match_any_sync(unsigned mask, T v
     memcpy(&bits, &value, sizeof value);
     kernbridge::cuda_on_cpu::Away away("__match_any_sync");
     return static_cast<unsigned>(
-        kernbridge::cuda_on_cpu::host().match(away.self(), mask, 0, bits, site));
+        kernbridge::cuda_on_cpu::host().match(away.self, mask, 0, bits, site));
 }
 template <typename T>
 static inline unsigned __match_all_sync(unsigned mask, T value, int *is_same, KB_SITE)
@@ -97,7 +97,7 @@ static inline unsigned __match_all_sync(unsigned mask, T value, int *is_same, KB
     memcpy(&bits, &value, sizeof value);
     {
         kernbridge::cuda_on_cpu::Away away("__match_all_sync");
-        found = kernbridge::cuda_on_cpu::host().match(away.self(), mask, 1, bits, site);
+        found = kernbridge::cuda_on_cpu::host().match(away.self, mask, 1, bits, site);
     }
     *is_same = found >> 32 & 1;
     return static_cast<unsigned>(found);
