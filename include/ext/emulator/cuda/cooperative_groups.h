@@ -236,14 +236,10 @@ template <typename G>
 static inline KB_GIVES(coalesced_group, binary_partition(const G &group, bool predicate, KB_SITE),
                     group.with_label(static_cast<int>(predicate), site))
 template <typename G> static inline KB_GIVES(void, sync(const G &group, KB_SITE), group.sync(site))
-#undef KB_GIVES
 
 #define KB_OPERATION(name, expression)                                                             \
     template <typename T> struct name {                                                            \
-        T operator()(T a, T b) const                                                               \
-        {                                                                                          \
-            return expression;                                                                     \
-        }                                                                                          \
+        KB_GIVES(T, operator()(T a, T b) const, expression)                                        \
     };
 KB_OPERATION(plus, a + b)
 KB_OPERATION(greater, a < b ? b : a)
@@ -252,6 +248,7 @@ KB_OPERATION(bit_and, a &b)
 KB_OPERATION(bit_or, a | b)
 KB_OPERATION(bit_xor, a ^ b)
 #undef KB_OPERATION
+#undef KB_GIVES
 
 /* Of tiles and coalesced threads; every thread gets the result. */
 template <typename G, typename T, typename F>

@@ -68,11 +68,9 @@ template <typename T> static inline T add(T *at, T value, std::false_type, uint3
 
 /* A function of `old` and `value`. */
 #define KB_CHANGE(name, T, expression)                                                             \
-    static inline T name(T *at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE)                   \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::update(                                                    \
-            at, [value](T old) -> T { return (void)old, expression; }, site);                      \
-    }
+    KB_IS(T, name, (T * at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE),                      \
+          kernbridge::cuda_on_cpu::update(                                                         \
+              at, [value](T old) -> T { return (void)old, expression; }, site))
 #define KB_BITS(name, change, sign)                                                                \
     template <typename T>                                                                          \
     static inline T name(T *at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE)                   \
@@ -85,10 +83,8 @@ template <typename T> static inline T add(T *at, T value, std::false_type, uint3
 /* Each in three scopes, which are the same here. */
 #define KB_ATOMIC(name, scope)                                                                     \
     template <typename T>                                                                          \
-    static inline T name##Add##scope(T *at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE)       \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::add(at, value, std::is_integral<T>(), site);               \
-    }                                                                                              \
+    KB_IS(T, name##Add##scope, (T * at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE),          \
+          kernbridge::cuda_on_cpu::add(at, value, std::is_integral<T>(), site))\
     template <typename T> KB_CHANGE(name##Sub##scope, T, old - value)                              \
     template <typename T> KB_CHANGE(name##Exch##scope, T, value)                                   \
     template <typename T> KB_CHANGE(name##Min##scope, T, value < old ? value : old)                \
@@ -99,11 +95,10 @@ template <typename T> static inline T add(T *at, T value, std::false_type, uint3
     KB_CHANGE(name##Inc##scope, unsigned, old >= value ? 0u : old + 1)                             \
     KB_CHANGE(name##Dec##scope, unsigned, old == 0 || old > value ? value : old - 1)               \
     template <typename T>                                                                          \
-    static inline T name##CAS##scope(T *at, kernbridge::cuda_on_cpu::same<T> expected,             \
-                                     kernbridge::cuda_on_cpu::same<T> value, KB_SITE)              \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::swap_if(at, expected, value, site);                        \
-    }
+    KB_IS(T, name##CAS##scope,                                                                     \
+          (T * at, kernbridge::cuda_on_cpu::same<T> expected,                                      \
+           kernbridge::cuda_on_cpu::same<T> value, KB_SITE),                                       \
+          kernbridge::cuda_on_cpu::swap_if(at, expected, value, site))
 KB_ATOMIC(atomic, )
 KB_ATOMIC(atomic, _block)
 KB_ATOMIC(atomic, _system)

@@ -8,10 +8,7 @@
         double a = KB_CPU_FROM(v);                                                                 \
         return KB_CPU_TO(expression);                                                              \
     }                                                                                              \
-    static inline KB_CPU_PAIR h2##name(KB_CPU_PAIR v)                                              \
-    {                                                                                              \
-        return KB_CPU_PAIR(h##name(v.x), h##name(v.y));                                            \
-    }
+    KB_IS(KB_CPU_PAIR, h2##name, (KB_CPU_PAIR v), KB_CPU_PAIR(h##name(v.x), h##name(v.y)))
 KB_HALF_FUNCTION(sqrt, sqrt(a))
 KB_HALF_FUNCTION(rsqrt, 1.0 / sqrt(a))
 KB_HALF_FUNCTION(rcp, 1.0 / a)
@@ -29,15 +26,11 @@ KB_HALF_FUNCTION(ceil, ceil(a))
 KB_HALF_FUNCTION(trunc, trunc(a))
 KB_HALF_FUNCTION(rint, nearbyint(a))
 #undef KB_HALF_FUNCTION
-static inline KB_CPU_HALF __hfma(KB_CPU_HALF a, KB_CPU_HALF b, KB_CPU_HALF c)
-{
-    return KB_CPU_TO(fma(static_cast<double>(KB_CPU_FROM(a)), static_cast<double>(KB_CPU_FROM(b)),
-                         static_cast<double>(KB_CPU_FROM(c))));
-}
-static inline KB_CPU_PAIR __hfma2(KB_CPU_PAIR a, KB_CPU_PAIR b, KB_CPU_PAIR c)
-{
-    return KB_CPU_PAIR(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
-}
+KB_IS(KB_CPU_HALF, __hfma, (KB_CPU_HALF a, KB_CPU_HALF b, KB_CPU_HALF c),
+      KB_CPU_TO(fma(static_cast<double>(KB_CPU_FROM(a)), static_cast<double>(KB_CPU_FROM(b)),
+                    static_cast<double>(KB_CPU_FROM(c)))))
+KB_IS(KB_CPU_PAIR, __hfma2, (KB_CPU_PAIR a, KB_CPU_PAIR b, KB_CPU_PAIR c),
+      KB_CPU_PAIR(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)))
 #undef KB_CPU_HALF
 #undef KB_CPU_PAIR
 #undef KB_CPU_FROM

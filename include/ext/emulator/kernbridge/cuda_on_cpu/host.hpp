@@ -270,10 +270,9 @@ KB_SUCCEEDS(cudaEventElapsedTime, (float *ms, cudaEvent_t from, cudaEvent_t to),
 
 /* Memory. Everything is memory of the host. */
 #define KB_ALLOCATES(name, parameters)                                                             \
-    template <typename T> static inline cudaError_t name parameters                                \
-    {                                                                                              \
-        return kernbridge::cuda_on_cpu::allocate(reinterpret_cast<void **>(pointer), size);        \
-    }
+    template <typename T>                                                                          \
+    KB_IS(cudaError_t, name, parameters,                                                           \
+          kernbridge::cuda_on_cpu::allocate(reinterpret_cast<void **>(pointer), size))
 KB_ALLOCATES(cudaMalloc, (T **pointer, size_t size))
 KB_ALLOCATES(cudaMallocAsync, (T **pointer, size_t size, cudaStream_t = nullptr))
 KB_ALLOCATES(cudaMallocManaged, (T **pointer, size_t size, unsigned = 1))

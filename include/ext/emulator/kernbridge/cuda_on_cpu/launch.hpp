@@ -26,12 +26,6 @@ __attribute__((noinline)) static void begin_block(kb_cuda_thread *given, const u
     waited = nullptr;
 }
 
-__attribute__((noinline, cold)) static void set_dynamic_names()
-{
-    for (const DynamicName *name = dynamic_names; name; name = name->next)
-        name->set();
-}
-
 /* A kernel has thrown an exception. */
 [[noreturn]] __attribute__((noinline, cold)) static void fail_thrown()
 {
@@ -60,8 +54,8 @@ static uint32_t run_threads(void *const *parameters, kb_cuda_thread *given, cons
     blockDim = block;
     threadIdx = uint3{0, 0, 0};
     threads = given; /* last: from here on, accesses may be checked */
-    if (dynamic_names)
-        set_dynamic_names();
+    for (const DynamicName *name = dynamic_names; name; name = name->next)
+        name->set();
     try {
         for (unsigned z = at[2]; z < block.z; z++, y = 0)
             for (; y < block.y; y++, x = 0)

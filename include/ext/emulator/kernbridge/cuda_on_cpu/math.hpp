@@ -241,11 +241,7 @@ KB_IS(double, __int2double_rn, (int a), a)
 KB_IS(double, __uint2double_rn, (unsigned a), a)
 
 /* Loads and stores that say how they are cached. */
-#define KB_LOAD(name)                                                                              \
-    template <typename T> static inline T name(const T *at)                                        \
-    {                                                                                              \
-        return *at;                                                                                \
-    }
+#define KB_LOAD(name) template <typename T> KB_IS(T, name, (const T *at), *at)
 KB_LOAD(__ldg)
 KB_LOAD(__ldca)
 KB_LOAD(__ldcg)
@@ -254,10 +250,7 @@ KB_LOAD(__ldlu)
 KB_LOAD(__ldcv)
 #undef KB_LOAD
 #define KB_STORE(name)                                                                             \
-    template <typename T, typename U> static inline void name(T *at, U value)                      \
-    {                                                                                              \
-        *at = value;                                                                               \
-    }
+    template <typename T, typename U> KB_IS(void, name, (T * at, U value), (void)(*at = value))
 KB_STORE(__stwb)
 KB_STORE(__stcg)
 KB_STORE(__stcs)

@@ -307,11 +307,7 @@ static inline long long clock64()
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 #endif
 }
-static inline void __assume(bool condition)
-{
-    if (!condition)
-        __builtin_unreachable();
-}
+KB_IS(void, __assume, (bool condition), condition ? (void)0 : __builtin_unreachable())
 
 /* What the C library would end the process in, as code calls it that was compiled otherwise. */
 extern "C" __attribute__((visibility("hidden"))) void

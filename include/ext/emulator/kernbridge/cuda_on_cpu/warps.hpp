@@ -34,12 +34,6 @@ static inline bool shuffle_words(T &value, unsigned mask, unsigned mode, unsigne
 
 KB_IS(unsigned, segments, (int width), static_cast<unsigned>(32 - width) << 8)
 
-static inline uint64_t voted(unsigned mask, unsigned mode, int predicate, uint32_t site)
-{
-    Away away("a warp vote");
-    return host().vote(away.self, mask, mode, predicate != 0, site);
-}
-
 } // namespace kernbridge::cuda_on_cpu
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu, KB_SITE)
@@ -71,7 +65,8 @@ KB_SHUFFLE(__shfl_xor_sync, SHUFFLE_XOR, int, 31)
     static inline type name(unsigned mask, int predicate, KB_SITE)                                 \
     {                                                                                              \
         using namespace kernbridge::cuda_on_cpu;                                                   \
-        uint64_t votes = voted(mask, mode, predicate, site);                                       \
+        Away away("a warp vote");                                                                  \
+        uint64_t votes = host().vote(away.self, mask, mode, predicate != 0, site);                 \
         return static_cast<type>(result);                                                          \
     }
 KB_VOTE(__ballot_sync, unsigned, VOTE_BALLOT, votes)

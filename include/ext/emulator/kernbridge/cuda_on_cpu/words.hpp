@@ -47,13 +47,10 @@ KB_ROUNDED(KB_DIRECTIONS)
 #undef KB_DIRECTIONS
 
 #define KB_LANES_OF(name, lane, expression)                                                        \
-    static inline unsigned name(unsigned a, unsigned b)                                            \
-    {                                                                                              \
-        auto f = [](int x, int y, int low, int high) -> int {                                      \
-            return (void)y, (void)low, (void)high, expression;                                     \
-        };                                                                                         \
-        return kernbridge::cuda_on_cpu::lanes<lane>(a, b, f);                                      \
-    }
+    KB_IS(unsigned, name, (unsigned a, unsigned b),                                                \
+          kernbridge::cuda_on_cpu::lanes<lane>(a, b, [](int x, int y, int low, int high) -> int {  \
+              return (void)y, (void)low, (void)high, expression;                                   \
+          }))
 #define KB_LANES(name, type, expression)                                                           \
     KB_LANES_OF(name##2, type##16_t, expression) KB_LANES_OF(name##4, type##8_t, expression)
 #define KB_LANES_OF_ONE(name, expression)                                                          \
