@@ -73,8 +73,6 @@ class HostModule:
             for value in module.global_values
             if getattr(value, "addrspace", 0) == _SHARED
         }
-        if not found:
-            return
         layout = llvm.create_target_data(_LAYOUT)
         sizes = {name: value.value_type.get_abi_size(layout) for name, value in found.items()}
         if (whole := sum(sizes.values())) > _STATIC_MAX:
