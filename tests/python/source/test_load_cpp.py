@@ -70,6 +70,16 @@ def axpy(module, x, y, a=2.0):
     return module.axpy(x, y, outs=like(x), a=a)
 
 
+def test_sources_may_be_of_an_older_standard():
+    source = f'static_assert(__cplusplus == 201402L, "");{AXPY}'
+    module = kernbridge.load_cpp_inline(
+        "cpp14", source, extra_cflags=["-std=c++14"], auto_register=False
+    )
+    x = jnp.arange(3, dtype=F32)
+    out = module.axpy(x, x + 1, outs=jax.ShapeDtypeStruct((3,), F32), a=2.0)
+    np.testing.assert_array_equal(out, 3 * x + 1)
+
+
 def test_eager_jit_and_target_agree(module):
     x, y = jnp.arange(7.0), jnp.ones(7)
     want = 2 * np.arange(7.0) + 1
