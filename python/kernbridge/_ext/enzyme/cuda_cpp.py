@@ -4,20 +4,33 @@ The clang of Enzyme's LLVM compiles a kernel for a GPU without CUDA's own header
 CUDA C++ on CPUs have the names, and cuda_for_enzyme.hpp has what only a GPU has. Its IR is brought
 into the form that kernels of Numba-CUDA have, see numba_cuda.py. Templates are instantiated in the
 same translation unit, by a function that takes the words of a launch and calls the kernel.
+
+Of functions of modules, the launches that were recorded are differentiated. The recorder of
+launchers says what a function does for arrays of given shapes, from what nvcc has made of it. clang
+compiles the module's kernels once more, and finds them by their mangled names.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
+import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from kernbridge._ext.enzyme import clang, tool, warps
 from kernbridge._ext.enzyme.function import Refused, can_hold
-from kernbridge._ext.enzyme.numba_cuda import CudaDerivativeJob, native_call, own_name
-from kernbridge._ext.enzyme.primal import Form, Primal, Roles, check_launch, roles_of
+from kernbridge._ext.enzyme.kernel import Form, Primal, Roles, Words, check_launch
+from kernbridge._ext.enzyme.numba_cuda import native_call, obtained, own_name
+from kernbridge._ext.enzyme.record import Derivative, Reaches, refused
+from kernbridge._src.base import extensions
+from kernbridge._src.base.dtypes import DTYPES
+from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.calls.call import ArrayType
 from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.llvm.text import (
@@ -35,8 +48,11 @@ from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.plan import targets
-from kernbridge._src.plan.program import Word
+from kernbridge._src.plan.program import Copy, Launch, Step
 from kernbridge._src.plan.targets import Target
+from kernbridge._src.record.record import Recording
+from kernbridge._src.source import glue
+from kernbridge._src.source.frontend import SourceFrontend
 from kernbridge._src.toolchain import compilers, library
 
 HEADER = '#include "kernbridge/cuda_for_enzyme.hpp"\n'
@@ -76,6 +92,9 @@ _STRIPPED = re.compile(
 _ITEMS = {"float": ("float", 4), "double": ("double", 8), "any pointer": ("ptr", 8)}
 _MEMBER = re.compile(r"i64 (\d+), i64 (\d+), (!\d+)")
 _MEMBERS = 64  # of a structure that are copied one by one
+_UNNAMED = re.compile(r"(\d+)_GLOBAL__N_")  # a namespace, whose name differs between compilers
+_REAL = {"float": "float32", "double": "float64"}
+_WHOLE = {"bool", "char", "short", "int", "long", "long long"}
 
 
 class OfCudaKernel(Differentiator):
@@ -87,9 +106,9 @@ class OfCudaKernel(Differentiator):
         return "" if has_source else "there is no source to differentiate"
 
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
-        frontend, label, rule = self.frontend, self.frontend.label, self.frontend.rule
-        check_launch(label, rule)
-        operands, call, steps, _, own_call = wanted
+        frontend, label = self.frontend, self.frontend.label
+        check_launch(label, frontend.rule)
+        operands, call, *_ = wanted
         target = targets.of_platform(platform, frontend.checked, None, label)
         arrays = (*operands, *call.outs)
         code = frontend.code
@@ -101,25 +120,7 @@ class OfCudaKernel(Differentiator):
         kernel = CppKernel(label, code.name, target, arrays, module, entry, sizes)
         function = frontend.typed(code.types_of(codes), operands, call.outs)
         words = frontend.words(function, sizes, operands, call.outs)
-        launch = rule.resolve(operands, call)
-        job = CudaDerivativeJob(
-            kernel,
-            [words],
-            roles_of(operands, call, frontend.zero_outputs),
-            steps,
-            bool(own_call.levels),
-            launch,
-            dynamic=rule.shared_mem,
-        )
-        return native_call(job, frontend.file, launch, wanted)
-
-
-class Array(NamedTuple):
-    """An array in the shared memory of a block."""
-
-    item: str
-    size: int  # bytes; 0 if it has the size that the launch gives
-    offset: int
+        return native_call(frontend, kernel, [words], frontend.file, wanted)
 
 
 def compiled(
@@ -168,7 +169,7 @@ class CppKernel(Primal):
     def modules(self) -> list[Module]:
         return [self._module]
 
-    def form(self, words: Sequence[Sequence[Word]], roles: Roles) -> Form:
+    def form(self, words: Words, roles: Roles) -> Form:
         used = {word.buffer for given in words for word in given if word.kind == "address"}
         used |= {i for i, o in roles.aliases if o in used}
         arrays = {b: self._arrays[b] for b in sorted(used)}
@@ -230,7 +231,7 @@ def _reached(module: Module, entry: str) -> Module:
     return module
 
 
-def _with_own_memory(text: str) -> tuple[Module, list[Array]]:
+def _with_own_memory(text: str) -> tuple[Module, list[tuple[str, int, int]]]:
     """Let shared arrays be calls of `kb.shared`, and memory of constants be constants."""
     parsed = llvm.parse_assembly(text)
     layout = llvm.create_target_data(parsed.data_layout)
@@ -239,11 +240,11 @@ def _with_own_memory(text: str) -> tuple[Module, list[Array]]:
         for v in parsed.global_variables
         if str(v.type) == "ptr addrspace(3)"
     }
-    shared, offsets, end = list[Array](), dict[str, int](), 0
+    shared, offsets, end = list[tuple[str, int, int]](), dict[str, int](), 0
     for name, size in sorted(sizes.items(), key=lambda item: not item[1]):  # dynamic memory is last
         offsets[name] = end
-        if size or end not in (a.offset for a in shared if not a.size):
-            shared.append(Array("i8", size, end))
+        if size or ("i8", 0, end) not in shared:
+            shared.append(("i8", size, end))
         end += -(-size // _ALIGNMENT) * _ALIGNMENT
     text = _GLOBAL.sub(r"\1 ", _CONSTANT.sub(r"\1 constant ", text))
     module = Module(_OF_GLOBAL.sub(r"\1", text))
@@ -315,3 +316,114 @@ def _by_members(module: Module, copy: Instruction, names: Iterator[int]) -> str:
             f"  store {item} %kb.value.{k}, ptr %kb.to.{k}",
         ]
     return "\n".join([*loads, *stores])
+
+
+def lower_function(frontend: SourceFrontend, platform: str, wanted: Differentiated) -> NativeCall:
+    label, export = frontend.label, frontend.export
+    target = targets.of_platform(platform, label=label)
+    if len(wanted.steps) > 1:
+        raise refused(label, "second derivatives of launches are not made")
+    call = replace(wanted.call, levels=wanted.own_call.levels)
+    try:
+        if not export.cuda:
+            assert export.load_other is not None
+            export = export.load_other()[frontend.name]._export
+        of_gpus = SourceFrontend(export, frontend.values, frontend.zeroed)
+        recorder = extensions.load("recorder", label)
+        steps, temporaries = recorder.recorded(of_gpus, wanted.operands, call)
+    except KernelToolchainError as e:
+        raise refused(label, f"nvcc is needed to record what it launches: {e}") from None
+    except (ValueError, OSError, struct.error) as e:
+        raise refused(label, f"it cannot be recorded: {e}") from None
+    request = export.request
+    assert request is not None  # see `why_not`
+    assert request.finish is not None
+    unit = f'{HEADER}#include "kernbridge/module.h"\n{request.source}'
+    flags = request.finish().flags
+    options = [*(f for f in flags if f != glue.HALF_FLAG), *request.cflags]  # halves are refused
+    module = compiled(label, unit, options, request.include_paths, _files(request.source))
+    arrays = [*wanted.operands, *call.outs]
+    recording = Recording(label, target, len(arrays), frozenset(), bool(call.levels))
+    recording.steps += steps
+    for array in temporaries:
+        dtype = _held(label, len(arrays), arrays, steps)
+        arrays.append(ArrayType((array.shape[0] // dtype.itemsize,), dtype))
+        recording.temporaries.append(arrays[-1])
+    return _OfModule(recording, wanted, module).lowered("")
+
+
+def _files(source: str) -> list[str]:
+    """The user's files that are joined in a source."""
+    return [json.loads(name) for name in re.findall(r'^#line 1 (".*")$', source, re.M)]
+
+
+def _held(
+    label: str, buffer: int, arrays: Sequence[ArrayType], steps: Sequence[Step]
+) -> np.dtype[Any]:
+    """What temporary memory holds: what parameters that are its address point to."""
+    found = set[str]()
+    for step in steps:
+        if isinstance(step, Copy) and buffer in (step.to_buffer, step.from_buffer):
+            other = step.from_buffer if buffer == step.to_buffer else step.to_buffer
+            found |= {arrays[other].dtype.name} if other < buffer else set()
+        if not isinstance(step, Launch):
+            continue
+        words, types = iter(step.words), _types_of_parameters(step.function.name)
+        for k, size in enumerate(step.function.sizes):
+            own = [next(words) for _ in range(-(-size // 8))]
+            if any(word.kind == "address" and word.buffer == buffer for word in own):
+                pointed = (types[k : k + 1] or [step.function.name])[0].removesuffix("*")
+                name = pointed.removesuffix(" const").removeprefix("unsigned ").rstrip("1234")
+                found.add("uint8" if name in _WHOLE else _REAL.get(name, pointed))
+    known = [np.dtype(name) for name in found if name in DTYPES]
+    if len(found) > 1 or len(known) != len(found):
+        raise refused(label, f"it has temporary memory that holds {' and '.join(sorted(found))}")
+    return known[0] if known else np.dtype(np.uint8)
+
+
+def _types_of_parameters(shown: str) -> list[str]:
+    """The types in the name of a function of C++, as a demangler writes it."""
+    depth = 0
+    for at in range(len(shown) - 1, -1, -1):
+        depth += (shown[at] == ")") - (shown[at] == "(")
+        if depth == 0:
+            return [kind.strip() for kind in split(shown[at + 1 : -1], ",")]
+    return []
+
+
+def _for_all_files(symbol: str) -> str:
+    """The mangled name that a function has, whether or not other files may name it."""
+    if hidden := _UNNAMED.search(symbol):
+        symbol = symbol[: hidden.start()] + symbol[hidden.end(1) + int(hidden[1]) :]
+    return symbol.replace("_ZL", "_Z", 1)
+
+
+class _OfModule(Derivative):
+    def __init__(self, recording: Recording, wanted: Differentiated, module: Module) -> None:
+        self._module = module
+        self._names = {_for_all_files(name): name for name in module.defined}
+        self._never_written = set[int]()
+        super().__init__(recording, wanted)
+        self._never_written = set(range(self._n_operands)) - self._written
+        used = set().union(*(r.shadows for r in self._reaches)) & self._never_written
+        if used - self._sources.keys() - self._results.keys():
+            self._reaches = [self._reach(step) for step in self._primal]
+
+    def _kernel(self, step: Launch) -> tuple[Primal, Words, set[int]]:
+        function, label = step.function, self._recording.label
+        check_launch(label, step)
+        entry = self._names.get(_for_all_files(function.entry))
+        if entry is None:
+            raise refused(label, f"clang does not find the kernel that nvcc calls {function.name}")
+        of_words = self._arrays, self._module, entry, function.sizes
+        kernel = CppKernel(label, function.name, self._recording.target, *of_words)
+        return kernel, [list(step.words)], self._never_written
+
+    def _repeat(self, step: Step, reach: Reaches) -> None:
+        if not isinstance(step, Launch) or self._recording.target.architectures:
+            super()._repeat(step, reach)
+            return
+        primal, own, _ = self._kernel(step)
+        roles = Roles(reach.buffers, in_place=reach.buffers)
+        made = obtained(primal, own, roles, (), self._has_batch, step)
+        self.steps.append(made.launch(step, [self._values[b] for b in reach.buffers]))

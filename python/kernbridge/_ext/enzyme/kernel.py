@@ -1,14 +1,15 @@
-"""Derivatives as kernels for CPUs: how one is made, kept on disk, registered and carried.
+"""Derivatives as kernels: how one is made, kept on disk, registered and carried.
 
 The compilation of a derivative is a `DerivativeJob`. For CPUs, the job of a front end brings its
 kernel into the form of `function.py`, and makes machine code of what Enzyme has derived from that.
+One job makes the derivatives of all CUDA kernels, of which a front end describes a `Primal`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from kernbridge import _core
 from kernbridge._ext.enzyme import adjoint, clang, tool
@@ -16,6 +17,7 @@ from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.function import LABELS, Function, Refused
 from kernbridge._src.base import debug
 from kernbridge._src.base.dtypes import CODES
+from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.packing import HostCode, host_code
 from kernbridge._src.calls.call import ArrayType, Call
@@ -26,6 +28,9 @@ from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.llvm.text import Module
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step
+from kernbridge._src.plan.launch import LaunchRule
+from kernbridge._src.plan.program import Launch, Word
+from kernbridge._src.plan.targets import Target
 
 T = TypeVar("T")
 
@@ -149,3 +154,69 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
         _core.register_host_code(self.identity, made.blobs[0])  # which is never released
         adjoint.entered.add(self.identity)
         return made
+
+
+Words = Sequence[Sequence[Word]]  # of each leaf of the parameters of a kernel
+
+
+class Roles(NamedTuple):
+    """What a kernel does with the buffers of a call."""
+
+    operands: tuple[int, ...]
+    outputs: tuple[int, ...] = ()
+    aliases: tuple[tuple[int, int], ...] = ()  # pairs of an operand and the output in its memory
+    zeroed: tuple[int, ...] = ()  # outputs that begin as zeros
+    in_place: tuple[int, ...] = ()  # operands whose derivatives are made in place
+
+
+def check_launch(label: str, rule: LaunchRule | Launch, why_not: str = "") -> None:
+    """Raise NoDerivativeError for `why_not`, or for options that Enzyme knows nothing of."""
+    options = {"cluster=": rule.cluster, "pdl=True": rule.pdl, "cooperative=True": rule.cooperative}
+    if why := why_not or next((name for name, given in options.items() if given), ""):
+        raise NoDerivativeError(
+            f"{label}: Enzyme cannot differentiate a kernel with {why}; write the derivative of "
+            "this kernel as a function (vjp=, jvp=) [KB2107]"
+        )
+
+
+class Form(NamedTuple):
+    """A kernel in that form, whose entry takes the words of a launch."""
+
+    module: Any  # of LLVM, with all its code
+    entry: str
+    arrays: dict[int, tuple[str, int]]  # the dtype and the rank of each array of the call
+    written: Collection[int]  # arrays that it may write to
+    # Shared arrays: their items, their bytes (0 if the launch gives them), and their offsets.
+    shared: Iterable[tuple[str, int, int]]
+
+
+class Primal:
+    """The CUDA kernel that a derivative is made of, whatever its language, and its compiled code.
+
+    `numba_cuda.CudaDerivativeJob` makes derivatives of kernels in the form that `HostModule` of the
+    emulator gives them. A `Primal` brings a kernel into that form.
+    """
+
+    label: str
+    name: str
+    symbol: str  # a name for the entry that no other kernel has
+    digest: bytes
+    lasting = True  # whether other processes may use what is made of it
+    target: Target
+    kernel: Any = None  # of Numba
+    why_not_portable = ""
+    has_folders = False  # whether the names of files in its modules need their folders
+    # Whether it is known what shared arrays hold, and which arrays the kernel writes to.
+    says_what_arrays_hold = True
+
+    def made_of(self) -> tuple[Any, ...]:
+        """What decides the form besides the digest."""
+        raise NotImplementedError
+
+    def form(self, words: Words, roles: Roles) -> Form:
+        """Compile the kernel, or raise Refused."""
+        raise NotImplementedError
+
+    def modules(self) -> list[Module]:
+        """What `form` has compiled, with lines."""
+        raise NotImplementedError

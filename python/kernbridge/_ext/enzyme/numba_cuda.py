@@ -35,9 +35,8 @@ from kernbridge._ext.enzyme import clang, gpu_code, guards, sums, warps
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import accessed, buffer_names, reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
-from kernbridge._ext.enzyme.kernel import DerivativeJob
+from kernbridge._ext.enzyme.kernel import DerivativeJob, Form, Primal, Roles, Words, check_launch
 from kernbridge._ext.enzyme.numba_cpu import simplify
-from kernbridge._ext.enzyme.primal import Form, Primal, Roles, check_launch, roles_of
 from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelCompilationError
@@ -87,28 +86,28 @@ class OfKernel(Differentiator):
         target = targets.of_platform(platform, frontend.checked, frontend.vector_math)
         why = dialect.of(frontend.kernel, target).why_not_native(frontend.kernel, target.raises)
         check_launch(label, rule, why or ("view=" if frontend.views else ""))
-        operands, call, steps, _, own_call = wanted
-        launch, arrays = rule.resolve(operands, call), (*operands, *call.outs)
+        operands, call, *_ = wanted
+        arrays = (*operands, *call.outs)
         arguments = frontend.arguments(frontend.assign(call), arrays, call)
         parameters = [parameter for parameter, _ in arguments]
-        job = CudaDerivativeJob(
-            NumbaKernel(Job(label, frontend.kernel, parameters, False, target)),
-            [leaf for _, words in arguments for leaf in words],
-            roles_of(operands, call, frontend.zero_outputs),
-            steps,
-            bool(own_call.levels),
-            launch,
-            dynamic=rule.shared_mem,
-        )
-        return native_call(job, frontend.source, launch, wanted)
+        kernel = NumbaKernel(Job(label, frontend.kernel, parameters, False, target))
+        words = [leaf for _, words in arguments for leaf in words]
+        return native_call(frontend, kernel, words, frontend.source, wanted)
 
 
 def native_call(
-    job: CudaDerivativeJob, source: str, launch: Launch, wanted: Differentiated
+    frontend: Any, kernel: Primal, words: Words, source: str, wanted: Differentiated
 ) -> NativeCall:
     """The launch of a kernel's derivative in the place of the kernel's launch."""
     operands, call, steps, own_operands, own_call = wanted
-    made = obtained(job)
+    launch, n = frontend.rule.resolve(operands, call), len(operands)
+    roles = Roles(
+        operands=tuple(range(n)),
+        outputs=tuple(range(n, n + len(call.outs))),
+        aliases=tuple((i, n + o) for i, o in call.aliases),
+        zeroed=call.fresh if frontend.zero_outputs else (),
+    )
+    made = obtained(kernel, words, roles, steps, bool(own_call.levels), launch)
     function = made.function
     n_own = len(own_operands) + len(own_call.outs)
     numbers = dict(zip(function.results, itertools.count(len(own_operands))))
@@ -119,12 +118,12 @@ def native_call(
         for i, b in enumerate(function.buffers)
         if b.begins_as_zeros and i in numbers
     ]
-    moved = {b: numbers[i] for i, b in enumerate((*range(len(operands)), *call.fresh))}
+    moved = {b: numbers[i] for i, b in enumerate((*range(n), *call.fresh))}
     x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in launch.grid)
     launch = replace(launch, grid=(x, y, z), zeroed=own_call.fresh)
     step = made.launch(launch, [numbers[i] for i in function.arrays])
     native, _ = plan(
-        f"{job.label} ({LABELS[steps[-1].mode]})",
+        f"{kernel.label} ({LABELS[steps[-1].mode]})",
         source,
         own_operands,
         own_call,
@@ -132,8 +131,8 @@ def native_call(
         [*fills, step],
         copied=function.written,
         temporaries=ir.temporaries(function.scratch, operands, call),
-        is_tested=has_reverse(steps) and not job.target.architectures,
-        target=job.target,
+        is_tested=has_reverse(steps) and not kernel.target.architectures,
+        target=kernel.target,
     )
     return native
 
@@ -153,7 +152,7 @@ class NumbaKernel(Primal):
     def made_of(self) -> tuple[Any, ...]:
         return self._job.made_of()
 
-    def form(self, words: Sequence[Sequence[Word]], roles: Roles) -> Form:
+    def form(self, words: Words, roles: Roles) -> Form:
         with global_compiler_lock:
             job = self._job.for_target(_ForEnzyme())
             compiled, opened = job.compile()
@@ -161,7 +160,8 @@ class NumbaKernel(Primal):
             host, module = self._host_module()
         arrays, written = _arrays(leaves(job.parameters), words, roles.aliases, opened)
         entry = compiled._codelibrary._entry_name
-        return Form(module, entry, arrays, written, host.shared.values())
+        shared = [(a.item, a.size, a.offset) for a in host.shared.values()]
+        return Form(module, entry, arrays, written, shared)
 
     def modules(self) -> list[Module]:
         with global_compiler_lock, opaque_pointers():
@@ -189,7 +189,7 @@ class NumbaKernel(Primal):
 
 def _arrays(
     parameters: Iterable[Any],
-    words: Sequence[Sequence[Word]],
+    words: Words,
     aliases: Iterable[tuple[int, int]],
     opened: Sequence[int],
 ) -> tuple[dict[int, tuple[str, int]], set[int]]:
@@ -243,8 +243,8 @@ class DerivativeFunction(DeviceFunction):
 class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     """The compilation of a derivative, given the compilation of the kernel and the steps to it.
 
-    `words` has the words of each leaf of the kernel's parameters. `dynamic` is the size of the
-    launch's dynamic shared memory in bytes, which the derivative treats as an array.
+    `words` has the words of each leaf of the kernel's parameters. The derivative treats the dynamic
+    shared memory of the launch as an array.
     """
 
     kind = "numba_cuda_derivative"
@@ -252,12 +252,11 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     def __init__(
         self,
         primal: Primal,
-        words: Sequence[Sequence[Word]],
+        words: Words,
         roles: Roles,
         steps: tuple[Differentiation, ...],
         is_batched: bool,
         launch: Launch,
-        dynamic: int,
     ) -> None:
         self.kernel, self.target = primal.kernel, primal.target
         self._primal, self._words, self._roles = primal, words, roles
@@ -266,11 +265,11 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         # Blocks and threads are numbered along x alone.
         has_one_axis = y == z == one and launch.block[1:] == (1, 1)
         has_one_axis &= not (launch.words and launch.auto_block)  # recorded launches have words
-        self._has_one_axis, self._dynamic = has_one_axis, dynamic
+        self._has_one_axis, self._dynamic = has_one_axis, launch.shared
         is_known = self.target.architectures and not launch.auto_block
         registers = registers_with(math.prod(launch.block)) if is_known else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
-        how = (has_batch, has_one_axis, self._registers, dynamic)
+        how = (has_batch, has_one_axis, self._registers, launch.shared)
         described = (words, roles, [tuple(step) for step in steps]), how
         super().__init__(
             *(primal.label, primal.name, primal.digest), described, steps, primal.lasting
@@ -369,17 +368,17 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         uses_z = "sreg.ctaid.z(" in text or "sreg.nctaid.z(" in text
         return function, sorted(changed.intersection(function.arrays)), uses_z
 
-    def _shared_arrays(self, arrays: Iterable[Any]) -> dict[int, Buffer]:
+    def _shared_arrays(self, arrays: Iterable[tuple[str, int, int]]) -> dict[int, Buffer]:
         """The shared arrays of a block, by their offsets."""
         shared: dict[int, Buffer] = {}
-        for array in arrays:
-            dtype = _ITEMS.get(array.item)
+        for item, size, offset in arrays:
+            dtype = _ITEMS.get(item)
             if dtype is None:
-                raise Refused(f"it has a shared array of {array.item}")
-            if array.offset in shared:
+                raise Refused(f"it has a shared array of {item}")
+            if offset in shared:
                 raise Refused("it has several arrays in the shared memory of the launch")
-            size = array.size or self._dynamic
-            shared[array.offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
+            size = size or self._dynamic
+            shared[offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
         return shared
 
     def _cubins(self, text: str, entry: str, shared_size: int) -> Images:
@@ -395,12 +394,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         return {_core.HOST_CC: cuda_on_cpu_compile.image(body, is_fast=False)}
 
 
-def obtained(job: CudaDerivativeJob) -> DerivativeFunction:
+def obtained(primal: Primal, *described: Any) -> DerivativeFunction:
     """The machine code of a derivative, and a warning of its tape."""
-    made = obtain(job)
+    made = obtain(CudaDerivativeJob(primal, *described))
     if made.tape:
         warn(
-            f"{job.label}: each thread of the derivative allocates {made.tape} of device memory "
+            f"{primal.label}: each thread of the derivative allocates {made.tape} of device memory "
             "for values that a loop of the kernel overwrites, which is slow and limited by the "
             "device's heap; docs/derivatives.md says how to write kernels that need none [KB2108]"
         )
@@ -430,11 +429,7 @@ def _as_accessed(
 
 
 def _add_call(
-    module: Any,
-    entry: str,
-    buffers: Sequence[Buffer],
-    words: Sequence[Sequence[Word]],
-    places: Mapping[int, int],
+    module: Any, entry: str, buffers: Sequence[Buffer], words: Words, places: Mapping[int, int]
 ) -> None:
     """Add kb_primal, a function of buffers that calls the kernel's entry with these words."""
     lines, given = list[str](), list[str]()

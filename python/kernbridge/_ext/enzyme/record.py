@@ -18,13 +18,8 @@ from dataclasses import dataclass, replace
 
 from numba import cuda
 
-from kernbridge._ext.enzyme.numba_cuda import (
-    CudaDerivativeJob,
-    DerivativeFunction,
-    NumbaKernel,
-    obtained,
-)
-from kernbridge._ext.enzyme.primal import Primal, Roles
+from kernbridge._ext.enzyme.kernel import Primal, Roles, Words
+from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, NumbaKernel, obtained
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.calls.call import is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
@@ -34,7 +29,7 @@ from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
-from kernbridge._src.plan.program import Copy, Fill, Launch, Step, Word, leaves, renumbered
+from kernbridge._src.plan.program import Copy, Fill, Launch, Step, leaves, renumbered
 from kernbridge._src.record.callable import NumbaCudaCallable
 from kernbridge._src.record.record import DeviceArray, NotRecordable, Recording, host_like, record
 
@@ -187,7 +182,10 @@ class Derivative:
     def _differentiate(self, step: Step, reach: Reaches) -> None:
         """Add what a step becomes for shadows."""
         if isinstance(step, Launch):
-            self._launch_derivative(step, reach)
+            assert reach.made is not None
+            numbers = [self._values[b] for b in reach.buffers]
+            numbers += [self._shadows[b] for b in reach.shadows]
+            self.steps.append(reach.made.launch(step, numbers))
         elif isinstance(step, Fill) and step.buffer in self._shadows:
             self.steps.append(renumbered(replace(step, pattern=0), self._shadows.__getitem__))
         elif isinstance(step, Copy) and not self._shadows.keys().isdisjoint(
@@ -215,11 +213,12 @@ class Derivative:
         in_place = tuple(b for b in buffers if b not in read_only or (b in real and b in active))
         shadows = tuple(b for b in in_place if b in real)
         how = Differentiation(self._differentiation.mode, tuple(map(buffers.index, shadows)))
-        made = self._obtained(step, primal, own, Roles(buffers, in_place=in_place), (how,))
+        roles = Roles(buffers, in_place=in_place)
+        made = obtained(primal, own, roles, (how,), self._has_batch, step)
         writes = {buffers[i] for i in made.written}
         return Reaches(set(buffers), writes, made, buffers, shadows)
 
-    def _kernel(self, step: Launch) -> tuple[Primal, list[list[Word]], set[int]]:
+    def _kernel(self, step: Launch) -> tuple[Primal, Words, set[int]]:
         """The kernel of a launch, its words, and the inputs that nothing writes to."""
         function = step.function
         assert isinstance(function, numba_cuda_compile.NumbaCudaFunction)
@@ -235,25 +234,6 @@ class Derivative:
         label, target = self._recording.label, self._recording.target
         job = numba_cuda_compile.Job(label, function.kernel(), function.parameters, False, target)
         return NumbaKernel(job), own, read_only
-
-    def _obtained(
-        self,
-        step: Launch,
-        primal: Primal,
-        own: list[list[Word]],
-        roles: Roles,
-        how: tuple[Differentiation, ...],
-    ) -> DerivativeFunction:
-        return obtained(
-            CudaDerivativeJob(primal, own, roles, how, self._has_batch, step, dynamic=step.shared)
-        )
-
-    def _launch_derivative(self, step: Launch, reach: Reaches) -> None:
-        made = reach.made
-        assert made is not None
-        numbers = [self._values[b] for b in reach.buffers]
-        numbers += [self._shadows[b] for b in reach.shadows]
-        self.steps.append(made.launch(step, numbers))
 
     def _copy_derivative(self, step: Copy) -> None:
         """Copy the tangent, or add the copy's cotangent to the source's and set it to zero."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge._ext.enzyme import clang, cuda_module
+from kernbridge._ext.enzyme import clang
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
@@ -90,7 +90,9 @@ class OfFunction(Differentiator):
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
         operands, call, steps, *_ = wanted
         if self.frontend.export.of_cuda:
-            return cuda_module.lower(self.frontend, platform, wanted)
+            from kernbridge._ext.enzyme import cuda_cpp  # which needs more than functions in C do
+
+            return cuda_cpp.lower_function(self.frontend, platform, wanted)
         return SourceDerivative(self.frontend, operands, call, steps).lowered(operands, call)
 
 
