@@ -138,9 +138,9 @@ static KB_COLD kb_status describe_failure(const kb_host_step *step, const kb_fra
 kb_status kb_host_run(const kb_host_step *step, const kb_frame *frame, kb_error *err)
 {
     void *result = NULL, *exception = NULL;
-    kb_numba_entry *entry = __atomic_load_n(&step->entry, __ATOMIC_RELAXED); /* may be replaced */
-    int32_t status = step->parallel ? call_parallel(step, &result, &exception, frame)
-                                    : entry(&result, &exception, frame->inputs, frame->outputs);
+    int32_t status = step->parallel
+                         ? call_parallel(step, &result, &exception, frame)
+                         : step->entry(&result, &exception, frame->inputs, frame->outputs);
     return KB_LIKELY(status == KB_NUMBA_OK) ? KB_OK
                                             : describe_failure(step, frame, status, exception, err);
 }

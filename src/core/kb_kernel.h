@@ -41,6 +41,7 @@ typedef struct kb_host_step {
     bool concurrent; /* needs nothing but its arguments: slices of a batch may run at once */
     int num_threads; /* of that pool for this kernel; 0: as the calling thread has it */
     const struct kb_failures *failures; /* of code that came without its compiler, or NULL */
+    int64_t handle; /* of what Python is called with before, as KB_STEP_CALLBACK does; 0: nothing */
 } kb_host_step;
 
 typedef struct kb_step {

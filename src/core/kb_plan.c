@@ -34,8 +34,12 @@ kb_concurrency kb_plan_concurrency(const kb_step *step, const kb_frame *frame)
 
 kb_status kb_plan_step(const kb_step *step, const kb_frame *frame, kb_error *err)
 {
-    if (KB_LIKELY(step->kind == KB_STEP_HOST))
-        return kb_host_run(&step->host, frame, err);
+    if (KB_LIKELY(step->kind == KB_STEP_HOST)) {
+        kb_status s = KB_OK;
+        if (!KB_LIKELY(__atomic_load_n(&step->host.handle, __ATOMIC_RELAXED) == 0))
+            s = atomic_load(&runners[KB_STEP_CALLBACK])(&step->host.handle, frame, err);
+        return KB_LIKELY(s == KB_OK) ? kb_host_run(&step->host, frame, err) : s;
+    }
     kb_step_runner *run = step->kind < KB_STEP_KINDS
                               ? atomic_load_explicit(&runners[step->kind], memory_order_acquire)
                               : NULL;

@@ -44,6 +44,23 @@ static PyObject *register_host(PyObject *Py_UNUSED(self), PyObject *args)
     return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
 }
 
+/* Let a kernel that came as machine code first call Python, as a step that calls Python does, until
+ * that returns True: see set_caller. */
+static PyObject *watch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const uint8_t *digest;
+    long long handle;
+    if (!PyArg_ParseTuple(args, "O&L:watch_host_code", kb_python_digest, &digest, &handle))
+        return NULL;
+    const kb_kernel *kernel;
+    kb_error err;
+    if (kb_registry_match(kb_handler_registry(), digest, &kernel, &err) != KB_OK)
+        return kb_python_raise(&err);
+    kb_step *step = (kb_step *)(uintptr_t)kernel->plan.steps; /* of the registry's own copy */
+    __atomic_store_n(&step->host.handle, handle, __ATOMIC_RELAXED);
+    Py_RETURN_NONE;
+}
+
 /* Whether the code has no variables. ValueError is raised if register_host_code would raise it;
  * nothing is registered. */
 static PyObject *check_host_code(PyObject *Py_UNUSED(self), PyObject *args)
@@ -101,6 +118,7 @@ static PyObject *set_carried_code(PyObject *Py_UNUSED(self), PyObject *args)
 static PyMethodDef methods[] = {
     {"register_host_code", register_host_code, METH_VARARGS, NULL},
     {"register_host", register_host, METH_VARARGS, NULL},
+    {"watch_host_code", watch_host_code, METH_VARARGS, NULL},
     {"check_host_code", check_host_code, METH_VARARGS, NULL},
     {"host_code_provides", host_code_provides, METH_VARARGS, NULL},
     {"cpu_features", cpu_features, METH_NOARGS, NULL},

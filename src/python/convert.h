@@ -35,6 +35,5 @@ int kb_python_add_code(PyObject *module);
 int kb_python_add_cuda(PyObject *module);
 int kb_python_add_modules(PyObject *module);
 int kb_python_add_emulator(PyObject *module);
-int kb_python_add_enzyme(PyObject *module);
 
 #endif

@@ -178,9 +178,6 @@ static PyModuleDef_Slot slots[] = {
 #ifdef KB_EXTENSION_EMULATOR
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_emulator},
 #endif
-#ifdef KB_EXTENSION_ENZYME
-    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_enzyme},
-#endif
     {0, NULL},
 };
 

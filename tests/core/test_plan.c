@@ -126,11 +126,35 @@ static void test_runners(void)
     CHECK_TEXT(order, "a");
 }
 
+static kb_status called_before(const void *handle, const kb_frame *frame, kb_error *err)
+{
+    CHECK(frame->kernel != NULL);
+    strcat(order, "p");
+    const int64_t number = *(const int64_t *)handle;
+    return number < 0 ? kb_error_set(err, KB_NOT_FOUND, "%d", (int)number) : KB_OK;
+}
+
+/* Python is called before a function that has a handle, which does not run if that fails. */
+static void test_handles(void)
+{
+    kb_error err;
+    kb_step steps[] = {HOST(first), HOST(second)};
+    kb_plan_set_runner(KB_STEP_CALLBACK, called_before);
+    steps[1].host.handle = 3;
+    CHECK_INT(run(steps, 2, &err), KB_OK);
+    CHECK_TEXT(order, "1p2");
+    steps[0].host.handle = -3;
+    CHECK_INT(run(steps, 2, &err), KB_NOT_FOUND);
+    CHECK_TEXT(order, "p");
+    CHECK_TEXT(err.message, "-3");
+}
+
 int main(void)
 {
     test_order();
     test_stops();
     test_unknown_kind();
     test_runners();
+    test_handles();
     return kb_test_end("test_plan");
 }

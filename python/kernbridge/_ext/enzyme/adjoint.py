@@ -1,11 +1,9 @@
 """The adjoint test: a derivative is compared with the one of the other mode when it first runs.
 
-For a linear map J, `<ct, J t>` equals `<J^T ct, t>`. The core enters a derivative that has not been
-tested by way of Python: the first call first runs it on copies of the arrays, and the derivative of
-the other mode on such copies and on a tangent or cotangent that is drawn. Afterwards the core
-enters the derivative itself again, and the disk keeps that the two agree. Any thread may enter.
-
-A plan for the CPU in place of a GPU calls Python first. Once they agree, the core omits that step.
+For a linear map J, `<ct, J t>` equals `<J^T ct, t>`. The core calls Python before a derivative that
+has not been tested: the first call first runs it on copies of the arrays, and the derivative of the
+other mode on such copies and on a tangent or cotangent that is drawn. Once the two agree, the core
+calls Python no more, and the disk keeps that they do. Any thread may enter.
 """
 
 from __future__ import annotations
@@ -42,10 +40,8 @@ _DIFFER = (
     "a function (vjp=, jvp=). kernbridge.config.set_adjoint_test(False), or "
     "KERNBRIDGE_ADJOINT_TEST=0, switches this test off."
 )
-_Pointers = ctypes.POINTER(ctypes.c_void_p)
-_Entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[_Pointers] * 4)  # src/abi/kb_numba.h: kb_numba_entry
 _Words = ctypes.c_int64 * 6  # of a buffer of XLA: its data is the fourth, its extents the sixth
-entered = set[bytes]()  # the digests of derivatives whose entry can be replaced
+entered = set[bytes]()  # the digests of derivatives that are machine code for the CPU
 _lock = threading.Lock()
 
 
@@ -66,10 +62,9 @@ def watch(
             is_known = is_long or artefacts.load(_KIND, key) is not None
             plans[native.key] = None
             if debug.checks() or not is_known:
-                counts = len(operands), len(call.outs)
-                plans[native.key] = (
-                    _KernelTest(key, mode, native, counts) if is_kernel else PlanTest(key, mode)
-                )
+                plans[native.key] = Test(key, mode)
+                if is_kernel:
+                    _core.watch_host_code(native.digest, native.key)
         test = plans.setdefault(native.key, None)
     if test is None:
         return
@@ -110,8 +105,8 @@ class _Derivative(NamedTuple):
         return results
 
 
-class PlanTest:
-    """What a plan calls before its steps: its test until that has passed, for ever if it fails."""
+class Test:
+    """What the core calls before a derivative: until its test has passed, for ever if it fails."""
 
     def __init__(self, key: bytes, mode: str) -> None:
         self.key, self._mode = key, mode
@@ -169,39 +164,6 @@ class PlanTest:
                 return
         both = (others, ours) if self._mode == "vjp" else (ours, others)
         self._failure = _DIFFER.format(*both)
-
-
-class _KernelTest(PlanTest):
-    """The entry of a derivative, in place of its machine code."""
-
-    def __init__(self, key: bytes, mode: str, native: Any, counts: tuple[int, int]) -> None:
-        super().__init__(key, mode)
-        self._native, self._counts, self._records = native, counts, dict[str, Any]()
-        self._plain = _core.exchange_host_entry(native.digest, 0)
-        self._mine = _Entry(self._enter)
-        address = ctypes.cast(self._mine, ctypes.c_void_p).value
-        _core.exchange_host_entry(native.digest, address or 0)
-
-    def _enter(self, result: Any, exception: Any, *tables: Any) -> int:
-        try:
-            found = [p for table, n in zip(tables, self._counts, strict=True) for p in table[:n]]
-            buffers = list(map(_buffer, found))
-            if plans[self._native.key] is None or self.enter(buffers):
-                plans[self._native.key] = None
-                _core.exchange_host_entry(self._native.digest, self._plain)
-        except RuntimeError as e:
-            text = ctypes.create_string_buffer(str(e).encode())  # a kb_numba_exception and its text
-            record, _ = self._records.setdefault("", (_Words(ctypes.addressof(text)), text))
-            exception[0] = ctypes.addressof(record)
-            return 1
-        return int(_Entry(self._plain)(result, exception, *tables))
-
-
-def _buffer(place: int) -> tuple[int, tuple[int, ...], int]:
-    """The address, the shape and the dtype's number of an array that XLA describes."""
-    words = _Words.from_address(place)
-    dims = (ctypes.c_int64 * words[4]).from_address(words[5])
-    return words[3], tuple(dims), words[2] & 0xFFFFFFFF
 
 
 def _array(address: int, shape: Sequence[int], dtype: Any) -> Any:
