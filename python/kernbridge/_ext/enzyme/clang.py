@@ -21,6 +21,7 @@ from kernbridge._src.llvm.text import (
     Instruction,
     Module,
     declared_once,
+    reached,
     renamed,
     split,
     symbol,
@@ -171,17 +172,10 @@ def simplified(text: str, kept: str) -> Module:
 
 def check(module: Module, kept: str) -> None:
     """Refuse code that, with Enzyme, would give the derivative of another function."""
-    defined = module.defined
     variables = {name for name, g in module.globals.items() if g.kind == "global"}
-    seen, left = set[str](), [kept]
-    while left:
-        name = left.pop()
-        if name in seen or name not in defined:
-            continue
-        seen.add(name)
-        used = [(i, set(symbols(i.text))) for i in defined[name].instructions]
+    for function in reached(module.defined, kept).values():
+        used = [(i, set(symbols(i.text))) for i in function.instructions]
         for i, names in used:
-            left += names
             what, changing = _why_not(i), names & variables
             if changing:
                 what = f"it uses {spelled(min(changing))}, which is no constant"

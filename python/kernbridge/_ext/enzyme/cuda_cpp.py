@@ -17,7 +17,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from kernbridge._src.llvm.text import (
     Instruction,
     Module,
     declared_once,
+    reached,
     renamed,
     split,
     symbol,
@@ -158,7 +159,9 @@ class CppKernel(Primal):
         self.label, self.name, self.target = label, name, target
         self._arrays = [(t.dtype.name, len(t.shape)) for t in arrays]
         self._entry, self._sizes = entry, sizes
-        self._module = _reached(Module(declared_once(str(module))), entry)
+        self._module = m = Module(declared_once(str(module)))
+        needed = reached({**m.functions, **m.globals}, entry)
+        m.lines = [li for li in m.lines if isinstance(li, str) or li.name in needed]
         described = _STRIPPED.sub("", str(self._module)), self._arrays
         self.digest = identity_of(made="enzyme.cuda", code=b"", described=described, inlined=None)
         self.symbol = f"{re.sub(r'[^0-9A-Za-z]+', '_', name)}_{self.digest[:6].hex()}"
@@ -166,8 +169,8 @@ class CppKernel(Primal):
     def made_of(self) -> tuple[Any, ...]:
         return tool.find().identity(with_clang=True)
 
-    def modules(self) -> list[Module]:
-        return [self._module]
+    def place(self, is_it: Callable[[Instruction], bool]) -> str:
+        return clang.place_in(self._module, is_it)
 
     def form(self, words: Words, roles: Roles) -> Form:
         used = {word.buffer for given in words for word in given if word.kind == "address"}
@@ -216,19 +219,6 @@ def _of_words(kernel: Function, sizes: Sequence[int]) -> str:
     head = f"define void @kb_words({', '.join(words)}) alwaysinline {{"
     last = f"  call void {symbol(kernel.name)}({', '.join(given)})"
     return "\n".join(["", head, *lines, last, "  ret void", "}", "declare ptr @kb.shared(i64)", ""])
-
-
-def _reached(module: Module, entry: str) -> Module:
-    """The module without functions and variables that the entry does not need."""
-    named = {**module.functions, **module.globals}
-    seen, left = set[str](), [entry]
-    while left:
-        name = left.pop()
-        if name in named and name not in seen:
-            seen.add(name)
-            left += symbols(str(named[name]))
-    module.lines = [li for li in module.lines if isinstance(li, str) or li.name in seen]
-    return module
 
 
 def _with_own_memory(text: str) -> tuple[Module, list[tuple[str, int, int]]]:

@@ -1,16 +1,22 @@
-"""Keeps what a branch guards behind the branch while LLVM optimises a kernel for Enzyme.
+"""What LLVM and Enzyme would otherwise make of a kernel.
 
 LLVM makes of `1 / x if x != 0 else 0` a division and a choice, since a division has no effects. The
 derivative of a choice multiplies a cotangent of zero by the derivative of what is not chosen. If
 that is infinite, the product is NaN. Operations whose derivative may be infinite or NaN are
 therefore calls of unknown functions while LLVM optimises: it does not move such a call to where it
-might not be reached.
+might not be reached. So what a branch guards stays behind the branch.
+
+Enzyme takes some code for something else, unless it is told or the code is refused. This is code
+that reads the bits of real numbers as integers, or the reverse, and code that finds out at run time
+which array it uses.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
+from kernbridge._ext.enzyme.registered import REGISTERED
 from kernbridge._src.llvm.text import Function, Instruction, Module, declared_once, renamed
 
 _OPERATIONS = ("fmul", "fdiv", "frem")
@@ -21,6 +27,7 @@ _FUNCTIONS = {f"{a}{f}{h}" for a in ("", "a") for f in ("sin", "cos", "tan") for
 _FUNCTIONS |= {"atan2", "exp", "exp2", "exp10", "fma", "fmuladd", "ldexp", "log", "log2", "log10"}
 _FUNCTIONS |= {"pow", "powi", "sqrt"}
 _PURE = "readnone nounwind willreturn"
+_INTEGERS = {"i8", "i16", "i32", "i64"}
 
 
 def hidden(text: str) -> str:
@@ -74,3 +81,153 @@ def shown(text: str) -> str:
     text = str(module).replace(f"@{_HIDDEN}", "@")
     of_llvm = (signature(f) for f in declared if f.name.startswith(f"{_HIDDEN}llvm."))
     return declared_once(text + "".join(f"{d.replace(_HIDDEN, '')}\n" for d in of_llvm))
+
+
+def _is_real(kind: str) -> bool:
+    return kind.strip("<>").endswith(("float", "double"))
+
+
+def _is_integer(kind: str) -> bool:
+    return kind.strip("<>").split()[-1] in _INTEGERS
+
+
+class _Addresses:
+    """Which addresses may lie in the same memory, of which one stands for all."""
+
+    def __init__(self) -> None:
+        self._others: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        while name in self._others:
+            name = self._others[name]
+        return name
+
+    def join(self, name: str, other: str) -> None:
+        if self[name] != self[other]:
+            self._others[self[name]] = self[other]
+
+
+def reinterprets(module: Module, primal: str, of_reals: Sequence[bool]) -> Instruction | None:
+    """The instruction that uses memory, or a value, both as a real number and as an integer.
+
+    Enzyme would take what depends on the bits of a number as constant. The function `primal` calls
+    the kernel, and others are inlined into it; `of_reals` says what each of its buffers holds.
+    Structures on the stack do not count, since they may hold both. An integer that is only stored
+    again is a copy of what it was read from.
+    """
+    for function in module.defined.values():
+        if function.name.startswith(REGISTERED):  # whose body Enzyme does not differentiate
+            continue
+        buffers = buffer_names(function) if function.name == primal else []
+        reals = [b for b, is_real in zip(buffers, of_reals, strict=False) if is_real]
+        if found := _mixed(function, reals):
+            return found
+    return None
+
+
+def buffer_names(primal: Function) -> list[str]:
+    """The names of its buffers, which come after the status and the exception."""
+    pointers = (p for p in primal.parameters if p.startswith("ptr"))
+    return [p.rpartition(" ")[2] for p in pointers][2:]
+
+
+def accessed(function: Function) -> list[set[str]]:
+    """The types of the numbers that a function reads and writes in each of its buffers."""
+    memory, _, accesses, _ = _accesses(function)
+    found: dict[str, set[str]] = {}
+    for address, kind, _ in accesses:
+        found.setdefault(memory[address], set()).add(kind)
+    return [found.get(memory[name], set()) for name in buffer_names(function)]
+
+
+def _mixed(function: Function, reals: Sequence[str]) -> Instruction | None:
+    memory, structures, accesses, cast = _accesses(function)
+    if cast:
+        return cast
+    real = {memory[name] for name in reals}
+    real |= {memory[a] for a, kind, _ in accesses if _is_real(kind)}
+    real = {name for name in real - structures if name.startswith("%")}  # no constants
+    found = (i for a, kind, i in accesses if _is_integer(kind) and memory[a] in real)
+    return next(found, None)
+
+
+def _accesses(
+    function: Function,
+) -> tuple[_Addresses, set[str], list[tuple[str, str, Instruction]], Instruction | None]:
+    """Addresses, structures on the stack, accesses by address and type, and a cast of bits."""
+    memory, structures, copied = _Addresses(), set[str](), set[str]()
+    accesses: list[tuple[str, str, Instruction]] = []
+    cast = None
+    for i in function.instructions:
+        if i.opcode == "bitcast":
+            kinds = i.type, i.operands[0].type
+            if any(map(_is_real, kinds)) and any(map(_is_integer, kinds)):
+                cast = cast or i
+        elif i.opcode == "alloca":
+            item = i.type.partition(" x ")[2] if i.type.startswith("[") else i.type
+            if item.startswith(("%", "{")):
+                structures.add(i.result)
+        elif i.opcode == "load":
+            uses = function.users.get(i.result, [])
+            if _is_integer(i.type) and all(_stores(user, i.result) for user in uses):
+                copied.add(i.result)
+            else:
+                accesses.append((i.operands[0].value, i.type, i))
+        elif i.opcode == "store":
+            (kind, value), (_, address) = i.operands
+            if _is_real(kind) or (value.startswith("%") and value not in copied):
+                accesses.append((address, kind, i))
+        elif i.opcode in ("atomicrmw", "cmpxchg"):
+            accesses.append((i.operands[0].value, i.operands[1].type, i))
+        elif i.opcode == "getelementptr" and (pointers := _pointers(i)):
+            memory.join(i.result, *pointers)
+        else:
+            for a, b in _same(i):
+                if structures.isdisjoint((memory[a], memory[b])):
+                    memory.join(a, b)
+    return memory, structures, accesses, cast
+
+
+def _stores(user: Instruction, value: str) -> bool:
+    return user.opcode == "store" and user.operands[0].value == value
+
+
+def _same(i: Instruction) -> Iterator[tuple[str, str]]:
+    """Pairs of addresses of which an instruction makes one of the other, or copies one to it."""
+    if i.opcode in ("phi", "select", "freeze"):
+        yield from ((i.result, other) for other in _pointers(i))
+    elif i.opcode == "call" and i.callee.startswith(("llvm.memcpy", "llvm.memmove")):
+        to, of, *_ = i.operands
+        yield to.value, of.value
+
+
+def _pointers(i: Instruction) -> Iterable[str]:
+    return [o.value for o in i.operands if o.type.startswith("ptr") and o.value.startswith("%")]
+
+
+def chooses_arrays(module: str, primal: str) -> bool:
+    """Whether a kernel may find out at run time which array it uses.
+
+    That is where it chooses between the addresses of several arrays, or stores the address of a
+    buffer. Functions are inlined into `primal`.
+    """
+    function = Module(module).functions[primal]
+    memory, kept = _Addresses(), set[str]()
+    choices: dict[str, Iterable[str]] = {}
+    for i in function.instructions:
+        if i.opcode in ("getelementptr", "freeze") and (pointers := _pointers(i)):
+            memory.join(i.result, *pointers)
+        elif i.opcode in ("phi", "select") and (pointers := _pointers(i)):
+            choices[i.result] = pointers
+        elif i.opcode == "store" and i.operands[0].type == "ptr":
+            kept.add(i.operands[0].value)
+    while settled := {
+        name: others
+        for name, among in choices.items()
+        if len(others := {memory[other] for other in among} - {name}) < 2
+    }:  # of one array, perhaps at another element
+        for name, others in settled.items():
+            for other in others:
+                memory.join(name, other)
+            del choices[name]
+    return bool(choices) or not {memory[name] for name in kept}.isdisjoint(buffer_names(function))

@@ -8,7 +8,7 @@ One job makes the derivatives of all CUDA kernels, of which a front end describe
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kernbridge import _core
@@ -25,7 +25,7 @@ from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import identity_of
-from kernbridge._src.llvm.text import Module
+from kernbridge._src.llvm.text import Instruction, Module
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step
 from kernbridge._src.plan.launch import LaunchRule
@@ -205,18 +205,15 @@ class Primal:
     target: Target
     kernel: Any = None  # of Numba
     why_not_portable = ""
-    has_folders = False  # whether the names of files in its modules need their folders
     # Whether it is known what shared arrays hold, and which arrays the kernel writes to.
     says_what_arrays_hold = True
 
-    def made_of(self) -> tuple[Any, ...]:
-        """What decides the form besides the digest."""
-        raise NotImplementedError
+    made_of: Callable[[], tuple[Any, ...]]  # what decides the form besides the digest
 
     def form(self, words: Words, roles: Roles) -> Form:
         """Compile the kernel, or raise Refused."""
         raise NotImplementedError
 
-    def modules(self) -> list[Module]:
-        """What `form` has compiled, with lines."""
+    def place(self, is_it: Callable[[Instruction], bool]) -> str:
+        """The line of the first such instruction in what `form` has compiled."""
         raise NotImplementedError

@@ -15,8 +15,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme import grammar, guards, registered
-from kernbridge._ext.enzyme.bits import reinterprets
+from kernbridge._ext.enzyme import guards, registered
 from kernbridge._ext.enzyme.clang import place_of
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import HostDerivativeJob, Kernel
@@ -148,7 +147,7 @@ class NumbaDerivative(HostDerivativeJob):
         simple = binding.parse_assembly(guards.hidden(str(simple)))
         simplify(_inlined(simple, name))
         read = Module(guards.shown(str(simple)))
-        if found := reinterprets(read, name, [b.is_inexact for b in buffers]):
+        if found := guards.reinterprets(read, name, [b.is_inexact for b in buffers]):
             why = "it uses the bits of real numbers as integers, or has a list of real numbers"
             raise Refused(why, place_of(read, found))
         for name_of, f in read.functions.items():
@@ -324,7 +323,7 @@ def _to_inline(read: Module) -> Any:
     for i in (i for i in read.instructions("call") if i.callee.startswith(_HOLDS)):
         holds = ir.holds(i.callee.removeprefix(_HOLDS))
         i.text = i.text.replace("(ptr ", f"(ptr {holds} ", 1)
-    text = grammar.placed(f"{read}{_ALLOCATOR}")
+    text = ir.placed(f"{read}{_ALLOCATOR}")
     return _inlined(binding.parse_assembly(text, binding.create_context()))
 
 

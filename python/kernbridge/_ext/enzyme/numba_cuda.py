@@ -19,7 +19,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +33,6 @@ from kernbridge._ext.emulator.compiler.to_host import HostModule
 from kernbridge._ext.emulator.target import Emulated
 from kernbridge._ext.enzyme import clang, gpu_code, guards, sums, warps
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme.bits import accessed, buffer_names, reinterprets
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import DerivativeJob, Form, Primal, Roles, Words, check_launch
 from kernbridge._ext.enzyme.numba_cpu import simplify
@@ -60,7 +59,7 @@ from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import REGISTERS_MAX, registers_with
 from kernbridge._src.plan.program import DeviceFunction, Fill, Launch, Step, Value, Word, leaves
-from kernbridge._src.plan.targets import Images
+from kernbridge._src.plan.targets import Images, Target
 from kernbridge._src.toolchain.library import CUDA_ON_CPU
 
 _STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
@@ -122,35 +121,38 @@ def native_call(
     x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in launch.grid)
     launch = replace(launch, grid=(x, y, z), zeroed=own_call.fresh)
     step = made.launch(launch, [numbers[i] for i in function.arrays])
-    native, _ = plan(
-        f"{kernel.label} ({LABELS[steps[-1].mode]})",
-        source,
-        own_operands,
-        own_call,
-        [f"array {k}" for k in range(n_own)],
-        [*fills, step],
-        copied=function.written,
-        temporaries=ir.temporaries(function.scratch, operands, call),
-        is_tested=has_reverse(steps) and not kernel.target.architectures,
-        target=kernel.target,
-    )
-    return native
+    label = f"{kernel.label} ({LABELS[steps[-1].mode]})"
+    scratch = ir.temporaries(function.scratch, operands, call)
+    hidden = {"copied": function.written, "temporaries": scratch}
+    return planned(label, source, wanted, [*fills, step], kernel.target, **hidden)
+
+
+def planned(
+    label: str,
+    source: str,
+    wanted: Differentiated,
+    steps: list[Step],
+    target: Target,
+    **hidden: Any,
+) -> NativeCall:
+    """The plan of a derivative, given its steps and its `hidden` buffers."""
+    operands, call = wanted.own_operands, wanted.own_call
+    names = [f"array {k}" for k in range(len(operands) + len(call.outs))]
+    is_tested = has_reverse(wanted.steps) and not target.architectures
+    given = label, source, operands, call, names, steps
+    return plan(*given, is_tested=is_tested, target=target, **hidden)[0]
 
 
 class NumbaKernel(Primal):
     """A kernel of Numba-CUDA; `words` has the words of each leaf of its parameters."""
 
-    has_folders = True
     _modules: Sequence[Any] = ()
 
     def __init__(self, job: Job) -> None:
         self._job, self.kernel, self.target = job, job.kernel, job.target
         self.label, self.name, self.symbol = job.label, job.name, job.symbol
         self.digest, self.lasting = job.digest, job.lasting
-        self.why_not_portable = job.why_not_portable
-
-    def made_of(self) -> tuple[Any, ...]:
-        return self._job.made_of()
+        self.why_not_portable, self.made_of = job.why_not_portable, job.made_of
 
     def form(self, words: Words, roles: Roles) -> Form:
         with global_compiler_lock:
@@ -163,9 +165,11 @@ class NumbaKernel(Primal):
         shared = [(a.item, a.size, a.offset) for a in host.shared.values()]
         return Form(module, entry, arrays, written, shared)
 
-    def modules(self) -> list[Module]:
+    def place(self, is_it: Callable[[Instruction], bool]) -> str:
         with global_compiler_lock, opaque_pointers():
-            return [Module(str(module)) for module in self._modules]
+            modules = [Module(str(module)) for module in self._modules]
+        places = (clang.place_in(module, is_it, has_folders=True) for module in modules)
+        return next(filter(None, places), "")
 
     def _host_module(self) -> tuple[HostModule, Any]:
         """The kernel with calls of functions `kb.*`, and the LLVM module of all its code."""
@@ -330,10 +334,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
 
     def place(self, refused: Refused) -> str:
         """The line of the call that was refused."""
-        is_it = refused.is_of if refused.called else _is_of_threads
-        modules, has_folders = self._primal.modules(), self._primal.has_folders
-        places = (clang.place_in(module, is_it, has_folders) for module in modules)
-        return next(filter(None, places), "")
+        return self._primal.place(refused.is_of if refused.called else _is_of_threads)
 
     def _primal_function(self) -> tuple[Function, list[int], bool]:
         """The kernel as a function of its operands, its other outputs, and its shared arrays.
@@ -388,7 +389,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
 
     def _host_images(self, text: str, entry: str, shared_size: int) -> Images:
         text = _without_target(renamed(text, own_name))
-        declared = {name for name in _declared(text) if not _core.cuda_code_provides(name)}
+        functions = Module(text).functions.items()
+        declared = {n for n, f in functions if f.is_declaration and not _core.cuda_code_provides(n)}
         texts = [text, host_ir.about(shared_size)]
         body, _ = host_ir.completed(self.label, texts, entry, declared)
         return {_core.HOST_CC: cuda_on_cpu_compile.image(body, is_fast=False)}
@@ -412,7 +414,7 @@ def _as_accessed(
     """The buffers, and kb_primal, with what the kernel holds in shared memory, and writes to."""
     module, made = Module(text), []
     primal = module.functions["kb_primal"]
-    for i, (b, kinds) in enumerate(zip(buffers, accessed(primal), strict=True)):
+    for i, (b, kinds) in enumerate(zip(buffers, guards.accessed(primal), strict=True)):
         items = {kind.strip("<>").split()[-1] for kind in kinds} & {"float", "double"}
         found = {_ITEMS[item] for item in items}
         if b.kind == "shared" and not b.is_inexact and len(found) == 1:  # of bytes, say
@@ -507,9 +509,9 @@ def _simplified(
     module = llvm.parse_assembly(guards.hidden(str(read)))
     simplify(module, unrolls=True)  # threads need not keep the values of a loop that is unrolled
     text = warps.marked(guards.shown(str(module)))
-    _check(text)
     read = Module(text)
-    if reinterprets(read, "kb_primal", of_reals):
+    _check(read)
+    if guards.reinterprets(read, "kb_primal", of_reals):
         raise Refused("it uses the bits of real numbers as integers")
     used, written = _accessed(read.defined["kb_primal"])
     text = renamed(_without_target(text), _name_for_enzyme)
@@ -536,7 +538,7 @@ def _described(f: Declared) -> str:
 
 def _accessed(function: Declared) -> tuple[set[int], set[int]]:
     """The buffers that a function reads, and the buffers that it writes or adds to."""
-    roots = {name: i for i, name in enumerate(buffer_names(function))}
+    roots = {name: i for i, name in enumerate(guards.buffer_names(function))}
     read, written = set[int](), set[int]()
     for i in function.instructions:
         values = [value for _, value in i.operands]
@@ -550,9 +552,8 @@ def _accessed(function: Declared) -> tuple[set[int], set[int]]:
     return read, written
 
 
-def _check(text: str) -> None:
+def _check(module: Module) -> None:
     """Refuse operations by which the result of a thread depends on the timing of other threads."""
-    module = Module(text)
     instructions = [(f, i) for f in module.defined.values() for i in f.instructions]
     for f, i in instructions:
         if i.opcode == "atomicrmw" and i.result in f.users:
@@ -568,8 +569,8 @@ def _check(text: str) -> None:
         is_access = i.opcode in ("load", "store") and "atomic" in i.flags
         if is_access or i.opcode in ("cmpxchg", "fence"):
             raise Refused("it waits for other threads, or replaces numbers atomically")
-    for name in _declared(text):
-        if name.startswith("kb.") and name not in _OWN | warps.KNOWN:
+    for name, f in module.functions.items():
+        if f.is_declaration and name.startswith("kb.") and name not in _OWN | warps.KNOWN:
             used = name.removeprefix("kb.")
             raise Refused(
                 f"it uses {used}, of which no derivative is known", called=re.escape(used)
@@ -650,10 +651,6 @@ end:
   ret void
 }
 """
-
-
-def _declared(text: str) -> list[str]:
-    return [name for name, f in Module(text).functions.items() if f.is_declaration]
 
 
 def _name_for_enzyme(name: str) -> str:

@@ -19,16 +19,15 @@ from dataclasses import dataclass, replace
 from numba import cuda
 
 from kernbridge._ext.enzyme.kernel import Primal, Roles, Words
-from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, NumbaKernel, obtained
+from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, NumbaKernel, obtained, planned
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.calls.call import is_inexact
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured
-from kernbridge._src.operation.derivatives import Differentiated, Differentiator, has_reverse
+from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
-from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.program import Copy, Fill, Launch, Step, leaves, renumbered
 from kernbridge._src.record.callable import NumbaCudaCallable
 from kernbridge._src.record.record import DeviceArray, NotRecordable, Recording, host_like, record
@@ -98,19 +97,9 @@ class Derivative:
 
     def lowered(self, source: str) -> NativeCall:
         self._run()
-        recording, wanted = self._recording, self._wanted
-        native, _ = plan(
-            f"{recording.label} ({wanted.steps[0].mode})",
-            source,
-            wanted.own_operands,
-            wanted.own_call,
-            [f"array {k}" for k in range(self._n_buffers)],
-            self.steps,
-            temporaries=self.temporaries,
-            is_tested=has_reverse(wanted.steps) and not recording.target.architectures,
-            target=recording.target,
-        )
-        return native
+        label, target = self._recording.label, self._recording.target
+        named, made = f"{label} ({self._differentiation.mode})", self.temporaries
+        return planned(named, source, self._wanted, self.steps, target, temporaries=made)
 
     def _run(self) -> None:
         own = [b for b in range(len(self._arrays)) if self._known(b) == b]

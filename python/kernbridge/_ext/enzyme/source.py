@@ -13,8 +13,8 @@ from typing import Any
 
 from kernbridge._ext.enzyme import clang
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme.bits import reinterprets
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
+from kernbridge._ext.enzyme.guards import reinterprets
 from kernbridge._ext.enzyme.kernel import HostDerivativeJob, Kernel
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.packing import HostCode

@@ -8,9 +8,11 @@ its blocks are asked for, and an instruction when its operands are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 _NAME = r'(?:"[^"]*"|[-\w.$]+)'
 _LOCAL = re.compile(f"%{_NAME}")
@@ -349,6 +351,17 @@ class Module:
         inside = self.numbered.get(node, "").partition("(")[2].rpartition(")")[0]
         fields = (part.partition(": ") for part in split(inside, ","))
         return next((value.strip('"') for key, _, value in fields if key == name), "")
+
+
+def reached(named: Mapping[str, T], name: str) -> dict[str, T]:
+    """Those of some functions, or variables, that one of them needs, from it on."""
+    found, left = dict[str, T](), [name]
+    while left:
+        name = left.pop()
+        if name in named and name not in found:
+            found[name] = named[name]
+            left += symbols(str(named[name]))
+    return found
 
 
 def declared_once(text: str) -> str:
