@@ -18,7 +18,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -138,33 +138,30 @@ def compiled(
     return Module(_KERNELS.sub("", text))
 
 
+@dataclass(eq=False)
 class CppKernel(Primal):
     """A kernel of CUDA C++ in a module that has its IR under the name `entry`.
 
     `sizes` has the bytes of each parameter, and `arrays` the buffers that words belong to.
     """
 
+    label: str
+    name: str
+    target: Target
+    arrays: Sequence[ArrayType]
+    module: Module
+    entry: str
+    sizes: Sequence[int]
     says_what_arrays_hold = False
 
-    def __init__(
-        self,
-        label: str,
-        name: str,
-        target: Target,
-        arrays: Sequence[ArrayType],
-        module: Module,
-        entry: str,
-        sizes: Sequence[int],
-    ) -> None:
-        self.label, self.name, self.target = label, name, target
-        self._arrays = [(t.dtype.name, len(t.shape)) for t in arrays]
-        self._entry, self._sizes = entry, sizes
-        self._module = m = Module(declared_once(str(module)))
-        needed = reached({**m.functions, **m.globals}, entry)
+    def __post_init__(self) -> None:
+        self._arrays = [(t.dtype.name, len(t.shape)) for t in self.arrays]
+        self._module = m = Module(declared_once(str(self.module)))
+        needed = reached({**m.functions, **m.globals}, self.entry)
         m.lines = [li for li in m.lines if isinstance(li, str) or li.name in needed]
         described = _STRIPPED.sub("", str(self._module)), self._arrays
         self.digest = identity_of(made="enzyme.cuda", code=b"", described=described, inlined=None)
-        self.symbol = f"{re.sub(r'[^0-9A-Za-z]+', '_', name)}_{self.digest[:6].hex()}"
+        self.symbol = f"{re.sub(r'[^0-9A-Za-z]+', '_', self.name)}_{self.digest[:6].hex()}"
 
     def made_of(self) -> tuple[Any, ...]:
         return tool.find().identity(with_clang=True)
@@ -180,7 +177,11 @@ class CppKernel(Primal):
             if not can_hold(dtype):
                 raise Refused(f"it has arrays of {dtype}", None)
         module, shared = _with_own_memory(str(self._module))
-        _check(module, self._entry)
+        for i in module.instructions("load", "store", "atomicrmw", "cmpxchg"):
+            if "volatile" in i.flags:
+                place = clang.place_of(module, i)
+                raise Refused("it has volatile accesses, whose order in a warp matters", place)
+        clang.check(module, self.entry)
         names = itertools.count()
         for i in module.instructions("call"):
             if i.callee.startswith("llvm.memcpy") and "tbaa.struct" in i.metadata:
@@ -189,7 +190,7 @@ class CppKernel(Primal):
             f.head = re.sub(r"( !dbg !\d+)? \{$", " alwaysinline {", f.head)
         text = _STRIPPED.sub("", str(module)).replace("= \n", '= !{!"kb"}\n')
         text = renamed(re.sub(r"= \{ +\}", '= { "kb" }', text), own_name)
-        called = _of_words(Module(text).functions[own_name(self._entry)], self._sizes)
+        called = _of_words(Module(text).functions[own_name(self.entry)], self.sizes)
         return Form(
             llvm.parse_assembly(warps.in_cpp(text + called)), "kb_words", arrays, used, shared
         )
@@ -269,15 +270,6 @@ def _call_for_shared(function: Function, offsets: Mapping[str, int]) -> None:
         first.text = made + first.text
 
 
-def _check(module: Module, entry: str) -> None:
-    """Refuse what, with Enzyme, would give the derivative of another function."""
-    for i in module.instructions("load", "store", "atomicrmw", "cmpxchg"):
-        if "volatile" in i.flags:
-            place = clang.place_of(module, i)
-            raise Refused("it has volatile accesses, whose order in a warp matters", place)
-    clang.check(module, entry)
-
-
 def _by_members(module: Module, copy: Instruction, names: Iterator[int]) -> str:
     """Loads and stores of the members of a structure for a copy of it, of which clang tells them.
 
@@ -294,18 +286,16 @@ def _by_members(module: Module, copy: Instruction, names: Iterator[int]) -> str:
         members += [(int(offset) + at, item) for at in range(0, int(size), width)]
     if len(members) > _MEMBERS:
         return copy.text
-    loads, stores = [], []
-    for offset, item in members:
+    lines = []
+    for offset, item in members:  # the two structures are the same one, or lie apart
         k = next(names)
-        loads += [
+        lines += [
             f"  %kb.from.{k} = getelementptr i8, ptr {of.value}, i64 {offset}",
             f"  %kb.value.{k} = load {item}, ptr %kb.from.{k}",
-        ]
-        stores += [
             f"  %kb.to.{k} = getelementptr i8, ptr {to.value}, i64 {offset}",
             f"  store {item} %kb.value.{k}, ptr %kb.to.{k}",
         ]
-    return "\n".join([*loads, *stores])
+    return "\n".join(lines)
 
 
 def lower_function(frontend: SourceFrontend, platform: str, wanted: Differentiated) -> NativeCall:
@@ -331,7 +321,9 @@ def lower_function(frontend: SourceFrontend, platform: str, wanted: Differentiat
     unit = f'{HEADER}#include "kernbridge/module.h"\n{request.source}'
     flags = request.finish().flags
     options = [*(f for f in flags if f != glue.HALF_FLAG), *request.cflags]  # halves are refused
-    module = compiled(label, unit, options, request.include_paths, _files(request.source))
+    # The user's files that are joined in the source.
+    files = [json.loads(name) for name in re.findall(r'^#line 1 (".*")$', request.source, re.M)]
+    module = compiled(label, unit, options, request.include_paths, files)
     arrays = [*wanted.operands, *call.outs]
     recording = Recording(label, target, len(arrays), frozenset(), bool(call.levels))
     recording.steps += steps
@@ -340,11 +332,6 @@ def lower_function(frontend: SourceFrontend, platform: str, wanted: Differentiat
         arrays.append(ArrayType((array.shape[0] // dtype.itemsize,), dtype))
         recording.temporaries.append(arrays[-1])
     return _OfModule(recording, wanted, module).lowered("")
-
-
-def _files(source: str) -> list[str]:
-    """The user's files that are joined in a source."""
-    return [json.loads(name) for name in re.findall(r'^#line 1 (".*")$', source, re.M)]
 
 
 def _held(

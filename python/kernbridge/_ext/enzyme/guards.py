@@ -37,8 +37,9 @@ def hidden(text: str) -> str:
         if f.is_declaration and f.name.startswith(_HIDDEN):
             f.head = f"{signature(f)} {_PURE}"
     for i in module.instructions(*_OPERATIONS):
-        if i.type in _KINDS and _is_guarded(i):
-            (kind, a), (_, b) = i.operands
+        (kind, a), (_, b) = i.operands
+        is_constant = not b.startswith("%") or (i.opcode == "fmul" and not a.startswith("%"))
+        if i.type in _KINDS and not is_constant:  # its derivative
             flags = "".join(f"{flag} " for flag in i.flags)
             plain = f" = {i.opcode} {flags}{kind} {a}, {b}"
             call = f"{kind} @{_HIDDEN}{i.opcode}.{kind}({kind} {a}, {kind} {b})"
@@ -52,12 +53,6 @@ def _hidden_name(name: str) -> str:
     library, function, kind, *_ = [*name.split("."), "", ""]
     is_one = library == "llvm" and function in _FUNCTIONS and kind in ("f32", "f64")
     return f"{_HIDDEN}{name}" if is_one else name
-
-
-def _is_guarded(i: Instruction) -> bool:
-    """Whether its derivative is no constant."""
-    (_, a), (_, b) = i.operands
-    return b.startswith("%") and (i.opcode != "fmul" or a.startswith("%"))
 
 
 def signature(declaration: Function) -> str:
@@ -120,7 +115,12 @@ def reinterprets(module: Module, primal: str, of_reals: Sequence[bool]) -> Instr
             continue
         buffers = buffer_names(function) if function.name == primal else []
         reals = [b for b, is_real in zip(buffers, of_reals, strict=False) if is_real]
-        if found := _mixed(function, reals):
+        memory, structures, accesses, cast = _accesses(function)
+        real = {memory[name] for name in reals}
+        real |= {memory[a] for a, kind, _ in accesses if _is_real(kind)}
+        real = {name for name in real - structures if name.startswith("%")}  # no constants
+        mixed = (i for a, kind, i in accesses if _is_integer(kind) and memory[a] in real)
+        if found := cast or next(mixed, None):
             return found
     return None
 
@@ -138,17 +138,6 @@ def accessed(function: Function) -> list[set[str]]:
     for address, kind, _ in accesses:
         found.setdefault(memory[address], set()).add(kind)
     return [found.get(memory[name], set()) for name in buffer_names(function)]
-
-
-def _mixed(function: Function, reals: Sequence[str]) -> Instruction | None:
-    memory, structures, accesses, cast = _accesses(function)
-    if cast:
-        return cast
-    real = {memory[name] for name in reals}
-    real |= {memory[a] for a, kind, _ in accesses if _is_real(kind)}
-    real = {name for name in real - structures if name.startswith("%")}  # no constants
-    found = (i for a, kind, i in accesses if _is_integer(kind) and memory[a] in real)
-    return next(found, None)
 
 
 def _accesses(
@@ -169,7 +158,8 @@ def _accesses(
                 structures.add(i.result)
         elif i.opcode == "load":
             uses = function.users.get(i.result, [])
-            if _is_integer(i.type) and all(_stores(user, i.result) for user in uses):
+            stored = [u for u in uses if u.opcode == "store" and u.operands[0].value == i.result]
+            if _is_integer(i.type) and len(stored) == len(uses):
                 copied.add(i.result)
             else:
                 accesses.append((i.operands[0].value, i.type, i))
@@ -186,10 +176,6 @@ def _accesses(
                 if structures.isdisjoint((memory[a], memory[b])):
                     memory.join(a, b)
     return memory, structures, accesses, cast
-
-
-def _stores(user: Instruction, value: str) -> bool:
-    return user.opcode == "store" and user.operands[0].value == value
 
 
 def _same(i: Instruction) -> Iterator[tuple[str, str]]:

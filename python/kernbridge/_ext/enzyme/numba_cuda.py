@@ -128,19 +128,14 @@ def native_call(
 
 
 def planned(
-    label: str,
-    source: str,
-    wanted: Differentiated,
-    steps: list[Step],
-    target: Target,
-    **hidden: Any,
+    label: str, source: str, wanted: Differentiated, steps: list[Step], target: Target, **more: Any
 ) -> NativeCall:
-    """The plan of a derivative, given its steps and its `hidden` buffers."""
+    """The plan of a derivative, given its steps, and `more` buffers that are hidden."""
     operands, call = wanted.own_operands, wanted.own_call
     names = [f"array {k}" for k in range(len(operands) + len(call.outs))]
     is_tested = has_reverse(wanted.steps) and not target.architectures
     given = label, source, operands, call, names, steps
-    return plan(*given, is_tested=is_tested, target=target, **hidden)[0]
+    return plan(*given, is_tested=is_tested, target=target, **more)[0]
 
 
 class NumbaKernel(Primal):
@@ -299,7 +294,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         text = ir.run(replace(function, text=text))
         buffers = function.buffers
         if self._roles.in_place:  # the contents of its buffers are used afterwards
-            own = (b if b.kind == "shared" else b._replace(kind="inout") for b in buffers)
+            own = [b if b.kind == "shared" else b._replace(kind="inout") for b in buffers]
             buffers = tuple(own)
         text, buffers = sums.with_fewer_atomics(text, entry, buffers, self._has_one_axis)
         function = replace(function, buffers=buffers)
@@ -352,7 +347,15 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         )
         if "kb.barrier0" in called:
             buffers = [b._replace(is_alone=b.kind == "in") for b in buffers]
-        shared = self._shared_arrays(form.shared)
+        shared: dict[int, Buffer] = {}  # by their offsets
+        for item, size, offset in form.shared:
+            dtype = _ITEMS.get(item)
+            if dtype is None:
+                raise Refused(f"it has a shared array of {item}")
+            if offset in shared:
+                raise Refused("it has several arrays in the shared memory of the launch")
+            size = size or self._dynamic
+            shared[offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
         first_shared = len(buffers)
         buffers += shared.values()
         _add_call(module, form.entry, buffers, self._words, places)
@@ -368,19 +371,6 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         function = ir.around(text, "kb_primal", buffers, operands, results)
         uses_z = "sreg.ctaid.z(" in text or "sreg.nctaid.z(" in text
         return function, sorted(changed.intersection(function.arrays)), uses_z
-
-    def _shared_arrays(self, arrays: Iterable[tuple[str, int, int]]) -> dict[int, Buffer]:
-        """The shared arrays of a block, by their offsets."""
-        shared: dict[int, Buffer] = {}
-        for item, size, offset in arrays:
-            dtype = _ITEMS.get(item)
-            if dtype is None:
-                raise Refused(f"it has a shared array of {item}")
-            if offset in shared:
-                raise Refused("it has several arrays in the shared memory of the launch")
-            size = size or self._dynamic
-            shared[offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
-        return shared
 
     def _cubins(self, text: str, entry: str, shared_size: int) -> Images:
         how = shared_size, self._registers, self._has_one_axis

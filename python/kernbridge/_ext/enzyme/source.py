@@ -126,7 +126,14 @@ class SourceDerivative(HostDerivativeJob):
         return (*super().made_of(), clang.target())
 
     def compiled(self) -> Artefact:
-        self._check_unchanged()
+        """Refuse sources whose headers have changed since; keep nothing if that is not known."""
+        digest, folder = self._export.digest, Path(self._export.path).parent
+        job = library.Job(self._request._replace(force_rebuild=False))
+        found = library.find(job, folder.parents[2])
+        self.lasting = found is not None and found.digest == digest
+        noted = any(known["digest"] == digest for known in library.read(folder, job.key))
+        if not self.lasting and (noted or found is not None):
+            raise Refused("what its module includes has changed since it was loaded: load it again")
         return super().compiled()
 
     def primal(self) -> Kernel:
@@ -173,16 +180,6 @@ class SourceDerivative(HostDerivativeJob):
         placed = head.replace(" local_unnamed_addr", " local_unnamed_addr alwaysinline", 1)
         primal.head = f"define internal {placed}"
         return ir.around(str(read), _PRIMAL, buffers, of_call[:n], of_call[n:]), None
-
-    def _check_unchanged(self) -> None:
-        """Refuse sources whose headers have changed since; keep nothing if that is not known."""
-        digest, folder = self._export.digest, Path(self._export.path).parent
-        job = library.Job(self._request._replace(force_rebuild=False))
-        found = library.find(job, folder.parents[2])
-        self.lasting = found is not None and found.digest == digest
-        noted = any(known["digest"] == digest for known in library.read(folder, job.key))
-        if not self.lasting and (noted or found is not None):
-            raise Refused("what its module includes has changed since it was loaded: load it again")
 
     def _unit(self, index: int, buffers: Sequence[Buffer], of_call: Sequence[int]) -> str:
         """The end of the translation unit: a function of buffers that calls the user's."""
