@@ -459,7 +459,11 @@ def _prepared(text: str, is_tagged: bool) -> str:
             has_powers = True
             i.text = i.text.replace(f"@{i.callee}(", f"@kb.power.{i.type}(")
         elif i.opcode == "atomicrmw" and i.flags[-1] == "fsub":
-            i.text = _adding(i)
+            # Enzyme differentiates an atomic subtraction as if it were an addition.
+            _, (kind, value) = i.operands
+            minus = f"%kb.minus.{i.result[1:].strip(chr(34))}"
+            before, _, after = i.text.replace(" fsub ", " fadd ", 1).rpartition(f", {kind} {value}")
+            i.text = f"  {minus} = fneg {kind} {value}\n{before}, {kind} {minus}{after}"
         elif i.opcode in ("load", "store") and i.type in tags and not i.flags:
             i.text += f", !tbaa !{tags[i.type]}" * ("tbaa" not in i.metadata)
     gammas = [f for f in module.functions.values() if f.is_declaration and f.name in _GAMMA]
@@ -479,14 +483,6 @@ def _may_be_below_1(exponent: str) -> bool:
     if exponent.startswith("0x"):
         return int(exponent, 16) < _ONE
     return exponent.startswith("%") or "e-" in exponent
-
-
-def _adding(i: Instruction) -> str:
-    """The addition for an atomic subtraction, which Enzyme differentiates as if it were one."""
-    _, (kind, value) = i.operands
-    minus = f"%kb.minus.{i.result[1:].strip(chr(34))}"
-    before, _, after = i.text.replace(" fsub ", " fadd ", 1).rpartition(f", {kind} {value}")
-    return f"  {minus} = fneg {kind} {value}\n{before}, {kind} {minus}{after}"
 
 
 class Refused(Exception):

@@ -19,7 +19,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -155,10 +155,26 @@ class NumbaKernel(Primal):
             compiled, opened = job.compile()
             self._modules = compiled._codelibrary.modules
             host, module = self._host_module()
-        arrays, written = _arrays(leaves(job.parameters), words, roles.aliases, opened)
+        arrays: dict[int, tuple[str, int]] = {}
+        written = set()
+        for i, (leaf, own) in enumerate(zip(leaves(job.parameters), words, strict=True)):
+            if own[0].kind != "address":
+                continue
+            b, dtype = own[0].buffer, leaf.dtype.name
+            known, rank = arrays.get(b, (dtype, 0))
+            if known != dtype:
+                raise Refused(f"it uses one array as {known} and as {dtype}")
+            if not ir.can_hold(dtype) or leaf.kind == "record":
+                raise Refused(f"it has arrays of {leaf.dtype}")
+            arrays[b] = dtype, max(rank, sum(word.kind == "extent" for word in own))
+            if i in opened:
+                written.add(b)
+        for i, o in roles.aliases:
+            if i not in arrays and o in arrays:  # one parameter of the kernel stands for both
+                arrays[i] = arrays[o]
         entry = compiled._codelibrary._entry_name
         shared = [(a.item, a.size, a.offset) for a in host.shared.values()]
-        return Form(module, entry, arrays, written, shared)
+        return Form(module, entry, dict(sorted(arrays.items())), written, shared)
 
     def place(self, is_it: Callable[[Instruction], bool]) -> str:
         with global_compiler_lock, opaque_pointers():
@@ -184,33 +200,6 @@ class NumbaKernel(Primal):
         for file in ("atomics", "arithmetic"):
             library.link_file(module, file)
         return host, module
-
-
-def _arrays(
-    parameters: Iterable[Any],
-    words: Words,
-    aliases: Iterable[tuple[int, int]],
-    opened: Sequence[int],
-) -> tuple[dict[int, tuple[str, int]], set[int]]:
-    """The dtype and the rank of each array of the call, and the arrays that are written."""
-    arrays: dict[int, tuple[str, int]] = {}
-    written = set()
-    for i, (leaf, own) in enumerate(zip(parameters, words, strict=True)):
-        if own[0].kind != "address":
-            continue
-        b, dtype = own[0].buffer, leaf.dtype.name
-        known, rank = arrays.get(b, (dtype, 0))
-        if known != dtype:
-            raise Refused(f"it uses one array as {known} and as {dtype}")
-        if not ir.can_hold(dtype) or leaf.kind == "record":
-            raise Refused(f"it has arrays of {leaf.dtype}")
-        arrays[b] = dtype, max(rank, sum(word.kind == "extent" for word in own))
-        if i in opened:
-            written.add(b)
-    for i, o in aliases:
-        if i not in arrays and o in arrays:  # one parameter of the kernel stands for both
-            arrays[i] = arrays[o]
-    return dict(sorted(arrays.items())), written
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
