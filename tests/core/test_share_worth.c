@@ -149,7 +149,7 @@ static batch plain(int64_t count)
 }
 
 /* An output beside an input, on it, and over a part of it. */
-static void test_apart(void)
+static void test_spread(void)
 {
     enum { COUNT = 4, IN = 3, AT = 40 };
     static const struct {
@@ -460,7 +460,7 @@ static void test_many_sites(void)
 
 int main(void)
 {
-    test_apart();
+    test_spread();
     test_each_buffer();
     test_cut_alike();
     test_few();

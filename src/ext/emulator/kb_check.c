@@ -75,9 +75,9 @@ void kb_checks_free(kb_checks *c)
 uint64_t kb_checks_shared(const kb_checks *c, const kb_check_array *about,
                           const unsigned char *memory)
 {
-    bool is_apart = about->flags & KB_CHECK_APART;
+    bool is_spread = about->flags & KB_CHECK_SPREAD;
     uint64_t of_block = c->begun ? (uint64_t)c->block * KB_CHECK_STRIDE : 0;
-    return about->offset + (is_apart ? of_block : (uintptr_t)memory);
+    return about->offset + (is_spread ? of_block : (uintptr_t)memory);
 }
 
 void kb_checks_place(kb_checks *c, uint32_t range, uint64_t first)
@@ -113,7 +113,7 @@ void kb_checks_enter(kb_checks *c, const kb_block *b)
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
         const kb_check_array *a = c->ranges[i].about;
         uint64_t first = kb_checks_shared(c, a, b->shared);
-        if (begins && a->flags & KB_CHECK_APART && a->size) /* that the code has declared */
+        if (begins && a->flags & KB_CHECK_SPREAD && a->size) /* that the code has declared */
             memset(tagged(first, 0), 0, a->size);
         kb_checks_place(c, i, first);
     }
@@ -193,7 +193,7 @@ static const char *site_of(const kb_checks *c, uint32_t site, char room[KB_SITE_
                            const char **text)
 {
     const char *place = !c                         ? ""
-                        : c->apart                 ? kb_site_text(site, room)
+                        : c->spread                ? kb_site_text(site, room)
                         : site < c->table->n_sites ? c->table->sites[site]
                                                    : "";
     *text = strchr(place, KB_CHECK_TEXT);
@@ -416,7 +416,7 @@ static void touch(kb_thread *t, access *a)
     if (a->kind == KB_ACCESS_ATOMIC)
         kb_check_atomic(t);
     check_written(t, a, begin, end);
-    if (c->apart && a->size < unit) /* another part may be another thread's */
+    if (c->spread && a->size < unit) /* another part may be another thread's */
         return;
     for (uint64_t i = begin; i <= end; i++)
         check_races(t, a, i);

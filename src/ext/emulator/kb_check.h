@@ -36,7 +36,7 @@ enum {
     KB_CHECK_STRIDED = 1u << 1,  /* behind the extents: strides in bytes */
     KB_CHECK_CONSTANT = 1u << 2, /* nothing writes to it: no races */
     KB_CHECK_DYNAMIC = 1u << 3,  /* shared: the size is the launch's */
-    KB_CHECK_APART = 1u << 4,    /* `offset` is an address; if shared, name and size come later */
+    KB_CHECK_SPREAD = 1u << 4,   /* `offset` is an address; if shared, name and size come later */
 };
 
 /* `low` and `high` are bytes around `base`. */
@@ -167,10 +167,10 @@ typedef struct kb_checks {
         uint32_t site, block;
         kb_race_party other;
         uint8_t before[16];
-    } late;                 /* a race, unless the thread writes what was there before */
-    struct kb_apart *apart; /* of CUDA C++; or NULL */
-    struct kb_arena *arena; /* of all memory but the cells */
-    bool may_be_same;       /* the next access comes after what the thread is about to write */
+    } late;                   /* a race, unless the thread writes what was there before */
+    struct kb_spread *spread; /* of CUDA C++; or NULL */
+    struct kb_arena *arena;   /* of all memory but the cells */
+    bool may_be_same;         /* the next access comes after what the thread is about to write */
     uint32_t n_polls; /* since a thread of the block has done anything else that others could see */
     uint32_t n_wrong; /* addresses made of wrong indices */
     kb_wrong_index wrong[KB_CHECK_WRONG_MAX];

@@ -233,7 +233,7 @@ static void measure(kb_checks *c, uint32_t dynamic_shared, void *const *paramete
             kb_range_fixed(r, 0, is_dynamic ? dynamic_shared : r->about->size);
             continue;
         }
-        if (r->about->flags & KB_CHECK_APART)
+        if (r->about->flags & KB_CHECK_SPREAD)
             kb_range_fixed(r, r->about->offset, r->about->size);
         else
             kb_range_measure(r, parameters);
@@ -248,7 +248,7 @@ static void count_shared(kb_checks *c)
 {
     uint64_t of_dynamic = 0, size_of_dynamic = 0;
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++)
-        if (c->ranges[i].about->flags & KB_CHECK_APART) {
+        if (c->ranges[i].about->flags & KB_CHECK_SPREAD) {
             c->shared_cells = KB_SHARED_CELLS / (c->is_cooperative ? c->n_blocks : 1);
             return;
         } else if (c->ranges[i].about->flags & KB_CHECK_DYNAMIC) {

@@ -3,7 +3,7 @@
 #include "ext/emulator/kb_cuda_code.h"
 
 #include "core/kb_checksum.h"
-#include "ext/emulator/kb_apart.h"
+#include "ext/emulator/kb_spread.h"
 #include "module/kb_library.h"
 #include "module/kb_source.h"
 #include "object/kb_provided.h"
@@ -149,7 +149,7 @@ static kb_hostcuda_code code_of(kb_cuda_loop *loop, uint32_t shared, bool checke
         .threads = {.loop = (kb_block_loop *)(void (*)(void))loop,
                     .shared = shared,
                     .stack = CUDA_STACK,
-                    .checked = checked ? &kb_apart_launches : NULL},
+                    .checked = checked ? &kb_spread_launches : NULL},
         .cooperative = cooperative,
     };
 }
@@ -179,25 +179,25 @@ static void *enter(const kb_call *call)
     const kb_frame *frame = kb_source_frame(call);
     const kb_buffer_spec *about = frame->kernel->buffers; /* NULL in calls by jax.ffi.ffi_call */
     uint32_t n_inputs = (uint32_t)call->n_inputs, n = n_inputs + (uint32_t)call->n_outputs;
-    kb_apart *apart = kb_apart_new(n);
-    bool well = apart != NULL;
+    kb_spread *spread = kb_spread_new(n);
+    bool well = spread != NULL;
     for (uint32_t i = 0; well && i < n; i++) {
         bool is_output = i >= n_inputs;
         const kb_tensor *t = is_output ? &call->outputs[i - n_inputs] : &call->inputs[i];
         const char *name = about ? about[i].name : is_output ? "output" : "input";
-        well = kb_apart_add(apart, (void **)(uintptr_t)&t->data, kb_frame_buffer(frame, i), name,
-                            is_output);
+        well = kb_spread_add(spread, (void **)(uintptr_t)&t->data, kb_frame_buffer(frame, i), name,
+                             is_output);
     }
     if (!well)
         (void)call->services->fail(call, KB_RESOURCE_EXHAUSTED, "no memory to check accesses");
-    return apart;
+    return spread;
 }
 
 static void leave(const kb_call *call, void *entered)
 {
     (void)call;
     if (entered)
-        kb_apart_leave(entered);
+        kb_spread_leave(entered);
 }
 
 static const kb_cuda_host functions = {
@@ -217,10 +217,10 @@ static const kb_cuda_host functions = {
     .enter = enter,
     .leave = leave,
     .site = kb_site_of_line,
-    .access = kb_apart_access,
+    .access = kb_spread_access,
     .fence = kb_check_fenced,
-    .wrong_index = kb_apart_wrong_index,
-    .shared_array = kb_apart_shared,
+    .wrong_index = kb_spread_wrong_index,
+    .shared_array = kb_spread_shared,
     .filled = kb_unwritten_fill,
 };
 

@@ -6,8 +6,8 @@
 #include "core/kb_ticks.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
-#include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_guard.h"
+#include "ext/emulator/kb_spread.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -211,8 +211,8 @@ static bool begin_checks(launch *l)
     if (!table)
         return true;
     bool cooperative = l->code->cooperative;
-    l->checks = table == &kb_apart_launches
-                    ? kb_apart_checks(l->sizes, l->shared, cooperative)
+    l->checks = table == &kb_spread_launches
+                    ? kb_spread_checks(l->sizes, l->shared, cooperative)
                     : kb_checks_new(table, l->sizes, l->shared, l->parameters, cooperative);
     return l->checks != NULL;
 }

@@ -10,9 +10,9 @@
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
-#include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_guard.h"
 #include "ext/emulator/kb_hostcuda.h"
+#include "ext/emulator/kb_spread.h"
 
 static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
 {
@@ -57,7 +57,7 @@ static kb_status run_all_checked(const kb_frame *frame, kb_error *err)
 
 static kb_status run_apart(const kb_frame *frame, kb_error *err)
 {
-    return kb_apart_run(frame, run_all_checked, err);
+    return kb_spread_run(frame, run_all_checked, err);
 }
 
 /* What follows where all launches are checked, so that we see every write. */
@@ -72,7 +72,7 @@ static kb_status run_checked(const kb_frame *frame, kb_error *err)
         const kb_check_table *table = kb_hostcuda_checked(launch->function);
         if (!table)
             return run_with_inputs(frame, err);
-        how = table == &kb_apart_launches ? run_apart : run_all_checked;
+        how = table == &kb_spread_launches ? run_apart : run_all_checked;
     }
     return how(frame, err);
 }

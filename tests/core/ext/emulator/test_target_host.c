@@ -1,9 +1,9 @@
 /* Proves the stages of a GPU program on the CPU: its code is compiled when XLA compiles the call,
  * and what the execution finds wrong is an error of the call. */
-#include "ext/emulator/kb_apart.h"
 #include "ext/emulator/kb_check.h"
 #include "ext/emulator/kb_guard.h"
 #include "ext/emulator/kb_hostcuda.h"
+#include "ext/emulator/kb_spread.h"
 #include "target.h"
 
 #include "core/kb_handler.h"
@@ -60,7 +60,7 @@ static void double_apart(void *const *parameters, kb_thread *thread)
 static kb_status compile(const char *image, size_t size, kb_error *err)
 {
     static const kb_hostcuda_code apart = {
-        .threads = {.run = double_apart, .stack = 256, .checked = &kb_apart_launches}};
+        .threads = {.run = double_apart, .stack = 256, .checked = &kb_spread_launches}};
     static const kb_check_table table = {.kernel = "kernel"};
     static const kb_hostcuda_code checked = {
         .threads = {.run = double_checked, .stack = 256, .checked = &table}};
@@ -235,7 +235,7 @@ static void test_checked(void)
     }
 }
 
-static void test_apart(void)
+static void test_spread(void)
 {
     static char image[IMAGE_SIZE + 1];
     target_call c;
@@ -276,7 +276,7 @@ int main(void)
     test_metadata();
     test_runs();
     test_checked();
-    test_apart();
+    test_spread();
     test_not_instantiated();
     test_elsewhere();
     test_refused();

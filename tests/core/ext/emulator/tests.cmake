@@ -1,6 +1,6 @@
 # Tests of CUDA kernels on CPUs.
 foreach(subject
-    hostcuda fibre apart block check check_blocks check_memory check_messages hostlaunch print unwritten guard race
+    hostcuda fibre spread block check check_blocks check_memory check_messages hostlaunch print unwritten guard race
     hostdriver range fences shadow libdevice started)
   kb_add_test(test_${subject} kb_testing)
 endforeach()

@@ -1,5 +1,5 @@
 /* Owns the places of the arrays of checked CUDA C++, and what is asked about its accesses. */
-#include "ext/emulator/kb_apart.h"
+#include "ext/emulator/kb_spread.h"
 
 #include "core/kb_arena.h"
 #include "core/kb_dtype.h"
@@ -33,7 +33,7 @@ typedef struct moved_array {
     char name[NAME_SIZE];
 } moved_array;
 
-struct kb_apart {
+struct kb_spread {
     kb_arena *arena;
     uint8_t *base;
     uint64_t size;
@@ -46,14 +46,14 @@ struct kb_apart {
     char names[N_SHARED][NAME_SIZE];
     uint64_t next_cell, fixed;
     const kb_unwritten *unwritten_before;
-    kb_apart *outer;
+    kb_spread *outer;
 };
 
-const kb_check_table kb_apart_launches = {.kernel = "", .waits = 1};
+const kb_check_table kb_spread_launches = {.kernel = "", .waits = 1};
 
-static _Thread_local kb_apart *current;
+static _Thread_local kb_spread *current;
 
-static void free_apart(kb_apart *p)
+static void free_spread(kb_spread *p)
 {
     if (p->base)
         (void)munmap(p->base, p->size);
@@ -61,7 +61,7 @@ static void free_apart(kb_apart *p)
 }
 
 /* Addresses alone, which take no memory. */
-static bool reserve(kb_apart *p)
+static bool reserve(kb_spread *p)
 {
     uint64_t n = (uint64_t)p->n_max + N_SHARED;
     for (p->bits = PLACE_BITS; p->bits >= PLACE_BITS_MIN; p->bits--) {
@@ -76,10 +76,10 @@ static bool reserve(kb_apart *p)
     return false;
 }
 
-kb_apart *kb_apart_new(uint32_t n)
+kb_spread *kb_spread_new(uint32_t n)
 {
     kb_arena *arena = kb_arena_new();
-    kb_apart *p = kb_arena_take(arena, 1, sizeof *p);
+    kb_spread *p = kb_arena_take(arena, 1, sizeof *p);
     if (!p) {
         kb_arena_free(arena);
         return NULL;
@@ -90,7 +90,7 @@ kb_apart *kb_apart_new(uint32_t n)
     p->about = kb_arena_take(arena, (size_t)n + N_SHARED, sizeof *p->about);
     p->unwritten.regions = kb_arena_take(arena, n, sizeof *p->unwritten.regions);
     if (!p->arrays || !p->about || !p->unwritten.regions || !reserve(p)) {
-        free_apart(p);
+        free_spread(p);
         return NULL;
     }
     p->outer = current;
@@ -100,7 +100,7 @@ kb_apart *kb_apart_new(uint32_t n)
 }
 
 /* The memory of place `i`. */
-static uint8_t *commit(kb_apart *p, uint32_t i, uint64_t size)
+static uint8_t *commit(kb_spread *p, uint32_t i, uint64_t size)
 {
     uint8_t *at = p->base + ((uint64_t)i << p->bits) + (UINT64_C(1) << (p->bits - 1));
     if (size > UINT64_C(1) << (p->bits - 2))
@@ -117,7 +117,7 @@ static void shorten(const char *dtype, char text[], size_t size)
     (void)snprintf(text, size, "%.*s%s", (int)shown, dtype, dtype + letters);
 }
 
-static void describe(kb_apart *p, uint32_t i, const kb_xla_buffer *like, const char *name)
+static void describe(kb_spread *p, uint32_t i, const kb_xla_buffer *like, const char *name)
 {
     moved_array *m = &p->arrays[i];
     char dtype[NAME_SIZE / 4];
@@ -134,7 +134,7 @@ static void describe(kb_apart *p, uint32_t i, const kb_xla_buffer *like, const c
         .name = m->name,
         .item_size = item,
         .n_dims = (uint32_t)like->rank,
-        .flags = KB_CHECK_APART | (m->is_output ? 0 : KB_CHECK_CONSTANT),
+        .flags = KB_CHECK_SPREAD | (m->is_output ? 0 : KB_CHECK_CONSTANT),
         .offset = (uintptr_t)m->now,
         .size = m->size,
         .shape = like->dims,
@@ -150,8 +150,8 @@ static uint64_t size_of(const kb_xla_buffer *like)
     return count > 0 ? ((uint64_t)count * kb_dtype_bits(like->dtype) + BYTE - 1) / BYTE : 0;
 }
 
-bool kb_apart_add(kb_apart *p, void **data, const kb_xla_buffer *like, const char *name,
-                  bool is_output)
+bool kb_spread_add(kb_spread *p, void **data, const kb_xla_buffer *like, const char *name,
+                   bool is_output)
 {
     uint32_t i = p->table.n_arguments, first = 0;
     if (i == p->n_max || like->rank > KB_CHECK_DIMS)
@@ -179,30 +179,30 @@ bool kb_apart_add(kb_apart *p, void **data, const kb_xla_buffer *like, const cha
     return r->written != NULL;
 }
 
-void kb_apart_leave(kb_apart *apart)
+void kb_spread_leave(kb_spread *spread)
 {
-    current = apart->outer;
-    (void)kb_unwritten_exchange(apart->unwritten_before);
-    for (uint32_t i = 0; i < apart->table.n_arguments; i++)
-        if (apart->arrays[i].is_output && apart->arrays[i].size)
-            memcpy(apart->arrays[i].before, apart->arrays[i].now, apart->arrays[i].size);
-    free_apart(apart);
+    current = spread->outer;
+    (void)kb_unwritten_exchange(spread->unwritten_before);
+    for (uint32_t i = 0; i < spread->table.n_arguments; i++)
+        if (spread->arrays[i].is_output && spread->arrays[i].size)
+            memcpy(spread->arrays[i].before, spread->arrays[i].now, spread->arrays[i].size);
+    free_spread(spread);
 }
 
-static bool move_all(const kb_frame *frame, kb_apart *p, kb_frame *moved, kb_xla_frame *xla)
+static bool move_all(const kb_frame *frame, kb_spread *p, kb_frame *moved, kb_xla_frame *xla)
 {
     const kb_kernel *kernel = frame->kernel;
     kb_xla_buffer *buffers = kb_guard_copy(frame, p->arena, moved, xla);
     for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++)
-        if (!buffers || !kb_apart_add(p, &buffers[i].data, &buffers[i], kernel->buffers[i].name,
-                                      i >= kernel->n_inputs))
+        if (!buffers || !kb_spread_add(p, &buffers[i].data, &buffers[i], kernel->buffers[i].name,
+                                       i >= kernel->n_inputs))
             return false;
     return true;
 }
 
-kb_status kb_apart_run(const kb_frame *frame, kb_run *run, kb_error *err)
+kb_status kb_spread_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
-    kb_apart *p = kb_apart_new(kb_kernel_n_buffers(frame->kernel));
+    kb_spread *p = kb_spread_new(kb_kernel_n_buffers(frame->kernel));
     kb_frame moved;
     kb_xla_frame xla;
     kb_status s = p && move_all(frame, p, &moved, &xla)
@@ -210,32 +210,32 @@ kb_status kb_apart_run(const kb_frame *frame, kb_run *run, kb_error *err)
                       : kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to check accesses",
                                      frame->kernel->name);
     if (p)
-        kb_apart_leave(p);
+        kb_spread_leave(p);
     return s;
 }
 
-kb_checks *kb_apart_checks(const uint32_t sizes[6], uint32_t dynamic_shared, bool is_cooperative)
+kb_checks *kb_spread_checks(const uint32_t sizes[6], uint32_t dynamic_shared, bool is_cooperative)
 {
-    kb_apart *p = current;
+    kb_spread *p = current;
     if (!p)
         return NULL;
     kb_check_array *shared = p->about + p->table.n_arguments;
     for (uint32_t i = 0; i < N_SHARED; i++)
-        shared[i] = (kb_check_array){.item_size = 1, .flags = KB_CHECK_APART};
+        shared[i] = (kb_check_array){.item_size = 1, .flags = KB_CHECK_SPREAD};
     p->n_shared = 0;
     p->next_cell = p->fixed = 0;
     p->table.arrays = p->about;
     p->table.n_shared = N_SHARED;
     kb_checks *c = kb_checks_new(&p->table, sizes, dynamic_shared, NULL, is_cooperative);
     if (c)
-        c->apart = p;
+        c->spread = p;
     return c;
 }
 
-void kb_apart_access(kb_thread *t, const void *at, uint64_t size, uint32_t how, const void *code)
+void kb_spread_access(kb_thread *t, const void *at, uint64_t size, uint32_t how, const void *code)
 {
     kb_checks *c = t->block->checks;
-    const kb_apart *p = c->apart;
+    const kb_spread *p = c->spread;
     kb_checks_settle_race(c);
     uint64_t address = (uintptr_t)at, from = address - (uintptr_t)p->base;
     uint32_t kind = how % KB_CHECK_KINDS;
@@ -262,7 +262,7 @@ void kb_apart_access(kb_thread *t, const void *at, uint64_t size, uint32_t how, 
         kb_check_fail_at(t, row, offset, KB_CHECK_HOW(kind, site), wrong);
 }
 
-void kb_apart_wrong_index(kb_thread *t, uint64_t index, const char *type, uint32_t site)
+void kb_spread_wrong_index(kb_thread *t, uint64_t index, const char *type, uint32_t site)
 {
     char room[KB_SITE_TEXT];
     const char *place = kb_site_text(site, room);
@@ -274,7 +274,7 @@ void kb_apart_wrong_index(kb_thread *t, uint64_t index, const char *type, uint32
 static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, uint32_t item)
 {
     kb_checks *c = t->block->checks;
-    kb_apart *p = c->apart;
+    kb_spread *p = c->spread;
     uint32_t n = p->table.n_arguments + i;
     bool is_dynamic = size == 0;
     p->fixed += size;
@@ -293,7 +293,7 @@ static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, u
     p->about[n] = (kb_check_array){.name = p->names[i],
                                    .item_size = item,
                                    .n_dims = 1,
-                                   .flags = KB_CHECK_APART,
+                                   .flags = KB_CHECK_SPREAD,
                                    .offset = (uintptr_t)at,
                                    .size = size,
                                    .cell = unit};
@@ -305,10 +305,11 @@ static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, u
     kb_checks_place(c, n, kb_checks_shared(c, &p->about[n], NULL));
 }
 
-void *kb_apart_shared(kb_thread *t, const void *key, const char *name, uint64_t size, uint32_t item)
+void *kb_spread_shared(kb_thread *t, const void *key, const char *name, uint64_t size,
+                       uint32_t item)
 {
     kb_checks *c = t->block->checks;
-    kb_apart *p = c->apart;
+    kb_spread *p = c->spread;
     uint32_t i = 0;
     while (i < p->n_shared && p->keys[i] != key)
         i++;

@@ -1,6 +1,6 @@
 /* Proves that the arrays of checked CUDA C++ lie apart for a call and come back after it, what
  * messages call them, and which accesses by plain pointers are faults. */
-#include "ext/emulator/kb_apart.h"
+#include "ext/emulator/kb_spread.h"
 
 #include "allocation.h"
 #include "core/kb_dtype.h"
@@ -18,7 +18,7 @@ static double large[2];
 static int8_t small[N];
 static void *x_at, *both_at, *both_too, *out_at, *small_at, *empty_at, *complex_at, *large_at;
 static const int64_t matrix[] = {2, 3}, vector[] = {N}, none[] = {0}, single[] = {1};
-static kb_apart *apart;
+static kb_spread *spread;
 static char fault[KB_FAULT_SIZE];
 
 /* What the threads of a launch do. */
@@ -34,9 +34,11 @@ static void run(void *const *parameters, kb_thread *thread)
 
 static const char *launch_blocks(uint32_t n_blocks, bool cooperative, void (*given)(kb_thread *))
 {
-    const kb_hostcuda_code checked = {
-        .threads = {.run = run, .shared = fixed, .stack = 64 * 1024, .checked = &kb_apart_launches},
-        .cooperative = cooperative};
+    const kb_hostcuda_code checked = {.threads = {.run = run,
+                                                  .shared = fixed,
+                                                  .stack = 64 * 1024,
+                                                  .checked = &kb_spread_launches},
+                                      .cooperative = cooperative};
     const uint32_t sizes[6] = {n_blocks, 1, 1, 2, 1, 1};
     kernel = given;
     fault[0] = '\0';
@@ -56,7 +58,7 @@ static bool add(void **data, void *at, const char *name, kb_dtype dtype, int64_t
     const kb_xla_buffer like = {
         .dtype = (int32_t)dtype, .rank = rank, .dims = (int64_t *)(uintptr_t)dims};
     *data = at;
-    return kb_apart_add(apart, data, &like, name, is_output);
+    return kb_spread_add(spread, data, &like, name, is_output);
 }
 
 /* Begins a call: inputs x, both, small and empty, outputs both, which is also an input, out,
@@ -68,8 +70,8 @@ static bool enter(void)
         out[i] = -1;
         small[i] = (int8_t)i;
     }
-    apart = kb_apart_new(8);
-    if (!apart)
+    spread = kb_spread_new(8);
+    if (!spread)
         return false;
     return add(&x_at, x, "x", KB_DTYPE_F32, 2, matrix, false) &&
            add(&both_at, both, "both", KB_DTYPE_F32, 1, vector, false) &&
@@ -83,12 +85,12 @@ static bool enter(void)
 
 static void leave(void)
 {
-    kb_apart_leave(apart);
+    kb_spread_leave(spread);
 }
 
 static void ask(kb_thread *thread, const void *at, uint64_t size, uint32_t how)
 {
-    kb_apart_access(thread, at, size, how, code);
+    kb_spread_access(thread, at, size, how, code);
 }
 
 static void writes_output(kb_thread *t)
@@ -128,7 +130,7 @@ static void test_places(void)
     leave();
     CHECK(x[0] == 0 && out[0] == 7 && out[1] == 7 && out[2] == 0 && out[5] == 3);
     CHECK(both[0] == 10 && both[1] == 11 && both[2] == 2);
-    CHECK(kb_apart_checks((const uint32_t[6]){1, 1, 1, 1, 1, 1}, 0, false) == NULL);
+    CHECK(kb_spread_checks((const uint32_t[6]){1, 1, 1, 1, 1, 1}, 0, false) == NULL);
 }
 
 static void reads_past_matrix(kb_thread *t)
@@ -245,7 +247,7 @@ static void copies_and_has_wrong_index(kb_thread *t)
     if (t->index == 0)
         return;
     *at += 1;
-    kb_apart_wrong_index(t, 9, "float[3]", kb_site_of_line("no_file.cu", 12));
+    kb_spread_wrong_index(t, 9, "float[3]", kb_site_of_line("no_file.cu", 12));
 }
 
 static void races_in_complex(kb_thread *t)
@@ -324,7 +326,7 @@ static void adds(kb_thread *t)
 
 static void has_wrong_index(kb_thread *t)
 {
-    kb_apart_wrong_index(t, 9, "float[3]", kb_site_of_line("no_file.cu", 12));
+    kb_spread_wrong_index(t, 9, "float[3]", kb_site_of_line("no_file.cu", 12));
 }
 
 static void test_faults(void)
@@ -404,8 +406,8 @@ static void test_several_launches(void)
     CHECK_TEXT(launch(reads_out), "");
     CHECK_HAS(launch(reads_complex), "reads element [0] of 'complex' (c64[1])");
     leave();
-    apart = kb_apart_new(1); /* an output alone */
-    if (!CHECK(apart != NULL) || !CHECK(add(&out_at, out, "out", KB_DTYPE_F32, 1, vector, true)))
+    spread = kb_spread_new(1); /* an output alone */
+    if (!CHECK(spread != NULL) || !CHECK(add(&out_at, out, "out", KB_DTYPE_F32, 1, vector, true)))
         return;
     CHECK_TEXT(launch(writes_all_of_out), "");
     out[N - 1] = 0;
@@ -418,11 +420,11 @@ static char *first, *second, *extern_one;
 
 static void declares(kb_thread *t)
 {
-    first = kb_apart_shared(t, &first_key, "a", 12, 4);
-    second = kb_apart_shared(t, &second_key, "b", 3, 1);
-    extern_one = kb_apart_shared(t, NULL, "c", 0, 8);
-    CHECK_PTR(kb_apart_shared(t, &first_key, "a", 12, 4), first);
-    CHECK_PTR(kb_apart_shared(t, NULL, "c", 0, 8), extern_one);
+    first = kb_spread_shared(t, &first_key, "a", 12, 4);
+    second = kb_spread_shared(t, &second_key, "b", 3, 1);
+    extern_one = kb_spread_shared(t, NULL, "c", 0, 8);
+    CHECK_PTR(kb_spread_shared(t, &first_key, "a", 12, 4), first);
+    CHECK_PTR(kb_spread_shared(t, NULL, "c", 0, 8), extern_one);
     CHECK(first != second && second != extern_one && first != extern_one);
 }
 
@@ -443,7 +445,7 @@ static void uses_shared(kb_thread *t)
 static void keeps_its_own(kb_thread *t)
 {
     declares(t);
-    char *own = kb_apart_shared(t, &first_key, "a", 12, 4);
+    char *own = kb_spread_shared(t, &first_key, "a", 12, 4);
     own += (size_t)(4 * t->index);
     memset(own, (int)t->ctaid[0] + 1, 4);
     kb_check_grid(t);
@@ -455,7 +457,7 @@ static void keeps_its_own(kb_thread *t)
 /* What the block before has written to it is gone. */
 static void finds_zeros(kb_thread *t)
 {
-    char *own = kb_apart_shared(t, &first_key, "a", 12, 4);
+    char *own = kb_spread_shared(t, &first_key, "a", 12, 4);
     own += (size_t)(4 * t->index);
     for (int i = 0; i < 4; i++)
         CHECK_INT(own[i], 0);
@@ -468,7 +470,7 @@ static uint32_t declared; /* bytes */
 
 static void declares_bytes(kb_thread *t)
 {
-    (void)kb_apart_shared(t, &first_key, "a", declared, 1);
+    (void)kb_spread_shared(t, &first_key, "a", declared, 1);
 }
 
 /* The blocks of a cooperative grid share the cells. */
@@ -522,15 +524,15 @@ static void reads_what_none_wrote(kb_thread *t)
 
 static void declares_too_large(kb_thread *t)
 {
-    (void)kb_apart_shared(t, &first_key, "a", 12 * 1024, 1);
-    (void)kb_apart_shared(t, &second_key, "b", 36 * 1024 + 1, 1);
+    (void)kb_spread_shared(t, &first_key, "a", 12 * 1024, 1);
+    (void)kb_spread_shared(t, &second_key, "b", 36 * 1024 + 1, 1);
 }
 
 static void declares_too_many(kb_thread *t)
 {
     static char keys[63];
     for (int i = 0; i < 63; i++)
-        (void)kb_apart_shared(t, &keys[i], i < 62 ? "one" : "the last", 4, 4);
+        (void)kb_spread_shared(t, &keys[i], i < 62 ? "one" : "the last", 4, 4);
 }
 
 /* The elements of one array are not those of the next, also where the bytes are no multiple. */
@@ -540,8 +542,8 @@ static void writes_neighbours(kb_thread *t)
     static char keys[2][6];
     for (uint32_t i = 0; i < 6; i++) {
         uint32_t item = items[i], last = item & -item; /* bytes that are written together */
-        char *one = kb_apart_shared(t, &keys[0][i], "one", 3 * item, item);
-        char *two = kb_apart_shared(t, &keys[1][i], "two", 3 * item, item);
+        char *one = kb_spread_shared(t, &keys[0][i], "one", 3 * item, item);
+        char *two = kb_spread_shared(t, &keys[1][i], "two", 3 * item, item);
         ask(t, t->index ? two : one + (size_t)3 * item - last, last, KB_CUDA_WRITE);
     }
 }
@@ -550,7 +552,7 @@ static void declares_words(kb_thread *t)
 {
     static char keys[16];
     for (int i = 0; i < 16; i++)
-        (void)kb_apart_shared(t, &keys[i], "one", 3 * 1024, 4);
+        (void)kb_spread_shared(t, &keys[i], "one", 3 * 1024, 4);
 }
 
 /* Of all arrays together, 48 KiB. */
@@ -558,13 +560,13 @@ static void declares_what_there_is(kb_thread *t)
 {
     static char keys[16];
     for (int i = 0; i < 16; i++)
-        (void)kb_apart_shared(t, &keys[i], "one", 3 * 1024, 1);
+        (void)kb_spread_shared(t, &keys[i], "one", 3 * 1024, 1);
 }
 
 static void declares_one_more(kb_thread *t)
 {
     declares_what_there_is(t);
-    (void)kb_apart_shared(t, &first_key, "one more", 1, 1);
+    (void)kb_spread_shared(t, &first_key, "one more", 1, 1);
 }
 
 static void test_shared_arrays(void)
@@ -628,8 +630,8 @@ static void test_names(void)
         {KB_DTYPE_F16, "f16"}, {KB_DTYPE_TOKEN, "token"}, {KB_DTYPE_F8E5M2, "float8_e5m2"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char expected[64];
-        apart = kb_apart_new(1);
-        if (!CHECK(apart != NULL))
+        spread = kb_spread_new(1);
+        if (!CHECK(spread != NULL))
             return;
         CHECK(add(&empty_at, small, "e", names[i].dtype, 1, none, false));
         CHECK(!add(&x_at, x, "x", KB_DTYPE_F32, 2, matrix, false)); /* one too many */
@@ -638,8 +640,8 @@ static void test_names(void)
         leave();
     }
     static const int64_t five[] = {5};
-    apart = kb_apart_new(1); /* elements of half a byte are packed, and their bytes are counted */
-    if (!CHECK(apart != NULL) || !CHECK(add(&small_at, small, "k", KB_DTYPE_S4, 1, five, false)))
+    spread = kb_spread_new(1); /* elements of half a byte are packed, and their bytes are counted */
+    if (!CHECK(spread != NULL) || !CHECK(add(&small_at, small, "k", KB_DTYPE_S4, 1, five, false)))
         return;
     CHECK_HAS(launch(leaves_halves), "reads 'k' (i4[5]) out of bounds: element [3], and it has 3");
     leave();
@@ -648,8 +650,8 @@ static void test_names(void)
     int64_t many[KB_CHECK_DIMS + 1] = {[KB_CHECK_DIMS - 1] = 3};
     for (int d = 0; d < KB_CHECK_DIMS - 1; d++)
         many[d] = 1;
-    apart = kb_apart_new(2);
-    if (!CHECK(apart != NULL))
+    spread = kb_spread_new(2);
+    if (!CHECK(spread != NULL))
         return;
     const int64_t empty[] = {7, 7, 7, 0};
     CHECK(add(&empty_at, x, name, KB_DTYPE_PRED, 4, empty, false));
@@ -660,8 +662,8 @@ static void test_names(void)
     (void)snprintf(shown, sizeof shown, "%s out of bounds", expected);
     CHECK_HAS(launch(reads_the_empty), shown);
     leave();
-    apart = kb_apart_new(2);
-    if (!CHECK(apart != NULL))
+    spread = kb_spread_new(2);
+    if (!CHECK(spread != NULL))
         return;
     CHECK(!add(&x_at, x, "x", KB_DTYPE_F32, KB_CHECK_DIMS + 1, many, false));
     CHECK(add(&x_at, x, "x", KB_DTYPE_F32, KB_CHECK_DIMS, many, false));
@@ -670,8 +672,8 @@ static void test_names(void)
     CHECK(add(&out_at, out, "out", KB_DTYPE_F32, 1, none, false));
     CHECK_HAS(launch(reads_past_matrix), ", 0, 0, 2], and it has");
     leave();
-    apart = kb_apart_new(0);
-    CHECK(apart != NULL);
+    spread = kb_spread_new(0);
+    CHECK(spread != NULL);
     leave();
 }
 
@@ -687,9 +689,9 @@ static void test_addresses(void)
         limit = before;
         limit.rlim_cur = enough ? least + other : least - other;
         CHECK_INT(setrlimit(RLIMIT_AS, &limit), 0);
-        apart = kb_apart_new(1);
+        spread = kb_spread_new(1);
         CHECK_INT(setrlimit(RLIMIT_AS, &before), 0);
-        if (CHECK_INT(apart != NULL, enough) && apart)
+        if (CHECK_INT(spread != NULL, enough) && spread)
             leave();
     }
 #endif
@@ -722,7 +724,7 @@ static kb_status call_frame(kb_error *err)
     kb_status status =
         kb_frame_read(&frame, &s.kernel, &f.frame, sample_call(&f, &s.kernel, 0, NULL), err);
     if (CHECK_INT(status, KB_OK))
-        status = kb_apart_run(&frame, run_frame, err);
+        status = kb_spread_run(&frame, run_frame, err);
     fake_frame_free(&f);
     return status;
 }
@@ -754,14 +756,14 @@ static void test_nested(void)
 {
     if (!CHECK(enter()))
         return;
-    kb_apart *outer = apart;
+    kb_spread *outer = spread;
     void *outer_at = out_at;
     if (CHECK(enter())) {
         CHECK(out_at != outer_at);
         CHECK_TEXT(launch(writes_output), "");
         leave();
     }
-    apart = outer;
+    spread = outer;
     out_at = outer_at;
     CHECK_HAS(launch(reads_output), "element [4] of 'out' (f32[6])");
     leave();
@@ -770,7 +772,7 @@ static void test_nested(void)
 static bool call_without_memory(void)
 {
     bool well = enter();
-    if (apart) {
+    if (spread) {
         well = well && strcmp(launch(writes_output), "") == 0;
         leave();
     }
@@ -789,5 +791,5 @@ int main(void)
     test_addresses();
     test_frames();
     each_allocation("a call", call_without_memory, 4);
-    return kb_test_end("test_apart");
+    return kb_test_end("test_spread");
 }
