@@ -27,7 +27,7 @@ import kernbridge
 import pytest
 from kernbridge._ext.nvrtc import nvrtc
 from kernbridge._src.forge.obtain import held
-from kernbridge._src.toolchain.build import Job, Request, build
+from kernbridge._src.toolchain.build import LibraryJob, Request, build
 
 pytestmark = pytest.mark.once
 CC = shutil.which("gcc") or shutil.which("cc")
@@ -188,7 +188,7 @@ def test_keys_of_modules(tmp_path, monkeypatch):
             with monkeypatch.context() as patch:
                 for name, text in environment.items():
                     patch.setenv(name, text)
-                keys.append(Job(request).key)
+                keys.append(LibraryJob(request).key)
         assert keys[0] != keys[1], f"seed {SEED}, draw {i}: {thing} {values}"
         assert keys[0] == keys[2], f"seed {SEED}, draw {i}: {thing} {values}"
 

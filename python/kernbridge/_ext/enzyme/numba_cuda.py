@@ -50,7 +50,7 @@ from kernbridge._src.numba_common.private_llvmlite import opaque_pointers
 from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 from kernbridge._src.numba_cuda import dialect
-from kernbridge._src.numba_cuda.compile import Job
+from kernbridge._src.numba_cuda.compile import KernelJob
 from kernbridge._src.numba_cuda.kernel import NumbaCuda
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator, has_reverse
 from kernbridge._src.operation.primitive import NativeCall
@@ -89,7 +89,7 @@ class OfKernel(Differentiator):
         arrays = (*operands, *call.outs)
         arguments = frontend.arguments(frontend.assign(call), arrays, call)
         parameters = [parameter for parameter, _ in arguments]
-        kernel = NumbaKernel(Job(label, frontend.kernel, parameters, False, target))
+        kernel = NumbaKernel(KernelJob(label, frontend.kernel, parameters, False, target))
         words = [leaf for _, words in arguments for leaf in words]
         return native_call(frontend, kernel, words, frontend.source, wanted)
 
@@ -143,7 +143,7 @@ class NumbaKernel(Primal):
 
     _modules: Sequence[Any] = ()
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: KernelJob) -> None:
         self._job, self.kernel, self.target = job, job.kernel, job.target
         self.label, self.name, self.symbol = job.label, job.name, job.symbol
         self.digest, self.lasting = job.digest, job.lasting

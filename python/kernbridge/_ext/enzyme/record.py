@@ -221,7 +221,9 @@ class Derivative:
             if i not in function.opened
         }
         label, target = self._recording.label, self._recording.target
-        job = numba_cuda_compile.Job(label, function.kernel(), function.parameters, False, target)
+        job = numba_cuda_compile.KernelJob(
+            label, function.kernel(), function.parameters, False, target
+        )
         return NumbaKernel(job), own, read_only
 
     def _copy_derivative(self, step: Copy) -> None:

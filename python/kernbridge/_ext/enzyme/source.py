@@ -128,7 +128,7 @@ class SourceDerivative(HostDerivativeJob):
     def compiled(self) -> Artefact:
         """Refuse sources whose headers have changed since; keep nothing if that is not known."""
         digest, folder = self._export.digest, Path(self._export.path).parent
-        job = library.Job(self._request._replace(force_rebuild=False))
+        job = library.LibraryJob(self._request._replace(force_rebuild=False))
         found = library.find(job, folder.parents[2])
         self.lasting = found is not None and found.digest == digest
         noted = any(known["digest"] == digest for known in library.read(folder, job.key))

@@ -179,7 +179,7 @@ class _Compiled:
 
 
 def compile_entry(job: Any, architecture: tuple[int, int] | None = None) -> _Compiled:
-    """Compile the kernel of a numba_cuda `Job` for its first architecture, or for this one."""
+    """Compile the kernel of a `KernelJob` for its first architecture, or for this one."""
     architecture = architecture or job.target.architectures[0]
     options = dict(job.kernel.targetoptions)
     options["chip"] = "sm_{}{}".format(*architecture)

@@ -143,13 +143,13 @@ def compile_kernel(request: Compilation) -> NvrtcFunction:
 
     KernelToolchainError is raised if there is no NVRTC, CompilationError if it refuses the source.
     """
-    job = Job(request)
+    job = NvrtcJob(request)
     for _ in range(ATTEMPTS - 1):
         if job.lasting:
             try:
                 return obtain(job)
             except _HeadersChanged:
-                job = Job(request)
+                job = NvrtcJob(request)
     # What the compiler reads is not known, or changes each time that it reads.
     job.lasting, job.identity = False, os.urandom(32)
     function = obtain(job)
@@ -161,7 +161,7 @@ class _HeadersChanged(Exception):
     """A header may have changed while NVRTC read it."""
 
 
-class Job(Recipe[NvrtcFunction]):
+class NvrtcJob(Recipe[NvrtcFunction]):
     kind = "nvrtc"
     files = _RULES
     tool = "NVRTC"

@@ -61,12 +61,12 @@ class NumbaCudaFunction(DeviceFunction):
         if kernel is None:
             raise KernelCompilationError(defect(f"the kernel {self.name!r} is gone"))
         architecture = divmod(self.images[0][0], 10)
-        job = Job(self.name, kernel, self.parameters, self.batched, Gpu((architecture,)))
+        job = KernelJob(self.name, kernel, self.parameters, self.batched, Gpu((architecture,)))
         library = job.dialect.compile_entry(job.with_open(self.opened))._codelibrary
         return library.get_llvm_str(), library.get_asm_str(cc=(*architecture, ""))
 
 
-class Job(Recipe[NumbaCudaFunction]):
+class KernelJob(Recipe[NumbaCudaFunction]):
     """The compilation of a kernel for its parameters and a target.
 
     Machine code for GPUs lives as long as a kernel that it was made for, or a plan that launches
@@ -111,13 +111,13 @@ class Job(Recipe[NumbaCudaFunction]):
         """A name for the entry that no other kernel has: Numba numbers its own in each process."""
         return f"{self.name}_{self.digest[:6].hex()}"
 
-    def with_open(self, opened: Iterable[int]) -> Job:
+    def with_open(self, opened: Iterable[int]) -> KernelJob:
         """This job, where the kernel may write to the leaves of its parameters of these numbers."""
         job = copy.copy(self)
         job.parameters = with_open(self.parameters, set(opened))
         return job
 
-    def for_target(self, target: Target) -> Job:
+    def for_target(self, target: Target) -> KernelJob:
         """This job for a target, with the kernel that it compiles in place of another."""
         job = copy.copy(self)
         job.target, job.kernel = target, target.counterpart(self.label, self.kernel)
@@ -190,7 +190,7 @@ class Job(Recipe[NumbaCudaFunction]):
         )
 
 
-def compile_kernel(job: Job) -> NumbaCudaFunction:
+def compile_kernel(job: KernelJob) -> NumbaCudaFunction:
     """Machine code for these parameters, compiled at most once per content and target.
 
     KernelCompilationError is raised if the kernel is refused, and TypeError if it returns a value.
@@ -217,11 +217,11 @@ def compiled_launch(
     parameters = [parameter for parameter, _ in arguments]
     of_leaves = [words for _, all_ in arguments for words in all_]
     _check_declared(label, kernel, parameters)
-    function = compile_kernel(Job(label, kernel, parameters, False, target))
+    function = compile_kernel(KernelJob(label, kernel, parameters, False, target))
     cooperative = launch.cooperative or function.cooperative
     z_is_free = launch.grid[2] == Value(constant=1) and not (function.uses_z or cooperative)
     if wide := has_batch and z_is_free:
-        function = compile_kernel(Job(label, kernel, parameters, True, target))
+        function = compile_kernel(KernelJob(label, kernel, parameters, True, target))
     words: list[Word] = []
     for word in itertools.chain.from_iterable(of_leaves):
         words.append(word)

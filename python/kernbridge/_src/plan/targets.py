@@ -40,7 +40,7 @@ Images = dict[int, bytes]  # by architecture: 10 major + minor of a GPU, or a nu
 class Target(ABC):
     """Where kernels run. Equal targets run the same machine code; they are hashed.
 
-    A job is a `numba_cuda.compile.Job`: the kernel, its parameters and its label.
+    A job is a `numba_cuda.compile.KernelJob`: the kernel, its parameters and its label.
     """
 
     architectures: tuple[tuple[int, int], ...] = ()  # of GPUs; errors name them

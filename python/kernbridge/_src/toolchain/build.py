@@ -3,13 +3,13 @@
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import library
-from kernbridge._src.toolchain.library import Built, Job, Request
+from kernbridge._src.toolchain.library import Built, LibraryJob, Request
 
 
 def build(request: Request) -> Built:
     """Return the library of a request, from the cache if it is there."""
     try:
-        job = Job(request)
+        job = LibraryJob(request)
     except KernelToolchainError:
         if request.finish:
             request.finish()  # an error in the source is reported first

@@ -118,7 +118,7 @@ class Language(Struct):
     translate: Callable[[str, str, Callable[[str], bool], bool], str] = lambda _, text, *__: text
 
 
-class Job:
+class LibraryJob:
     """A request on its way to a library: how it is built here, and where the library goes."""
 
     root: Path  # the cache that has the library, or gets it
@@ -193,7 +193,7 @@ class Job:
 # The manifest
 
 
-def find(job: Job, root: Path) -> Built | None:
+def find(job: LibraryJob, root: Path) -> Built | None:
     """Find a library of a job that fits, in the cache in which it is built otherwise."""
     job.root, name = root, f"{job.stem}_{job.key[:16]}"
     job.folder = Path(root, artefacts.VERSION, "modules", name)
@@ -229,14 +229,14 @@ def read(folder: Path, key: str) -> list[Known]:
         return []
 
 
-def note(job: Job, known: Known) -> None:
+def note(job: LibraryJob, known: Known) -> None:
     """Put what is known of a library in front of a manifest."""
     others = [e for e in read(job.folder, job.key) if e["digest"] != known["digest"]]
     data = {"key": job.key, "entries": [known, *others][:16]}
     artefacts.publish(job.folder / MANIFEST, json.dumps(data, separators=(",", ":")).encode())
 
 
-def _check(known: Known, job: Job) -> Known | None:
+def _check(known: Known, job: LibraryJob) -> Known | None:
     """Return what is known, with the times of now; None if something changed."""
     try:
         if known["cwd"] not in ("", os.getcwd()):

@@ -32,7 +32,7 @@ from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.forge.obtain import NAME_LENGTH, locked, log
 from kernbridge._src.toolchain import library, programs, search
 from kernbridge._src.toolchain.compilers import UNREPORTED_VARIABLES
-from kernbridge._src.toolchain.library import Built, File, Finished, Job, Known, Request
+from kernbridge._src.toolchain.library import Built, File, Finished, Known, LibraryJob, Request
 from kernbridge._src.toolchain.programs import Ended
 from kernbridge._src.toolchain.search import Answer, asks
 
@@ -81,7 +81,7 @@ _UNSUPPORTED_ARCH = re.compile(
 )
 
 
-def deliver(job: Job, cache: Path | None, found: Built | None) -> Built:
+def deliver(job: LibraryJob, cache: Path | None, found: Built | None) -> Built:
     """Build a library, unless it was found, and put a copy where the request wants one."""
     request = job.request
     built = found or _in_cache(job, cache) or _in_private(job)
@@ -92,7 +92,7 @@ def deliver(job: Job, cache: Path | None, found: Built | None) -> Built:
     return built
 
 
-def _in_cache(job: Job, folder: Path | None) -> Built | None:
+def _in_cache(job: LibraryJob, folder: Path | None) -> Built | None:
     """Build a library in the cache; None where it is off, or the system refuses to."""
     if folder is None:
         return None
@@ -105,7 +105,7 @@ def _in_cache(job: Job, folder: Path | None) -> Built | None:
         return None
 
 
-def _in_private(job: Job) -> Built:
+def _in_private(job: LibraryJob) -> Built:
     """Find or build a library in the folder of this process."""
     try:
         return library.find(job, artefacts.private(os.getpid())) or _wait_or_make(job)
@@ -124,7 +124,7 @@ def _copy(source: Path, target: Path) -> None:
     artefacts.publish(target, source.read_bytes(), 0o755)
 
 
-def _wait_or_make(job: Job) -> Built:
+def _wait_or_make(job: LibraryJob) -> Built:
     """Build a library, or wait for the process that is building it."""
     request = job.request
     patience = programs.get_compiler_limits().seconds
@@ -166,7 +166,7 @@ Inputs = tuple[list[File], list[File], str]
 it decides which these are."""
 
 
-def _make(job: Job, finished: Finished, workspace: Path) -> Built:
+def _make(job: LibraryJob, finished: Finished, workspace: Path) -> Built:
     for _ in range(ATTEMPTS):
         begin = time.time_ns()
         time.sleep(TICK)
@@ -188,7 +188,12 @@ def _make(job: Job, finished: Finished, workspace: Path) -> Built:
 
 
 def _known(
-    job: Job, finished: Finished, tools: list[File], inputs: Inputs, answer: Answer, begin: int
+    job: LibraryJob,
+    finished: Finished,
+    tools: list[File],
+    inputs: Inputs,
+    answer: Answer,
+    begin: int,
 ) -> Known | None:
     """Return what a library was built from; None if nothing says what that is."""
     headers, others, cwd = inputs
@@ -212,7 +217,7 @@ def _known(
     return {"digest": digest, "cwd": cwd, "absent": absent, "files": files}
 
 
-def _compile(job: Job, finished: Finished, workspace: Path) -> tuple[list[File], Answer]:
+def _compile(job: LibraryJob, finished: Finished, workspace: Path) -> tuple[list[File], Answer]:
     """Run the compiler; return the programs that decide what it makes, and what it says of its
     searches."""
     request, inside = job.request, str(workspace) + os.sep
@@ -281,7 +286,10 @@ def _preprocessor(
 
 
 def _translate(
-    job: Job, check: Callable[..., None], workspace: Path, preprocess: Callable[[str | None], str]
+    job: LibraryJob,
+    check: Callable[..., None],
+    workspace: Path,
+    preprocess: Callable[[str | None], str],
 ) -> None:
     others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *job.command.system)
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
@@ -300,7 +308,9 @@ def _text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
 
 
-def _read(job: Job, answer: Answer, source: str, workspace: Path, begin: int) -> Inputs | None:
+def _read(
+    job: LibraryJob, answer: Answer, source: str, workspace: Path, begin: int
+) -> Inputs | None:
     """Return the files that a build read; None if one of them may have changed meanwhile."""
     end = time.time_ns()
     try:
@@ -344,7 +354,7 @@ def read_make(text: str) -> list[str]:
     return list(found)
 
 
-def _of_user(job: Job) -> Callable[[str], bool]:
+def _of_user(job: LibraryJob) -> Callable[[str], bool]:
     """Return whether users edit a file: one neither of ours nor of a package."""
     homes = [os.path.dirname(tool) for tool in job.tools]
     packages = [os.path.join(os.path.dirname(h), "") for h in homes if h.endswith("/bin")]
@@ -356,7 +366,7 @@ def _of_user(job: Job) -> Callable[[str], bool]:
 
 
 def _absent(
-    job: Job, inputs: Inputs, answer: Answer, source: str, begin: int
+    job: LibraryJob, inputs: Inputs, answer: Answer, source: str, begin: int
 ) -> tuple[list[str], list[File]] | None:
     """Return absent files that would be read if they existed, and existing files that the user's
     texts only ask for; None if these are not all, or if one appeared while the compiler ran."""
@@ -413,7 +423,7 @@ def _spellings(path: str, places: list[tuple[str, int]], watched: list[bool]) ->
     return {parts[-1]: max(found.values()), **found}
 
 
-def _publish(job: Job, made: Path, digest: str, known: Known | None) -> Path:
+def _publish(job: LibraryJob, made: Path, digest: str, known: Known | None) -> Path:
     """Move a library to its place, then note it in the manifest."""
     target = job.library(digest)
     made.chmod(0o700)
