@@ -36,7 +36,7 @@ _CONTEXT_SIZE, _MEMORY_SIZE, _TEXT_SIZE = 8192, 1 << 26, 8192
 _CUDA, _ABI = 2, 1  # of a kb_tensor, and of kb_call
 
 # Tags of the dynamic section of an ELF file.
-_PLTRELSZ, _STRTAB, _SYMTAB, _RELA, _RELASZ, _STRSZ, _JMPREL = 2, 5, 6, 7, 8, 10, 23
+_PLTRELSZ, _RELA, _RELASZ, _JMPREL = 2, 7, 8, 23
 
 # Of cudaLaunchAttributeID, cudaFuncAttribute and cudaMemcpyKind.
 _COOPERATIVE, _CLUSTER, _OVERLAP = 2, 4, 6
@@ -71,8 +71,7 @@ _WATCHED = (  # whose results may differ at each call, or which hide what a func
     *("clock", "clock_gettime", "getpid", "gettimeofday", "time", "timespec_get", "arc4random"),
     *("arc4random_buf", "arc4random_uniform", "drand48", "getentropy", "getrandom", "lrand48"),
     *("mrand48", "rand", "random", "_ZNSt13random_device9_M_getvalEv", "secure_getenv", "dlopen"),
-    *("fopen", "fopen64", "getenv", "open", "open64", "fork", "openat", "popen", "pthread_create"),
-    *("syscall", "system"),
+    *("fopen", "getenv", "open", "fork", "openat", "popen", "pthread_create", "syscall", "system"),
 )
 
 # Machine code. `jump` goes to an address. `leave` keeps eight registers, the address of the stack
@@ -134,22 +133,14 @@ def _code(*names: str, **quads: int) -> bytes:
     return bytes.fromhex("".join(_CODE[_MACHINE][name] for name in names).format(**values))
 
 
-def _slots(base: int, at: int) -> Iterator[tuple[int, bytes]]:
-    """The places in a library of the addresses of functions of others, with their names."""
+def _slots(base: int, at: int) -> Iterator[int]:
+    """The places in a library that the linker filled with addresses of functions, and others."""
     tags: dict[int, int] = {}
     while (entry := _load("<2Q", at))[0]:
         tags[entry[0]], at = entry[1], at + 16
-    data = b"".join(
-        ctypes.string_at(tags.get(table, 0), tags.get(size, 0))
-        for table, size in ((_JMPREL, _PLTRELSZ), (_RELA, _RELASZ))
-    )
-    found = [(offset, info >> 32) for offset, info, _ in struct.iter_unpack("<QQq", data)]
-    symbols = ctypes.string_at(tags[_SYMTAB], 24 * (1 + max((n for _, n in found), default=0)))
-    names = ctypes.string_at(tags[_STRTAB], tags[_STRSZ])
-    starts = [start for (start,) in struct.iter_unpack("<I20x", symbols)]
-    for offset, number in found:
-        if number:
-            yield base + offset, names[starts[number] : names.index(b"\0", starts[number])]
+    for table, size in ((_JMPREL, _PLTRELSZ), (_RELA, _RELASZ)):
+        data = ctypes.string_at(tags.get(table, 0), tags.get(size, 0))
+        yield from (base + to for to, symbol in struct.iter_unpack("<Q4xI8x", data) if symbol)
 
 
 class _Recorder:
@@ -200,7 +191,8 @@ class _Recorder:
         places = self._request["functions"].items()  # 0: of another library
         found = {base + at if at else _address(self._library, name): name for name, at in places}
         codes = {at: _code("jump", to=self._leaving(name, at)) for at, name in found.items() if at}
-        watched = {n.encode(): struct.pack("<Q", self._leaving(n)) for n in _WATCHED}
+        addresses = {_address(self._library, name): name for name in _WATCHED}
+        watched = {at: struct.pack("<Q", self._leaving(n)) for at, n in addresses.items() if at}
         entry = self._library._handle  # glibc's link_map
         while entry:  # the module, and the libraries that were loaded with it
             start, name_at, dynamic, following = _load("<4Q", entry)
@@ -208,7 +200,8 @@ class _Recorder:
             if entry != self._library._handle and not name.startswith(_OWN_LIBRARIES):
                 raise ValueError(f"it uses the library {name}, whose work cannot be recorded")
             if not name.startswith("libcudart"):
-                codes |= {at: watched[n] for at, n in _slots(start, dynamic) if n in watched}
+                slots = ((at, *_load("<Q", at)) for at in _slots(start, dynamic))
+                codes |= {at: watched[to] for at, to in slots if to in watched}
             entry = following
         for at, code in codes.items():
             first = at & -_PAGE
