@@ -541,18 +541,18 @@ def flags_of(flags: Sequence[str]) -> list[str]:
     found: list[str] = []
     left = iter(flags)
     for flag in left:
-        if flag in ("-Xcompiler", "--compiler-options"):
-            found += next(left, "").split(",")
-        elif flag.startswith(("-Xcompiler=", "--compiler-options=")):
-            found += flag.partition("=")[2].split(",")
+        name, is_whole, value = flag.partition("=")
+        if name in ("-Xcompiler", "--compiler-options"):
+            found += (value if is_whole else next(left, "")).split(",")
+        elif name in ("-Xptxas", "-Xnvlink", "-arch", "-code", "-gencode", "-maxrregcount"):
+            if not is_whole:
+                next(left, "")
         elif flag in ("-D", "-U", "-I", "-include", "-isystem", "-std"):
             found += [flag, next(left, "")]
         elif flag.startswith(("-D", "-U", "-I", "-O", "-g", "-std=", "-isystem", "-f", "-m")):
             found.append(flag)
-        elif flag.startswith("--std="):
+        elif name == "--std":
             found.append(flag[1:])
-        elif flag in ("-Xptxas", "-Xnvlink", "-arch", "-code", "-gencode", "-maxrregcount"):
-            next(left, "")
     return found
 
 
