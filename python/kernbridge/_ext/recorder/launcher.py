@@ -117,13 +117,12 @@ def _places(number: int, past: int) -> tuple[int, int]:
 
 def _describe(arrays: Sequence[ArrayType], call: Call) -> Iterator[tuple[Any, ...]]:
     """What a kb_tensor says of each array, and the addresses in both runs."""
-    numbers = dict(enumerate(range(len(arrays))))
-    numbers |= {i: call.n_operands + o for i, o in call.aliases}  # an output in place
+    in_place = {i: call.n_operands + o for i, o in call.aliases}
     for i, array in enumerate(arrays):
         shape, size = tuple(map(int, array.shape)), array.dtype.itemsize
         # A slice of a batch begins wherever the one before it ends.
         past = size if call.levels and size < _ALIGNED else _ALIGNED
-        first, second = _places(numbers[i], past)
+        first, second = _places(in_place.get(i, i), past)
         strides = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
         places = (first, second if math.prod(shape) else 0)  # XLA's, too, may be NULL
         _, bits, number, code = _core.dtypes()[array.dtype.name]
@@ -132,7 +131,8 @@ def _describe(arrays: Sequence[ArrayType], call: Call) -> Iterator[tuple[Any, ..
 
 def _run(called: dict[str, Any], found: library.Library) -> _Steps | str:
     """What the function does, or why that cannot be said."""
-    allocations = [_places(number, _ALLOCATED) for number in (0, 1)]
+    n = len(called["arrays"])
+    allocations = [_places(number, _ALLOCATED) for number in (n, n + 1)]
     kernels = {name: code.sizes for name, code in found.kernels.items()}
     request = {**called, **found._asdict(), "kernels": kernels, "allocations": allocations}
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parent)]
@@ -173,7 +173,7 @@ class _Reader:
             pairs = [*zip(places, other[1], strict=True)]
             if what == "allocate":
                 number, (size,) = len(self._buffers), fixed
-                self._buffers.append((number, *_places(number, _ALLOCATED), size))
+                self._buffers.append((number, *pairs[0], size))
                 held = -(-size // _ALLOCATED) * _ALLOCATED
                 self._temporaries.append(ArrayType((held,), np.dtype(np.uint8)))
             elif what == "launch":

@@ -271,7 +271,7 @@ class _Recorder:
             case "cudaMalloc" | "cudaMallocAsync":
                 self._write(a[0], struct.pack("<Q", self._free if a[1] else 0))
                 if a[1]:
-                    self._written.append(("allocate", (), (a[1],)))
+                    self._written.append(("allocate", (self._free,), (a[1],)))
                     self._allocated ^= {self._free}
                     self._free += self._step
             case "cudaFree" | "cudaFreeAsync":
@@ -338,9 +338,8 @@ class _Recorder:
     def call(self, run: int) -> list[Any]:
         """What the function does in a run: launches, fills, copies and allocations."""
         arrays, n_inputs, values = (self._request[key] for key in ("arrays", "n_inputs", "values"))
-        first, second = (places[run] for places in self._request["allocations"])
-        self._step, self._stream = second - first, first + (1 << 49)
-        self._free = first + len(arrays) * self._step
+        self._free, following = (places[run] for places in self._request["allocations"])
+        self._step, self._stream = following - self._free, self._free + (1 << 49)
         self._written: list[Any] = []
         self._allocated: set[int] = set()
         tensors = [self._tensor(array, run) for array in arrays]
