@@ -190,8 +190,7 @@ class _Translation:
                 elif found["shared"] is not None:
                     changes += self._shared(found, begin)
                 elif found["asm"] is not None:
-                    change = self._assembly(found, is_cub)
-                    changes += [change] if change else []
+                    changes += self._assembly(found, is_cub)
                 elif is_cub:
                     continue
                 elif found["cast"] is not None:
@@ -251,11 +250,9 @@ class _Translation:
 
     def _refuse_name(self, found: re.Match[str]) -> None:
         word = found["refused"]
-        for names, what in _REFUSED:
-            if re.fullmatch(names, word) and not (
-                what == "a library of CUDA" and self._declarations(word)
-            ):
-                raise self._refuse(found.start(), f"{word} ({what})")
+        what = next(what for names, what in _REFUSED if re.fullmatch(names, word))
+        if what != "a library of CUDA" or not self._declarations(word):
+            raise self._refuse(found.start(), f"{word} ({what})")
 
     def _shared(self, found: re.Match[str], floor: int) -> list[tuple[int, int, str]]:
         before = _WORDS_BEFORE.search(self.text, max(floor, found.start() - 512), found.start())
@@ -396,13 +393,13 @@ class _Translation:
             at, before, is_named = first.start(), word, is_word
         return at
 
-    def _assembly(self, found: re.Match[str], is_cub: bool) -> tuple[int, int, str] | None:
-        """Return what an instruction of PTX becomes; None if the compiler takes it as it is."""
+    def _assembly(self, found: re.Match[str], is_cub: bool) -> list[tuple[int, int, str]]:
+        """Return what an instruction of PTX becomes; nothing if the compiler takes it as it is."""
         start = re.compile(r"(?:\s*\b(?:volatile|__volatile__|goto|inline)\b)*\s*\(").match(
             self.text, found.end()
         )
         if start is None:
-            return None
+            return []
         end = self._close(start.end(), ")")
         inside = self.text[start.end() : end]
         texts = re.match(r'\s*((?:"(?:[^"\\\n]|\\.)*"\s*)+)', inside)
@@ -417,7 +414,7 @@ class _Translation:
         if new is None and not is_cub:
             raise self._refuse(found.start(), f"inline PTX ({' '.join(code.split())[:60]!r})")
         lines = "\n" * (self.text.count("\n", found.start(), end + 1))
-        return found.start(), end + 1, f"({new or _NAMESPACE + 'no_instruction()'}){lines}"
+        return [(found.start(), end + 1, f"({new or _NAMESPACE + 'no_instruction()'}){lines}")]
 
 
 def _grouped(text: str, begin: int, end: int) -> tuple[list[re.Match[str]], list[range]]:
