@@ -282,7 +282,7 @@ class _HostFunction:
     """A kernel's machine code, with what Numba reads of a CUfunction, its attributes and module."""
 
     maxthreads = _MAX_THREADS
-    initialized = False
+    initialized = True  # nothing prepares it
 
     def __init__(self, library: Any) -> None:
         image = library._cubin_cache[_IMAGE]
@@ -303,9 +303,6 @@ class _HostFunction:
 
     def _number(self, function: str) -> int:
         return int(ctypes.CFUNCTYPE(ctypes.c_int64)(self._symbols[function])())
-
-    def setup(self) -> None:
-        self.initialized = True
 
     def get_global_symbol(self, name: str) -> tuple[Any, int]:
         """The address of a global of four bytes, and its size."""

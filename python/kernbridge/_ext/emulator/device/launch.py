@@ -129,9 +129,6 @@ class HostDriver:
             raise failure(self.api, "cuDeviceGet", "CUDA_ERROR_INVALID_DEVICE")
         return self.devices[0]
 
-    def reset(self) -> None:
-        self._pushed.n = 0
-
     def cuDeviceGetAttribute(self, code: Any, device: int) -> int:
         return _ATTRIBUTES.get(code.name.removeprefix("CU_DEVICE_ATTRIBUTE_"), 0)
 
