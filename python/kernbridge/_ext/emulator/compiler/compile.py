@@ -306,29 +306,27 @@ class _Fusion:
             sums.append(user)
         return sums
 
-    def _product_of(self, name: str) -> Instruction | None:
-        i = self._found.get(name)
+    def _below(self, name: str) -> tuple[Instruction | None, bool]:
+        """What a value is made of by negations, and whether these change its sign."""
+        i, negated = self._found.get(name), False
         while i and i.opcode == "fneg":
-            i = self._found.get(i.operands[0].value)
-        return i if i and i.opcode == "fmul" else None
+            i, negated = self._found.get(i.operands[0].value), not negated
+        return i, negated
 
     def _settle(self, product: Instruction) -> None:
         """Fuse a product into all sums that read it, or into none, as ptxas does."""
         sums = self._sums(product, product) or []
-        for i in sums:
-            other = self._product_of(i.operands[0].value)
-            if other and other is not product and self._sums(other, other):
-                return  # the first of two products is fused
+        others = (self._below(i.operands[0].value)[0] for i in sums)
+        products = (i for i in others if i and i.opcode == "fmul" and i is not product)
+        if any(self._sums(other, other) for other in products):
+            return  # the first of two products is fused
         self._takes.update((i.result, product) for i in sums)
 
     def _written(self, i: Instruction, product: Instruction) -> str:
         first, second = (operand.value for operand in i.operands)
-        at_first = self._product_of(first) is product
+        at_first = self._below(first)[0] is product
         name, c = (first, second) if at_first else (second, first)
-        negated = not at_first and i.opcode == "fsub"
-        while self._found[name] is not product:
-            negated = not negated
-            name = self._found[name].operands[0].value
+        negated = self._below(name)[1] != (not at_first and i.opcode == "fsub")
         a, b = (operand.value for operand in product.operands)
         kind, before = i.type, []
         if negated:
