@@ -33,8 +33,6 @@ _FENCES = ("kb.membar.", "kb.nanosleep")
 _ATOMICS = ("kb.atomic", "___numba_atomic")
 _COPIES = ("llvm.memcpy", "llvm.memmove")
 
-_REALS = {ir.HalfType: 16, ir.FloatType: 32, ir.DoubleType: 64}  # and their bits
-
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _VOID = ir.VoidType()
 
@@ -182,10 +180,9 @@ class Checks:
     def _bits(self, value: Any) -> Any:
         """The bits of a number as one of 64 bits; None if it has more."""
         kind = value.type
-        width = next((n for t, n in _REALS.items() if isinstance(kind, t)), 0)
         builder = ir.IRBuilder(self._host.block)
-        if width:
-            kind = ir.IntType(width)
+        if isinstance(kind, (ir.HalfType, ir.FloatType, ir.DoubleType)):
+            kind = ir.IntType(int(kind.intrinsic_name[1:]))
             value = builder.bitcast(value, kind, "kb.bits")
         if not isinstance(kind, ir.IntType) or kind.width > _VALUE_MAX:
             return None

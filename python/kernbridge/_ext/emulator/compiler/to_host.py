@@ -38,7 +38,6 @@ ASSEMBLY = {
     "nanosleep.u32 $0;": "kb.nanosleep",
 }
 _INTEGERS = ("shl", "lshr", "ashr", "sdiv", "udiv", "srem", "urem")  # of arithmetic.ll
-_REALS = {"half": "f16", "float": "f32", "double": "f64"}
 
 
 def refused(label: str, construct: str) -> KernelCompilationError:
@@ -177,8 +176,8 @@ class HostModule:
         is_safe = operation in _INTEGERS and isinstance(operands[1], ir.Constant)
         if is_safe or operation not in (*_INTEGERS, "fptosi", "fptoui", "frem"):
             return instruction
-        kinds = (str(kind) for kind in (operands[0].type, instruction.type))
-        name = ".".join(("kb", operation, *dict.fromkeys(_REALS.get(k, k) for k in kinds)))
+        kinds = (getattr(v.type, "intrinsic_name", "") for v in (operands[0], instruction))
+        name = ".".join(("kb", operation, *dict.fromkeys(kinds)))
         if not library.defines(name):
             return instruction
         return self.call(name, instruction.type, operands, instruction.name)
