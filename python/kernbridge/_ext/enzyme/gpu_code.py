@@ -5,6 +5,9 @@ Mathematical functions have the names of C while Enzyme reads the IR. Here they 
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 from kernbridge._ext.enzyme import sums, warps
 from kernbridge._src.llvm.text import Module
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
@@ -61,9 +64,20 @@ def cubin(
     builder = llvm.create_pass_builder(machine, options)
     run_once(builder.getModulePassManager(), module, builder)
     linker = driver._Linker(max_registers=registers or None, cc=(*cc, ""))
-    linker.add_ptx(machine.emit_assembly(module).encode())
+    linker.add_ptx(_with_reductions(machine.emit_assembly(module)).encode())
     cubin = linker.complete()
     return bytes(getattr(cubin, "code", cubin))
+
+
+def _with_reductions(ptx: str) -> str:
+    """PTX in which atomic additions whose result is not used are reductions.
+
+    Neither LLVM nor nvJitLink makes them of such additions, and sums would come back from memory.
+    An addition stays as it is if another function has a register of the same name.
+    """
+    uses = Counter(re.findall(r"%\w+", ptx))
+    addition = re.compile(r"\batom(\.global\.add\.f(?:32|64))\s+(%\w+), ")
+    return addition.sub(lambda a: f"red{a[1]} \t" if uses[a[2]] == 1 else a[0], ptx)
 
 
 def libdevice_name(name: str) -> str:
