@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from kernbridge._ext.enzyme import sums, warps
+from kernbridge._ext.enzyme import warps
 from kernbridge._src.llvm.text import Module
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
@@ -34,11 +34,9 @@ _INTRINSICS = {"acos", "asin", "atan", "atan2", "cos", "cosh", "exp", "exp10", "
 _INTRINSICS |= {"log10", "log2", "pow", "powi", "sin", "sinh", "tan", "tanh"}
 
 
-def cubin(
-    text: str, entry: str, cc: tuple[int, int], shared_size: int, registers: int, has_one_axis: bool
-) -> bytes:
+def cubin(text: str, entry: str, cc: tuple[int, int], shared_size: int, registers: int) -> bytes:
     """Machine code for GPUs of a compute capability, with so many registers a thread, or any."""
-    module = Module(warps.on_gpus(sums.with_sums_of_warps(text, entry, has_one_axis)))
+    module = Module(warps.on_gpus(warps.with_reads(text)))
     for i in module.instructions("call"):
         if i.callee == "kb.shared":
             i.text = f"  {i.result} = getelementptr i8, {_SHARED}, i64 {i.operands[0].value}"

@@ -285,7 +285,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         if self._roles.in_place:  # the contents of its buffers are used afterwards
             own = [b if b.kind == "shared" else b._replace(kind="inout") for b in buffers]
             buffers = tuple(own)
-        text, buffers = sums.with_fewer_atomics(text, entry, buffers, self._has_one_axis)
+        how = self._has_one_axis, bool(self.target.architectures)
+        text, buffers = sums.with_fewer_atomics(text, entry, buffers, *how)
         function = replace(function, buffers=buffers)
         text = warps.completed(declared_once(renamed(text, gpu_code.libdevice_name)))
         images = images_of(text, entry, shared_size)
@@ -362,7 +363,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         return function, sorted(changed.intersection(function.arrays)), uses_z
 
     def _cubins(self, text: str, entry: str, shared_size: int) -> Images:
-        how = shared_size, self._registers, self._has_one_axis
+        how = shared_size, self._registers
         architectures = self.target.architectures
         return {10 * cc[0] + cc[1]: gpu_code.cubin(text, entry, cc, *how) for cc in architectures}
 

@@ -191,9 +191,16 @@ def completed(text: str) -> str:
         for i in f.instructions:
             if i.callee.startswith(REGISTERED) and i.result not in f.users:
                 i.text = ""
+    return with_reads(registered.released(str(module)))
+
+
+def with_reads(text: str) -> str:
+    """A module after Enzyme with the functions by which a thread reads the number of another."""
+    if "kb.read.i32" in Module(text).defined:
+        return text
     definitions = [part for kind in _KINDS for part in _of_kind(_AFTER, kind).split("\n}\n")]
     more = "".join(f"{part}\n}}\n" for part in dict.fromkeys(definitions) if part)
-    return declared_once(f"{registered.released(str(module))}\n{more}")
+    return declared_once(f"{text}\n{more}declare i32 @kb.active_mask() convergent\n")
 
 
 def on_gpus(text: str) -> str:
