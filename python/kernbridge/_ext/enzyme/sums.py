@@ -5,7 +5,8 @@ IR of a derivative's entry, into which everything is inlined, and finds
 
 - arrays of which each thread accesses only one element, whose index is the number of the thread in
   a launch along one axis. No other thread adds to this element. If its cotangent is read once, it
-  need not be set to zero afterwards, so the launch needs no copy of the array;
+  need not be set to zero afterwards, so the launch needs no copy of the array. If it is only added
+  to, the thread keeps the sum and stores it when it ends, so the launch need not fill the array;
 - elements of constant index, to which all threads add. The threads of a warp add their numbers
   first, and one of them adds the sum to the element.
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kernbridge._ext.enzyme.function import Buffer
-from kernbridge._src.llvm.text import Function, Instruction, Module
+from kernbridge._src.llvm.text import Function, Instruction, Module, declared_once
 
 _PURE = {"zext", "sext", "add", "mul"}
 _REGISTER = "llvm.nvvm.read.ptx.sreg."
@@ -64,7 +65,7 @@ def with_fewer_atomics(
     """
     module = Module(text)
     function = module.defined[entry]
-    changed = list(buffers)
+    changed, first = list(buffers), next(function.instructions)
     for place, a in _accesses(function).items():
         for at in a.adds if has_warps and not place.is_shared else ():
             if not a.elements[at][0]:
@@ -97,18 +98,35 @@ def with_fewer_atomics(
                 at.text += ", !invariant.load !{}"
         if not is_own:
             continue
+        kinds = {at.operands[1].type for at in a.adds} | {at.type for at in a.loads}
+        kind = kinds.pop() if len(kinds) == 1 else ""
+        is_whole = _SIZES.get(kind) == buffer.item_size
+        is_kept = is_whole and buffer.kind == "out" and not (a.loads or a.stores)
+        kept, is_kept = f"%kb.kept{array}", is_kept and buffer.begins_as_zeros
+        if is_kept:
+            changed[array] = buffer._replace(begins_as_zeros=False)
+            lines, size = [f"  {kept} = alloca {kind}", f"  store {kind} 0.0, ptr {kept}"], "1"
+            for e in buffer.extents:
+                lines.append(f"  {kept}.{e} = mul i64 {size}, %e{e}")
+                size = f"{kept}.{e}"
+            first.text = "\n".join([*lines, first.text])
+            stride = f"%s{array}" if f"i64 %s{array}" in function.parameters else "0"
+            own = f"i64 %w{array}, i64 {stride}, i64 {size}, ptr {kept}"
+            for i in (i for i in function.instructions if i.opcode == "ret"):
+                i.text = f"  call void @kb_store.{kind}({own})\n{i.text}"
         for n, at in enumerate(a.adds):
             (_, address), (kind, value) = at.operands
-            sum_ = f"%kb.sum{array}.{n}"
+            sum_, to = f"%kb.sum{array}.{n}", kept if is_kept else address
             at.text = (
-                f"  {at.result} = load {kind}, ptr {address}\n"
+                f"  {at.result} = load {kind}, ptr {to}\n"
                 f"  {sum_} = fadd nsz {kind} {at.result}, {value}\n"
-                f"  store {kind} {sum_}, ptr {address}"
+                f"  store {kind} {sum_}, ptr {to}"
             )
-    if "@kb_add." not in (text := str(module)):
+    if "@kb_" not in (text := str(module)):
         return text, tuple(changed)
-    used = (_SUM.replace("KIND", kind) for kind in ("float", "double"))
-    return "".join((text, *used)), tuple(changed)
+    more = _STORE + _SUM * has_warps
+    used = (more.replace("KIND", kind) for kind in ("float", "double"))
+    return declared_once("".join((text, _THREAD, *used))), tuple(changed)
 
 
 def _address(i: Instruction) -> str:
@@ -182,6 +200,39 @@ def _repeats(function: Function, instruction: Instruction) -> bool:
     return own in seen
 
 
+# A thread stores the number that it has kept to the element of its own number, if there is one, and
+# the launch stores zeros to elements of no thread.
+_READ = {"t": "tid.x", "b": "ctaid.x", "z": "ctaid.z", "size": "ntid.x", "blocks": "nctaid.x"}
+_THREAD = "".join(f"declare i32 @{_REGISTER}{register}()\n" for register in _READ.values())
+_READS = "".join(
+    f"  %{name}32 = call i32 @{_REGISTER}{register}()\n  %{name} = zext i32 %{name}32 to i64\n"
+    for name, register in _READ.items()
+)
+_STORE = f"""
+define internal void @kb_store.KIND(i64 %to, i64 %stride, i64 %n, ptr %kept) alwaysinline {{
+entry:
+{_READS}  %before = mul nuw nsw i64 %size, %b
+  %number = add nuw nsw i64 %before, %t
+  %threads = mul nuw nsw i64 %size, %blocks
+  %slice = mul i64 %z, %stride
+  %word = add i64 %to, %slice
+  %array = inttoptr i64 %word to ptr
+  %x = load KIND, ptr %kept
+  br label %next
+next:
+  %k = phi i64 [ %number, %entry ], [ %following, %more ]
+  %value = phi KIND [ %x, %entry ], [ 0.0, %more ]
+  %inside = icmp ult i64 %k, %n
+  br i1 %inside, label %more, label %end
+more:
+  %at = getelementptr KIND, ptr %array, i64 %k
+  store KIND %value, ptr %at
+  %following = add i64 %k, %threads
+  br label %next
+end:
+  ret void
+}}
+"""
 _SUM = """
 define internal void @kb_add.KIND(ptr %at, KIND %x) convergent {
 entry:

@@ -117,6 +117,47 @@ def test_a_loop_that_overwrites_values(recorded):
     np.testing.assert_allclose(found, jax.grad(by_jax)(x), rtol=1e-5)
 
 
+@cuda.jit
+def first_squares(x, w, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] * x[i].real
+        if w[i] > 0:
+            out[i] += w[i] * w[i] * x.size
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_cotangents_of_elements_that_no_thread_reads_are_zeros(dtype):
+    def by_jax(x, w):
+        first = x[:90] * x[:90].real
+        return first + (jnp.maximum(w[:90], 0) ** 2 * x.size).astype(x.dtype)
+
+    like = jax.ShapeDtypeStruct((90,), dtype)
+    op = numba_cuda_kernel(
+        first_squares, like, launch_dims=100, threads_per_block=32, derivatives="enzyme"
+    )
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=n).astype("float32") for n in (300, 110))
+    x = x if dtype == "float32" else (x + 1j * rng.normal(size=300)).astype(dtype)
+    assert_derivatives(op, by_jax, x, w, batched=True)
+
+
+@cuda.jit
+def of_real_parts(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i].real * x[i].real
+
+
+@pytest.mark.exhaustive
+def test_parts_of_complex_numbers():
+    like = jax.ShapeDtypeStruct((40,), jnp.float32)
+    op = numba_cuda_kernel(of_real_parts, like, launch_dims=40, derivatives="enzyme")
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=50) + 1j * rng.normal(size=50)).astype(np.complex64)
+    assert_derivatives(op, lambda x: x[:40].real ** 2, x)
+
+
 SOURCE = """
 import sys
 sys.path.insert(0, {folder!r})
