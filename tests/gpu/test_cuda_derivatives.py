@@ -222,12 +222,12 @@ def csr_product(data, indices, indptr, v, out):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_product_of_a_sparse_matrix(dtype):
     rng = np.random.default_rng(0)
-    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 5, 20))]).astype(np.int32)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 7, 150))]).astype(np.int32)
     indices = rng.integers(0, 15, indptr[-1]).astype(np.int32)
-    rows = np.repeat(np.arange(20), np.diff(indptr))
+    rows = np.repeat(np.arange(150), np.diff(indptr))
 
     def by_jax(data, indices, indptr, v):
-        return jax.ops.segment_sum(data * v[indices], rows, 20)
+        return jax.ops.segment_sum(data * v[indices], rows, 150)
 
     op = by_enzyme(
         csr_product,

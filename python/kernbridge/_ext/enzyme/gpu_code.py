@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from kernbridge._ext.enzyme import warps
+from kernbridge._ext.enzyme import shared_loops, warps
 from kernbridge._src.llvm.text import Module
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
@@ -36,7 +36,12 @@ _INTRINSICS |= {"log10", "log2", "pow", "powi", "sin", "sinh", "tan", "tanh"}
 
 def cubin(text: str, entry: str, cc: tuple[int, int], shared_size: int, registers: int) -> bytes:
     """Machine code for GPUs of a compute capability, with so many registers a thread, or any."""
-    module = Module(warps.on_gpus(warps.with_reads(text)))
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(TRIPLE)
+    machine = target.create_target_machine(cpu=f"sm_{cc[0]}{cc[1]}", opt=3)
+    text = shared_loops.with_shared_loops(warps.with_reads(text), entry, machine)
+    module = Module(warps.on_gpus(text))
     for i in module.instructions("call"):
         if i.callee == "kb.shared":
             i.text = f"  {i.result} = getelementptr i8, {_SHARED}, i64 {i.operands[0].value}"
@@ -46,10 +51,6 @@ def cubin(text: str, entry: str, cc: tuple[int, int], shared_size: int, register
     module.functions[entry].head = head.replace("define void ", "define ptx_kernel void ", 1)
     text = str(module) + _TAPE * ("@kb_tape(" in str(module))
     text += f"\n@kb_shared = internal addrspace(3) global [{shared_size} x i8] undef, align 16\n"
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    target = llvm.Target.from_triple(TRIPLE)
-    machine = target.create_target_machine(cpu=f"sm_{cc[0]}{cc[1]}", opt=3)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = TRIPLE, str(machine.target_data)
     if "@__nv_" in text:
