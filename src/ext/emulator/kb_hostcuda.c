@@ -21,6 +21,7 @@ typedef struct known {
     char digest[KB_HOSTCUDA_DIGEST]; /* by which trees compare: the first member */
     kb_hostcuda_code code;
     _Atomic(uint64_t) counts[2];
+    struct known *before; /* of the same digest, which launches may still run */
 } known;
 
 _Atomic(kb_hostcuda_compiler *) kb_hostcuda_compile;
@@ -54,8 +55,10 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
     c->code.counts = kb_stream_debug() & KB_DEBUG_COUNT_LAUNCHES ? c->counts : NULL;
     pthread_mutex_lock(&lock);
     known **added = tsearch(c, &codes, by_digest);
-    if (added)
+    if (added && *added != c) {
+        c->before = *added;
         *added = c; /* the newest of a digest is found */
+    }
     pthread_mutex_unlock(&lock);
     if (added && code->threads.checked)
         kb_stream_set_checked();
