@@ -16,14 +16,10 @@ if __name__ in ("__main__", "__mp_main__"):
     os.environ.setdefault("KERNBRIDGE_CACHE_DIR", "")  # no kernel is compiled twice
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import time
-import traceback
 import warnings
-from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
+import drawn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -474,29 +470,5 @@ def compare(seed):
             raise
 
 
-def _outcome(seed):
-    began = time.monotonic()
-    kind, text = "agrees", ""
-    try:
-        compare(seed)
-    except Exception as e:
-        text = "".join(traceback.format_exception(e))
-        kind = "disagrees" if isinstance(e, AssertionError) else type(e).__name__
-    jax.clear_caches()
-    return seed, kind, text, time.monotonic() - began
-
-
-def main(first, last, processes=None):
-    counts, spent = Counter(), 0.0
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        for seed, kind, text, seconds in pool.map(_outcome, range(first, last)):
-            counts[kind] += 1
-            spent += seconds
-            if text:
-                print(f"{seed} {kind}: {text}", flush=True)
-    print(dict(counts), f"{spent / max(1, counts.total()):.1f} s for each")
-    return 0 if counts.keys() == {"agrees"} else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(drawn.main(compare, *map(int, sys.argv[1:])))

@@ -13,11 +13,7 @@ with the kernel, and then how many there are. Refusals alone are no failure.
 import os
 import re
 import sys
-import traceback
 import warnings
-from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,12 +24,13 @@ if __name__ in ("__main__", "__mp_main__"):
 
 import math
 
+import drawn
 import jax
 import jax.numpy as jnp
 import numba
 import numpy as np
 from kernbridge import numba_cuda_kernel, numba_kernel
-from kernbridge.errors import KernbridgeWarning, NoDerivativeError
+from kernbridge.errors import KernbridgeWarning
 from needs_enzyme import assert_derivatives
 from numba import cuda
 
@@ -573,32 +570,5 @@ def compare(seed):
             raise
 
 
-def _outcome(seed):
-    began = sum(os.times()[:4])
-    try:
-        compare(seed)
-    except NoDerivativeError as e:
-        return seed, "refused", f"{e}\n{e.__notes__[0]}", sum(os.times()[:4]) - began
-    except Exception as e:
-        text = "".join(traceback.format_exception(e))
-        kind = "disagrees" if isinstance(e, AssertionError) else "fails"
-        return seed, kind, text, sum(os.times()[:4]) - began
-    finally:
-        jax.clear_caches()
-    return seed, "agrees", "", sum(os.times()[:4]) - began
-
-
-def main(first, last, processes=None):
-    counts, spent = Counter(), 0.0
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        for seed, kind, text, seconds in pool.map(_outcome, range(first, last)):
-            counts[kind] += 1
-            spent += seconds
-            if text:
-                print(f"{seed} {kind}: {text}", flush=True)
-    print(dict(counts), f"{spent / max(1, counts.total()):.1f} s of one core for each")
-    return 1 if counts["disagrees"] or counts["fails"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(drawn.main(compare, *map(int, sys.argv[1:]), may_refuse=True))
