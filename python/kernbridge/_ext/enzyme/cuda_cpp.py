@@ -2,8 +2,8 @@
 
 The clang of Enzyme's LLVM compiles a kernel for a GPU without CUDA's own headers: the headers for
 CUDA C++ on CPUs have the names, and cuda_for_enzyme.hpp has what only a GPU has. Its IR is brought
-into the form that kernels of Numba-CUDA have, see numba_cuda.py. Templates are instantiated in the
-same translation unit, by a function that takes the words of a launch and calls the kernel.
+into the form that kernels of Numba-CUDA have, see numba_cuda.py. A template is instantiated where
+the same translation unit takes its address, and a function of the words of a launch calls it.
 
 Of functions of modules, the launches that were recorded are differentiated. The recorder of
 launchers says what a function does for arrays of given shapes, from what nvcc has made of it. clang
@@ -111,8 +111,7 @@ class OfCudaKernel(Differentiator):
         check_launch(label, frontend.rule)
         operands, call, *_ = wanted
         target = targets.of_platform(platform, frontend.checked, None, label)
-        arrays = (*operands, *call.outs)
-        code = frontend.code
+        arrays, code = (*operands, *call.outs), frontend.code
         unit = f"{HEADER}{_BEGIN}\n{code.unit(_END, _LAST.replace('KB_KERNEL', code.name))}"
         module = compiled(label, unit, code.options, code.include_paths, [code.file])
         _, entry, *lists = symbols(module.globals["kb_description"].text)
@@ -301,8 +300,6 @@ def _by_members(module: Module, copy: Instruction, names: Iterator[int]) -> str:
 def lower_function(frontend: SourceFrontend, platform: str, wanted: Differentiated) -> NativeCall:
     label, export = frontend.label, frontend.export
     target = targets.of_platform(platform, label=label)
-    if len(wanted.steps) > 1:
-        raise refused(label, "second derivatives of launches are not made")
     call = replace(wanted.call, levels=wanted.own_call.levels)
     try:
         if not export.cuda:
@@ -379,7 +376,7 @@ class _OfModule(Derivative):
     def __init__(self, recording: Recording, wanted: Differentiated, module: Module) -> None:
         self._module = module
         self._names = {_for_all_files(name): name for name in module.defined}
-        self._never_written = set[int]()
+        self._never_written, self._kernels = set[int](), dict[str, CppKernel]()
         super().__init__(recording, wanted)
         self._never_written = set(range(self._n_operands)) - self._written
         used = set().union(*(r.shadows for r in self._reaches)) & self._never_written
@@ -392,9 +389,11 @@ class _OfModule(Derivative):
         entry = self._names.get(_for_all_files(function.entry))
         if entry is None:
             raise refused(label, f"clang does not find the kernel that nvcc calls {function.name}")
-        of_words = self._arrays, self._module, entry, function.sizes
-        kernel = CppKernel(label, function.name, self._recording.target, *of_words)
-        return kernel, [list(step.words)], self._never_written
+        if entry not in self._kernels:
+            of_words = self._arrays, self._module, entry, function.sizes
+            made = CppKernel(label, function.name, self._recording.target, *of_words)
+            self._kernels[entry] = made
+        return self._kernels[entry], [list(step.words)], self._never_written
 
     def _repeat(self, step: Step, reach: Reaches) -> None:
         if not isinstance(step, Launch) or self._recording.target.architectures:

@@ -40,8 +40,6 @@ class OfFunction(Differentiator):
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
         label = self.frontend.label
         target = targets.of_platform(platform, vector_math=self.frontend.vector_math)
-        if len(wanted.steps) > 1:
-            raise refused(label, "second derivatives of launches are not made")
         batched = replace(wanted.call, levels=wanted.own_call.levels)
         try:
             recording = record(self.frontend, wanted.operands, batched, target)
@@ -72,6 +70,8 @@ class Derivative:
     """The steps of a derivative. Buffers of the recording are numbered as there."""
 
     def __init__(self, recording: Recording, wanted: Differentiated) -> None:
+        if len(wanted.steps) > 1:
+            raise refused(recording.label, "second derivatives of launches are not made")
         operands, call, (step,), own_operands, own_call = wanted
         self._recording, self._wanted, self._differentiation = recording, wanted, step
         n = len(operands)
