@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Ctrl-C, which whoever waits for kernels cannot notice: each SIGINT that came while somebody
- * watched raises this. */
+/* Ctrl-C, which a thread that waits for kernels cannot notice: each SIGINT that came between
+ * kb_interrupt_watch and kb_interrupt_unwatch raises this number. */
 extern _Atomic(uint32_t) kb_interrupts;
 
 /* SIGINT is counted until as many calls of kb_interrupt_unwatch have followed, and then handled as

@@ -60,7 +60,7 @@ void kb_range_fixed(kb_range *range, uint64_t base, uint64_t size);
 /* Bytes of an array that are written together, if it shares memory with another that has `unit`. */
 uint64_t kb_range_unit(const kb_range *range, uint64_t unit);
 
-/* Sees which arguments need cells, and how many of them; those that overlap share them. */
+/* Sees which arguments need cells, and how many cells; arguments that overlap share them. */
 size_t kb_ranges_count(kb_range ranges[], uint32_t n);
 
 /* Text of the element that lies `offset` bytes from the beginning. */

@@ -45,8 +45,8 @@ void kb_unwritten_fill(void *at, size_t size);
 /* The host has copied these bytes. What was not written stays so in a copy. */
 void kb_unwritten_copy(void *to, const void *from, size_t size);
 
-/* Runs a call, whose outputs and temporaries hold nothing at first but for those that share their
- * memory with inputs. */
+/* Runs a call. Its outputs and temporaries hold nothing at first, unless they share the memory of
+ * an input. */
 kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err);
 
 /* For each byte from `first` on, whether it has been written; NULL if all of them have. */

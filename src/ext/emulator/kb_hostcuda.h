@@ -44,7 +44,7 @@ typedef struct kb_hostcuda_code {
     bool concurrent;            /* launches need and leave nothing but their arguments */
     void *owner;                /* of the memory of the code; kept, or NULL */
     kb_variables *variables;    /* of the code; or NULL */
-    _Atomic(uint64_t) *counts;  /* launches, and those of them that had a fault; NULL unless
+    _Atomic(uint64_t) *counts;  /* launches, and launches that had a fault; NULL unless
                                    KB_DEBUG_COUNT_LAUNCHES was on when it was added */
 } kb_hostcuda_code;
 

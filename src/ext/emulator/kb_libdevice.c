@@ -3,7 +3,7 @@
  *
  * Most of the former are computed as long doubles, of 64 bits or more on Linux, and rounded once.
  * Functions of floats alone are not here where rounding the double's result gives them. Errors are
- * at most those that CUDA's documentation states. Any thread may call; errno may change. */
+ * at most what CUDA's documentation states. Any thread may call; errno may change. */
 #include "ext/emulator/kb_hostcuda.h"
 
 #include "kernbridge/cuda_on_cpu/special.h"

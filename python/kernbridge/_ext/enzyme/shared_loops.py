@@ -2,9 +2,9 @@
 
 Where each thread has a loop, such as over a row of a matrix, the threads of a warp read and add far
 from each other at each step. In the derivative of a sum, the steps of such a loop only read arrays
-that nobody changes, and add atomically. If all threads of a warp come to the loop, or to the branch
-that skips it, they take the steps of all their loops in turn, so that neighbours get neighbouring
-steps. What a step needs to know, its thread asks the one of whose loop it is.
+that nothing changes, and add atomically. If all threads of a warp come to the loop, or to the
+branch that skips it, they take the steps of all their loops in turn, so that neighbours get
+neighbouring steps. A thread asks the thread whose loop has the step for what the step needs.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _shared(function: Function, loop: Block, kb: str) -> str:
 
 
 def _is_free(i: Instruction) -> bool:
-    """Whether an instruction may run before or after those of other steps, in another thread."""
+    """Whether an instruction may run before or after other steps of the loop, in another thread."""
     if i.opcode == "load":
         return "invariant.load" in i.metadata and not i.flags
     is_sum = i.callee.startswith("kb_add.")

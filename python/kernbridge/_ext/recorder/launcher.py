@@ -92,7 +92,7 @@ def recorded(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call
     export, arrays = frontend.export, (*operands, *call.outs)
     if not all(isinstance(n, (int, np.integer)) for t in arrays for n in t.shape):
         raise ValueError("the shapes of the call are symbolic")
-    for flag in export.request.ldflags if export.request else ("files that nobody describes",):
+    for flag in export.request.ldflags if export.request else ("files that are not known",):
         if not flag.startswith("-") or flag.startswith("-l"):
             raise ValueError(f"it is linked with {flag}, whose work cannot be seen")
     found = _LIBRARIES.find_or_make(export.path, lambda: library.read(export.path))

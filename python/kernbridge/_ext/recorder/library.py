@@ -83,7 +83,7 @@ def read(path: str) -> Library:
 
 
 def _kernels(path: str, container: bytes) -> Iterator[tuple[str, DeviceFunction]]:
-    """Those that one translation unit was compiled to, for each architecture and as PTX."""
+    """The kernels of one translation unit, which has code for architectures and PTX."""
     demangle = getattr(ctypes.CDLL(path), "__cxa_demangle", None)
     if demangle:
         demangle.restype = ctypes.c_char_p

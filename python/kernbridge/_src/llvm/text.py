@@ -354,7 +354,7 @@ class Module:
 
 
 def reached(named: Mapping[str, T], name: str) -> dict[str, T]:
-    """Those of some functions, or variables, that one of them needs, from it on."""
+    """The functions or variables that one of them needs, and it itself."""
     found, left = dict[str, T](), [name]
     while left:
         name = left.pop()
