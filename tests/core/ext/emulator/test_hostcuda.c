@@ -2,6 +2,7 @@
  * too, fills and copies, and refuses what it cannot run. */
 #include "copies.h"
 #include "cuda/kb_step.h"
+#include "cuda/kb_stream.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "fake_xla.h"
 #include "kb_test.h"
@@ -59,6 +60,7 @@ static void test_launch(void)
     kb_error err;
     CHECK_INT(kb_hostcuda_add(digest, &(kb_hostcuda_code){.blocks = kernel}, &err), KB_OK);
     CHECK(kb_hostcuda_find(digest) && !kb_hostcuda_find(other));
+    CHECK_INT(kb_stream_debug(), 0); /* the code is not checked */
     kb_cu_kernel k = load(digest);
     for (int threads = 0; threads <= 4; threads += 2) {
         fake_frame f;
