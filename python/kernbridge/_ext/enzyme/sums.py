@@ -6,7 +6,8 @@ IR of a derivative's entry, into which everything is inlined, and finds
 - arrays of which each thread accesses only one element, whose index is the number of the thread in
   a launch along one axis. No other thread adds to this element. If its cotangent is read once, it
   need not be set to zero afterwards, so the launch needs no copy of the array. If it is only added
-  to, the thread keeps the sum and stores it when it ends, so the launch need not fill the array;
+  to, the thread keeps the sum and stores it when it ends, so the launch need not fill the array.
+  If it is only read, and threads wait for each other, the thread reads it when the launch begins;
 - elements of constant index, to which all threads add. The threads of a warp add their numbers
   first, and one of them adds the sum to the element.
 
@@ -66,6 +67,7 @@ def with_fewer_atomics(
     module = Module(text)
     function = module.defined[entry]
     changed, first = list(buffers), next(function.instructions)
+    waits = any(i.callee == "llvm.nvvm.barrier0" for i in function.instructions)
     for place, a in _accesses(function).items():
         for at in a.adds if has_warps and not place.is_shared else ():
             if not a.elements[at][0]:
@@ -100,20 +102,27 @@ def with_fewer_atomics(
             continue
         kinds = {at.operands[1].type for at in a.adds} | {at.type for at in a.loads}
         kind = kinds.pop() if len(kinds) == 1 else ""
-        is_whole = _SIZES.get(kind) == buffer.item_size
-        is_kept = is_whole and buffer.kind == "out" and not (a.loads or a.stores)
-        kept, is_kept = f"%kb.kept{array}", is_kept and buffer.begins_as_zeros
+        is_whole = _SIZES.get(kind) == buffer.item_size > 1
+        kept, is_kept = f"%kb.kept{array}", buffer.kind == "out" and not (a.loads or a.stores)
+        is_kept = is_kept and is_whole and buffer.begins_as_zeros
+        is_early = is_whole and waits and buffer.kind == "work" and changed[array].kind == "in"
+        lines, size = list[str](), "1"
+        for e in buffer.extents:
+            lines.append(f"  {kept}.{e} = mul i64 {size}, %e{e}")
+            size = f"{kept}.{e}"
+        stride = f"%s{array}" if f"i64 %s{array}" in function.parameters else "0"
+        own = f"i64 %w{array}, i64 {stride}, i64 {size}"
+        if is_early:
+            lines.append(f"  {kept} = call {kind} @kb_load.{kind}({own})")
+            for at in a.loads:
+                at.text = f"  {at.result} = bitcast {kind} {kept} to {kind}"
         if is_kept:
             changed[array] = buffer._replace(begins_as_zeros=False)
-            lines, size = [f"  {kept} = alloca {kind}", f"  store {kind} 0.0, ptr {kept}"], "1"
-            for e in buffer.extents:
-                lines.append(f"  {kept}.{e} = mul i64 {size}, %e{e}")
-                size = f"{kept}.{e}"
-            first.text = "\n".join([*lines, first.text])
-            stride = f"%s{array}" if f"i64 %s{array}" in function.parameters else "0"
-            own = f"i64 %w{array}, i64 {stride}, i64 {size}, ptr {kept}"
+            lines += [f"  {kept} = alloca {kind}", f"  store {kind} 0.0, ptr {kept}"]
             for i in (i for i in function.instructions if i.opcode == "ret"):
-                i.text = f"  call void @kb_store.{kind}({own})\n{i.text}"
+                i.text = f"  call void @kb_store.{kind}({own}, ptr {kept})\n{i.text}"
+        if is_early or is_kept:
+            first.text = "\n".join([*lines, first.text])
         for n, at in enumerate(a.adds):
             (_, address), (kind, value) = at.operands
             sum_, to = f"%kb.sum{array}.{n}", kept if is_kept else address
@@ -124,7 +133,7 @@ def with_fewer_atomics(
             )
     if "@kb_" not in (text := str(module)):
         return text, tuple(changed)
-    more = _STORE + _SUM * has_warps
+    more = _OWN + _SUM * has_warps
     used = (more.replace("KIND", kind) for kind in ("float", "double"))
     return declared_once("".join((text, _THREAD, *used))), tuple(changed)
 
@@ -200,24 +209,38 @@ def _repeats(function: Function, instruction: Instruction) -> bool:
     return own in seen
 
 
-# A thread stores the number that it has kept to the element of its own number, if there is one, and
-# the launch stores zeros to elements of no thread.
+# A thread loads the element of its own number, if there is one; or it stores the number that it has
+# kept to that, and the launch stores zeros to elements of no thread.
 _READ = {"t": "tid.x", "b": "ctaid.x", "z": "ctaid.z", "size": "ntid.x", "blocks": "nctaid.x"}
 _THREAD = "".join(f"declare i32 @{_REGISTER}{register}()\n" for register in _READ.values())
-_READS = "".join(
+_PLACE = "".join(
     f"  %{name}32 = call i32 @{_REGISTER}{register}()\n  %{name} = zext i32 %{name}32 to i64\n"
     for name, register in _READ.items()
 )
-_STORE = f"""
-define internal void @kb_store.KIND(i64 %to, i64 %stride, i64 %n, ptr %kept) alwaysinline {{
-entry:
-{_READS}  %before = mul nuw nsw i64 %size, %b
+_PLACE += """\
+  %before = mul nuw nsw i64 %size, %b
   %number = add nuw nsw i64 %before, %t
   %threads = mul nuw nsw i64 %size, %blocks
   %slice = mul i64 %z, %stride
   %word = add i64 %to, %slice
   %array = inttoptr i64 %word to ptr
-  %x = load KIND, ptr %kept
+"""
+_OWN = f"""
+define internal KIND @kb_load.KIND(i64 %to, i64 %stride, i64 %n) alwaysinline {{
+entry:
+{_PLACE}  %inside = icmp ult i64 %number, %n
+  br i1 %inside, label %read, label %end
+read:
+  %at = getelementptr KIND, ptr %array, i64 %number
+  %x = load KIND, ptr %at, !invariant.load !{{}}
+  br label %end
+end:
+  %y = phi KIND [ %x, %read ], [ 0.0, %entry ]
+  ret KIND %y
+}}
+define internal void @kb_store.KIND(i64 %to, i64 %stride, i64 %n, ptr %kept) alwaysinline {{
+entry:
+{_PLACE}  %x = load KIND, ptr %kept
   br label %next
 next:
   %k = phi i64 [ %number, %entry ], [ %following, %more ]

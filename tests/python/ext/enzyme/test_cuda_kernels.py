@@ -143,6 +143,36 @@ def test_cotangents_of_elements_that_no_thread_reads_are_zeros(dtype):
 
 
 @cuda.jit
+def mirrored_first(x, w, out):
+    s = cuda.shared.array(32, "float32")
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    s[t] = x[i] * x[i] if i < x.size else 0
+    cuda.syncthreads()
+    if i < out.size and w[i % w.size] > 0:
+        out[i] = s[t] * s[31 - t] * w[i % w.size]
+
+
+def test_cotangents_that_are_read_before_threads_wait():
+    def by_jax(x, w):
+        rows = jnp.pad(x * x, (0, 96 - x.size)).reshape(3, 32)
+        products = (rows * rows[:, ::-1]).reshape(-1)[:75]
+        return products * jnp.maximum(jnp.resize(w, 75), 0)
+
+    like = jax.ShapeDtypeStruct((75,), jnp.float32)
+    op = numba_cuda_kernel(
+        mirrored_first,
+        like,
+        launch_dims=96,
+        threads_per_block=32,
+        zero_outputs=True,
+        derivatives="enzyme",
+    )
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=n).astype("float32") for n in (80, 11))
+    assert_derivatives(op, by_jax, x, w, batched=True)
+
+
+@cuda.jit
 def of_real_parts(x, out):
     i = cuda.grid(1)
     if i < out.size:
