@@ -36,6 +36,7 @@ QUOTED = {
     "_src/base/struct.py",
     "_ext/benchmark/result.py",
     "_ext/emulator/device/hooks.py",
+    "_src/numba_common/elf.py",
     "_src/plan/cubin.py",
     "_src/numba_cpu/compile.py",
     "_src/numba_cpu/entry.py",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kernbridge._src.numba_common.elf import Elf
 from kernbridge._src.plan import cubin
 from kernbridge._src.plan.program import DeviceFunction
 
@@ -52,7 +53,7 @@ class Library(NamedTuple):
 def read(path: str) -> Library:
     """What a library contains; ValueError has the reason if it cannot be recorded."""
     data = Path(path).read_bytes()
-    elf, kernels, at = cubin.Elf(data), dict[str, DeviceFunction](), 0
+    elf, kernels, at = Elf(data), dict[str, DeviceFunction](), 0
     while (at := data.find(_MAGIC, at)) >= 0:
         _, version, head, size = _CONTAINER.unpack_from(data, at)
         if version == 1 and head == _CONTAINER.size and at + head + size <= len(data):
@@ -109,7 +110,7 @@ def _sizes(container: bytes) -> dict[str, tuple[int, ...]]:
             continue
         if flags & _COMPRESSED:
             raise ValueError("its device code is compressed; build it with -no-compress")
-        elf = cubin.Elf(image)
+        elf = Elf(image)
         for name, info, _, section, _, _ in elf.symbols():
             # The host knows other variables. The device code of libraries has constant ones.
             is_local = name.startswith("_ZZ") and "4cuda3std" not in name

@@ -1,30 +1,25 @@
 """Reads the parameters, registers, and shared and local memory of kernels from a cubin.
 
-Parses ELF64 files for NVIDIA GPUs in plain Python, without a GPU or CUDA. Any thread may enter. A
-cubin may come from a cache or from another program: for any bytes, the result is a value or a
-`ValueError`.
+Parses ELF64 files for NVIDIA GPUs in plain Python, without a GPU or CUDA. Any thread may enter.
+For any bytes, the result is a value or a `ValueError`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.numba_common.elf import Elf, part, refusing_damage
 
-_HEADER = struct.Struct("<4xBB10xHH20xQI6xHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
 _ATTRIBUTE = struct.Struct("<BBH")
 _PAIR = struct.Struct("<II")
 _PARAMETER = struct.Struct("<IHHI")
 
 _MACHINE, _LINKED = 190, 2  # EM_CUDA, ET_EXEC
 _OLD_ABI = 0x33  # CUDA 12 and before: the architecture is the low byte of e_flags, then the second
-_SYMTAB, _NOBITS = 2, 8
 _FUNCTION, _ENTRY = 2, 0x10  # symbol type; bit of st_other: a kernel, not a device function
 
 _WITH_BYTES = 4  # format of an attribute: SVAL; 1 to 3 hold their value in the header
@@ -60,7 +55,7 @@ def read(cubin: bytes, entry: str) -> CubinInfo:
     if entry not in elf.kernels:
         known = ", ".join(sorted(elf.kernels)) or "none"
         raise ValueError(f"the cubin has no kernel {entry!r}; its kernels are: {known}")
-    with _refusing_damage():
+    with refusing_damage():
         of_symbol: dict[int, int] = {}
         for code, value in _attributes(elf.contents[".nv.info"]):
             if code in (_REGCOUNT, _FRAME_SIZE):
@@ -78,15 +73,6 @@ def read(cubin: bytes, entry: str) -> CubinInfo:
             local=of_symbol[_FRAME_SIZE],
             architecture=elf.architecture,
         )
-
-
-@contextlib.contextmanager
-def _refusing_damage() -> Iterator[None]:
-    """Raise ValueError where a cubin ends too early or contradicts itself."""
-    try:
-        yield
-    except (struct.error, LookupError, OverflowError, TypeError, ValueError) as e:
-        raise ValueError(f"damaged cubin: {e}") from None
 
 
 def _parameters(attributes: list[tuple[int, Any]]) -> tuple[tuple[int, int], ...]:
@@ -112,32 +98,12 @@ def _attributes(data: bytes) -> Iterator[tuple[int, Any]]:
         form, code, value = _ATTRIBUTE.unpack_from(data, at)
         at += _ATTRIBUTE.size
         if form == _WITH_BYTES:
-            yield code, _part(data, at, value)
+            yield code, part(data, at, value)
             at += value
         elif 1 <= form < _WITH_BYTES:
             yield code, value
         else:
             raise ValueError(f"attribute {code:#x} has the unknown format {form}")
-
-
-class Elf:
-    """Sections and symbols of an ELF file. Nothing is read without its bounds being checked."""
-
-    def __init__(self, data: bytes) -> None:
-        with _refusing_damage():
-            *self.kind, start, self.flags, size, count, names = _HEADER.unpack_from(data)
-            if size != _SECTION.size:
-                raise ValueError(f"{count} sections of {size} bytes")
-            self.headers = [_SECTION.unpack_from(data, start + i * size) for i in range(count)]
-            self.parts = [b"" if h[1] == _NOBITS else _part(data, h[4], h[5]) for h in self.headers]
-            self.names = [_string(self.parts[names], h[0]) for h in self.headers]
-
-    def symbols(self) -> Iterator[tuple[str, int, int, int, int, int]]:
-        """Name, type + 16 binding, flags, section, value and size of each."""
-        for header, part in zip(self.headers, self.parts, strict=True):
-            for i in range(len(part) // _SYMBOL.size if header[1] == _SYMTAB else 0):
-                name, *others = _SYMBOL.unpack_from(part, i * _SYMBOL.size)
-                yield _string(self.parts[header[6]], name), *others
 
 
 class _Cubin(Elf):
@@ -163,7 +129,7 @@ class _Cubin(Elf):
         named = [*zip(self.names, self.headers, self.parts, strict=True)][::-1]
         self.sizes = {name: header[5] for name, header, _ in named}
         self.contents = {name: part for name, _, part in named}
-        with _refusing_damage():
+        with refusing_damage():
             self.kernels = dict(self._kernels())
 
     def _kernels(self) -> Iterator[tuple[str, int]]:
@@ -173,16 +139,6 @@ class _Cubin(Elf):
                 if self.names[section] != f".text.{name}":
                     raise ValueError(f"the code of {name!r} is not where it says")
                 yield name, i
-
-
-def _part(data: bytes, at: int, size: int) -> bytes:
-    if at + size > len(data):
-        raise ValueError(f"{size} bytes at {at} are past the end at {len(data)}")
-    return data[at : at + size]
-
-
-def _string(table: bytes, start: int) -> str:
-    return table[start : table.index(b"\0", start)].decode()
 
 
 def check_words(label: str, cubins: Sequence[bytes], entry: str, n_words: int) -> None:
