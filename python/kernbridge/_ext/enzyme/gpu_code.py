@@ -47,8 +47,8 @@ def cubin(text: str, entry: str, cc: tuple[int, int], shared_size: int, register
             i.text = f"  {i.result} = getelementptr i8, {_SHARED}, i64 {i.operands[0].value}"
         elif i.callee == "malloc":  # the launch ends if a thread gets no memory for its loops
             i.text = f"  {i.result} = call ptr @kb_tape(i64 {i.operands[0].value})"
-    head = module.functions[entry].head
-    module.functions[entry].head = head.replace("define void ", "define ptx_kernel void ", 1)
+    head = module.functions[entry].head.replace("define void ", "define ptx_kernel void ", 1)
+    module.functions[entry].head = head.removesuffix("{") + '"no-jump-tables"="true" {'
     text = str(module) + _TAPE * ("@kb_tape(" in str(module))
     text += f"\n@kb_shared = internal addrspace(3) global [{shared_size} x i8] undef, align 16\n"
     module = llvm.parse_assembly(text)

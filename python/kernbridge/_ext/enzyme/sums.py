@@ -6,8 +6,9 @@ IR of a derivative's entry, into which everything is inlined, and finds
 - arrays of which each thread accesses only one element, whose index is the number of the thread in
   a launch along one axis. No other thread adds to this element. If its cotangent is read once, it
   need not be set to zero afterwards, so the launch needs no copy of the array. If it is only added
-  to, the thread keeps the sum and stores it when it ends, so the launch need not fill the array.
-  If it is only read, and threads wait for each other, the thread reads it when the launch begins;
+  to, the thread keeps the sum and stores it when it ends, so the launch need not fill the array;
+- arrays that nothing changes. If threads wait for each other, a thread reads the elements next to
+  its own that it may need when the launch begins, and not after it has waited;
 - elements of constant index, to which all threads add. The threads of a warp add their numbers
   first, and one of them adds the sum to the element.
 
@@ -26,6 +27,7 @@ from kernbridge._src.llvm.text import Function, Instruction, Module, declared_on
 _PURE = {"zext", "sext", "add", "mul"}
 _REGISTER = "llvm.nvvm.read.ptx.sreg."
 _NUMBER = "add(ctaid.x*ntid.x,tid.x)"  # of a thread, if the launch has one axis
+_NEAR = 8  # elements; what several threads read comes from memory once
 _SIZES = {"i8": 1, "float": 4, "double": 8}
 
 
@@ -95,37 +97,37 @@ def with_fewer_atomics(
         if is_own or not (a.adds or a.stores):
             for at in a.loads:
                 at.text = at.text.replace("load atomic ", "load ").replace(" monotonic,", ",")
+        near, size = dict[Instruction, int](), buffer.item_size
         if changed[array].kind == "in" and not (a.adds or a.stores):
             for at in a.loads:  # so that atomic operations do not delay it
                 at.text += ", !invariant.load !{}"
-        if not is_own:
+            near = _near(a, size) if has_one_axis and waits and buffer.is_inexact else near
+        is_kept = is_own and buffer.kind == "out" and buffer.begins_as_zeros
+        is_kept &= not (a.loads or a.stores)
+        is_kept &= all(_SIZES[at.operands[1].type] == size for at in a.adds)
+        if not (is_own or near):
             continue
-        kinds = {at.operands[1].type for at in a.adds} | {at.type for at in a.loads}
-        kind = kinds.pop() if len(kinds) == 1 else ""
-        is_whole = _SIZES.get(kind) == buffer.item_size > 1
-        kept, is_kept = f"%kb.kept{array}", buffer.kind == "out" and not (a.loads or a.stores)
-        is_kept = is_kept and is_whole and buffer.begins_as_zeros
-        is_early = is_whole and waits and buffer.kind == "work" and changed[array].kind == "in"
-        lines, size = list[str](), "1"
+        kept, kind = f"%kb.kept{array}", "double" if size == 8 else "float"
+        lines, n = list[str](), "1"
         for e in buffer.extents:
-            lines.append(f"  {kept}.{e} = mul i64 {size}, %e{e}")
-            size = f"{kept}.{e}"
+            lines.append(f"  {kept}.{e} = mul i64 {n}, %e{e}")
+            n = f"{kept}.{e}"
         stride = f"%s{array}" if f"i64 %s{array}" in function.parameters else "0"
-        own = f"i64 %w{array}, i64 {stride}, i64 {size}"
-        if is_early:
-            lines.append(f"  {kept} = call {kind} @kb_load.{kind}({own})")
-            for at in a.loads:
-                at.text = f"  {at.result} = bitcast {kind} {kept} to {kind}"
+        own = f"i64 %w{array}, i64 {stride}, i64 {n}"
+        for k in {*near.values()}:
+            lines.append(f"  {kept}.near{k} = call {kind} @kb_load.{kind}({own}, i64 {k})")
+        for at, k in near.items():
+            at.text = f"  {at.result} = bitcast {kind} {kept}.near{k} to {kind}"
         if is_kept:
             changed[array] = buffer._replace(begins_as_zeros=False)
             lines += [f"  {kept} = alloca {kind}", f"  store {kind} 0.0, ptr {kept}"]
             for i in (i for i in function.instructions if i.opcode == "ret"):
                 i.text = f"  call void @kb_store.{kind}({own}, ptr {kept})\n{i.text}"
-        if is_early or is_kept:
+        if near or is_kept:
             first.text = "\n".join([*lines, first.text])
-        for n, at in enumerate(a.adds):
+        for k, at in enumerate(a.adds if is_own else ()):
             (_, address), (kind, value) = at.operands
-            sum_, to = f"%kb.sum{array}.{n}", kept if is_kept else address
+            sum_, to = f"%kb.sum{array}.{k}", kept if is_kept else address
             at.text = (
                 f"  {at.result} = load {kind}, ptr {to}\n"
                 f"  {sum_} = fadd nsz {kind} {at.result}, {value}\n"
@@ -199,6 +201,12 @@ def _expression(function: Function, value: str) -> str:
     return values[0]
 
 
+def _near(a: _Accesses, size: int) -> dict[Instruction, int]:
+    """The loads of elements next to a thread's own, and by how many elements they are further."""
+    near = ((i, *divmod(a.elements[i][1], size)) for i in a.loads if a.elements[i][0] == _NUMBER)
+    return {i: n for i, n, r in near if _SIZES.get(i.type) == size and not r and abs(n) <= _NEAR}
+
+
 def _repeats(function: Function, instruction: Instruction) -> bool:
     """Whether an instruction may run more than once."""
     after = {block.name: block.targets for block in function.blocks}
@@ -226,12 +234,13 @@ _PLACE += """\
   %array = inttoptr i64 %word to ptr
 """
 _OWN = f"""
-define internal KIND @kb_load.KIND(i64 %to, i64 %stride, i64 %n) alwaysinline {{
+define internal KIND @kb_load.KIND(i64 %to, i64 %stride, i64 %n, i64 %further) alwaysinline {{
 entry:
-{_PLACE}  %inside = icmp ult i64 %number, %n
+{_PLACE}  %k = add i64 %number, %further
+  %inside = icmp ult i64 %k, %n
   br i1 %inside, label %read, label %end
 read:
-  %at = getelementptr KIND, ptr %array, i64 %number
+  %at = getelementptr KIND, ptr %array, i64 %k
   %x = load KIND, ptr %at, !invariant.load !{{}}
   br label %end
 end:
