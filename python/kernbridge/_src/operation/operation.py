@@ -11,7 +11,7 @@ import functools
 import inspect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -28,11 +28,9 @@ from kernbridge._src.calls.call import ArrayType, Call, Types, has_type
 from kernbridge._src.keys import function_state
 from kernbridge._src.keys.function_state import FunctionState
 from kernbridge._src.operation import derivatives
+from kernbridge._src.operation.inspection import Inspection, Plan
 from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import ENZYME, Functions, OperationSpec, Outputs
-
-if TYPE_CHECKING:
-    from kernbridge._src.operation.inspection import Inspection, Plan
 
 OPERATIONS_KEPT = 64  # of one kernel, or for the functions that the kernel of one calls
 _INCOMPARABLE: Any = object()  # replaces a state whose traced values are not kept

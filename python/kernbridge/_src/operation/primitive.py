@@ -6,7 +6,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,9 @@ from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batchin
 from kernbridge._src.calls.batch_axes import Arrays, BatchAxes, Dim, to_front
 from kernbridge._src.calls.call import ArrayType, Call, Terms, Types
 from kernbridge._src.operation import embed_once, missing_platform, origin
+from kernbridge._src.operation.inspection import Inspection, Plan
 from kernbridge._src.operation.spec import Functions
 from kernbridge._src.sharding import partition as sharding
-
-if TYPE_CHECKING:
-    from kernbridge._src.operation.inspection import Inspection, Plan
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
 _BATCH_ORDER = 256  # KB_BATCH_ORDER of the core, and its kb_slice_order
