@@ -2,7 +2,6 @@
 #include "ext/emulator/kb_check.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -67,18 +66,18 @@ static bool find_line(uint64_t code, char output[], size_t size, char **file, ui
     Dl_info about;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): as it was given
     bool known = dladdr((const void *)(uintptr_t)code, &about);
-    int library = known ? open(about.dli_fname, O_RDONLY | O_CLOEXEC) : -1;
-    if (library < 0)
+    FILE *library = known ? fopen(about.dli_fname, "re") : NULL;
+    if (!library)
         return false;
     (void)snprintf(command, sizeof command,
                    "exec 2>/dev/null; addr2line -i -e /proc/%ld/fd/%d 0x%llx", (long)getpid(),
-                   library, (unsigned long long)(code - 1 - (uintptr_t)about.dli_fbase));
+                   fileno(library), (unsigned long long)(code - 1 - (uintptr_t)about.dli_fbase));
     FILE *lines = popen(command, "re");
     if (lines) {
         (void)fread(output, 1, size - 1, lines);
         (void)pclose(lines);
     }
-    (void)close(library);
+    (void)fclose(library);
     return choose(output, file, line);
 }
 

@@ -6,12 +6,11 @@
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 typedef struct variables {
     kb_variables base;
@@ -130,10 +129,11 @@ kb_variables *kb_variables_new(const void *first, const kb_xla_bytes *bytes,
 kb_status kb_variables_note(const void *slot, kb_error *err)
 {
     Dl_info info;
-    int file = dladdr(slot, &info) ? open(info.dli_fname, O_RDONLY | O_CLOEXEC) : -1;
-    off_t size = lseek(file, 0, SEEK_END); /* without a file, all of these fail */
-    void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, file, 0);
-    (void)close(file);
+    FILE *file = dladdr(slot, &info) ? fopen(info.dli_fname, "re") : NULL;
+    long size = file && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, file ? fileno(file) : -1, 0);
+    if (file)
+        (void)fclose(file);
     if (data == MAP_FAILED)
         return kb_error_set(err, KB_NOT_FOUND, "the library cannot be read");
     bool well =
