@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <search.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,6 +86,7 @@ torture_taken torture_count(void)
     return (torture_taken){n_blocks, n_mappings, n_files, n_locks};
 }
 
+void *torture_tsearch(const void *key, void **root, int (*compare)(const void *, const void *));
 void *torture_mmap(void *at, size_t size, int access, int flags, int file, off_t offset);
 int torture_mprotect(void *at, size_t size, int access);
 int torture_munmap(void *at, size_t size);
@@ -126,6 +128,13 @@ static void *counted(void *memory)
     if (memory)
         atomic_fetch_add_explicit(&n_blocks, 1, memory_order_relaxed);
     return memory;
+}
+
+void *torture_tsearch(const void *key, void **root, int (*compare)(const void *, const void *))
+{
+    if (!tfind(key, root, compare) && lacks_memory("tsearch"))
+        return NULL;
+    return tsearch(key, root, compare);
 }
 
 void *torture_malloc(size_t size)

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 typedef enum torture_kind {
-    TORTURE_MEMORY,  /* malloc, calloc */
+    TORTURE_MEMORY,  /* malloc, calloc, tsearch */
     TORTURE_MAPPING, /* mmap, mprotect */
     TORTURE_FILE,    /* fopen, fseek, ftell, fread, memfd_create, write */
     TORTURE_LIBRARY, /* dlopen, dlsym */
