@@ -89,12 +89,15 @@ static kb_status steps(const kb_frame *frame, kb_error *err)
 static kb_status call(kb_run *run)
 {
     const int64_t dims[1] = {N}, one[1] = {1}, none[1] = {0};
-    const kb_step host = {.kind = KB_STEP_HOST}; /* of which it is not known what it writes */
+    const kb_step plan[2] = {
+        {.kind = KB_STEP_FILL},
+        {.kind = KB_STEP_HOST}, /* of which it is not known what it writes */
+    };
     const kb_kernel kernel = {.name = "kernel",
                               .n_inputs = 3,
                               .n_outputs = 5,
                               .n_hidden = 1,
-                              .plan = {.steps = &host, .n_steps = 1}};
+                              .plan = {.steps = plan, .n_steps = 2}};
     kb_error err;
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
