@@ -82,10 +82,10 @@ _OF_GLOBAL = re.compile(rf"addrspacecast \(ptr addrspace\([14]\) {_NAME} to ptr\
 _GLOBAL = re.compile(r"^(@.*) addrspace\([14]\)((?: externally_initialized)?) ", re.M)
 _CONSTANT = re.compile(r"^(@.* addrspace\(4\).*) global ", re.M)
 _KERNELS = re.compile(r'^(?:!nvvm\.annotations = |!\d+ = !\{ptr @.*, !"kernel", ).*\n', re.M)
+_LINES = re.compile(r", !dbg !\d+|^!llvm\.dbg\.cu .*\n|(?:distinct )?!DI\w+\(.*\)$", re.M)
 # What only matters to a GPU, or would be inlined otherwise.
 _STRIPPED = re.compile(
     r", !tbaa(?:\.struct)? !\d+|\b(?:convergent|noinline|optnone) |\bcomdat(?:\([^)]*\))? ?"
-    r"|, !dbg !\d+|^!llvm\.dbg\.cu .*\n|(?:distinct )?!DI\w+\(.*\)$"
     r'| "(?:target-cpu|target-features|frame-pointer)"="[^"]*"'
     r"|^(?:\$.* = comdat|target|!nvvm\.|@llvm\.(?:compiler\.)?used) .*\n",
     re.M,
@@ -158,7 +158,7 @@ class CppKernel(Primal):
         self._module = m = Module(declared_once(str(self.module)))
         needed = reached({**m.functions, **m.globals}, self.entry)
         m.lines = [li for li in m.lines if isinstance(li, str) or li.name in needed]
-        described = _STRIPPED.sub("", str(self._module)), self._arrays
+        described = _LINES.sub("", _STRIPPED.sub("", str(self._module))), self._arrays
         self.digest = identity_of(made="enzyme.cuda", code=b"", described=described, inlined=None)
         self.symbol = f"{re.sub(r'[^0-9A-Za-z]+', '_', self.name)}_{self.digest[:6].hex()}"
 
@@ -187,8 +187,8 @@ class CppKernel(Primal):
                 i.text = _by_members(module, i, names)
         for f in module.defined.values():
             f.head = re.sub(r"( !dbg !\d+)? \{$", " alwaysinline {", f.head)
-        text = _STRIPPED.sub("", str(module)).replace("= \n", '= !{!"kb"}\n')
-        text = renamed(re.sub(r"= \{ +\}", '= { "kb" }', text), own_name)
+        text = re.sub(r"= \{ +\}", '= { "kb" }', _STRIPPED.sub("", str(module)))
+        text = renamed(text, own_name)
         called = _of_words(Module(text).functions[own_name(self.entry)], self.sizes)
         return Form(
             llvm.parse_assembly(warps.in_cpp(text + called)), "kb_words", arrays, used, shared

@@ -131,13 +131,13 @@ def buffer_names(primal: Function) -> list[str]:
     return [p.rpartition(" ")[2] for p in pointers][2:]
 
 
-def accessed(function: Function) -> list[set[str]]:
-    """The types of the numbers that a function reads and writes in each of its buffers."""
+def accessed(function: Function) -> list[dict[str, Instruction]]:
+    """The types of the numbers that a function reads and writes in each buffer, and an access."""
     memory, _, accesses, _ = _accesses(function)
-    found: dict[str, set[str]] = {}
-    for address, kind, _ in accesses:
-        found.setdefault(memory[address], set()).add(kind)
-    return [found.get(memory[name], set()) for name in buffer_names(function)]
+    found: dict[str, dict[str, Instruction]] = {}
+    for address, kind, i in accesses:
+        found.setdefault(memory[address], {}).setdefault(kind, i)
+    return [found.get(memory[name], {}) for name in buffer_names(function)]
 
 
 def _accesses(

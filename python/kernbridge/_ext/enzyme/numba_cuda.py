@@ -72,6 +72,7 @@ _OWN |= {"kb.laneid", "kb.warpsize", "kb.barrier0"}
 _ITEMS = {dtype.llvm: dtype.name for dtype in reversed(DTYPES.values()) if dtype.enzyme}
 
 
+_MATCH = r"@\W?llvm\.nvvm\.match"  # of bits, as Numba-CUDA calls it
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 _ATOMICS = ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min")
 
@@ -395,15 +396,17 @@ def _as_accessed(
     module, made = Module(text), []
     primal = module.functions["kb_primal"]
     for i, (b, kinds) in enumerate(zip(buffers, guards.accessed(primal), strict=True)):
-        items = {kind.strip("<>").split()[-1] for kind in kinds} & {"float", "double"}
-        found = {_ITEMS[item] for item in items}
+        items = {kind.strip("<>").split()[-1]: at for kind, at in kinds.items()}
+        found = {_ITEMS[item]: at for item, at in items.items() if item in ("float", "double")}
+        others = sorted(found.keys() - {b.dtype, _PARTS.get(b.dtype)})
         if b.kind == "shared" and not b.is_inexact and len(found) == 1:  # of bytes, say
-            parameter, dtype = primal.parameters[2 + i], found.pop()
+            parameter, (dtype,) = primal.parameters[2 + i], found
             typed = parameter.replace(ir.holds(b.dtype), ir.holds(dtype), 1)
             primal.head = primal.head.replace(parameter, typed, 1)
             b = b._replace(dtype=dtype)
-        elif found - {b.dtype, _PARTS.get(b.dtype)}:
-            raise Refused(f"it uses an array of {b.dtype} as {' and '.join(sorted(found))}")
+        elif others:
+            place = clang.place_of(module, found[others[0]])
+            raise Refused(f"it uses an array of {b.dtype} as {' and '.join(sorted(found))}", place)
         elif b.kind == "work" and i not in changed:
             b = b._replace(kind="in")
         made.append(b)
@@ -491,8 +494,9 @@ def _simplified(
     text = warps.marked(guards.shown(str(module)))
     read = Module(text)
     _check(read)
-    if guards.reinterprets(read, "kb_primal", of_reals):
-        raise Refused("it uses the bits of real numbers as integers")
+    if cast := guards.reinterprets(read, "kb_primal", of_reals):
+        place = clang.place_of(read, cast, *read.defined["kb_primal"].users.get(cast.result, ()))
+        raise Refused("it uses the bits of real numbers as integers", place, _MATCH)
     used, written = _accessed(read.defined["kb_primal"])
     text = renamed(_without_target(text), _name_for_enzyme)
     return f'target triple = "{gpu_code.TRIPLE}"\n{text}', used, written

@@ -42,9 +42,9 @@ def by_enzyme(source, dtype="float32", name="k", **options):
 HEAD = "__global__ void k(const float *x, float *y, int n)\n{\n    int i = threadIdx.x;\n"
 REFUSED = {
     "volatile float *v = y;\n    v[i] = x[i];": ("it has volatile accesses", 5),
-    "y[i] = __int_as_float(__float_as_int(x[i]) & 0x7fffffff);": ("it uses the bits of real", None),
-    "int v = ((const int *)x)[i];\n    y[i] = v;": ("it uses the bits of real numbers", None),
-    "double *d = (double *)y;\n    d[i / 2] = x[i];": ("an array of float32 as float64", None),
+    "y[i] = __int_as_float(__float_as_int(x[i]) & 0x7fffffff);": ("it uses the bits of real", 4),
+    "int v = ((const int *)x)[i];\n    y[i] = v;": ("it uses the bits of real numbers", 4),
+    "double *d = (double *)y;\n    d[i / 2] = x[i];": ("an array of float32 as float64", 5),
     "y[i] = atomicAdd(&y[0], x[i]);": ("it uses the value that an atomic", 4),
     "__syncwarp();\n    y[i] = x[i];": ("undeclared identifier '__syncwarp'", 4),
     "__shared__ float s[2];\n    y[i] = *__shfl_sync(~0u, s, 1);": ("no matching function", 5),
@@ -55,7 +55,7 @@ REFUSED = {
     "__shared__ char s[256];\n    float *f = (float *)s;\n    int *q = (int *)(s + 128);\n"
     "    f[i] = x[i], q[i] = i;\n    __syncthreads();\n    y[i] = f[q[31 - i]];": (
         "it uses the bits of real numbers as integers",
-        None,
+        7,
     ),
 }
 DEFINED = """__device__ float total;
@@ -78,9 +78,8 @@ def test_refusals_name_what_and_where(body):
     op, x = by_enzyme(f"{DEFINED}{HEAD}    {body}\n}}\n"), jnp.ones(32)
     with pytest.raises(NoDerivativeError, match="KB2107") as refused:
         jax.grad(lambda x: op(x).sum())(x)
-    place = f" (k.cu:{line})" if line else ""
     assert why in str(refused.value)
-    assert place in str(refused.value)
+    assert f" (k.cu:{line})" in str(refused.value)
 
 
 @pytest.mark.exhaustive
