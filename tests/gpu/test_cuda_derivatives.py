@@ -104,6 +104,47 @@ def test_stencil_with_weights_that_all_threads_read(dtype):
 
 
 @cuda.jit
+def windowed(x, out):
+    """A window of the input, which may be longer than the launch."""
+    i = cuda.grid(1)
+    if i < out.size:
+        total = x[i] * x[i]
+        if i >= 8:
+            total += 0.5 * x[i - 8]
+        if i + 3 < x.size:
+            total += x[i] * x[i + 3]
+        out[i] = total
+
+
+def windowed_by_jax(x, n):
+    after = jnp.pad(x[3:], (0, 3))
+    return (x * x + 0.5 * jnp.pad(x[:-8], (8, 0)) + x * after)[:n]
+
+
+@pytest.mark.parametrize(
+    ("n", "more", "threads"),
+    [
+        (9, 0, 16),
+        (16, 7, 16),
+        (33, 1, 16),
+        (47, 40, 24),
+        (249, 0, 256),
+        (256, 9, 256),
+        (263, 0, 256),
+        (1000, 300, 64),
+        (5000, 0, 40),
+        (300_000, 4, 256),  # so many blocks that they do not begin together
+        *((n, n % 5, threads) for n in (95, 96, 97, 135) for threads in (32, 48)),
+    ],
+)
+def test_additions_where_blocks_meet(n, more, threads):
+    given = {"launch_dims": n, "threads_per_block": threads}
+    op = by_enzyme(windowed, S((n,), "float64"), **given)
+    x = normal(n + more)
+    assert_derivatives(op, lambda x: windowed_by_jax(x, n), x, batched=True, second=n == 47)
+
+
+@cuda.jit
 def mirrored(x, out):
     s = cuda.shared.array(64, "float64")
     t, i = cuda.threadIdx.x, cuda.grid(1)

@@ -97,6 +97,7 @@ class Buffer(NamedTuple):
     begins_as_zeros: bool = False
     is_alone: bool = True  # no other thread writes to it between two accesses of one thread
     size: int = 0  # bytes, if it is shared
+    edges: int = 0  # elements on each side of where two blocks meet that begin as zeros
 
     @property
     def is_inexact(self) -> bool:

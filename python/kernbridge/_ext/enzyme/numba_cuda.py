@@ -62,8 +62,6 @@ from kernbridge._src.plan.program import DeviceFunction, Fill, Launch, Step, Val
 from kernbridge._src.plan.targets import Images, Target
 from kernbridge._src.toolchain.library import CUDA_ON_CPU
 
-_STATIC_MAX = 48 * 1024  # bytes of shared memory that a kernel may have without asking for more
-
 # These functions have the names of NVIDIA's intrinsics while Enzyme reads the IR, because Enzyme
 # knows what the intrinsics do.
 _REGISTERS = ["tid", "ntid", "ctaid", "nctaid"]
@@ -122,6 +120,12 @@ def native_call(
     x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in launch.grid)
     launch = replace(launch, grid=(x, y, z), zeroed=own_call.fresh)
     step = made.launch(launch, [numbers[i] for i in function.arrays])
+    for i, b in enumerate(function.buffers):
+        if b.edges:
+            per_block = launch.block[0] * (launch.block[0] // (2 * b.edges))
+            blocks = Value("count", buffer=numbers[i], divisor=per_block)
+            given = (*step.words[:-1], Word("constant", value=1))
+            fills.append(replace(step, grid=(blocks, *step.grid[1:]), words=given))
     label = f"{kernel.label} ({LABELS[steps[-1].mode]})"
     scratch = ir.temporaries(function.scratch, operands, call)
     hidden = {"copied": function.written, "temporaries": scratch}
@@ -214,7 +218,13 @@ class DerivativeFunction(DeviceFunction):
 
     @property
     def n_words(self) -> int:
-        return (1 + self.wide) * len(self.function.arrays) + self.function.n_extents
+        n_arrays = len(self.function.arrays)
+        return (1 + self.wide) * n_arrays + self.function.n_extents + self.begins_with_edges
+
+    @property
+    def begins_with_edges(self) -> bool:
+        """Whether a launch that fills elements with zeros comes before the launch."""
+        return any(b.edges for b in self.function.buffers)
 
     def launch(self, primal: Launch, numbers: Sequence[int]) -> Launch:
         """The launch for the kernel's; `numbers` are the plan's, of the function's arrays."""
@@ -226,6 +236,7 @@ class DerivativeFunction(DeviceFunction):
             for dim, e in enumerate(self.function.buffers[i].extents)
         }
         words += [places[e] for e in range(self.function.n_extents)]
+        words += [Word("constant", value=0)] * self.begins_with_edges
         return replace(primal, function=self, words=tuple(words), shared=0, wide=self.wide)
 
 
@@ -254,11 +265,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         # Blocks and threads are numbered along x alone.
         has_one_axis = y == z == one and launch.block[1:] == (1, 1)
         has_one_axis &= not (launch.words and launch.auto_block)  # recorded launches have words
-        self._has_one_axis, self._dynamic = has_one_axis, launch.shared
-        is_known = self.target.architectures and not launch.auto_block
+        is_known = bool(self.target.architectures) and not launch.auto_block
+        self._threads = launch.block[0] * is_known if has_one_axis else None
+        self._dynamic = launch.shared
         registers = registers_with(math.prod(launch.block)) if is_known else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
-        how = (has_batch, has_one_axis, self._registers, launch.shared)
+        how = (has_batch, self._threads, self._registers, launch.shared)
         described = (words, roles, [tuple(step) for step in steps]), how
         super().__init__(
             *(primal.label, primal.name, primal.digest), described, steps, primal.lasting
@@ -286,8 +298,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         if self._roles.in_place:  # the contents of its buffers are used afterwards
             own = [b if b.kind == "shared" else b._replace(kind="inout") for b in buffers]
             buffers = tuple(own)
-        how = self._has_one_axis, bool(self.target.architectures)
-        text, buffers = sums.with_fewer_atomics(text, entry, buffers, *how)
+        how = shared_size, self._threads, bool(self.target.architectures)
+        text, buffers, shared_size = sums.with_fewer_atomics(text, entry, buffers, *how)
         function = replace(function, buffers=buffers)
         text = warps.completed(declared_once(renamed(text, gpu_code.libdevice_name)))
         images = images_of(text, entry, shared_size)
@@ -586,10 +598,10 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
             at = f"%t{i}"
         lines.append(f"  %p{i} = inttoptr i64 {at} to ptr")
     extents = [f"i64 %e{k}" for k in range(function.n_extents)]
-    if offset > _STATIC_MAX:
+    if offset > sums.SHARED_MAX:
         raise Refused(
             f"with the shadows of its shared arrays it has {offset} bytes of shared memory, of "
-            f"which a kernel can have {_STATIC_MAX}"
+            f"which a kernel can have {sums.SHARED_MAX}"
         )
     if filled:
         fills = [f"  call void @kb_zero(ptr %p{i}, i64 {n})" for i, n in filled]

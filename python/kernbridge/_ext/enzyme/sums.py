@@ -7,6 +7,9 @@ IR of a derivative's entry, into which everything is inlined, and finds
   a launch along one axis. No other thread adds to this element. If its cotangent is read once, it
   need not be set to zero afterwards, so the launch needs no copy of the array. If it is only added
   to, the thread keeps the sum and stores it when it ends, so the launch need not fill the array;
+- arrays to which threads only add, to elements next to their own. The threads of a block add to an
+  array in shared memory, and each of them stores the sum of its own element. Only where two blocks
+  meet do threads add to the array itself, so that a first launch fills these elements with zeros;
 - arrays that nothing changes. If threads wait for each other, a thread reads the elements next to
   its own that it may need when the launch begins, and not after it has waited;
 - elements of constant index, to which all threads add. The threads of a warp add their numbers
@@ -17,7 +20,7 @@ Everything else stays atomic.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,6 +31,8 @@ _PURE = {"zext", "sext", "add", "mul"}
 _REGISTER = "llvm.nvvm.read.ptx.sreg."
 _NUMBER = "add(ctaid.x*ntid.x,tid.x)"  # of a thread, if the launch has one axis
 _NEAR = 8  # elements; what several threads read comes from memory once
+CLEAR = "kb_clear"  # fills what begins as zeros where two blocks meet; takes the entry's parameters
+SHARED_MAX = 48 * 1024  # bytes that a kernel may have without asking for more
 _SIZES = {"i8": 1, "float": 4, "double": 8}
 
 
@@ -58,17 +63,23 @@ class _Accesses:
 
 
 def with_fewer_atomics(
-    text: str, entry: str, buffers: Sequence[Buffer], has_one_axis: bool, has_warps: bool
-) -> tuple[str, tuple[Buffer, ...]]:
+    text: str,
+    entry: str,
+    buffers: Sequence[Buffer],
+    shared_size: int,
+    threads: int | None,
+    has_warps: bool,
+) -> tuple[str, tuple[Buffer, ...], int]:
     """Make accesses of an entry plain that need not be atomic, and remove those without effect.
 
-    Also returns the arrays; fewer of them have to be copied or filled. A launch `has_one_axis` if
-    blocks and threads are numbered along x alone, except for a batch. If it `has_warps`, these add
+    Also returns the arrays, of which fewer have to be copied or filled, and the bytes of shared
+    memory. The `threads` of a block, 0 if their number is not known, and the blocks are numbered
+    along x alone, except for a batch; None if they are not. If a launch `has_warps`, these add
     together, and the module calls functions of warps.with_reads.
     """
     module = Module(text)
     function = module.defined[entry]
-    changed, first = list(buffers), next(function.instructions)
+    changed, first, clears = list(buffers), next(function.instructions), list[str]()
     waits = any(i.callee == "llvm.nvvm.barrier0" for i in function.instructions)
     for place, a in _accesses(function).items():
         for at in a.adds if has_warps and not place.is_shared else ():
@@ -84,7 +95,7 @@ def with_fewer_atomics(
                 at.text = ""
             changed[array] = buffer._replace(begins_as_zeros=False)
             continue
-        is_own = has_one_axis and set(a.elements.values()) == {(_NUMBER, 0)}
+        is_own = threads is not None and set(a.elements.values()) == {(_NUMBER, 0)}
         is_zeroed = all(s.operands[0].value in ("0.000000e+00", "0") for s in a.stores)
         if buffer.kind == "work":  # its content does not matter afterwards
             is_once = len(a.loads) == 1 and not (a.adds or _repeats(function, a.loads[0]))
@@ -101,14 +112,20 @@ def with_fewer_atomics(
         if changed[array].kind == "in" and not (a.adds or a.stores):
             for at in a.loads:  # so that atomic operations do not delay it
                 at.text += ", !invariant.load !{}"
-            near = _near(a, size) if has_one_axis and waits and buffer.is_inexact else near
-        is_kept = is_own and buffer.kind == "out" and buffer.begins_as_zeros
+            is_near = threads is not None and waits and buffer.is_inexact
+            near = _near(a, a.loads, size) if is_near else near
+        is_kept = threads is not None and buffer.kind == "out" and buffer.begins_as_zeros
         is_kept &= not (a.loads or a.stores)
-        is_kept &= all(_SIZES[at.operands[1].type] == size for at in a.adds)
-        if not (is_own or near):
+        places = _near(a, a.adds, size) if is_kept else {}
+        edges = max(map(abs, places.values()), default=0)
+        more = -(-(threads or 0) * size // 16) * 16
+        is_edged = has_warps and shared_size + more <= SHARED_MAX
+        is_edged &= 0 < 2 * edges <= (threads or 0) and len(places) == len(a.adds)
+        is_kept &= is_edged or (is_own and len(places) == len(a.adds))
+        if not (is_own or near or is_edged):
             continue
         kept, kind = f"%kb.kept{array}", "double" if size == 8 else "float"
-        lines, n = list[str](), "1"
+        lines, n, block = list[str](), "1", f"%kb.block{array}"
         for e in buffer.extents:
             lines.append(f"  {kept}.{e} = mul i64 {n}, %e{e}")
             n = f"{kept}.{e}"
@@ -118,15 +135,26 @@ def with_fewer_atomics(
             lines.append(f"  {kept}.near{k} = call {kind} @kb_load.{kind}({own}, i64 {k})")
         for at, k in near.items():
             at.text = f"  {at.result} = bitcast {kind} {kept}.near{k} to {kind}"
+        if is_edged:
+            clears += [*lines, f"  call void @kb_clear.{kind}({own}, i64 {edges})"]
+            lines.append(f"  {block} = call ptr @kb.shared(i64 {shared_size})")
+            lines.append(f"  call void @kb_begin.{kind}(ptr {block})")
+            shared_size += more
         if is_kept:
-            changed[array] = buffer._replace(begins_as_zeros=False)
+            changed[array] = buffer._replace(begins_as_zeros=False, edges=edges)
             lines += [f"  {kept} = alloca {kind}", f"  store {kind} 0.0, ptr {kept}"]
+            ends = f"  call void @kb_end.{kind}(ptr {block}, ptr {kept})\n" * is_edged
+            ends += f"  call void @kb_store.{kind}({own}, ptr {kept}, i64 {edges})\n"
             for i in (i for i in function.instructions if i.opcode == "ret"):
-                i.text = f"  call void @kb_store.{kind}({own}, ptr {kept})\n{i.text}"
+                i.text = ends + i.text
         if near or is_kept:
             first.text = "\n".join([*lines, first.text])
-        for k, at in enumerate(a.adds if is_own else ()):
+        for k, at in enumerate(a.adds if is_own or is_edged else ()):
             (_, address), (kind, value) = at.operands
+            if places.get(at):
+                given = f"ptr {block}, ptr {address}, {kind} {value}, {own}"
+                at.text = f"  call void @kb_near.{kind}({given})"
+                continue
             sum_, to = f"%kb.sum{array}.{k}", kept if is_kept else address
             at.text = (
                 f"  {at.result} = load {kind}, ptr {to}\n"
@@ -134,10 +162,13 @@ def with_fewer_atomics(
                 f"  store {kind} {sum_}, ptr {to}"
             )
     if "@kb_" not in (text := str(module)):
-        return text, tuple(changed)
-    more = _OWN + _SUM * has_warps
-    used = (more.replace("KIND", kind) for kind in ("float", "double"))
-    return declared_once("".join((text, _THREAD, *used))), tuple(changed)
+        return text, tuple(changed), shared_size
+    functions = _OWN + _EDGES * bool(clears) + _SUM * has_warps
+    used = [functions.replace("KIND", kind) for kind in ("float", "double")]
+    if clears:
+        head = f"define internal void @{CLEAR}({', '.join(function.parameters)}) {{"
+        used.append("\n".join([head, *clears, "  ret void", "}\n"]))
+    return declared_once("".join((text, _THREAD, *used))), tuple(changed), shared_size
 
 
 def _address(i: Instruction) -> str:
@@ -181,30 +212,49 @@ def element(function: Function, address: str) -> _Element | None:
     size, at = _SIZES.get(i.type, 0), i.operands[1].value
     if not size or len(i.operands) > 2:
         index = "?"
-    elif at.lstrip("-").isdigit():
-        distance += size * int(at)
+    elif steps := _constants(function, at):
+        distance += size * max(steps, key=abs)
+        index += "~" * (len(steps) > 1)  # at most so far from it
     else:
         index = "?" if index or size == 1 else _expression(function, at)
     return _Element(array, index, distance)
 
 
-def _expression(function: Function, value: str) -> str:
+def _constants(function: Function, value: str) -> list[int]:
+    """The constants that a value may be; none if it may be something else."""
+    i = function.defined.get(value)
+    values = [value]
+    if i is not None and i.opcode in ("phi", "select"):
+        values = [operand.value for operand in i.operands[i.opcode == "select" :]]
+    return [int(v) for v in values] if all(v.lstrip("-").isdigit() for v in values) else []
+
+
+def _expression(function: Function, value: str, inside: Collection[str] = ()) -> str:
     """A value as a function of registers, in a form that equal values have in common."""
     i = function.defined.get(value)
+    if i is not None and i.opcode == "phi" and value not in inside:
+        inside = {value, *inside}
+        found = {_expression(function, operand.value, inside) for operand in i.operands}
+        return found.pop() if len(found) == 1 else value
     if i is not None and i.callee.startswith(_REGISTER):
         return i.callee.removeprefix(_REGISTER)
     if i is None or i.opcode not in _PURE:
         return value
-    values = sorted(_expression(function, operand.value) for operand in i.operands)
+    values = sorted(_expression(function, operand.value, inside) for operand in i.operands)
     if i.opcode in ("add", "mul"):
         return f"add({','.join(values)})" if i.opcode == "add" else "*".join(values)
     return values[0]
 
 
-def _near(a: _Accesses, size: int) -> dict[Instruction, int]:
-    """The loads of elements next to a thread's own, and by how many elements they are further."""
-    near = ((i, *divmod(a.elements[i][1], size)) for i in a.loads if a.elements[i][0] == _NUMBER)
-    return {i: n for i, n, r in near if _SIZES.get(i.type) == size and not r and abs(n) <= _NEAR}
+def _near(a: _Accesses, of: Sequence[Instruction], size: int) -> dict[Instruction, int]:
+    """The accesses to elements next to a thread's own, and how many elements further they are.
+
+    An addition may be to one of several elements, of which this is the farthest.
+    """
+    own = (i for i in of if a.elements[i][0].rstrip("~" * (i in a.adds)) == _NUMBER)
+    kinds = ((i, i.operands[1].type if i in a.adds else i.type) for i in own)
+    near = ((i, *divmod(a.elements[i][1], size)) for i, kind in kinds if _SIZES.get(kind) == size)
+    return {i: n for i, n, rest in near if rest == 0 and abs(n) <= _NEAR}
 
 
 def _repeats(function: Function, instruction: Instruction) -> bool:
@@ -247,20 +297,95 @@ end:
   %y = phi KIND [ %x, %read ], [ 0.0, %entry ]
   ret KIND %y
 }}
-define internal void @kb_store.KIND(i64 %to, i64 %stride, i64 %n, ptr %kept) alwaysinline {{
+define internal void @kb_store.KIND(
+  i64 %to, i64 %stride, i64 %n, ptr %kept, i64 %edge) alwaysinline {{
 entry:
 {_PLACE}  %x = load KIND, ptr %kept
+  %after = add i64 %t, %edge
+  %ends = icmp uge i64 %after, %size
+  %begins = icmp ult i64 %t, %edge
   br label %next
 next:
-  %k = phi i64 [ %number, %entry ], [ %following, %more ]
-  %value = phi KIND [ %x, %entry ], [ 0.0, %more ]
+  %k = phi i64 [ %number, %entry ], [ %following, %done ]
+  %value = phi KIND [ %x, %entry ], [ 0.0, %done ]
   %inside = icmp ult i64 %k, %n
   br i1 %inside, label %more, label %end
 more:
   %at = getelementptr KIND, ptr %array, i64 %k
+  %later = icmp uge i64 %k, %size
+  %meets = and i1 %later, %begins
+  %is_edge = or i1 %ends, %meets
+  br i1 %is_edge, label %add, label %set
+add:
+  %old = atomicrmw fadd ptr %at, KIND %value monotonic
+  br label %done
+set:
   store KIND %value, ptr %at
+  br label %done
+done:
   %following = add i64 %k, %threads
   br label %next
+end:
+  ret void
+}}
+"""
+# Threads add to elements near their own in shared memory, if these are of the same block.
+_EDGES = f"""
+declare void @llvm.nvvm.barrier0() convergent
+declare ptr @kb.shared(i64)
+define internal void @kb_begin.KIND(ptr %block) convergent alwaysinline {{
+  %t = call i32 @{_REGISTER}tid.x()
+  %slot = getelementptr KIND, ptr %block, i32 %t
+  store KIND 0.0, ptr %slot
+  call void @llvm.nvvm.barrier0()
+  ret void
+}}
+define internal void @kb_near.KIND(
+  ptr %block, ptr %at, KIND %x, i64 %to, i64 %stride, i64 %n) alwaysinline {{
+entry:
+{_PLACE}  %own = getelementptr KIND, ptr %array, i64 %number
+  %here = ptrtoint ptr %own to i64
+  %there = ptrtoint ptr %at to i64
+  %bytes = sub i64 %there, %here
+  %item = getelementptr KIND, ptr null, i64 1
+  %item_size = ptrtoint ptr %item to i64
+  %further = sdiv exact i64 %bytes, %item_size
+  %k = add i64 %t, %further
+  %is_near = icmp ult i64 %k, %size
+  br i1 %is_near, label %near, label %far
+near:
+  %slot = getelementptr KIND, ptr %block, i64 %k
+  %inside = atomicrmw fadd ptr %slot, KIND %x monotonic
+  ret void
+far:
+  %outside = atomicrmw fadd ptr %at, KIND %x monotonic
+  ret void
+}}
+define internal void @kb_end.KIND(ptr %block, ptr %kept) convergent alwaysinline {{
+  call void @llvm.nvvm.barrier0()
+  %t = call i32 @{_REGISTER}tid.x()
+  %slot = getelementptr KIND, ptr %block, i32 %t
+  %x = load KIND, ptr %slot
+  %y = load KIND, ptr %kept
+  %sum = fadd KIND %x, %y
+  store KIND %sum, ptr %kept
+  ret void
+}}
+define internal void @kb_clear.KIND(i64 %to, i64 %stride, i64 %n, i64 %edge) alwaysinline {{
+entry:
+{_PLACE}  %width = shl i64 %edge, 1
+  %meeting = udiv i64 %number, %width
+  %k = urem i64 %number, %width
+  %next = add i64 %meeting, 1
+  %begin = mul i64 %next, %size
+  %place = add i64 %begin, %k
+  %e = sub i64 %place, %edge
+  %inside = icmp ult i64 %e, %n
+  br i1 %inside, label %set, label %end
+set:
+  %at = getelementptr KIND, ptr %array, i64 %e
+  store KIND 0.0, ptr %at
+  br label %end
 end:
   ret void
 }}
