@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kernbridge import _core
@@ -20,14 +22,17 @@ from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailab
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
-from kernbridge._src.llvm.text import Function, Instruction, Module, declared_once
+from kernbridge._src.llvm.text import Function, Instruction, Module, Operand, declared_once
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, vector_math
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
 _WITH_VECTORS = "; kernbridge vector math\n"
 DIGITS = 64  # of the digest that an image begins with
 
+_LOCAL = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
+_MASKED = re.compile(r"call .*@llvm\.masked\.(load|store)\.v\d")  # not of scalable vectors
 _ARITHMETIC = {"fmul", "fadd", "fsub", "fneg"}
+_RESULT_FIRST = _ARITHMETIC | {"add", "sub", "mul", "and", "or", "xor", "load", "call"}
 _DIVISIONS = {"sdiv", "udiv", "srem", "urem"}
 _NOT_SPLITTING = ("llvm.", "__nv_fmin", "__nv_fmax", "__nv_fabs", "asm")
 _OF_BOUNDS = ("%kb.inside", "%kb.rest")  # blocks of isolated_compile.py, not of the GPU's code
@@ -181,7 +186,77 @@ def _made(text: str) -> tuple[Any, Any, int, str]:
     options.loop_interleaving = True
     builder = llvm.create_pass_builder(machine, options)
     private_llvmlite.run_once(builder.getModulePassManager(), module, builder)
+    if "call void @llvm.masked.store." in (optimised := str(module)):
+        read = Module(optimised)
+        for function in read.defined.values():
+            _access_whole_vectors(function)
+        module = llvm.parse_assembly(str(read))
+        module.verify()
     return machine, module, needed, mark + tables
+
+
+def _access_whole_vectors(function: Function) -> None:
+    """Copy the part of each block that has masked accesses, for masks that are all ones.
+
+    A guard such as `i < n` masks each access of a vectorised loop, although it holds for all
+    threads of most blocks. Some processors take several times as long for a masked store as for a
+    plain one, and LLVM makes plain accesses of those whose mask is constant.
+    """
+    for number, block in enumerate(function.blocks):
+        at = [n for n, i in enumerate(block.instructions) if _MASKED.search(i.text)]
+        part = block.instructions[at[0] : at[-1] + 1] if at else []
+        made = {i.result: i for i in part if i.result}
+        masks: list[Operand] = []  # of the first access, which may be that of several vectors
+        for access in (block.instructions[n] for n in at):
+            mask = access.operands[-2 if access.result else -1]
+            same = not masks or mask.type == masks[0].type
+            if not same or mask.value[0] != "%" or mask.value in made or mask in masks:
+                break
+            masks.append(mask)
+        used = [n for n in made if any(user not in part for user in function.users.get(n, ()))]
+        if masks and all(made[name].opcode in _RESULT_FIRST for name in used):
+            new, join = _in_two_ways(part, made, masks, used, number), f", %kb.join.{number} ]"
+            block.instructions[at[0] : at[-1] + 1] = [Instruction(new, block)]
+            after = (b for b in function.blocks if b.name in block.targets)
+            for phi in (i for b in after for i in b.instructions if i.opcode == "phi"):
+                phi.text = phi.text.replace(f", {block.name} ]", join)
+
+
+def _in_two_ways(
+    part: list[Instruction],
+    made: dict[str, Instruction],
+    masks: list[Operand],
+    used: list[str],
+    number: int,
+) -> str:
+    """Instructions as text that runs them in one of two blocks; `used` is read behind them."""
+    size, kind = int(masks[0].type[1:].split()[0]), masks[0].type
+    ones = f"<{', '.join(['i1 true'] * size)}>"
+    both, ways = f"%kb.all.{number}", [f"kb.whole.{number}", f"kb.part.{number}"]
+    lines, names = [], [{name: _name(name, way) for name in made} for way in ways]
+    before = ones
+    for n, mask in enumerate(masks):
+        names[0][mask.value] = ones
+        lines.append(f"  {both}.{n} = and {kind} {before}, {mask.value}")
+        before = f"{both}.{n}"
+    lines += [
+        f"  {both}.frozen = freeze {kind} {before}",
+        f"  {both}.bits = bitcast {kind} {both}.frozen to i{size}",
+        f"  {both} = icmp eq i{size} {both}.bits, -1",
+        f"  br i1 {both}, label %{ways[0]}, label %{ways[1]}",
+    ]
+    for way, new in zip(ways, names, strict=True):
+        copy = (_LOCAL.sub(partial(_new_name, new), i.text) for i in part)
+        lines += [f"\n{way}:", *copy, f"  br label %kb.join.{number}"]
+    lines.append(f"\nkb.join.{number}:")
+    for name in used:
+        pairs = ", ".join(f"[ {_name(name, way)}, %{way} ]" for way in ways)
+        lines.append(f"  {name} = phi {made[name].type} {pairs}")
+    return "\n".join(lines)
+
+
+def _new_name(new: dict[str, str], found: re.Match[str]) -> str:
+    return new.get(found[0], found[0])
 
 
 def _size(module: Any, what: str) -> int:
