@@ -27,11 +27,11 @@ from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.sharding.rule import ShardingRule
-from kernbridge._src.signatures.call_signature import CallSignature, ResultsOf
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.frontend import Described, Export, SourceFrontend
 
 if TYPE_CHECKING:
+    from kernbridge._src.signatures.call_signature import CallSignature, ResultsOf
     from kernbridge._src.toolchain.library import Request
 
 OPERATIONS_KEPT = 256  # of one function: outputs, options, attribute values
@@ -78,7 +78,7 @@ def _hint(why: str, path: str | Path) -> str:
     return " Build it again for this machine"
 
 
-_NEEDED = re.compile(r"\s*(?:(\S+) => )?(/.*) \(0x[0-9a-f]+\)")
+_NEEDED = r"\s*(?:(\S+) => )?(/.*) \(0x[0-9a-f]+\)"
 _DELETED = " (deleted)"  # after the path of an open file that has gone or was replaced
 _seen: dict[str, str] = {}  # the name by which libraries need one -> the digest of its file
 
@@ -100,7 +100,7 @@ def _check_needed(label: str, path: Path) -> None:
     maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
     mapped = {line.split(None, 5)[-1] for line in maps.splitlines()}
     linker = next(name for name in mapped if os.path.basename(name).startswith("ld-"))
-    for name, found in _NEEDED.findall(programs.run([linker, "--list", str(path)]).text):
+    for name, found in re.findall(_NEEDED, programs.run([linker, "--list", str(path)]).text):
         about = os.stat(file := os.path.realpath(found))
         digest = _digest(file, about.st_ino, about.st_size, about.st_mtime_ns)
         is_known = (name or found) in _seen or file + _DELETED not in mapped
@@ -129,11 +129,12 @@ class SourceFunction:
         self._signature: CallSignature | None = None
         self.__name__ = export.function.name
         if text := export.function.signature:
+            from kernbridge._src.signatures.call_signature import CallSignature
+
             names = list(dict.fromkeys(p.name for p in export.function.parameters))
             self._signature = CallSignature.read(export.label, text, None, names, ())
             assert self._signature is not None
             self.__signature__ = self._signature.python
-        self._outs = None if text else _declared_outs(export)
 
     def __repr__(self) -> str:
         return f"<{self._export.label} ({self._export.function.tokens})>"
@@ -142,6 +143,24 @@ class SourceFunction:
     def tokens(self) -> str:
         """Its annotation, with every type written out."""
         return self._export.function.tokens
+
+    @functools.cached_property
+    def _declared(self) -> ResultsOf | None:
+        """What `arg` and `ret` declare of the outputs; None if that is not all."""
+        function = self._export.function
+        if None in function.declared or not function.declared:
+            return None
+        from kernbridge._src.signatures.call_signature import ResultsOf
+
+        types, n = list(map(str, function.declared)), len(function.having("arg"))
+        names = [p.name for p in function.having("arg")]
+        if len({*names}) < n or not all(names):
+            names = [f"input{i}" for i in range(n)]
+        given = ", ".join(f"{name}: {t}" for name, t in zip(names, types[:n], strict=True))
+        try:
+            return ResultsOf.read(self._export.label, f"{given} -> {', '.join(types[n:])}", names)
+        except ValueError:  # such as a dimension that no input has
+            return None
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         more = {name: value for name, value in options.items() if name not in _DEFAULTS}
@@ -199,9 +218,7 @@ sharding_rule
     def _operation(self, given: Mapping[str, Any], more: Mapping[str, Any]) -> Operation:
         export, outs, attrs = self._export, given["outs"], {**(given["attrs"] or {}), **more}
         zeroed = read_flag(export.label, "zero_outputs", given["zero_outputs"])
-        if outs is ... and self._outs is not None:
-            outs = self._outs
-        elif outs is ... and self._signature is None:
+        if outs is ... and self._signature is None and (outs := self._declared) is None:
             raise TypeError(
                 f"{export.label} ({self.tokens}) needs outs=, the shape and the dtype of each "
                 "output; pass outs=jax.ShapeDtypeStruct(shape, dtype), or a list of them [KB1002]"
@@ -242,22 +259,6 @@ _taken = [_self, _inputs, _outs.replace(kind=inspect.Parameter.KEYWORD_ONLY), *_
 _called = inspect.Signature(_taken, return_annotation="Any")
 vars(SourceFunction.__call__).update(__signature__=_called)
 _DEFAULTS = {p.name: p.default for p in _taken if p.default is not p.empty}
-
-
-def _declared_outs(export: Export) -> ResultsOf | None:
-    """What `arg` and `ret` declare of the outputs; None if that is not all."""
-    declared = export.function.declared
-    if None in declared or not declared:
-        return None
-    types, n = list(map(str, declared)), len(export.function.having("arg"))
-    names = [p.name for p in export.function.having("arg")]
-    if len({*names}) < n or not all(names):
-        names = [f"input{i}" for i in range(n)]
-    given = ", ".join(f"{name}: {t}" for name, t in zip(names, types[:n], strict=True))
-    try:
-        return ResultsOf.read(export.label, f"{given} -> {', '.join(types[n:])}", names)
-    except ValueError:  # such as a dimension that no input has
-        return None
 
 
 class CompiledModule:

@@ -22,7 +22,7 @@ from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
 from kernbridge._src.keys import package_digest
-from kernbridge._src.toolchain import compilers, search
+from kernbridge._src.toolchain import compilers
 from kernbridge._src.toolchain.compilers import HostCompiler
 
 if TYPE_CHECKING:
@@ -138,7 +138,6 @@ class LibraryJob:
         variables = self.variables = compilers.environment(self.tools)
         added = [word for n in compilers.NVCC_FLAGS for word in variables.get(n, "").split()]
         self.flags = (*command.compiler.arguments, *command.cflags, *request.ldflags, *added)
-        self.links = bool(request.ldflags) or search.links(self.flags)
         is_native = "native" in " ".join((*self.flags, *variables.values()))
         places = {f"-I{p[:-1]}": f"-I@{i}" for i, p in enumerate(self.own)}
         # What decides the library, but for the source and the contents of files.
@@ -249,7 +248,7 @@ def _check(known: Known, job: LibraryJob) -> Known | None:
             if about.st_size != size or not sha or digest_of(path) != sha:
                 return None
             touched[i] = packed, size, about.st_ctime_ns, sha
-        if any(os.path.lexists(job.unpack(packed)) for packed in known["absent"]):
+        if any(os.access(job.unpack(packed), os.F_OK) for packed in known["absent"]):
             return None
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return None

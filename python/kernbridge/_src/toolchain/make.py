@@ -199,7 +199,7 @@ def _known(
     headers, others, cwd = inputs
     is_known = (
         search.is_known(job.flags, answer)
-        and (answer.linked or not job.links)
+        and (answer.linked or not search.links(job.flags, job.request.ldflags))
         and UNREPORTED_VARIABLES.isdisjoint(job.variables)
         and not any(search.is_thin(path) for path, *_ in others)
     )
@@ -235,7 +235,7 @@ def _compile(job: LibraryJob, finished: Finished, workspace: Path) -> tuple[list
     tools: list[File] = []
     asking = [list(command) for command in commands]
     asking[0] += search.OF_NVCC if request.language == "cuda" else search.OF_COMPILER
-    asking[-1] += search.OF_LINKER if job.links else ()
+    asking[-1] += search.OF_LINKER if search.links(job.flags, request.ldflags) else ()
     try:
         before = [(path, os.stat(path)) for path in job.tools]
         with shown(f"building {request.name} with {job.command.label}"):
@@ -379,8 +379,10 @@ def _absent(
     if not is_known or ((headers or names) and not answer.folders):
         return None
     folders = [os.path.join(os.getcwd(), f) for f in answer.folders]
+    exists = functools.cache(os.path.lexists)
     watched = [
-        is_of_user(os.path.join(f, "")) or any(f in text for text in given) for f in answer.folders
+        exists(f) and (is_of_user(os.path.join(f, "")) or any(name in text for text in given))
+        for f, name in zip(folders, answer.folders, strict=True)
     ]
     places = [  # by which the path of a header may begin
         (form, i)
@@ -390,6 +392,7 @@ def _absent(
     beside = list(dict.fromkeys(map(os.path.dirname, user)))  # where a name in quotes is found
     known = dict.fromkeys(path for path, *_ in (*headers, *others))
     found = dict.fromkeys((*map(os.path.abspath, answer.absent), *(f"{p}.gch" for p in user)))
+    found |= dict.fromkeys(itertools.filterfalse(exists, folders))  # for all that could be in them
     spelled = [s for path, *_ in headers for s in _spellings(path, places, watched).items()]
     included = search.included(job.flags, [name for name, _ in spelled])
     for name, i in spelled:
@@ -401,13 +404,15 @@ def _absent(
         os.path.join(f, name) for name in filter(None, names) for f in (*beside, *folders)
     )
     there = [(p, os.stat(p)) for p in asked if os.path.isfile(p) and p not in known]
-    absent: list[str] = []
+    absent = dict[str, None]()
     for path in (*found, *asked):
+        while not exists(above := path[: path.rindex("/")] or "/"):  # nor anything below it
+            path = above
         try:
             if path not in known and os.lstat(path).st_ctime_ns >= begin:
                 return None
         except OSError:
-            absent.append(path)
+            absent[path] = None
     return list(map(job.pack, absent)), library.describe(there)
 
 

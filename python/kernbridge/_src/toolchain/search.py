@@ -86,9 +86,10 @@ def read(texts: Iterable[str]) -> tuple[Answer, str]:
     return answer, "\n".join(left)
 
 
-def links(flags: Sequence[str]) -> bool:
-    """Whether flags of a compiler may concern its linker."""
-    return any(re.match(r"[^-]|-[lLT]|-Wl|-Xl|--lib|--for-l", flag) for flag in flags)
+def links(flags: Sequence[str], ldflags: Sequence[str]) -> bool:
+    """Whether flags of a compiler, or those that are meant for it, concern its linker."""
+    found = any(re.match(r"[^-]|-[lLT]|-Wl|-Xl|--lib|--for-l", flag) for flag in flags)
+    return found or bool(ldflags)
 
 
 def included(flags: Sequence[str], names: Iterable[str]) -> set[str]:
