@@ -131,13 +131,14 @@ KB_IS(void, sincospif, (float a, float *s, float *c), (void)(*s = sinpif(a), *c 
 KB_IS(void, sincospi, (double a, double *s, double *c), (void)(*s = sinpi(a), *c = cospi(a)))
 KB_IS(float, rhypotf, (float a, float b), 1.0f / hypotf(a, b))
 KB_IS(double, rhypot, (double a, double b), 1.0 / hypot(a, b))
-/* Halley's method, from an approximation by Winitzki. */
+/* Halley's method, from an approximation by Winitzki. Near 1, erfc has no digits of the inverse. */
+static inline double erfinv(double a);
 static inline double erfcinv(double a)
 {
     if (!(a > 0.0 && a < 2.0))
         return a == 0.0 ? INFINITY : a == 2.0 ? -INFINITY : NAN;
-    if (a > 1.0)
-        return -erfcinv(2.0 - a);
+    if (a > 0.5)
+        return a < 1.5 ? erfinv(1.0 - a) : -erfcinv(2.0 - a);
     double l = log(a * (2.0 - a)), t = 4.330746750799873 + 0.5 * l;
     double v = sqrt(sqrt(t * t - 6.802721088435374 * l) - t);
     for (int i = 0; i < 4; i++) {
