@@ -70,43 +70,6 @@ static double erfinv(double x)
     return copysign((double)inverse, x);
 }
 
-/* x less half its nearest number of half turns, whose number modulo 4 it sets. Nothing is rounded.
- */
-static double less_quarters(double x, int *quarters)
-{
-    double r = x - 2 * rint(x / 2);
-    double n = rint(2 * r);
-    *quarters = (int)n & 3;
-    return r - n / 2;
-}
-
-static double sine(double x, bool cosine)
-{
-    const double low_pi = 1.2246467991473532e-16;
-    double p = M_PI * x, rest = fma(M_PI, x, -p) + low_pi * x;
-    return cosine ? cos(p) - rest * sin(p) : sin(p) + rest * cos(p);
-}
-
-static double sine_pi(double x)
-{
-    if (!isfinite(x))
-        return (double)NAN;
-    if (x == rint(x))
-        return copysign(0, x);
-    int quarters = 0;
-    double r = less_quarters(x, &quarters), s = sine(r, quarters & 1);
-    return quarters & 2 ? -s : s;
-}
-
-static double cosine_pi(double x)
-{
-    if (!isfinite(x))
-        return (double)NAN;
-    int quarters = 0;
-    double r = less_quarters(x, &quarters), s = sine(r, !(quarters & 1));
-    return (quarters == 1 || quarters == 2 ? -s : s) + 0.0; /* no -0 */
-}
-
 /* Of n numbers of a type, whose squares are added up in a wider one. */
 // NOLINTBEGIN(bugprone-macro-parentheses): types take none
 #define NORM_OF_MANY(type, suffix, wide, root)                                                     \
@@ -138,8 +101,8 @@ NORM_OF_MANY(float, f, double, sqrt)
     X(erfcinv, double, (double x), erfcinv(x))                                                     \
     X(normcdf, double, (double x), erfcl(-x / sqrt_2) / 2)                                         \
     X(normcdfinv, double, (double x), erfcinv(2 * (long double)x) * -sqrt_2)                       \
-    X(sinpi, double, (double x), sine_pi(x))                                                       \
-    X(cospi, double, (double x), cosine_pi(x))                                                     \
+    X(sinpi, double, (double x), kb_sinpi(x))                                                      \
+    X(cospi, double, (double x), kb_cospi(x))                                                      \
     X(jn, double, (int32_t n, double x), n < 0 ? (double)NAN : jn(n, x))                           \
     X(yn, double, (int32_t n, double x), n < 0 ? (double)NAN : yn(n, x))                           \
     X(cyl_bessel_i0, double, (double x), kb_bessel_i(0, fabsl(x)))                                 \

@@ -496,6 +496,8 @@ def test_other_functions_of_mathematics(monkeypatch):
         "erfcx(10 * y)",
         "cyl_bessel_i0(x)",
         "cyl_bessel_i1(x)",
+        "sinpi(0.125 * x)",
+        "copysign(1.0, sinpi(3.0))",
         "erfcinv(1 - 1e-7 * y)",
         "norm3df(x, y, 2.0f)",
         "rnorm4df(x, y, 2.0f, 3.0f)",
@@ -537,13 +539,13 @@ void others(const Tensor x, Tensor out, int64_t stream) {{
     scaled = [scipy.special.erfcx(x), scipy.special.erfcx(10 * y)]
     bessel = [scipy.special.i0(x), scipy.special.i1(x)]
     inverse = scipy.special.erfinv(1 - (1 - 1e-7 * y))
-    others = [*scaled, *bessel, inverse]
+    others = [*scaled, *bessel, np.sin(np.pi / 8 * x), np.ones(9), inverse]
     doubles = [three, 1 / three, four, 1 / four, three, 1 / three, *others]
-    np.testing.assert_allclose(found[:11], doubles, rtol=2e-15)
+    np.testing.assert_allclose(found[:13], doubles, rtol=2e-15)
     singles = [three, 1 / four, three, scaled[0], *bessel, np.full(9, np.sqrt(2))]
-    np.testing.assert_allclose(found[11:18], singles, rtol=4e-7)
-    assert (found[18] == 9 + 10 * 18 + 4.5).all()
-    assert (found[19] == 1 + 2 + 8 + 32).all()
+    np.testing.assert_allclose(found[13:20], singles, rtol=4e-7)
+    assert (found[20] == 9 + 10 * 18 + 4.5).all()
+    assert (found[21] == 1 + 2 + 8 + 32).all()
 
 
 HOST = r"""

@@ -111,18 +111,8 @@ KB_OF_ONE(double, rcbrt, 1.0 / cbrt(a))
 KB_ROUNDED(KB_TO_NEAREST)
 #undef KB_TO_NEAREST
 KB_IS(float, rsqrt, (float a), rsqrtf(a))
-static inline double sinpi(double a)
-{
-    double r = remainder(a, 2.0), n = fabs(r);
-    return sin(3.141592653589793 * copysign(n > 0.5 ? 1.0 - n : n, r));
-}
-static inline double cospi(double a)
-{
-    double n = fabs(remainder(a, 2.0));
-    return n < 0.25   ? cos(3.141592653589793 * n)
-           : n > 0.75 ? -cos(3.141592653589793 * (1.0 - n))
-                      : sin(3.141592653589793 * (0.5 - n));
-}
+KB_IS(double, sinpi, (double a), kb_sinpi(a))
+KB_IS(double, cospi, (double a), kb_cospi(a))
 KB_IS(float, sinpif, (float a), static_cast<float>(sinpi(static_cast<double>(a))))
 KB_IS(float, cospif, (float a), static_cast<float>(cospi(static_cast<double>(a))))
 KB_IS(double, normcdf, (double a), 0.5 * erfc(-0.7071067811865476 * a))

@@ -1,5 +1,5 @@
-/* What C lacks, for kernels on the CPU in C++ and for the core in C: special functions, computed as
- * long doubles and rounded once, and functions with a direction of rounding. */
+/* What C lacks, for kernels on the CPU in C++ and for the core in C: special functions, most of them
+ * computed as long doubles and rounded once, and functions with a direction of rounding. */
 #ifndef KERNBRIDGE_CUDA_ON_CPU_SPECIAL_H
 #define KERNBRIDGE_CUDA_ON_CPU_SPECIAL_H
 
@@ -56,6 +56,27 @@
         return r;                                                                                  \
     }
 // NOLINTEND(bugprone-macro-parentheses)
+
+/* sin(pi (x + quarters / 2)). Nothing is rounded before the product with pi, which has two parts. */
+static inline double kb_sine_of_turns(double x, int quarters)
+{
+    const double pi = 3.141592653589793, low_pi = 1.2246467991473532e-16;
+    double r = x - 2 * rint(x / 2), n = rint(2 * r);
+    double y = r - n / 2, p = pi * y, rest = fma(pi, y, -p) + low_pi * y;
+    quarters += r == r ? (int)n : 0;
+    double s = quarters & 1 ? cos(p) - rest * sin(p) : sin(p) + rest * cos(p);
+    return quarters & 2 ? -s : s;
+}
+
+static inline double kb_sinpi(double x)
+{
+    return copysign(1, x) * (kb_sine_of_turns(fabs(x), 0) + 0.0); /* 0 has the sign of x */
+}
+
+static inline double kb_cospi(double x)
+{
+    return kb_sine_of_turns(x, 1) + 0.0; /* no -0 */
+}
 
 static inline double kb_erfcx(double x)
 {
