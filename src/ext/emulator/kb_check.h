@@ -108,8 +108,8 @@ typedef struct kb_check_rows {
 typedef struct kb_shadow {
     uint32_t time; /* no cell has a later one */
     size_t n_cells;
-    kb_race_cell *cells;
-    kb_race_more *more; /* of each cell */
+    kb_race_cell *cells; /* behind this, and */
+    kb_race_more *more;  /* of each cell, behind these */
 } kb_shadow;
 
 /* At least so many cells; they are given back when the launch has ended. NULL without memory. */

@@ -6,7 +6,7 @@
 #include "core/kb_arena.h"
 #include "ext/emulator/kb_guard.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,52 +15,28 @@ enum { KEPT_CELLS = 1 << 21 }; /* 64 MiB */
 
 static const uint32_t too_late = UINT32_C(1) << 31;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_shadow *unused; /* under the lock */
-
-static kb_shadow *exchange(kb_shadow *next)
-{
-    pthread_mutex_lock(&lock);
-    kb_shadow *before = unused;
-    unused = next;
-    pthread_mutex_unlock(&lock);
-    return before;
-}
-
-static void free_shadow(kb_shadow *s)
-{
-    if (!s)
-        return;
-    free(s->cells);
-    free(s->more);
-    free(s);
-}
+static _Atomic(kb_shadow *) unused;
 
 kb_shadow *kb_shadow_take(size_t n_cells)
 {
-    kb_shadow *s = exchange(NULL);
+    kb_shadow *s = atomic_exchange(&unused, NULL);
     if (s && s->n_cells >= n_cells) {
         (void)kb_shadow_renew(s);
         return s;
     }
-    free_shadow(s);
-    s = calloc(1, sizeof *s);
+    free(s);
+    s = calloc(1, sizeof *s + n_cells * (sizeof *s->cells + sizeof *s->more));
     if (!s)
         return NULL;
     s->n_cells = n_cells;
-    // NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): of none, glibc gives some
-    s->cells = calloc(n_cells, sizeof *s->cells);
-    s->more = calloc(n_cells, sizeof *s->more);
-    if (s->cells && s->more)
-        return s;
-    free_shadow(s);
-    return NULL;
+    s->cells = (kb_race_cell *)(s + 1);
+    s->more = (kb_race_more *)(s->cells + n_cells);
+    return s;
 }
 
 void kb_shadow_give_back(kb_shadow *s)
 {
-    if (s)
-        free_shadow(s->n_cells <= KEPT_CELLS ? exchange(s) : s);
+    free(s && s->n_cells <= KEPT_CELLS ? atomic_exchange(&unused, s) : s);
 }
 
 bool kb_shadow_is_late(const kb_shadow *s)
@@ -72,8 +48,7 @@ bool kb_shadow_renew(kb_shadow *s)
 {
     if (!kb_shadow_is_late(s))
         return false;
-    memset(s->cells, 0, s->n_cells * sizeof *s->cells);
-    memset(s->more, 0, s->n_cells * sizeof *s->more);
+    memset(s->cells, 0, s->n_cells * (sizeof *s->cells + sizeof *s->more));
     s->time = 0;
     return true;
 }
