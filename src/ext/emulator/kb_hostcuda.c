@@ -149,8 +149,6 @@ enum {
 static const uint32_t sizes_max[6] = {
     INT32_MAX, 65535, 65535, KB_HOSTCUDA_THREADS_MAX, KB_HOSTCUDA_THREADS_MAX, 64};
 
-static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER; /* of a launch's fault */
-
 typedef struct launch {
     const kb_hostcuda_code *code;
     void *const *parameters;
@@ -161,12 +159,11 @@ typedef struct launch {
     char fault[KB_FAULT_SIZE];
 } launch;
 
+/* The fault of the first thread that has one is read when all have ended. */
 static void fail(launch *l, const char *fault)
 {
-    pthread_mutex_lock(&fault_lock);
     if (!atomic_exchange(&l->faulted, true))
         (void)snprintf(l->fault, sizeof l->fault, "%s", fault);
-    pthread_mutex_unlock(&fault_lock);
 }
 
 static void index_of(const launch *l, int64_t block, uint32_t index[3])
