@@ -16,8 +16,9 @@ enum {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_block *unused; /* under the lock, and */
-static uint32_t n_kept;  /* threads that unused blocks have room for */
+static kb_block *unused;  /* under the lock, and */
+static uint32_t n_kept;   /* threads that unused blocks have room for; and */
+static uint32_t kept_max; /* how many may be kept: a full block for each processor; 0 at first */
 
 /* With a guard below, where a stack that overflows ends. */
 static void *map(size_t size)
@@ -129,26 +130,15 @@ kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint
     return b;
 }
 
-/* Threads whose stacks are kept: a full block for each processor. The number of these is read from
- * a file, which takes as long as a small launch. */
-static uint32_t kept_max(void)
-{
-    static _Atomic(uint32_t) known;
-    uint32_t max = atomic_load_explicit(&known, memory_order_relaxed);
-    if (max == 0) {
-        max = KEPT_THREADS * (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
-        atomic_store_explicit(&known, max, memory_order_relaxed);
-    }
-    return max;
-}
-
 void kb_block_give_back(kb_block *b)
 {
     if (b->watch.watches)
         kb_interrupt_unwatch();
     kb_block_end(b);
     pthread_mutex_lock(&lock);
-    bool keeps = b->capacity <= kept_max() && n_kept <= kept_max() - b->capacity;
+    if (kept_max == 0) /* the number is read from a file, which takes as long as a small launch */
+        kept_max = KEPT_THREADS * (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    bool keeps = b->capacity <= kept_max && n_kept <= kept_max - b->capacity;
     if (keeps) {
         b->next = unused;
         unused = b;
