@@ -88,14 +88,11 @@ static PyObject *run_kernel(PyObject *Py_UNUSED(self), PyObject *args)
     return NULL;
 }
 
-enum { WORDS_ON_STACK = 128 };
-
 static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned shared,
                           const Py_buffer *words)
 {
     size_t n_words = (size_t)words->len / sizeof(uint64_t);
-    void *few[WORDS_ON_STACK];
-    void **parameters = n_words <= WORDS_ON_STACK ? few : PyMem_New(void *, n_words);
+    void **parameters = PyMem_New(void *, n_words);
     if (!parameters)
         return PyErr_NoMemory();
     for (size_t i = 0; i < n_words; i++)
@@ -105,8 +102,7 @@ static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned 
     Py_BEGIN_ALLOW_THREADS;
     s = kb_hostcuda_launch(digest, sizes, shared, parameters, NULL, &err);
     Py_END_ALLOW_THREADS;
-    if (parameters != few)
-        PyMem_Free((void *)parameters);
+    PyMem_Free((void *)parameters);
     if (s == KB_OK)
         Py_RETURN_NONE;
     if (PyErr_CheckSignals() != 0) /* Ctrl-C may be what ended it */
