@@ -19,7 +19,7 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.calls.call import ArrayType, Call
-from kernbridge._src.forge.obtain import deferred, obtain, recall
+from kernbridge._src.forge.obtain import deferred, obtain
 from kernbridge._src.numba_common import kinds
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common import vector_math as libmvec
@@ -32,7 +32,6 @@ from kernbridge._src.numba_common.parameters import (
     check_dtype,
     name_of,
     read_signature,
-    seems_to_return,
 )
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation import origin as operation_origin
@@ -180,9 +179,10 @@ def numba_kernel(
     ImportError
         If Numba is not installed.
     TypeError
-        If `kernel` is not a numba.njit dispatcher or returns a value, or if `vmap_threads` or
-        `vector_math` is not a bool; when called, if the number of inputs and outputs does not match
-        the kernel, or an argument is neither an array nor a scalar.
+        If `kernel` is not a numba.njit dispatcher, or if `vmap_threads` or `vector_math` is not a
+        bool; when called, if the number of inputs and outputs does not match the kernel, or an
+        argument is neither an array nor a scalar; when first lowered, if the kernel returns a
+        value.
     ValueError
         If `vmap_method` is unknown or an alias is invalid; when called, if Numba has no type for a
         dtype.
@@ -253,8 +253,6 @@ class NumbaCpu(PythonFrontend):
         self._home = _name_of(kernel)
         _wrapped[id(kernel)] = kernel
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
-        self._seems_to_return = seems_to_return(original.py_func.__code__)
-        self._returning_nothing: set[Signature] = set()
         self._jobs: dict[Signature, CpuJob] = {}
 
     @classmethod
@@ -281,7 +279,7 @@ class NumbaCpu(PythonFrontend):
         return CpuJob(self.kernel, self.parameters, signature, options)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
-        """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
+        """Refuse what the kernel cannot take. Whether it returns a value is known when lowered."""
         super().check(operands, call)
         for place, array in self.described(operands, call):
             dtype, remedy = array.dtype.name, CONVERT
@@ -290,17 +288,6 @@ class NumbaCpu(PythonFrontend):
                     continue
                 remedy = "pass half_as_bits=True to get the bits as uint16, or convert to float32"
             check_dtype(place, dtype, NATIVE_DTYPES, "Numba has no type for on CPUs", remedy)
-        if self._seems_to_return:
-            self._check_result(Signature.of(operands, call))
-
-    def _check_result(self, signature: Signature) -> None:
-        """Refuse a kernel that returns a value; compiles it, once, unless its code is on disk."""
-        if signature not in self._returning_nothing:
-            job = self.new_job(signature)  # the lowering has its own: globals may change until then
-            if recall(job) is None:
-                with deferred():
-                    job.compile_kernel()
-            self._returning_nothing.add(signature)
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         _explain_calls_by_kernels()
