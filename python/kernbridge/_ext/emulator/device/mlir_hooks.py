@@ -25,6 +25,7 @@ from kernbridge._ext.mlir import compile as mlir
 from kernbridge._ext.mlir import private_mlir as inside
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.lru import attached_to
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.private_numba_cuda import cuda, devicearray
 from kernbridge._src.numba_cuda import callback
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
@@ -133,9 +134,6 @@ def _compile_declared(kernel: Any) -> None:
     declared = vars(kernel).get(numba_cuda_compile.DECLARED)
     if declared is None or kernel.overloads or kernel._can_compile:
         return
-    kernel._can_compile = True
-    try:
+    with patched((kernel, "_can_compile", True)):
         for argument_types in declared:
             kernel.compile(argument_types)
-    finally:
-        kernel._can_compile = False
