@@ -19,7 +19,6 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +44,7 @@ from kernbridge._src.numba_common.private_numba_cuda import (
     target,
     typeinfer,
 )
+from kernbridge._src.numba_cpu.errors import message
 
 _Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
 
@@ -190,7 +190,7 @@ def _raising() -> AbstractContextManager[None]:
     def reporting(
         self: Any, builder: Any, exc: Any, exc_args: Any = None, *more: Any, **how: Any
     ) -> Any:
-        report(self.context, builder, "kb.raise", _described(exc, exc_args))
+        report(self.context, builder, "kb.raise", message(exc, exc_args))
         return return_exception(self, builder, exc, exc_args, *more, **how)
 
     def placed(self: Any, instruction: Any) -> None:
@@ -204,16 +204,6 @@ def _raising() -> AbstractContextManager[None]:
     return patched(
         (MinimalCallConv, "return_user_exc", reporting), (lowering.CUDALower, "lower_inst", placed)
     )
-
-
-def _described(exc: Any, exc_args: Any) -> str:
-    try:
-        lines = traceback.format_exception_only(exc(*(exc_args or ())))
-    except Exception:  # which the exception's class raises
-        lines = [f"{exc.__name__}{exc_args or ''}"]
-    text = "".join(lines).strip()
-    qualified = f"{exc.__module__}.{exc.__qualname__}"
-    return exc.__qualname__ + text.removeprefix(qualified) if text.startswith(qualified) else text
 
 
 @contextmanager
