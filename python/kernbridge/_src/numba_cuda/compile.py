@@ -18,6 +18,7 @@ from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
+from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.identity import identity_of_job
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import compile_protected
@@ -81,8 +82,6 @@ class KernelJob(Recipe[NumbaCudaFunction]):
         batched: bool,
         target: Target,
     ) -> None:
-        from kernbridge._src.keys import fingerprint as keys_fingerprint
-
         self.label, self.kernel, self.parameters = label, kernel, tuple(parameters)
         self.batched, self.target = batched, target
         self.name = kernel.py_func.__name__
@@ -90,16 +89,16 @@ class KernelJob(Recipe[NumbaCudaFunction]):
         # Numba reads globals when it compiles for a signature: each has one fingerprint.
         identities = tuple(parameter.identity() for parameter in self.parameters)
         key = ("fingerprint", identities, batched, type(target))
-        self.fingerprint = fingerprint = attached_to(
-            kernel, key, lambda: keys_fingerprint.take(target.counterpart(label, kernel))
+        self.fingerprint = attached_to(
+            kernel, key, lambda: fingerprint.take(target.counterpart(label, kernel))
         )
         where, *options = target.words(kernel)
-        self.digest = fingerprint.digest  # until it is known what is inlined
+        self.digest = self.fingerprint.digest  # until it is known what is inlined
         self.identity = self.digest = identity_of_job(self, where, identities, batched, *options)
         self.identity += target.key()
-        self.lasting = not fingerprint.opaque
+        self.lasting = not self.fingerprint.opaque
         self.kind, self.memory = target.kept(self.lasting)
-        self.why_not_portable = fingerprint.why_not_portable
+        self.why_not_portable = self.fingerprint.why_not_portable
 
     @property
     def dialect(self) -> Any:

@@ -11,6 +11,7 @@ import jax
 from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.plan import launch, targets
@@ -78,8 +79,6 @@ def plan(
     `copied` inputs and `temporaries` are buffers after the outputs. A program that `is_tested`
     (enzyme/adjoint.py) calls Python first in this process, by its key.
     """
-    from kernbridge._src.keys.fingerprint import key_of
-
     named = [*zip((*operands, *call.outs), names, strict=False)]
     named += [named[i] for i in copied]
     named += [(t, f"temporary {i}") for i, t in enumerate(temporaries)]
