@@ -8,7 +8,6 @@ reuses their compiled programs, and without changes there is no cost.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -47,8 +46,7 @@ _OF_CUDA = ("numba_cuda", "cuda_raw")
 
 _set_global = private_jax.new_user_context()
 _selected: tuple[tuple[str, str], ...] = ()  # platforms and the backends of all operations there
-_changed: dict[int, Hashable] = {}  # operations, and how they differ from when they were first used
-_serials = itertools.count()
+_changed: dict[Any, Hashable] = {}  # operations, and how they differ from when they were first used
 
 
 def platform_of(label: str, platform: object) -> str:
@@ -77,7 +75,7 @@ def get_backend(platform: str) -> str | None:
 
 def _publish() -> None:
     """Make JAX trace functions again, unless nothing differs from before; the lock is held."""
-    state = (_selected, tuple(sorted(_changed.items())))
+    state = (_selected, frozenset(_changed.items()))
     _set_global(state if any(state) else None)
 
 
@@ -105,14 +103,10 @@ class KernelEntry:
 
 @dataclass(frozen=True)
 class Choice:
-    """The kernel of each platform that a call uses; part of what JAX caches.
-
-    `ignored` are the selected backends that the operation does not have, by platform.
-    """
+    """The kernel of each platform that a call uses; part of what JAX caches."""
 
     entries: tuple[tuple[str, KernelEntry], ...]
     explicit: str | None = None
-    ignored: tuple[tuple[str, str], ...] = ()
 
     def of(self, platform: str) -> KernelEntry | None:
         return dict(self.entries).get(platform)
@@ -222,7 +216,6 @@ class XLACustomKernel(RuleTable):
         self._calls: LRUCache[Any] = LRUCache(CALLS_KEPT)
         self._kernels: dict[str, dict[str, KernelEntry]] = {}
         self._defaults: dict[str, str] = {}
-        self._serial = next(_serials)
         self._at_first_use: Any = None
         self._choices: dict[tuple[str | None, tuple[tuple[str, str], ...]], Choice] = {}
         self._told: set[tuple[str, str]] = set()
@@ -346,15 +339,11 @@ class XLACustomKernel(RuleTable):
                     "it with def_kernel, or omit backend= [KB7006]"
                 )
             return Choice(tuple(found), explicit)
-        wanted = dict(selected)
-        entries, ignored = [], []
+        wanted, entries = dict(selected), []
         for platform, by in kernels.items():
-            backend = wanted.get(platform, self._defaults[platform])
-            if backend not in by:
-                ignored.append((platform, backend))
-                backend = self._defaults[platform]
-            entries.append((platform, by[backend]))
-        return Choice(tuple(entries), None, tuple(ignored))
+            backend = wanted.get(platform)
+            entries.append((platform, by[backend if backend in by else self._defaults[platform]]))
+        return Choice(tuple(entries))
 
     def _state(self) -> Any:
         kernels = tuple(e for by in self._kernels.values() for e in by.values())
@@ -370,22 +359,23 @@ class XLACustomKernel(RuleTable):
         self._checked.clear()
         state = self._state()
         if self._at_first_use is not None:
-            _changed.pop(self._serial, None)
+            _changed.pop(self, None)
             if state != self._at_first_use:
-                _changed[self._serial] = state
+                _changed[self] = state
             _publish()
 
     def _tell_ignored(self, choice: Choice, platform: str) -> None:
         """Warn, once, of a selected backend that this operation does not have."""
-        for where, backend in choice.ignored:
-            if where == platform and (where, backend) not in self._told:
-                self._told.add((where, backend))
-                used = choice.of(platform)
-                warn(
-                    f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend "
-                    f"chose for {platform}, which this operation does not have; it uses "
-                    f"{used.backend if used else None!r} [KB7007]"
-                )
+        backend, used = get_backend(platform), choice.of(platform)
+        if backend is None or used is None or choice.explicit is not None:
+            return
+        if backend not in self._kernels[platform] and (platform, backend) not in self._told:
+            self._told.add((platform, backend))
+            warn(
+                f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend chose "
+                f"for {platform}, which this operation does not have; it uses {used.backend!r} "
+                "[KB7007]"
+            )
 
     def _check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
         """Check rules and generators as far as inputs and keywords allow."""
