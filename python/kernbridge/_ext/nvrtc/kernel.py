@@ -34,7 +34,7 @@ from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.reports import hide_frames, hides_frames
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.keys import function_state
 from kernbridge._src.operation.operation import Operation, as_html, shown
 from kernbridge._src.operation.primitive import watching
@@ -140,22 +140,20 @@ class CudaKernelFrontend(PlannedFrontend):
         checked = self._target(platform).checked
         return _compile_for_cpu, (code, self.rule.cooperative, checked)
 
-    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
+    def program(self, operands: Types, call: Call) -> Program:
         return self._lower(tuple(operands), call, self._target_here())[1]
 
     def functions(self) -> Functions:
         attributes = [(name, value) for name, value in self.values.items() if callable(value)]
         return [*self.rule.functions, *attributes]
 
-    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+    def check(self, operands: Types, call: Call) -> None:
         self._check_arrays(self.function, operands, call.outs)
         self.function.check_arrays(self.label, operands, call)
         self.rule.resolve(operands, call)
         self._numbers(self.function, operands, call.outs)
 
-    def _check_arrays(
-        self, function: ScannedFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
-    ) -> None:
+    def _check_arrays(self, function: ScannedFunction, inputs: Types, outs: Types) -> None:
         for what, role, arrays in (("input", "arg", inputs), ("output", "ret", outs)):
             pointers = function.having(role)
             if len(pointers) != len(arrays):
@@ -174,9 +172,7 @@ class CudaKernelFrontend(PlannedFrontend):
                         "the array, or make the kernel a template [KB2007]"
                     )
 
-    def _numbers(
-        self, function: ScannedFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
-    ) -> dict[str, Any]:
+    def _numbers(self, function: ScannedFunction, inputs: Types, outs: Types) -> dict[str, Any]:
         """Return each attribute: bytes, a value of unknown type, or where C reads a symbol."""
         numbers = {}
         for p in function.attributes:
@@ -227,20 +223,14 @@ class CudaKernelFrontend(PlannedFrontend):
         what = self.label, self.file, operands, call, self.parameter_names, (*fills, step)
         return plan(*what, target=target)
 
-    def typed(
-        self, types: Any, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
-    ) -> ScannedFunction:
+    def typed(self, types: Any, inputs: Types, outs: Types) -> ScannedFunction:
         """The kernel with the types that its compiler knows, which these arrays must have."""
         function = nvrtc.check_types(self.label, self.scanned, types)
         self._check_arrays(self._of_call(function), inputs, outs)
         return function
 
     def words(
-        self,
-        function: ScannedFunction,
-        sizes: Sequence[int],
-        inputs: Sequence[ArrayType],
-        outs: Sequence[ArrayType],
+        self, function: ScannedFunction, sizes: Sequence[int], inputs: Types, outs: Types
     ) -> tuple[Word, ...]:
         """What a launch gives the kernel, whose parameters have these sizes."""
         numbers = self._numbers(function, inputs, outs)

@@ -26,7 +26,7 @@ from kernbridge import _core
 from kernbridge._ext.recorder import library
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch, Program, Step, Value, Word
@@ -49,7 +49,7 @@ _Steps = tuple[list[Step], list[ArrayType]]  # of a plan, and its temporaries
 _RECORDED = LRUCache[_Steps | str](1024)
 
 
-def lowered(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call) -> Any:
+def lowered(frontend: SourceFrontend, operands: Types, call: Call) -> Any:
     """The call of a function as a plan, or None if the function runs at each call."""
     export = frontend.export
     is_asked = export.record == "always"
@@ -65,12 +65,12 @@ def lowered(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call)
     return native if export.graph else native._replace(target=on_gpu)
 
 
-def program(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call) -> Program:
+def program(frontend: SourceFrontend, operands: Types, call: Call) -> Program:
     """The plan of a function; KernelError has the reason if there is none."""
     return _lowered(frontend, operands, call)[1]
 
 
-def _lowered(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call) -> Lowered:
+def _lowered(frontend: SourceFrontend, operands: Types, call: Call) -> Lowered:
     try:
         steps, temporaries = recorded(frontend, operands, call)
     except (ValueError, OSError, struct.error) as e:
@@ -87,7 +87,7 @@ def _lowered(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call
     )
 
 
-def recorded(frontend: SourceFrontend, operands: Sequence[ArrayType], call: Call) -> _Steps:
+def recorded(frontend: SourceFrontend, operands: Types, call: Call) -> _Steps:
     """What the function does; ValueError has the reason if that cannot be said."""
     export, arrays = frontend.export, (*operands, *call.outs)
     if not all(isinstance(n, (int, np.integer)) for t in arrays for n in t.shape):
@@ -115,7 +115,7 @@ def _places(number: int, past: int) -> tuple[int, int]:
     return _BASES[0] + (number << _SHIFT), _BASES[1] - (number << _SHIFT) + past
 
 
-def _describe(arrays: Sequence[ArrayType], call: Call) -> Iterator[tuple[Any, ...]]:
+def _describe(arrays: Types, call: Call) -> Iterator[tuple[Any, ...]]:
     """What a kb_tensor says of each array, and the addresses in both runs."""
     in_place = {i: call.n_operands + o for i, o in call.aliases}
     for i, array in enumerate(arrays):

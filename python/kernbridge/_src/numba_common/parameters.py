@@ -18,7 +18,7 @@ from kernbridge._src.base.dtypes import taken_by
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend
 from kernbridge._src.operation.spec import OperationSpec, Outputs
@@ -261,16 +261,14 @@ class PythonFrontend(Frontend):
         names = self.parameters.assign(n_inputs, scalars, n_outputs).names
         return names[: n_inputs + len(scalars) + n_outputs]
 
-    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+    def check(self, operands: Types, call: Call) -> None:
         names = self.assign(call).names
         self.parameters.warn_of_unwritten([names[b] for b in call.fresh], self.warns_of_unused)
 
     def assign(self, call: Call) -> Assignment:
         return self.parameters.assign(call.n_inputs, call.scalars, len(call.outs))
 
-    def described(
-        self, operands: Sequence[ArrayType], call: Call
-    ) -> Iterator[tuple[str, ArrayType]]:
+    def described(self, operands: Types, call: Call) -> Iterator[tuple[str, ArrayType]]:
         """Yield what messages call each operand and output of a call, and its type."""
         kinds = ["input"] * call.n_inputs + ["keyword"] * len(call.scalars)
         kinds += ["output"] * len(call.outs)

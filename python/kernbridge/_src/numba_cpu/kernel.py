@@ -7,7 +7,7 @@ import importlib
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.forge.obtain import deferred, obtain
 from kernbridge._src.numba_common import kinds
 from kernbridge._src.numba_common import static as static_values
@@ -278,7 +278,7 @@ class NumbaCpu(PythonFrontend):
         options = dataclasses.replace(self.options, checked=self.options.checked and checked)
         return CpuJob(self.kernel, self.parameters, signature, options)
 
-    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+    def check(self, operands: Types, call: Call) -> None:
         """Refuse what the kernel cannot take. Whether it returns a value is known when lowered."""
         super().check(operands, call)
         for place, array in self.described(operands, call):
@@ -293,7 +293,7 @@ class NumbaCpu(PythonFrontend):
         _explain_calls_by_kernels()
         return wrap(super().make_operation(spec), self.original)
 
-    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+    def lower(self, platform: str, operands: Types, call: Call) -> NativeCall:
         signature = Signature.of(operands, call)
         job, native = self._obtain(signature)
         module, qualname = self._home
@@ -328,7 +328,7 @@ class NumbaCpu(PythonFrontend):
             job = self._jobs.setdefault(signature, self.new_job(signature))
         return job, obtain(job)
 
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+    def inspect(self, operands: Types, call: Call) -> tuple[Inspection, ...]:
         from kernbridge._src.numba_common.private_llvmlite import binding
 
         job, native = self._obtain(Signature.of(operands, call))

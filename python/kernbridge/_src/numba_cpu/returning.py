@@ -22,7 +22,7 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import unknown_name
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Terms
+from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Terms, Types
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common import kinds
@@ -167,7 +167,7 @@ class Returning(PythonFrontend):
             given.apply_defaults()
         return given.args, {}
 
-    def arranged(self, operands: Sequence[Any], types: Sequence[ArrayType]) -> list[ArrayType]:
+    def arranged(self, operands: Sequence[Any], types: Types) -> list[ArrayType]:
         """Let a Python float have the precision of the arrays, and operands have equal ranks."""
         cores, lacking = self._cores(types), "Numba has no type for on CPUs"
         for name, t, core in zip(self._names(types), types, cores, strict=True):
@@ -194,7 +194,7 @@ class Returning(PythonFrontend):
         n, each = len(self._leading(types)), zip(types, cores, dtypes, strict=True)
         return [ArrayType((1,) * (n + len(c) - len(t.shape)) + t.shape, d) for t, c, d in each]
 
-    def outputs(self, operands: Sequence[ArrayType]) -> Any:
+    def outputs(self, operands: Types) -> Any:
         """The outputs of a call, whose operands are arranged."""
         results = self._results(operands)
         found = [jax.ShapeDtypeStruct(s or (), canonical(t)) for t, s in results.items]
@@ -210,20 +210,18 @@ class Returning(PythonFrontend):
     def vjp_of_call(self, rule: Any) -> Any:
         return _Summed(rule) if self.kind == "elementwise" and callable(rule) else rule
 
-    def terms(
-        self, inputs: Sequence[ArrayType], n_scalars: int, outs: Sequence[ArrayType]
-    ) -> Terms:
+    def terms(self, inputs: Types, n_scalars: int, outs: Types) -> Terms:
         """Without a rule, a call may be split along every axis over which it loops."""
         leading = self._leading(inputs)
         ins, results = (tuple(_term(t, leading) for t in side) for side in (inputs, outs))
         return replace(Terms.undeclared(inputs, n_scalars, outs), ins=ins, outs=results)
 
-    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+    def check(self, operands: Types, call: Call) -> None:
         """Nothing: `arranged` and `outputs` have checked the operands."""
 
     # What follows is called when it is lowered.
 
-    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+    def lower(self, platform: str, operands: Types, call: Call) -> NativeCall:
         native = self.kernel_of(operands, call).lower(platform, operands, call)
         if self.kind == "arrays":
             return native._replace(shapes="tried" if self.outs is None else "declared")
@@ -232,10 +230,10 @@ class Returning(PythonFrontend):
             return native
         return native._replace(row_axes=len(axes.loops[0]), has_rows=axes.members[0])
 
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+    def inspect(self, operands: Types, call: Call) -> tuple[Inspection, ...]:
         return self.kernel_of(operands, call).inspect(operands, call)
 
-    def kernel_of(self, operands: Sequence[ArrayType], call: Call) -> NumbaCpu:
+    def kernel_of(self, operands: Types, call: Call) -> NumbaCpu:
         """The kernel of a call: one for all calls whose source is the same."""
         names, casts = self._names(operands), self._casts(operands)[0]
         if self.kind == "arrays":
@@ -261,7 +259,7 @@ class Returning(PythonFrontend):
         named = self.name, self.label
         return self._kernels.find_or_make((source, casts, self.options, named), make)
 
-    def _axes(self, operands: Sequence[ArrayType], call: Call) -> Axes:
+    def _axes(self, operands: Types, call: Call) -> Axes:
         n = len(self._leading(operands))
         return Axes.of([t.shape[:n] for t in operands], call.outs[0].shape[:n])
 
@@ -276,7 +274,7 @@ class Returning(PythonFrontend):
             return [("",) * len(t.shape) for t in operands]
         return self._layout[0] if self._layout else [()] * len(operands)
 
-    def _leading(self, operands: Sequence[ArrayType]) -> tuple[Any, ...]:
+    def _leading(self, operands: Types) -> tuple[Any, ...]:
         """The broadcast shape of the axes over which a call loops."""
         pairs = zip(operands, self._cores(operands), strict=True)
         try:
@@ -290,7 +288,7 @@ class Returning(PythonFrontend):
                 "insert axes of one element, as in x[:, None] [KB2007]"
             ) from None
 
-    def _results(self, operands: Sequence[ArrayType]) -> Results:
+    def _results(self, operands: Types) -> Results:
         """What a call returns, with the shapes of the whole call."""
         if self.kind == "arrays":
             outs = self._given_outs(operands)
@@ -310,7 +308,7 @@ class Returning(PythonFrontend):
         dtypes = declared or [dtype for dtype, _ in found.items]
         return found._replace(items=tuple((dtype, leading) for dtype in dtypes))
 
-    def _casts(self, operands: Sequence[ArrayType]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _casts(self, operands: Types) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The dtypes to which `numba.vectorize` converts scalars, and of what it returns."""
         if self._layout or not self._declared or hasattr(self.original, "py_func"):
             return (), ()
@@ -352,7 +350,7 @@ class Returning(PythonFrontend):
         by_numba = hasattr(self.original, "py_func") and wanted.kind not in "iu"
         return by_numba or np.can_cast(given, wanted)
 
-    def _given_outs(self, operands: Sequence[ArrayType]) -> tuple[ArrayType, ...] | None:
+    def _given_outs(self, operands: Types) -> tuple[ArrayType, ...] | None:
         """The outputs that the user describes, of one call of the function."""
         if self.outs is None:
             return None
@@ -361,7 +359,7 @@ class Returning(PythonFrontend):
             given = call_with_shapes(self.label, "outs", given, operands, {})
         return Outputs.of(self.label, given).canonical(self.label).types
 
-    def _of_layout(self, operands: Sequence[ArrayType], leading: tuple[Any, ...]) -> Results:
+    def _of_layout(self, operands: Types, leading: tuple[Any, ...]) -> Results:
         assert self._layout
         ins, outs = self._layout
         extents: dict[str, tuple[Any, str]] = {}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import Call, Types
 
 ArraySignature = tuple[str, int]  # dtype name, rank
 
@@ -20,7 +19,7 @@ class Signature:
     aliased: tuple[int, ...]  # inputs that share memory with an output, hence are writable
 
     @staticmethod
-    def of(operands: Sequence[ArrayType], call: Call) -> Signature:
+    def of(operands: Types, call: Call) -> Signature:
         kinds = tuple((t.dtype.name, len(t.shape)) for t in (*operands, *call.outs))
         first = call.n_inputs + len(call.scalars)
         scalars = zip(call.scalars, kinds[call.n_inputs : first], strict=True)

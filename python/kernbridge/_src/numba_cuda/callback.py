@@ -35,7 +35,7 @@ from kernbridge._src.base.errors import without_code
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import line_of, python_function
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.extensions import reads
 from kernbridge._src.keys.function_state import STANDS_FOR
@@ -306,7 +306,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         self,
         key: Hashable,
         function: Callable[..., Any],
-        operands: Sequence[ArrayType],
+        operands: Types,
         call: Call,
         target: Target,
     ) -> Lowered:

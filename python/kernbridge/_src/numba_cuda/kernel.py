@@ -13,7 +13,7 @@ import numpy as np
 
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.keys import function_state
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common.parameters import (
@@ -351,7 +351,7 @@ class NumbaCuda(CallingFrontend):
         values = {**self.static, **functions}
         return replace(self, kernel=self.original, static=values).make_operation(spec)
 
-    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+    def check(self, operands: Types, call: Call) -> None:
         super().check(operands, call)
         views = self._views(self.assign(call).names, (*operands, *call.outs))
         for i, (place, array) in enumerate(self.described(operands, call)):
@@ -359,7 +359,7 @@ class NumbaCuda(CallingFrontend):
                 check_dtype(place, array.dtype.name, DTYPES, LACKING)
         self.rule.resolve(operands, call)
 
-    def _views(self, names: Sequence[str], arrays: Sequence[ArrayType]) -> dict[int, np.dtype[Any]]:
+    def _views(self, names: Sequence[str], arrays: Types) -> dict[int, np.dtype[Any]]:
         """The record dtypes of a call's buffers; `names` are the parameters' names."""
         found = {}
         for place, dtype in self.views:
@@ -450,9 +450,7 @@ class NumbaCuda(CallingFrontend):
 
         return self.lower_as_python((grid, block), launch, operands, call, target)
 
-    def arguments(
-        self, assignment: Assignment, arrays: Sequence[ArrayType], call: Call
-    ) -> list[Argument]:
+    def arguments(self, assignment: Assignment, arrays: Types, call: Call) -> list[Argument]:
         """Each parameter that is not left to its default, and the words of its leaves."""
         views = self._views(assignment.names, arrays)
         given, by_name = iter(assignment.given), False

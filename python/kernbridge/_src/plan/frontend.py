@@ -10,7 +10,7 @@ import jax
 
 from kernbridge import _core
 from kernbridge._src.base import debug
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
@@ -26,16 +26,16 @@ class PlannedFrontend(Frontend):
     checked = False
     vector_math: bool | None = None
 
-    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+    def lower(self, platform: str, operands: Types, call: Call) -> NativeCall:
         """Compile for these operands, or find it compiled, and plan the launches."""
         target = self._target(platform)
         target.announce(self.label)
         return self._lower(tuple(operands), call, target)[0]
 
-    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
+    def program(self, operands: Types, call: Call) -> Program:
         return self._lower(tuple(operands), call, self._target("cuda"))[1]
 
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+    def inspect(self, operands: Types, call: Call) -> tuple[Inspection, ...]:
         """Return code and resources of every launch, on the CPU if JAX would run it there.
 
         A choice of GPUs to compile for takes precedence.
@@ -57,20 +57,20 @@ class PlannedFrontend(Frontend):
         """Machine code and plan."""
 
 
-def zeros(arrays: Sequence[ArrayType], buffers: Iterable[int]) -> list[Step]:
+def zeros(arrays: Types, buffers: Iterable[int]) -> list[Step]:
     return [Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0) for b in buffers]
 
 
 def plan(
     label: str,
     source: str,
-    operands: Sequence[ArrayType],
+    operands: Types,
     call: Call,
     names: Sequence[str],
     steps: Iterable[Step],
     *,
     copied: Sequence[int] = (),
-    temporaries: Sequence[ArrayType] = (),
+    temporaries: Types = (),
     is_tested: bool = False,
     target: Target,
 ) -> Lowered:

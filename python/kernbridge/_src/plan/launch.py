@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.operation.spec import RANK_METHODS, call_with_shapes
 from kernbridge._src.plan import cubin
 from kernbridge._src.plan.program import Launch, Value
@@ -110,7 +110,7 @@ class LaunchRule:
         fixed = not (callable(self.launch_dims) or callable(self.grid))
         return None if fixed and method in RANK_METHODS else method
 
-    def resolve(self, operands: Sequence[ArrayType], call: Call) -> Launch:
+    def resolve(self, operands: Types, call: Call) -> Launch:
         """The launch of a call, without machine code; operands are without batch axes."""
         arrays = (*operands, *call.outs)
 
@@ -178,7 +178,7 @@ class LaunchRule:
             )
         return block
 
-    def _value(self, what: str, n: Any, divisor: int, buffers: Sequence[ArrayType]) -> Value:
+    def _value(self, what: str, n: Any, divisor: int, buffers: Types) -> Value:
         if _is_int(n):
             return Value(constant=-(-int(n) // divisor))
         found = find_dim(n, buffers)
@@ -191,7 +191,7 @@ class LaunchRule:
         return Value(found.kind, 0, found.buffer, found.dim, found.divisor * divisor)
 
 
-def find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:
+def find_dim(n: Any, buffers: Types) -> Value | None:
     """Return where C reads a symbolic number at run time."""
     for divisor in (1, *sorted({int(d) for d in re.findall(r"\d+", str(n))} - {0, 1})):
         for b, t in enumerate(buffers):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.keys.function_state import identity_of
 from kernbridge._src.numba_common import parameters
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
@@ -188,7 +188,7 @@ class NumbaCudaCallable(CallingFrontend):
             return Operation(spec, self)
         return Verified(spec, self, replace(self, record="never", vector_math=None))
 
-    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+    def check(self, operands: Types, call: Call) -> None:
         super().check(operands, call)
         names = self.assign(call).names
         for i, (place, array) in enumerate(self.described(operands, call)):

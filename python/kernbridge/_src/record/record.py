@@ -30,7 +30,7 @@ from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import typed
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import beginning_of, current_line, line_of
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.keys import function_state
 from kernbridge._src.keys.extensions import is_foreign_name
 from kernbridge._src.numba_cuda import callback, dialect
@@ -450,7 +450,7 @@ for _name in (
     _HANDLERS[_name] = lambda *_, _name=_name, **__: refuse(f"cuda.{_name}")
 
 
-def _run(frontend: Any, operands: Sequence[ArrayType], call: Call, target: Target) -> Recording:
+def _run(frontend: Any, operands: Types, call: Call, target: Target) -> Recording:
     label, arrays, read_only = frontend.label, (*operands, *call.outs), frozenset(call.read_only)
     recording = Recording(label, target, len(arrays), read_only, bool(call.levels))
     scalars = dict(enumerate(call.scalars, start=call.n_inputs))
@@ -476,7 +476,7 @@ def _run(frontend: Any, operands: Sequence[ArrayType], call: Call, target: Targe
     return recording
 
 
-def record(frontend: Any, operands: Sequence[ArrayType], call: Call, target: Target) -> Recording:
+def record(frontend: Any, operands: Types, call: Call, target: Target) -> Recording:
     """What the function of a `NumbaCudaCallable` launches on a target.
 
     It runs on stand-ins, twice. NotRecordable has the reason why a plan cannot stand for later
