@@ -207,6 +207,7 @@ class _Recorder:
             first = at & -_PAGE
             _change("mprotect", first, at + len(code) - first, _ANY_ACCESS)
             self._patches.append((at, ctypes.string_at(at, len(code)), code))
+        self._switch(True)
 
     def _switch(self, is_on: bool) -> None:
         for at, before, code in self._patches:
@@ -219,19 +220,15 @@ class _Recorder:
         _call("getcontext", self._there)
         self._write(self._there + 8, struct.pack("<4Q", 0, stack, 0, _STACK_SIZE))
         _call("makecontext", self._there, self._put(end), 1, argument)
-        self._switch(True)
-        try:
-            while True:
-                _call("swapcontext", self._here, self._there)
-                *arguments, at, number = self._kept
-                if not number:
-                    return arguments[0] & _HALF
-                if _MACHINE == "x86_64":
-                    arguments[6:] = _load("<2Q", at + 8)
-                self._do(*self._left[number], arguments)
-        finally:
-            self._switch(False)
-            _call("munmap", stack, _STACK_SIZE)
+        while True:
+            _call("swapcontext", self._here, self._there)
+            *arguments, at, number = self._kept
+            if not number:
+                _call("munmap", stack, _STACK_SIZE)
+                return arguments[0] & _HALF
+            if _MACHINE == "x86_64":
+                arguments[6:] = _load("<2Q", at + 8)
+            self._do(*self._left[number], arguments)
 
     def _do(self, called: str, at: int, a: Sequence[int]) -> None:
         """Do what is done in place of a function that was called with the arguments `a`."""
