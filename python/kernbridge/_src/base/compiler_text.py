@@ -38,9 +38,9 @@ def shorten(output: str, room: int, source: str = "") -> list[str]:
     """
     written = output.strip("\n").splitlines()
     known = _lines_of(source)
-    errors = _errors(written, known)
-    users = [error for error in errors if not _GENERATED.match(error[0])]
     lines = list(_with_the_source(written, known))
+    errors = _errors(lines, known)
+    users = [error for error in errors if not _GENERATED.match(error[0])]
     more = 0
     whole = len(lines) <= room and len(users) in (0, len(errors))
     if not whole:
@@ -85,10 +85,6 @@ def _errors(written: list[str], known: dict[tuple[str, int], str]) -> list[_Erro
         if line not in found:
             current = found[line] = [line, *required]
         required = []
-    for error in found.values():
-        placed = _PLACED.match(error[0])
-        if placed is not None and not any(map(_DETAIL.match, error[1:])):
-            error[1:1] = _excerpt(placed, known)
     return list(found.values())
 
 
