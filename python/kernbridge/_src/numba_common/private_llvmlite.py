@@ -21,17 +21,6 @@ versions.warn_of_untested("llvmlite")
 TABLE = "kb_table_"  # and a digest of the content: the name of a large constant array
 
 
-class _OffHere:
-    """Replaces llvmlite's switch for typed pointers: off in one thread, unchanged in others."""
-
-    def __init__(self, before: Any) -> None:
-        self._before = before
-        self._thread = threading.get_ident()
-
-    def __bool__(self) -> bool:
-        return bool(self._before) and threading.get_ident() != self._thread
-
-
 @contextmanager
 def opaque_pointers() -> Iterator[None]:
     """Let this thread print IR with opaque pointers of one address space.
@@ -39,29 +28,22 @@ def opaque_pointers() -> Iterator[None]:
     The caller holds Numba's compiler lock. Other threads print as before, and what this thread
     prints is not cached in the IR's objects.
     """
-    thread = threading.get_ident()
-    typed, cached = types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__
-    pointer = types.PointerType._to_string
+    thread, cached = threading.get_ident(), utils._StrCaching.__str__
     of_types: dict[int, tuple[Any, str]] = {}  # by identity, with the type, which keeps it alive
 
     def printed(self: Any) -> str:
         if threading.get_ident() != thread:
             text: str = cached(self)
             return text
+        if isinstance(self, types.PointerType):
+            return "ptr"
         if not isinstance(self, types.Type):
             return self._to_string()
         if id(self) not in of_types:
             of_types[id(self)] = self, self._to_string()
         return of_types[id(self)][1]
 
-    def printed_pointer(self: Any) -> str:
-        return "ptr" if threading.get_ident() == thread else pointer(self)
-
-    with patched(
-        (types, "ir_layer_typed_pointers_enabled", _OffHere(typed)),
-        (utils._StrCaching, "__str__", printed),
-        (types.PointerType, "_to_string", printed_pointer),
-    ):
+    with patched((utils._StrCaching, "__str__", printed)):
         yield
 
 
