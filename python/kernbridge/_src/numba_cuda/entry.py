@@ -20,6 +20,7 @@ import numpy as np
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba import types
 from kernbridge._src.numba_common.private_numba_cuda import (
+    arrayobj,
     cgutils,
     cuda,
     intrinsic,
@@ -67,13 +68,8 @@ def _make_array(parameter: DeviceParameter, context: Any, builder: Any, given: A
     for extent in reversed(extents):
         compact.insert(0, builder.mul(count, item_size, flags=["nsw"]))
         count = builder.mul(count, extent, flags=["nsw"])
-    array.data = builder.inttoptr(words[0], array.data.type)
-    array.itemsize = item_size
-    array.nitems = count
-    array.shape = cgutils.pack_array(builder, extents, ty=ir.IntType(64))
-    array.strides = cgutils.pack_array(builder, strides or compact, ty=ir.IntType(64))
-    array.meminfo = cgutils.get_null_value(array.meminfo.type)
-    array.parent = cgutils.get_null_value(array.parent.type)
+    data = builder.inttoptr(words[0], array.data.type)
+    arrayobj.populate_array(array, data, extents, strides or compact, item_size, meminfo=None)
     return array._getvalue()
 
 
