@@ -7,7 +7,6 @@ import numba
 from numba.core import (
     callconv,
     cgutils,
-    compiler,
     config,
     debuginfo,
     dispatcher,

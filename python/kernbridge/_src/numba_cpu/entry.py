@@ -35,7 +35,6 @@ from kernbridge._src.numba_common.private_numba import (
     CPUDispatcher,
     NullCache,
     cgutils,
-    compiler,
     dispatcher,
     errors,
     flattened,
@@ -141,23 +140,16 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
 @global_compiler_lock
 def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
     """Compile as the dispatcher itself does, without its wrappers and without machine code."""
+
+    def customized(flags: Any) -> Any:
+        flags.no_cpython_wrapper = True
+        flags.no_cfunc_wrapper = True
+        flags.no_compile = True
+        return flags
+
     front = kernel._compiler
-    flags = compiler.Flags()
-    front.targetdescr.options.parse_as_flags(flags, front.targetoptions)
-    flags.no_cpython_wrapper = True
-    flags.no_cfunc_wrapper = True
-    flags.no_compile = True
-    with patched(*DISPOSE_CHANGES):
-        return compiler.compile_extra(
-            kernel.typingctx,
-            kernel.targetctx,
-            kernel.py_func,
-            args=tuple(arguments),
-            return_type=None,
-            flags=flags,
-            locals=front.locals,
-            pipeline_class=front.pipeline_class,
-        )
+    with patched(*DISPOSE_CHANGES, (front, "_customize_flags", customized)):
+        return front._compile_core(tuple(arguments), None)
 
 
 @global_compiler_lock
