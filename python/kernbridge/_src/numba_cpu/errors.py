@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernbridge import _core
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba import (
     callconv,
@@ -214,11 +215,8 @@ def _call_loop(lowerer: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
             arguments = [*arguments[:3], builder.bitcast(record, data.type)]
         return call(function, arguments, *rest, **how)
 
-    builder.call = call_with_record
-    try:
+    with patched((builder, "call", call_with_record)):
         result = _numba_call_loop(lowerer, body, *args, **kwargs)
-    finally:
-        del builder.call
     code, exception = (builder.load(cgutils.gep_inbounds(builder, record, 0, i)) for i in range(2))
     status = call_conv._get_return_status(builder, code, exception)
     with cgutils.if_unlikely(builder, status.is_error):

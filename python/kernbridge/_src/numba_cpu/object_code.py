@@ -49,7 +49,6 @@ _RECORD, _PICKLED = ".const.picklebuf.", ".const.pickledata."
 _UNWRAP = "__excinfo_unwrap_args"
 _ENVIRONMENT = "_ZN08NumbaEnv"
 _ESCAPED = re.compile(rb"\\(\\|[0-9A-Fa-f]{2})")
-_PLAIN = re.compile(rb"[A-Za-z0-9 ]")
 _VALUE = "\x01"  # KB_FAILURES_VALUE
 
 
@@ -283,4 +282,4 @@ def _unescape(text: str) -> bytes:
 
 
 def _escape(data: bytes) -> str:
-    return "".join(chr(b) if _PLAIN.match(bytes((b,))) else f"\\{b:02X}" for b in data)
+    return "".join(f"\\{b:02X}" for b in data)
