@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import math
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -273,21 +272,14 @@ def shardy_rule(
     return _rules.sdy_sharding_rule_to_mlir(rule, types[:n], types[n:])
 
 
-def hlo_sharding(counts: Sequence[int], devices: Sequence[int]) -> Any:
+def hlo_sharding(counts: Sequence[int], devices: np.ndarray) -> Any:
     """Return XLA's sharding of an array that is cut into so many parts along its dimensions.
 
     `devices` lists the devices of the first part, then of the second, and so on.
     """
-    n = math.prod(counts)
-    if n == 1:
-        return HloSharding.replicate()
-    copies = len(devices) // n
-    proto = OpSharding()
-    proto.type = OpSharding.Type.OTHER
-    proto.tile_assignment_dimensions = [*counts, copies] if copies > 1 else list(counts)
-    proto.tile_assignment_devices = list(devices)
-    proto.replicate_on_last_tile_dim = copies > 1
-    return HloSharding.from_proto(proto)
+    tiles = devices.reshape(*counts, -1)
+    of_copies = [OpSharding.Type.REPLICATED]
+    return HloSharding.subgroup_with_device_ordering(tiles, subgroup_types=of_copies)
 
 
 def tuple_sharding(shape: Any, shardings: Sequence[Any]) -> Any:

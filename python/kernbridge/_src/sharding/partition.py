@@ -461,8 +461,7 @@ class Choice:
 
     def sharding(self, term: Term) -> Any:
         _, cells = self._cells(term)
-        devices = np.argsort(cells, kind="stable").tolist()
-        return hlo_sharding(self._counts(term), devices)
+        return hlo_sharding(self._counts(term), np.argsort(cells, kind="stable"))
 
     def groups_to_sum(self, term: Term) -> list[list[int]]:
         """The groups of devices whose results of these dimensions are parts of one sum."""
