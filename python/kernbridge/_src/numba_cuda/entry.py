@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba import types
 from kernbridge._src.numba_common.private_numba_cuda import (
     arrayobj,
@@ -58,12 +57,10 @@ def _make_array(parameter: DeviceParameter, context: Any, builder: Any, given: A
     array_type, n = parameter_type(parameter), parameter.ndim
     words = cgutils.unpack_tuple(builder, given)
     array = context.make_array(array_type)(context, builder)
-    item_size = ir.Constant(
-        ir.IntType(64), context.get_abi_sizeof(context.get_data_type(array_type.dtype))
-    )
+    item_size = cgutils.intp_t(arrayobj.get_itemsize(context, array_type))
     extents = words[1 : 1 + n]
     strides = words[1 + n : 1 + 2 * n] if parameter.layout != "C" else ()
-    count = ir.Constant(ir.IntType(64), 1)
+    count = cgutils.intp_t(1)
     compact: list[Any] = []
     for extent in reversed(extents):
         compact.insert(0, builder.mul(count, item_size, flags=["nsw"]))
