@@ -522,8 +522,9 @@ static inline void repeat(kb_cu_address to, const void *value, size_t size, size
 {
     if (size == 1)
         memset(at(to), *(const unsigned char *)value, n);
-    for (size_t i = 0; size > 1 && i < n; i++)
-        memcpy(at(to + i * size), value, size);
+    else
+        for (size_t i = 0; i < n; i++)
+            memcpy(at(to + i * size), value, size);
     kb_unwritten_fill(at(to), n * size);
 }
 
