@@ -25,7 +25,7 @@ from kernbridge._src.calls.call import ArrayType, Terms, has_type, is_inexact
 from kernbridge._src.custom import rules
 from kernbridge._src.operation import derivatives, missing_platform
 from kernbridge._src.operation import primitive as operation_primitive
-from kernbridge._src.operation.primitive import match_varying
+from kernbridge._src.operation.primitive import match_varying, no_transpose
 from kernbridge._src.operation.spec import Outputs, Step
 from kernbridge._src.operation.tangents import Automatic, Rules, close, differentiate, refuse
 from kernbridge._src.sharding.partition import output_shardings
@@ -330,11 +330,12 @@ def _transpose(operation: Any, cotangents: Any, /, *operands: Any, **params: Any
     levels = bound.levels if bound else NONE
     rule = None if bound and bound.steps else operation._rules.get("the transpose rule")
     if rule is None:
-        raise errors.NoDerivativeError(
+        why = (
             f"JAX cannot transpose {operation.name!r}, since it cannot look inside a kernel. "
             "Give it a rule with def_transpose_rule, or, if a jvp rule calls it, define a vjp rule "
             "beside that jvp rule. [KB2102]"
         )
+        return no_transpose(cotangents, operands, why)
 
     def transposed(cotangents: Any, operands: Arrays) -> Any:
         found = rule(cotangents, *operands, **params)

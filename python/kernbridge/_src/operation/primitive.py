@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ import numpy as np
 from kernbridge._src.base import extensions, private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir, xla
-from kernbridge._src.calls.batch_axes import Arrays, BatchAxes, Dim, to_front
+from kernbridge._src.calls.batch_axes import NONE, Arrays, BatchAxes, Dim, to_front
 from kernbridge._src.calls.call import ArrayType, Call, Terms, Types
 from kernbridge._src.operation import embed_once, missing_platform, origin
 from kernbridge._src.operation.inspection import Inspection, Plan
@@ -352,12 +353,44 @@ def _with_leading(label: str, call: Call, size: Dim, front: list[Any], mapped: l
 batching.primitive_batchers[call_p] = _batch
 
 
-def no_transpose(*_: Any, frontend: Frontend, **__: Any) -> Any:
-    raise NoDerivativeError(
+_no_transpose_p = new_primitive("kernbridge_no_transpose")
+transposes_at_once = ContextVar("transposes_at_once", default=False)
+"""Whether the transpose of a kernel that has none is an error where JAX asks for it."""
+
+
+def no_transpose(cotangents: Any, operands: Arrays, why: str) -> list[Any]:
+    """Stand for the transpose of a kernel that has none: lowering it raises `NoDerivativeError`.
+
+    JAX's linear solvers trace the transpose of a matrix also where nobody differentiates them.
+    """
+    if transposes_at_once.get():
+        raise NoDerivativeError(why)
+    unknown = [x.aval for x in operands if ad.is_undefined_primal(x)]
+    given = map(ad.instantiate_zeros, cotangents)
+    found = iter(_no_transpose_p.bind(*given, avals=tuple(unknown), why=why, levels=NONE))
+    return [next(found) if ad.is_undefined_primal(x) else None for x in operands]
+
+
+def _abstract_no_transpose(*_: Any, avals: Any, levels: BatchAxes, **__: Any) -> Any:
+    if not levels:
+        return list(avals), set()
+    return [ShapedArray((*levels.shape, *aval.shape), aval.dtype) for aval in avals], set()
+
+
+def _refuse_transpose(*_: Any, why: str, **__: Any) -> NoReturn:
+    raise NoDerivativeError(why)
+
+
+define_with_levels(_no_transpose_p, _abstract_no_transpose, *[_refuse_transpose] * 3)
+
+
+def transpose_of_kernel(cotangents: Any, *operands: Any, frontend: Frontend, **_: Any) -> list[Any]:
+    why = (
         f"JAX cannot transpose {frontend.label}, since it cannot look inside a kernel. If a jvp "
         "rule calls it, pass a vjp rule beside that jvp rule, or define it as an XLACustomKernel "
         "with def_transpose_rule. [KB2102]"
     )
+    return no_transpose(cotangents, operands, why)
 
 
-ad.primitive_transposes[call_p] = no_transpose
+ad.primitive_transposes[call_p] = transpose_of_kernel

@@ -264,6 +264,7 @@ class _Tangent:
 
         specs = [jax.typeof(y) for y in outputs if is_inexact(y.dtype)]
         jax.eval_shape(reverse, *specs)  # errors of the rule itself come as they are
+        before = primitive.transposes_at_once.set(True)
         try:
             return list(jax.linear_transpose(reverse, *specs)(tuple(given)))
         except Exception as e:  # any error of a rule that is not a linear function of JAX
@@ -272,6 +273,8 @@ class _Tangent:
                 "jax.vjp). Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes this rule, "
                 f"which failed: {quoted(e)}. Pass a jvp rule as well [KB2102]"
             ) from None
+        finally:
+            primitive.transposes_at_once.reset(before)
 
     def backward(self, *operands: Any) -> list[Any]:
         """The cotangents of the inputs of one slice, given the cotangents of the outputs."""
@@ -400,7 +403,8 @@ def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
 
 
 define_with_levels(
-    operation_p, _abstract_operation, _evaluate_operation, _jvp_of_operation, primitive.no_transpose
+    *(operation_p, _abstract_operation, _evaluate_operation),
+    *(_jvp_of_operation, primitive.transpose_of_kernel),
 )
 
 
