@@ -3,7 +3,8 @@
 A rule for tangents (`jvp`) and one for cotangents (`vjp`) describe the same linear map. Where there
 is a `vjp`, the tangents of a call are one linear equation, `kernbridge_tangent`: forward mode
 evaluates it by `jvp`, or by transposing `vjp` where there is no `jvp`; reverse mode transposes it,
-which is `vjp`. So every mode, and every mixture of them, works with either rule.
+which is `vjp`. So every mode, and every mixture of them, works with either rule. The transpose by a
+rule of kernbridge's own is such an equation as well, whose transpose is the first one.
 
 A rule may read a value that exists only while JAX traces, but run later, when an outer function is
 differentiated, batched or lowered. `close` traces such a rule together with the call. The values
@@ -226,20 +227,26 @@ def zero_tangent(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Tangent:
-    """A call of `kernbridge_tangent`: on inputs, outputs, and tangents of the inputs in `which`."""
+    """A call of `kernbridge_tangent`: on inputs, outputs, and tangents of the inputs in `which`.
+
+    If it is transposed, it takes cotangents of the outputs and returns those of these inputs.
+    """
 
     rules: Rules
     n_inputs: int
     outs: tuple[ArrayType, ...]
     which: tuple[int, ...]
+    is_transposed: bool = False
 
     @property
     def n_known(self) -> int:
         return self.n_inputs + len(self.outs)
 
     @property
-    def tangent_outs(self) -> tuple[ArrayType, ...]:
-        return tuple(t for t in self.outs if is_inexact(t.dtype))
+    def like(self) -> tuple[int, ...]:
+        """The operands whose types the results have."""
+        inexact = (j for j, t in enumerate(self.outs, self.n_inputs) if is_inexact(t.dtype))
+        return self.which if self.is_transposed else tuple(inexact)
 
     def split(self, operands: Arrays) -> tuple[Arrays, Arrays, Arrays]:
         n = self.n_inputs
@@ -320,16 +327,15 @@ def _zeros_or_none(x: Any) -> Any:
 
 
 def _abstract_eval(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> Any:
-    shardings = [
-        sharding.with_all_levels(x, levels, k)
-        for k, x in enumerate(operands[: tangent.n_known])
-        if k >= tangent.n_inputs and is_inexact(x.dtype)
-    ]
-    return abstract(tangent.rules.label, operands, tangent.tangent_outs, levels, shardings)
+    like = {k: operands[k] for k in tangent.like}
+    types = [ArrayType(levels.own_shape(k, x.shape), x.dtype) for k, x in like.items()]
+    shardings = [sharding.with_all_levels(x, levels, k) for k, x in like.items()]
+    return abstract(tangent.rules.label, operands, types, levels, shardings)
 
 
 def _evaluate(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> list[Any]:
-    return vmapped(tangent.forward, levels)(*operands)
+    one_slice = tangent.backward if tangent.is_transposed else tangent.forward
+    return vmapped(one_slice, levels)(*operands)
 
 
 def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
@@ -363,7 +369,10 @@ def _transpose(cotangents: Any, *operands: Any, tangent: _Tangent, levels: Batch
     known = [x if hasattr(x, "dtype") else jnp.asarray(x) for x in operands[:n]]
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
     masks = levels.choose([*range(n), *[None] * len(given)])
-    found = vmapped(tangent.backward, masks)(*match_varying([*known, *given]))
+    turned = replace(tangent, is_transposed=not tangent.is_transposed)
+    # A rule of the user consists of operations of JAX, which transposes them by itself.
+    apply = tangent_p.bind if isinstance(tangent.rules.vjp, Automatic) else _evaluate
+    found = apply(*match_varying([*known, *given]), tangent=turned, levels=masks)
     result: list[Any] = [None] * len(operands)
     for k, ct in enumerate(found, start=n):
         if ad.is_undefined_primal(operands[k]):
