@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -48,6 +48,7 @@ class KernelOptions(TypedDict, total=False):
     jvp: Callable[..., Any] | Literal["enzyme"] | None
     vjp: Callable[..., Any] | Literal["enzyme"] | None
     derivatives: Literal["enzyme"] | None
+    linear: str | Sequence[str]
     sharding_rule: str | ShardingRule | bool | None
 
 
@@ -78,7 +79,7 @@ def kernel(outs: Any = None, **options: Unpack[KernelOptions]) -> Any:
         the call on zeros. For ``@numba.guvectorize`` it describes the arrays of one call, and is
         needed only if no types are declared.
     name, signature, inplace, vmap_method, input_output_aliases, has_side_effect, zero_outputs, \
-static, check, jvp, vjp, derivatives, sharding_rule
+static, check, jvp, vjp, derivatives, linear, sharding_rule
         See `numba_kernel`.
     vector_math
         See both functions.

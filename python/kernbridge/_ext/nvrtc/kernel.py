@@ -369,6 +369,7 @@ def cuda_kernel(
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
     derivatives: Literal["enzyme"] | None = None,
+    linear: str | Sequence[str] = (),
     sharding_rule: str | ShardingRule | bool | None = None,
 ) -> CudaKernel:
     """Make a JAX operation from the source of a CUDA kernel, which NVRTC compiles.
@@ -415,7 +416,7 @@ input_output_aliases, zero_outputs, check, has_side_effect
     vmap_method : str, optional
         See `numba_cuda_kernel`. If neither `launch_dims` nor `grid` is a function, each slice is
         one launch, in a loop in C.
-    jvp, vjp, derivatives, sharding_rule
+    jvp, vjp, derivatives, linear, sharding_rule
         See `numba_kernel`. Rules get the attributes as additional keyword arguments.
 
     Returns

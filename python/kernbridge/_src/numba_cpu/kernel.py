@@ -7,7 +7,7 @@ import importlib
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -71,6 +71,7 @@ def numba_kernel(
     jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
     vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
     derivatives: Literal["enzyme"] | None = None,
+    linear: str | Sequence[str] = (),
     sharding_rule: str | ShardingRule | bool | None = None,
 ) -> Operation:
     """Make a JAX operation from a Numba kernel for the CPU.
@@ -159,6 +160,11 @@ def numba_kernel(
         kernel, when a derivative is first lowered; see docs/derivatives.md.
     derivatives : "enzyme", optional
         Stands for "enzyme" as `jvp` and as `vjp`, where these are not given.
+    linear : str or sequence of str, optional
+        Names of inputs, such as ``"x"`` or ``"x, y"``, in which the kernel is linear, all of them
+        together. Its tangent is then the kernel itself, called with tangents in their place, and
+        `vjp` is also its transpose, for `jax.linear_transpose` and for JAX's linear solvers. A
+        `vjp` rule must not read these inputs and the outputs: the transpose has zeros for them.
     sharding_rule : str, ShardingRule or True, optional
         The dimensions along which a call may be split among the devices of a mesh, such as
         ``"i j, j -> i"`` for the product of a matrix and a vector; see `ShardingRule`. True stands

@@ -455,6 +455,7 @@ def elementwise(
     jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
     vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
     derivatives: Literal["enzyme"] | None = None,
+    linear: str | Sequence[str] = (),
     sharding_rule: str | ShardingRule | None = None,
     static: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -473,7 +474,7 @@ def elementwise(
         ``numba.njit`` function, whose ``error_model`` decides.
     name, vmap_threads, input_output_aliases, has_side_effect, vector_math, check, static
         See `numba_kernel`.
-    jvp, vjp, derivatives
+    jvp, vjp, derivatives, linear
         See `numba_kernel`. A rule gets all inputs with the rank of the output. Where an input was
         broadcast, the cotangent that ``vjp`` returns for it may have the shape of the output, and
         is summed.

@@ -71,6 +71,7 @@ def numba_cuda_kernel(
     jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
     vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
     derivatives: Literal["enzyme"] | None = None,
+    linear: str | Sequence[str] = (),
     sharding_rule: str | ShardingRule | bool | None = None,
 ) -> Operation:
     """Make a JAX operation from a Numba-CUDA kernel.
@@ -93,7 +94,8 @@ def numba_cuda_kernel(
     name, signature, inplace : str, optional
         See `numba_kernel`. With a signature, `grid`, `block` and `launch_dims` may name its
         dimensions, as in ``launch_dims="n"`` or ``grid=("rows", 4)``.
-    input_output_aliases, has_side_effect, zero_outputs, jvp, vjp, derivatives, sharding_rule
+    input_output_aliases, has_side_effect, zero_outputs, jvp, vjp, derivatives, linear, \
+sharding_rule
         See `numba_kernel`.
     grid, block : int, tuple of 1 to 3 int, or a function, optional
         The number of blocks, and of threads in each block, along x, y and z. A function returns

@@ -116,7 +116,7 @@ def has_reverse(steps: Sequence[Step]) -> bool:
     return any(step.mode == "vjp" for step in steps)
 
 
-def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
+def no_derivative(*_: Any, frontend: Frontend, **__: Any) -> Any:
     enzyme = "" if why_not(frontend) else 'derivatives="enzyme" or '
     raise NoDerivativeError(
         f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Where it is "
@@ -125,4 +125,4 @@ def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
     )
 
 
-ad.primitive_jvps[call_p] = _no_derivative
+ad.primitive_jvps[call_p] = no_derivative

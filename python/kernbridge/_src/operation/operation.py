@@ -303,7 +303,11 @@ def _traceable_call(
             for mode, rule in (("jvp", spec.jvp), ("vjp", spec.vjp))
         )
         vjp = frontend.vjp_of_call(vjp)
-        rules = tangents.Rules(*(spec.label, outputs, jvp, vjp, keywords), exact=exact, order=order)
+        parameters = frontend.buffer_names(static.n_inputs, names, len(static.outs))
+        linear = spec.linear_operands(static, types, parameters) if spec.linear else ()
+        rules = tangents.Rules(
+            *(spec.label, outputs, jvp, vjp, keywords), exact=exact, order=order, linear=linear
+        )
         if state is not None and state.traced:
             rules, values = tangents.close(rules, types, static.outs)
             operands = [*operands, *values]

@@ -21,7 +21,7 @@ from kernbridge._src.base.errors import counted
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import warn
 from kernbridge._src.calls.batch_axes import Arrays
-from kernbridge._src.calls.call import ArrayType, NamedTypes, Types, has_type
+from kernbridge._src.calls.call import ArrayType, Call, NamedTypes, Types, has_type, is_inexact
 from kernbridge._src.sharding.rule import ShardingRule
 
 # Methods that pass the batch to the kernel as an extra array axis.
@@ -192,6 +192,7 @@ class OperationSpec:
     has_side_effect: bool = False
     jvp: Rule = None
     vjp: Rule = None
+    linear: Any = ()  # names of inputs, given as a sequence or separated by commas
     attributes: InitVar[Sequence[str]] = ()  # which derivative rules get as keywords
     sharding_rule: Any = None  # given as a `ShardingRule` or its text
     vmap_threads: bool | None = None
@@ -212,7 +213,7 @@ class OperationSpec:
                 f"{label}: derivatives is {automatic!r}, expected {ENZYME!r} or None; pass "
                 "a rule of your own as vjp= or jvp= [KB1007]"
             )
-        names = ("vmap_method", "has_side_effect", "sharding_rule", "vmap_threads")
+        names = ("vmap_method", "has_side_effect", "linear", "sharding_rule", "vmap_threads")
         options = {name: given[name] for name in names if name in given}
         for mode in ("jvp", "vjp"):
             options[mode] = automatic if given.get(mode) is None else given[mode]
@@ -274,7 +275,9 @@ class OperationSpec:
                 )
             sharding = self.signature.sharding_rule
         sharding = ShardingRule.of(label, sharding, aliases)
+        linear = self.linear.split(",") if isinstance(self.linear, str) else self.linear
         vars(self).update(
+            linear=tuple(name.strip() for name in linear),
             outs=outs,
             aliases=aliases,
             has_side_effect=effect,
@@ -284,7 +287,7 @@ class OperationSpec:
 
     @property
     def is_differentiable(self) -> bool:
-        return self.jvp is not None or self.vjp is not None
+        return self.jvp is not None or self.vjp is not None or bool(self.linear)
 
     def check_names(self, parameters: Sequence[str], attributes: Sequence[str] = ()) -> None:
         """Check the keys of `outs` and what rules take by name."""
@@ -300,6 +303,25 @@ class OperationSpec:
                     f"{', '.join(known)}; use these, or write "
                     f"{mode}(inputs, outputs, {'co' * (mode == 'vjp')}tangents) [KB1007]"
                 )
+
+    def linear_operands(self, call: Call, operands: Types, names: Sequence[str]) -> tuple[int, ...]:
+        """The operands in which a call is linear; `names` are the kernel's, of all operands."""
+        label, inputs = self.label, dict(zip(names, operands, strict=False))
+        for name in self.linear:
+            if name not in inputs:
+                raise ValueError(
+                    f"{label}: linear names {name!r}, but the inputs of the call are "
+                    f"{', '.join(filter(None, inputs)) or 'without names'} [KB1005]"
+                )
+        mapped = [(repr(name), inputs[name]) for name in self.linear]
+        mapped += [(f"output {i}", t) for i, t in enumerate(call.outs) if self.linear]
+        for what, t in mapped:
+            if not is_inexact(t.dtype):
+                raise ValueError(
+                    f"{label}: linear is {', '.join(self.linear)!r}, but {what} is {t}; a linear "
+                    "kernel maps real or complex numbers to real or complex numbers [KB1005]"
+                )
+        return tuple(i for i, name in enumerate(names[: len(operands)]) if name in self.linear)
 
     def outputs_for(self, inputs: Types, scalars: NamedTypes, parameters: Any = None) -> Outputs:
         """The outputs of a call with these inputs, in JAX's order.

@@ -26,7 +26,7 @@ from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, 
 from kernbridge._src.base.private_jax import Tracer, ad, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE, Arrays, BatchAxes, vmapped
 from kernbridge._src.calls.call import ArrayType, Call, Types, has_type, is_inexact
-from kernbridge._src.operation import primitive
+from kernbridge._src.operation import derivatives, primitive
 from kernbridge._src.operation.primitive import (
     Frontend,
     abstract,
@@ -100,6 +100,7 @@ class Rules:
     exact: Hashable = None  # distinguishes keywords and rules that compare equal
     n_read: int = 0  # the number of the last operands, which are values that the rules read
     order: tuple[int, ...] = ()  # the operands in the order of the signature
+    linear: tuple[int, ...] = ()  # the operands in which the call is linear
 
     def own(self, operands: Arrays) -> Arrays:
         """The operands without the values that the rules read."""
@@ -368,13 +369,22 @@ def _transpose(cotangents: Any, *operands: Any, tangent: _Tangent, levels: Batch
     n = tangent.n_known
     known = [x if hasattr(x, "dtype") else jnp.asarray(x) for x in operands[:n]]
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
-    masks = levels.choose([*range(n), *[None] * len(given)])
     turned = replace(tangent, is_transposed=not tangent.is_transposed)
+    masks = levels.choose([*range(n), *[None] * len(given)])
+    found = _pulled_back(turned, masks, [*known, *given])
+    return _as_cotangents(dict(enumerate(found, start=n)), operands, levels)
+
+
+def _pulled_back(tangent: _Tangent, levels: BatchAxes, operands: Arrays) -> list[Any]:
     # A rule of the user consists of operations of JAX, which transposes them by itself.
     apply = tangent_p.bind if isinstance(tangent.rules.vjp, Automatic) else _evaluate
-    found = apply(*match_varying([*known, *given]), tangent=turned, levels=masks)
+    return list(apply(*match_varying(operands), tangent=tangent, levels=levels))
+
+
+def _as_cotangents(found: Mapping[int, Any], operands: Arrays, levels: BatchAxes) -> list[Any]:
+    """What a transpose rule returns, given cotangents of operands with every batch axis."""
     result: list[Any] = [None] * len(operands)
-    for k, ct in enumerate(found, start=n):
+    for k, ct in found.items():
         if ad.is_undefined_primal(operands[k]):
             ct = jnp.sum(ct, levels.axes_missing(k)) if levels else ct
             where = private_jax.explicit_sharding(operands[k].aval)
@@ -408,12 +418,42 @@ def _evaluate_operation(
 def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
     rules, outs, levels = params["rules"], params["call"].outs, params["levels"]
     results = operation_p.bind(*primals, **params)
-    return results, differentiate(rules, outs, levels, primals, results, tangents)
+    moving = {i for i, t in enumerate(tangents) if type(t) is not ad.Zero}
+    others = moving.difference(rules.linear)
+    if others and rules.jvp is rules.vjp is None:
+        derivatives.no_derivative(**params)
+    dots = [
+        t if i in others else zero_tangent(x)
+        for i, (x, t) in enumerate(zip(primals, tangents, strict=True))
+    ]
+    found = differentiate(rules, outs, levels, primals, results, dots)
+    if moving != others:
+        given = list(primals)
+        for i in rules.linear:
+            given[i] = ad.instantiate_zeros(tangents[i])
+        found = list(map(ad.add_tangents, operation_p.bind(*match_varying(given), **params), found))
+    return results, found
+
+
+def _transpose_of_operation(cotangents: Any, *operands: Any, **params: Any) -> list[Any]:
+    """The vjp rule of a call that is linear; it gets zeros for what only the transpose knows."""
+    rules, levels, n = params["rules"], params["levels"], len(operands)
+    unknown = tuple(i for i, x in enumerate(operands) if ad.is_undefined_primal(x))
+    if rules.vjp is None or not set(unknown) <= set(rules.linear):
+        return primitive.transpose_of_kernel(cotangents, *operands, **params)
+    given = [ad.instantiate_zeros(ct) for ct in cotangents]
+    inputs = [
+        ad.instantiate_zeros(ad.Zero(x.aval)) if ad.is_undefined_primal(x) else x for x in operands
+    ]
+    tangent = _Tangent(rules, n, params["call"].outs, unknown, is_transposed=True)
+    masks = levels.choose([*range(n), *[None] * 2 * len(given)])
+    found = _pulled_back(tangent, masks, [*inputs, *map(jnp.zeros_like, given), *given])
+    return _as_cotangents(dict(zip(unknown, found, strict=True)), operands, levels)
 
 
 define_with_levels(
     *(operation_p, _abstract_operation, _evaluate_operation),
-    *(_jvp_of_operation, primitive.transpose_of_kernel),
+    *(_jvp_of_operation, _transpose_of_operation),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -47,6 +47,7 @@ def numba_cuda_callable(
     jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
     vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
     derivatives: Literal["enzyme"] | None = None,
+    linear: str | Sequence[str] = (),
     sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
     """Make a JAX operation from a Python function that launches Numba-CUDA kernels.
@@ -84,8 +85,9 @@ def numba_cuda_callable(
     vector_math : bool, optional
         As for `numba_cuda_kernel`, for every kernel that the function launches. If the function
         runs as Python code, only the ``fastmath`` option of each kernel counts.
-    jvp, vjp, derivatives, sharding_rule : optional
-        The derivative, and the dimensions along which devices split a call; see `numba_kernel`.
+    jvp, vjp, derivatives, linear, sharding_rule : optional
+        The derivative, inputs in which the function is linear, and the dimensions along which
+        devices split a call; see `numba_kernel`.
 
     Returns
     -------

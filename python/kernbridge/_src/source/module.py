@@ -186,6 +186,7 @@ class SourceFunction:
         jvp: Callable[..., Any] | Literal["enzyme"] | None = None,
         vjp: Callable[..., Any] | Literal["enzyme"] | None = None,
         derivatives: Literal["enzyme"] | None = None,
+        linear: str | Sequence[str] = (),
         sharding_rule: str | ShardingRule | bool | None = None,
         **attributes: Any,
     ) -> Operation:
@@ -194,7 +195,7 @@ class SourceFunction:
         Parameters
         ----------
         outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp, derivatives, \
-sharding_rule
+linear, sharding_rule
             See `numba_kernel`. By default, each slice of a batch is one call, in a loop in C.
             Derivatives get the attributes as additional keyword arguments.
         vmap_threads : bool, optional

@@ -38,9 +38,9 @@ TRANSPOSES = {
         lambda ct: jax.linear_transpose(jax.vjp(f, x, c)[1], ct)((x, c))[0], x
     )(x),
     "of linearize": lambda f, x, c, ct: jax.linear_transpose(jax.linearize(f, x, c)[1], x, c)(ct),
-    "in vmap": lambda f, x, c, ct: jax.vmap(
-        lambda x, ct: pulled(f, x, c, ct),
-    )(jnp.stack([x, ct, -x]), jnp.stack([ct, x, ct])),
+    "in vmap": lambda f, x, c, ct: jax.vmap(lambda x, ct: pulled(f, x, c, ct))(
+        jnp.stack([x, ct, -x]), jnp.stack([ct, x, ct])
+    ),
     "of vmap": lambda f, x, c, ct: jax.linear_transpose(
         jax.vmap(jax.vjp(f, x, c)[1]), jnp.stack([ct, x])
     )((jnp.stack([x, ct]), jnp.stack([c, -c]))),
@@ -63,3 +63,38 @@ def test_pullbacks_are_linear(name, dtype):
     tolerance = 2e-5 if dtype == "float32" else 1e-12
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@kernbridge.kernel(
+    "a: f64[m, n], x: f64[n] -> f64[m]", linear="x", derivatives="enzyme", vmap_threads=False
+)
+@numba.njit
+def product(a, x, out):
+    for i in range(a.shape[0]):
+        total = 0.0
+        for j in range(a.shape[1]):
+            total += a[i, j] * x[j]
+        out[i] = total
+
+
+@pytest.mark.parametrize("solve", ["cg", "gmres", "bicgstab"])
+def test_solutions_of_linear_systems_have_gradients(solve):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(4, 4)) + 6 * np.eye(4), rng.normal(size=4)
+    a = jnp.asarray(a @ a.T if solve == "cg" else a)
+    solved = getattr(jax.scipy.sparse.linalg, solve)
+
+    def loss(f, a, b):
+        return jnp.sum(solved(lambda x: f(a, x), b, tol=1e-13)[0] ** 3)
+
+    def gradients(f):
+        return jax.jit(jax.grad(lambda a, b: loss(f, a, b), (0, 1)))
+
+    for found, expected in zip(
+        gradients(product)(a, b),
+        jax.grad(lambda a, b: jnp.sum(jnp.linalg.solve(a, b) ** 3), (0, 1))(a, b),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+    hessian = jax.hessian(lambda x: jnp.sum(product(a, x) ** 3))(jnp.asarray(b))
+    np.testing.assert_allclose(hessian, jax.hessian(lambda x: jnp.sum((a @ x) ** 3))(b), rtol=1e-12)
