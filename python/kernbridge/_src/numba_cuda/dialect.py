@@ -83,14 +83,12 @@ def compile_entry(job: Any) -> Any:
                 f"modules: move the import of {step.argval!r} to the top of the module [KB4004]"
             )
     device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
-    if "forceinline" in options:
-        device_options["forceinline"] = True
     raises = options.pop("debug", False) and job.target.raises  # the entry itself raises nothing
     if raises:
         device_options["debug"] = True
     if job.target.checked:
         options["lineinfo"] = True
-    device = cuda.jit(device=True, **device_options)(function)
+    device = cuda.jit(device=True, forceinline=True, **device_options)(function)
     entry, words = numba_cuda_entry.build_entry(device, job.parameters, job.batched)
     entry.__name__ = entry.__qualname__ = job.symbol
     entry.__module__ = "kernbridge"
