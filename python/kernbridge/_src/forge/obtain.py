@@ -16,7 +16,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -83,27 +83,16 @@ def held(kind: str) -> Any:
 
 def obtain(recipe: Recipe[T]) -> T:
     """Return the result of a recipe: from memory, from disk, or made now."""
-    return _find(recipe, _make)
-
-
-def recall(recipe: Recipe[T]) -> T | None:
-    """Return the result of a recipe from memory or disk; None if it has to be made."""
-    return _find(recipe, lambda recipe, key: None)
-
-
-def _find(recipe: Recipe[T], make: Callable[[Recipe[T], bytes | None], Any]) -> Any:
     table = _made.get(recipe.kind)
     if table is None:
         table = _made.setdefault(recipe.kind, recipe.memory())
-    found = table.get(recipe.identity)
+    found: T = table.get(recipe.identity)
     if found is None:
         with _alone(recipe):
             found = table.get(recipe.identity)
             if found is None:
                 key = disk_key(recipe)
-                found = _load(recipe, key) or make(recipe, key)
-                if found is not None:
-                    table[recipe.identity] = found
+                found = table[recipe.identity] = _load(recipe, key) or _make(recipe, key)
     return found
 
 
