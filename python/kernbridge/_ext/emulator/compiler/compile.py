@@ -11,7 +11,6 @@ import os
 import re
 import struct
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from kernbridge import _core
@@ -29,10 +28,9 @@ from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 _WITH_VECTORS = "; kernbridge vector math\n"
 DIGITS = 64  # of the digest that an image begins with
 
-_LOCAL = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
+_LOCAL = re.compile(r'(%(?:"[^"]*"|[-\w.$]+))')
 _MASKED = re.compile(r"call .*@llvm\.masked\.(load|store)\.v\d")  # not of scalable vectors
 _ARITHMETIC = {"fmul", "fadd", "fsub", "fneg"}
-_RESULT_FIRST = _ARITHMETIC | {"add", "sub", "mul", "and", "or", "xor", "load", "call"}
 _DIVISIONS = {"sdiv", "udiv", "srem", "urem"}
 _NOT_SPLITTING = ("llvm.", "__nv_fmin", "__nv_fmax", "__nv_fabs", "asm")
 _OF_BOUNDS = ("%kb.inside", "%kb.rest")  # blocks of isolated_compile.py, not of the GPU's code
@@ -205,58 +203,36 @@ def _access_whole_vectors(function: Function) -> None:
     for number, block in enumerate(function.blocks):
         at = [n for n, i in enumerate(block.instructions) if _MASKED.search(i.text)]
         part = block.instructions[at[0] : at[-1] + 1] if at else []
-        made = {i.result: i for i in part if i.result}
+        made = {i.result for i in part if i.result}
         masks: list[Operand] = []  # of the first access, which may be that of several vectors
         for access in (block.instructions[n] for n in at):
             mask = access.operands[-2 if access.result else -1]
-            same = not masks or mask.type == masks[0].type
-            if not same or mask.value[0] != "%" or mask.value in made or mask in masks:
+            if mask.value in made or mask in masks or mask.type != (masks or [mask])[0].type:
                 break
             masks.append(mask)
-        used = [n for n in made if any(user not in part for user in function.users.get(n, ()))]
-        if masks and all(made[name].opcode in _RESULT_FIRST for name in used):
-            new, join = _in_two_ways(part, made, masks, used, number), f", %kb.join.{number} ]"
-            block.instructions[at[0] : at[-1] + 1] = [Instruction(new, block)]
-            after = (b for b in function.blocks if b.name in block.targets)
-            for phi in (i for b in after for i in b.instructions if i.opcode == "phi"):
-                phi.text = phi.text.replace(f", {block.name} ]", join)
-
-
-def _in_two_ways(
-    part: list[Instruction],
-    made: dict[str, Instruction],
-    masks: list[Operand],
-    used: list[str],
-    number: int,
-) -> str:
-    """Instructions as text that runs them in one of two blocks; `used` is read behind them."""
-    size, kind = int(masks[0].type[1:].split()[0]), masks[0].type
-    ones = f"<{', '.join(['i1 true'] * size)}>"
-    both, ways = f"%kb.all.{number}", [f"kb.whole.{number}", f"kb.part.{number}"]
-    lines, names = [], [{name: _name(name, way) for name in made} for way in ways]
-    before = ones
-    for n, mask in enumerate(masks):
-        names[0][mask.value] = ones
-        lines.append(f"  {both}.{n} = and {kind} {before}, {mask.value}")
-        before = f"{both}.{n}"
-    lines += [
-        f"  {both}.frozen = freeze {kind} {before}",
-        f"  {both}.bits = bitcast {kind} {both}.frozen to i{size}",
-        f"  {both} = icmp eq i{size} {both}.bits, -1",
-        f"  br i1 {both}, label %{ways[0]}, label %{ways[1]}",
-    ]
-    for way, new in zip(ways, names, strict=True):
-        copy = (_LOCAL.sub(partial(_new_name, new), i.text) for i in part)
-        lines += [f"\n{way}:", *copy, f"  br label %kb.join.{number}"]
-    lines.append(f"\nkb.join.{number}:")
-    for name in used:
-        pairs = ", ".join(f"[ {_name(name, way)}, %{way} ]" for way in ways)
-        lines.append(f"  {name} = phi {made[name].type} {pairs}")
-    return "\n".join(lines)
-
-
-def _new_name(new: dict[str, str], found: re.Match[str]) -> str:
-    return new.get(found[0], found[0])
+        if not masks or any(user not in part for n in made for user in function.users.get(n, ())):
+            continue
+        kind, name = masks[0].type, f"kb.{number}"
+        size = int(kind[1:].split()[0])
+        holds = ones = f"<{', '.join(['i1 true'] * size)}>"
+        text = ""
+        for n, mask in enumerate(masks):
+            text += f"  %{name}.{n} = and {kind} {holds}, {mask.value}\n"
+            holds = f"%{name}.{n}"
+        text += f"""\
+  %{name}.frozen = freeze {kind} {holds}
+  %{name}.bits = bitcast {kind} %{name}.frozen to i{size}
+  %{name}.is = icmp eq i{size} %{name}.bits, -1
+  br i1 %{name}.is, label %{name}.whole, label %{name}.part
+"""
+        for way, new in (("whole", {mask.value: ones for mask in masks}), ("part", {})):
+            new |= {result: _name(result, way) for result in made}
+            copy = "".join(new.get(w, w) for w in _LOCAL.split("\n".join(map(str, part))))
+            text += f"\n{name}.{way}:\n{copy}\n  br label %{name}.join\n"
+        block.instructions[at[0] : at[-1] + 1] = [Instruction(f"{text}\n{name}.join:", block)]
+        for after in (b for b in function.blocks if b.name in block.targets):
+            for phi in (i for i in after.instructions if i.opcode == "phi"):
+                phi.text = phi.text.replace(f", {block.name} ]", f", %{name}.join ]")
 
 
 def _size(module: Any, what: str) -> int:
