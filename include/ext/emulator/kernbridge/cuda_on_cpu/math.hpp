@@ -68,18 +68,13 @@ template <typename I, typename F> static inline I integer(F value)
         typedef kernbridge::cuda_on_cpu::common<T, U> type;                                        \
         type v = static_cast<type>(a), w = static_cast<type>(b);                                   \
         return second_wins || v != v ? w : v;                                                      \
-    }
+    }                                                                                              \
+    KB_IS(float, name, (float a, float b), f##name##f(a, b))                                       \
+    KB_IS(double, name, (double a, double b), f##name(a, b))
 KB_EXTREME(min, w < v)
 KB_EXTREME(max, v < w)
 #undef KB_EXTREME
-KB_IS(float, min, (float a, float b), fminf(a, b))
-KB_IS(float, max, (float a, float b), fmaxf(a, b))
-KB_IS(double, min, (double a, double b), fmin(a, b))
-KB_IS(double, max, (double a, double b), fmax(a, b))
 
-/* Functions of one number a, and of two, a and b. */
-#define KB_OF_ONE(type, name, expression) KB_IS(type, name, (type a), expression)
-#define KB_OF_TWO(type, name, expression) KB_IS(type, name, (type a, type b), expression)
 /* Names that the C library declares, too, are macros. */
 #define __expf(a)    expf(a)
 #define __exp10f(a)  powf(10.0f, (a))
@@ -92,16 +87,14 @@ KB_IS(double, max, (double a, double b), fmax(a, b))
 #define __tanhf(a)   tanhf(a)
 #define __powf(a, b) powf((a), (b))
 #define __sincosf(a, s, c) (*(s) = sinf(a), *(c) = cosf(a), (void)0)
-KB_OF_ONE(float, rsqrtf, 1.0f / sqrtf(a))
-KB_OF_ONE(float, rcbrtf, 1.0f / cbrtf(a))
-KB_OF_ONE(float, __saturatef, a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f)
-KB_OF_ONE(float, __frsqrt_rn, static_cast<float>(1.0 / sqrt(static_cast<double>(a))))
-KB_OF_TWO(float, __fdividef, a / b)
-KB_OF_TWO(float, fdividef, a / b)
-KB_OF_ONE(double, rsqrt, 1.0 / sqrt(a))
-KB_OF_ONE(double, rcbrt, 1.0 / cbrt(a))
-#undef KB_OF_ONE
-#undef KB_OF_TWO
+KB_IS(float, rsqrtf, (float a), 1.0f / sqrtf(a))
+KB_IS(float, rcbrtf, (float a), 1.0f / cbrtf(a))
+KB_IS(float, __saturatef, (float a), a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f)
+KB_IS(float, __frsqrt_rn, (float a), static_cast<float>(1.0 / sqrt(static_cast<double>(a))))
+KB_IS(float, __fdividef, (float a, float b), a / b)
+KB_IS(float, fdividef, (float a, float b), a / b)
+KB_IS(double, rsqrt, (double a), 1.0 / sqrt(a))
+KB_IS(double, rcbrt, (double a), 1.0 / cbrt(a))
 #define KB_TO_NEAREST(n, name, result, type, value)                                                \
     static inline result __##name##_rn KB_TAKES_##n(type)                                          \
     {                                                                                              \
