@@ -107,32 +107,21 @@ static kb_status check(const kb_frame *frame, const kb_xla_buffer *buffers, kb_s
     return s;
 }
 
-static kb_status run_guarded(const kb_frame *frame, kb_run *run, kb_arena *arena, kb_error *err)
-{
-    kb_frame moved;
-    kb_xla_frame xla;
-    kb_xla_buffer *buffers = kb_guard_copy(frame, arena, &moved, &xla);
-    if (!buffers)
-        return no_memory(frame, "for guards of outputs", err);
-    kb_status s = KB_OK;
-    for (uint32_t i = frame->kernel->n_inputs; s == KB_OK && i < kb_kernel_n_buffers(frame->kernel);
-         i++)
-        s = move(frame, arena, buffers, i, err);
-    if (s != KB_OK)
-        return s;
-    s = check(frame, buffers, run(&moved, err), err);
-    if (s != KB_OK)
-        return s;
-    for (uint32_t i = frame->kernel->n_inputs; i < kb_kernel_n_buffers(frame->kernel); i++)
-        if (kb_buffer_bytes(&buffers[i]))
-            memcpy(kb_frame_raw(frame, i)->data, buffers[i].data, kb_buffer_bytes(&buffers[i]));
-    return KB_OK;
-}
-
 kb_status kb_guard_results(const kb_frame *frame, kb_run *run, kb_error *err)
 {
+    uint32_t first = frame->kernel->n_inputs, n = kb_kernel_n_buffers(frame->kernel);
+    kb_frame moved;
+    kb_xla_frame xla;
     kb_arena *arena = kb_arena_new();
-    kb_status s = run_guarded(frame, run, arena, err);
+    kb_xla_buffer *buffers = kb_guard_copy(frame, arena, &moved, &xla);
+    kb_status s = buffers ? KB_OK : no_memory(frame, "for guards of outputs", err);
+    for (uint32_t i = first; s == KB_OK && i < n; i++)
+        s = move(frame, arena, buffers, i, err);
+    if (s == KB_OK)
+        s = check(frame, buffers, run(&moved, err), err);
+    for (uint32_t i = first; s == KB_OK && i < n; i++)
+        if (kb_buffer_bytes(&buffers[i]))
+            memcpy(kb_frame_raw(frame, i)->data, buffers[i].data, kb_buffer_bytes(&buffers[i]));
     kb_arena_free(arena);
     return s;
 }
@@ -185,24 +174,18 @@ static kb_status compare(const kb_frame *frame, uint8_t *const *copies, kb_error
     return s;
 }
 
-static kb_status run_and_compare(const kb_frame *frame, kb_run *run, kb_arena *arena, kb_error *err)
-{
-    uint8_t **copies = kb_arena_take(arena, frame->kernel->n_inputs, sizeof *copies);
-    if (!copies)
-        return no_memory(frame, "to compare inputs with", err);
-    kb_status s = copy_inputs(frame, arena, copies, err);
-    if (s != KB_OK)
-        return s;
-    kb_error unused;
-    s = run(frame, err);
-    kb_status compared = compare(frame, copies, s == KB_OK ? err : &unused);
-    return s == KB_OK ? compared : s;
-}
-
 kb_status kb_guard_inputs(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     kb_arena *arena = kb_arena_new();
-    kb_status s = run_and_compare(frame, run, arena, err);
+    uint8_t **copies = kb_arena_take(arena, frame->kernel->n_inputs, sizeof *copies);
+    kb_status s = copies ? copy_inputs(frame, arena, copies, err)
+                         : no_memory(frame, "to compare inputs with", err);
+    if (s == KB_OK) {
+        kb_error unused;
+        s = run(frame, err);
+        kb_status compared = compare(frame, copies, s == KB_OK ? err : &unused);
+        s = s == KB_OK ? compared : s;
+    }
     kb_arena_free(arena);
     return s;
 }
