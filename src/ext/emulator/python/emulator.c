@@ -88,31 +88,6 @@ static PyObject *run_kernel(PyObject *Py_UNUSED(self), PyObject *args)
     return NULL;
 }
 
-static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned shared,
-                          const Py_buffer *words)
-{
-    size_t n_words = (size_t)words->len / sizeof(uint64_t);
-    void **parameters = PyMem_New(void *, n_words);
-    if (!parameters)
-        return PyErr_NoMemory();
-    for (size_t i = 0; i < n_words; i++)
-        parameters[i] = (uint64_t *)words->buf + i;
-    kb_error err;
-    kb_status s;
-    Py_BEGIN_ALLOW_THREADS;
-    s = kb_hostcuda_launch(digest, sizes, shared, parameters, NULL, &err);
-    Py_END_ALLOW_THREADS;
-    PyMem_Free((void *)parameters);
-    if (s == KB_OK)
-        Py_RETURN_NONE;
-    if (PyErr_CheckSignals() != 0) /* Ctrl-C may be what ended it */
-        return NULL;
-    if (s != KB_INTERNAL)
-        return kb_python_raise(&err);
-    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
-    return NULL;
-}
-
 /* Run a launch of known code; `words` is a buffer of 64-bit words, one for each of the kernel's
  * parameters. RuntimeError says what the kernel did wrong. */
 static PyObject *launch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
@@ -124,9 +99,29 @@ static PyObject *launch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     if (!PyArg_ParseTuple(args, "O&(III)(III)Iy*:launch_host_code", read_image_digest, &digest,
                           &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &shared, &words))
         return NULL;
-    PyObject *result = launched(digest, n, shared, &words);
+    kb_error err;
+    size_t n_words = (size_t)words.len / sizeof(uint64_t);
+    void **parameters = PyMem_New(void *, n_words);
+    kb_status s = parameters ? KB_OK
+                             : kb_error_set(&err, KB_RESOURCE_EXHAUSTED,
+                                            "no memory for the parameters of a launch");
+    for (size_t i = 0; s == KB_OK && i < n_words; i++)
+        parameters[i] = (uint64_t *)words.buf + i;
+    if (s == KB_OK) {
+        Py_BEGIN_ALLOW_THREADS;
+        s = kb_hostcuda_launch(digest, n, shared, parameters, NULL, &err);
+        Py_END_ALLOW_THREADS;
+    }
+    PyMem_Free((void *)parameters);
     PyBuffer_Release(&words);
-    return result;
+    if (s == KB_OK)
+        Py_RETURN_NONE;
+    if (PyErr_CheckSignals() != 0) /* Ctrl-C may be what ended it */
+        return NULL;
+    if (s != KB_INTERNAL)
+        return kb_python_raise(&err);
+    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
+    return NULL;
 }
 
 /* (launches, those with a fault) of known code, which was added while set_debug had bit 64. */
