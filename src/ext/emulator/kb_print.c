@@ -4,14 +4,10 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MAX = 4096, SPEC_MAX = 32 };
-
-typedef struct text {
-    char bytes[TEXT_MAX];
-    size_t n;
-} text;
+enum { SPEC_MAX = 32 };
 
 static const char *take(const char **at, size_t size)
 {
@@ -33,44 +29,43 @@ static int64_t take_integer(const char **at, bool wide)
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 
 /* `spec` is "%" and flags, width and precision, without lengths, and NULs up to its end. */
-static void convert(text *out, char spec[SPEC_MAX + 4], bool wide, char kind, const char **at)
+static void convert(FILE *out, char spec[SPEC_MAX + 4], bool wide, char kind, const char **at)
 {
-    char *to = out->bytes + out->n;
-    size_t room = sizeof out->bytes - out->n, n = strlen(spec);
-    int made;
+    size_t n = strlen(spec);
     spec[n] = kind;
     if (strchr("diuxXo", kind)) {
         int64_t value = take_integer(at, wide);
         bool is_signed = kind == 'd' || kind == 'i';
         memcpy(spec + n, (char[]){'l', 'l', kind}, 3);
-        made = snprintf(to, room, spec,
-                        is_signed || wide ? (long long)value : (long long)(uint32_t)value);
+        (void)fprintf(out, spec, is_signed || wide ? (long long)value : (long long)(uint32_t)value);
     } else if (kind == 'c') {
-        made = snprintf(to, room, spec, (int)take_integer(at, false));
+        (void)fprintf(out, spec, (int)take_integer(at, false));
     } else if (kind == 's' || kind == 'p') {
         const char *pointer;
         memcpy(&pointer, take(at, sizeof pointer), sizeof pointer);
-        made = snprintf(to, room, spec, pointer);
+        (void)fprintf(out, spec, pointer);
     } else {
         double number;
         memcpy(&number, take(at, sizeof number), sizeof number);
-        made = snprintf(to, room, spec, number);
+        (void)fprintf(out, spec, number);
     }
-    if (made > 0)
-        out->n += (size_t)made < room - 1 ? (size_t)made : room - 1;
 }
 
 #pragma GCC diagnostic pop
 
 int kb_print(const char *format, const void *arguments)
 {
-    text out = {.n = 0};
+    char *text = NULL;
+    size_t size = 0;
     const char *at = arguments;
     int n_converted = 0;
-    while (*format && out.n < sizeof out.bytes - 1) {
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return -1;
+    while (*format) {
         if (*format != '%' || format[1] == '%') {
             format += *format == '%';
-            out.bytes[out.n++] = *format++;
+            (void)putc(*format++, out);
             continue;
         }
         char spec[SPEC_MAX + 4] = "";
@@ -82,10 +77,12 @@ int kb_print(const char *format, const void *arguments)
         bool wide = n_long || strcspn(format, "zjt") < n_length;
         if (!kind || !strchr("diuxXocspfFeEgGaA", kind))
             break;
-        convert(&out, spec, wide, kind, &at);
+        convert(out, spec, wide, kind, &at);
         format += n_length + 1;
         n_converted++;
     }
-    (void)fwrite(out.bytes, 1, out.n, stdout);
+    (void)fclose(out);
+    (void)fwrite(text, 1, size, stdout);
+    free(text);
     return n_converted;
 }
