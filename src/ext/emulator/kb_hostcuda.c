@@ -544,28 +544,12 @@ static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, 
     return KB_CU_SUCCESS;
 }
 
-static kb_cu_result copy(kb_cu_address to, kb_cu_address from, size_t size, kb_cu_stream stream)
-{
-    (void)stream;
-    memmove(at(to), at(from), size);
-    kb_unwritten_copy(at(to), at(from), size);
-    return KB_CU_SUCCESS;
-}
-
-static kb_cu_result copy_out(void *to, kb_cu_address from, size_t size, kb_cu_stream stream)
-{
-    (void)stream;
-    memcpy(to, at(from), size);
-    return KB_CU_SUCCESS;
-}
-
-static kb_cu_result copy_in(kb_cu_address to, const void *from, size_t size, kb_cu_stream stream)
-{
-    (void)stream;
-    memcpy(at(to), from, size);
-    kb_unwritten_fill(at(to), size);
-    return KB_CU_SUCCESS;
-}
+SUCCEEDS(copy, (kb_cu_address to, kb_cu_address from, size_t size, kb_cu_stream stream),
+         ((void)stream, memmove(at(to), at(from), size), kb_unwritten_copy(at(to), at(from), size)))
+SUCCEEDS(copy_out, (void *to, kb_cu_address from, size_t size, kb_cu_stream stream),
+         ((void)stream, memcpy(to, at(from), size)))
+SUCCEEDS(copy_in, (kb_cu_address to, const void *from, size_t size, kb_cu_stream stream),
+         ((void)stream, memcpy(at(to), from, size), kb_unwritten_fill(at(to), size)))
 
 /* Plans call nothing else. */
 const kb_driver kb_hostcuda_driver = {
