@@ -40,32 +40,16 @@ uint32_t kb_site_of_code(const void *code)
     return number_of((uintptr_t)code);
 }
 
-/* The first of the lines, from the innermost function outwards, that is not in our headers. */
-static bool choose(char *lines, char **file, uint32_t *line)
+/* The first line, from the innermost function outwards, that is not in our headers. The program
+ * gets the library as a file that is open here: only this process may have the library under its
+ * name. */
+static bool find_line(uint64_t code, char file[], int size, uint32_t *line)
 {
-    char *rest = NULL;
-    for (char *at = strtok_r(lines, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest)) {
-        char *colon = strrchr(at, ':');
-        if (!colon || at[0] == '?' || strstr(at, "/include/ext/emulator/"))
-            continue;
-        enum { DECIMAL = 10 };
-        *colon = '\0';
-        *file = at;
-        *line = (uint32_t)strtoul(colon + 1, NULL, DECIMAL);
-        return true;
-    }
-    return false;
-}
-
-/* `output` is empty, to its last byte. The program gets the library as a file that is open here:
- * only this process may have the library under its name. */
-static bool find_line(uint64_t code, char output[], size_t size, char **file, uint32_t *line)
-{
-    enum { COMMAND_SIZE = 128 };
+    enum { COMMAND_SIZE = 128, DECIMAL = 10 };
     char command[COMMAND_SIZE];
     Dl_info about;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): as it was given
-    bool known = dladdr((const void *)(uintptr_t)code, &about);
+    bool known = dladdr((const void *)(uintptr_t)code, &about), found = false;
     FILE *library = known ? fopen(about.dli_fname, "re") : NULL;
     if (!library)
         return false;
@@ -73,12 +57,18 @@ static bool find_line(uint64_t code, char output[], size_t size, char **file, ui
                    "exec 2>/dev/null; addr2line -i -e /proc/%ld/fd/%d 0x%llx", (long)getpid(),
                    fileno(library), (unsigned long long)(code - 1 - (uintptr_t)about.dli_fbase));
     FILE *lines = popen(command, "re");
-    if (lines) {
-        (void)fread(output, 1, size - 1, lines);
-        (void)pclose(lines);
+    while (lines && !found && fgets(file, size, lines)) {
+        char *colon = strrchr(file, ':');
+        found = colon && file[0] != '?' && !strstr(file, "/include/ext/emulator/");
+        if (!found)
+            continue;
+        *colon = '\0';
+        *line = (uint32_t)strtoul(colon + 1, NULL, DECIMAL);
     }
+    if (lines)
+        (void)pclose(lines);
     (void)fclose(library);
-    return choose(output, file, line);
+    return found;
 }
 
 static void append_text(const char *file, uint32_t line, char text[KB_SITE_TEXT])
@@ -106,17 +96,18 @@ static void append_text(const char *file, uint32_t line, char text[KB_SITE_TEXT]
 
 const char *kb_site_text(uint32_t site, char text[KB_SITE_TEXT])
 {
-    enum { OUTPUT = 8192 };
-    char output[OUTPUT] = "", *file = NULL;
+    enum { PATH_SIZE = 8192 };
+    char path[PATH_SIZE];
+    const char *file = path;
     uint64_t place = site < N_SITES ? atomic_load(&sites[site]) : 0;
     uint32_t line = (uint32_t)(place >> LINE_SHIFT);
     text[0] = '\0';
     if (line) // NOLINTNEXTLINE(performance-no-int-to-ptr): as it was given
-        file = (char *)(uintptr_t)(place & ((UINT64_C(1) << LINE_SHIFT) - 1));
-    else if (!place || !find_line(place, output, sizeof output, &file, &line))
+        file = (const char *)(uintptr_t)(place & ((UINT64_C(1) << LINE_SHIFT) - 1));
+    else if (!place || !find_line(place, path, sizeof path, &line))
         return text;
     const char *name = strrchr(file, '/');
-    (void)snprintf(text, KB_SITE_TEXT, "%s:%u", name ? name + 1 : file, line);
+    (void)snprintf(text, KB_SITE_TEXT, "%.255s:%u", name ? name + 1 : file, line);
     append_text(file, line, text);
     return text;
 }
