@@ -129,11 +129,15 @@ static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], const void *
         return s;
     kb_hostcuda_code code;
     bool found = find_code(placed, &h, &code);
-    if (found && kb_object_has_variables(placed))
+    bool has_variables = found && kb_object_has_variables(placed);
+    if (has_variables)
         code.variables =
             kb_variables_new(first_of(placed), &(kb_xla_bytes){bytes, size}, make_copy);
-    s = found ? kb_hostcuda_add(digest, &code, err)
-              : refuse_damaged(what, IMAGE, "what it defines", err);
+    if (has_variables && !code.variables)
+        s = kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the variables of a kernel");
+    else
+        s = found ? kb_hostcuda_add(digest, &code, err)
+                  : refuse_damaged(what, IMAGE, "what it defines", err);
     if (s != KB_OK)
         kb_object_free(placed);
     return s;

@@ -175,6 +175,22 @@ static void test_copies(void)
     fake_frame_free(&f);
 }
 
+/* Without memory for its variables, code is refused: devices would share them. */
+static void test_no_memory_for_variables(void)
+{
+    const change c = {.name = "kb_blocks", .has_variable = true};
+    kb_status s = KB_RESOURCE_EXHAUSTED;
+    for (long n = 1; s == KB_RESOURCE_EXHAUSTED; n++) {
+        const char *digest = new_digest();
+        torture_fail_nth(n);
+        s = load_changed(&GOOD, &c, digest);
+        torture_fail_nth(0);
+        const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+        CHECK(s == KB_OK ? code && code->variables : !code);
+    }
+    CHECK_INT(s, KB_OK);
+}
+
 /* Of each form: what it must define, and what is known of it then. */
 static void test_forms(void)
 {
@@ -306,6 +322,7 @@ int main(void)
     test_runs();
     test_concurrent();
     test_copies();
+    test_no_memory_for_variables();
     test_forms();
     test_a_part_is_refused();
     test_digest();
