@@ -48,7 +48,7 @@ from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, find_dim
 from kernbridge._src.plan.program import Program, Value, Word
 from kernbridge._src.plan.targets import Target, gpu_platforms
-from kernbridge._src.scan import attributes as scan_attributes
+from kernbridge._src.scan import functions as scanned
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
 from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter, join_tokens
@@ -190,7 +190,7 @@ class CudaKernelFrontend(PlannedFrontend):
                     )
                 value = found
             elif p.type and not isinstance(value, bytes):
-                value = scan_attributes.encode(self.label, p, value)
+                value = scanned.encode_attribute(self.label, p, value)
             numbers[p.name] = value
         return numbers
 
@@ -582,10 +582,10 @@ class CudaKernel:
         """Return the operation with these attributes; the same one for the same values."""
         label, values = self.spec.label, {**self._frontend.values, **attributes}
         known = self._frontend.scanned.attributes
-        scan_attributes.check_names(label, known, values)
+        scanned.check_attributes(label, known, values)
         for p in known:
             if isinstance(values[p.name], Tracer) or (p.type and not callable(values[p.name])):
-                scan_attributes.encode(label, p, values[p.name])
+                scanned.encode_attribute(label, p, values[p.name])
         functions = [(name, value) for name, value in values.items() if callable(value)]
         state = function_state.take(functions) if functions else None
         try:
@@ -597,7 +597,7 @@ class CudaKernel:
         return self._operations.find_or_make(key, lambda: self._make(values))
 
     def _make(self, values: Mapping[str, Any]) -> Operation:
-        numbers, frontend = scan_attributes.plain(values), self._frontend
+        numbers, frontend = scanned.plain_attributes(values), self._frontend
         known = {n: numbers[n] for n in names_for_rules(frontend.scanned, frontend.values)}
         return Operation(self.spec, replace(frontend, values=values), known)
 

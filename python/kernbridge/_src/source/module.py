@@ -24,7 +24,7 @@ from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.operation.operation import Operation, Verified, spec_key
 from kernbridge._src.operation.spec import OperationSpec
-from kernbridge._src.scan import attributes as scan_attributes
+from kernbridge._src.scan import functions as scanned
 from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.source import compiled_types
@@ -232,9 +232,9 @@ linear, sharding_rule
         known = export.function.attributes
         names = [a.name for a in known]
         spec = OperationSpec.of(given, export.label, outs, names, self._signature)
-        scan_attributes.check_names(export.label, known, attrs)
-        encoded = tuple(scan_attributes.encode(export.label, a, attrs[a.name]) for a in known)
-        plain, key = scan_attributes.plain(attrs), spec_key(spec, [])
+        scanned.check_attributes(export.label, known, attrs)
+        encoded = tuple(scanned.encode_attribute(export.label, a, attrs[a.name]) for a in known)
+        plain, key = scanned.plain_attributes(attrs), spec_key(spec, [])
 
         def make() -> Operation:
             frontend = SourceFrontend(export, encoded, zeroed)

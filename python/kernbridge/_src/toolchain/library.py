@@ -35,7 +35,7 @@ RULES = tuple(
     f"{name}.py"
     for name in (
         *(f"toolchain/{name}" for name in ("library", "make", "search", "compilers", "nvcc")),
-        *(f"scan/{name}" for name in ("scanner", "annotation", "plain", "functions", "attributes")),
+        *(f"scan/{name}" for name in ("scanner", "annotation", "plain", "functions")),
         *("base/dtypes", "signatures/array_types", "signatures/call_signature"),
         *("source/glue", "source/plain_glue", "source/load"),
     )
