@@ -4,6 +4,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 from kernbridge._src.toolchain.build import Request, build
@@ -67,6 +68,29 @@ def test_a_header_that_appears_in_an_earlier_folder(tmp_path, monkeypatch, how):
     assert answer(other) == 2
     (early / "a.h").unlink()
     assert answer(other) == 1
+
+
+def test_a_folder_of_headers_that_appears_in_an_earlier_folder(tmp_path):
+    early, late = tmp_path / "early", tmp_path / "late"
+    early.mkdir()
+    (late / "of" / "a").mkdir(parents=True)
+    define(late / "of" / "a", 1)
+    other = request(MAIN.replace("a.h", "of/a/a.h"), include_paths=(str(early), str(late)))
+    assert answer(other) == 1
+    (early / "of").mkdir()
+    assert answer(other) == 1
+    define(early / "of" / "a", 2)
+    assert answer(other) == 2
+
+
+@pytest.mark.exhaustive  # waits for a second
+def test_a_header_whose_digest_is_remembered(tmp_path):
+    folder = define(tmp_path, 1)
+    time.sleep(1.1)  # of a file that has just changed, no digest is remembered
+    requests = [request(f"// {i}\n" + MAIN, include_paths=(folder,)) for i in range(2)]
+    for value in (1, 2, 1, 3):
+        define(tmp_path, value)
+        assert [answer(other) for other in requests] == [value] * 2
 
 
 def test_a_header_that_takes_the_place_of_a_system_header(tmp_path):

@@ -83,26 +83,18 @@ _DELETED = " (deleted)"  # after the path of an open file that has gone or was r
 _seen: dict[str, str] = {}  # the name by which libraries need one -> the digest of its file
 
 
-@functools.lru_cache(256)
-def _digest(path: str, *identity: int) -> str:
-    from kernbridge._src.toolchain import library
-
-    return library.digest_of(path)
-
-
 def _check_needed(label: str, path: Path) -> None:
     """Raise KernelLoadError if a new process would run other code with a library than this one.
 
     The dynamic linker never opens a library again whose name it knows, even if it was rebuilt.
     """
-    from kernbridge._src.toolchain import programs
+    from kernbridge._src.toolchain import library, programs
 
     maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
     mapped = {line.split(None, 5)[-1] for line in maps.splitlines()}
     linker = next(name for name in mapped if os.path.basename(name).startswith("ld-"))
     for name, found in re.findall(_NEEDED, programs.run([linker, "--list", str(path)]).text):
-        about = os.stat(file := os.path.realpath(found))
-        digest = _digest(file, about.st_ino, about.st_size, about.st_mtime_ns)
+        digest = library.remembered(file := os.path.realpath(found), os.stat(file))
         is_known = (name or found) in _seen or file + _DELETED not in mapped
         if not is_known or _seen.setdefault(name or found, digest) != digest:
             raise KernelLoadError(

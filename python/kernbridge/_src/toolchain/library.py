@@ -8,11 +8,13 @@ the last change, or by content if the times differ. The work of a build is in `m
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -288,11 +290,21 @@ def digest_of(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+_of_inode = functools.lru_cache(1 << 14)(lambda path, *_: digest_of(path))
+
+
+def remembered(path: str, about: os.stat_result) -> str:
+    """Return the digest of a file, which is read once as long as its inode does not change."""
+    if time.time_ns() - about.st_ctime_ns < 10**9:  # another change may not show in its times
+        return digest_of(path)
+    return _of_inode(path, about.st_dev, about.st_ino, about.st_size, about.st_ctime_ns)
+
+
 def describe(files: Iterable[tuple[str, os.stat_result]]) -> list[File]:
     """Describe files as they are now, each with what it was before it was used."""
     return [
-        (path, about.st_size, about.st_ctime_ns, digest_of(path) if about.st_size <= HASHED else "")
-        for path, about in files
+        (path, a.st_size, a.st_ctime_ns, remembered(path, a) if a.st_size <= HASHED else "")
+        for path, a in files
     ]
 
 

@@ -38,20 +38,20 @@ from kernbridge._src.toolchain.search import Answer, asks
 
 _HINTS = (
     (
-        re.compile(r"error: ([^\s:]+): No such file or directory|error: '([^']+)' file not found"),
+        r"error: ([^\s:]+): No such file or directory|error: '([^']+)' file not found",
         ": the header {0} was not found; give its folder with extra_include_paths=[...], or "
         "include_paths= of cuda_kernel",
     ),
     (
-        re.compile(r"cannot find -l([^\s:]+)|unable to find library -l([^\s:]+)"),
+        r"cannot find -l([^\s:]+)|unable to find library -l([^\s:]+)",
         ": the library {0} was not found; install its package for development, or give its folder "
         "with -L in extra_ldflags=",
     ),
 )
 ATTEMPTS = 3
 """Builds of one request, if its headers change meanwhile."""
-TICK = 0.012
-"""Seconds that may pass before a change shows in a file's times."""
+TICK = 12_000_000
+"""Nanoseconds that may pass before a change shows in a file's times."""
 LOCAL = "/usr/local/include"
 """Compilers search it before the folders of the system's packages."""
 
@@ -67,17 +67,15 @@ _SYSTEM = ("/usr/", "/lib/", "/nix/store/", "/gnu/store/")
 # A word of a makefile; a backslash or a dollar may stand before a character that means itself.
 _WORD = re.compile(r"(?:\\[ #:]|[^ \t])+")
 _ESCAPED = re.compile(r"\\([ #:])|\$(\$)")
-_INCOMPATIBLE = re.compile(
-    r"host_config\.h\b.*#\s*error\b.*-- unsupported \w+"
+_INCOMPATIBLE = (
+    r"(?m)host_config\.h\b.*#\s*error\b.*-- unsupported \w+"
     r"|^nvcc fatal\s*: (?:Failed to preprocess host compiler properties"
-    r"|Host compiler targets unsupported OS|Cannot find compiler)",
-    re.MULTILINE,
+    r"|Host compiler targets unsupported OS|Cannot find compiler)"
 )
-_UNSUPPORTED_ARCH = re.compile(
-    r"^(?:nvcc fatal\s*: (?:Unsupported gpu architecture|Unsupported NVVM architecture"
+_UNSUPPORTED_ARCH = (
+    r"(?m)^(?:nvcc fatal\s*: (?:Unsupported gpu architecture|Unsupported NVVM architecture"
     r"|Value '[^']*' is not defined for option 'gpu-(?:architecture|code)')"
-    r"|ptxas fatal\s*: Value '[^']*' is not defined for option 'gpu-name').*",
-    re.MULTILINE,
+    r"|ptxas fatal\s*: Value '[^']*' is not defined for option 'gpu-name').*"
 )
 
 
@@ -126,7 +124,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _wait_or_make(job: LibraryJob) -> Built:
     """Build a library, or wait for the process that is building it."""
-    request = job.request
+    request, begin = job.request, time.time_ns()
     patience = programs.get_compiler_limits().seconds
     most = limit.limit()  # an error in it is reported before the work
     finished = request.finish() if request.finish else Finished(source=request.source)
@@ -136,7 +134,7 @@ def _wait_or_make(job: LibraryJob) -> Built:
         if found is not None:
             return found
         with workspace(job.root, job.key, mine) as folder:
-            built = _make(job, finished, folder)
+            built = _make(job, finished, folder, time.time_ns() if has_waited else begin)
     limit.enforce(job.root, most)
     return built
 
@@ -166,10 +164,10 @@ Inputs = tuple[list[File], list[File], str]
 it decides which these are."""
 
 
-def _make(job: LibraryJob, finished: Finished, workspace: Path) -> Built:
-    for _ in range(ATTEMPTS):
-        begin = time.time_ns()
-        time.sleep(TICK)
+def _make(job: LibraryJob, finished: Finished, workspace: Path, begin: int) -> Built:
+    for attempt in range(ATTEMPTS):
+        begin = time.time_ns() if attempt else begin
+        time.sleep(max(0, (begin + TICK - time.time_ns()) / 1e9))
         try:
             tools, answer = _compile(job, finished, workspace)
         except CompilationError as e:
@@ -458,7 +456,7 @@ def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: 
             "fewer GPU architectures [KB4006]"
         )
         raise CompilationError(text, output, command, "timeout")
-    if unsupported := _UNSUPPORTED_ARCH.search(output):
+    if unsupported := re.search(_UNSUPPORTED_ARCH, output):
         text = (
             f"{what}: this nvcc does not compile for a requested GPU architecture "
             f"({unsupported[0].strip()}); choose others with compute_capability=, "
@@ -466,7 +464,7 @@ def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: 
             "install another CUDA toolkit [KB4009]"
         )
         raise UnsupportedArchError(text, output, command)
-    if _INCOMPATIBLE.search(output):
+    if re.search(_INCOMPATIBLE, output):
         text = (
             f"{failed} nvcc does not work with this C++ compiler; choose another one with CXX, "
             "install a newer CUDA toolkit, or try KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1 [KB4010]"
@@ -477,7 +475,7 @@ def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: 
     hints = [
         text.format(next(filter(None, found.groups())))
         for pattern, text in _HINTS
-        if (found := pattern.search(output))
+        if (found := re.search(pattern, output))
     ]
     text = f"{failed} {tool} ({how}){''.join(hints)} [KB4006]"
     raise CompilationError(text, output, command, source=source)
