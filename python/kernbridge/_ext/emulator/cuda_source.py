@@ -8,6 +8,7 @@ Only the user's own text and CUB's are read: lines of system headers stay as the
 from __future__ import annotations
 
 import bisect
+import functools
 import json
 import os
 import re
@@ -37,6 +38,7 @@ _CHECKED_LIBRARIES = (_WRAPPED, "-lstdc++", "-lm", "-lgcc_s", "-lc")
 _NAMESPACE = "::kernbridge::cuda_on_cpu::"
 _CUB = re.compile(r"/cub/[^\0]+\.cuh$")
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\\n]|\\.)*)"([ \d]*)$', re.MULTILINE)
+_MARKER_AFTER_LINE = re.compile(f"\n{_MARKER.pattern[1:]}", re.MULTILINE)  # is found in less time
 _LITERAL = (
     r'R"(?P<raw>[^()\\\s]{0,16})\((?:.|\n)*?\)(?P=raw)"|"(?:[^"\\\n]|\\.)*"'
     r"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)+'"
@@ -62,6 +64,7 @@ _TOKEN = re.compile(
     r"|(?P<asm>\b(?:asm|__asm__|__asm)\b)"
     rf"|(?P<refused>\b(?:{'|'.join(names for names, _ in _REFUSED)})\b)"
 )
+_OF_CUB = re.compile("__shared__|__noinline__|asm")
 _FORWARD = re.compile(rf"{_LITERAL}|[()\[\]{{}}]|>>\s*>")
 _WORDS = re.compile(rf"{_LITERAL}|[\w$]+|::|->|\S")
 _UNSIZED = re.compile(r"([^;\[\]=]*?)([A-Za-z_]\w*)\s*\[\s*\]((?:\s*\[[^\[\]]*\])*)([^;,]*);")
@@ -167,19 +170,27 @@ class _Translation:
     def __init__(
         self, label: str, text: str, is_ours: Callable[[str], bool], checked: bool
     ) -> None:
-        self.label, self.text, self.checked = label, text, checked
-        self.markers = list(_MARKER.finditer(text))
+        self.label, self.text, self.checked = label, f"\n{text}", checked
+        self.markers = list(_MARKER_AFTER_LINE.finditer(self.text))
         self.starts = [m.start() for m in self.markers]
-        self.is_ours = is_ours
+        of_cub = functools.cache(lambda name: _CUB.search(name) is not None)
+        stays = functools.cache(lambda name: name[:1] == "<" or is_ours(name))
+        self.segments = [  # that are translated, and whether they are CUB's
+            (m.end(), end, of_cub(m[2]))
+            for m, end in zip(self.markers, [*self.starts[1:], len(self.text)], strict=True)
+            if not stays(m[2]) and ("3" not in m[3] or of_cub(m[2]))
+        ]
 
     def result(self) -> str:
         """Each change replaces a span; changes inside of a change are made by a second call."""
         changes: list[tuple[int, int, str]] = []
         self._refuse_plain_calls()
-        for begin, end, is_cub in self._segments():
+        for begin, end, is_cub in self.segments:
             if is_cub:
                 for m in _FOR_NVCC.finditer(self.text, begin, end):
                     changes.append((*m.span(), m["same"] + "::cub::" if m["same"] else ""))
+                if _OF_CUB.search(self.text, begin, end) is None:
+                    continue
             position = begin
             while found := _TOKEN.search(self.text, position, end):
                 kind, position = found.lastgroup, found.end()
@@ -205,17 +216,6 @@ class _Translation:
             at = end
         return "".join([*parts, self.text[at:]])
 
-    def _segments(self) -> list[tuple[int, int, bool]]:
-        """Return the parts of the text that are translated, and whether they are CUB's."""
-        ends = [*self.starts[1:], len(self.text)]
-        return [
-            (m.end(), end, is_cub)
-            for m, end in zip(self.markers, ends, strict=True)
-            if not self.is_ours(m[2])
-            and m[2][:1] != "<"
-            and ((is_cub := _CUB.search(m[2]) is not None) or "3" not in m[3].split())
-        ]
-
     def _refuse(self, position: int, what: str) -> KernelCompilationError:
         return _refused(self.label, self._place(position), what)
 
@@ -228,7 +228,7 @@ class _Translation:
     def _find(self, pattern: str) -> list[re.Match[str]]:
         """Return where a pattern is in the user's own text."""
         compiled = re.compile(pattern)
-        own = [(begin, end) for begin, end, is_cub in self._segments() if not is_cub]
+        own = [(begin, end) for begin, end, is_cub in self.segments if not is_cub]
         return [m for span in own for m in compiled.finditer(self.text, *span)]
 
     def _refuse_plain_calls(self) -> None:
