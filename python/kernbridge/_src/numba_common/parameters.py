@@ -10,7 +10,6 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from kernbridge._src.base.dtypes import taken_by
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
+from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend
@@ -60,8 +60,7 @@ def name_of(front_end: str, function: Any, name: Any) -> str:
     return name or own
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct):
     """The buffer that each parameter stands for in one call.
 
     Buffers are the inputs, then the scalars sorted by name, then the outputs. The `positional` ones

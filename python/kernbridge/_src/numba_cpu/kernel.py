@@ -9,7 +9,6 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +17,7 @@ from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.forge.obtain import deferred, obtain
 from kernbridge._src.numba_common import kinds
@@ -229,8 +229,7 @@ def numba_kernel(
     return frontend.operation(spec, frontend._operations)
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Struct):
     """What the front ends of one kernel differ in."""
 
     options: CompileOptions

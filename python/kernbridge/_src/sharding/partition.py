@@ -25,6 +25,7 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.private_jax import func, hlo, hlo_sharding, mlir, tuple_sharding
 from kernbridge._src.base.reports import warn
+from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.batch_axes import Arrays, BatchAxes
 from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Term, Terms, Types
 
@@ -111,8 +112,7 @@ class Lowered:
         values = native.attributes(self.call)
         if native.program:
             values["program"] = np.frombuffer(native.program, np.uint8)
-        return replace(
-            made,
+        return made._replace(
             target=native.target,
             attributes={name: mlir.ir_attribute(value) for name, value in values.items()},
             hidden=native.hidden(made.operands, batch),
@@ -272,7 +272,7 @@ def parts_of(
         number = None
         if waits and call.target in _ON_CPU and jax.process_count() == 1:
             number = {"together": mlir.ir_attribute(np.int64(next(_numbers)))}
-            call = replace(call, attributes={**call.attributes, **number})
+            call = call._replace(attributes={**call.attributes, **number})
         # Constants replace hidden results, whose extents may differ.
         unseen = [array.type for array in hidden]
 
@@ -369,8 +369,7 @@ def _warn_if_gathered(description: Description, choice: Choice, index: int, arra
         return
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(Struct):
     """An array of a call: its type, its dimensions' names, and the sharding that XLA asks for."""
 
     type: ArrayType
@@ -475,8 +474,7 @@ class Choice:
         return [group.tolist() for group in blocks.transpose(0, 2, 1).reshape(-1, n_added)]
 
 
-@dataclass(frozen=True)
-class DeviceCall:
+class DeviceCall(Struct):
     """The call on one device. Its results are the outputs, then the hidden results.
 
     Its methods need an MLIR context and an insertion point.
