@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python/ext/enzyme"))
 import cuda_cpp_warps  # noqa: F401
+import cuda_halves
 import cuda_modules
 import drawn_cuda
 from cuda_cpp import KERNELS, operation
@@ -46,3 +47,15 @@ def test_derivatives_of_functions_agree_with_jax(name, dtype):
     with jax.enable_x64(True):
         op, reference, arguments = cuda_modules.case(name, cuda_modules.module(dtype), dtype)
         assert_derivatives(op, reference, *arguments, batched=name in ("energy", "scattered"))
+
+
+@pytest.mark.parametrize("dtype", cuda_halves.C)
+@pytest.mark.parametrize("name", cuda_halves.KERNELS)
+def test_derivatives_of_half_precision_agree_with_jax(name, dtype):
+    op, reference, arguments = cuda_halves.operation(name, dtype)
+    assert_derivatives(op, reference, *arguments, batched=True)
+
+
+@pytest.mark.parametrize("dtype", cuda_halves.C)
+def test_functions_of_half_precision_agree_with_jax(dtype):
+    assert_derivatives(*cuda_halves.energy(cuda_halves.module(dtype), dtype), batched=True)

@@ -52,9 +52,11 @@ KB_INDEX(blockIdx, __nvvm_read_ptx_sreg_ctaid)
 KB_INDEX(blockDim, __nvvm_read_ptx_sreg_ntid)
 KB_INDEX(gridDim, __nvvm_read_ptx_sreg_nctaid)
 
+template <typename T>
+KB_IS(T *, kb_number, (T * at), at)
 #define sincosf(a, s, c)     __sincosf(a, s, c)
 #define sincos(a, s, c)      (*(s) = sin(a), *(c) = cos(a), (void)0)
-#define atomicAdd(at, value) __atomic_fetch_add(at, value, __ATOMIC_RELAXED)
+#define atomicAdd(at, value) __atomic_fetch_add(kb_number(at), value, __ATOMIC_RELAXED)
 #define atomicSub(at, value) __atomic_fetch_sub(at, value, __ATOMIC_RELAXED)
 #define atomicMin(at, value) __atomic_fetch_min(at, value, __ATOMIC_RELAXED)
 #define atomicMax(at, value) __atomic_fetch_max(at, value, __ATOMIC_RELAXED)
@@ -82,12 +84,12 @@ shuffled(unsigned mask, T x, unsigned source, unsigned)
 }
 } // namespace kernbridge
 #define KB_SHUFFLE(name, type, from, is_in_range, to)                                              \
-    template <typename T, typename = decltype(kernbridge::shuffled(0, T(), 0, 0))>                 \
+    template <typename T, typename = decltype(kernbridge::shuffled(0, +T(), 0, 0))>                \
     static inline T name(unsigned mask, T value, type distance, int width = 32)                    \
     {                                                                                              \
         const unsigned lane = __nvvm_read_ptx_sreg_laneid(), by = distance & 31;                   \
         const unsigned first = lane & -width, last = first + width - 1, source = from, back = to;  \
-        return kernbridge::shuffled(mask, value, is_in_range ? source : lane,                      \
+        return kernbridge::shuffled(mask, +value, is_in_range ? source : lane,                     \
                                     back < 32 ? back : lane);                                      \
     }
 KB_SHUFFLE(__shfl_sync, int, first + (by & (width - 1)), source <= last, lane)

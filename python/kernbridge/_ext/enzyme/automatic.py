@@ -10,7 +10,7 @@ derivatives are automatic as well, so every order and mixture of modes is one mo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
@@ -66,9 +66,13 @@ class Derivative(Frontend):
     def _made(
         self, platform: str, steps: tuple[Step, ...], operands: Sequence[ArrayType], call: Call
     ) -> NativeCall:
-        wanted = Differentiated(self.types, self.call, steps, operands, call)
+        types, of_kernel = self.types, self.call
         found = derivatives.of(self.kernel)
         assert found is not None
+        if found.halves_can_be_wide:
+            types, outs = wide_types(types), wide_types(of_kernel.outs)
+            of_kernel = replace(of_kernel, outs=outs)
+        wanted = Differentiated(types, of_kernel, steps, operands, call)
         return found.lower(platform, wanted)
 
     def _watch(self, native: NativeCall, operands: Sequence[ArrayType], call: Call) -> None:
@@ -108,12 +112,6 @@ class ByEnzyme(tangents.Automatic):
         if step.mode == "vjp":
             sources, made, arrays = inexact, step.active, types
             pairs = tuple((j, i) for i, j in call.aliases)
-        known = derivatives.of(self.frontend)
-        if known and known.halves_can_be_wide and any(map(_is_half, (*types, *call.outs))):
-            outs = tuple(replace(t, dtype=_SINGLE) if _is_half(t) else t for t in call.outs)
-            wide = replace(self, call=replace(call, outs=outs))
-            found = wide.bind(step, list(map(_widened, inputs)), list(map(_widened, shadows)))
-            return [y.astype(arrays[i].dtype) for y, i in zip(found, made, strict=True)]
         aliases = tuple(
             (len(inputs) + sources.index(a), made.index(b))
             for a, b in pairs
@@ -123,7 +121,7 @@ class ByEnzyme(tangents.Automatic):
             call,
             n_inputs=len(inputs) + len(sources),
             scalars=(),
-            outs=tuple(arrays[i] for i in made),
+            outs=wide_types(arrays[i] for i in made),
             aliases=aliases,
             vmap_method=None,
             has_side_effect=False,
@@ -135,17 +133,16 @@ class ByEnzyme(tangents.Automatic):
         else:
             frontend = Derivative(frontend, types, call, (step,), len(inputs))
         operands = [*inputs, *(map(_conjugate, shadows) if step.mode == "vjp" else shadows)]
+        wide = wide_types(map(ArrayType.of, operands))
+        operands = [x.astype(t.dtype) for x, t in zip(operands, wide, strict=True)]
         found = tangents.bind(frontend, derived, _rules(frontend, derived), operands)
+        found = [y.astype(arrays[i].dtype) for y, i in zip(found, made, strict=True)]
         return list(map(_conjugate, found)) if step.mode == "vjp" else found
 
 
-def _is_half(t: ArrayType) -> bool:
-    return t.dtype.name in HALVES
-
-
-def _widened(x: Any) -> Any:
+def wide_types(types: Iterable[ArrayType]) -> tuple[ArrayType, ...]:
     """Enzyme knows no float16 and bfloat16: a kernel is differentiated as one of float32."""
-    return x.astype(_SINGLE) if _is_half(ArrayType.of(x)) else x
+    return tuple(replace(t, dtype=_SINGLE) if t.dtype.name in HALVES else t for t in types)
 
 
 def _rules(frontend: Frontend, call: Call) -> tangents.Rules:

@@ -29,7 +29,7 @@ from kernbridge._ext.enzyme.kernel import Form, Primal, Roles, Words, check_laun
 from kernbridge._ext.enzyme.numba_cuda import native_call, obtained, own_name
 from kernbridge._ext.enzyme.record import Derivative, Reaches, refused
 from kernbridge._src.base import extensions
-from kernbridge._src.base.dtypes import DTYPES
+from kernbridge._src.base.dtypes import DTYPES, HALVES
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.calls.call import ArrayType
 from kernbridge._src.keys.identity import identity_of
@@ -49,10 +49,9 @@ from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.plan import targets
-from kernbridge._src.plan.program import Copy, Launch, Step
+from kernbridge._src.plan.program import Copy, Fill, Launch, Step
 from kernbridge._src.plan.targets import Target
 from kernbridge._src.record.record import Recording
-from kernbridge._src.source import glue
 from kernbridge._src.source.frontend import SourceFrontend
 from kernbridge._src.toolchain import compilers, library
 
@@ -72,6 +71,7 @@ extern "C" __device__ const void *const kb_description[] = {{
 _CLANG = (
     *("--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-std=c++17"),
     *("-Xclang", "-fcuda-allow-variadic-functions", "-D__CUDACC__", "-Wno-c++11-narrowing"),
+    *("-Xclang", "-fnative-half-type", "-Xclang", "-fallow-half-arguments-and-returns"),
 )
 _FOLDERS = ("ext/emulator/cuda", "ext/emulator")
 _ALIGNMENT = 16
@@ -91,10 +91,11 @@ _STRIPPED = re.compile(
     re.M,
 )
 _ITEMS = {"float": ("float", 4), "double": ("double", 8), "any pointer": ("ptr", 8)}
+_ITEMS["__fp16"] = ("half", 2)
 _MEMBER = re.compile(r"i64 (\d+), i64 (\d+), (!\d+)")
 _MEMBERS = 64  # of a structure that are copied one by one
 _UNNAMED = re.compile(r"(\d+)_GLOBAL__N_")  # a namespace, whose name differs between compilers
-_REAL = {"float": "float32", "double": "float64"}
+_REAL = {"float": "float32", "double": "float64", "__half": "float16", "__nv_bfloat16": "bfloat16"}
 _WHOLE = {"bool", "char", "short", "int", "long", "long long"}
 
 
@@ -173,7 +174,7 @@ class CppKernel(Primal):
         used |= {i for i, o in roles.aliases if o in used}
         arrays = {b: self._arrays[b] for b in sorted(used)}
         for dtype, _ in arrays.values():
-            if not can_hold(dtype):
+            if not (can_hold(dtype) or dtype in HALVES):
                 raise Refused(f"it has arrays of {dtype}", None)
         module, shared = _with_own_memory(str(self._module))
         for i in module.instructions("load", "store", "atomicrmw", "cmpxchg"):
@@ -316,19 +317,30 @@ def lower_function(frontend: SourceFrontend, platform: str, wanted: Differentiat
     assert request is not None  # see `why_not`
     assert request.finish is not None
     unit = f'{HEADER}#include "kernbridge/module.h"\n{request.source}'
-    flags = request.finish().flags
-    options = [*(f for f in flags if f != glue.HALF_FLAG), *request.cflags]  # halves are refused
+    options = [*request.finish().flags, *request.cflags]
     # The user's files that are joined in the source.
     files = [json.loads(name) for name in re.findall(r'^#line 1 (".*")$', request.source, re.M)]
     module = compiled(label, unit, options, request.include_paths, files)
     arrays = [*wanted.operands, *call.outs]
     recording = Recording(label, target, len(arrays), frozenset(), bool(call.levels))
-    recording.steps += steps
     for array in temporaries:
         dtype = _held(label, len(arrays), arrays, steps)
         arrays.append(ArrayType((array.shape[0] // dtype.itemsize,), dtype))
         recording.temporaries.append(arrays[-1])
+    recording.steps += [_of_floats(label, step, arrays) for step in steps]
     return _OfModule(recording, wanted, module).lowered("")
+
+
+def _of_floats(label: str, step: Step, arrays: Sequence[ArrayType]) -> Step:
+    """A step of a derivative, whose buffers hold floats in place of halves."""
+    sizes = {Fill: ("offset", "count"), Copy: ("to_offset", "from_offset", "size")}.get(type(step))
+    if sizes is None:  # a launch, whose kernel is changed
+        return step
+    buffers = [getattr(step, name) for name in step.__slots__ if "buffer" in name]
+    halves = {arrays[b].dtype.name in HALVES for b in buffers}
+    if len(halves) > 1 or (True in halves and getattr(step, "pattern", False)):
+        raise refused(label, "it fills or copies arrays of half precision as bytes")
+    return replace(step, **{name: getattr(step, name) * (1 + max(halves)) for name in sizes})
 
 
 def _held(
@@ -390,13 +402,15 @@ class _OfModule(Derivative):
         if entry is None:
             raise refused(label, f"clang does not find the kernel that nvcc calls {function.name}")
         if entry not in self._kernels:
-            of_words = self._arrays, self._module, entry, function.sizes
+            of_words = self._of_kernels, self._module, entry, function.sizes
             made = CppKernel(label, function.name, self._recording.target, *of_words)
             self._kernels[entry] = made
         return self._kernels[entry], [list(step.words)], self._never_written
 
     def _repeat(self, step: Step, reach: Reaches) -> None:
-        if not isinstance(step, Launch) or self._recording.target.architectures:
+        has_floats = self._of_kernels != self._arrays  # in place of halves
+        is_on_gpu = bool(self._recording.target.architectures)
+        if not isinstance(step, Launch) or (is_on_gpu and not has_floats):
             super()._repeat(step, reach)
             return
         primal, own, _ = self._kernel(step)

@@ -79,7 +79,7 @@ def shown(text: str) -> str:
 
 
 def _is_real(kind: str) -> bool:
-    return kind.strip("<>").endswith(("float", "double"))
+    return kind.strip("<>").endswith(("float", "double", "half"))
 
 
 def _is_integer(kind: str) -> bool:
@@ -115,7 +115,7 @@ def reinterprets(module: Module, primal: str, of_reals: Sequence[bool]) -> Instr
             continue
         buffers = buffer_names(function) if function.name == primal else []
         reals = [b for b, is_real in zip(buffers, of_reals, strict=False) if is_real]
-        memory, structures, accesses, cast = _accesses(function)
+        memory, structures, accesses, cast = all_accesses(function)
         real = {memory[name] for name in reals}
         real |= {memory[a] for a, kind, _ in accesses if _is_real(kind)}
         real = {name for name in real - structures if name.startswith("%")}  # no constants
@@ -133,14 +133,14 @@ def buffer_names(primal: Function) -> list[str]:
 
 def accessed(function: Function) -> list[dict[str, Instruction]]:
     """The types of the numbers that a function reads and writes in each buffer, and an access."""
-    memory, _, accesses, _ = _accesses(function)
+    memory, _, accesses, _ = all_accesses(function)
     found: dict[str, dict[str, Instruction]] = {}
     for address, kind, i in accesses:
         found.setdefault(memory[address], {}).setdefault(kind, i)
     return [found.get(memory[name], {}) for name in buffer_names(function)]
 
 
-def _accesses(
+def all_accesses(
     function: Function,
 ) -> tuple[_Addresses, set[str], list[tuple[str, str, Instruction]], Instruction | None]:
     """Addresses, structures on the stack, accesses by address and type, and a cast of bits."""
@@ -172,13 +172,13 @@ def _accesses(
         elif i.opcode == "getelementptr" and (pointers := _pointers(i)):
             memory.join(i.result, *pointers)
         else:
-            for a, b in _same(i):
+            for a, b in same_memory(i):
                 if structures.isdisjoint((memory[a], memory[b])):
                     memory.join(a, b)
     return memory, structures, accesses, cast
 
 
-def _same(i: Instruction) -> Iterator[tuple[str, str]]:
+def same_memory(i: Instruction) -> Iterator[tuple[str, str]]:
     """Pairs of addresses of which an instruction makes one of the other, or copies one to it."""
     if i.opcode in ("phi", "select", "freeze"):
         yield from ((i.result, other) for other in _pointers(i))

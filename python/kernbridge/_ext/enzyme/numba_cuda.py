@@ -31,7 +31,7 @@ from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.isolated_compile import compiled_in_isolation
 from kernbridge._ext.emulator.compiler.to_host import HostModule
 from kernbridge._ext.emulator.target import Emulated
-from kernbridge._ext.enzyme import clang, gpu_code, guards, sums, warps
+from kernbridge._ext.enzyme import clang, gpu_code, guards, halves, sums, warps
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import DerivativeJob, Form, Primal, Roles, Words, check_launch
@@ -366,7 +366,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         of_reals = [b.is_inexact for b in buffers]
         text, read, changed = _simplified(module, places_of_shared, of_reals, self._dynamic)
         if not self._primal.says_what_arrays_hold:
-            text, buffers = _as_accessed(text, buffers, changed)
+            text, buffers = _as_accessed(*halves.widened(text, buffers), changed)
         # Tangents in place need the values that the kernel writes, too.
         all_read = bool(roles.in_place) and [s.mode for s in self.steps[:1]] == ["jvp"]
         buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
@@ -442,8 +442,8 @@ def _add_call(
         else:
             given.append(f"i64 %o{k}")
             lines += [
-                f"  %a{k} = ptrtoint ptr %b{places[word.buffer]} to i64",
-                f"  %o{k} = add i64 %a{k}, {word.value}",
+                f"  %a{k} = getelementptr i8, ptr %b{places[word.buffer]}, i64 {word.value}",
+                f"  %o{k} = ptrtoint ptr %a{k} to i64",
             ]
     lines.append(f'  call void @"{entry}"({", ".join(given)})')
     text = f'declare void @"{entry}"({", ".join(["i64"] * len(given))})\n'

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from numba import cuda
 
+from kernbridge._ext.enzyme.automatic import wide_types
 from kernbridge._ext.enzyme.kernel import Primal, Roles, Words
 from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, NumbaKernel, obtained, planned
 from kernbridge._src.base.errors import NoDerivativeError
@@ -75,7 +76,8 @@ class Derivative:
         operands, call, (step,), own_operands, own_call = wanted
         self._recording, self._wanted, self._differentiation = recording, wanted, step
         n = len(operands)
-        self._arrays = [*operands, *call.outs, *recording.temporaries]
+        self._of_kernels = (*operands, *call.outs, *recording.temporaries)
+        self._arrays = wide_types(self._of_kernels)
         self._n_operands = n
         self._same = {n + o: i for i, o in call.aliases}  # as which buffer an output is known
         self._has_batch = bool(own_call.levels)
