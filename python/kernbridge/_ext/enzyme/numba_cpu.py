@@ -22,7 +22,7 @@ from kernbridge._ext.enzyme.kernel import HostDerivativeJob, Kernel
 from kernbridge._src.base import extensions
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
-from kernbridge._src.llvm.text import Module, renamed
+from kernbridge._src.llvm.text import Module, declared_once, renamed
 from kernbridge._src.numba_common.private_llvmlite import binding, run_once
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm
 from kernbridge._src.numba_common.private_numba import (
@@ -51,6 +51,7 @@ _ALLOCATING = Module(_ALLOCATOR).functions.keys()
 _COUNTING = {"NRT_incref", "NRT_decref"}
 _RAISING = "raise_with_shape_context"  # of Numba, makes a text of integers
 _RESHAPE = "numba_attempt_nocopy_reshape"  # computes strides from extents
+_RAISED = "kb.raised"  # allocates memory of an exception, which Enzyme would free
 _DTOR = ".dtor.list."  # and the type of the items that it releases
 # Calls that say what an array of the kernel's own holds.
 _HOLDS = "kb.holds."
@@ -106,9 +107,9 @@ class NumbaDerivative(HostDerivativeJob):
         holds = tuple(f"{mark}{_HOLDS}" for mark in ("@", '@"'))
         lines = (line for line in text.splitlines() if not any(said in line for said in holds))
         text, name = registered.released("\n".join([*lines, ""])), function.name
-        kept = {"malloc": "kb_malloc", "realloc": "kb_realloc"}
+        kept = {"malloc": "kb_malloc", _RAISED: "kb_malloc", "realloc": "kb_realloc"}
         if any(i.callee in kept for i in Module(text).instructions("call")):
-            text = renamed(text, lambda name: kept.get(name, name))
+            text = declared_once(renamed(text, lambda name: kept.get(name, name)))
             text, name = ir.guarded(text, name, "icmp eq i32 0, 0")
         text = entries.optimised(text, library, self._primal.has_vector_math)
         entry = SimpleNamespace(name=name, library=library, llvm_ir=text)
@@ -323,8 +324,27 @@ def _to_inline(read: Module) -> Any:
     for i in (i for i in read.instructions("call") if i.callee.startswith(_HOLDS)):
         holds = ir.holds(i.callee.removeprefix(_HOLDS))
         i.text = i.text.replace("(ptr ", f"(ptr {holds} ", 1)
-    text = ir.placed(f"{read}{_ALLOCATOR}")
+    for function in read.defined.values():
+        for i in (i for i in function.instructions if i.callee == "NRT_Allocate"):
+            if _is_stored(function, i.result):
+                i.text = i.text.replace("@NRT_Allocate(", f"@{_RAISED}(", 1)
+    raised = f'declare noalias ptr @{_RAISED}(i64) nofree "enzyme_inactive"'
+    text = ir.placed(f"{read}{_ALLOCATOR}{raised}\n")
     return _inlined(binding.parse_assembly(text, binding.create_context()))
+
+
+def _is_stored(function: Any, address: str) -> bool:
+    """Whether code stores an address, or what it chooses between this one and others."""
+    known, left = {address}, [address]
+    while left:
+        name = left.pop()
+        for i in function.users.get(name, []):
+            if i.opcode == "store" and i.operands[0].value == name:
+                return True
+            if i.opcode in ("phi", "select") and i.result not in known:
+                known.add(i.result)
+                left.append(i.result)
+    return False
 
 
 def _inlined(module: Any, kept: str = "") -> Any:
