@@ -31,6 +31,7 @@ from kernbridge._src.numba_common.private_numba import (
     cgutils,
     debuginfo,
     linalg,
+    numba,
     runtime,
 )
 from kernbridge._src.numba_common.private_numba_cuda import types
@@ -49,7 +50,6 @@ from kernbridge._src.operation.spec import Step
 _ALLOCATOR = Path(__file__).with_name("allocator.ll").read_text()
 _ALLOCATING = Module(_ALLOCATOR).functions.keys()
 _COUNTING = {"NRT_incref", "NRT_decref"}
-_RAISING = "raise_with_shape_context"  # of Numba, makes a text of integers
 _RESHAPE = "numba_attempt_nocopy_reshape"  # computes strides from extents
 _RAISED = "kb.raised"  # allocates memory of an exception, which Enzyme would free
 _DTOR = ".dtor.list."  # and the type of the items that it releases
@@ -183,10 +183,32 @@ def _compiling(kernel: Any) -> Iterator[None]:
             (library, "_optimize_functions", _lay_out),
             (library, "_optimize_final_module", _keep_for_linking),
             (context, "cached_internal_func", internal),
+            (arrayobj, "raise_with_shape_context", _raising_unequal),
             *((m, "_empty_nd_impl", _typed_array) for m in (arrayobj, arraymath, linalg)),
         ),
     ):
         yield
+
+
+class UnequalShapes(ValueError):
+    """Of an assignment to a slice: what makes Numba's text of it takes seconds to compile."""
+
+    def __str__(self) -> str:
+        of_slice, given = self.args
+        return f"cannot assign slice of shape {of_slice} from input of shape {given}"
+
+
+UnequalShapes.__name__ = ValueError.__name__  # in the message
+
+
+def _raise_unequal(given: Any, of_slice: Any) -> None:
+    """In place of `raise_with_shape_context`."""
+    raise UnequalShapes(of_slice, given)
+
+
+# As a function of Numba's library, for which messages name the line of the user.
+_raise_unequal.__code__ = _raise_unequal.__code__.replace(co_filename=arrayobj.__file__)
+_raising_unequal = numba.njit(_raise_unequal)
 
 
 class _Lines(debuginfo.DIBuilder):
@@ -317,10 +339,8 @@ def _to_inline(read: Module) -> Any:
     """A module whose functions LLVM will inline into one, with an allocator in LLVM IR."""
     inactive = ' nofree "enzyme_inactive" "enzyme_no_escaping_allocation"'
     for f in read.functions.values():
-        known = f.name.startswith(_HOLDS) or f.name == _RESHAPE
-        if _RAISING in f.name or (f.is_declaration and known):
-            end = " {" * f.head.endswith(" {")
-            f.head = f.head.removesuffix(end) + inactive + end
+        if f.is_declaration and (f.name.startswith(_HOLDS) or f.name == _RESHAPE):
+            f.head += inactive
     for i in (i for i in read.instructions("call") if i.callee.startswith(_HOLDS)):
         holds = ir.holds(i.callee.removeprefix(_HOLDS))
         i.text = i.text.replace("(ptr ", f"(ptr {holds} ", 1)
@@ -353,8 +373,6 @@ def _inlined(module: Any, kept: str = "") -> Any:
         is_kept = function.name == kept or function.name.startswith(registered.REGISTERED)
         if not function.is_declaration and not is_kept:
             function.linkage = "internal"
-            if _RAISING in function.name:
-                function.add_function_attribute("noinline")
-            elif not any(b"noinline" in attributes for attributes in function.attributes):
+            if not any(b"noinline" in attributes for attributes in function.attributes):
                 function.add_function_attribute("alwaysinline")
     return module

@@ -302,9 +302,9 @@ def assigns(x, out):
 def test_an_exception_whose_text_is_made_of_extents():
     op = by_enzyme(assigns)
     np.testing.assert_allclose(jax.grad(lambda x: op(x).sum())(jnp.ones((2, 2))), 1)
-    text = r"cannot assign slice of shape \(3, 3\) from input of shape \(2, 3\).*KB3001"
-    with pytest.raises(jax.errors.JaxRuntimeError, match=text):
-        jax.grad(lambda x: op(x).sum())(jnp.ones((3, 3)))
+    said = r"ValueError: cannot assign slice of shape \(3, 3\) from input of shape \(2, 3\)"
+    with pytest.raises(jax.errors.JaxRuntimeError, match=rf"{said} \(in assigns at .*KB3001"):
+        jax.jit(jax.grad(lambda x: op(x).sum()))(jnp.ones((3, 3)))
 
 
 @numba.njit
