@@ -1,5 +1,5 @@
-/* What C lacks, for kernels on the CPU in C++ and for the core in C: special functions, most of them
- * computed as long doubles and rounded once, and functions with a direction of rounding. */
+/* What C lacks, for kernels on the CPU in C++ and for the core in C: special functions, most of
+ * them computed as long doubles and rounded once, and functions with a direction of rounding. */
 #ifndef KERNBRIDGE_CUDA_ON_CPU_SPECIAL_H
 #define KERNBRIDGE_CUDA_ON_CPU_SPECIAL_H
 
@@ -57,7 +57,8 @@
     }
 // NOLINTEND(bugprone-macro-parentheses)
 
-/* sin(pi (x + quarters / 2)). Nothing is rounded before the product with pi, which has two parts. */
+/* sin(pi (x + quarters / 2)). Nothing is rounded before the product with pi, which has two parts.
+ */
 static inline double kb_sine_of_turns(double x, int quarters)
 {
     const double pi = 3.141592653589793, low_pi = 1.2246467991473532e-16;
