@@ -205,8 +205,7 @@ def _access_whole_vectors(function: Function) -> None:
         part = block.instructions[at[0] : at[-1] + 1] if at else []
         made = {i.result for i in part if i.result}
         masks: list[Operand] = []  # of the first access, which may be that of several vectors
-        for access in (block.instructions[n] for n in at):
-            mask = access.operands[-2 if access.result else -1]
+        for mask in (i.operands[-2 if i.result else -1] for i in part if _MASKED.search(i.text)):
             if mask.value in made or mask in masks or mask.type != (masks or [mask])[0].type:
                 break
             masks.append(mask)

@@ -39,13 +39,6 @@ from kernbridge._ext.emulator.compiler.checks import (
 from kernbridge._ext.emulator.compiler.isolated_compile import compiling as asking
 from kernbridge._ext.emulator.counterpart import counterpart
 from kernbridge._ext.emulator.device import launch, mode
-from kernbridge._ext.emulator.device.launch import (
-    COUNTERPART_OF,
-    install_host_api,
-    label_of,
-    refuse,
-)
-from kernbridge._ext.emulator.device.mode import choose
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernbridgeError, KernelCompilationError, typed
 from kernbridge._src.base.patched import patched
@@ -92,14 +85,16 @@ def install() -> None:
     global _installed
     with global_compiler_lock:
         if not _installed:
-            install_host_api(private_numba_cuda)
+            launch.install_host_api(private_numba_cuda)
             # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.
             for name in (
                 *("ensure_allocated", "ensure_initialized", "_single_thread_launch"),
                 "set_memsys_to_module",
             ):
-                choose(nrt._Runtime, name, lambda self, *_, **__: None)
-            choose(nrt._Runtime, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0))
+                mode.choose(nrt._Runtime, name, lambda self, *_, **__: None)
+            mode.choose(
+                nrt._Runtime, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0)
+            )
             _install_code()
             _install_dispatchers()
             if _MLIR in sys.modules:
@@ -117,7 +112,7 @@ def _install_mlir() -> None:
 
 def _install_code() -> None:
     library = codegen.CUDACodeLibrary
-    choose(library, "get_cufunc", _function_of, _is_for_cpu)
+    mode.choose(library, "get_cufunc", _function_of, _is_for_cpu)
     for what, names in (
         ("PTX", ("get_asm_str", "get_asm_strs", "get_lto_ptx")),
         ("LTO-IR", ("get_ltoir",)),
@@ -126,8 +121,8 @@ def _install_code() -> None:
         ("SASS", ("get_sass", "get_sass_cfg")),
     ):
         for name in names:
-            choose(library, name, functools.partial(refuse, what), _is_for_cpu)
-    choose(
+            mode.choose(library, name, functools.partial(launch.refuse, what), _is_for_cpu)
+    mode.choose(
         codegen.JITCUDACodegen,
         "magic_tuple",  # by which Numba's cache on disk keeps kernels for the CPU apart
         lambda self: ("kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest_of()),
@@ -150,14 +145,14 @@ def _install_dispatchers() -> None:
             bind(self)
 
     def compiled(self: Any, sig: Any) -> Any:
-        original = vars(self).get(COUNTERPART_OF)
+        original = vars(self).get(launch.COUNTERPART_OF)
         if original is not None:  # which may read something else than when it was compiled before
             self.py_func = counterpart(*original).py_func
         is_checked = mode.current() == mode.CHECK
         own: Any = nullcontext()
         if is_checked and not self.targetoptions.get("debug"):
             own = patched((self, "targetoptions", {**self.targetoptions, "lineinfo": True}))
-        said = shown(f"compiling {label_of(self.py_func)} with Numba-CUDA")
+        said = shown(f"compiling {launch.label_of(self.py_func)} with Numba-CUDA")
         plain = numba_cuda_patches.without_nvvm()
         try:
             with deferred(), said, global_compiler_lock, plain, asking(is_checked), own:
@@ -166,7 +161,7 @@ def _install_dispatchers() -> None:
             if not refusals.is_recursion(e):
                 raise
             raise KernelCompilationError(
-                f"{label_of(self.py_func)}: Numba-CUDA cannot compile the kernel [KB4001]\n"
+                f"{launch.label_of(self.py_func)}: Numba-CUDA cannot compile the kernel [KB4001]\n"
                 + refusals.report(e, self.py_func, of_cuda=True)
             ) from None
 
@@ -192,9 +187,9 @@ def _install_dispatchers() -> None:
     _Dispatcher.__call__ = _explained(_Dispatcher.__call__, "({})")
     _Dispatcher._compile_for_args = _explained(_Dispatcher._compile_for_args, "[...]({})")
     kernels.launch = launched
-    choose(kernels, "bind", bound)
-    choose(_Dispatcher, "compile", compiled)
-    choose(_Dispatcher, "compile_device", compiled_device)
+    mode.choose(kernels, "bind", bound)
+    mode.choose(_Dispatcher, "compile", compiled)
+    mode.choose(_Dispatcher, "compile_device", compiled_device)
 
 
 def _is_for_cpu(library: Any) -> bool:
@@ -202,7 +197,7 @@ def _is_for_cpu(library: Any) -> bool:
 
 
 def _add_image(kernel: Any) -> None:
-    library, label = kernel._codelibrary, label_of(kernel.py_func)
+    library, label = kernel._codelibrary, launch.label_of(kernel.py_func)
     names = list(inspect.signature(kernel.py_func).parameters)
     names += [f"parameter {i}" for i in range(len(names), len(kernel.argtypes))]
     arguments = list(_arguments(names, kernel.argtypes))
@@ -298,8 +293,8 @@ class _HostFunction:
     def set_shared_memory_carveout(self, carveout: int) -> None:
         """Blocks do not share a cache with others."""
 
-    regs = property(functools.partial(refuse, "number of registers"))
-    const = property(functools.partial(refuse, "constant memory"))
+    regs = property(functools.partial(launch.refuse, "number of registers"))
+    const = property(functools.partial(launch.refuse, "constant memory"))
 
     def _number(self, function: str) -> int:
         return int(ctypes.CFUNCTYPE(ctypes.c_int64)(self._symbols[function])())

@@ -27,7 +27,6 @@ import numpy
 
 from kernbridge import _core
 from kernbridge._ext.emulator.device import mode
-from kernbridge._ext.emulator.device.mode import choose
 from kernbridge._src.base.errors import KernelFaultError, KernelNotAvailableError, coded, typed
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.private_numba_cuda import (
@@ -155,7 +154,7 @@ class HostDriver:
             memory = numpy.empty(size + _ALIGNMENT, numpy.uint8)
         except MemoryError:
             raise failure(self.api, "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY") from None
-        address = -(-_address(memory) // _ALIGNMENT) * _ALIGNMENT
+        address = -(-memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
         self.alive[address] = memory
         return binding.CUdeviceptr(address)
 
@@ -263,7 +262,7 @@ def install(api: Any) -> Any:
             object.__delattr__(self if mode.current() is None else host, name)
 
     api.driver.__class__ = ChoosingDriver
-    choose(api.Stream, "add_callback", lambda stream, call, arg=None: call(stream, 0, arg))
+    mode.choose(api.Stream, "add_callback", lambda stream, call, arg=None: call(stream, 0, arg))
     return device
 
 
@@ -280,7 +279,7 @@ def refuse_memory_of_gpus(memory: Any) -> None:
 class _Copy(numpy.ndarray[Any, Any]):
     """An array with what Numba's launcher reads of a strided memory view of cuda.core."""
 
-    ptr = property(lambda self: _address(self))
+    ptr = property(lambda self: self.ctypes.data)
     _layout = property(
         lambda self: SimpleNamespace(
             strides_in_bytes=self.strides, is_contiguous_c=True, is_contiguous_f=True
@@ -304,8 +303,8 @@ def copied(
     if copy:
         if not user_explicit and isinstance(value, numpy.ndarray):
             _warn_of_copies()
-        ctypes.memmove(_address(memory), begin, end - begin)
-    offset = _address(array) - begin
+        ctypes.memmove(memory.ctypes.data, begin, end - begin)
+    offset = array.ctypes.data - begin
     return _Copy(array.shape, array.dtype, memory, offset, array.strides), True
 
 
@@ -355,10 +354,6 @@ def _bits(value: Any) -> int:
     if isinstance(value, ctypes._SimpleCData):
         return int.from_bytes(bytes(value).ljust(8, b"\0"), "little", signed=True)
     return int(value or 0)
-
-
-def _address(array: Any) -> int:
-    return int(array.ctypes.data)
 
 
 def _warn_of_copies() -> None:
@@ -435,7 +430,8 @@ class HostKernel(dispatcher._Kernel):
                 super()._prepare_args(kind, value, stream, after, own)
         elif type(value) is numpy.ndarray and value.flags.aligned and not self.debug:
             _warn_of_copies()
-            own = [0, 0, value.size, value.itemsize, _address(value), *value.shape, *value.strides]
+            own = [0, 0, value.size, value.itemsize, value.ctypes.data]
+            own += [*value.shape, *value.strides]
         if own is None:
             super()._prepare_args(kind, value, stream, after, words)
         else:
@@ -455,15 +451,15 @@ def install_host_api(inside: Any) -> None:
     def host_stream(stream: Any) -> Any:
         return driver.Stream(driver.binding.CUstream(driver._stream_handle(stream or 0)))
 
-    choose(driver, "_to_core_stream", host_stream)
-    choose(inside.nvvm, "is_available", lambda: True)  # none is needed
-    choose(inside.runtime.Runtime, "get_version", lambda self: VERSION)
+    mode.choose(driver, "_to_core_stream", host_stream)
+    mode.choose(inside.nvvm, "is_available", lambda: True)  # none is needed
+    mode.choose(inside.runtime.Runtime, "get_version", lambda self: VERSION)
     require = driver.require_device_memory
 
     def require_of_cpu(memory: Any) -> None:
         require(memory)
         refuse_memory_of_gpus(memory)
 
-    choose(driver, "require_device_memory", require_of_cpu)
-    choose(inside.devicearray, "_to_strided_memory_view", copied)
-    choose(inside.Out, "to_device", _out_to_device)
+    mode.choose(driver, "require_device_memory", require_of_cpu)
+    mode.choose(inside.devicearray, "_to_strided_memory_view", copied)
+    mode.choose(inside.Out, "to_device", _out_to_device)

@@ -13,14 +13,7 @@ from typing import Any
 
 from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
 from kernbridge._ext.emulator.counterpart import counterpart
-from kernbridge._ext.emulator.device import mode
-from kernbridge._ext.emulator.device.launch import (
-    COUNTERPART_OF,
-    install_host_api,
-    label_of,
-    refuse,
-)
-from kernbridge._ext.emulator.device.mode import choose
+from kernbridge._ext.emulator.device import launch, mode
 from kernbridge._ext.mlir import compile as mlir
 from kernbridge._ext.mlir import private_mlir as inside
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
@@ -47,7 +40,7 @@ _OF_GPUS = {
 
 
 def install() -> None:
-    install_host_api(inside)
+    launch.install_host_api(inside)
     kernels, configured = inside.descriptor.MLIRDispatcher, inside.descriptor._ArgMarshaller
     run = configured.__call__
 
@@ -59,16 +52,16 @@ def install() -> None:
         return run(self, *args)
 
     configured.__call__ = launched
-    choose(kernels, "_compile_public", _declare)
+    mode.choose(kernels, "_compile_public", _declare)
     # The package's own requires that it has compiled the kernel itself.
-    choose(kernels, "disable_compile", lambda k, val=True: setattr(k, "_can_compile", not val))
+    mode.choose(kernels, "disable_compile", lambda k, val=True: setattr(k, "_can_compile", not val))
     for name, what in _OF_GPUS.items():
-        choose(kernels, name, functools.partial(refuse, what))
+        mode.choose(kernels, name, functools.partial(launch.refuse, what))
 
 
 def _launch(configured: Any, args: tuple[Any, ...]) -> None:
     how = read_configured(configured)
-    kernel, label = how.kernel, label_of(how.kernel.py_func)
+    kernel, label = how.kernel, launch.label_of(how.kernel.py_func)
     try:
         if how.cluster is not None or configured._extensions:
             what = "a launch with a cluster" if how.cluster is not None else "extensions="
@@ -80,7 +73,7 @@ def _launch(configured: Any, args: tuple[Any, ...]) -> None:
         if "kernel" not in made:
             declared = () if kernel._can_compile else numba_cuda_compile.declared(kernel)
             made["kernel"] = counterpart(label, kernel, declared)
-            setattr(made["kernel"], COUNTERPART_OF, (label, kernel))
+            setattr(made["kernel"], launch.COUNTERPART_OF, (label, kernel))
         made["kernel"][how.grid, how.block, 0, how.shared](*map(_argument, args))
     except (KernelCompilationError, KernelNotAvailableError) as e:
         cuda_on_cpu_compile.refusals[label] = str(e)
