@@ -42,7 +42,9 @@ _PASSES = (
 )
 # Enzyme marks what it adds as `fast`, which leaves open what comes of infinite numbers and NaNs.
 # Its own simplification would compute both sides of a branch, and make switches of branches.
-_OPTIONS = {
+# Memory filled with zeros stays a call of `malloc`, which is replaced by one that can fail.
+_OPTIONS: dict[str, int | str] = {
+    "disable-builtin": "calloc",
     **dict.fromkeys(("enzyme-fast-math", "enzyme-preopt", "enzyme-select-opt"), 0),
     **dict.fromkeys(("vectorize-loops", "vectorize-slp"), 0),
 }
@@ -58,7 +60,7 @@ def _are_all_reals(said: str) -> bool:
 
 # Symptoms, as functions of what Enzyme says, and what another attempt does differently: options,
 # and how much of the passes it leaves out. Each is tried once, after those before it.
-_REMEDIES: tuple[tuple[Callable[[str], bool], dict[str, int], str], ...] = (
+_REMEDIES: tuple[tuple[Callable[[str], bool], dict[str, int | str], str], ...] = (
     # Enzyme may guess the type of what is a real number to LLVM, too.
     (_are_all_reals, {"enzyme-loose-types": 1}, ""),
     # Its choice of the values that it keeps may fail, such as in a loop that finds a maximum.
