@@ -8,6 +8,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import RuleCheckError, XLACustomKernel, check_rules, numba_kernel
+from kernbridge.errors import KernelFallbackExhaustedError
 
 pytestmark = pytest.mark.once
 
@@ -136,8 +137,10 @@ def test_backends_are_compared():
     with pytest.raises(RuleCheckError, match=r"(?s)\[KB2105\].*2"):
         check_rules(op, x, y, outs=x)
     assert {c.backend for c in check_rules(op, x, y, outs=x, backends=["first"])} == {"first"}
-    with pytest.raises(ValueError, match=r"'third'.*\[KB7006\]"):
+    with pytest.raises(KernelFallbackExhaustedError, match=r"'third'.*\[KB7006\]"):
         check_rules(op, x, y, outs=x, backends=["third"])
+    with pytest.raises(ValueError, match=r"no backend on cpu \[KB7006\]"):
+        check_rules(op, x, y, outs=x, backends=[])
 
 
 def test_a_wrong_batching_rule_is_found():
