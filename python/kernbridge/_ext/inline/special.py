@@ -142,12 +142,9 @@ def population_count(x: Any) -> Any:
 
 
 def clz(x: Any) -> Any:
-    zero, one, bits = x * x.dtype.type(0), x.dtype.type(1), x.dtype.type(8 * x.dtype.itemsize)
-
-    def shift(state: tuple[Any, Any]) -> tuple[Any, Any]:
-        return lax.shift_right_logical(state[0], one), state[1] - one
-
-    return lax.while_loop(lambda s: s[0] != 0, shift, (x, zero + bits))[1]
+    for n in (1, 2, 4, 8, 16, 32):  # every bit below the first one is set
+        x = x | lax.shift_right_logical(x, x.dtype.type(n))
+    return x.dtype.type(8 * x.dtype.itemsize) - lax.population_count(x)
 
 
 def round(x: Any, rounding_method: Any) -> Any:
