@@ -438,13 +438,11 @@ class _Translation:
     def _pad(self, eqn: Any, value: Value, filled: Value) -> Iterator[Value]:
         """Place elements at distances, then add to or cut off both ends."""
         for axis, (low, high, inside) in enumerate(eqn.params["padding_config"]):
-            value = np.moveaxis(value, axis, 0)
-            rows = max((len(value) - 1) * (inside + 1) + 1, 0)
-            spread: Value = np.full((rows, *value.shape[1:]), filled[()], object)
-            spread[:: inside + 1] = value
-            spread = spread[max(-low, 0) : rows - max(-high, 0)]
-            more = [(max(low, 0), max(high, 0)), *[(0, 0)] * (value.ndim - 1)]
-            value = np.moveaxis(np.pad(spread, more, constant_values=filled[()]), 0, axis)
+            n, step = value.shape[axis], inside + 1
+            places, rest = np.divmod(np.arange(-low, max((n - 1) * step + 1, 0) + high), step)
+            places[(rest != 0) | (places < 0) | (places > n)] = n  # which is one of `filled`
+            more = [(0, int(i == axis)) for i in range(value.ndim)]
+            value = np.take(np.pad(value, more, constant_values=filled[()]), places, axis)
         yield value
 
 
