@@ -27,7 +27,7 @@ def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    return functools.reduce(lambda result, c: result * x + c, coefficients, jnp.zeros_like(x))
+    return functools.reduce(lambda result, c: result * x + c, coefficients)
 
 
 def cbrt(x: Any) -> Any:
@@ -173,6 +173,7 @@ _OF_FLOAT64 = {
 FUNCTIONS = {  # by the names of the primitives
     **{f.__name__: f for f in (clz, erf_inv, nextafter, population_count, round)},
     "clamp": lambda low, x, high: lax.min(lax.max(x, low), high),
+    "polynomial": lambda x, *coefficients: _polynomial(x, coefficients[::-1]),  # of JAX 0.12
     **{name: _in_float64(function) for name, function in _OF_FLOAT64.items()},
 }
 

@@ -342,16 +342,6 @@ class _Translation:
             self._nested(branches[k], operands, results)
         return results
 
-    def _polynomial(self, eqn: Any, x: Value, *coefficients: Value) -> list[Value]:
-        """The primitive of JAX 0.12, whose coefficients begin with the constant one."""
-        dtype = eqn.outvars[0].aval.dtype
-        value = coefficients[-1]
-        for c in coefficients[-2::-1]:
-            value = self._each(
-                lambda v, x, c: self._assigned(dtype, f"{v} * {x} + {c}"), value, x, c
-            )
-        return [value]
-
     def _while(self, eqn: Any, *operands: Value) -> list[Value]:
         n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
         of_cond, of_body = operands[:n_cond], operands[n_cond : n_cond + n_body]
