@@ -432,11 +432,9 @@ def _headers(
     read: dict[str, str] = {}  # the digests of files, by path
     paths = [os.path.join(f, name) for f in (*folders, *roots) for name in names]
     while paths:
-        if (path := paths.pop()) in tried:
-            continue
+        path = os.path.normpath(paths.pop())
+        content = None if path in tried else _header(path)
         tried.add(path)
-        path = os.path.normpath(path)
-        content = None if path in read else _header(path)
         if content is None:
             continue
         read[path], (included, is_all) = content
