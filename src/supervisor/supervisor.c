@@ -22,8 +22,8 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define KB_CPU_SECONDS_MORE                                                                        \
@@ -92,20 +92,6 @@ _Noreturn static void end_as(int status)
     end_by(number);
 }
 
-// Whether the time until `end` has passed; what is left of it is written to `left`.
-static bool has_passed(const struct timespec *end, struct timespec *left)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    left->tv_sec = end->tv_sec - now.tv_sec;
-    left->tv_nsec = end->tv_nsec - now.tv_nsec;
-    if (left->tv_nsec < 0) {
-        left->tv_sec--;
-        left->tv_nsec += 1000000000;
-    }
-    return left->tv_sec < 0;
-}
-
 static pid_t start(char **command, const sigset_t *signals)
 {
     posix_spawnattr_t how;
@@ -135,7 +121,7 @@ int main(int argc, char **argv)
     (void)personality(ADDR_NO_RANDOMIZE); // what a program makes is the same each time
     sigset_t heard, before;
     sigemptyset(&heard);
-    int numbers[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, KB_PARENT_ENDED};
+    int numbers[] = {SIGCHLD, SIGALRM, SIGTERM, SIGHUP, SIGINT, KB_PARENT_ENDED};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaddset(&heard, numbers[i]);
     sigprocmask(SIG_BLOCK, &heard, &before);
@@ -151,21 +137,15 @@ int main(int argc, char **argv)
     if (bytes > 0)
         lower(RLIMIT_DATA, bytes);
 
-    struct timespec end, left;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += milliseconds / 1000;
-    end.tv_nsec += milliseconds % 1000 * 1000000;
-    if (end.tv_nsec >= 1000000000) {
-        end.tv_sec++;
-        end.tv_nsec -= 1000000000;
-    }
+    const struct itimerval time = {.it_value = {milliseconds / 1000, milliseconds % 1000 * 1000}};
+    setitimer(ITIMER_REAL, &time, NULL); // a time of 0 sets none, and the command inherits none
     pid_t child = start(argv + 4, &before);
     for (;;) {
-        if (milliseconds > 0 && has_passed(&end, &left)) {
+        int number = sigwaitinfo(&heard, NULL);
+        if (number == SIGALRM) {
             kill_children(true);
             end_by(SIGALRM);
         }
-        int number = sigtimedwait(&heard, NULL, milliseconds > 0 ? &left : NULL);
         // The signal comes for the thread that started this process, too.
         bool told =
             number > 0 && number != SIGCHLD && (number != KB_PARENT_ENDED || getppid() != parent);
