@@ -13,33 +13,19 @@
 #include <stdbool.h>
 #include <string.h>
 
-static _Atomic(kb_registry *) registry;
+static kb_registry registry = KB_REGISTRY_NEW;
 static _Atomic(kb_handler_resolver *) resolver;
 static _Atomic(const kb_handler_format *) formats;
 static _Atomic(kb_carried_code) carried_code;
 
 kb_registry *kb_handler_registry(void)
 {
-    kb_registry *there = atomic_load_explicit(&registry, memory_order_acquire);
-    if (there)
-        return there;
-    kb_registry *made = kb_registry_new();
-    if (!made || atomic_compare_exchange_strong(&registry, &there, made))
-        return made;
-    kb_registry_free(made);
-    return there;
-}
-
-static KB_COLD kb_status refuse_registry(kb_error *err)
-{
-    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the registry of kernels");
+    return &registry;
 }
 
 kb_status kb_handler_register(const kb_kernel *kernel, bool *inserted, kb_error *err)
 {
-    *inserted = false;
-    kb_registry *kernels = kb_handler_registry();
-    kb_status s = kernels ? kb_registry_add(kernels, kernel, inserted, err) : refuse_registry(err);
+    kb_status s = kb_registry_add(&registry, kernel, inserted, err);
     if (!*inserted && kernel->owner)
         kernel->free_owner(kernel->owner);
     return s;
@@ -251,9 +237,6 @@ static kb_status provide(const kb_xla_frame *frame, const uint8_t *digest, kb_er
 
 kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_error *err)
 {
-    kb_registry *kernels = kb_handler_registry();
-    if (!kernels)
-        return refuse_registry(err);
     if (!kb_frame_is_whole(frame) || frame->api->struct_size < KB_XLA_API_SIZE)
         return kb_frame_refuse(frame, "a kernbridge call", err);
     const uint8_t *digest = NULL;
@@ -273,11 +256,11 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_error *err)
             "is damaged");
 
     const kb_kernel *kernel;
-    s = kb_registry_match(kernels, digest, &kernel, err);
+    s = kb_registry_match(&registry, digest, &kernel, err);
     if (s != KB_NOT_FOUND)
         return s;
     s = provide(frame, digest, err);
-    return s == KB_OK ? kb_registry_match(kernels, digest, &kernel, err) : s;
+    return s == KB_OK ? kb_registry_match(&registry, digest, &kernel, err) : s;
 }
 
 kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame)
@@ -291,8 +274,7 @@ kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
     *call = find_call(frame, err);
     if (!*call)
         return err->status;
-    const kb_registry *kernels = atomic_load_explicit(&registry, memory_order_acquire);
-    *kernel = kernels ? kb_registry_find(kernels, *(const int64_t *)(*call)->data) : NULL;
+    *kernel = kb_registry_find(&registry, *(const int64_t *)(*call)->data);
     return KB_LIKELY(*kernel != NULL) ? KB_OK : refuse_unregistered(err);
 }
 

@@ -22,7 +22,7 @@
 
 #include <stdbool.h>
 
-/* The registry that the handlers look into; made at the first call, NULL without memory. */
+/* The registry that the handlers look into. */
 kb_registry *kb_handler_registry(void);
 
 /* Registers a kernel there; `*inserted`: whether it is new. The owner of one that is not is freed.

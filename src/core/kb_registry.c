@@ -3,7 +3,6 @@
  * tables together are smaller than the current one). */
 #include "core/kb_registry.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,30 +11,11 @@ enum { FIRST_CAPACITY = 64 };
 
 typedef const kb_kernel *_Atomic table_entry;
 
-typedef struct table {
-    struct table *retired;
+typedef struct kb_registry_table {
+    struct kb_registry_table *retired;
     size_t capacity; /* a power of two */
     table_entry entries[];
 } table;
-
-struct kb_registry {
-    _Atomic(table *) current;
-    pthread_mutex_t lock; /* held by writers */
-    kb_registry_stats stats;
-};
-
-static size_t table_bytes(size_t capacity)
-{
-    return sizeof(table) + capacity * sizeof(table_entry);
-}
-
-static table *table_new(size_t capacity)
-{
-    table *t = calloc(1, table_bytes(capacity));
-    if (t)
-        t->capacity = capacity;
-    return t;
-}
 
 /* The kernel of `key`, or NULL; `at` is the entry where it is, or belongs. Each entry is read once:
  * an empty one may become any kernel's at any time. There always is an empty one. */
@@ -59,51 +39,38 @@ static void table_put(table *t, const kb_kernel *kernel)
     atomic_store_explicit(&t->entries[at], kernel, memory_order_release);
 }
 
-kb_registry *kb_registry_new(void)
-{
-    kb_registry *registry = calloc(1, sizeof *registry);
-    table *first = table_new(FIRST_CAPACITY);
-    if (!registry || !first || pthread_mutex_init(&registry->lock, NULL) != 0) {
-        free(registry);
-        free(first);
-        return NULL;
-    }
-    registry->stats.bytes = sizeof *registry + table_bytes(FIRST_CAPACITY);
-    atomic_store(&registry->current, first);
-    return registry;
-}
-
 void kb_registry_free(kb_registry *registry)
 {
     table *t = atomic_load(&registry->current);
-    for (size_t i = 0; i < t->capacity; i++)
+    for (size_t i = 0; t && i < t->capacity; i++)
         kb_kernel_free((kb_kernel *)atomic_load(&t->entries[i]));
     while (t) {
         table *retired = t->retired;
         free(t);
         t = retired;
     }
-    pthread_mutex_destroy(&registry->lock);
-    free(registry);
 }
 
 /* Called with the lock held. */
 static kb_status grow(kb_registry *registry, kb_error *err)
 {
     table *old = atomic_load(&registry->current);
-    if (2 * (registry->stats.kernels + 1) <= old->capacity)
+    if (old && 2 * (registry->stats.kernels + 1) <= old->capacity)
         return KB_OK;
-    table *t = table_new(2 * old->capacity);
+    size_t capacity = old ? 2 * old->capacity : FIRST_CAPACITY;
+    size_t bytes = sizeof(table) + capacity * sizeof(table_entry);
+    table *t = calloc(1, bytes);
     if (!t)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
                             "no memory to register more than %zu kernels", registry->stats.kernels);
-    for (size_t i = 0; i < old->capacity; i++) {
+    t->capacity = capacity;
+    for (size_t i = 0; old && i < old->capacity; i++) {
         const kb_kernel *kernel = atomic_load(&old->entries[i]);
         if (kernel)
             table_put(t, kernel);
     }
     t->retired = old;
-    registry->stats.bytes += table_bytes(t->capacity);
+    registry->stats.bytes += bytes;
     atomic_store_explicit(&registry->current, t, memory_order_release);
     return KB_OK;
 }
@@ -154,7 +121,8 @@ kb_status kb_registry_add(kb_registry *registry, const kb_kernel *kernel, bool *
 const kb_kernel *kb_registry_find(const kb_registry *registry, int64_t key)
 {
     size_t at;
-    return table_seek(atomic_load_explicit(&registry->current, memory_order_acquire), key, &at);
+    table *t = atomic_load_explicit(&registry->current, memory_order_acquire);
+    return t ? table_seek(t, key, &at) : NULL;
 }
 
 kb_status kb_registry_match(const kb_registry *registry, const uint8_t digest[KB_DIGEST_SIZE],

@@ -6,17 +6,26 @@
 #include "core/kb_error.h"
 #include "core/kb_kernel.h"
 
-typedef struct kb_registry kb_registry;
+#include <pthread.h>
 
 typedef struct kb_registry_stats {
     size_t kernels;
     size_t bytes; /* descriptors and tables; not the machine code, which its compiler owns */
 } kb_registry_stats;
 
-/* NULL when there is no memory. */
-kb_registry *kb_registry_new(void);
+typedef struct kb_registry {
+    _Atomic(struct kb_registry_table *) current; /* NULL before the first kernel */
+    pthread_mutex_t lock;                        /* held by writers */
+    kb_registry_stats stats;
+} kb_registry;
 
-/* Tests only: frees the registry and every kernel in it. Nobody may be using either. */
+/* What a registry is initialised with: it is empty. */
+#define KB_REGISTRY_NEW                                                                            \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
+    }
+
+/* Tests only: frees the tables and every kernel in them. Nobody may be using either. */
 void kb_registry_free(kb_registry *registry);
 
 /* Copies `kernel` in, unless its digest is there already (see `*inserted`).

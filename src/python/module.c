@@ -12,50 +12,24 @@
 #include "kernbridge/kernbridge.h"
 #include "targets/kb_targets.h"
 
-static kb_registry *get_registry(void)
-{
-    kb_registry *registry = kb_handler_registry();
-    if (!registry)
-        PyErr_NoMemory();
-    return registry;
-}
-
-/* Finds the kernel of the digest that a function got; `*kernel` is NULL where there is none. False
- * with an exception set if that fails. */
-static bool find_kernel(const uint8_t *digest, const kb_kernel **kernel)
-{
-    *kernel = NULL;
-    kb_registry *registry = get_registry();
-    if (!registry)
-        return false;
-    kb_error err;
-    kb_status s = kb_registry_match(registry, digest, kernel, &err);
-    if (s == KB_OK || s == KB_NOT_FOUND)
-        return true;
-    kb_python_raise(&err);
-    return false;
-}
-
 /* What messages call the registered kernel of this digest; None where there is none. */
 static PyObject *kernel_name(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const uint8_t *digest;
     const kb_kernel *kernel;
-    if (!PyArg_ParseTuple(args, "O&:kernel_name", kb_python_digest, &digest) ||
-        !find_kernel(digest, &kernel))
+    if (!PyArg_ParseTuple(args, "O&:kernel_name", kb_python_digest, &digest))
         return NULL;
-    if (!kernel)
+    kb_error err;
+    kb_status s = kb_registry_match(kb_handler_registry(), digest, &kernel, &err);
+    if (s == KB_NOT_FOUND)
         Py_RETURN_NONE;
-    return kb_python_text(kernel->name);
+    return s == KB_OK ? kb_python_text(kernel->name) : kb_python_raise(&err);
 }
 
 /* (kernels, bytes) of the process's registry. */
 static PyObject *registry_stats(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    kb_registry *registry = get_registry();
-    if (!registry)
-        return NULL;
-    kb_registry_stats stats = kb_registry_count(registry);
+    kb_registry_stats stats = kb_registry_count(kb_handler_registry());
     return Py_BuildValue("nn", (Py_ssize_t)stats.kernels, (Py_ssize_t)stats.bytes);
 }
 
