@@ -24,10 +24,10 @@ static PyObject *describe_exports(const kb_module *module)
     for (Py_ssize_t i = 0; list && i < n; i++) {
         const kb_export *e = &module->exports[i];
         const char *types = module->types ? (const char *)module->types[i] : "";
-        PyObject *item =
-            Py_BuildValue("NNKKKy", kb_python_text(e->name), kb_python_text(e->tokens),
-                          address((void *)(uintptr_t)e->run),
-                          address((void *)(uintptr_t)e->handler), address(e->slot), types);
+        PyObject *item = Py_BuildValue("NNKNKy", kb_python_text(e->name), kb_python_text(e->tokens),
+                                       address((void *)(uintptr_t)e->run),
+                                       PyCapsule_New((void *)(uintptr_t)e->handler, NULL, NULL),
+                                       address(e->slot), types);
         if (!item || PyTuple_SetItem(list, i, item) < 0)
             Py_CLEAR(list);
     }
@@ -35,7 +35,8 @@ static PyObject *describe_exports(const kb_module *module)
 }
 
 /* Open a shared library: (library, last_error, ((name, tokens, run, handler, slot, types), ...)),
- * all addresses; without a generated tail last_error and the tuple are 0 and empty. */
+ * all addresses, but for the handler: it is the capsule that jax.ffi.register_ffi_target takes.
+ * Without a generated tail last_error and the tuple are 0 and empty. */
 static PyObject *open_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *path;
@@ -117,15 +118,6 @@ static PyObject *bind_slot(PyObject *Py_UNUSED(self), PyObject *args)
     return whole ? kb_python_raise(&err) : NULL;
 }
 
-/* The capsule that jax.ffi.register_ffi_target takes. */
-static PyObject *handler_capsule(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    unsigned long long handler;
-    if (!PyArg_ParseTuple(args, "K:handler_capsule", &handler))
-        return NULL;
-    return PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL);
-}
-
 /* Register a function of an open module as an operation; True if it is new. The description
  * (src/module/kb_library.h) has no library. */
 static PyObject *register_source(PyObject *Py_UNUSED(self), PyObject *args)
@@ -154,7 +146,6 @@ static PyMethodDef methods[] = {
     {"open_library", open_library, METH_VARARGS, NULL},
     {"find_symbol", find_symbol, METH_VARARGS, NULL},
     {"bind_slot", bind_slot, METH_VARARGS, NULL},
-    {"handler_capsule", handler_capsule, METH_VARARGS, NULL},
     {"register_source", register_source, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -31,7 +31,7 @@ class Described(Struct):
 
     tokens: str
     run: int
-    handler: int
+    handler: Any  # a capsule, or None if kernbridge did not build the library
     slot: int
     types: bytes  # see `compiled_types.py`
 

@@ -306,7 +306,7 @@ class CompiledModule:
         for function in functions:
             found = exports.get(function.name)
             if found is None:
-                found = Described("", _find(handle, path, function.name), 0, 0, b"")
+                found = Described("", _find(handle, path, function.name), None, 0, b"")
             elif function.place and not function.passed:
                 function = compiled_types.check(
                     f"{label} {name!r}", function, found.types, language
@@ -350,7 +350,7 @@ class CompiledModule:
                 f"module.{name}, or build the module with load_c_file or load_cpp_file [KB5104]"
             )
         export.bind(export.built.slot, f"{self.name}.{name}")
-        return _core.handler_capsule(export.built.handler)
+        return export.built.handler
 
     @hides_frames
     def __getattr__(self, name: str) -> SourceFunction:
@@ -479,8 +479,7 @@ def register_ffi_target(
         except ValueError as e:
             raise KernelRegistrationError(coded(str(e), "KB5101")) from e
         if before is None:
-            capsule = _core.handler_capsule(export.built.handler)
-            jax.ffi.register_ffi_target(target_name, capsule, platform=platform)
+            jax.ffi.register_ffi_target(target_name, export.built.handler, platform=platform)
         _targets[key] = (slot, content)
     if before is not None:
         jax.clear_caches()
