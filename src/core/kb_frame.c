@@ -53,34 +53,27 @@ int64_t kb_buffer_size(const kb_xla_buffer *buffer)
     return size;
 }
 
-/* The sizes of nested structures are read only where the outer one has them. */
+/* The size of a nested structure is read only where the outer one has it. */
 KB_COLD kb_status kb_frame_refuse(const kb_xla_frame *xla, const char *what, kb_error *err)
 {
-    const char *name = "call frame";
-    size_t given = xla->struct_size, expected = KB_XLA_SIZE(kb_xla_frame, attrs);
-    if (given >= expected) {
-        name = "list of operands";
-        given = xla->args.struct_size;
-        expected = KB_XLA_SIZE(kb_xla_buffers, buffers);
-    }
-    if (given >= expected) {
-        name = "list of results";
-        given = xla->rets.struct_size;
-    }
-    if (given >= expected) {
-        name = "list of attributes";
-        given = xla->attrs.struct_size;
-        expected = KB_XLA_SIZE(kb_xla_attrs, values);
-    }
-    if (given >= expected) {
-        name = "table of functions";
-        given = xla->api->struct_size;
-        expected = KB_XLA_API_SIZE;
-    }
+    const struct {
+        const char *name;
+        const size_t *given;
+        size_t expected;
+    } parts[] = {
+        {"call frame", &xla->struct_size, KB_XLA_SIZE(kb_xla_frame, attrs)},
+        {"list of operands", &xla->args.struct_size, KB_XLA_SIZE(kb_xla_buffers, buffers)},
+        {"list of results", &xla->rets.struct_size, KB_XLA_SIZE(kb_xla_buffers, buffers)},
+        {"list of attributes", &xla->attrs.struct_size, KB_XLA_SIZE(kb_xla_attrs, values)},
+        {"table of functions", &xla->api->struct_size, KB_XLA_API_SIZE},
+    };
+    size_t i = 0, last = sizeof parts / sizeof *parts - 1;
+    while (i < last && *parts[i].given >= parts[i].expected)
+        i++;
     return kb_error_set(err, KB_FAILED_PRECONDITION,
                         "%s: XLA's %s has %zu bytes, expected %zu or more: kernbridge does not "
                         "support this version of jaxlib",
-                        what, name, given, expected);
+                        what, parts[i].name, *parts[i].given, parts[i].expected);
 }
 
 kb_status kb_frame_refuse_target(const kb_frame *frame, kb_error *err)
