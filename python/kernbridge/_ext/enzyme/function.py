@@ -359,7 +359,6 @@ _TAGS = """
 _MISPLACED = re.compile(
     r"^(define (?:\w+ )*?)(alwaysinline|noinline) (.*?)((?: !dbg !\d+)?) \{$", re.M
 )
-_LINES = re.compile(r",? !dbg !\d+|^!llvm\.dbg\.cu = [^\n]*\n", re.M)
 _GROUP = r"\((?:[^()]|\([^()]*\))*\)"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.M), replacement)
@@ -384,11 +383,6 @@ _SPLAT = re.compile(r"<(\d+) x (\w+)> ((?:%[\w.]+, )?)splat \((\w+ [^()]*)\)")
 def placed(text: str) -> str:
     """Return a module in which attributes that say whether a function is inlined are its own."""
     return _MISPLACED.sub(r"\1\3 \2\4 {", text)
-
-
-def without_lines(text: str) -> str:
-    """Return a module without the lines of its source."""
-    return _LINES.sub("", text)
 
 
 def to_oldest(text: str) -> str:
@@ -520,11 +514,12 @@ def run(function: Function, by_clang: bool = False, has_lines: bool = False) -> 
     LLVM optimises the module, unless that is of C or C++ (`by_clang`), where clang does. The lines
     of the module are left out, unless a refusal should name one.
     """
-    text = function.text if has_lines else without_lines(function.text)
+    text = function.text
     if name := _calling_itself(text):
         raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", called=name)
     given = _prepared(text, is_tagged=by_clang).encode()
-    ended = _attempts(given, _PASSES if by_clang else _PASSES + _OPTIMISED)
+    options = _OPTIONS | {"strip-debug": int(not has_lines)}
+    ended = _attempts(given, _PASSES if by_clang else _PASSES + _OPTIMISED, options)
     _, found, module = ended.text.partition("; ModuleID")
     # It does not matter for the memory that a first derivative allocates itself.
     where = "" if text.count("declare void @__enzyme_") == 1 else ".*@_Zd[la]Pv"
@@ -542,9 +537,9 @@ def run(function: Function, by_clang: bool = False, has_lines: bool = False) -> 
     raise Refused(ended.limit or _reason(ended.text), place[1] if place else "")
 
 
-def _attempts(text: bytes, passes: str) -> Ended:
+def _attempts(text: bytes, passes: str, options: dict[str, Any]) -> Ended:
     """Run Enzyme, and again as long as there is a remedy for what it says."""
-    options, remedies = _OPTIONS, list(_REMEDIES)
+    remedies = list(_REMEDIES)
     while True:
         words = [f"-{name}={value}" for name, value in options.items()]
         ended = tool.find().run(f"-passes={passes}", *words, "-S", "-o", "-", "-", input=text)
