@@ -381,7 +381,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         return {10 * cc[0] + cc[1]: gpu_code.cubin(text, entry, cc, *how) for cc in architectures}
 
     def _host_images(self, text: str, entry: str, shared_size: int) -> Images:
-        text = _without_target(renamed(text, own_name))
+        text = re.sub(r"^target .*\n", "", renamed(text, own_name), flags=re.M)
         functions = Module(text).functions.items()
         declared = {n for n, f in functions if f.is_declaration and not _core.cuda_code_provides(n)}
         texts = [text, host_ir.about(shared_size)]
@@ -503,6 +503,7 @@ def _simplified(
         f.head = _described(f)
     module = llvm.parse_assembly(guards.hidden(str(read)))
     simplify(module, unrolls=True)  # threads need not keep the values of a loop that is unrolled
+    module.triple = gpu_code.TRIPLE
     text = warps.marked(guards.shown(str(module)))
     read = Module(text)
     _check(read)
@@ -510,12 +511,7 @@ def _simplified(
         place = clang.place_of(read, cast, *read.defined["kb_primal"].users.get(cast.result, ()))
         raise Refused("it uses the bits of real numbers as integers", place, _MATCH)
     used, written = _accessed(read.defined["kb_primal"])
-    text = renamed(_without_target(text), _name_for_enzyme)
-    return f'target triple = "{gpu_code.TRIPLE}"\n{text}', used, written
-
-
-def _without_target(text: str) -> str:
-    return "".join(line for line in text.splitlines(True) if not line.startswith("target "))
+    return renamed(text, _name_for_enzyme), used, written
 
 
 def _described(f: Declared) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from kernbridge._ext.enzyme import clang
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
-from kernbridge._ext.enzyme.guards import reinterprets
+from kernbridge._ext.enzyme.guards import reinterprets, signature
 from kernbridge._ext.enzyme.kernel import HostDerivativeJob, Kernel
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.packing import HostCode
@@ -162,8 +162,7 @@ class SourceDerivative(HostDerivativeJob):
         text = clang.to_ir(unit, request.language, flags, host)
         read = Module(text)
         if failed := read.functions.get("kb_failed"):
-            end = failed.head.index(")", failed.head.index("@"))
-            failed.head = f'{failed.head[:end]}) nofree "enzyme_inactive"'
+            failed.head = f'{signature(failed)} nofree "enzyme_inactive"'
         read = clang.simplified(str(read), _PRIMAL)
         if found := reinterprets(read, _PRIMAL, [b.is_inexact for b in buffers]):
             place = clang.place_of(read, found)
