@@ -36,17 +36,13 @@ SHARED_MAX = 48 * 1024  # bytes that a kernel may have without asking for more
 _SIZES = {"i8": 1, "float": 4, "double": 8}
 
 
-class _Array(NamedTuple):
-    """A parameter of an entry, or an array in shared memory that begins at some byte."""
-
-    is_shared: bool
-    number: int
-
-
 class _Element(NamedTuple):
-    """An element of an array: its index as an expression of registers, and bytes from it."""
+    """An element of an array: its index as an expression of registers, and bytes from it.
 
-    array: _Array
+    The array is a parameter of the entry; `~n` is the array at byte n of the shared memory.
+    """
+
+    array: int
     place: str
     distance: int
 
@@ -81,14 +77,13 @@ def with_fewer_atomics(
     function = module.defined[entry]
     changed, first, clears = list(buffers), next(function.instructions), list[str]()
     waits = any(i.callee == "llvm.nvvm.barrier0" for i in function.instructions)
-    for place, a in _accesses(function).items():
-        for at in a.adds if has_warps and not place.is_shared else ():
+    for array, a in _accesses(function).items():
+        for at in a.adds if has_warps and array >= 0 else ():
             if not a.elements[at][0]:
                 (_, address), (kind, value) = at.operands
                 at.text = f"  call void @kb_add.{kind}(ptr {address}, {kind} {value})"
-        if not a.is_known or place.is_shared:
+        if not a.is_known or array < 0:
             continue
-        array = place.number
         buffer = buffers[array]
         if buffer.kind == "scratch" and not a.loads:
             for at in (*a.adds, *a.stores):
@@ -180,7 +175,7 @@ def _address(i: Instruction) -> str:
     return i.operands[1].value if i.opcode == "store" and not i.flags else ""
 
 
-def _accesses(function: Function) -> dict[_Array, _Accesses]:
+def _accesses(function: Function) -> dict[int, _Accesses]:
     elements = {x: known for x in function.defined if (known := element(function, x)) is not None}
     result = {known.array: _Accesses() for known in elements.values()}
     for i in function.instructions:
@@ -202,9 +197,9 @@ def element(function: Function, address: str) -> _Element | None:
         return None
     first = i.operands[0].value
     if i.opcode == "inttoptr" and first[:2] in ("%w", "%t") and first[2:].isdigit():
-        return _Element(_Array(False, int(first[2:])), "", 0)
+        return _Element(int(first[2:]), "", 0)
     if i.callee == "kb.shared":
-        return _Element(_Array(True, int(first)), "", 0)
+        return _Element(~int(first), "", 0)
     is_known = i.opcode == "getelementptr" and "%" not in i.type
     if not is_known or (begin := element(function, first)) is None:
         return None
