@@ -147,6 +147,11 @@ void *torture_calloc(size_t count, size_t size)
     return lacks_memory("calloc") ? NULL : counted(calloc(count, size));
 }
 
+void *torture_aligned_alloc(size_t alignment, size_t size)
+{
+    return lacks_memory("aligned_alloc") ? NULL : counted(aligned_alloc(alignment, size));
+}
+
 void torture_free(void *memory)
 {
     if (memory)

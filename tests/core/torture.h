@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 typedef enum torture_kind {
-    TORTURE_MEMORY,  /* malloc, calloc, tsearch */
+    TORTURE_MEMORY,  /* malloc, calloc, aligned_alloc, tsearch */
     TORTURE_MAPPING, /* mmap, mprotect */
     TORTURE_FILE,    /* fopen, fseek, ftell, fread, memfd_create, write */
     TORTURE_LIBRARY, /* dlopen, dlsym */
@@ -31,6 +31,7 @@ void torture_fail_nth(long n);
 /* The core's calls for memory. */
 void *torture_malloc(size_t size);
 void *torture_calloc(size_t count, size_t size);
+void *torture_aligned_alloc(size_t alignment, size_t size);
 void torture_free(void *memory);
 
 /* Whether it was armed with `lasting`. */

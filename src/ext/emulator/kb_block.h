@@ -89,8 +89,7 @@ enum {
 struct kb_block {
     const kb_block_code *code;
     void *const *parameters;
-    kb_thread *threads;   /* each at a line of the cache */
-    void *threads_memory; /* in which they are */
+    kb_thread *threads; /* each at a line of the cache */
     uint32_t n_threads, n_live;
     /* Of code with a loop: the block's indices, whether one of its threads has waited, how many
      * of its threads are known to have begun, and one that has the stack on which others begin. */

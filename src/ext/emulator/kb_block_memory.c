@@ -48,21 +48,15 @@ static bool grow(unsigned char **memory, size_t *there, size_t size)
     return *memory != NULL;
 }
 
-static void *align_up(void *memory)
-{
-    return (char *)memory + (KB_LINE - (uintptr_t)memory % KB_LINE) % KB_LINE;
-}
-
 static bool make_room(kb_block *b, uint32_t n_threads)
 {
     if (n_threads <= b->capacity)
         return true;
-    free(b->threads_memory);
+    free(b->threads);
     free(b->warps);
-    b->threads_memory = calloc(1, n_threads * sizeof *b->threads + KB_LINE - 1);
-    b->threads = align_up(b->threads_memory);
+    b->threads = aligned_alloc(_Alignof(kb_thread), n_threads * sizeof *b->threads);
     b->warps = calloc((n_threads + KB_WARP - 1) / KB_WARP, sizeof *b->warps);
-    b->capacity = b->threads_memory && b->warps ? n_threads : 0;
+    b->capacity = b->threads && b->warps ? n_threads : 0;
     return b->capacity != 0;
 }
 
@@ -75,7 +69,7 @@ static void free_block(kb_block *b)
 {
     unmap(b->stacks, b->stacks_size);
     unmap(b->shared, b->shared_size);
-    free(b->threads_memory);
+    free(b->threads);
     free(b->warps);
     free(b);
 }
