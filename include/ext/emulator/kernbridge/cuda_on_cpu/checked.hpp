@@ -157,11 +157,6 @@ KB_HOOK void __ubsan_handle_out_of_bounds(kb_wrong_index *where, uintptr_t index
     host().wrong_index(self, index, where->array->name, host().site(where->file, where->line));
     __builtin_trap();
 }
-KB_HOOK void __ubsan_handle_out_of_bounds_abort(kb_wrong_index *where, uintptr_t index)
-{
-    __ubsan_handle_out_of_bounds(where, index);
-    __builtin_trap();
-}
 #undef KB_HOOK
 
 #endif
