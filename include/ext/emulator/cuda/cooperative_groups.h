@@ -11,12 +11,6 @@ namespace cooperative_groups
 
 class coalesced_group;
 
-#define KB_GIVES(T, function, expression)                                                          \
-    T function                                                                                     \
-    {                                                                                              \
-        return expression;                                                                         \
-    }
-
 /* A group whose kind is known when it runs: the grid, a block, or lanes of a warp. */
 class thread_group
 {
@@ -248,7 +242,6 @@ KB_OPERATION(bit_and, a &b)
 KB_OPERATION(bit_or, a | b)
 KB_OPERATION(bit_xor, a ^ b)
 #undef KB_OPERATION
-#undef KB_GIVES
 
 /* Of tiles and coalesced threads; every thread gets the result. */
 template <typename G, typename T, typename F>

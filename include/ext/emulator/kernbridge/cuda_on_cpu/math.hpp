@@ -9,7 +9,6 @@
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -27,13 +26,6 @@
 
 namespace kernbridge::cuda_on_cpu
 {
-template <typename To, typename From> static inline To bits_as(From value)
-{
-    static_assert(sizeof(To) == sizeof(From), "as many bits");
-    To to;
-    memcpy(&to, &value, sizeof to);
-    return to;
-}
 template <typename T, typename U>
 using common = typename std::enable_if<
     std::is_arithmetic<T>::value && std::is_arithmetic<U>::value,
@@ -54,11 +46,13 @@ template <typename I, typename F> static inline I integer(F value)
 } // namespace kernbridge::cuda_on_cpu
 
 /* Functions that are one expression, also in the headers that follow. */
-#define KB_IS(T, name, parameters, expression)                                                     \
-    static inline T name parameters                                                                \
+#define KB_GIVES(T, function, expression)                                                          \
+    T function                                                                                     \
     {                                                                                              \
         return expression;                                                                         \
     }
+#define KB_IS(T, name, parameters, expression)                                                     \
+    static inline KB_GIVES(T, name parameters, expression)
 
 /* min and max of two types have the type that C++ gives to `true ? a : b`. NaN loses. */
 #define KB_EXTREME(name, second_wins)                                                              \
@@ -147,12 +141,12 @@ KB_IS(double, normcdfinv, (double a), -1.4142135623730951 * erfcinv(2.0 * a))
 KB_IS(float, normcdfinvf, (float a), static_cast<float>(normcdfinv(static_cast<double>(a))))
 
 /* Bits. */
-KB_IS(int, __float_as_int, (float a), kernbridge::cuda_on_cpu::bits_as<int>(a))
-KB_IS(unsigned, __float_as_uint, (float a), kernbridge::cuda_on_cpu::bits_as<unsigned>(a))
-KB_IS(float, __int_as_float, (int a), kernbridge::cuda_on_cpu::bits_as<float>(a))
-KB_IS(float, __uint_as_float, (unsigned a), kernbridge::cuda_on_cpu::bits_as<float>(a))
-KB_IS(long long, __double_as_longlong, (double a), kernbridge::cuda_on_cpu::bits_as<long long>(a))
-KB_IS(double, __longlong_as_double, (long long a), kernbridge::cuda_on_cpu::bits_as<double>(a))
+KB_IS(int, __float_as_int, (float a), __builtin_bit_cast(int, a))
+KB_IS(unsigned, __float_as_uint, (float a), __builtin_bit_cast(unsigned, a))
+KB_IS(float, __int_as_float, (int a), __builtin_bit_cast(float, a))
+KB_IS(float, __uint_as_float, (unsigned a), __builtin_bit_cast(float, a))
+KB_IS(long long, __double_as_longlong, (double a), __builtin_bit_cast(long long, a))
+KB_IS(double, __longlong_as_double, (long long a), __builtin_bit_cast(double, a))
 KB_IS(int, __double2hiint, (double a), static_cast<int>(__double_as_longlong(a) >> 32))
 KB_IS(int, __double2loint, (double a), static_cast<int>(__double_as_longlong(a)))
 KB_IS(double, __hiloint2double, (int high, int low),
