@@ -537,7 +537,7 @@ def _read_signature(
         for name, value in {**dimensions, **values}.items()
     }
     inputs = tuple(p for p in declared.inputs if p.name not in values)
-    return function._replace(parameters=tuple(parameters)), replace(declared, inputs=inputs), values
+    return function._replace(parameters=tuple(parameters)), declared._replace(inputs=inputs), values
 
 
 class CudaKernel:

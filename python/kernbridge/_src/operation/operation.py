@@ -133,7 +133,7 @@ class Operation:
             spec = self.spec
             if (s := spec.signature) is not None:  # that of `inplace=` names all parameters
                 kept = tuple(p for p in s.inputs if p.name not in functions)
-                spec = replace(spec, aliases=dict(spec.aliases), signature=replace(s, inputs=kept))
+                spec = replace(spec, aliases=dict(spec.aliases), signature=s._replace(inputs=kept))
             return self._frontend.calling(functions, spec)
 
         found = function_state.find_or_make(self._of_functions, functions, make)

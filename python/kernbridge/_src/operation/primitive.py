@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ import numpy as np
 from kernbridge._src.base import extensions, private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir, xla
+from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.batch_axes import NONE, Arrays, BatchAxes, Dim, to_front
 from kernbridge._src.calls.call import ArrayType, Call, Terms, Types
 from kernbridge._src.operation import embed_once, missing_platform, origin
@@ -28,7 +29,7 @@ _BATCH_ORDER = 256  # KB_BATCH_ORDER of the core, and its kb_slice_order
 _SLICES_AUTO, _SLICES_IN_ORDER, _SLICES_AT_ONCE, _SLICES_OF_ROWS = range(4)
 
 
-class NativeCall(NamedTuple):
+class NativeCall(Struct):
     """A call on one platform, as a front end describes it."""
 
     target: str

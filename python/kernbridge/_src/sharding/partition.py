@@ -394,13 +394,12 @@ class Placed(Struct):
         return list(zip(counts, of_device, strict=True))[: len(self.term)]
 
 
-@dataclass
 class Choice:
     """The names along which a call is split: for each, the number of parts, and each device's."""
 
-    terms: Terms
-    n_devices: int
-    factors: dict[str, tuple[int, np.ndarray]] = field(default_factory=dict)
+    def __init__(self, terms: Terms, n_devices: int) -> None:
+        self.terms, self.n_devices = terms, n_devices
+        self.factors: dict[str, tuple[int, np.ndarray]] = {}
 
     @staticmethod
     def make(terms: Terms, arrays: Sequence[Placed], can_lower_again: bool) -> Choice:

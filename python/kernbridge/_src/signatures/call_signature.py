@@ -11,7 +11,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ import numpy as np
 
 from kernbridge._src.base.errors import counted, short, unknown_name
 from kernbridge._src.base.private_jax import Tracer
+from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.calls.call import ArrayType, NamedTypes, Types, has_type
 from kernbridge._src.signatures.array_types import (
@@ -42,8 +43,7 @@ _ITEM = re.compile(r"\s*(?:([A-Za-z_]\w*)\s*([:=]))?\s*(.*?)\s*", re.DOTALL)
 RETURN = "return"  # the output that a function of C returns
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct):
     """One input or output: the kernel's parameter for it, and its type.
 
     A number has no brackets in its type, and is passed to the kernel as a number instead of an
@@ -68,8 +68,7 @@ class Parameter:
         return short(self.type.dtype) if self.is_number else str(self.type)
 
 
-@dataclass(frozen=True)
-class CallSignature:
+class CallSignature(Struct):
     """The inputs and outputs of an operation. An output with the name of an input replaces it."""
 
     label: str
@@ -180,11 +179,11 @@ class CallSignature:
     @property
     def with_arrays(self) -> CallSignature:
         """This signature for a function whose numbers are arrays without dimensions."""
-        return replace(self, inputs=tuple(replace(p, is_number=False) for p in self.inputs))
+        return self._replace(inputs=tuple(p._replace(is_number=False) for p in self.inputs))
 
     @property
     def of_arrays(self) -> CallSignature:
-        return replace(self, inputs=tuple(p for p in self.inputs if not p.is_number))
+        return self._replace(inputs=tuple(p for p in self.inputs if not p.is_number))
 
     @property
     def python(self) -> inspect.Signature:
@@ -485,7 +484,7 @@ def _named(
                 )
             if name in found:
                 raise ValueError(f"{name!r} stands twice on one side; write it once")
-            found[name] = replace(item, name=name, is_number=item.is_number and name != RETURN)
+            found[name] = item._replace(name=name, is_number=item.is_number and name != RETURN)
             if not item.name and side is left and name in (unclear or ()):
                 raise ValueError(
                     f"the parameter {name!r} can be an input or an output; name it, as in "
