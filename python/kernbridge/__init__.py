@@ -26,6 +26,15 @@ from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.inspection import Inspection as Inspection
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.sharding.rule import ShardingRule
+from kernbridge._src.source.load import (
+    load_c_file,
+    load_c_inline,
+    load_cpp_file,
+    load_cpp_inline,
+    load_cuda_dir,
+    load_cuda_file,
+    load_cuda_inline,
+)
 from kernbridge.errors import *  # noqa: F403  # programs may import them from here
 
 if TYPE_CHECKING:
@@ -49,15 +58,6 @@ if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.returning import elementwise
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
     from kernbridge._src.record.callable import numba_cuda_callable
-    from kernbridge._src.source.load import (
-        load_c_file,
-        load_c_inline,
-        load_cpp_file,
-        load_cpp_inline,
-        load_cuda_dir,
-        load_cuda_file,
-        load_cuda_inline,
-    )
     from kernbridge._ext.nvrtc.load_binary import CudaBinary as CudaBinary, load_binary
     from kernbridge._src.source.module import (
         CompiledModule as CompiledModule,
@@ -136,10 +136,6 @@ _LATER = {
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
     "_src.record.callable": ("numba_cuda_callable",),
     "_ext.nvrtc.load_binary": ("CudaBinary", "load_binary"),
-    "_src.source.load": (
-        *("load_c_file", "load_c_inline", "load_cpp_file", "load_cpp_inline"),
-        *("load_cuda_dir", "load_cuda_file", "load_cuda_inline"),
-    ),
     "_src.source.module": ("CompiledModule", "SourceFunction"),
     "_ext.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
     "_ext.tools.doctor": ("print_diagnostics",),
