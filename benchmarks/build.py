@@ -4,12 +4,16 @@ new process, and NVRTC's first call.
     python benchmarks/build.py [--rounds N]
 
 "Bare" is the same kernel and launcher with raw pointers and no header of ours, compiled with the
-same flags by the compiler alone. Every round does each once; differences are medians over rounds.
+same flags by the compiler alone; "with the headers" is the source that kernbridge compiles, without
+what kernbridge generates at its end. BrainEvent is measured if it is installed. Every round does
+each once; differences are medians over rounds, and ratios those of the least times, which other
+programs on the machine disturb least.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -21,6 +25,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import kernbridge
 import measure
 from rich.console import Console
 from rich.table import Table
@@ -69,6 +74,8 @@ void vector_add(const BE::Tensor a, const BE::Tensor b, BE::Tensor out) {
     for (int64_t i = 0; i < a.numel(); i++) o[i] = x[i] + y[i];
 }
 """
+PLAIN_CPP = CPP.replace(":f32[n]", "")  # as BrainEvent reads it
+MODULE = '#include "kernbridge/module.h"\n'  # with which kernbridge begins a source
 BARE_CPP = r"""
 #include <stdint.h>
 extern "C" void vector_add(const float* x, const float* y, float* o, int64_t n) {
@@ -87,15 +94,16 @@ import json, sys, time
 import jax, jax.numpy as jnp
 sys.path.insert(0, {here!r})
 import build
-import kernbridge
+{imported}
 x = jnp.ones(1024, jnp.float32)
 x.block_until_ready()
 jax.jit(lambda x: x + 1)(x).block_until_ready()
-start = time.perf_counter()
+start = time.{clock}()
 {body}
-print(json.dumps(time.perf_counter() - start))
+print(json.dumps(time.{clock}() - start))
 """
 LOAD_CPP = "kernbridge.load_cpp_inline('bench', build.CPP + '// {salt}')"
+OF_BRAINEVENT = "brainevent.load_cpp_inline('bench', build.PLAIN_CPP + '// {salt}')"
 LOAD_CUDA = "kernbridge.load_cuda_inline('bench', build.CUDA + '// {salt}'{more})"
 FIRST_NVRTC = """
 op = kernbridge.cuda_kernel(build.NVRTC + '// {salt}', 'add',
@@ -104,10 +112,13 @@ jax.jit(op).lower(x, x){more}
 """
 
 
-def in_new_process(body: str, cache: str) -> float:
+def in_new_process(
+    body: str, cache: str, clock: str = "perf_counter", imported: str = "import kernbridge"
+) -> float:
     """Seconds of the body, JAX and its backend up."""
-    program = PROGRAM.format(here=str(Path(__file__).parent), body=body)
-    environment = {**os.environ, "KERNBRIDGE_CACHE_DIR": cache}
+    here = str(Path(__file__).parent)
+    program = PROGRAM.format(here=here, body=body, clock=clock, imported=imported)
+    environment = {**os.environ, "KERNBRIDGE_CACHE_DIR": cache, "XDG_CACHE_HOME": cache}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )
@@ -128,19 +139,40 @@ def bare(command: list[str], suffix: str, source: str, salt: str) -> float:
 def rows(has_gpu: bool, cache: str) -> dict[str, tuple[Callable[[str], float], str, str]]:
     """Each: how to measure it, what it is compared with, and the limit in words."""
     flags = ["-O3", "-shared", "-fPIC", "-std=c++17"]
+    include = Path(kernbridge.__path__[0]) / "include"
+    folders = [f"-I{include}", f"-I{include / 'ext' / 'compat'}"]
+    has_peer = importlib.util.find_spec("brainevent") is not None
     found: dict[str, tuple[Callable[[str], float], str, str]] = {
         "bare g++ -O3": (lambda s: bare(["g++", *flags], ".cpp", BARE_CPP, s), "", ""),
+        "g++ -O3 with the headers": (
+            lambda s: bare(["g++", *flags, *folders], ".cpp", MODULE + CPP, s),
+            "bare g++ -O3",
+            "",
+        ),
         "load_cpp_inline, cold": (
             lambda s: in_new_process(LOAD_CPP.format(salt=s), cache),
-            "bare g++ -O3",
+            "g++ -O3 with the headers",
             "+ 0.1 s",
         ),
-        "load_cpp_inline, cached": (
-            lambda s: in_new_process(LOAD_CPP.format(salt=s), cache),
+        "load_cpp_inline, cold, own CPU time": (
+            lambda s: in_new_process(LOAD_CPP.format(salt=f"{s} CPU"), cache, "process_time"),
             "",
-            "0.002 s",
+            "0.05 s",
         ),
     }
+    if has_peer:
+        load_plain = lambda s: in_new_process(  # noqa: E731
+            OF_BRAINEVENT.format(salt=s), cache, imported="import brainevent"
+        )
+        found |= {
+            "BrainEvent load_cpp_inline, cold": (load_plain, "", ""),
+            "BrainEvent load_cpp_inline, cached": (load_plain, "", ""),
+        }
+    found["load_cpp_inline, cached"] = (
+        lambda s: in_new_process(LOAD_CPP.format(salt=s), cache),
+        "BrainEvent load_cpp_inline, cached" if has_peer else "",
+        "0.7 x" if has_peer else "",
+    )
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if Path(nvcc).exists():
         capability = gpu_capability() if has_gpu else "90"
@@ -198,17 +230,16 @@ def main() -> None:
                 if i >= 0:
                     times[name].append(seconds)
     table = Table(title="Building from source, s", title_justify="left")
-    for column in ("what", "median", "least", "difference", "limit"):
+    for column in ("what", "median", "least", "difference", "ratio", "limit"):
         table.add_column(column, justify="left" if column == "what" else "right")
     for name, (_, floor, limit) in measured.items():
-        difference = ""
+        difference, ratio, values = "", "", times[name]
         if floor:
-            pairs = zip(times[name], times[floor], strict=True)
-            difference = f"+ {statistics.median(a - b for a, b in pairs):.4f}"
-        values = times[name]
-        table.add_row(
-            name, f"{statistics.median(values):.4f}", f"{min(values):.4f}", difference, limit
-        )
+            pairs = zip(values, times[floor], strict=True)
+            difference = f"{statistics.median(a - b for a, b in pairs):+.4f}"
+            ratio = f"{min(values) / min(times[floor]):.2f}"
+        least, median = f"{min(values):.4f}", f"{statistics.median(values):.4f}"
+        table.add_row(name, median, least, difference, ratio, limit)
     Console(width=120).print(table)
     rows_of = [
         measure.row_of(name, times[name], times[floor or name], "s")

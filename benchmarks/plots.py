@@ -163,8 +163,8 @@ def cuda_on_cpu(results: Results) -> Any:
 
 @drawing.in_our_look
 def building(results: Results) -> Any:
-    figure = drawing.figure(5, 1.7)
     found = points(next(iter(results["results"].values())))
+    figure = drawing.figure(5, 0.5 + 0.17 * len(found))
     show(figure.subplots(), "", "Building a function from source", found)
     return figure
 
