@@ -206,7 +206,7 @@ static kb_status load_carried(const kb_xla_frame *frame, const uint8_t *digest, 
         size_t size = strlen(format->magic);
         bool inserted;
         if (program->size >= size && memcmp(program->data, format->magic, size) == 0)
-            return format->load(program->data, program->size, digest, &inserted, err);
+            return format->load(program->data, program->size, digest, NULL, &inserted, err);
     }
     if (find_origin(frame))
         return KB_NOT_FOUND;

@@ -37,11 +37,15 @@ typedef kb_status kb_handler_resolver(const uint8_t digest[KB_DIGEST_SIZE], kb_x
 void kb_handler_set_resolver(kb_handler_resolver *fn);
 
 /* A format of programs, and what registers the kernel of one; `*inserted`: whether it is new.
- * KB_FAILED_PRECONDITION if this process cannot run it: then the resolver is asked. */
+ * `local` is NULL for a program that a call carries; for its own, this process adds what the format
+ * names. KB_FAILED_PRECONDITION if this process cannot run it: then the resolver is asked. */
+typedef kb_status kb_handler_loader(const void *bytes, size_t size,
+                                    const uint8_t digest[KB_DIGEST_SIZE], const void *local,
+                                    bool *inserted, kb_error *err);
+
 typedef struct kb_handler_format {
     const char *magic; /* NULL after the last format */
-    kb_status (*load)(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                      bool *inserted, kb_error *err);
+    kb_handler_loader *load;
 } kb_handler_format;
 
 /* Those that calls of every target may carry. Set when the process begins; not copied. */

@@ -16,21 +16,15 @@ static _Atomic(long) captured_calls;
 static _Atomic(long) captured_nodes;
 
 kb_status kb_target_register(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                             bool callbacks, bool *inserted, kb_error *err)
+                             const void *local, bool *inserted, kb_error *err)
 {
     *inserted = false;
     kb_plan_set_runner(KB_STEP_LAUNCH, kb_launch_run);
     kb_plan_set_runner(KB_STEP_FILL, kb_fill_run);
     kb_plan_set_runner(KB_STEP_COPY, kb_copy_run);
     kb_kernel kernel;
-    kb_status s = kb_program_read(program, size, digest, callbacks, &kernel, err);
+    kb_status s = kb_program_read(program, size, digest, local != NULL, &kernel, err);
     return s == KB_OK ? kb_handler_register(&kernel, inserted, err) : s;
-}
-
-kb_status kb_target_load(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                         bool *inserted, kb_error *err)
-{
-    return kb_target_register(program, size, digest, false, inserted, err);
 }
 
 bool kb_target_is_prepared(const kb_kernel *kernel, kb_cu_device device)

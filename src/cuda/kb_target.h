@@ -19,13 +19,9 @@
 
 #include <stdbool.h>
 
-/* Reads and registers a program, unless its digest is there. `callbacks`: it may call Python. */
-kb_status kb_target_register(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                             bool callbacks, bool *inserted, kb_error *err);
-
-/* The same for a program that a call carries, which may not. */
-kb_status kb_target_load(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                         bool *inserted, kb_error *err);
+/* Reads and registers a program, unless its digest is there. It may call Python if `local` is not
+ * NULL. */
+kb_handler_loader kb_target_register;
 
 /* Instantiate also loads the kernel for every GPU that XLA has opened. XLA has a stage for that,
  * initialize, which it runs at each execution, also of a graph: 0.26 us a call on an H200. */

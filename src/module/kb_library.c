@@ -4,7 +4,6 @@
 #include "core/kb_checksum.h"
 #include "core/kb_dtype.h"
 #include "core/kb_fields.h"
-#include "core/kb_handler.h"
 #include "module/kb_module.h"
 
 #include <pthread.h>
@@ -137,10 +136,8 @@ static kb_status read_and_register(carried *c, const kb_source_step *function, b
     return s == KB_OK ? kb_handler_register(&c->kernel, inserted, err) : s;
 }
 
-kb_status kb_library_register_function(const void *bytes, size_t size,
-                                       const uint8_t digest[KB_DIGEST_SIZE],
-                                       const kb_source_step *function, bool *inserted,
-                                       kb_error *err)
+kb_status kb_library_register(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                              const void *local, bool *inserted, kb_error *err)
 {
     *inserted = false;
     carried c = {.fields = {.from = kb_reader_of(bytes, size)}};
@@ -150,13 +147,7 @@ kb_status kb_library_register_function(const void *bytes, size_t size,
     if (s != KB_OK)
         return s;
     c.fields.arena = kb_arena_new();
-    s = read_and_register(&c, function, inserted, err);
+    s = read_and_register(&c, local, inserted, err);
     kb_arena_free(c.fields.arena); /* the registry has copies */
     return s;
-}
-
-kb_status kb_library_register(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                              bool *inserted, kb_error *err)
-{
-    return kb_library_register_function(bytes, size, digest, NULL, inserted, err);
 }

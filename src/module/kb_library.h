@@ -19,7 +19,7 @@
 
 #include "abi/kb_xla.h"
 #include "core/kb_error.h"
-#include "core/kb_kernel.h"
+#include "core/kb_handler.h"
 #include "module/kb_source.h"
 
 #include <stdbool.h>
@@ -33,17 +33,11 @@ enum { KB_LIBRARY_VERSION = 2 };
 /* Opens a library from memory, once for each content. */
 kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *err);
 
-/* Opens the library and registers the function; `*inserted`: whether it is new.
- * KB_INVALID_ARGUMENT if the bytes are damaged or belong to another kernel; KB_FAILED_PRECONDITION,
- * with the reason, if they are whole and cannot run here; KB_RESOURCE_EXHAUSTED. */
-kb_status kb_library_register(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                              bool *inserted, kb_error *err);
-
-/* Registers a function of a library that this process has opened: `function` has all but the
- * attributes, which the description has, and the description has no library. */
-kb_status kb_library_register_function(const void *bytes, size_t size,
-                                       const uint8_t digest[KB_DIGEST_SIZE],
-                                       const kb_source_step *function, bool *inserted,
-                                       kb_error *err);
+/* Opens the library and registers the function. KB_INVALID_ARGUMENT if the bytes are damaged or
+ * belong to another kernel; KB_FAILED_PRECONDITION, with the reason, if they are whole and cannot
+ * run here; KB_RESOURCE_EXHAUSTED. `local` is the kb_source_step of a function in a library that
+ * this process has opened: it has all but the attributes, which the description has, and the
+ * description has no library. */
+kb_handler_loader kb_library_register;
 
 #endif

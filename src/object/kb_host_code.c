@@ -91,9 +91,8 @@ static void free_contents(void *owner)
     kb_arena_free(own->arena);
 }
 
-/* Places the code, unless `step` is what the kernel runs. */
-static kb_status read_all(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                          const kb_host_step *step, kb_kernel *kernel, kb_error *err)
+kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                            const kb_host_step *step, kb_kernel *kernel, kb_error *err)
 {
     *kernel = (kb_kernel){.free_owner = free_contents};
     memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
@@ -114,6 +113,7 @@ static kb_status read_all(const void *bytes, size_t size, const uint8_t digest[K
     if (s == KB_OK && step) {
         c.contents->step = (kb_step){.kind = KB_STEP_HOST, .host = *step};
         kernel->plan = (kb_plan){.n_steps = 1, .steps = &c.contents->step};
+        kernel->bytes = kb_arena_bytes(arena);
     } else if (s == KB_OK) {
         s = place_code(&c, err);
     }
@@ -122,33 +122,12 @@ static kb_status read_all(const void *bytes, size_t size, const uint8_t digest[K
     return s;
 }
 
-kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                            kb_kernel *kernel, kb_error *err)
-{
-    return read_all(bytes, size, digest, NULL, kernel, err);
-}
-
 kb_status kb_host_code_register(const void *bytes, size_t size,
-                                const uint8_t digest[KB_DIGEST_SIZE], bool *inserted, kb_error *err)
+                                const uint8_t digest[KB_DIGEST_SIZE], const void *local,
+                                bool *inserted, kb_error *err)
 {
     *inserted = false;
     kb_kernel kernel;
-    kb_status s = kb_host_code_read(bytes, size, digest, &kernel, err);
+    kb_status s = kb_host_code_read(bytes, size, digest, local, &kernel, err);
     return s == KB_OK ? kb_handler_register(&kernel, inserted, err) : s;
-}
-
-kb_status kb_host_code_register_step(const void *bytes, size_t size,
-                                     const uint8_t digest[KB_DIGEST_SIZE], const kb_host_step *step,
-                                     bool *inserted, kb_error *err)
-{
-    *inserted = false;
-    kb_kernel kernel;
-    kb_status s = read_all(bytes, size, digest, step, &kernel, err);
-    if (s != KB_OK)
-        return s;
-    void *own = kernel.owner;
-    kernel.owner = NULL; /* the registry has copies */
-    s = kb_handler_register(&kernel, inserted, err);
-    free_contents(own);
-    return s;
 }

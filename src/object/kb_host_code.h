@@ -15,6 +15,7 @@
 
 #include "abi/kb_xla.h"
 #include "core/kb_error.h"
+#include "core/kb_handler.h"
 #include "core/kb_kernel.h"
 
 #include <stdbool.h>
@@ -26,21 +27,15 @@ enum { KB_HOST_CODE_VERSION = 3 };
 #define KB_HOST_CODE_MAGIC "KBHC"
 #define KB_HOST_CODE_ENTRY "kb_entry"
 
-/* Reads a kernel and places its code in memory. On success the caller hands the kernel to a
- * registry, or frees its owner. KB_INVALID_ARGUMENT if the bytes are damaged or belong to another
- * kernel; KB_FAILED_PRECONDITION, with what is missing, if they are whole and cannot run here;
- * KB_RESOURCE_EXHAUSTED. */
+/* Reads a kernel and places its code in memory, unless `step`, which may be NULL, is what it runs.
+ * On success the caller hands the kernel to a registry, or frees its owner. KB_INVALID_ARGUMENT if
+ * the bytes are damaged or belong to another kernel; KB_FAILED_PRECONDITION, with what is missing,
+ * if they are whole and cannot run here; KB_RESOURCE_EXHAUSTED. */
 kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                            kb_kernel *kernel, kb_error *err);
+                            const kb_host_step *step, kb_kernel *kernel, kb_error *err);
 
-/* Reads and registers a kernel; `*inserted`: whether it is new. */
-kb_status kb_host_code_register(const void *bytes, size_t size,
-                                const uint8_t digest[KB_DIGEST_SIZE], bool *inserted,
-                                kb_error *err);
-
-/* The same for a kernel that this process has compiled, whose description has no code. */
-kb_status kb_host_code_register_step(const void *bytes, size_t size,
-                                     const uint8_t digest[KB_DIGEST_SIZE], const kb_host_step *step,
-                                     bool *inserted, kb_error *err);
+/* Reads and registers a kernel. `local` is the kb_host_step of one that this process has compiled,
+ * whose description has no code. */
+kb_handler_loader kb_host_code_register;
 
 #endif

@@ -16,10 +16,7 @@ static PyObject *register_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "O&y#:register_host_code", kb_python_digest, &digest, &code, &size))
         return NULL;
-    bool inserted;
-    kb_error err;
-    kb_status s = kb_host_code_register(code, (size_t)size, digest, &inserted, &err);
-    return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
+    return kb_python_register(kb_host_code_register, code, size, digest, NULL);
 }
 
 /* Register a kernel that this process has compiled, at the address of its entry; True if it is new.
@@ -38,10 +35,7 @@ static PyObject *register_host(PyObject *Py_UNUSED(self), PyObject *args)
                                .parallel = parallel != 0,
                                .concurrent = concurrent != 0,
                                .num_threads = num_threads};
-    bool inserted;
-    kb_error err;
-    kb_status s = kb_host_code_register_step(code, (size_t)size, digest, &step, &inserted, &err);
-    return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
+    return kb_python_register(kb_host_code_register, code, size, digest, &step);
 }
 
 /* Let a kernel that came as machine code first call Python, as a step that calls Python does, until
@@ -72,7 +66,7 @@ static PyObject *check_host_code(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     kb_kernel kernel;
     kb_error err;
-    if (kb_host_code_read(code, (size_t)size, digest, &kernel, &err) != KB_OK)
+    if (kb_host_code_read(code, (size_t)size, digest, NULL, &kernel, &err) != KB_OK)
         return kb_python_raise(&err);
     bool concurrent = kernel.plan.steps->host.concurrent;
     kernel.free_owner(kernel.owner);

@@ -1,8 +1,6 @@
 /* Owns the conversions that several parts of the extension need. */
 #include "python/convert.h"
 
-#include "core/kb_kernel.h"
-
 #include <string.h>
 
 PyObject *kb_python_raise(kb_error *err)
@@ -10,6 +8,15 @@ PyObject *kb_python_raise(kb_error *err)
     PyObject *type = err->status == KB_RESOURCE_EXHAUSTED ? PyExc_MemoryError : PyExc_ValueError;
     PyErr_SetString(type, kb_error_text(err));
     return NULL;
+}
+
+PyObject *kb_python_register(kb_handler_loader *load, const char *bytes, Py_ssize_t size,
+                             const uint8_t *digest, const void *local)
+{
+    bool inserted;
+    kb_error err;
+    kb_status s = load(bytes, (size_t)size, digest, local, &inserted, &err);
+    return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
 }
 
 int kb_python_read_digest(PyObject *bytes, char **digest, int expected)

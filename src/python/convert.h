@@ -7,11 +7,16 @@
 #include <Python.h>
 
 #include "core/kb_error.h"
+#include "core/kb_handler.h"
 
 #include <stdbool.h>
 
 /* Raises MemoryError or ValueError with the message; returns NULL. */
 PyObject *kb_python_raise(kb_error *err);
+
+/* Registers a kernel that comes as bytes; True if it is new. */
+PyObject *kb_python_register(kb_handler_loader *load, const char *bytes, Py_ssize_t size,
+                             const uint8_t *digest, const void *local);
 
 /* A converter for "O&" of PyArg_ParseTuple: to the address of the bytes of a kernel's digest; and
  * its work for digests of other sizes. ValueError is raised for bytes of another size. */

@@ -14,19 +14,15 @@
  * `callbacks` may it call Python. */
 static PyObject *register_program(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    const char *digest, *program;
-    Py_ssize_t program_size;
+    const uint8_t *digest;
+    const char *program;
+    Py_ssize_t size;
     int callbacks;
     if (!PyArg_ParseTuple(args, "O&y#p:register_program", kb_python_digest, &digest, &program,
-                          &program_size, &callbacks))
+                          &size, &callbacks))
         return NULL;
-    bool inserted;
-    kb_error err;
-    kb_status s = kb_target_register(program, (size_t)program_size, (const uint8_t *)digest,
-                                     callbacks != 0, &inserted, &err);
-    if (s == KB_OK)
-        return PyBool_FromLong(inserted);
-    return kb_python_raise(&err);
+    return kb_python_register(kb_target_register, program, size, digest,
+                              callbacks ? &callbacks : NULL);
 }
 
 /* (number of GPUs that the driver shows, why there are none). */

@@ -135,11 +135,7 @@ static PyObject *register_source(PyObject *Py_UNUSED(self), PyObject *args)
         .last_error = (kb_source_last_error *)(uintptr_t)last_error,
         .cuda = cuda != 0,
     };
-    bool inserted;
-    kb_error err;
-    kb_status s =
-        kb_library_register_function(description, (size_t)size, digest, &function, &inserted, &err);
-    return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
+    return kb_python_register(kb_library_register, description, size, digest, &function);
 }
 
 static PyMethodDef methods[] = {

@@ -38,7 +38,7 @@ void kb_targets_begin(void)
     static const kb_handler_format formats[] = {
         {KB_HOST_CODE_MAGIC, kb_host_code_register},
         {KB_LIBRARY_MAGIC, kb_library_register},
-        {KB_PROGRAM_MAGIC, kb_target_load},
+        {KB_PROGRAM_MAGIC, kb_target_register},
         {NULL, NULL},
     };
     kb_handler_set_formats(formats);

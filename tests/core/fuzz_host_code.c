@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
         sealed_sign(bytes, size, digest, KB_DIGEST_SIZE);
     kb_error err = {.status = KB_OK};
     kb_kernel kernel;
-    kb_status s = kb_host_code_read(bytes, size, digest, &kernel, &err);
+    kb_status s = kb_host_code_read(bytes, size, digest, NULL, &kernel, &err);
     free(bytes);
     if (s == KB_OK) {
         counts.read++;

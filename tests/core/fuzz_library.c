@@ -58,7 +58,7 @@ static kb_status load(const uint8_t *bytes, size_t size, const uint8_t *digest, 
     if (of_call && memcmp(bytes, KB_LIBRARY_MAGIC, 4) != 0) {
         s = KB_NOT_FOUND; /* the handler of a call knows no such format */
     } else {
-        s = kb_library_register(bytes, size, digest, &inserted, err);
+        s = kb_library_register(bytes, size, digest, NULL, &inserted, err);
         require(s == KB_OK || !inserted, "a kernel of a refused library");
         counts.again += s == KB_OK && !inserted;
     }

@@ -29,7 +29,7 @@ void target_call_init(target_call *c, uint64_t id, const program_text *program)
     fake_attr_array(&c->f, "call", KB_DTYPE_S64, 1, &key, sizeof key);
     fake_attr_array(&c->f, "digest", KB_DTYPE_U8, KB_DIGEST_SIZE, c->digest, KB_DIGEST_SIZE);
     if (program) {
-        static const kb_handler_format formats[] = {{KB_PROGRAM_MAGIC, kb_target_load},
+        static const kb_handler_format formats[] = {{KB_PROGRAM_MAGIC, kb_target_register},
                                                     {NULL, NULL}};
         kb_handler_set_formats(formats);
         size_t size;

@@ -17,8 +17,9 @@ static kb_status offer(kb_status status, const char *text, kb_error *err)
 }
 
 static kb_status load(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
-                      bool *inserted, kb_error *err)
+                      const void *local, bool *inserted, kb_error *err)
 {
+    CHECK_PTR(local, NULL);
     (void)digest, (void)inserted;
     CHECK(size == 4 && memcmp(bytes, "KBXX", size) == 0);
     loads++;

@@ -118,7 +118,7 @@ static kb_status add_program(uint64_t id, const program_text *p, size_t cut, boo
     sample_digest(digest, id);
     uint8_t *bytes = program_write(p, digest, &size);
     sealed_sign(bytes, size - cut, digest, KB_DIGEST_SIZE);
-    kb_status s = kb_target_register(bytes, size - cut, digest, false, inserted, &err);
+    kb_status s = kb_target_register(bytes, size - cut, digest, NULL, inserted, &err);
     free(bytes);
     return s;
 }

@@ -22,7 +22,7 @@ static kb_status read_text(const host_code_text *t, kb_kernel *kernel)
 {
     size_t size;
     uint8_t *bytes = host_code_write(t, digest, &size);
-    kb_status s = kb_host_code_read(bytes, size, digest, kernel, &err);
+    kb_status s = kb_host_code_read(bytes, size, digest, NULL, kernel, &err);
     free(bytes); /* before anybody looks at the kernel */
     return s;
 }
@@ -210,7 +210,7 @@ static void test_values(void)
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *owner)
 {
     kb_kernel k;
-    CHECK_INT(kb_host_code_read(bytes, size, owner, &k, &err), KB_INVALID_ARGUMENT);
+    CHECK_INT(kb_host_code_read(bytes, size, owner, NULL, &k, &err), KB_INVALID_ARGUMENT);
     CHECK_HAS(err.message, "is damaged, or belongs to another kernel");
 }
 
@@ -242,9 +242,9 @@ static void test_digest(void)
     uint8_t other[KB_DIGEST_SIZE];
     memcpy(other, digest, sizeof other);
     other[31] ^= 1;
-    CHECK_INT(kb_host_code_read(bytes, size, other, &k, &err), KB_INVALID_ARGUMENT);
+    CHECK_INT(kb_host_code_read(bytes, size, other, NULL, &k, &err), KB_INVALID_ARGUMENT);
     bytes[0] = 'X';
-    CHECK_INT(kb_host_code_read(bytes, size, digest, &k, &err), KB_INVALID_ARGUMENT);
+    CHECK_INT(kb_host_code_read(bytes, size, digest, NULL, &k, &err), KB_INVALID_ARGUMENT);
     CHECK_HAS(err.message, "its first bytes");
     free(bytes);
 }
@@ -311,7 +311,7 @@ static void test_least_places(void)
         uint8_t *bytes = host_code_write(&t, digest, &size);
         size -= SIZE_OF_CODE + (size_t)cut;
         sealed_sign(bytes, size, digest, KB_DIGEST_SIZE);
-        CHECK_INT(kb_host_code_read(bytes, size, digest, &k, &err), KB_INVALID_ARGUMENT);
+        CHECK_INT(kb_host_code_read(bytes, size, digest, NULL, &k, &err), KB_INVALID_ARGUMENT);
         CHECK_TEXT(err.message, cut ? "a kernel's machine code is damaged, or belongs to another "
                                       "kernel: the check of its length failed"
                                     : "a kernel's machine code is damaged, or belongs to another "
@@ -389,7 +389,8 @@ static void test_load(void)
     host_code_init(&t);
     uint8_t *bytes = host_code_write(&t, own, &size);
     bool inserted = true;
-    CHECK_INT(kb_host_code_register(bytes, size - 1, own, &inserted, &err), KB_INVALID_ARGUMENT);
+    CHECK_INT(kb_host_code_register(bytes, size - 1, own, NULL, &inserted, &err),
+              KB_INVALID_ARGUMENT);
     CHECK(!inserted);
     static const kb_handler_format formats[] = {{KB_HOST_CODE_MAGIC, kb_host_code_register},
                                                 {NULL, NULL}};
@@ -413,7 +414,7 @@ static void test_load(void)
         CHECK_INT(call(k, 2, y), KB_OK);
     CHECK_INT(kb_registry_count(kb_handler_registry()).kernels, 1);
     inserted = true;
-    CHECK_INT(kb_host_code_register(bytes, size, own, &inserted, &err), KB_OK);
+    CHECK_INT(kb_host_code_register(bytes, size, own, NULL, &inserted, &err), KB_OK);
     CHECK(!inserted); /* it is there already */
     free(bytes);
 }

@@ -31,7 +31,7 @@ static kb_status add(const library_text *t, const uint8_t *digest)
     size_t size;
     bool inserted = true;
     uint8_t *bytes = library_write(t, digest, &size);
-    kb_status s = kb_library_register(bytes, size, digest, &inserted, &err);
+    kb_status s = kb_library_register(bytes, size, digest, NULL, &inserted, &err);
     CHECK(inserted == (s == KB_OK));
     free(bytes); /* before anybody runs the function */
     return s;
@@ -175,7 +175,7 @@ static void *add_one(void *given)
     pthread_mutex_lock(&writing); /* of which one thread writes at a time */
     uint8_t *bytes = library_write(&good, digest, &size);
     pthread_mutex_unlock(&writing);
-    CHECK_INT(kb_library_register(bytes, size, digest, &inserted, &error), KB_OK);
+    CHECK_INT(kb_library_register(bytes, size, digest, NULL, &inserted, &error), KB_OK);
     free(bytes);
     return NULL;
 }
@@ -197,7 +197,7 @@ static void test_threads(void)
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *digest)
 {
     bool inserted = true;
-    CHECK_INT(kb_library_register(bytes, size, digest, &inserted, &err), KB_INVALID_ARGUMENT);
+    CHECK_INT(kb_library_register(bytes, size, digest, NULL, &inserted, &err), KB_INVALID_ARGUMENT);
     CHECK(!inserted);
     CHECK_HAS(err.message, "the library of a kernel is damaged, or belongs to another");
 }

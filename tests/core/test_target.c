@@ -408,24 +408,27 @@ static void test_register(void)
     program_text p = {.magic = "KBCU", .version = KB_PROGRAM_VERSION, .name = "n", .source = "s"};
     p.n_steps = 1;
     uint8_t digest[KB_DIGEST_SIZE], bytes[] = {1, 2, 3};
+    const bool callbacks = true;
     bool inserted = true;
     kb_error err;
     size_t size;
     p.steps[0].kind = KB_STEP_CALLBACK;
     sample_digest(digest, 40);
     uint8_t *program = program_write(&p, digest, &size);
-    CHECK_INT(kb_target_register(bytes, 3, digest, true, &inserted, &err), KB_INVALID_ARGUMENT);
-    CHECK(!inserted);
-    CHECK_INT(kb_target_register(program, size, digest, false, &inserted, &err),
+    CHECK_INT(kb_target_register(bytes, 3, digest, &callbacks, &inserted, &err),
               KB_INVALID_ARGUMENT);
     CHECK(!inserted);
-    CHECK_INT(kb_target_register(program, size, digest, true, &inserted, &err), KB_OK);
+    CHECK_INT(kb_target_register(program, size, digest, NULL, &inserted, &err),
+              KB_INVALID_ARGUMENT);
+    CHECK(!inserted);
+    CHECK_INT(kb_target_register(program, size, digest, &callbacks, &inserted, &err), KB_OK);
     CHECK(inserted);
-    CHECK_INT(kb_target_register(program, size, digest, true, &inserted, &err), KB_OK);
+    CHECK_INT(kb_target_register(program, size, digest, &callbacks, &inserted, &err), KB_OK);
     CHECK(!inserted);
     digest[KB_DIGEST_SIZE - 1] ^= 1; /* the same key */
     sealed_sign(program, size, digest, KB_DIGEST_SIZE);
-    CHECK_INT(kb_target_register(program, size, digest, true, &inserted, &err), KB_ALREADY_EXISTS);
+    CHECK_INT(kb_target_register(program, size, digest, &callbacks, &inserted, &err),
+              KB_ALREADY_EXISTS);
     CHECK(!inserted);
     free(program);
 }
