@@ -47,16 +47,6 @@ define internal ptr @NRT_MemInfo_varsize_realloc(ptr %block, i64 %size) alwaysin
 }
 declare i64 @llvm.umin.i64(i64, i64)
 
-define internal ptr @NRT_Allocate(i64 %size) alwaysinline {
-  %memory = call noalias ptr @malloc(i64 %size)
-  ret ptr %memory
-}
-
-define internal void @NRT_Free(ptr %memory) alwaysinline {
-  call void @free(ptr %memory)
-  ret void
-}
-
 define internal void @NRT_incref(ptr %block) alwaysinline {
   %none = icmp eq ptr %block, null
   br i1 %none, label %end, label %count
@@ -91,11 +81,6 @@ whole:
   call void @free(ptr %block)
   br label %end
 end:
-  ret void
-}
-
-define internal void @NRT_MemInfo_call_dtor(ptr %block) alwaysinline {
-  call void @free(ptr %block)
   ret void
 }
 

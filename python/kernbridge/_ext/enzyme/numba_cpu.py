@@ -50,6 +50,7 @@ from kernbridge._src.operation.spec import Step
 _ALLOCATOR = Path(__file__).with_name("allocator.ll").read_text()
 _ALLOCATING = Module(_ALLOCATOR).functions.keys()
 _COUNTING = {"NRT_incref", "NRT_decref"}
+_IN_C = {"NRT_Allocate": "malloc", "NRT_Free": "free"}
 _RESHAPE = "numba_attempt_nocopy_reshape"  # computes strides from extents
 _RAISED = "kb.raised"  # allocates memory of an exception, which Enzyme would free
 _DTOR = ".dtor.list."  # and the type of the items that it releases
@@ -147,7 +148,7 @@ class NumbaDerivative(HostDerivativeJob):
             simple.link_in(_nodes(overload.kernel.targetctx, names, len(self.steps)))
         simple = binding.parse_assembly(guards.hidden(str(simple)))
         simplify(_inlined(simple, name))
-        read = Module(guards.shown(str(simple)))
+        read = Module(renamed(guards.shown(str(simple)), lambda name: _IN_C.get(name, name)))
         if found := guards.reinterprets(read, name, [b.is_inexact for b in buffers]):
             why = "it uses the bits of real numbers as integers, or has a list of real numbers"
             raise Refused(why, place_of(read, found))
@@ -345,9 +346,9 @@ def _to_inline(read: Module) -> Any:
         holds = ir.holds(i.callee.removeprefix(_HOLDS))
         i.text = i.text.replace("(ptr ", f"(ptr {holds} ", 1)
     for function in read.defined.values():
-        for i in (i for i in function.instructions if i.callee == "NRT_Allocate"):
+        for i in (i for i in function.instructions if i.callee == "malloc"):
             if _is_stored(function, i.result):
-                i.text = i.text.replace("@NRT_Allocate(", f"@{_RAISED}(", 1)
+                i.text = i.text.replace("@malloc(", f"@{_RAISED}(", 1)
     raised = f'declare noalias ptr @{_RAISED}(i64) nofree "enzyme_inactive"'
     text = ir.placed(f"{read}{_ALLOCATOR}{raised}\n")
     return _inlined(binding.parse_assembly(text, binding.create_context()))
