@@ -9,45 +9,35 @@
 
 enum { SPEC_MAX = 32 };
 
-static const char *take(const char **at, size_t size)
-{
-    uintptr_t address = (uintptr_t)*at;
-    const char *found = *at + ((size - address % size) % size);
-    *at = found + size;
-    return found;
-}
-
-static int64_t take_integer(const char **at, bool wide)
-{
-    int64_t word = 0; /* whose lower half comes first */
-    size_t size = wide ? sizeof word : sizeof(int32_t);
-    memcpy(&word, take(at, size), size);
-    return wide ? word : (int32_t)word;
-}
-
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 
 /* `spec` is "%" and flags, width and precision, without lengths, and NULs up to its end. */
 static void convert(FILE *out, char spec[SPEC_MAX + 4], bool wide, char kind, const char **at)
 {
+    union {
+        int64_t wide;
+        int32_t narrow;
+        const char *pointer;
+        double number;
+    } value;
+    bool is_integer = strchr("diuxXo", kind), is_signed = kind == 'd' || kind == 'i';
+    size_t size = kind == 'c' || (is_integer && !wide) ? sizeof value.narrow : sizeof value;
+    *at += (size - (uintptr_t)*at % size) % size;
+    memcpy(&value, *at, size);
+    *at += size;
     size_t n = strlen(spec);
     spec[n] = kind;
-    if (strchr("diuxXo", kind)) {
-        int64_t value = take_integer(at, wide);
-        bool is_signed = kind == 'd' || kind == 'i';
+    if (is_integer) {
+        int64_t narrow = is_signed ? value.narrow : (int64_t)(uint32_t)value.narrow;
         memcpy(spec + n, (char[]){'l', 'l', kind}, 3);
-        (void)fprintf(out, spec, is_signed || wide ? (long long)value : (long long)(uint32_t)value);
+        (void)fprintf(out, spec, wide ? (long long)value.wide : (long long)narrow);
     } else if (kind == 'c') {
-        (void)fprintf(out, spec, (int)take_integer(at, false));
+        (void)fprintf(out, spec, value.narrow);
     } else if (kind == 's' || kind == 'p') {
-        const char *pointer;
-        memcpy(&pointer, take(at, sizeof pointer), sizeof pointer);
-        (void)fprintf(out, spec, pointer);
+        (void)fprintf(out, spec, value.pointer);
     } else {
-        double number;
-        memcpy(&number, take(at, sizeof number), sizeof number);
-        (void)fprintf(out, spec, number);
+        (void)fprintf(out, spec, value.number);
     }
 }
 
