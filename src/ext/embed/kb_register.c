@@ -130,6 +130,11 @@ static kb_status add_targets(const kb_xla_api *xla, kb_error *err)
 
 static kb_status add_plugin(const kb_pjrt_api *api, kb_error *err)
 {
+    if (!api || api->struct_size < sizeof *api)
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "kb_host_register: api is %s, expected what the plugin's GetPjrtApi "
+                            "returns",
+                            api ? "too small" : "NULL");
     for (const plugin *p = plugins; p; p = p->next)
         if (p->api == api)
             return KB_OK;
@@ -162,16 +167,8 @@ static kb_status add_plugin(const kb_pjrt_api *api, kb_error *err)
 kb_status kb_host_register(const struct PJRT_Api *api, kb_host_error *error)
 {
     kb_error err;
-    const kb_pjrt_api *ours = (const kb_pjrt_api *)api;
-    if (!ours || ours->struct_size < sizeof *ours)
-        return kb_failure_tell(
-            kb_error_set(&err, KB_INVALID_ARGUMENT,
-                         "kb_host_register: api is %s, expected what the plugin's GetPjrtApi "
-                         "returns",
-                         ours ? "too small" : "NULL"),
-            &err, error);
     pthread_mutex_lock(&lock);
-    kb_status s = add_plugin(ours, &err);
+    kb_status s = add_plugin((const kb_pjrt_api *)api, &err);
     pthread_mutex_unlock(&lock);
     return kb_failure_tell(s, &err, error);
 }
