@@ -11,8 +11,6 @@
 #include <string.h>
 #include <strings.h>
 
-static const char manifest_name[] = "manifest.txt";
-
 /* CompileOptionsProto: executable_build_options { num_replicas: 1, num_partitions: 1 } */
 static const char options[] = {0x1a, 0x04, 0x20, 0x01, 0x28, 0x01};
 
@@ -110,7 +108,7 @@ static kb_status read_program(kb_bundle *b, kb_manifest_program *p, kb_error *er
 
 static kb_status read_manifest(kb_bundle *b, kb_error *err)
 {
-    const char *path = join(b, manifest_name);
+    const char *path = join(b, "manifest.txt");
     kb_xla_bytes text = {0};
     kb_error why;
     kb_status s = read_file(b, path, &text, err);
@@ -145,20 +143,14 @@ void kb_bundle_close(kb_bundle *bundle)
 kb_status kb_bundle_open(const char *folder, kb_bundle **bundle, kb_host_error *error)
 {
     kb_error err;
-    *bundle = NULL;
     kb_arena *arena = kb_arena_new();
     kb_bundle *b = kb_arena_take(arena, 1, sizeof *b);
-    if (!b) {
+    if (b)
+        *b = (kb_bundle){.arena = arena, .folder = folder};
+    kb_status s = b ? read_bundle(b, &err) : refuse_memory(&err);
+    *bundle = s == KB_OK ? b : NULL;
+    if (s != KB_OK)
         kb_arena_free(arena);
-        return kb_failure_tell(refuse_memory(&err), &err, error);
-    }
-    *b = (kb_bundle){.arena = arena, .folder = folder};
-    kb_status s = read_bundle(b, &err);
-    b->folder = NULL;
-    if (s == KB_OK)
-        *bundle = b;
-    else
-        kb_bundle_close(b);
     return kb_failure_tell(s, &err, error);
 }
 
