@@ -12,63 +12,60 @@
 
 enum { HEX = 16, DECIMAL = 10, LINE_MIN = 8 /* less than a line of an array takes */ };
 
-/* What is left of a line, whose words are cut off. */
-typedef struct line {
-    char *rest;
-    bool failed;
-} line;
-
 typedef struct reading {
+    char *rest;  /* what is left of a line, whose words are cut off */
+    bool failed; /* in this line */
+    bool no_memory;
     kb_arena *arena;
     kb_manifest *manifest;
     kb_manifest_program *program, **last_program; /* the last one, and where the next one goes */
     const kb_host_array **inputs, **outputs;      /* of all programs: where the next ones go */
-    bool no_memory;
 } reading;
 
 static void *take(reading *r, size_t count, size_t size)
 {
     void *memory = kb_arena_take(r->arena, count, size);
     r->no_memory |= !memory;
+    r->failed |= !memory;
     return memory;
 }
 
 /* The next word, of at least one byte; "" if there is none. */
-static const char *next_word(line *l)
+static const char *next_word(reading *r)
 {
-    const char *word = l->rest;
-    l->rest += strcspn(word, " ");
-    l->failed |= l->rest == word;
-    if (*l->rest)
-        *l->rest++ = '\0';
+    const char *word = r->rest;
+    r->rest += strcspn(word, " ");
+    r->failed |= r->rest == word;
+    if (*r->rest)
+        *r->rest++ = '\0';
     return word;
 }
 
 /* A number that fits into an int64_t. */
-static size_t read_number(line *l)
+static size_t read_number(reading *r)
 {
-    const char *word = next_word(l);
+    const char *word = next_word(r);
     errno = 0;
     long long value = strtoll(word, NULL, DECIMAL);
-    l->failed |= errno != 0 || word[strspn(word, "0123456789")] != '\0';
+    r->failed |= errno != 0 || word[strspn(word, "0123456789")] != '\0';
     return (size_t)value;
 }
 
-static void read_digest(line *l, uint8_t digest[KB_SHA256_SIZE])
+static void read_digest(reading *r, uint8_t digest[KB_SHA256_SIZE])
 {
     static const char digits[] = "0123456789abcdef";
-    const char *word = next_word(l);
+    const char *word = next_word(r);
     size_t size = strlen(word);
-    l->failed |= size != (size_t)2 * KB_SHA256_SIZE || strspn(word, digits) != size;
-    for (size_t i = 0; i < size && !l->failed; i++) {
+    r->failed |= size != (size_t)2 * KB_SHA256_SIZE || strspn(word, digits) != size;
+    for (size_t i = 0; i < size && !r->failed; i++) {
         size_t digit = (size_t)(strchr(digits, word[i]) - digits);
         digest[i / 2] = (uint8_t)((size_t)HEX * digest[i / 2] + digit);
     }
 }
 
-static void read_dtype(line *l, kb_host_array *array)
+static void read_dtype(reading *r, kb_host_array *array)
 {
-    array->dtype = next_word(l);
+    array->dtype = next_word(r);
 #define DTYPE(NAME, code, bits, name, OURS, dlpack, pjrt)                                          \
     if (strcmp(array->dtype, name) == 0) {                                                         \
         array->type = (pjrt);                                                                      \
@@ -76,18 +73,17 @@ static void read_dtype(line *l, kb_host_array *array)
     }
     KB_DTYPE_WHOLE_LIST(DTYPE)
 #undef DTYPE
-    l->failed |= array->size == 0;
+    r->failed |= array->size == 0;
 }
 
-static void read_dims(reading *r, line *l, kb_host_array *array)
+static void read_dims(reading *r, kb_host_array *array)
 {
-    array->n_dims = read_number(l);
-    l->failed |= array->n_dims > KB_RANK_MAX;
-    int64_t *dims = l->failed ? NULL : take(r, array->n_dims, sizeof *dims);
-    l->failed |= !dims;
-    for (size_t i = 0; !l->failed && i < array->n_dims; i++) {
-        size_t extent = read_number(l);
-        l->failed |= extent > 0 && array->size > (size_t)INT64_MAX / extent;
+    array->n_dims = read_number(r);
+    r->failed |= array->n_dims > KB_RANK_MAX;
+    int64_t *dims = r->failed ? NULL : take(r, array->n_dims, sizeof *dims);
+    for (size_t i = 0; !r->failed && i < array->n_dims; i++) {
+        size_t extent = read_number(r);
+        r->failed |= extent > 0 && array->size > (size_t)INT64_MAX / extent;
         dims[i] = (int64_t)extent;
         array->size *= extent;
     }
@@ -95,81 +91,81 @@ static void read_dims(reading *r, line *l, kb_host_array *array)
 }
 
 /* Where the values of an argument are, if they are there. */
-static void read_offset(kb_manifest *m, line *l, kb_manifest_array *array)
+static void read_offset(reading *r, kb_manifest_array *array)
 {
-    if (l->rest[0] == '-') {
-        l->failed |= strcmp(next_word(l), "-") != 0;
+    kb_manifest *m = r->manifest;
+    if (r->rest[0] == '-') {
+        r->failed |= strcmp(next_word(r), "-") != 0;
         return;
     }
-    array->offset = read_number(l);
-    l->failed |= array->offset % KB_MANIFEST_ALIGNMENT != 0 || array->offset > m->data.size;
+    array->offset = read_number(r);
+    r->failed |= array->offset % KB_MANIFEST_ALIGNMENT != 0 || array->offset > m->data.size;
     array->next = m->with_data;
     m->with_data = array;
 }
 
-static void read_array(reading *r, line *l, bool is_output)
+static void read_array(reading *r, bool is_output)
 {
     kb_manifest *m = r->manifest;
     kb_manifest_array *array = r->program ? take(r, 1, sizeof *array) : NULL;
-    l->failed |= !array;
-    if (l->failed)
+    r->failed |= !array;
+    if (r->failed)
         return;
-    read_dtype(l, &array->about);
+    read_dtype(r, &array->about);
     if (!is_output) {
-        size_t donated = read_number(l);
-        l->failed |= donated > 1;
+        size_t donated = read_number(r);
+        r->failed |= donated > 1;
         array->about.donated = (int32_t)donated;
-        read_offset(m, l, array);
+        read_offset(r, array);
     }
-    read_dims(r, l, &array->about);
-    array->about.name = l->rest;
-    l->rest += strlen(l->rest);
-    l->failed |= m->with_data == array && array->about.size > m->data.size - array->offset;
+    read_dims(r, &array->about);
+    array->about.name = r->rest;
+    r->rest += strlen(r->rest);
+    r->failed |= m->with_data == array && array->about.size > m->data.size - array->offset;
     *(is_output ? r->outputs++ : r->inputs++) = &array->about;
     *(is_output ? &r->program->about.n_outputs : &r->program->about.n_inputs) += 1;
 }
 
 /* The name of the file leads out of no folder. */
-static void read_file(line *l, kb_manifest_file *file, const char **platform)
+static void read_file(reading *r, kb_manifest_file *file, const char **platform)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    file->size = read_number(l);
-    read_digest(l, file->digest);
+    file->size = read_number(r);
+    read_digest(r, file->digest);
     if (platform)
-        *platform = next_word(l);
-    file->name = next_word(l);
-    l->failed |= file->name[0] == '.' || strspn(file->name, allowed) != strlen(file->name);
+        *platform = next_word(r);
+    file->name = next_word(r);
+    r->failed |= file->name[0] == '.' || strspn(file->name, allowed) != strlen(file->name);
 }
 
-static void read_program(reading *r, line *l)
+static void read_program(reading *r)
 {
     kb_manifest_program *program = take(r, 1, sizeof *program);
-    l->failed |= !program;
-    if (l->failed)
+    if (r->failed)
         return;
-    read_file(l, &program->file, &program->about.platform);
+    read_file(r, &program->file, &program->about.platform);
     program->about.inputs = r->inputs;
     program->about.outputs = r->outputs;
     r->program = *r->last_program = program;
     r->last_program = &program->next;
 }
 
-static void read_line(reading *r, line *l)
+static void read_line(reading *r)
 {
-    const char *kind = next_word(l);
+    const char *kind = next_word(r);
     if (strcmp(kind, "program") == 0) {
-        read_program(r, l);
+        read_program(r);
     } else if (strcmp(kind, "input") == 0 || strcmp(kind, "output") == 0) {
-        read_array(r, l, kind[0] == 'o');
+        read_array(r, kind[0] == 'o');
     } else if (strcmp(kind, "made-by") == 0) {
-        l->rest += strlen(l->rest);
+        r->rest += strlen(r->rest);
     } else if (strcmp(kind, "data") == 0 && !r->manifest->data.name && !r->manifest->programs) {
-        read_file(l, &r->manifest->data, NULL);
+        read_file(r, &r->manifest->data, NULL);
     } else {
-        l->failed = true;
+        r->failed = true;
     }
-    l->failed |= *l->rest != '\0';
+    r->failed |= *r->rest != '\0';
 }
 
 static kb_status refuse(size_t number, const char *what, kb_error *err)
@@ -183,10 +179,11 @@ static kb_status refuse_memory(kb_error *err)
 }
 
 /* The line at `*text`, which goes on behind it; false if no line ends there. */
-static bool next_line(char **text, const char *end, line *l)
+static bool next_line(reading *r, char **text, const char *end)
 {
     char *at = memchr(*text, '\n', (size_t)(end - *text));
-    *l = (line){.rest = *text};
+    r->rest = *text;
+    r->failed = false;
     if (!at || memchr(*text, 0, (size_t)(at - *text)))
         return false;
     *at = '\0';
@@ -194,11 +191,11 @@ static bool next_line(char **text, const char *end, line *l)
     return true;
 }
 
-static kb_status check_version(line *l, kb_error *err)
+static kb_status check_version(reading *r, kb_error *err)
 {
-    bool known = strcmp(next_word(l), "kernbridge-bundle") == 0;
-    size_t version = read_number(l);
-    if (!known || l->failed || *l->rest)
+    bool known = strcmp(next_word(r), "kernbridge-bundle") == 0;
+    size_t version = read_number(r);
+    if (!known || r->failed || *r->rest)
         return kb_error_set(err, KB_INVALID_ARGUMENT, "it is not the manifest of a bundle");
     if (version != KB_MANIFEST_VERSION)
         return kb_error_set(err, KB_FAILED_PRECONDITION,
@@ -209,38 +206,37 @@ static kb_status check_version(line *l, kb_error *err)
 }
 
 /* The last line: the digest of all before it. */
-static bool is_end(const char *text, size_t size, line *l)
+static bool is_end(reading *r, const char *text, size_t size)
 {
     uint8_t said[KB_SHA256_SIZE] = {0}, computed[KB_SHA256_SIZE];
-    bool known = strcmp(next_word(l), "end") == 0;
-    read_digest(l, said);
+    bool known = strcmp(next_word(r), "end") == 0;
+    read_digest(r, said);
     kb_sha256 h;
     kb_sha256_begin(&h);
     kb_sha256_add(&h, text, size);
     kb_sha256_end(&h, computed);
-    return known && !l->failed && !*l->rest && memcmp(said, computed, sizeof said) == 0;
+    return known && !r->failed && !*r->rest && memcmp(said, computed, sizeof said) == 0;
 }
 
 /* `at` is a copy of the text, which is cut into words. */
 static kb_status read_lines(reading *r, const char *text, char *at, size_t size, kb_error *err)
 {
     const char *begin = at, *end = at + size;
-    line l;
-    if (!next_line(&at, end, &l))
+    if (!next_line(r, &at, end))
         return kb_error_set(err, KB_INVALID_ARGUMENT, "it is not the manifest of a bundle");
-    kb_status s = check_version(&l, err);
+    kb_status s = check_version(r, err);
     for (size_t number = 2; s == KB_OK; number++) {
-        if (!next_line(&at, end, &l))
+        if (!next_line(r, &at, end))
             return refuse(number, ", or the end is missing", err);
         if (at == end) {
-            if (!is_end(text, (size_t)(l.rest - begin), &l))
+            if (!is_end(r, text, (size_t)(r->rest - begin)))
                 return refuse(number, ": the check of its digest failed", err);
             return r->manifest->programs ? KB_OK : refuse(number, ": there is no program", err);
         }
-        read_line(r, &l);
+        read_line(r);
         if (r->no_memory)
             return refuse_memory(err);
-        if (l.failed)
+        if (r->failed)
             return refuse(number, "", err);
     }
     return s;
