@@ -41,11 +41,8 @@ typedef struct loop {
 
 static void drop(loop *l)
 {
-    if (atomic_fetch_sub(&l->users.value, 1) != 1)
-        return;
-    pthread_cond_destroy(&l->all_done);
-    pthread_mutex_destroy(&l->lock);
-    free(l);
+    if (atomic_fetch_sub(&l->users.value, 1) == 1)
+        free(l);
 }
 
 /* The beginning of a part; the loop's count or more if none is left. */
@@ -143,19 +140,15 @@ static void run_task(void *data)
 /* NULL without memory. */
 static loop *loop_new(const kb_xla_frame *xla, const kb_pool_loop *of)
 {
-    loop *l = calloc(1, sizeof *l);
-    if (!l || pthread_mutex_init(&l->lock, NULL) != 0) {
-        free(l);
-        return NULL;
-    }
-    if (pthread_cond_init(&l->all_done, NULL) != 0) {
-        pthread_mutex_destroy(&l->lock);
-        free(l);
-        return NULL;
-    }
-    l->of = *of;
-    l->xla = xla;
-    atomic_store(&l->users.value, 1);
+    loop *l = malloc(sizeof *l);
+    if (l)
+        *l = (loop){
+            .of = *of,
+            .xla = xla,
+            .lock = PTHREAD_MUTEX_INITIALIZER,
+            .all_done = PTHREAD_COND_INITIALIZER,
+            .users = {.value = 1},
+        };
     return l;
 }
 
