@@ -21,9 +21,8 @@ struct kb_code {
 };
 
 static pthread_mutex_t code_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *codes;         /* a tree of search.h, under the lock of code */
-static size_t n_codes;      /* under the lock of code */
-static size_t n_code_bytes; /* under the lock of code */
+static void *codes; /* a tree of search.h, under the lock of code */
+static _Atomic(size_t) n_functions, n_codes, n_bytes, n_loads;
 
 static int by_content(const void *a, const void *b)
 {
@@ -44,7 +43,7 @@ static kb_code *add_code(const void *bytes, size_t size)
     c->bytes = memcpy(c->copy, bytes, size);
     if (tsearch(c, &codes, by_content)) {
         n_codes++;
-        n_code_bytes += sizeof *c + size;
+        n_bytes += sizeof *c + size;
         return c;
     }
     pthread_mutex_destroy(&c->loading);
@@ -71,7 +70,7 @@ void kb_code_drop(kb_code *code)
     if (last) {
         (void)tdelete(code, &codes, by_content);
         n_codes--;
-        n_code_bytes -= sizeof *code + code->size;
+        n_bytes -= sizeof *code + code->size;
     }
     pthread_mutex_unlock(&code_lock);
     if (!last)
@@ -107,19 +106,8 @@ static kb_status load_code(kb_code *code, const kb_driver *cu, const char *what,
                                    : kb_driver_fail(err, cu, result, "cuLibraryLoadData", what);
 }
 
-void kb_code_count(size_t *n, size_t *bytes)
-{
-    pthread_mutex_lock(&code_lock);
-    *n = n_codes;
-    *bytes = n_code_bytes;
-    pthread_mutex_unlock(&code_lock);
-}
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *functions;    /* a tree of search.h, under the lock */
-static size_t n_functions; /* under the lock */
-static size_t n_bytes;     /* under the lock */
-static _Atomic(size_t) n_loads;
+static void *functions; /* a tree of search.h, under the lock */
 
 static int by_digest(const void *a, const void *b)
 {
@@ -239,16 +227,12 @@ void kb_function_drop(kb_function *function)
 
 kb_function_stats kb_function_count(void)
 {
-    kb_function_stats stats;
-    pthread_mutex_lock(&lock);
-    stats.functions = n_functions;
-    stats.bytes = n_bytes;
-    pthread_mutex_unlock(&lock);
-    stats.loads = atomic_load(&n_loads);
-    size_t bytes;
-    kb_code_count(&stats.images, &bytes);
-    stats.bytes += bytes;
-    return stats;
+    return (kb_function_stats){
+        .functions = atomic_load(&n_functions),
+        .loads = atomic_load(&n_loads),
+        .images = atomic_load(&n_codes),
+        .bytes = atomic_load(&n_bytes),
+    };
 }
 
 void kb_function_free_all(void)
@@ -257,10 +241,10 @@ void kb_function_free_all(void)
     while (functions) {
         kb_function *f = *(kb_function **)functions;
         (void)tdelete(f, &functions, by_digest);
+        n_functions--;
+        n_bytes -= f->size;
         release(f);
     }
-    n_functions = 0;
-    n_bytes = 0;
     pthread_mutex_unlock(&lock);
     atomic_store(&n_loads, 0);
 }

@@ -49,9 +49,6 @@ void kb_code_drop(kb_code *code);
 /* The copy, aligned as cubins must be, followed by a NUL. */
 const void *kb_code_bytes(const kb_code *code);
 
-/* How many there are, and their bytes. */
-void kb_code_count(size_t *n, size_t *bytes);
-
 typedef struct kb_image {
     uint32_t cc; /* compute capability, 10 * major + minor */
     const void *bytes;
