@@ -23,36 +23,26 @@ typedef struct entry {
     int version;
 } entry;
 
-static const entry required[] = {
+static const entry entries[] = {
 #define KB_DRIVER_ENTRY(name, parameters) {#name, offsetof(kb_driver, name), FORM},
     KB_DRIVER_LIST(KB_DRIVER_ENTRY)
 #undef KB_DRIVER_ENTRY
-};
-
-static const entry optional[] = {
 #define KB_DRIVER_ENTRY(name, version, parameters) {#name, offsetof(kb_driver, name), version},
-    KB_DRIVER_OPTIONAL_LIST(KB_DRIVER_ENTRY)
+        KB_DRIVER_OPTIONAL_LIST(KB_DRIVER_ENTRY)
 #undef KB_DRIVER_ENTRY
 };
 
-static bool find(get_proc_address *get, const entry *e)
-{
-    void *function = NULL;
-    if (get(e->name, &function, e->version, 0, NULL) != KB_CU_SUCCESS || !function)
-        return false;
-    memcpy((char *)&driver + e->slot, &function, sizeof function);
-    return true;
-}
-
 static kb_status fill(get_proc_address *get)
 {
-    for (size_t i = 0; i < sizeof required / sizeof *required; i++)
-        if (!find(get, &required[i]))
+    for (const entry *e = entries; e < entries + sizeof entries / sizeof *entries; e++) {
+        void *function = NULL;
+        if (get(e->name, &function, e->version, 0, NULL) == KB_CU_SUCCESS && function)
+            memcpy((char *)&driver + e->slot, &function, sizeof function);
+        else if (e->version == FORM) /* not one of the newer ones */
             return kb_error_set(&failure, KB_FAILED_PRECONDITION,
                                 "the CUDA driver has no %s; kernbridge needs CUDA 12.0 or newer",
-                                required[i].name);
-    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
-        (void)find(get, &optional[i]);
+                                e->name);
+    }
     return KB_OK;
 }
 
