@@ -6,6 +6,7 @@
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_plan.h"
+#include "core/kb_running.h"
 #include "python/entry.h"
 
 #include <stdio.h>
@@ -280,5 +281,6 @@ static PyMethodDef methods[] = {
 int kb_python_add_callbacks(PyObject *module)
 {
     kb_failures_set_writer(write_values);
+    kb_running_watch_faults();
     return PyModule_AddFunctions(module, methods);
 }

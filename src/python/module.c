@@ -8,7 +8,6 @@
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
-#include "core/kb_running.h"
 #include "kernbridge/kernbridge.h"
 #include "targets/kb_targets.h"
 
@@ -109,13 +108,6 @@ static PyObject *python_entries(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(u
     return PyLong_FromLong(kb_python_entries());
 }
 
-static int watch_faults(PyObject *module)
-{
-    (void)module;
-    kb_running_watch_faults();
-    return 0;
-}
-
 /* The core's state is the process's, and JAX's is too: importing JAX twice ends the process. */
 static int refuse_subinterpreter(PyObject *module)
 {
@@ -144,7 +136,6 @@ static PyMethodDef methods[] = {
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)refuse_subinterpreter},
-    {Py_mod_exec, (void *)(uintptr_t)watch_faults},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_callbacks},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_code},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},
