@@ -178,23 +178,18 @@ def print_diagnostics(file: TextIO | None = None) -> bool:
 
 _CUDA = """extern "C" __global__ void squares(const float *from, float *to) {
     int i = threadIdx.x; to[i] = from[i] * from[i] + 2; }\n"""
-_HEADER = '#include "kernbridge/kernbridge.hpp"\n'
-_LOOP = "for (int i = 0; i < 3; i++) to[i] = from[i] * from[i] + 2; }"
-_C = f"""#include "kernbridge/kernbridge.h"
-// @BE doctor arg:f32[n] ret:f32[n]
-void doctor(const kb_tensor *x, kb_tensor *out) {{
-    const float *from = x->data; float *to = out->data; {_LOOP}"""
-_CPP = f"""{_HEADER}// @BE doctor arg ret
-void doctor(const kernbridge::Tensor x, kernbridge::Tensor out) {{
-    const float *from = x.data_ptr<float>(); float *to = out.data_ptr<float>(); {_LOOP}"""
-_LAUNCHED = f"""{_HEADER}{_CUDA}// @BE doctor arg ret stream
+_C = """// @BE doctor x: f32[n] -> y: f32[n]
+void doctor(const float *x, float *y) {
+    for (int i = 0; i < 3; i++) y[i] = x[i] * x[i] + 2; }\n"""
+_LAUNCHED = f"""#include "kernbridge/kernbridge.hpp"
+{_CUDA}// @BE doctor arg ret stream
 void doctor(const kernbridge::Tensor x, kernbridge::Tensor out, int64_t stream) {{
     squares<<<1, 3, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), out.data_ptr<float>()); }}"""
 _THREADS = "kb.numba_cuda_kernel(cuda.jit(threads), x, launch_dims=3)(x)"
 _GRADIENT = """import numba; f = kb.numba_kernel(numba.njit(loop), x, derivatives="enzyme")
 y = f(x) + jax.grad(lambda x: f(x).sum())(x) - 2 * x"""
 _DERIVED = f"""f = kb.load_c_inline('doctor_derivative', {_C!r}).doctor
-f = f.operation(x, derivatives="enzyme"); y = f(x) + jax.grad(lambda x: f(x).sum())(x) - 2 * x"""
+f = f.operation(derivatives="enzyme"); y = f(x) + jax.grad(lambda x: f(x).sum())(x) - 2 * x"""
 CALLS = {
     "numba_kernel": "import numba; y = kb.numba_kernel(numba.njit(loop), x)(x)",
     'numba_kernel(derivatives="enzyme")': _GRADIENT,
@@ -202,8 +197,8 @@ CALLS = {
     "numba_cuda_kernel": f"from numba import cuda; y = {_THREADS}",
     "numba_cuda_kernel (numba-cuda-mlir)": f"from numba_cuda_mlir import cuda; y = {_THREADS}",
     "cuda_kernel": f"y = kb.cuda_kernel({_CUDA!r}, 'squares', x, grid=1, block=3)(x)",
-    "load_c_inline": f"y = kb.load_c_inline('doctor_c', {_C!r}).doctor(x, outs=x)",
-    "load_cpp_inline": f"y = kb.load_cpp_inline('doctor_cpp', {_CPP!r}).doctor(x, outs=x)",
+    "load_c_inline": f"y = kb.load_c_inline('doctor_c', {_C!r}).doctor(x)",
+    "load_cpp_inline": f"y = kb.load_cpp_inline('doctor_cpp', {_C!r}).doctor(x)",
     "load_cuda_inline": f"y = kb.load_cuda_inline('doctor_cu', {_LAUNCHED!r}).doctor(x, outs=x)",
 }
 _PROGRAM = """
