@@ -133,8 +133,7 @@ class Compilation:
     def unit(self, first: str, last: str) -> str:
         """The source between texts, which may name the types of kernbridge_signature.h."""
         file = json.dumps(self.file, ensure_ascii=False)
-        header = _DESCRIPTION.replace("#pragma once", "")
-        described = f'#line 1 "{_DESCRIBING}"\n{header}'
+        described = f'#line 1 "{_DESCRIBING}"\n{_DESCRIPTION}'
         return f"{described}\n{first}\n#line 1 {file}\n{self.source}\n{last}\n"
 
 

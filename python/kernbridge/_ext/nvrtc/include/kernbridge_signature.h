@@ -1,7 +1,6 @@
 /* Describes the types of a kernel's parameters by numbers: the arguments of the template `kept`,
  * see nvrtc.py. NVRTC reads it before the source, so that no macro of the source changes it.
  * Enumerators, unlike static members, leave no variables in the code. */
-#pragma once
 struct __half;
 struct __nv_bfloat16;
 struct float2;
@@ -49,8 +48,7 @@ KERNBRIDGE_SCALAR(::float2, 14)
 KERNBRIDGE_SCALAR(::double2, 15)
 #undef KERNBRIDGE_SCALAR
 
-template <typename T> struct pointee {
-    enum { value = scalar<T>::value };
+template <typename T> struct pointee : scalar<T> {
 };
 template <typename T> struct pointee<volatile T> : pointee<T> {
 };

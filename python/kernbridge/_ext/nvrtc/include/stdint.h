@@ -1,5 +1,4 @@
 /* Of the headers that NVRTC lacks, this is the one that device code asks for. */
-#pragma once
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
