@@ -330,7 +330,7 @@ class _Entry:
         self.n_words = 0
         self.given: list[str] = []
         self.lines: list[str] = []
-        self._types = kinds
+        self._types = dict(enumerate(kinds))
         self._slice = ""
         if batched:
             index = self._value("nvvm.read.ptx.sreg.ctaid.z : i32")
@@ -369,14 +369,10 @@ class _Entry:
         return variable
 
     def _add_loaded(self, address: str) -> None:
-        kind = self._type()
-        in_memory = "i8" if kind == "i1" else kind
-        value = self._value(f"llvm.load {address} : !llvm.ptr -> {in_memory}")
+        kind = self._types.get(len(self.given), "i64")
         is_bit = kind == "i1"
+        value = self._value(f"llvm.load {address} : !llvm.ptr -> {'i8' if is_bit else kind}")
         self.given.append(self._value(f"llvm.trunc {value} : i8 to i1") if is_bit else value)
-
-    def _type(self) -> str:
-        return self._types[len(self.given)] if len(self.given) < len(self._types) else "i64"
 
     def _constant(self, value: int) -> str:
         return self._value(f"llvm.mlir.constant({value} : i64) : i64")
