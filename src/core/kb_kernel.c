@@ -83,10 +83,3 @@ kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err)
     *copy = kernel;
     return KB_OK;
 }
-
-void kb_kernel_free(kb_kernel *kernel)
-{
-    if (kernel && kernel->owner)
-        kernel->free_owner(kernel->owner);
-    free(kernel);
-}

@@ -73,12 +73,9 @@ typedef struct kb_kernel {
     size_t bytes; /* that `owner` holds; in a copy, together with the descriptor */
 } kb_kernel;
 
-/* Copies the description `from` (the key is derived) into one block that kb_kernel_free
- * releases; the copy has the same owner, which kb_kernel_free releases too. KB_INVALID_ARGUMENT if
- * a count, rank or dtype is out of range. */
+/* Copies the description `from` (the key is derived) into one block of memory; the copy has the
+ * same owner. KB_INVALID_ARGUMENT if a count, rank or dtype is out of range. */
 kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err);
-
-void kb_kernel_free(kb_kernel *kernel);
 
 /* Operands and results together. */
 static inline uint32_t kb_kernel_n_buffers(const kb_kernel *kernel)

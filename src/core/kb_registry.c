@@ -9,13 +9,7 @@
 
 enum { FIRST_CAPACITY = 64 };
 
-typedef const kb_kernel *_Atomic table_entry;
-
-typedef struct kb_registry_table {
-    struct kb_registry_table *retired;
-    size_t capacity; /* a power of two */
-    table_entry entries[];
-} table;
+typedef kb_registry_table table;
 
 /* The kernel of `key`, or NULL; `at` is the entry where it is, or belongs. Each entry is read once:
  * an empty one may become any kernel's at any time. There always is an empty one. */
@@ -39,18 +33,6 @@ static void table_put(table *t, const kb_kernel *kernel)
     atomic_store_explicit(&t->entries[at], kernel, memory_order_release);
 }
 
-void kb_registry_free(kb_registry *registry)
-{
-    table *t = atomic_load(&registry->current);
-    for (size_t i = 0; t && i < t->capacity; i++)
-        kb_kernel_free((kb_kernel *)atomic_load(&t->entries[i]));
-    while (t) {
-        table *retired = t->retired;
-        free(t);
-        t = retired;
-    }
-}
-
 /* Called with the lock held. */
 static kb_status grow(kb_registry *registry, kb_error *err)
 {
@@ -58,7 +40,7 @@ static kb_status grow(kb_registry *registry, kb_error *err)
     if (old && 2 * (registry->stats.kernels + 1) <= old->capacity)
         return KB_OK;
     size_t capacity = old ? 2 * old->capacity : FIRST_CAPACITY;
-    size_t bytes = sizeof(table) + capacity * sizeof(table_entry);
+    size_t bytes = sizeof(table) + capacity * sizeof *old->entries;
     table *t = calloc(1, bytes);
     if (!t)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED,

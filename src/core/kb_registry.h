@@ -1,5 +1,5 @@
 /* Identity key -> kernel. Inserted under a lock, found without one, kept for the registry's life.
- * Any thread may enter any function but kb_registry_free. */
+ * Any thread may enter. */
 #ifndef KB_REGISTRY_H
 #define KB_REGISTRY_H
 
@@ -13,9 +13,15 @@ typedef struct kb_registry_stats {
     size_t bytes; /* descriptors and tables; not the machine code, which its compiler owns */
 } kb_registry_stats;
 
+typedef struct kb_registry_table {
+    struct kb_registry_table *retired;
+    size_t capacity; /* a power of two */
+    const kb_kernel *_Atomic entries[];
+} kb_registry_table;
+
 typedef struct kb_registry {
-    _Atomic(struct kb_registry_table *) current; /* NULL before the first kernel */
-    pthread_mutex_t lock;                        /* held by writers */
+    _Atomic(kb_registry_table *) current; /* NULL before the first kernel */
+    pthread_mutex_t lock;                 /* held by writers */
     kb_registry_stats stats;
 } kb_registry;
 
@@ -24,9 +30,6 @@ typedef struct kb_registry {
     {                                                                                              \
         .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
     }
-
-/* Tests only: frees the tables and every kernel in them. Nobody may be using either. */
-void kb_registry_free(kb_registry *registry);
 
 /* Copies `kernel` in, unless its digest is there already (see `*inserted`).
  * KB_ALREADY_EXISTS if another digest has the same key: such a kernel cannot be distinguished. */

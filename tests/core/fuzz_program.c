@@ -9,6 +9,7 @@
 #include "cuda/kb_stream.h"
 #include "gpu.h"
 #include "program.h"
+#include "sample.h"
 #include "sealed.h"
 
 #include <stdlib.h>
@@ -250,7 +251,7 @@ static void read_and_run(const uint8_t *bytes, size_t size, reader *r)
     ++*(s == KB_OK ? &counts.ran : &counts.not_ran);
     check_error(s, &err);
     require(fake_cuda_n_contexts() == 1, "a context was left on the stack");
-    kb_kernel_free(copy);
+    sample_free_kernel(copy);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

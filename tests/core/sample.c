@@ -1,6 +1,8 @@
 /* Owns the making of test kernels and the recorder. */
 #include "sample.h"
+#include "torture.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,4 +124,24 @@ kb_slot_target *sample_target(const kb_slot_target *from)
     if (attributes)
         memcpy(target->attributes, from->attributes, attributes);
     return target;
+}
+
+/* These count as the core's, which took the memory. */
+void sample_free_kernel(kb_kernel *kernel)
+{
+    if (kernel && kernel->owner)
+        kernel->free_owner(kernel->owner);
+    torture_free(kernel);
+}
+
+void sample_free_registry(kb_registry *registry)
+{
+    kb_registry_table *t = atomic_load(&registry->current);
+    for (size_t i = 0; t && i < t->capacity; i++)
+        sample_free_kernel((kb_kernel *)atomic_load(&t->entries[i]));
+    while (t) {
+        kb_registry_table *retired = t->retired;
+        torture_free(t);
+        t = retired;
+    }
 }

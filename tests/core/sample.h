@@ -4,6 +4,7 @@
 
 #include "core/kb_dtype.h"
 #include "core/kb_kernel.h"
+#include "core/kb_registry.h"
 #include "fake_xla.h"
 #include "module/kb_slot.h"
 
@@ -59,6 +60,12 @@ kb_xla_buffer *sample_buffer(const kb_kernel *kernel, void *const *inputs, void 
                              uint32_t i);
 
 int32_t sample_record(void **result, void **exception, void *const *inputs, void *const *outputs);
+
+/* Frees a copy of a kernel with its owner; NULL is allowed. */
+void sample_free_kernel(kb_kernel *kernel);
+
+/* Frees the tables of a registry, and every kernel in them. Nobody may be using either. */
+void sample_free_registry(kb_registry *registry);
 
 /* A copy of a target with its attributes that stays, as those stay that slots are bound to. */
 kb_slot_target *sample_target(const kb_slot_target *from);

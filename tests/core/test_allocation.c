@@ -39,7 +39,7 @@ static bool add_many(void)
         sample_digest(digest, id);
         CHECK(kb_registry_find(registry, kb_digest_key(digest)) != NULL);
     }
-    kb_registry_free(registry);
+    sample_free_registry(registry);
     return ok;
 }
 

@@ -57,7 +57,7 @@ static void test_copy_owns(void)
     CHECK(copy->plan.steps[0].host.parallel);
     CHECK_INT(copy->plan.steps[0].host.num_threads, 3);
     CHECK(copy->bytes >= sizeof *copy + 4 * sizeof *copy->buffers + sizeof(kb_step) + 8 + 8 + 6);
-    kb_kernel_free(copy);
+    sample_free_kernel(copy);
 }
 
 static void test_key(void)
@@ -78,7 +78,7 @@ static void test_key(void)
     CHECK_INT(copy->key, kb_digest_key(digest));
     CHECK_INT(memcmp(copy->digest, digest, sizeof digest), 0);
     CHECK(copy->bytes > sizeof *copy);
-    kb_kernel_free(copy);
+    sample_free_kernel(copy);
 }
 
 /* Refused with a message that has both parts; nothing is made. */
@@ -137,14 +137,14 @@ static void test_limits_are_possible(void)
     kb_error err;
     if (CHECK_INT(kb_kernel_copy(&s.kernel, &copy, &err), KB_OK)) {
         CHECK_TEXT(copy->buffers[3 * KB_BUFFERS_MAX - 1].name, "p");
-        kb_kernel_free(copy);
+        sample_free_kernel(copy);
     }
 
     sample_init(&s, 5, sample_record);
     s.kernel.plan.n_steps = 0; /* nothing at all is a kernel, too */
     if (CHECK_INT(kb_kernel_copy(&s.kernel, &copy, &err), KB_OK)) {
         CHECK_INT(kb_kernel_n_buffers(copy), 0);
-        kb_kernel_free(copy);
+        sample_free_kernel(copy);
     }
 }
 

@@ -46,7 +46,7 @@ static void test_add_and_find(void)
     CHECK(!inserted);
     CHECK_PTR(kb_registry_find(registry, s.kernel.key), there);
     CHECK_INT(kb_registry_count(registry).kernels, 1);
-    kb_registry_free(registry);
+    sample_free_registry(registry);
 }
 
 static void test_exchange(void)
@@ -66,7 +66,7 @@ static void test_exchange(void)
     kb_frame frame = {.kernel = there};
     CHECK_INT(kb_host_run(&there->plan.steps->host, &frame, &err), KB_INTERNAL);
     CHECK_HAS(err.message, "op5: the kernel failed with status 7");
-    kb_registry_free(registry);
+    sample_free_registry(registry);
 }
 
 static void test_match(void)
@@ -86,7 +86,7 @@ static void test_match(void)
     CHECK_INT(kb_registry_add(registry, &s.kernel, &inserted, &err), KB_OK);
     CHECK_INT(kb_registry_match(registry, s.kernel.digest, &found, &err), KB_OK);
     CHECK_PTR(found, kb_registry_find(registry, s.kernel.key));
-    kb_registry_free(registry);
+    sample_free_registry(registry);
 }
 
 /* Two digests that share the first eight bytes and differ in any one of the others. */
@@ -123,7 +123,7 @@ static void test_collision(void)
     }
     CHECK_INT(kb_registry_count(registry).kernels, 1);
     CHECK_INT(kb_registry_count(registry).bytes, (long long)bytes);
-    kb_registry_free(registry);
+    sample_free_registry(registry);
 }
 
 static void test_extreme_keys(void)
@@ -148,7 +148,7 @@ static void test_extreme_keys(void)
             CHECK_INT(kernel->name[2] - '0', (long long)i);
         }
     }
-    kb_registry_free(registry);
+    sample_free_registry(registry);
 }
 
 /* At most half of a table is taken, and the next has twice the size: what is counted grows by the
@@ -189,7 +189,7 @@ static void test_growth_and_stats(void)
     CHECK_INT(lost, 0);
     CHECK_INT(wrong_stats, 0);
     CHECK_INT(half, 16384);
-    kb_registry_free(registry);
+    sample_free_registry(registry);
 }
 
 /* Four writers each add ids of an overlapping range, four readers look for any of them. */
@@ -266,7 +266,7 @@ static void test_threads(void)
         missing += !kb_registry_find(shared, kb_digest_key(digest));
     }
     CHECK_INT(missing, 0);
-    kb_registry_free(shared);
+    sample_free_registry(shared);
 }
 
 /* Every key has the same place in the table, so that whoever looks for an absent one ends at the
@@ -318,7 +318,7 @@ static void test_absent_while_written(void)
         pthread_barrier_destroy(&start);
         CHECK_INT(atomic_load(&wrong), 0);
         CHECK_INT(kb_registry_count(shared).kernels, CHAIN);
-        kb_registry_free(shared);
+        sample_free_registry(shared);
     }
 }
 

@@ -76,7 +76,7 @@ static kb_status fill_registry(kb_error *err)
         sample_init(&k, id, add_one);
         s = kb_registry_add(&registry, &k.kernel, &inserted, err);
     }
-    kb_registry_free(&registry);
+    sample_free_registry(&registry);
     return s;
 }
 
