@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from kernbridge._ext.enzyme import shared_loops, sums, warps
-from kernbridge._src.llvm.text import Module, symbol
+from kernbridge._ext.enzyme import shared_loops, warps
+from kernbridge._src.llvm.text import Module
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
 from kernbridge._src.numba_common.private_numba_cuda import driver, get_cuda_paths
@@ -47,21 +47,16 @@ def cubin(text: str, entry: str, cc: tuple[int, int], shared_size: int, register
             i.text = f"  {i.result} = getelementptr i8, {_SHARED}, i64 {i.operands[0].value}"
         elif i.callee == "malloc":  # the launch ends if a thread gets no memory for its loops
             i.text = f"  {i.result} = call ptr @kb_tape(i64 {i.operands[0].value})"
-    f, either = module.functions[entry], ""
     for own in (name for name in module.defined if name == entry or name.startswith("kb_")):
         pointers = (i for i in module.defined[own].instructions if i.opcode == "inttoptr")
         for n, i in enumerate(pointers):  # into global memory
             name = f"%kb.global.{n}"
             i.text = f"  {name} = inttoptr i64 {i.operands[0].value} to ptr addrspace(1)"
             i.text += f"\n  {i.result} = addrspacecast ptr addrspace(1) {name} to ptr"
+    f = module.functions[entry]
+    f.head = f.head.replace("define void ", "define ptx_kernel void ", 1)
     f.head = f.head.removesuffix("{") + '"no-jump-tables"="true" {'
-    if sums.CLEAR in module.functions:
-        given = ", ".join(f.parameters)
-        either = _EITHER.format(entry=symbol(entry), body=symbol(f"{entry}.body"), given=given)
-        f.head = f.head.replace(f"{symbol(entry)}(", f"{symbol(f'{entry}.body')}(", 1)
-    else:
-        f.head = f.head.replace("define void ", "define ptx_kernel void ", 1)
-    text = str(module) + _TAPE * ("@kb_tape(" in str(module)) + either
+    text = str(module) + _TAPE * ("@kb_tape(" in str(module))
     text += f"\n@kb_shared = internal addrspace(3) global [{shared_size} x i8] undef, align 16\n"
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = TRIPLE, str(machine.target_data)
@@ -110,18 +105,6 @@ def tape(text: str) -> str:
     return "an amount that grows with the steps of a loop"
 
 
-_EITHER = f"""
-define ptx_kernel void {{entry}}({{given}}, i64 %kb.is_first) "no-jump-tables"="true" {{{{
-  %kb.clears = icmp ne i64 %kb.is_first, 0
-  br i1 %kb.clears, label %kb.clear, label %kb.run
-kb.clear:
-  call void @{sums.CLEAR}({{given}})
-  ret void
-kb.run:
-  call void {{body}}({{given}})
-  ret void
-}}}}
-"""
 _TAPE = """
 declare void @__assertfail(ptr, ptr, i32, ptr, i64)
 @kb_what = private constant [55 x i8] c"memory for what a derivative's loops overwrite is left\\00"

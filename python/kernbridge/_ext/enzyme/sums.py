@@ -31,7 +31,6 @@ _PURE = {"zext", "sext", "add", "mul"}
 _REGISTER = "llvm.nvvm.read.ptx.sreg."
 _NUMBER = "add(ctaid.x*ntid.x,tid.x)"  # of a thread, if the launch has one axis
 _NEAR = 8  # elements; what several threads read comes from memory once
-CLEAR = "kb_clear"  # fills what begins as zeros where two blocks meet; takes the entry's parameters
 SHARED_MAX = 48 * 1024  # bytes that a kernel may have without asking for more
 _SIZES = {"i8": 1, "float": 4, "double": 8}
 
@@ -75,7 +74,8 @@ def with_fewer_atomics(
     """
     module = Module(text)
     function = module.defined[entry]
-    changed, first, clears = list(buffers), next(function.instructions), list[str]()
+    changed, clears = list(buffers), list[str]()
+    known, begin = list[str](), list[str]()  # what the entry computes, and then does
     waits = any(i.callee == "llvm.nvvm.barrier0" for i in function.instructions)
     for array, a in _accesses(function).items():
         for at in a.adds if has_warps and array >= 0 else ():
@@ -120,30 +120,30 @@ def with_fewer_atomics(
         if not (is_own or near or is_edged):
             continue
         kept, kind = f"%kb.kept{array}", "double" if size == 8 else "float"
-        lines, n, block = list[str](), "1", f"%kb.block{array}"
+        n, block = "1", f"%kb.block{array}"
         for e in buffer.extents:
-            lines.append(f"  {kept}.{e} = mul i64 {n}, %e{e}")
+            known.append(f"  {kept}.{e} = mul i64 {n}, %e{e}")
             n = f"{kept}.{e}"
         stride = f"%s{array}" if f"i64 %s{array}" in function.parameters else "0"
         own = f"i64 %w{array}, i64 {stride}, i64 {n}"
-        for k in {*near.values()}:
-            lines.append(f"  {kept}.near{k} = call {kind} @kb_load.{kind}({own}, i64 {k})")
+        begin[:0] = [  # before the threads wait
+            f"  {kept}.near{k} = call {kind} @kb_load.{kind}({own}, i64 {k})"
+            for k in {*near.values()}
+        ]
         for at, k in near.items():
             at.text = f"  {at.result} = bitcast {kind} {kept}.near{k} to {kind}"
         if is_edged:
-            clears += [*lines, f"  call void @kb_clear.{kind}({own}, i64 {edges})"]
-            lines.append(f"  {block} = call ptr @kb.shared(i64 {shared_size})")
-            lines.append(f"  call void @kb_begin.{kind}(ptr {block})")
+            clears.append(f"  call void @kb_clear.{kind}({own}, i64 {edges})")
+            begin.append(f"  {block} = call ptr @kb.shared(i64 {shared_size})")
+            begin.append(f"  call void @kb_begin.{kind}(ptr {block})")
             shared_size += more
         if is_kept:
             changed[array] = buffer._replace(begins_as_zeros=False, edges=edges)
-            lines += [f"  {kept} = alloca {kind}", f"  store {kind} 0.0, ptr {kept}"]
+            known += [f"  {kept} = alloca {kind}", f"  store {kind} 0.0, ptr {kept}"]
             ends = f"  call void @kb_end.{kind}(ptr {block}, ptr {kept})\n" * is_edged
             ends += f"  call void @kb_store.{kind}({own}, ptr {kept}, i64 {edges})\n"
             for i in (i for i in function.instructions if i.opcode == "ret"):
                 i.text = ends + i.text
-        if near or is_kept:
-            first.text = "\n".join([*lines, first.text])
         for k, at in enumerate(a.adds if is_own or is_edged else ()):
             (_, address), (kind, value) = at.operands
             if places.get(at):
@@ -156,13 +156,18 @@ def with_fewer_atomics(
                 f"  {sum_} = fadd nsz {kind} {at.result}, {value}\n"
                 f"  store {kind} {sum_}, ptr {to}"
             )
+    if clears:
+        known += [_CLEARS, *clears, "  ret void", "kb.run:"]
+        *_, last = function.parameters
+        function.head = function.head.replace(f"{last})", f"{last}, i64 %kb.is_first)", 1)
+        for i in (i for i in function.instructions if i.opcode == "phi"):
+            i.text = i.text.replace(f", {function.blocks[0].name} ]", ", %kb.run ]")
+    first = next(function.instructions)
+    first.text = "\n".join([*known, *begin, first.text])
     if "@kb_" not in (text := str(module)):
         return text, tuple(changed), shared_size
     functions = _OWN + _EDGES * bool(clears) + _SUM * has_warps
     used = [functions.replace("KIND", kind) for kind in ("float", "double")]
-    if clears:
-        head = f"define internal void @{CLEAR}({', '.join(function.parameters)}) {{"
-        used.append("\n".join([head, *clears, "  ret void", "}\n"]))
     return declared_once("".join((text, _THREAD, *used))), tuple(changed), shared_size
 
 
@@ -324,6 +329,11 @@ end:
   ret void
 }}
 """
+# A launch fills what begins as zeros where two blocks meet before the launch that adds to it.
+_CLEARS = """\
+  %kb.clears = icmp ne i64 %kb.is_first, 0
+  br i1 %kb.clears, label %kb.clear, label %kb.run
+kb.clear:"""
 # Threads add to elements near their own in shared memory, if these are of the same block.
 _EDGES = f"""
 declare void @llvm.nvvm.barrier0() convergent
