@@ -64,8 +64,6 @@ def signature(declaration: Function) -> str:
 def shown(text: str) -> str:
     """Return a module in which hidden operations are what they were."""
     module = Module(text)
-    declared = [f for name, f in module.functions.items() if name.startswith(_HIDDEN)]
-    module.lines = [line for line in module.lines if line not in declared]
     for i in module.instructions("call"):
         if i.callee.startswith(f"{_HIDDEN}f"):
             operation = i.callee.split(".")[2]
@@ -73,9 +71,7 @@ def shown(text: str) -> str:
             (kind, a), (_, b) = i.operands
             metadata = "".join(f", !{name} {node}" for name, node in i.metadata.items())
             i.text = f"  {i.result} = {operation} {flags}{kind} {a}, {b}{metadata}"
-    text = str(module).replace(f"@{_HIDDEN}", "@")
-    of_llvm = (signature(f) for f in declared if f.name.startswith(f"{_HIDDEN}llvm."))
-    return declared_once(text + "".join(f"{d.replace(_HIDDEN, '')}\n" for d in of_llvm))
+    return declared_once(str(module).replace(f"@{_HIDDEN}", "@"))
 
 
 def _is_real(kind: str) -> bool:
