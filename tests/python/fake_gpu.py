@@ -165,7 +165,7 @@ def fake_target(emulated):
                 REFUSED[entry] = image.decode()
             else:
                 digest = cuda_on_cpu_compile.compile_image(image) and image[:DIGEST]
-                execute = ctypes.c_void_p(_core.host_symbols()["kb_hostcuda_launch"])
+                execute = ctypes.c_void_p(_core.cuda_code_provides("kb_hostcuda_launch"))
                 library = ctypes.CDLL(os.environ["KERNBRIDGE_LIBCUDA"])
                 for cubin in images.values():
                     size = ctypes.c_size_t(len(cubin))

@@ -53,13 +53,13 @@ static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
     return Py_BuildValue("NN", codes, sizes);
 }
 
-/* Whether machine code of CUDA kernels may call the function of this name. */
+/* The address of the function of this name, if machine code of CUDA kernels may call it; or 0. */
 static PyObject *cuda_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *name;
     if (!PyArg_ParseTuple(args, "s:cuda_code_provides", &name))
         return NULL;
-    return PyBool_FromLong(kb_cuda_code_find(name, NULL) != NULL);
+    return PyLong_FromVoidPtr(kb_cuda_code_find(name, NULL));
 }
 
 /* Run a registered kernel on the CPU, on arrays whose descriptions, as kb_xla_buffer, are at the
@@ -137,17 +137,6 @@ static PyObject *launches_of(PyObject *Py_UNUSED(self), PyObject *args)
                          (unsigned long long)code->counts[1]);
 }
 
-/* {name: address} of functions that kernels on the CPU call. */
-static PyObject *host_symbols(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
-{
-    PyObject *symbols = PyDict_New();
-    const kb_symbol *tables[] = {kb_hostcuda_symbols, kb_libdevice_symbols};
-    for (int i = 0; i < 2; i++)
-        for (const kb_symbol *s = tables[i]; symbols && s->name; s++)
-            kb_python_set(&symbols, s->name, PyLong_FromVoidPtr((void *)(uintptr_t)s->address));
-    return symbols;
-}
-
 /* Threads of CUDA on the CPU whose stacks wait for use. */
 static PyObject *host_threads_kept(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
@@ -174,7 +163,6 @@ static PyMethodDef methods[] = {
     {"run_kernel", run_kernel, METH_VARARGS, NULL},
     {"launch_host_code", launch_host_code, METH_VARARGS, NULL},
     {"launches_of", launches_of, METH_VARARGS, NULL},
-    {"host_symbols", host_symbols, METH_NOARGS, NULL},
     {"host_threads_kept", host_threads_kept, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
