@@ -6,15 +6,17 @@ letters. The functions that follow no rule are written out in `_roots`, `_of_pai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from operator import or_
+from pathlib import Path
 
 import halves
 from expressions import arguments, call, returned
 
 _REALS = (("double", "f64", ""), ("float", "f32", "f"))  # a type, its intrinsics, C's letter
-_KINDS = {"d": "double", "f": "float", "i": "i32", "l": "i64", "p": "ptr"}
+_KINDS = {"i": "i32", "p": "ptr"}
 _INFINITY = "0x7FF0000000000000"
 _INTEGERS = {"int": (32, "s"), "uint": (32, "u"), "ll": (64, "s"), "ull": (64, "u")}
 
@@ -44,18 +46,9 @@ _OURS_ROUNDED = {  # of floats alone
     "xxx": "norm3d rnorm3d",
     "xxxx": "norm4d rnorm4d",
 }
-_DIRECTED = {  # as kb_nv_x, with the suffixes rd, ru and rz
-    "d dd": "dadd dmul ddiv",
-    "d d": "drcp dsqrt",
-    "d ddd": "fma",
-    "d l": "ll2double ull2double",
-    "f ff": "fadd fsub fmul fdiv",
-    "f f": "frcp fsqrt",
-    "f fff": "fmaf",
-    "f d": "double2float",
-    "f i": "int2float uint2float",
-    "f l": "ll2float ull2float",
-}
+_SPECIAL = Path(__file__).parents[4] / "include/ext/emulator/kernbridge/cuda_on_cpu/special.h"
+_DIRECTED = re.compile(r" X\((\d), (\w+), (\w+), ([\w ]+),")  # a row of KB_ROUNDED there
+_OF_C_KINDS = {"int": "i32", "unsigned": "i32", "long long": "i64", "unsigned long long": "i64"}
 _WORDS = {"double": "double", "float": "float", "int": "i32", "longlong": "i64", "uint": "i32"}
 _SAME_BITS = (
     "double_as_longlong longlong_as_double float_as_int float_as_uint int_as_float uint_as_float"
@@ -197,11 +190,11 @@ def conversions() -> dict[str, str]:
         found[f"{d}rcp_rn"] = f"{real} ({real} %x) {{ %r = fdiv {real} 1.0, %x ret {real} %r }}"
         found[f"{d}sqrt_rn"] = _calling(f"llvm.sqrt.{suffix}", real, "x")
         found[f"fma{f}_rn"] = _calling(f"llvm.fma.{suffix}", real, "xxx")
-    for kinds, name in _each(_DIRECTED):
-        result, letters = kinds.split()
+    for n, name, result, kind in _DIRECTED.findall(_SPECIAL.read_text()):
+        given = ", ".join(f"{_OF_C_KINDS.get(kind, kind)} %{x}" for x in "xyz"[: int(n)])
         for mode in ("rd", "ru", "rz"):
-            called = f"kb_nv_{name}_{mode}"
-            found[f"{name}_{mode}"] = _calling(called, _KINDS[result], letters)
+            called = call(result, f"kb_nv_{name}_{mode}", *arguments(given))
+            found[f"{name}_{mode}"] = returned(called)
     return found
 
 
