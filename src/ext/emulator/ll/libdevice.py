@@ -33,19 +33,11 @@ _OF_C = {
     "xi": "ldexp",
     "xxp": "remquo",
 }
-_OF_C_FOR_FLOATS = "cosh exp10 log10 tanh"  # doubles have kernbridge's
+_OF_C_FOR_FLOATS = ("cosh", "exp10", "log10", "tanh")  # doubles have kernbridge's
 _FAST = "cos exp exp10 log log10 log2 sin tan"
 _OF_C_FOR_DOUBLES = {"x": "j0 j1 tgamma y0 y1"}  # floats round what it returns
-_OURS = {  # as kb_nv_x; floats round what it returns
-    "x": "cbrt rcbrt lgamma erfcx erfinv erfcinv normcdf normcdfinv sinpi cospi",
-    "ix": "jn yn",
-}
-_OURS_ROUNDED = {  # of floats alone
-    "x": "cyl_bessel_i0 cyl_bessel_i1",
-    "xx": "rhypot",
-    "xxx": "norm3d rnorm3d",
-    "xxxx": "norm4d rnorm4d",
-}
+_OURS = Path(__file__).parents[1] / "kb_libdevice.c"
+_OF_DOUBLES = re.compile(r" X\((\w+), double, \(([^*)]+)\)")  # a row of SPECIAL there
 _SPECIAL = Path(__file__).parents[4] / "include/ext/emulator/kernbridge/cuda_on_cpu/special.h"
 _DIRECTED = re.compile(r" X\((\d), (\w+), (\w+), ([\w ]+),")  # a row of KB_ROUNDED there
 _OF_C_KINDS = {"int": "i32", "unsigned": "i32", "long long": "i64", "unsigned long long": "i64"}
@@ -135,14 +127,13 @@ def calls() -> dict[str, str]:
     for letters, name in _each(_OF_C_FOR_DOUBLES):
         found[name] = _calling(name, "double", letters)
         found[f"{name}f"] = _rounded(name, letters)
-    for letters, name in _each(_OURS):
+    for name, parameters in _OF_DOUBLES.findall(_OURS.read_text()):
+        letters = "".join("i" if "int32_t" in p else "x" for p in parameters.split(", "))
         found[name] = _calling(f"kb_nv_{name}", "double", letters)
-        found[f"{name}f"] = _rounded(f"kb_nv_{name}", letters)
-    for letters, name in _each(_OURS_ROUNDED):
-        found[f"{name}f"] = _rounded(f"kb_nv_{name}", letters)
-    for name in _OF_C_FOR_FLOATS.split():
-        found[name] = _calling(f"kb_nv_{name}", "double", "x")
-        found[f"{name}f"] = _calling(f"{name}f", "float", "x")
+        if name in _OF_C_FOR_FLOATS:
+            found[f"{name}f"] = _calling(f"{name}f", "float", letters)
+        else:
+            found[f"{name}f"] = _rounded(f"kb_nv_{name}", letters)
     for name in _FAST.split():
         found[f"fast_{name}f"] = _calling(f"{name}f", "float", "x")
     for name, real, called in (
