@@ -39,8 +39,9 @@ static void keep_written(const kb_checks *c)
     }
 }
 
-static void begin_phase(kb_checks *c)
+void kb_checks_phase(kb_checks *c)
 {
+    keep_written(c);
     if (kb_shadow_renew(c->shadow) && c->seen)
         memset(c->seen, 0, (size_t)c->n_threads * KB_WARP * sizeof *c->seen);
     c->n_begins = 0;
@@ -53,12 +54,6 @@ static void begin_phase(kb_checks *c)
         c->written[i] = kb_unwritten_find(first, row->size);
         row->since = c->written[i] ? c->global.phase : 0;
     }
-}
-
-void kb_checks_phase(kb_checks *c)
-{
-    keep_written(c);
-    begin_phase(c);
 }
 
 void kb_checks_free(kb_checks *c)
@@ -94,9 +89,8 @@ void kb_checks_enter(kb_checks *c, const kb_block *b)
     const uint32_t *at = b->threads[0].ctaid;
     bool is_other = c->is_batched && c->slice != at[2];
     if (is_other || (!c->is_cooperative && kb_shadow_is_late(c->shadow))) {
-        keep_written(c);
         c->slice = at[2];
-        begin_phase(c);
+        kb_checks_phase(c);
     }
     c->block = at[0] + c->sizes[0] * (at[1] + c->sizes[1] * at[2]);
     uint32_t now = tick(c);
@@ -408,31 +402,26 @@ void kb_check_atomic(kb_thread *t)
 }
 
 /* All that a read may find, and what follows from an access. */
-static void touch(kb_thread *t, access *a)
-{
-    kb_checks *c = t->block->checks;
-    uint64_t unit = c->rows->of[a->row].unit;
-    uint64_t begin = a->offset / unit, end = (a->offset + a->size - 1) / unit;
-    if (a->kind == KB_ACCESS_ATOMIC)
-        kb_check_atomic(t);
-    check_written(t, a, begin, end);
-    if (c->spread && a->size < unit) /* another part may be another thread's */
-        return;
-    for (uint64_t i = begin; i <= end; i++)
-        check_races(t, a, i);
-}
-
 static KB_COLD void touch_slowly(kb_thread *t, uint64_t row, uint64_t offset, uint64_t size,
                                  uint32_t how, uint64_t value)
 {
-    const kb_check_row *at = &t->block->checks->rows->of[row];
+    const kb_checks *c = t->block->checks;
+    const kb_check_row *at = &c->rows->of[row];
+    uint64_t begin = offset / at->unit, end = (offset + size - 1) / at->unit;
     access a = {row, offset, size, how % KB_CHECK_KINDS, how / KB_CHECK_KINDS, false};
+    if (size == 0)
+        return;
     if (a.kind == KB_ACCESS_WRITE_VALUE) {
         a.kind = KB_ACCESS_WRITE;
         a.same = memcmp(tagged(at->first + offset, 0), &value, size) == 0;
     }
-    if (size)
-        touch(t, &a);
+    if (a.kind == KB_ACCESS_ATOMIC)
+        kb_check_atomic(t);
+    check_written(t, &a, begin, end);
+    if (c->spread && size < at->unit) /* another part may be another thread's */
+        return;
+    for (uint64_t i = begin; i <= end; i++)
+        check_races(t, &a, i);
 }
 
 void kb_check_touch(kb_thread *t, uint64_t row, uint64_t offset, uint64_t size, uint32_t how,
