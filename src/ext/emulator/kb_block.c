@@ -24,20 +24,13 @@ static bool is_ready(const kb_block *b, const kb_thread *t)
            (t->state == KB_THREAD_AT_GRID && t->generation != b->grid_generation);
 }
 
-static bool polls(const kb_block *b, const kb_thread *t)
-{
-    (void)b;
-    return t->state == KB_THREAD_POLLS;
-}
-
-static inline __attribute__((always_inline)) kb_thread *
-next_that(bool (*may)(const kb_block *, const kb_thread *), const kb_block *b, uint32_t after)
+static inline kb_thread *next_ready(const kb_block *b, uint32_t after)
 {
     for (uint32_t i = after + 1; i < b->n_threads; i++)
-        if (may(b, &b->threads[i]))
+        if (is_ready(b, &b->threads[i]))
             return &b->threads[i];
     for (uint32_t i = 0; i <= after; i++)
-        if (may(b, &b->threads[i]))
+        if (is_ready(b, &b->threads[i]))
             return &b->threads[i];
     return NULL;
 }
@@ -118,9 +111,11 @@ static void stuck(kb_block *b)
 static KB_COLD kb_thread *find_other(kb_block *b, uint32_t after)
 {
     converge(b);
-    kb_thread *next = next_that(is_ready, b, after);
-    if (!next)
-        next = next_that(polls, b, after);
+    kb_thread *next = next_ready(b, after);
+    for (uint32_t i = 1; !next && i <= b->n_threads; i++) {
+        kb_thread *t = &b->threads[(after + i) % b->n_threads];
+        next = t->state == KB_THREAD_POLLS ? t : NULL;
+    }
     if (!next)
         stuck(b);
     return next;
@@ -128,7 +123,7 @@ static KB_COLD kb_thread *find_other(kb_block *b, uint32_t after)
 
 static inline kb_thread *find_next(kb_block *b, uint32_t after)
 {
-    kb_thread *next = next_that(is_ready, b, after);
+    kb_thread *next = next_ready(b, after);
     return next ? next : find_other(b, after);
 }
 
@@ -606,7 +601,7 @@ bool kb_block_go_on(kb_block *b)
     if (b->checks)
         kb_checks_enter(b->checks, b);
     kb_fibre_adopt(&b->caller);
-    kb_thread *next = next_that(is_ready, b, b->n_threads - 1);
+    kb_thread *next = next_ready(b, b->n_threads - 1);
     kb_fault_watch(b);
     kb_fibre_switch(&b->caller, fibre_of(b, next));
     kb_fault_watch(NULL);
