@@ -156,14 +156,14 @@ typedef struct launch {
     uint32_t shared; /* dynamic, bytes */
     kb_checks *checks;
     _Atomic(bool) faulted;
-    char fault[KB_FAULT_SIZE];
+    char *fault; /* room for KB_FAULT_SIZE bytes */
 } launch;
 
 /* The fault of the first thread that has one is read when all have ended. */
 static void fail(launch *l, const char *fault)
 {
     if (!atomic_exchange(&l->faulted, true))
-        (void)snprintf(l->fault, sizeof l->fault, "%s", fault);
+        (void)snprintf(l->fault, KB_FAULT_SIZE, "%s", fault);
 }
 
 static void index_of(const launch *l, int64_t block, uint32_t index[3])
@@ -341,7 +341,7 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, char fault[KB_FAULT_SIZE])
 {
-    launch l = {.code = code, .parameters = parameters, .shared = dynamic_shared};
+    launch l = {.code = code, .parameters = parameters, .shared = dynamic_shared, .fault = fault};
     int64_t n_blocks, n_threads;
     memcpy(l.sizes, sizes, sizeof l.sizes);
     if (!fits(&l, &n_blocks, &n_threads))
@@ -350,10 +350,6 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     kb_hostcuda_code there = *code;
     kb_variables_copy *copy =
         code->variables ? code->variables->enter(code->variables, xla, &err) : NULL;
-    if (code->variables && !copy) {
-        (void)snprintf(fault, KB_FAULT_SIZE, "%.1000s", err.message);
-        return KB_HOSTCUDA_FAULT;
-    }
     if (copy) {
         there.blocks = KB_MOVED(code->blocks, copy);
         there.threads.run = KB_MOVED(code->threads.run, copy);
@@ -362,7 +358,9 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     }
     uint64_t mode = kb_float_mode_exact();
     int64_t alone_max = code->blocks || code->threads.loop ? ALONE_MAX : ALONE_FIBRES_MAX;
-    if (code->cooperative && n_blocks > COOPERATIVE_MAX / n_threads)
+    if (code->variables && !copy)
+        fail(&l, err.message);
+    else if (code->cooperative && n_blocks > COOPERATIVE_MAX / n_threads)
         fail(&l, "a cooperative grid has at most 65536 threads on the CPU");
     else if (!begin_checks(&l))
         fail(&l, "no memory to check the kernel's accesses with");
@@ -383,10 +381,7 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
         atomic_fetch_add_explicit(&code->counts[0], 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&code->counts[1], faulted, memory_order_relaxed);
     }
-    if (!faulted)
-        return KB_CU_SUCCESS;
-    memcpy(fault, l.fault, KB_FAULT_SIZE);
-    return KB_HOSTCUDA_FAULT;
+    return faulted ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS;
 }
 
 kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32_t sizes[6],
