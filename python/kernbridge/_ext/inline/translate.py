@@ -393,10 +393,10 @@ class _Translation:
     # Arrays inside a function.
 
     def _broadcast_in_dim(self, eqn: Any, value: Value) -> Iterator[Value]:
-        shape = [1] * len(eqn.params["shape"])
-        for extent, axis in zip(value.shape, eqn.params["broadcast_dimensions"], strict=True):
-            shape[axis] = extent
-        yield np.broadcast_to(value.reshape(shape), eqn.params["shape"])
+        shape, axes = eqn.params["shape"], eqn.params["broadcast_dimensions"]
+        moved = value.transpose(np.argsort(axes))  # JAX takes axes in any order from 0.10 on
+        added = tuple({*range(len(shape))} - {*axes})
+        yield np.broadcast_to(np.expand_dims(moved, added), shape)
 
     def _iota(self, eqn: Any) -> Iterator[Value]:
         aval = eqn.outvars[0].aval

@@ -209,6 +209,28 @@ def test_control_flow(run, function):
     np.testing.assert_allclose(got, want, rtol=2e-5)
 
 
+def in_another_order(a):
+    try:
+        return lax.broadcast_in_dim(a, (3, 4, 2), (2, 0))
+    except TypeError:  # in older versions of JAX, axes keep their order
+        return lax.broadcast_in_dim(a.T, (3, 4, 2), (0, 2))
+
+
+def with_gaps(a):
+    return lax.pad(a, a[1, 0], [(-1, 3, 2), (1, -1, 1)])
+
+
+@pytest.mark.parametrize("place", [in_another_order, with_gaps])
+def test_elements_are_placed_as_by_jax(place):
+    def function(x, y):
+        placed = place(jnp.stack([x, y, x * y, x + y, x - y, 2 * x]).reshape(2, 3))
+        return (placed * np.arange(placed.size, dtype=np.float32).reshape(placed.shape)).sum()
+
+    x, y = jnp.array([1.5, -2, 0.25]), jnp.array([3, 0.5, -1.0])
+    got = on_cpu(function, jax.ShapeDtypeStruct(x.shape, x.dtype), x, y)
+    np.testing.assert_allclose(got, jax.vmap(function)(x, y), rtol=1e-6)
+
+
 def test_dtypes_are_those_of_the_kernel():
     """A float64 remains one although `jax_enable_x64` is not set."""
     third = kernbridge.inline(lambda x: (x / 3, x > 1, jnp.int32(x)))
