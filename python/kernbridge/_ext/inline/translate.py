@@ -134,9 +134,8 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
         return repr(bool(number))
     if dtype.kind in "iu":
         return f"np.{dtype.name}({int(number)})"
-    special_number = {"nan": "math.nan", "inf": "math.inf", "-inf": "-math.inf"}
-    text = repr(float(number))
-    return f"np.{dtype.name}({special_number.get(text, text)})"
+    text = repr(float(number)).replace("inf", "math.inf").replace("nan", "math.nan")
+    return f"np.{dtype.name}({text})"
 
 
 def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
