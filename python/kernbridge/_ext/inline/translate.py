@@ -38,7 +38,10 @@ _FOLDS = {
 # Primitives that only place elements elsewhere, by NumPy's functions.
 _MOVES: dict[str, Callable[..., Value]] = {
     **dict.fromkeys(
-        ("expand_dims", "reshape", "squeeze"), lambda eqn, x: x.reshape(eqn.outvars[0].aval.shape)
+        ("expand_dims", "squeeze"), lambda eqn, x: x.reshape(eqn.outvars[0].aval.shape)
+    ),
+    "reshape": lambda eqn, x: x.transpose(eqn.params["dimensions"] or range(x.ndim)).reshape(
+        eqn.params["new_sizes"]
     ),
     "concatenate": lambda eqn, *values: np.concatenate(values, eqn.params["dimension"]),
     "rev": lambda eqn, x: np.flip(x, eqn.params["dimensions"]),

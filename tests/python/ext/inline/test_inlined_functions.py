@@ -220,7 +220,11 @@ def with_gaps(a):
     return lax.pad(a, a[1, 0], [(-1, 3, 2), (1, -1, 1)])
 
 
-@pytest.mark.parametrize("place", [in_another_order, with_gaps])
+def by_columns(a):
+    return a.reshape((3, 2), order="F")
+
+
+@pytest.mark.parametrize("place", [in_another_order, with_gaps, by_columns])
 def test_elements_are_placed_as_by_jax(place):
     def function(x, y):
         placed = place(jnp.stack([x, y, x * y, x + y, x - y, 2 * x]).reshape(2, 3))
