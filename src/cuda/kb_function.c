@@ -35,10 +35,9 @@ static int by_content(const void *a, const void *b)
 static kb_code *add_code(const void *bytes, size_t size)
 {
     kb_code *c = calloc(1, sizeof *c + size + 1); /* a NUL ends images that are text */
-    if (!c || pthread_mutex_init(&c->loading, NULL) != 0) {
-        free(c);
+    if (!c)
         return NULL;
-    }
+    c->loading = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     c->size = size;
     c->bytes = memcpy(c->copy, bytes, size);
     if (tsearch(c, &codes, by_content)) {
@@ -46,7 +45,6 @@ static kb_code *add_code(const void *bytes, size_t size)
         n_bytes += sizeof *c + size;
         return c;
     }
-    pthread_mutex_destroy(&c->loading);
     free(c);
     return NULL;
 }
@@ -77,7 +75,6 @@ void kb_code_drop(kb_code *code)
         return;
     if (code->library)
         (void)code->unload(code->library);
-    pthread_mutex_destroy(&code->loading);
     free(code);
 }
 
@@ -120,7 +117,6 @@ static void release(kb_function *f)
     for (uint32_t i = 0; i < f->n_images; i++)
         if (f->codes[i])
             kb_code_drop(f->codes[i]);
-    pthread_mutex_destroy(&f->loading);
     free(f);
 }
 
@@ -144,10 +140,9 @@ static kb_function *copy(const kb_function *from)
     size_t entry = strlen(from->entry) + 1;
     size_t size = sizeof(kb_function) + images + sizes + entry;
     kb_function *f = calloc(1, size);
-    if (!f || pthread_mutex_init(&f->loading, NULL) != 0) {
-        free(f);
+    if (!f)
         return NULL;
-    }
+    f->loading = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     char *at = (char *)(f + 1);
     memcpy(f->digest, from->digest, KB_DIGEST_SIZE);
     f->size = size;
