@@ -21,9 +21,6 @@ typedef int kb_cu_device;       /* ordinal */
 typedef enum kb_cu_result {
     KB_CU_SUCCESS = 0,
     KB_CU_INVALID_VALUE = 1,
-    KB_CU_DEINITIALIZED = 4,
-    KB_CU_NO_DEVICE = 100,
-    KB_CU_INVALID_CONTEXT = 201,
     /* What a kernel did wrong while it ran. Told by a later call; the context is lost. */
     KB_CU_ECC_UNCORRECTABLE = 214,
     KB_CU_ILLEGAL_ADDRESS = 700,
@@ -39,22 +36,16 @@ typedef enum kb_cu_result {
 
 /* Attributes of a device. */
 enum {
-    KB_CU_DEVICE_MULTIPROCESSORS = 16,
     KB_CU_DEVICE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
     KB_CU_DEVICE_CC_MAJOR = 75,
     KB_CU_DEVICE_CC_MINOR = 76,
-    KB_CU_DEVICE_COOPERATIVE_LAUNCH = 95,
     KB_CU_DEVICE_MAX_SHARED_OPTIN = 97,
 };
 
 /* Attributes of a kernel. */
 enum {
-    KB_CU_KERNEL_MAX_THREADS = 0,
     KB_CU_KERNEL_STATIC_SHARED = 1,
-    KB_CU_KERNEL_LOCAL = 3,
-    KB_CU_KERNEL_REGISTERS = 4,
     KB_CU_KERNEL_MAX_DYNAMIC_SHARED = 8,
-    KB_CU_KERNEL_NON_PORTABLE_CLUSTER = 14,
 };
 
 /* Attributes of a launch. */

@@ -1,6 +1,7 @@
 /* Proves, by compiling, that src/abi/kb_cuda.h and the table of src/cuda/kb_driver.h declare what
  * the toolkit's own headers do: every size, offset and constant, and every function in the form
  * that the driver is asked for. */
+#include "../fake_cuda/fake_constants.h"
 #include "cuda/kb_driver.h"
 
 #include <cuda.h>

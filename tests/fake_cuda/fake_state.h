@@ -6,6 +6,7 @@
 #include "cuda/kb_driver.h"
 
 #include "fake_code.h"
+#include "fake_constants.h"
 #include "fake_cuda.h"
 #include "fake_image.h"
 

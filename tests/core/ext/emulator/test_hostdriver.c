@@ -1,5 +1,6 @@
 /* Proves each function of the driver that plays a GPU on the CPU, and what may run at once there.
  */
+#include "../../../fake_cuda/fake_constants.h"
 #include "core/kb_frame.h"
 #include "core/kb_plan.h"
 #include "cuda/kb_function.h"
