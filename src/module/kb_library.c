@@ -33,11 +33,6 @@ typedef struct opened {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a library is opened */
 static opened *all;                                      /* under it; never freed */
 
-static kb_status refuse_damaged(const char *what, kb_error *err)
-{
-    return kb_fields_refuse(NAME, WHOLE, what, err);
-}
-
 static void read_values(carried *c)
 {
     kb_fields *f = &c->fields;
@@ -103,16 +98,14 @@ static kb_status find_function(const carried *c, kb_source_step *step, kb_error 
     kb_status s = kb_library_open(&c->library, &library, err);
     if (s == KB_OK)
         s = kb_module_describe(library, &module, err);
-    if (s == KB_OK && !module)
-        return refuse_damaged("what it defines", err);
-    for (int32_t i = 0; s == KB_OK && i < module->n_exports; i++)
+    for (int32_t i = 0; s == KB_OK && module && i < module->n_exports; i++)
         if (strcmp(module->exports[i].name, c->function) == 0) {
             step->run = module->exports[i].run;
             step->last_error = module->last_error;
             return KB_OK;
         }
     if (s == KB_OK)
-        return refuse_damaged("what it defines", err);
+        return kb_fields_refuse(NAME, WHOLE, "what it defines", err);
     kb_error_append(err, " (in %s, which the program carries)", c->kernel.name);
     return s == KB_RESOURCE_EXHAUSTED ? s : (err->status = KB_FAILED_PRECONDITION);
 }
