@@ -7,9 +7,10 @@ Enzyme ignores the derivative in forward mode if an argument is inactive, so the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
-from kernbridge._src.llvm.text import Global, Module
+from kernbridge._src.llvm.text import Module
 
 _TYPES = {"float32": "float", "float64": "double"}
 _CASTS = {("float", "double"): "fpext", ("double", "float"): "fptrunc"}
@@ -27,18 +28,18 @@ define weak {t} @{called}({a} %x) {effects}{bound} nounwind willreturn nofree \
   %r = call {t} @{name}.plain({a} %x)
   ret {t} %r
 }}
-define internal {{ {t}, {t} }} @{called}.jvp({a} %x, {a} %d) alwaysinline{bound} {{
+define {{ {t}, {t} }} @{called}.jvp({a} %x, {a} %d) alwaysinline{bound} {{
   %v = call {t} @{called}({a} %x){forward}
   %r = insertvalue {{ {t}, {t} }} undef, {t} %v, 0
   %s = insertvalue {{ {t}, {t} }} %r, {t} %m, 1
   ret {{ {t}, {t} }} %s
 }}
-define internal {{ ptr, {t} }} @{called}.aug({a} %x) alwaysinline{bound} {{
+define {{ ptr, {t} }} @{called}.aug({a} %x) alwaysinline{bound} {{
   %v = call {t} @{called}({a} %x)
   %r = insertvalue {{ ptr, {t} }} {{ ptr null, {t} 0.0 }}, {t} %v, 1
   ret {{ ptr, {t} }} %r
 }}
-define internal {{ {a} }} @{called}.vjp({a} %x, {t} %ct, ptr %tape) alwaysinline{bound} {{{backward}
+define {{ {a} }} @{called}.vjp({a} %x, {t} %ct, ptr %tape) alwaysinline{bound} {{{backward}
   %r = insertvalue {{ {a} }} undef, {a} %m, 0
   ret {{ {a} }} %r
 }}
@@ -76,16 +77,14 @@ def module(functions: Iterable[Mapping[str, str | None]]) -> str:
     instructions `forward` make the tangent `%m` of `%x` and `%d`, and `backward` the cotangent `%m`
     of `%x` and `%ct`. `bound` has attributes that also the calls of derivatives need.
     """
-    made, used = "", list[str]()
+    made = ""
     for n, given in enumerate(functions, 1):
         has_derivative = "forward" in given
         called = f"{REGISTERED}{given['name']}" if has_derivative else f"{given['name']}.plain"
         made += _FUNCTION.format(called=called, **given)
         if has_derivative:
             made += _DERIVATIVES.format(called=called, n=n, **given)
-            used += [f"ptr @{called}.{kind}" for kind in ("jvp", "aug", "vjp")]
-    listed = f"[{len(used)} x ptr] [{', '.join(used)}]"
-    return f'{made}\n@llvm.compiler.used = appending global {listed}, section "llvm.metadata"\n'
+    return made
 
 
 def released(module: str) -> str:
@@ -93,7 +92,5 @@ def released(module: str) -> str:
     read = Module(module)
     for function in read.functions.values():
         if function.name.startswith(REGISTERED):
-            function.head = function.head.replace("define weak ", "define internal ")
-    used = "llvm.compiler.used"
-    kept = (li for li in read.lines if not (isinstance(li, Global) and li.name == used))
-    return "\n".join(map(str, kept))
+            function.head = re.sub("^define (?:weak )?", "define internal ", function.head)
+    return str(read)
