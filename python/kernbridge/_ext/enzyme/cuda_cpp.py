@@ -152,7 +152,6 @@ class CppKernel(Primal):
     module: Module
     entry: str
     sizes: Sequence[int]
-    says_what_arrays_hold = False
 
     def __post_init__(self) -> None:
         self._arrays = [(t.dtype.name, len(t.shape)) for t in self.arrays]

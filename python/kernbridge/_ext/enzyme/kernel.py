@@ -205,8 +205,6 @@ class Primal:
     target: Target
     kernel: Any = None  # of Numba
     why_not_portable = ""
-    # Whether it is known what shared arrays hold, and which arrays the kernel writes to.
-    says_what_arrays_hold = True
 
     made_of: Callable[[], tuple[Any, ...]]  # what decides the form besides the digest
 

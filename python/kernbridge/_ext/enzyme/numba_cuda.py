@@ -365,8 +365,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         places_of_shared = dict(zip(shared, itertools.count(first_shared)))
         of_reals = [b.is_inexact for b in buffers]
         text, read, changed = _simplified(module, places_of_shared, of_reals, self._dynamic)
-        if not self._primal.says_what_arrays_hold:
-            text, buffers = _as_accessed(*halves.widened(text, buffers), changed)
+        text, buffers = _as_accessed(*halves.widened(text, buffers), changed)
         # Tangents in place need the values that the kernel writes, too.
         all_read = bool(roles.in_place) and [s.mode for s in self.steps[:1]] == ["jvp"]
         buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
