@@ -127,15 +127,6 @@ def buffer_names(primal: Function) -> list[str]:
     return [p.rpartition(" ")[2] for p in pointers][2:]
 
 
-def accessed(function: Function) -> list[dict[str, Instruction]]:
-    """The types of the numbers that a function reads and writes in each buffer, and an access."""
-    memory, _, accesses, _ = all_accesses(function)
-    found: dict[str, dict[str, Instruction]] = {}
-    for address, kind, i in accesses:
-        found.setdefault(memory[address], {}).setdefault(kind, i)
-    return [found.get(memory[name], {}) for name in buffer_names(function)]
-
-
 def all_accesses(
     function: Function,
 ) -> tuple[_Addresses, set[str], list[tuple[str, str, Instruction]], Instruction | None]:

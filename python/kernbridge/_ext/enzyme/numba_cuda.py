@@ -406,9 +406,14 @@ def _as_accessed(
     """The buffers, and kb_primal, with what the kernel holds in shared memory, and writes to."""
     module, made = Module(text), []
     primal = module.functions["kb_primal"]
-    for i, (b, kinds) in enumerate(zip(buffers, guards.accessed(primal), strict=True)):
-        items = {kind.strip("<>").split()[-1]: at for kind, at in kinds.items()}
-        found = {_ITEMS[item]: at for item, at in items.items() if item in ("float", "double")}
+    memory, _, accesses, _ = guards.all_accesses(primal)
+    reals: dict[str, dict[str, Instruction]] = {}  # by memory, an access to numbers of each dtype
+    for address, kind, at in accesses:
+        item = kind.strip("<>").split()[-1]
+        if item in ("float", "double"):
+            reals.setdefault(memory[address], {})[_ITEMS[item]] = at
+    for i, (b, name) in enumerate(zip(buffers, guards.buffer_names(primal), strict=True)):
+        found = reals.get(memory[name], {})
         others = sorted(found.keys() - {b.dtype, _PARTS.get(b.dtype)})
         if b.kind == "shared" and not b.is_inexact and len(found) == 1:  # of bytes, say
             parameter, (dtype,) = primal.parameters[2 + i], found
