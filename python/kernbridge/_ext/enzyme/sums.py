@@ -21,7 +21,6 @@ Everything else stays atomic.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kernbridge._ext.enzyme.function import Buffer
@@ -46,15 +45,7 @@ class _Element(NamedTuple):
     distance: int
 
 
-@dataclass
-class _Accesses:
-    """The accesses of an entry to one array, and the element of each."""
-
-    adds: list[Instruction] = field(default_factory=list)
-    loads: list[Instruction] = field(default_factory=list)
-    stores: list[Instruction] = field(default_factory=list)
-    elements: dict[Instruction, tuple[str, int]] = field(default_factory=dict)
-    is_known: bool = True  # its address has no other uses
+_Accesses = dict[Instruction, tuple[str, int]]  # to one array, and the element of each
 
 
 def with_fewer_atomics(
@@ -77,46 +68,50 @@ def with_fewer_atomics(
     changed, clears = list(buffers), list[str]()
     known, begin = list[str](), list[str]()  # what the entry computes, and then does
     waits = any(i.callee == "llvm.nvvm.barrier0" for i in function.instructions)
-    for array, a in _accesses(function).items():
-        for at in a.adds if has_warps and array >= 0 else ():
-            if not a.elements[at][0]:
+    arrays, others = _accesses(function)
+    for array, elements in arrays.items():
+        adds, loads, stores = (
+            [i for i in elements if i.opcode == opcode] for opcode in ("atomicrmw", "load", "store")
+        )
+        for at in adds if has_warps and array >= 0 else ():
+            if not elements[at][0]:
                 (_, address), (kind, value) = at.operands
                 at.text = f"  call void @kb_add.{kind}(ptr {address}, {kind} {value})"
-        if not a.is_known or array < 0:
+        if array in others or array < 0:
             continue
         buffer = buffers[array]
-        if buffer.kind == "scratch" and not a.loads:
-            for at in (*a.adds, *a.stores):
+        if buffer.kind == "scratch" and not loads:
+            for at in (*adds, *stores):
                 at.text = ""
             changed[array] = buffer._replace(begins_as_zeros=False)
             continue
-        is_own = threads is not None and set(a.elements.values()) == {(_NUMBER, 0)}
-        is_zeroed = all(s.operands[0].value in ("0.000000e+00", "0") for s in a.stores)
+        is_own = threads is not None and set(elements.values()) == {(_NUMBER, 0)}
+        is_zeroed = all(s.operands[0].value in ("0.000000e+00", "0") for s in stores)
         if buffer.kind == "work":  # its content does not matter afterwards
-            is_once = len(a.loads) == 1 and not (a.adds or _repeats(function, a.loads[0]))
+            is_once = len(loads) == 1 and not (adds or _repeats(function, loads[0]))
             if is_own and is_zeroed and is_once:
-                for at in a.stores:  # after the only load
+                for at in stores:  # after the only load
                     at.text = ""
-                a.stores.clear()
-            if not (a.adds or a.stores):
+                stores.clear()
+            if not (adds or stores):
                 changed[array] = buffer._replace(kind="in")
-        if is_own or not (a.adds or a.stores):
-            for at in a.loads:
+        if is_own or not (adds or stores):
+            for at in loads:
                 at.text = at.text.replace("load atomic ", "load ").replace(" monotonic,", ",")
         near, size = dict[Instruction, int](), buffer.item_size
-        if changed[array].kind == "in" and not (a.adds or a.stores):
-            for at in a.loads:  # so that atomic operations do not delay it
+        if changed[array].kind == "in" and not (adds or stores):
+            for at in loads:  # so that atomic operations do not delay it
                 at.text += ", !invariant.load !{}"
             is_near = threads is not None and waits and buffer.is_inexact
-            near = _near(a, a.loads, size) if is_near else near
+            near = _near(elements, loads, size) if is_near else near
         is_kept = threads is not None and buffer.kind == "out" and buffer.begins_as_zeros
-        is_kept &= not (a.loads or a.stores)
-        places = _near(a, a.adds, size) if is_kept else {}
+        is_kept &= not (loads or stores)
+        places = _near(elements, adds, size) if is_kept else {}
         edges = max(map(abs, places.values()), default=0)
         more = -(-(threads or 0) * size // 16) * 16
         is_edged = has_warps and shared_size + more <= SHARED_MAX
-        is_edged &= 0 < 2 * edges <= (threads or 0) and len(places) == len(a.adds)
-        is_kept &= is_edged or (is_own and len(places) == len(a.adds))
+        is_edged &= 0 < 2 * edges <= (threads or 0) and len(places) == len(adds)
+        is_kept &= is_edged or (is_own and len(places) == len(adds))
         if not (is_own or near or is_edged):
             continue
         kept, kind = f"%kb.kept{array}", "double" if size == 8 else "float"
@@ -144,7 +139,7 @@ def with_fewer_atomics(
             ends += f"  call void @kb_store.{kind}({own}, ptr {kept}, i64 {edges})\n"
             for i in (i for i in function.instructions if i.opcode == "ret"):
                 i.text = ends + i.text
-        for k, at in enumerate(a.adds if is_own or is_edged else ()):
+        for k, at in enumerate(adds if is_own or is_edged else ()):
             (_, address), (kind, value) = at.operands
             if places.get(at):
                 given = f"ptr {block}, ptr {address}, {kind} {value}, {own}"
@@ -180,20 +175,19 @@ def _address(i: Instruction) -> str:
     return i.operands[1].value if i.opcode == "store" and not i.flags else ""
 
 
-def _accesses(function: Function) -> dict[int, _Accesses]:
+def _accesses(function: Function) -> tuple[dict[int, _Accesses], set[int]]:
+    """The accesses to each array, and the arrays whose addresses have other uses."""
     elements = {x: known for x in function.defined if (known := element(function, x)) is not None}
-    result = {known.array: _Accesses() for known in elements.values()}
+    arrays: dict[int, _Accesses] = {known.array: {} for known in elements.values()}
+    others = set[int]()
     for i in function.instructions:
         for value in elements.keys() & set(i.names):
             array, index, distance = elements[value]
-            accesses = result[array]
             if value == _address(i) and not (i.opcode == "store" and i.operands[0].value == value):
-                accesses.elements[i] = index, distance
-                kinds = {"load": accesses.loads, "store": accesses.stores}
-                kinds.get(i.opcode, accesses.adds).append(i)
+                arrays[array][i] = index, distance
             elif i.result not in elements:
-                accesses.is_known = False
-    return result
+                others.add(array)
+    return arrays, others
 
 
 def element(function: Function, address: str) -> _Element | None:
@@ -246,14 +240,14 @@ def _expression(function: Function, value: str, inside: Collection[str] = ()) ->
     return values[0]
 
 
-def _near(a: _Accesses, of: Sequence[Instruction], size: int) -> dict[Instruction, int]:
+def _near(elements: _Accesses, of: Sequence[Instruction], size: int) -> dict[Instruction, int]:
     """The accesses to elements next to a thread's own, and how many elements further they are.
 
     An addition may be to one of several elements, of which this is the farthest.
     """
-    own = (i for i in of if a.elements[i][0].rstrip("~" * (i in a.adds)) == _NUMBER)
-    kinds = ((i, i.operands[1].type if i in a.adds else i.type) for i in own)
-    near = ((i, *divmod(a.elements[i][1], size)) for i, kind in kinds if _SIZES.get(kind) == size)
+    own = (i for i in of if elements[i][0].rstrip("~" * (i.opcode == "atomicrmw")) == _NUMBER)
+    kinds = ((i, i.type if i.opcode == "load" else i.operands[1].type) for i in own)
+    near = ((i, *divmod(elements[i][1], size)) for i, kind in kinds if _SIZES.get(kind) == size)
     return {i: n for i, n, rest in near if rest == 0 and abs(n) <= _NEAR}
 
 
