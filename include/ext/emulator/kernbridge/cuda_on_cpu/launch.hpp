@@ -154,14 +154,6 @@ template <typename F> struct Launch {
 };
 template <typename F> Launch(const F &, Configuration, const char *) -> Launch<F>;
 
-template <typename... P, size_t... i>
-static inline cudaError_t launch_with(void (*kernel)(P...), void **given, Configuration &how,
-                                      std::index_sequence<i...>)
-{
-    auto call = [kernel, given] { kernel(*static_cast<P *>(given[i])...); };
-    return how.run(call);
-}
-
 } // namespace kernbridge::cuda_on_cpu
 
 /* A kernel must be passed with its type, not as a `void *`. */
@@ -172,8 +164,9 @@ static inline cudaError_t launch_with(void (*kernel)(P...), void **given, Config
     {                                                                                              \
         kernbridge::cuda_on_cpu::Configuration how(grid, block, shared);                           \
         how.how.cooperative = is_cooperative;                                                      \
-        return kernbridge::cuda_on_cpu::launch_with(kernel, arguments, how,                        \
-                                                    std::index_sequence_for<P...>());              \
+        [[maybe_unused]] auto next = [&arguments] { return *arguments++; };                        \
+        std::tuple<P...> given{*static_cast<P *>(next())...}; /* braces: in this order */          \
+        return how.run([kernel, given] { std::apply(kernel, given); });                            \
     }                                                                                              \
     static inline cudaError_t name(const void *, dim3, dim3, void **, size_t = 0,                  \
                                    cudaStream_t = nullptr) = delete;
@@ -195,8 +188,7 @@ static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, v
             return kernbridge::cuda_on_cpu::set_error(cudaErrorNotSupported);
     }
     std::tuple<P...> given(static_cast<P>(arguments)...);
-    auto call = [&] { std::apply(kernel, given); };
-    return how.run(call);
+    return how.run([kernel, given] { std::apply(kernel, given); });
 }
 
 #endif
