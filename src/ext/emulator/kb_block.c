@@ -544,9 +544,7 @@ void kb_place(kb_thread *t, const char *place)
 
 void kb_raise(kb_thread *t, const char *what)
 {
-    if (t->place)
-        kb_block_fail(t, "%s, raised at %s", what, t->place);
-    kb_block_fail(t, "%s", what);
+    kb_block_fail(t, "%s%s%s", what, t->place ? ", raised at " : "", t->place ? t->place : "");
 }
 
 void kb_assert(kb_thread *t, const char *what, const char *file, uint32_t line)
