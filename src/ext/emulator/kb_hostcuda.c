@@ -256,28 +256,22 @@ static void run_cooperative(launch *l, int64_t n_blocks)
     free((void *)blocks);
 }
 
-/* Blocks whose threads run one after the other, in loops. */
-static void run_loops(launch *l, int64_t begin, int64_t end)
+/* On a thread that has the exact mode of floats: the launch's, one of the pool, or one that the
+ * launch has started, which inherits the mode. */
+static void run_blocks(void *data, int64_t begin, int64_t end)
 {
+    launch *l = data;
     const char *outside = NULL;
-    l->code->blocks(l->parameters, l->sizes, begin, end, &outside);
+    if (l->code->blocks) /* whose threads run one after the other, in loops */
+        l->code->blocks(l->parameters, l->sizes, begin, end, &outside);
+    else
+        run_fibres(l, begin, end);
     if (!outside)
         return;
     char fault[KB_FAULT_SIZE];
     (void)snprintf(fault, sizeof fault, "a thread writes to %s out of bounds%s", outside,
                    kb_block_left_out);
     fail(l, fault);
-}
-
-static void run_blocks(void *data, int64_t begin, int64_t end)
-{
-    launch *l = data;
-    uint64_t mode = kb_float_mode_exact();
-    if (l->code->blocks)
-        run_loops(l, begin, end);
-    else
-        run_fibres(l, begin, end);
-    kb_float_mode_restore(mode);
 }
 
 static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
