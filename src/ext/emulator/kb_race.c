@@ -97,18 +97,6 @@ void kb_race_note(kb_race_cell *cell, kb_race_more *more, const kb_race_now *now
         cell->write = who; /* else whose write was the first remains */
 }
 
-static bool begin_fences(kb_fences *f)
-{
-    if (f->fenced || f->is_blind)
-        return !f->is_blind;
-    size_t n = (size_t)f->n_threads * f->n_blocks;
-    f->fenced = kb_arena_take(f->arena, n, sizeof *f->fenced);
-    f->took_part = kb_arena_take(f->arena, n, sizeof *f->took_part);
-    f->blocks = kb_arena_take(f->arena, f->n_blocks, sizeof *f->blocks);
-    f->is_blind = !f->fenced || !f->took_part || !f->blocks;
-    return !f->is_blind;
-}
-
 void kb_fences_enter(kb_fences *f, uint32_t block)
 {
     if (f->fenced && !f->is_blind)
@@ -117,7 +105,14 @@ void kb_fences_enter(kb_fences *f, uint32_t block)
 
 void kb_fences_fence(kb_fences *f, uint32_t block, uint32_t thread, uint32_t time, uint32_t barrier)
 {
-    if (!begin_fences(f))
+    if (!f->fenced && !f->is_blind) {
+        size_t n = (size_t)f->n_threads * f->n_blocks;
+        f->fenced = kb_arena_take(f->arena, n, sizeof *f->fenced);
+        f->took_part = kb_arena_take(f->arena, n, sizeof *f->took_part);
+        f->blocks = kb_arena_take(f->arena, f->n_blocks, sizeof *f->blocks);
+        f->is_blind = !f->fenced || !f->took_part || !f->blocks;
+    }
+    if (f->is_blind)
         return;
     f->fenced[(size_t)block * f->n_threads + thread] = time;
     f->blocks[block].before_fence = barrier;
