@@ -14,11 +14,14 @@
 #include "ext/emulator/kb_hostcuda.h"
 #include "ext/emulator/kb_spread.h"
 
-static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
+static kb_status instantiate(const kb_xla_frame *xla, kb_error *err)
 {
     kb_frame frame = {.xla = xla};
     const kb_xla_array *call;
-    kb_status s = kb_handler_find(xla, &frame.kernel, &call, err);
+    kb_status s = kb_handler_instantiate(xla, err);
+    if (s != KB_OK || kb_handler_is_elsewhere(xla))
+        return s;
+    s = kb_handler_find(xla, &frame.kernel, &call, err);
     if (s != KB_OK || kb_target_is_prepared(frame.kernel, KB_DEVICE_HOST))
         return s;
     for (uint32_t i = 0; i < frame.kernel->plan.n_steps; i++) {
@@ -31,12 +34,6 @@ static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
     }
     kb_hostcuda_enter(&frame);
     return kb_target_prepare_steps(&frame, err);
-}
-
-static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
-{
-    kb_status s = kb_handler_instantiate(frame, err);
-    return s == KB_OK && !kb_handler_is_elsewhere(frame) ? prepare(frame, err) : s;
 }
 
 static kb_status run(const kb_frame *frame, kb_error *err)
