@@ -16,8 +16,8 @@ enum {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_block *unused;  /* under the lock, and */
-static uint32_t n_kept;   /* threads that unused blocks have room for; and */
+static kb_block *unused;         /* under the lock; and, written under it, */
+static _Atomic(uint32_t) n_kept; /* threads that unused blocks have room for; and */
 static uint32_t kept_max; /* how many may be kept: a full block for each processor; 0 at first */
 
 /* With a guard below, where a stack that overflows ends. */
@@ -145,8 +145,5 @@ void kb_block_give_back(kb_block *b)
 
 uint32_t kb_block_kept(void)
 {
-    pthread_mutex_lock(&lock);
-    uint32_t n = n_kept;
-    pthread_mutex_unlock(&lock);
-    return n;
+    return n_kept;
 }
