@@ -149,6 +149,10 @@ enum {
 static const uint32_t sizes_max[6] = {
     INT32_MAX, 65535, 65535, KB_HOSTCUDA_THREADS_MAX, KB_HOSTCUDA_THREADS_MAX, 64};
 
+static const char limits[] =
+    "a block has 1 to 1024 threads, at most 64 along z, and at most 227 KiB of shared memory; a "
+    "grid at most 65535 blocks along y and z";
+
 typedef struct launch {
     const kb_hostcuda_code *code;
     void *const *parameters;
@@ -390,13 +394,9 @@ kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32
     if (result == KB_HOSTCUDA_FAULT)
         return kb_error_set(err, KB_INTERNAL, "%s", fault);
     if (result != KB_CU_SUCCESS)
-        return kb_error_set(err, KB_INVALID_ARGUMENT, "%s", kb_hostcuda_limits);
+        return kb_error_set(err, KB_INVALID_ARGUMENT, "%s", limits);
     return KB_OK;
 }
-
-const char kb_hostcuda_limits[] =
-    "a block has 1 to 1024 threads, at most 64 along z, and at most 227 KiB of shared memory; a "
-    "grid at most 65535 blocks along y and z";
 
 enum { BEST_BLOCK = 256 };
 
@@ -497,7 +497,7 @@ SUCCEEDS(error_name, (kb_cu_result result, const char **name),
                                                : "CUDA_ERROR_NOT_SUPPORTED")
 
 SUCCEEDS(error_string, (kb_cu_result result, const char **text),
-         *text = result == KB_CU_INVALID_VALUE ? kb_hostcuda_limits
+         *text = result == KB_CU_INVALID_VALUE ? limits
                  : result == invalid_image     ? "its code was not provided"
                  : result == KB_HOSTCUDA_FAULT ? last_fault
                                                : "not possible on the CPU")

@@ -67,9 +67,6 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
 /* NULL if it is not known. */
 const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST]);
 
-/* What a launch may be, in words. */
-extern const char kb_hostcuda_limits[];
-
 /* Runs a launch: KB_CU_SUCCESS, KB_CU_INVALID_VALUE, or KB_HOSTCUDA_FAULT with `fault`. */
 kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
                              uint32_t dynamic_shared, void *const *parameters,
