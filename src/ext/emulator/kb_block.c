@@ -38,26 +38,19 @@ static inline kb_thread *next_ready(const kb_block *b, uint32_t after)
 /* If no thread is ready, releases the lanes of a warp that wait at the same activemask. */
 static void converge(kb_block *b)
 {
-    for (uint32_t first = 0; first < b->n_threads; first += KB_WARP) {
-        const kb_thread *speaker = NULL;
-        uint32_t mask = 0, n = b->n_threads - first < KB_WARP ? b->n_threads - first : KB_WARP;
-        for (uint32_t lane = 0; lane < n; lane++) {
-            const kb_thread *t = &b->threads[first + lane];
-            if (t->state != KB_THREAD_CONVERGES || (speaker && t->site != speaker->site))
-                continue;
-            speaker = speaker ? speaker : t;
-            mask |= UINT32_C(1) << lane;
+    uint32_t first = 0, mask = 0;
+    while (first < b->n_threads && b->threads[first].state != KB_THREAD_CONVERGES)
+        first++;
+    kb_thread *lanes = b->threads + first / KB_WARP * KB_WARP;
+    for (uint32_t i = first; i < b->n_threads && i / KB_WARP == first / KB_WARP; i++)
+        if (b->threads[i].state == KB_THREAD_CONVERGES &&
+            b->threads[i].site == b->threads[first].site)
+            mask |= UINT32_C(1) << b->threads[i].lane;
+    for (uint32_t lane = 0; lane < KB_WARP; lane++)
+        if (mask >> lane & 1) {
+            lanes[lane].result = mask;
+            lanes[lane].state = KB_THREAD_RUNS;
         }
-        for (uint32_t lane = 0; lane < n && mask; lane++) {
-            kb_thread *t = &b->threads[first + lane];
-            if (!(mask >> lane & 1))
-                continue;
-            t->result = mask;
-            t->state = KB_THREAD_RUNS;
-        }
-        if (mask)
-            return;
-    }
 }
 
 const char *kb_block_barrier_name(const kb_block *b)
