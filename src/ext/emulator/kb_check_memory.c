@@ -129,7 +129,8 @@ uint64_t kb_range_unit(const kb_range *r, uint64_t unit)
 /* Gives the group cells from number `cell` on; returns how many, 0 where none are needed. */
 static size_t count_group(kb_range ranges[], uint32_t n, uint32_t group, size_t cell)
 {
-    uint64_t first = kb_range_first(&ranges[group], 0), end = end_byte(&ranges[group]), unit = 0;
+    const uint64_t begin = kb_range_first(&ranges[group], 0);
+    uint64_t first = begin, end = end_byte(&ranges[group]), unit = 0;
     bool needed = false;
     for (uint32_t i = group; i < n; i++) {
         const kb_range *r = &ranges[i];
@@ -138,13 +139,10 @@ static size_t count_group(kb_range ranges[], uint32_t n, uint32_t group, size_t 
         first = kb_range_first(r, 0) < first ? kb_range_first(r, 0) : first;
         end = end_byte(r) > end ? end_byte(r) : end;
         needed = needed || r->is_watched || !(r->about->flags & KB_CHECK_CONSTANT);
-        unit = kb_range_unit(r, unit);
+        unit = common_power(kb_range_unit(r, unit), kb_range_first(r, 0) - begin);
     }
     if (!needed || first == end)
         return 0;
-    for (uint32_t i = group; i < n; i++)
-        if (ranges[i].group == group)
-            unit = common_power(unit, kb_range_first(&ranges[i], 0) - first);
     unit = unit ? unit : 1;
     for (uint32_t i = group; i < n; i++) {
         if (ranges[i].group != group)
