@@ -113,8 +113,6 @@ struct kb_block {
     kb_block *next;                         /* that waits for use */
 };
 
-struct kb_checks;
-
 /* What a block tells the checked mode, see kb_check.c, which may end it with a fault. A thread that
  * reads shared memory which none has written may go on: where a barrier is missing, a race will be
  * found before the next one, and be reported in its place. When all threads have come to a barrier
