@@ -59,57 +59,20 @@ static kb_status begin(kb_reader *from, const char *magic, const char *digest, c
 
 static const char IMAGE[] = "machine code of a kernel for the CPU";
 
-/* What comes before the object. */
-typedef struct head {
-    uint64_t features;
-    uint32_t form, shared, stack;
-} head;
-
-static bool read_head(kb_reader *from, head *h)
-{
-    *h = (head){.features = (uint64_t)kb_read_i64(from)};
-    h->form = kb_read_u32(from);
-    h->shared = kb_read_u32(from);
-    h->stack = kb_read_u32(from);
-    return !from->failed && h->form <= COOPERATIVE;
-}
-
 static void *first_of(const kb_object *object)
 {
     void *blocks = kb_object_find(object, "kb_blocks");
     return blocks ? blocks : kb_object_find(object, "kb_fibre");
 }
 
-static kb_status make_copy(const kb_xla_bytes *bytes, void **place, kb_error *err)
+/* The processor has the features that the code needs: the first copy runs. */
+static kb_status make_copy(const kb_xla_bytes *object, void **place, kb_error *err)
 {
-    kb_reader from = kb_reader_of(bytes->data, bytes->size);
-    kb_checksum seal;
-    head h;
     kb_object *placed = NULL;
-    (void)kb_checksum_read(&seal, KB_CUDA_CODE_MAGIC, &from); /* as it was read before */
-    (void)read_head(&from, &h);
-    kb_status s = kb_object_place(h.features, from.at, from.left, "a kernel of another device",
+    kb_status s = kb_object_place(0, object->data, object->size, "a kernel of another device",
                                   kb_cuda_code_find, &placed, err);
     *place = s == KB_OK ? first_of(placed) : NULL;
     return s;
-}
-
-/* What the object defines; false if it is of another form. */
-static bool find_code(kb_object *object, const head *h, kb_hostcuda_code *code)
-{
-    void *blocks = kb_object_find(object, "kb_blocks");
-    void *fibre = kb_object_find(object, "kb_fibre");
-    *code = (kb_hostcuda_code){
-        .blocks = (kb_hostcuda_blocks *)(uintptr_t)blocks,
-        .threads = {.run = (kb_block_entry *)(uintptr_t)fibre,
-                    .shared = h->shared,
-                    .stack = h->stack,
-                    .checked = kb_object_find(object, "kb_check_table")},
-        .cooperative = h->form == COOPERATIVE,
-        .concurrent = !kb_object_has_variables(object) && !kb_object_uses(object, "kb_print"),
-        .owner = object,
-    };
-    return h->form == BLOCKS ? blocks && !fibre : fibre && !blocks;
 }
 
 static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
@@ -120,24 +83,34 @@ static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], const void *
                         "machine code for the CPU was generated", err);
     if (s != KB_OK)
         return s;
-    head h;
-    if (!read_head(&from, &h))
+    uint64_t features = (uint64_t)kb_read_i64(&from);
+    uint32_t form = kb_read_u32(&from);
+    kb_hostcuda_code code = {.cooperative = form == COOPERATIVE};
+    code.threads.shared = kb_read_u32(&from);
+    code.threads.stack = kb_read_u32(&from);
+    if (from.failed || form > COOPERATIVE)
         return refuse_damaged(what, IMAGE, "its beginning", err);
+    const kb_xla_bytes bytes_of_object = {(const char *)from.at, from.left};
     kb_object *placed = NULL;
-    s = kb_object_place(h.features, from.at, from.left, what, kb_cuda_code_find, &placed, err);
+    s = kb_object_place(features, from.at, from.left, what, kb_cuda_code_find, &placed, err);
     if (s != KB_OK)
         return s;
-    kb_hostcuda_code code;
-    bool found = find_code(placed, &h, &code);
-    bool has_variables = found && kb_object_has_variables(placed);
-    if (has_variables)
-        code.variables =
-            kb_variables_new(first_of(placed), &(kb_xla_bytes){bytes, size}, make_copy);
-    if (has_variables && !code.variables)
+    bool has_variables = kb_object_has_variables(placed);
+    code.blocks = (kb_hostcuda_blocks *)(uintptr_t)kb_object_find(placed, "kb_blocks");
+    code.threads.run = (kb_block_entry *)(uintptr_t)kb_object_find(placed, "kb_fibre");
+    code.threads.checked = kb_object_find(placed, "kb_check_table");
+    code.concurrent = !has_variables && !kb_object_uses(placed, "kb_print");
+    code.owner = placed;
+    bool is_blocks = code.blocks && !code.threads.run, is_fibre = !code.blocks && code.threads.run;
+    bool is_of_form = form == BLOCKS ? is_blocks : is_fibre;
+    if (is_of_form && has_variables)
+        code.variables = kb_variables_new(first_of(placed), &bytes_of_object, make_copy);
+    if (!is_of_form)
+        s = refuse_damaged(what, IMAGE, "what it defines", err);
+    else if (has_variables && !code.variables)
         s = kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the variables of a kernel");
     else
-        s = found ? kb_hostcuda_add(digest, &code, err)
-                  : refuse_damaged(what, IMAGE, "what it defines", err);
+        s = kb_hostcuda_add(digest, &code, err);
     if (s != KB_OK)
         kb_object_free(placed);
     return s;
