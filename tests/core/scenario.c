@@ -43,6 +43,8 @@ static const char *words_of(const char *function)
     static const char *const words[][2] = {
         {"malloc", "no memory"},
         {"calloc", "no memory"},
+        {"aligned_alloc", "no memory"},
+        {"tsearch", "no memory"},
         {"pthread_mutex_init", "no memory"},
         {"mmap", "no memory"},
         {"mprotect", "mprotect failed"},
