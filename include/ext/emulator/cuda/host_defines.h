@@ -5,10 +5,12 @@
 #define KERNBRIDGE_CUDA_ON_CPU_HOST_DEFINES_H
 #define __HOST_DEFINES_H__
 
+#ifndef __host__ /* unless cuda_for_enzyme.hpp has defined it */
 #define __host__
 #define __device__
 #define __global__ __attribute__((always_inline)) __inline__ /* so translations know kernels */
 #define __constant__
+#endif
 #define __managed__
 #define __forceinline__ __attribute__((always_inline)) inline
 #define __inline_hint__

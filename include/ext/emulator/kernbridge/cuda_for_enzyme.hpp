@@ -5,7 +5,6 @@
 #define KERNBRIDGE_CUDA_FOR_ENZYME_HPP
 
 #define KERNBRIDGE_CUDA_ON_CPU_RUNTIME_H
-#define KERNBRIDGE_CUDA_ON_CPU_HOST_DEFINES_H
 
 #include <new>
 #include <tuple>
@@ -22,17 +21,13 @@
 #include <cstring>
 #include <math.h> /* its functions need no std:: */
 
-#define __host__        __attribute__((host))
-#define __device__      __attribute__((device))
-#define __global__      __attribute__((global))
-#define __shared__      __attribute__((shared))
-#define __constant__    __attribute__((constant))
-#define __forceinline__ __attribute__((always_inline)) inline
-#define __launch_bounds__(...)
-#define __maxnreg__(...)
-#define __grid_constant__
-#define __align__(n) __attribute__((aligned(n)))
+#define __host__     __attribute__((host))
+#define __device__   __attribute__((device))
+#define __global__   __attribute__((global))
+#define __shared__   __attribute__((shared))
+#define __constant__ __attribute__((constant))
 
+#include "cuda/host_defines.h"
 #include "kernbridge/cuda_on_cpu/math.hpp"
 
 /* Where a thread is. A structure of the host may have members of these names. */
