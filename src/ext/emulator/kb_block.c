@@ -271,7 +271,11 @@ void kb_block_fail(kb_thread *t, const char *format, ...)
 /* The thread comes to a place where the launch may be interrupted. */
 static void pause_at(kb_thread *t)
 {
-    if (kb_watch_pause(&t->block->watch))
+    enum { LOOK_EACH = 8 };
+    kb_watch *watch = &t->block->watch;
+    bool looks = ++watch->n_pauses % LOOK_EACH == 0 ||
+                 atomic_load_explicit(&kb_interrupts, memory_order_relaxed) != watch->interrupts;
+    if (looks && kb_watch_look(watch))
         kb_block_fail(t, "the launch was interrupted by SIGINT (Ctrl-C)");
 }
 

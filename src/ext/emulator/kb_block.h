@@ -32,14 +32,6 @@ typedef struct kb_watch {
 /* Whether the launch was interrupted. */
 bool kb_watch_look(kb_watch *watch);
 
-static inline bool kb_watch_pause(kb_watch *watch)
-{
-    enum { LOOK_EACH = 8 };
-    return (++watch->n_pauses % LOOK_EACH == 0 ||
-            atomic_load_explicit(&kb_interrupts, memory_order_relaxed) != watch->interrupts) &&
-           kb_watch_look(watch);
-}
-
 /* The operations of warps: 32 threads of a block, in the order of their indices. Lanes that have
  * ended count as having come; what others read of them is 0. */
 typedef struct kb_warp {
