@@ -38,26 +38,8 @@ static kb_status refuse_damaged(const char *name, const char *image, const char 
                         name, image, what);
 }
 
-/* Reads and checks the head of an image. `image` and `made` say what it is and how it came about,
- * in messages. */
-static kb_status begin(kb_reader *from, const char *magic, const char *digest, const char *what,
-                       const char *image, const char *made, kb_error *err)
-{
-    kb_checksum seal;
-    const char *wrong = kb_checksum_read(&seal, magic, from);
-    if (!wrong)
-        wrong = kb_checksum_check(&seal, digest, KB_HOSTCUDA_DIGEST, from);
-    if (wrong)
-        return refuse_damaged(what, image, wrong, err);
-    if (seal.version == KB_HOSTCUDA_ABI)
-        return KB_OK;
-    return kb_error_set(err, KB_FAILED_PRECONDITION,
-                        "%s: the program's %s for ABI %u of kernbridge, and this kernbridge has "
-                        "ABI %d",
-                        what, made, seal.version, KB_HOSTCUDA_ABI);
-}
-
 static const char IMAGE[] = "machine code of a kernel for the CPU";
+static const char LIBRARY[] = "library of a CUDA kernel for the CPU";
 
 static void *first_of(const kb_object *object)
 {
@@ -75,24 +57,20 @@ static kb_status make_copy(const kb_xla_bytes *object, void **place, kb_error *e
     return s;
 }
 
-static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], kb_reader *from,
                              const char *what, kb_error *err)
 {
-    kb_reader from = kb_reader_of(bytes, size);
-    kb_status s = begin(&from, KB_CUDA_CODE_MAGIC, digest, what, IMAGE,
-                        "machine code for the CPU was generated", err);
-    if (s != KB_OK)
-        return s;
-    uint64_t features = (uint64_t)kb_read_i64(&from);
-    uint32_t form = kb_read_u32(&from);
+    uint64_t features = (uint64_t)kb_read_i64(from);
+    uint32_t form = kb_read_u32(from);
     kb_hostcuda_code code = {.cooperative = form == COOPERATIVE};
-    code.threads.shared = kb_read_u32(&from);
-    code.threads.stack = kb_read_u32(&from);
-    if (from.failed || form > COOPERATIVE)
+    code.threads.shared = kb_read_u32(from);
+    code.threads.stack = kb_read_u32(from);
+    if (from->failed || form > COOPERATIVE)
         return refuse_damaged(what, IMAGE, "its beginning", err);
-    const kb_xla_bytes bytes_of_object = {(const char *)from.at, from.left};
+    const kb_xla_bytes object = {(const char *)from->at, from->left};
     kb_object *placed = NULL;
-    s = kb_object_place(features, from.at, from.left, what, kb_cuda_code_find, &placed, err);
+    kb_status s =
+        kb_object_place(features, object.data, object.size, what, kb_cuda_code_find, &placed, err);
     if (s != KB_OK)
         return s;
     bool has_variables = kb_object_has_variables(placed);
@@ -104,7 +82,7 @@ static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], const void *
     bool is_blocks = code.blocks && !code.threads.run, is_fibre = !code.blocks && code.threads.run;
     bool is_of_form = form == BLOCKS ? is_blocks : is_fibre;
     if (is_of_form && has_variables)
-        code.variables = kb_variables_new(first_of(placed), &bytes_of_object, make_copy);
+        code.variables = kb_variables_new(first_of(placed), &object, make_copy);
     if (!is_of_form)
         s = refuse_damaged(what, IMAGE, "what it defines", err);
     else if (has_variables && !code.variables)
@@ -216,18 +194,13 @@ kb_status kb_cuda_host_connect(void *library, kb_error *err)
     return s;
 }
 
-static kb_status load_library(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+static kb_status load_library(const char digest[KB_HOSTCUDA_DIGEST], kb_reader *from,
                               const char *what, kb_error *err)
 {
-    kb_reader from = kb_reader_of(bytes, size);
-    kb_status s =
-        begin(&from, KB_CUDA_LIBRARY_MAGIC, digest, what, "library of a CUDA kernel for the CPU",
-              "library of a CUDA kernel for the CPU was built", err);
-    if (s != KB_OK)
-        return s;
-    bool cooperative = kb_read_u32(&from) != 0;
+    bool cooperative = kb_read_u32(from) != 0;
+    const kb_xla_bytes bytes = {(const char *)from->at, from->left};
     void *library = NULL;
-    s = kb_library_open(&(kb_xla_bytes){(const char *)from.at, from.left}, &library, err);
+    kb_status s = kb_library_open(&bytes, &library, err);
     if (s == KB_OK)
         s = kb_cuda_host_connect(library, err);
     const kb_cuda_kernel *kernel = s == KB_OK ? dlsym(library, "kb_cuda_kernel_description") : NULL;
@@ -250,5 +223,20 @@ kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *b
 {
     static const char magic[] = KB_CUDA_LIBRARY_MAGIC;
     bool is_library = size >= sizeof magic - 1 && memcmp(bytes, magic, sizeof magic - 1) == 0;
-    return (is_library ? load_library : load_object)(digest, bytes, size, what, err);
+    kb_reader from = kb_reader_of(bytes, size);
+    kb_checksum seal;
+    const char *wrong = kb_checksum_read(&seal, is_library ? magic : KB_CUDA_CODE_MAGIC, &from);
+    if (!wrong)
+        wrong = kb_checksum_check(&seal, digest, KB_HOSTCUDA_DIGEST, &from);
+    if (wrong)
+        return refuse_damaged(what, is_library ? LIBRARY : IMAGE, wrong, err);
+    if (seal.version == KB_HOSTCUDA_ABI)
+        return (is_library ? load_library : load_object)(digest, &from, what, err);
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "%s: the program's %s for ABI %u of kernbridge, and this kernbridge has "
+                        "ABI %d",
+                        what,
+                        is_library ? "library of a CUDA kernel for the CPU was built"
+                                   : "machine code for the CPU was generated",
+                        seal.version, KB_HOSTCUDA_ABI);
 }
