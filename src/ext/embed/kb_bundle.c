@@ -46,35 +46,25 @@ static const char *join(kb_bundle *b, const char *name)
     return path;
 }
 
-/* All bytes of an open file, in the arena of the bundle, and aligned as data must be. */
-static kb_status read_stream(kb_bundle *b, FILE *file, const char *path, kb_xla_bytes *c,
-                             kb_error *err)
-{
-    long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    if (end < 0 || fseek(file, 0, SEEK_SET) != 0)
-        return refuse_file(path, errno, err);
-    c->size = (size_t)end;
-    char *memory = kb_arena_take(b->arena, c->size + KB_MANIFEST_ALIGNMENT, 1);
-    if (!memory)
-        return refuse_memory(err);
-    size_t past = (uintptr_t)memory % KB_MANIFEST_ALIGNMENT;
-    memory += (KB_MANIFEST_ALIGNMENT - past) % KB_MANIFEST_ALIGNMENT;
-    c->data = memory;
-    if (fread(memory, 1, c->size, file) == c->size)
-        return KB_OK;
-    return refuse_file(path, ferror(file) ? errno : EIO, err);
-}
-
+/* All bytes of a file, in the arena of the bundle, and aligned as data must be. */
 static kb_status read_file(kb_bundle *b, const char *path, kb_xla_bytes *c, kb_error *err)
 {
-    if (!path)
+    FILE *file = path ? fopen(path, "rbe") : NULL;
+    long end = file && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    bool found = end >= 0 && fseek(file, 0, SEEK_SET) == 0;
+    char *memory = found ? kb_arena_take(b->arena, (size_t)end + KB_MANIFEST_ALIGNMENT, 1) : NULL;
+    if (memory) {
+        size_t past = (uintptr_t)memory % KB_MANIFEST_ALIGNMENT;
+        memory += (KB_MANIFEST_ALIGNMENT - past) % KB_MANIFEST_ALIGNMENT;
+        *c = (kb_xla_bytes){memory, (size_t)end};
+        found = fread(memory, 1, c->size, file) == c->size;
+    }
+    int number = file && feof(file) ? EIO : errno;
+    if (file)
+        (void)fclose(file);
+    if (!path || (found && !memory))
         return refuse_memory(err);
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return refuse_file(path, errno, err);
-    kb_status s = read_stream(b, file, path, c, err);
-    (void)fclose(file);
-    return s;
+    return found ? KB_OK : refuse_file(path, number, err);
 }
 
 static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, kb_xla_bytes *c,
