@@ -245,11 +245,9 @@ def integers() -> dict[str, str]:
         found[name] = returned(x.to(after))
     for real, suffix, f in _REALS:
         d = f or "d"
-        size = call(real, f"llvm.fabs.{suffix}", *arguments(f"{real} %x"))
-        found[f"isinf{d}"] = returned(size.compared("oeq", _INFINITY).to("i32", "zext"))
-        size = call(real, f"llvm.fabs.{suffix}", *arguments(f"{real} %x"))
-        finite = "finitef" if f else "isfinited"
-        found[finite] = returned(size.compared("olt", _INFINITY).to("i32", "zext"))
+        for name, order in ((f"isinf{d}", "oeq"), ("finitef" if f else "isfinited", "olt")):
+            size = call(real, f"llvm.fabs.{suffix}", *arguments(f"{real} %x"))
+            found[name] = returned(size.compared(order, _INFINITY).to("i32", "zext"))
         (x,) = arguments(f"{real} %x")
         found[f"isnan{d}"] = returned(x.compared("uno", 0.0).to("i32", "zext"))
         (x,) = arguments(f"{real} %x")
