@@ -281,12 +281,10 @@ static void run_blocks(void *data, int64_t begin, int64_t end)
 static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
 {
     *n_blocks = *n_threads = 1;
-    for (int i = 0; i < 3; i++) {
-        if (l->sizes[i] == 0 || l->sizes[i] > sizes_max[i] || l->sizes[3 + i] == 0 ||
-            l->sizes[3 + i] > sizes_max[3 + i])
+    for (int i = 0; i < 6; i++) {
+        if (l->sizes[i] == 0 || l->sizes[i] > sizes_max[i])
             return false;
-        *n_blocks *= l->sizes[i];
-        *n_threads *= l->sizes[3 + i];
+        *(i < 3 ? n_blocks : n_threads) *= l->sizes[i];
     }
     return *n_threads <= KB_HOSTCUDA_THREADS_MAX && l->shared <= KB_HOSTCUDA_SHARED_MAX &&
            l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
