@@ -45,15 +45,14 @@ static kb_xla_error *absent(kb_xla_frame *frame)
     return NULL;
 }
 
-static kb_status refuse_plugin(const kb_pjrt_api *api, kb_pjrt_error *error, const char *target,
-                               kb_error *err)
+static kb_status refuse_plugin(const kb_pjrt_api *api, kb_pjrt_error *error, kb_error *err)
 {
     kb_pjrt_error_message message = {
         .struct_size = KB_XLA_SIZE(kb_pjrt_error_message, message_size),
         .error = error,
     };
     api->error_message(&message);
-    kb_error_set(err, KB_INTERNAL, "the PJRT plugin refused the target %s: %.*s", target,
+    kb_error_set(err, KB_INTERNAL, "the PJRT plugin refused the target %s: %.*s", asking_target,
                  (int)message.message_size, message.message);
     kb_pjrt_error_destroy destroy = {
         .struct_size = sizeof destroy,
@@ -78,7 +77,7 @@ static kb_status ask(const kb_pjrt_api *api, const kb_pjrt_ffi *ffi, kb_error *e
         };
         kb_pjrt_error *error = ffi->register_handler(&args);
         if (error)
-            return refuse_plugin(api, error, asking_target, err);
+            return refuse_plugin(api, error, err);
     }
     if (!asked || asked->struct_size < KB_XLA_API_SIZE)
         return kb_error_set(err, KB_UNIMPLEMENTED,
