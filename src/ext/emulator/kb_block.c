@@ -76,26 +76,21 @@ static void stuck(kb_block *b)
 {
     if (b->checks)
         kb_checks_settle(b->checks);
-    kb_thread *warp = NULL, *other = NULL;
+    kb_thread *warp = NULL;
     for (uint32_t i = 0; i < b->n_threads && !warp; i++)
         warp = b->threads[i].state == KB_THREAD_IN_WARP ? &b->threads[i] : NULL;
-    for (uint32_t i = 0; warp && i < b->n_threads && !other; i++) {
-        kb_thread *t = &b->threads[i];
+    for (uint32_t i = 0; warp && i < b->n_threads; i++) {
+        const kb_thread *t = &b->threads[i];
+        bool in_warp = t->state == KB_THREAD_IN_WARP;
         if (i / KB_WARP == warp->index / KB_WARP && (warp->call.mask >> t->lane & 1) &&
-            t->state != KB_THREAD_ENDED &&
-            (t->state != KB_THREAD_IN_WARP || !kb_warp_same(&t->call, &warp->call)))
-            other = t;
+            t->state != KB_THREAD_ENDED && !(in_warp && kb_warp_same(&t->call, &warp->call)))
+            kb_block_fail(
+                warp,
+                "waits in %s for the lanes 0x%08x, and thread (%u, %u, %u) of these stands in "
+                "%s%s: neither can continue",
+                what_of(warp), warp->call.mask, t->tid[0], t->tid[1], t->tid[2], what_of(t),
+                in_warp && t->call.kind == warp->call.kind ? " with another mask or mode" : "");
     }
-    if (other)
-        kb_block_fail(
-            warp,
-            "waits in %s for the lanes 0x%08x, and thread (%u, %u, %u) of these stands in "
-            "%s%s: neither can continue",
-            what_of(warp), warp->call.mask, other->tid[0], other->tid[1], other->tid[2],
-            what_of(other),
-            other->state == KB_THREAD_IN_WARP && other->call.kind == warp->call.kind
-                ? " with another mask or mode"
-                : "");
     kb_block_fail(&b->threads[0],
                   "threads of the block wait for each other, and none can continue");
 }
