@@ -452,17 +452,11 @@ static int shared_left(kb_cu_kernel kernel)
            (int)((const kb_hostcuda_code *)(const void *)kernel)->threads.shared;
 }
 
-static kb_cu_result get_attribute(int *value, int attribute, kb_cu_kernel kernel,
-                                  kb_cu_device device)
-{
-    (void)device;
-    *value = 0;
-    if (attribute == KB_CU_KERNEL_MAX_DYNAMIC_SHARED)
-        *value = shared_left(kernel);
-    else if (attribute == KB_CU_KERNEL_STATIC_SHARED)
-        *value = KB_HOSTCUDA_SHARED_MAX - shared_left(kernel);
-    return KB_CU_SUCCESS;
-}
+SUCCEEDS(get_attribute, (int *value, int attribute, kb_cu_kernel kernel, kb_cu_device device),
+         ((void)device, *value = attribute == KB_CU_KERNEL_MAX_DYNAMIC_SHARED ? shared_left(kernel)
+                                 : attribute == KB_CU_KERNEL_STATIC_SHARED
+                                     ? KB_HOSTCUDA_SHARED_MAX - shared_left(kernel)
+                                     : 0))
 
 static kb_cu_result set_attribute(int attribute, int value, kb_cu_kernel kernel,
                                   kb_cu_device device)
@@ -471,16 +465,11 @@ static kb_cu_result set_attribute(int attribute, int value, kb_cu_kernel kernel,
     return value <= shared_left(kernel) ? KB_CU_SUCCESS : KB_CU_INVALID_VALUE;
 }
 
-static kb_cu_result device_attribute(int *value, int attribute, kb_cu_device device)
-{
-    (void)device;
-    *value = 0;
-    if (attribute == KB_CU_DEVICE_CC_MAJOR)
-        *value = KB_HOSTCUDA_CC / 10;
-    else if (attribute == KB_CU_DEVICE_MAX_SHARED_OPTIN)
-        *value = KB_HOSTCUDA_SHARED_MAX;
-    return KB_CU_SUCCESS;
-}
+SUCCEEDS(device_attribute, (int *value, int attribute, kb_cu_device device),
+         ((void)device, *value = attribute == KB_CU_DEVICE_CC_MAJOR ? KB_HOSTCUDA_CC / 10
+                                 : attribute == KB_CU_DEVICE_MAX_SHARED_OPTIN
+                                     ? KB_HOSTCUDA_SHARED_MAX
+                                     : 0))
 
 SUCCEEDS(best_block,
          (int *min_grid, int *block, kb_cu_function function, size_t (*shared_of_block)(int),
