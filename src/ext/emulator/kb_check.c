@@ -186,8 +186,7 @@ void *kb_check_wrong(kb_thread *t, void *made, int64_t index, int64_t extent, ui
 static const char *site_of(const kb_checks *c, uint32_t site, char room[KB_SITE_TEXT],
                            const char **text)
 {
-    const char *place = !c                         ? ""
-                        : c->spread                ? kb_site_text(site, room)
+    const char *place = c->spread                  ? kb_site_text(site, room)
                         : site < c->table->n_sites ? c->table->sites[site]
                                                    : "";
     *text = strchr(place, KB_CHECK_TEXT);
