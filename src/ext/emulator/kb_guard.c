@@ -219,9 +219,7 @@ uint8_t *kb_unwritten_find(uint64_t first, uint64_t size)
 
 void kb_unwritten_fill(void *at, size_t size)
 {
-    uint8_t *written = map_of((uintptr_t)at, size);
-    if (written)
-        memset(written, 1, size);
+    kb_unwritten_copy(at, NULL, size);
 }
 
 void kb_unwritten_copy(void *to, const void *from, size_t size)
