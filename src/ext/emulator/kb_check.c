@@ -42,7 +42,7 @@ static void keep_written(const kb_checks *c)
 void kb_checks_phase(kb_checks *c)
 {
     keep_written(c);
-    if (kb_shadow_renew(c->shadow) && c->seen)
+    if (kb_shadow_renew(c->shadow))
         memset(c->seen, 0, (size_t)c->n_threads * KB_WARP * sizeof *c->seen);
     c->n_begins = 0;
     c->global.phase = tick(c);
@@ -348,7 +348,7 @@ static void check_races(kb_thread *t, const access *a, uint64_t i)
     kb_race_cell *cell = &c->rows->of[a->row].cells[i];
     kb_race_more *more = &c->shadow->more[cell - c->shadow->cells];
     kb_race_party who = kb_race_party_of(now.time, t->index, a->kind, a->site);
-    now.seen = c->seen ? c->seen + (size_t)t->index * KB_WARP : NULL;
+    now.seen = now.seen ? now.seen + (size_t)t->index * KB_WARP : NULL;
     /* An unwritten element has no value. */
     bool same = a->same && kb_race_time(cell->write) >= c->rows->of[a->row].since;
     kb_race_party other = kb_race_conflict(cell, more, &now, who, same);
@@ -496,7 +496,7 @@ void kb_checks_barrier(kb_checks *c)
 void kb_checks_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
 {
     c->n_polls = 0;
-    c->global.seen = c->shared.seen = c->seen = c->seen_room; /* somebody's: there are barriers */
+    c->global.seen = c->shared.seen = c->seen; /* somebody's: there are barriers */
     uint32_t *of_lanes = c->seen + (size_t)warp * KB_WARP * KB_WARP, now = tick(c);
     uint32_t seen[KB_WARP] = {0};
     for (uint32_t l = 0; l < KB_WARP; l++) {

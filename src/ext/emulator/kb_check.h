@@ -142,10 +142,9 @@ typedef struct kb_checks {
     kb_check_rows *rows;
     uint32_t n_ranges, n_threads, n_blocks;
     uint32_t sizes[6];
-    uint8_t **written;   /* of arguments: for each byte, whether it has been written; or NULL */
-    void **locals;       /* of thread i from i * n_local on */
-    uint32_t *seen;      /* of thread i from i * KB_WARP on; NULL without barriers of warps */
-    uint32_t *seen_room; /* for it */
+    uint8_t **written; /* of arguments: for each byte, whether it has been written; or NULL */
+    void **locals;     /* of thread i from i * n_local on */
+    uint32_t *seen;    /* of thread i from i * KB_WARP on, once warps have had barriers */
     kb_shadow *shadow;
     size_t shared_cell, shared_cells; /* the first that is for shared memory; those of a block */
     kb_race_now global, shared;       /* the present, for the two sorts of memory */

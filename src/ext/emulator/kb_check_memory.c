@@ -251,10 +251,9 @@ static bool make_room(kb_checks *c)
     c->written = (uint8_t **)kb_arena_take(arena, t->n_arguments, sizeof *c->written);
     c->locals = (void **)kb_arena_take(arena, (size_t)c->n_threads * t->n_local, sizeof *c->locals);
     c->begins = kb_arena_take(arena, c->n_blocks, sizeof *c->begins);
-    c->seen_room =
-        kb_arena_take(arena, ((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen_room);
+    c->seen = kb_arena_take(arena, ((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen);
     c->begun = c->is_cooperative ? kb_arena_take(arena, c->n_blocks, sizeof *c->begun) : NULL;
-    if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins || !c->seen_room ||
+    if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins || !c->seen ||
         (c->is_cooperative && !c->begun))
         return false;
     c->rows->n = n_rows;
