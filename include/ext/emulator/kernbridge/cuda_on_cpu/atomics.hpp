@@ -71,15 +71,6 @@ template <typename T> static inline T add(T *at, T value, std::false_type, uint3
     KB_IS(T, name, (T * at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE),                      \
           kernbridge::cuda_on_cpu::update(                                                         \
               at, [value](T old) -> T { return (void)old, expression; }, site))
-#define KB_BITS(name, change, sign)                                                                \
-    template <typename T>                                                                          \
-    static inline T name(T *at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE)                   \
-    {                                                                                              \
-        T old = __atomic_fetch_##change(at, value, __ATOMIC_SEQ_CST);                              \
-        if ((old sign value) == old)                                                               \
-            kernbridge::cuda_on_cpu::unchanged(site);                                              \
-        return old;                                                                                \
-    }
 /* Each in three scopes, which are the same here. */
 #define KB_ATOMIC(name, scope)                                                                     \
     template <typename T>                                                                          \
@@ -89,9 +80,9 @@ template <typename T> static inline T add(T *at, T value, std::false_type, uint3
     template <typename T> KB_CHANGE(name##Exch##scope, T, value)                                   \
     template <typename T> KB_CHANGE(name##Min##scope, T, value < old ? value : old)                \
     template <typename T> KB_CHANGE(name##Max##scope, T, old < value ? value : old)                \
-    KB_BITS(name##And##scope, and, &)                                                              \
-    KB_BITS(name##Or##scope, or, |)                                                                \
-    KB_BITS(name##Xor##scope, xor, ^)                                                              \
+    template <typename T> KB_CHANGE(name##And##scope, T, old & value)                              \
+    template <typename T> KB_CHANGE(name##Or##scope, T, old | value)                               \
+    template <typename T> KB_CHANGE(name##Xor##scope, T, old ^ value)                              \
     KB_CHANGE(name##Inc##scope, unsigned, old >= value ? 0u : old + 1)                             \
     KB_CHANGE(name##Dec##scope, unsigned, old == 0 || old > value ? value : old - 1)               \
     template <typename T>                                                                          \
@@ -103,7 +94,6 @@ KB_ATOMIC(atomic, )
 KB_ATOMIC(atomic, _block)
 KB_ATOMIC(atomic, _system)
 #undef KB_CHANGE
-#undef KB_BITS
 #undef KB_ATOMIC
 
 #endif
