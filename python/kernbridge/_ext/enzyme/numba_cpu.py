@@ -356,15 +356,13 @@ def _to_inline(read: Module) -> Any:
 
 def _is_stored(function: Any, address: str) -> bool:
     """Whether code stores an address, or what it chooses between this one and others."""
-    known, left = {address}, [address]
-    while left:
-        name = left.pop()
+    known = [address]
+    for name in known:  # which grows
         for i in function.users.get(name, []):
             if i.opcode == "store" and i.operands[0].value == name:
                 return True
             if i.opcode in ("phi", "select") and i.result not in known:
-                known.add(i.result)
-                left.append(i.result)
+                known.append(i.result)
     return False
 
 
