@@ -41,7 +41,7 @@ static void converge(kb_block *b)
     uint32_t first = 0, mask = 0;
     while (first < b->n_threads && b->threads[first].state != KB_THREAD_CONVERGES)
         first++;
-    kb_thread *lanes = b->threads + first / KB_WARP * KB_WARP;
+    kb_thread *lanes = b->threads + (first - first % KB_WARP);
     for (uint32_t i = first; i < b->n_threads && i / KB_WARP == first / KB_WARP; i++)
         if (b->threads[i].state == KB_THREAD_CONVERGES &&
             b->threads[i].site == b->threads[first].site)

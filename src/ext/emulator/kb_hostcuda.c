@@ -337,8 +337,9 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, char fault[KB_FAULT_SIZE])
 {
-    launch l = {.code = code, .parameters = parameters, .shared = dynamic_shared, .fault = fault};
+    launch l = {.code = code, .parameters = parameters, .shared = dynamic_shared};
     int64_t n_blocks, n_threads;
+    l.fault = fault;
     memcpy(l.sizes, sizes, sizeof l.sizes);
     if (!fits(&l, &n_blocks, &n_threads))
         return KB_CU_INVALID_VALUE;
