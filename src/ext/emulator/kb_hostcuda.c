@@ -497,11 +497,8 @@ static void *at(kb_cu_address address)
 
 static inline void repeat(kb_cu_address to, const void *value, size_t size, size_t n)
 {
-    if (size == 1)
-        memset(at(to), *(const unsigned char *)value, n);
-    else
-        for (size_t i = 0; i < n; i++)
-            memcpy(at(to + i * size), value, size);
+    for (size_t i = 0; i < n; i++)
+        memcpy(at(to + i * size), value, size);
     kb_unwritten_fill(at(to), n * size);
 }
 

@@ -178,7 +178,8 @@ def marked(text: str) -> str:
                 ahead += i.names if i and i.opcode not in ("fcmp", "fptosi", "fptoui") else []
         for i in f.instructions:
             if i.callee.startswith(REGISTERED) and i.result not in used:
-                i.text += ' "enzyme_inactive"'
+                call, comma, metadata = i.text.partition(", !")
+                i.text = f'{call} "enzyme_inactive"{comma}{metadata}'
     return str(module)
 
 
