@@ -241,7 +241,7 @@ int main(void)
         .name = "batch",
         .run = run_batch,
         .at_least = {[TORTURE_MEMORY] = 1, [TORTURE_XLA] = 1},
-        .survives = "calloc schedule num_threads",
+        .survives = "malloc schedule num_threads",
     });
     scenario_torture(&(scenario){
         .name = "machine code",
@@ -261,7 +261,7 @@ int main(void)
         .name = "public target",
         .run = call_target,
         .at_least = {[TORTURE_MEMORY] = 5, [TORTURE_XLA] = 1},
-        .survives = "calloc schedule num_threads",
+        .survives = "malloc schedule num_threads",
     });
     return kb_test_end("test_torture");
 }
