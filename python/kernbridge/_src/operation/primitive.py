@@ -362,7 +362,7 @@ transposes_at_once = ContextVar("transposes_at_once", default=False)
 def no_transpose(cotangents: Any, operands: Arrays, why: str) -> list[Any]:
     """Stand for the transpose of a kernel that has none: lowering it raises `NoDerivativeError`.
 
-    JAX's linear solvers trace the transpose of a matrix also where nobody differentiates them.
+    JAX's linear solvers trace the transpose of a matrix even if the solution is not differentiated.
     """
     if transposes_at_once.get():
         raise NoDerivativeError(why)

@@ -230,7 +230,7 @@ def zero_tangent(x: Any) -> Any:
 class _Tangent:
     """A call of `kernbridge_tangent`: on inputs, outputs, and tangents of the inputs in `which`.
 
-    If it is transposed, it takes cotangents of the outputs and returns those of these inputs.
+    If it is transposed, it takes cotangents of the outputs and returns cotangents of these inputs.
     """
 
     rules: Rules

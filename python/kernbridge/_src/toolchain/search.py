@@ -87,7 +87,7 @@ def read(texts: Iterable[str]) -> tuple[Answer, str]:
 
 
 def links(flags: Sequence[str], ldflags: Sequence[str]) -> bool:
-    """Whether flags of a compiler, or those that are meant for it, concern its linker."""
+    """Whether flags of a compiler, or variables that hold such flags, concern its linker."""
     found = any(re.match(r"[^-]|-[lLT]|-Wl|-Xl|--lib|--for-l", flag) for flag in flags)
     return found or bool(ldflags)
 

@@ -198,13 +198,13 @@ def _access_whole_vectors(function: Function) -> None:
 
     A guard such as `i < n` masks each access of a vectorised loop, although it holds for all
     threads of most blocks. Some processors take several times as long for a masked store as for a
-    plain one, and LLVM makes plain accesses of those whose mask is constant.
+    plain one, and LLVM turns a masked access with a constant mask into a plain one.
     """
     for number, block in enumerate(function.blocks):
         at = [n for n, i in enumerate(block.instructions) if _MASKED.search(i.text)]
         part = block.instructions[at[0] : at[-1] + 1] if at else []
         made = {i.result for i in part if i.result}
-        masks: list[Operand] = []  # of the first access, which may be that of several vectors
+        masks: list[Operand] = []  # of the first access, which may cover several vectors
         for mask in (i.operands[-2 if i.result else -1] for i in part if _MASKED.search(i.text)):
             if mask.value in made or mask in masks or mask.type != (masks or [mask])[0].type:
                 break
