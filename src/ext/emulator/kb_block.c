@@ -164,7 +164,6 @@ static void begin(kb_block *b, const uint32_t index[3])
         memcpy(t->ctaid, index, sizeof t->ctaid);
         t->state = KB_THREAD_RUNS;
         t->n_waits = 0;
-        t->place = NULL;
         if (t->stack != i)
             forget_fibre(t);
         b->warps[i / KB_WARP].live |= UINT32_C(1) << t->lane;
@@ -179,7 +178,11 @@ static __attribute__((noinline)) void note_begun(kb_thread *t)
     if (!b->has_waited)
         begin(b, b->at);
     b->has_waited = true;
-    for (uint32_t i = b->n_begun; i < t->index; i++) {
+    uint32_t first = b->n_begun, warp = first / KB_WARP; /* the last one in which a lane may wait */
+    b->n_begun = t->index + 1;
+    for (uint32_t i = first; i < t->index; i++) {
+        if (b->checks)
+            kb_checks_end(&b->threads[i]);
         b->threads[i].state = KB_THREAD_ENDED;
         b->n_live--;
         b->warps[i / KB_WARP].live &= ~(UINT32_C(1) << b->threads[i].lane);
@@ -191,8 +194,6 @@ static __attribute__((noinline)) void note_begun(kb_thread *t)
         t->stack = host->stack;
         host->stack = KB_NO_STACK;
     }
-    uint32_t warp = b->n_begun / KB_WARP; /* the last one in which a lane may wait */
-    b->n_begun = t->index + 1;
     if (b->warps[warp].waiting)
         check_warp(b, warp);
 }
@@ -337,6 +338,8 @@ uint32_t kb_active_mask(kb_thread *t, uint32_t site)
 void kb_grid_barrier(kb_thread *t, uint32_t site)
 {
     kb_block *b = t->block;
+    if (b->grid)
+        kb_block_fail(t, "calls grid.sync() in a launch that is not cooperative");
     note(t);
     t->site = site;
     t->generation = b->grid_generation;
@@ -476,28 +479,18 @@ static kb_thread *end_thread(kb_thread *t)
     return find_next(b, t->index);
 }
 
-static void run_thread(void *data)
-{
-    kb_thread *t = data;
-    kb_block *b = t->block;
-    kb_fibre_begun(&t->fibre);
-    for (;;) {
-        b->code->run(b->parameters, t);
-        kb_thread *next = end_thread(t);
-        if (next)
-            switch_to(t, next, fibre_of(b, next));
-    }
-}
-
 static uint32_t run_loop(kb_block *b, uint32_t first)
 {
     if (b->code->loop)
         return b->code->loop(b->parameters, b->threads, b->at, first);
-    for (uint32_t i = first; i < b->n_threads; i++) {
-        memcpy(b->threads[i].ctaid, b->at, sizeof b->at);
-        b->code->run(b->parameters, &b->threads[i]);
+    for (uint32_t i = first;; i++) {
+        kb_thread *t = &b->threads[i];
+        memcpy(t->ctaid, b->at, sizeof b->at);
+        t->place = NULL;
+        b->code->run(b->parameters, t);
+        if (i < b->n_begun || i + 1 == b->n_threads)
+            return i;
     }
-    return first; /* which nobody asks for: none has waited */
 }
 
 /* A loop has returned in a block whose threads wait: what has not begun may begin on this stack. */
@@ -548,7 +541,8 @@ void kb_recurse(kb_thread *t, uint64_t size)
 {
     const kb_block *b = t->block;
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t begins = (uintptr_t)(b->stacks + (size_t)t->stack * b->stack);
+    const kb_thread *host = t->index < b->n_begun ? t : &b->threads[b->host];
+    uintptr_t begins = (uintptr_t)end_of_stack(b, host);
     if (size > b->stack || here - begins < KB_STACK_LEFT + size)
         kb_block_fail(t,
                       "a device function calls itself too often: the stack of a thread has %zu "
@@ -562,26 +556,13 @@ void kb_block_end(kb_block *b)
         forget_fibre(&b->threads[i]);
 }
 
-static void begin_run(kb_block *b, void *const *parameters)
-{
-    if (b->faulted)
-        kb_block_end(b);
-    b->faulted = false;
-    b->parameters = parameters;
-}
-
 void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])
 {
-    begin_run(b, parameters);
+    b->parameters = parameters;
+    b->grid = NULL;
     begin(b, index);
-    if (b->code->loop) {
-        memcpy(b->at, index, sizeof b->at);
-        b->n_begun = 0;
-        return;
-    }
-    for (uint32_t i = 0; i < b->n_threads; i++)
-        if (b->threads[i].stack == KB_NO_STACK)
-            set_up_fibre(b, &b->threads[i], run_thread, &b->threads[i]);
+    memcpy(b->at, index, sizeof b->at);
+    b->n_begun = 0;
 }
 
 bool kb_block_go_on(kb_block *b)
@@ -596,15 +577,6 @@ bool kb_block_go_on(kb_block *b)
     kb_fibre_switch(&b->caller, fibre_of(b, next));
     kb_fault_watch(NULL);
     return !b->faulted;
-}
-
-bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
-{
-    bool well = true;
-    kb_block_begin(b, parameters, index);
-    while (well && b->n_live)
-        well = kb_block_go_on(b);
-    return well;
 }
 
 static void run_range(void *data)
@@ -635,7 +607,8 @@ static void run_range(void *data)
 bool kb_block_run_range(kb_block *b, void *const *parameters, const uint32_t grid[3], int64_t first,
                         int64_t end)
 {
-    begin_run(b, parameters);
+    b->faulted = false;
+    b->parameters = parameters;
     b->grid = grid;
     b->left = first;
     b->end = end;

@@ -63,10 +63,10 @@ typedef void kb_block_entry(void *const *parameters, kb_thread *thread);
 typedef uint32_t kb_block_loop(void *const *parameters, kb_thread *threads, const uint32_t index[3],
                                uint32_t first);
 
-/* What a block runs: one of two forms. */
+/* What a block runs: one of two forms. A thread gets a stack of its own when it waits. */
 typedef struct kb_block_code {
-    kb_block_entry *run;                  /* each thread on a stack of its own; or NULL, and */
-    kb_block_loop *loop;                  /* a thread gets a stack of its own when it waits */
+    kb_block_entry *run;                  /* a thread; or NULL, and */
+    kb_block_loop *loop;                  /* several threads */
     uint32_t shared;                      /* static shared memory, bytes */
     uint32_t stack;                       /* of a thread, bytes */
     const struct kb_check_table *checked; /* of code that asks about every access; or NULL */
@@ -83,12 +83,12 @@ struct kb_block {
     void *const *parameters;
     kb_thread *threads; /* each at a line of the cache */
     uint32_t n_threads, n_live;
-    /* Of code with a loop: the block's indices, whether one of its threads has waited, how many
-     * of its threads are known to have begun, and one that has the stack on which others begin. */
+    /* The block's indices, whether one of its threads has waited, how many of its threads are known
+     * to have begun, and one that has the stack on which others begin. */
     uint32_t at[3];
     bool has_waited;
     uint32_t n_begun, host;
-    const uint32_t *grid;           /* of kb_block_run_range: its extents, and */
+    const uint32_t *grid;           /* of kb_block_run_range: its extents, or NULL; and */
     int64_t left, end;              /* the blocks that are left */
     uint32_t n_arrived, generation; /* of the block's barrier */
     uint32_t n_at_grid, grid_generation;
@@ -143,15 +143,13 @@ void kb_block_give_back(kb_block *block);
 /* Threads that the blocks which wait for use have room for; the rest is given back. */
 uint32_t kb_block_kept(void);
 
-/* Runs the block with these indices to its end; false with block->fault after a fault. */
-bool kb_block_run(kb_block *block, void *const *parameters, const uint32_t index[3]);
-
-/* Runs blocks `begin` to `end` of a grid of these extents, of code with a loop, or whose threads do
- * not wait: then one begins when another has ended. False with block->fault after a fault. */
+/* Runs blocks `begin` to `end` of a grid of these extents. Threads that do not wait run one after
+ * the other. False with block->fault after a fault. */
 bool kb_block_run_range(kb_block *block, void *const *parameters, const uint32_t grid[3],
                         int64_t begin, int64_t end);
 
-/* The same in parts, for cooperative grids: until all of its threads wait for the grid. */
+/* One block that was just taken, in parts, for cooperative grids: until all of its threads wait for
+ * the grid. */
 void kb_block_begin(kb_block *block, void *const *parameters, const uint32_t index[3]);
 bool kb_block_go_on(kb_block *block); /* false after a fault; block->n_live is 0 at the end */
 void kb_block_end(kb_block *block);

@@ -92,7 +92,6 @@ static void number_threads(kb_block *b, const uint32_t sizes[6], uint32_t dynami
         t->block = b;
         t->place = NULL;
     }
-    b->n_begun = b->n_threads;
 }
 
 kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint32_t dynamic_shared)
@@ -110,6 +109,7 @@ kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint
         return NULL;
     b->code = code;
     b->checks = NULL;
+    b->faulted = false;
     b->watch = (kb_watch){.interrupts = atomic_load(&kb_interrupts)};
     b->n_threads = sizes[3] * sizes[4] * sizes[5];
     b->stack = round_up(STACK_MIN + (size_t)code->stack, PAGE) + SHIFT;

@@ -170,14 +170,6 @@ static void fail(launch *l, const char *fault)
         (void)snprintf(l->fault, KB_FAULT_SIZE, "%s", fault);
 }
 
-static void index_of(const launch *l, int64_t block, uint32_t index[3])
-{
-    int64_t row = block / l->sizes[0];
-    index[0] = (uint32_t)(block % l->sizes[0]);
-    index[1] = (uint32_t)(row % l->sizes[1]);
-    index[2] = (uint32_t)(row / l->sizes[1]);
-}
-
 static kb_block *take_block(launch *l)
 {
     kb_block *block = kb_block_take(&l->code->threads, l->sizes, l->shared);
@@ -194,17 +186,8 @@ static void run_fibres(launch *l, int64_t begin, int64_t end)
     kb_block *block = take_block(l);
     if (!block)
         return;
-    const kb_block_code *code = &l->code->threads;
-    bool waits = code->run && !(code->checked && !code->checked->waits);
-    if (!waits && !atomic_load(&l->faulted) &&
-        !kb_block_run_range(block, l->parameters, l->sizes, begin, end))
+    if (!kb_block_run_range(block, l->parameters, l->sizes, begin, end))
         fail(l, block->fault);
-    for (int64_t i = begin; waits && i < end && !atomic_load(&l->faulted); i++) {
-        uint32_t index[3];
-        index_of(l, i, index);
-        if (!kb_block_run(block, l->parameters, index))
-            fail(l, block->fault);
-    }
     kb_block_give_back(block);
 }
 
@@ -244,8 +227,9 @@ static void run_cooperative(launch *l, int64_t n_blocks)
     int64_t n_taken = 0;
     kb_block **blocks = (kb_block **)calloc((size_t)n_blocks, sizeof(kb_block *));
     for (; blocks && n_taken < n_blocks; n_taken++) {
-        uint32_t index[3];
-        index_of(l, n_taken, index);
+        int64_t row = n_taken / l->sizes[0];
+        const uint32_t index[3] = {(uint32_t)(n_taken % l->sizes[0]), (uint32_t)(row % l->sizes[1]),
+                                   (uint32_t)(row / l->sizes[1])};
         blocks[n_taken] = take_block(l);
         if (!blocks[n_taken])
             break;

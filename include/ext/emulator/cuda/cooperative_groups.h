@@ -39,8 +39,6 @@ class grid_group : public thread_group
     void sync(KB_SITE) const
     {
         kernbridge::cuda_on_cpu::Away away("grid.sync()");
-        if (!kernbridge::cuda_on_cpu::exchanged)
-            throw kernbridge::Error("grid.sync() in a launch that is not cooperative");
         kernbridge::cuda_on_cpu::host().grid_barrier(away.self, site);
     }
     KB_GIVES(bool, is_valid() const, kernbridge::cuda_on_cpu::exchanged != 0)

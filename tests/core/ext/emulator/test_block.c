@@ -16,18 +16,34 @@ enum { FULL = -1 };
 static uint32_t out[4][1024];
 static const uint32_t one_block[6] = {1, 1, 1, 96, 1, 1};
 
-static bool run(kb_block_entry *entry, const uint32_t sizes[6], uint32_t shared, char *fault)
+/* The first block of a cooperative grid, by itself. */
+static bool run_in_grid(kb_block *b, void *const *parameters)
 {
-    static const uint32_t index[3] = {0, 0, 0};
+    bool well = true;
+    kb_block_begin(b, parameters, (const uint32_t[3]){0, 0, 0});
+    while (well && b->n_live)
+        well = kb_block_go_on(b);
+    return well;
+}
+
+static bool run_either(kb_block_entry *entry, const uint32_t sizes[6], uint32_t shared,
+                       bool is_cooperative, char *fault)
+{
     kb_block_code code = {.run = entry, .shared = shared, .stack = 256};
     kb_block *b = kb_block_take(&code, sizes, 64);
     CHECK(b != NULL);
     void *parameters[] = {out};
-    bool ended = kb_block_run(b, parameters, index);
+    bool ended = is_cooperative ? run_in_grid(b, parameters)
+                                : kb_block_run_range(b, parameters, sizes, 0, 1);
     if (!ended)
         memcpy(fault, b->fault, KB_FAULT_SIZE);
     kb_block_give_back(b);
     return ended;
+}
+
+static bool run(kb_block_entry *entry, const uint32_t sizes[6], uint32_t shared, char *fault)
+{
+    return run_either(entry, sizes, shared, false, fault);
 }
 
 static void sum(void *const *parameters, kb_thread *t)
@@ -207,7 +223,6 @@ static uint32_t waiting_loop(void *const *parameters, kb_thread *threads, const 
 static void test_first_waits(void)
 {
     const uint32_t sizes[6] = {1, 1, 1, 70, 1, 1};
-    static const uint32_t index[3] = {0, 0, 0};
     const kb_block_code code = {.loop = waiting_loop, .stack = 256};
     void *parameters[] = {out};
     for (uint32_t how = 0; how < 3; how++)
@@ -215,7 +230,8 @@ static void test_first_waits(void)
             kb_block *b = kb_block_take(&code, sizes, 0);
             memset(out, 0, sizeof out);
             out[1][0] = how;
-            CHECK(kb_block_run(b, parameters, index));
+            CHECK(how == 1 ? run_in_grid(b, parameters)
+                           : kb_block_run_range(b, parameters, sizes, 0, 1));
             for (uint32_t i = 0; i < 70; i++)
                 CHECK_INT(out[0][i], how == 0 ? 71 : how == 1 ? 1 : i ^ 1);
             kb_block_give_back(b);
@@ -361,12 +377,12 @@ static uint32_t wait_for_ended(void *const *parameters, kb_thread *threads, cons
 
 static void test_waiting_for_ended(void)
 {
-    static const uint32_t index[3] = {0, 0, 0}, sizes[6] = {1, 1, 1, 3, 1, 1};
+    static const uint32_t sizes[6] = {1, 1, 1, 3, 1, 1};
     const kb_block_code code = {.loop = wait_for_ended, .stack = 256};
     kb_block *b = kb_block_take(&code, sizes, 0);
     void *parameters[] = {out};
     memset(out, 0, sizeof out);
-    CHECK(kb_block_run(b, parameters, index));
+    CHECK(kb_block_run_range(b, parameters, sizes, 0, 1));
     CHECK_INT(out[0][1], 1);
     kb_block_give_back(b);
 }
@@ -607,7 +623,6 @@ static void begin_anew(void *const *parameters, kb_thread *t)
 
 static void test_what_is_left_behind(void)
 {
-    static const uint32_t index[3] = {0, 0, 0};
     const kb_block_code first = {.run = leave_behind, .stack = 256},
                         next = {.run = begin_anew, .stack = 256};
     void *parameters[] = {out};
@@ -617,14 +632,14 @@ static void test_what_is_left_behind(void)
             kb_block *b = kb_block_take(&first, one_block, 0);
             memset(out, 0, sizeof out);
             out[0][0] = how == 3;
-            CHECK(!kb_block_run(b, parameters, index));
+            CHECK(!kb_block_run_range(b, parameters, one_block, 0, 1));
             CHECK_HAS(b->fault, how == 3 ? "thread (0, 0, 0): left behind, raised at k.py:1"
                                          : "thread (0, 0, 0): waits in cuda.syncwarp");
             kb_block_give_back(b);
             kb_block *same = kb_block_take(&next, sizes, 0);
             CHECK_PTR(same, b);
             out[0][0] = how;
-            CHECK_INT(kb_block_run(same, parameters, index), how != 2);
+            CHECK_INT(kb_block_run_range(same, parameters, sizes, 0, 1), how != 2);
             if (how == 2)
                 CHECK_TEXT(same->fault, "block (0, 0, 0), thread (0, 0, 0): anew");
             else
@@ -653,7 +668,8 @@ static void measure_recursion(void *const *parameters, kb_thread *t)
     (void)parameters;
     if (t->index != 2)
         return;
-    const unsigned char *begins = b->stacks + (size_t)t->stack * b->stack;
+    const unsigned char *begins =
+        b->stacks; /* of the stack on which threads run that do not wait */
     uint64_t left = (uintptr_t)__builtin_frame_address(0) - (uintptr_t)begins - KB_STACK_LEFT;
     kb_recurse(t, 0);
     kb_recurse(t, left - FRAMES);
@@ -697,7 +713,7 @@ static void test_faults(void)
                      "thread (0, 0, 3) of these stands in cuda.syncthreads: ");
     CHECK(!run(first_apart, one_block, 0, fault));
     CHECK_HAS(fault, "and thread (0, 0, 0) of these stands in cuda.syncthreads: ");
-    CHECK(!run(divided_barriers, one_block, 0, fault));
+    CHECK(!run_either(divided_barriers, one_block, 0, true, fault));
     CHECK_TEXT(fault, "block (0, 0, 0), thread (0, 0, 0): threads of the block wait for each "
                       "other, and none can continue");
     CHECK(!run(stranger, one_block, 0, fault));
@@ -734,6 +750,8 @@ static void test_faults(void)
     CHECK(!run(recurse_without_end, one_block, 0, fault));
     CHECK_HAS(fault, "thread (0, 0, 0): a device function calls itself too often");
     CHECK(!run(divided_grid, one_block, 0, fault));
+    CHECK_HAS(fault, "thread (40, 0, 0): calls grid.sync() in a launch that is not cooperative");
+    CHECK(!run_either(divided_grid, one_block, 0, true, fault));
     CHECK_HAS(fault, "thread (32, 0, 0): waits in cuda.syncwarp for the lanes 0xffffffff, and "
                      "thread (40, 0, 0) of these stands in the synchronisation of the grid: ");
     CHECK(run(sum, one_block, 128 * 4, NULL)); /* and the next block runs */
@@ -749,12 +767,12 @@ static void *run_sums(void *unused)
 {
     (void)unused;
     for (int i = 0; i < N_SUMS; i++) {
-        static const uint32_t index[3] = {0, 0, 0};
         static const kb_block_code code = {.run = sum, .shared = 512, .stack = 64};
         uint32_t own[96] = {0};
         void *parameters[] = {own};
         kb_block *b = kb_block_take(&code, one_block, 0);
-        if (!b || !kb_block_run(b, parameters, index) || own[95] != 95 * 96 * 191 / 6)
+        if (!b || !kb_block_run_range(b, parameters, one_block, 0, 1) ||
+            own[95] != 95 * 96 * 191 / 6)
             return (void *)(uintptr_t)1;
         kb_block_give_back(b);
     }
@@ -851,16 +869,15 @@ static void use_much(void *const *parameters, kb_thread *t)
 
 static void test_stacks_have_ends(void)
 {
-    static const uint32_t index[3] = {0, 0, 0};
     kb_block_code code = {.run = use_much, .stack = 256};
     kb_block *b = kb_block_take(&code, one_block, 0);
     int much = 0;
     void *parameters[] = {&much};
-    CHECK(kb_block_run(b, parameters, index));
+    CHECK(kb_block_run_range(b, parameters, one_block, 0, 1));
     /* Before a barrier, and before the end; and where there are many, at each eighth. */
     for (much = 1; much <= 20; much++) {
         out[0][0] = 0;
-        CHECK(!kb_block_run(b, parameters, index));
+        CHECK(!kb_block_run_range(b, parameters, one_block, 0, 1));
         CHECK(much == 2 || out[0][0] == 0);
         CHECK_HAS(b->fault, "block (0, 0, 0), thread (1, 0, 0): used more than the 37184 bytes of "
                             "its stack: the kernel's variables take 256");
@@ -891,15 +908,15 @@ static void test_guard_below_stacks(void)
 {
     const kb_block_code code = {.loop = write_below, .stack = 256};
     const uint32_t sizes[6] = {1, 1, 1, 1, 1, 1};
-    kb_block *b = kb_block_take(&code, sizes, 0);
+    kb_block *b;
     for (int i = 0; i < 4; i++) {
         int below = i % 2 ? KB_FAULT_GUARD : 1;
         void *given[] = {&below};
-        CHECK(!(i < 2 ? kb_block_run_range(b, given, sizes, 0, 1)
-                      : kb_block_run(b, given, (const uint32_t[3]){0, 0, 0})));
+        b = kb_block_take(&code, sizes, 0);
+        CHECK(!(i < 2 ? kb_block_run_range(b, given, sizes, 0, 1) : run_in_grid(b, given)));
         CHECK_HAS(b->fault, "block (0, 0, 0): a thread needs more than its stack");
+        kb_block_give_back(b);
     }
-    kb_block_give_back(b);
     const kb_block_code deep = {.loop = overflow, .stack = 256};
     b = kb_block_take(&deep, sizes, 0); /* its stack has no room for a handler */
     CHECK(!kb_block_run_range(b, NULL, sizes, 0, 1));
@@ -910,7 +927,7 @@ static void test_guard_below_stacks(void)
 /* A fault after the block has ended is not the block's: it ends a process. */
 static void test_faults_behind_blocks(void)
 {
-    static const uint32_t index[3] = {0, 0, 0}, sizes[6] = {1, 1, 1, 1, 1, 1};
+    static const uint32_t sizes[6] = {1, 1, 1, 1, 1, 1};
     const kb_block_code code = {.loop = do_nothing, .stack = 256};
     for (int i = 0; i < 2; i++) {
         int status = 0;
@@ -919,7 +936,7 @@ static void test_faults_behind_blocks(void)
         if (child == 0) {
             alarm(60);
             kb_block *b = kb_block_take(&code, sizes, 0);
-            bool well = i ? kb_block_run_range(b, NULL, sizes, 0, 1) : kb_block_run(b, NULL, index);
+            bool well = i ? kb_block_run_range(b, NULL, sizes, 0, 1) : run_in_grid(b, NULL);
             ((volatile unsigned char *)b->stacks)[-1] = 1;
             _exit(well);
         }
@@ -1046,7 +1063,7 @@ static void test_what_is_kept(void)
     CHECK(b->shared[0] == MARK && b->stacks[0] == MARK && b->threads[0].result == MARK);
     kb_block *most = kb_block_take(&code, smaller, 0);
     kb_block *last = kb_block_take(&code, one, 0), *other = kb_block_take(&code, one, 0);
-    CHECK(kb_block_run(last, (void *[]){out}, one));
+    CHECK(run_in_grid(last, (void *[]){out}));
     CHECK(last->threads[0].stack != KB_NO_STACK);
     kb_block_give_back(most);
     CHECK_INT(kb_block_kept(), max - 1);

@@ -21,8 +21,8 @@ static const char *run_with(const kb_check_table *about, const step steps[],
         return "no memory";
     block->checks = checks;
     for (uint32_t i = 0; i < sizes[2] && !fault[0]; i++) {
-        uint32_t index[3] = {0, 0, i};
-        if (!kb_block_run(block, parameters, index))
+        int64_t first = (int64_t)sizes[0] * sizes[1] * i;
+        if (!kb_block_run_range(block, parameters, sizes, first, first + 1))
             memcpy(fault, block->fault, sizeof fault);
     }
     forget_frames(block);
@@ -340,12 +340,12 @@ static void test_late(void)
     block->checks = checks;
     script = no_warps; /* which have seen nothing */
     checks->shadow->time = UINT32_C(1) << 31;
-    CHECK(kb_block_run(block, parameters, (const uint32_t[]){0, 0, 0}));
+    CHECK(kb_block_run_range(block, parameters, two_blocks, 0, 1));
     CHECK(checks->shadow->time < 100);
     script = steps;
     checks->shadow->time = (UINT32_C(1) << 31) - 2;
     for (uint32_t i = 0; i < 2; i++)
-        CHECK(kb_block_run(block, parameters, (const uint32_t[]){i, 0, 0}) == (i == 0));
+        CHECK(kb_block_run_range(block, parameters, two_blocks, i, i + 1) == (i == 0));
     CHECK(checks->shadow->time < 100);
     CHECK_HAS(block->fault,
               "block (1, 0, 0), thread (31, 0, 0): a data race: it reads element [1]");
