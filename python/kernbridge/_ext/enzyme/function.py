@@ -392,38 +392,20 @@ def to_oldest(text: str) -> str:
     --------
     >>> print(to_oldest("define internal alwaysinline void @f(ptr %x) #0 {"))
     define internal void @f(ptr %x) #0 alwaysinline {
-    >>> print(to_oldest("ptr captures(none) %x"))
-    ptr nocapture %x
-    >>> print(to_oldest("ptr captures(address, read_provenance) %x"))
-    ptr nocapture %x
-    >>> print(to_oldest("nounwind memory(none) }"))
+    >>> print(to_oldest("ptr captures(none) %x, ptr captures(address, read_provenance) %y"))
+    ptr nocapture %x, ptr nocapture %y
+    >>> print(to_oldest("nounwind memory(none) memory(argmem: readwrite, errnomem: none) }"))
     nounwind readnone }
-    >>> print(to_oldest("nounwind memory(argmem: readwrite, errnomem: none) }"))
-    nounwind }
-    >>> print(to_oldest("noundef range(i32 0, 2) i32"))
-    noundef i32
-    >>> print(to_oldest("ptr writable dead_on_unwind %x"))
-    ptr %x
-    >>> print(to_oldest("zext nneg i32 %a to i64"))
-    zext i32 %a to i64
-    >>> print(to_oldest("or disjoint i64 %a, 1"))
-    or i64 %a, 1
-    >>> print(to_oldest("icmp samesign ult i64 %a, 1"))
-    icmp ult i64 %a, 1
-    >>> print(to_oldest("trunc nuw nsw i64 %a to i32"))
-    trunc i64 %a to i32
-    >>> print(to_oldest("getelementptr inbounds nuw i8, ptr %p"))
-    getelementptr inbounds i8, ptr %p
-    >>> print(to_oldest("  call void @llvm.lifetime.start.p0(ptr %p)\nret"))
+    >>> print(to_oldest("noundef range(i32 0, 2) i32, ptr writable dead_on_unwind %x"))
+    noundef i32, ptr %x
+    >>> print(to_oldest("zext nneg i32; or disjoint i64; icmp samesign ult; trunc nuw nsw i64"))
+    zext i32; or i64; icmp ult; trunc i64
+    >>> print(to_oldest("getelementptr inbounds nuw i8, <2 x i32> %a, splat (i32 1)"))
+    getelementptr inbounds i8, <2 x i32> %a, <i32 1, i32 1>
+    >>> dropped = "  call void @llvm.lifetime.start.p0(ptr %p)\n    #dbg_value(i64 0, !5, !6)\n"
+    >>> dropped += 'declare void @llvm.lifetime.end.p0(ptr) #1\ntarget datalayout = "e-m:e"\n'
+    >>> print(to_oldest(f"{dropped}ret"))
     ret
-    >>> print(to_oldest("declare void @llvm.lifetime.end.p0(ptr) #1\nret"))
-    ret
-    >>> print(to_oldest("    #dbg_value(i64 0, !5, !6)\nret"))
-    ret
-    >>> print(to_oldest('target datalayout = "e-m:e"\nret'))
-    ret
-    >>> print(to_oldest("icmp eq <2 x i32> %a, splat (i32 1)"))
-    icmp eq <2 x i32> %a, <i32 1, i32 1>
     """
     text = placed(text)
     for pattern, replacement in _RULES:
