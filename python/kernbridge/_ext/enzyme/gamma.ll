@@ -22,24 +22,19 @@ define internal double @kb.lgamma(double %x) alwaysinline {
   %size = call double @llvm.fabs.f64(double %sine)
   %log.sine = call double @llvm.log.f64(double %size)
   %reflection = fsub double 0x3FF250D048E7A1BD, %log.sine
-  ; Below 8, gamma(a) = gamma(a + 8) / (a (a + 1) ... (a + 7)).
+  ; Below 8, gamma(a) = gamma(a + 8) / (a (a + 1) ... (a + 7)), where a (a + 7) is q, and the other
+  ; pairs of factors are q + 6, q + 10 and q + 12.
   %is.small = fcmp olt double %a, 8.0
   %a0 = select i1 %is.small, double %a, double 1.0
-  %a1 = fadd double %a0, 1.0
-  %a2 = fadd double %a0, 2.0
-  %a3 = fadd double %a0, 3.0
-  %a4 = fadd double %a0, 4.0
-  %a5 = fadd double %a0, 5.0
-  %a6 = fadd double %a0, 6.0
   %a7 = fadd double %a0, 7.0
-  %p1 = fmul double %a0, %a1
-  %p2 = fmul double %p1, %a2
-  %p3 = fmul double %p2, %a3
-  %p4 = fmul double %p3, %a4
-  %p5 = fmul double %p4, %a5
-  %p6 = fmul double %p5, %a6
-  %p7 = fmul double %p6, %a7
-  %log.product = call double @llvm.log.f64(double %p7)
+  %q0 = fmul double %a0, %a7
+  %q1 = fadd double %q0, 6.0
+  %q2 = fadd double %q0, 10.0
+  %q3 = fadd double %q0, 12.0
+  %p1 = fmul double %q0, %q1
+  %p2 = fmul double %p1, %q2
+  %p3 = fmul double %p2, %q3
+  %log.product = call double @llvm.log.f64(double %p3)
   %less = select i1 %is.small, double %log.product, double 0.0
   %step = select i1 %is.small, double 8.0, double 0.0
   ; Stirling's series.
