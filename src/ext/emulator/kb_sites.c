@@ -73,25 +73,20 @@ static bool find_line(uint64_t code, char file[], int size, uint32_t *line)
 
 static void append_text(const char *file, uint32_t line, char text[KB_SITE_TEXT])
 {
-    enum { LINE_SIZE = 101 }; /* of a line of the source */
-    char read[LINE_SIZE] = "";
+    enum { SHOWN_MAX = 100 };
+    char *read = NULL;
+    size_t room = 0, there = strlen(text);
     FILE *source = fopen(file, "re");
-    for (uint32_t n = 1; source && n <= line; n++) {
-        bool whole = false;
-        if (!fgets(read, sizeof read, source))
-            read[0] = '\0';
-        while (!whole && read[0]) {
-            char more[LINE_SIZE];
-            whole = strchr(read, '\n') || !fgets(more, sizeof more, source) || strchr(more, '\n');
-        }
-    }
+    bool found = source != NULL;
+    while (found && line--)
+        found = getline(&read, &room, source) > 0;
+    int length = found ? (int)strcspn(read, "\n") : 0, begin = found ? (int)strspn(read, " \t") : 0;
+    if (begin < length && begin < SHOWN_MAX)
+        (void)snprintf(text + there, KB_SITE_TEXT - there, "\t%.*s",
+                       (length < SHOWN_MAX ? length : SHOWN_MAX) - begin, read + begin);
+    free(read);
     if (source)
         (void)fclose(source);
-    size_t there = strlen(text);
-    const char *begin = read + strspn(read, " \t");
-    if (*begin && *begin != '\n')
-        (void)snprintf(text + there, KB_SITE_TEXT - there, "\t%.*s", (int)strcspn(begin, "\n"),
-                       begin);
 }
 
 const char *kb_site_text(uint32_t site, char text[KB_SITE_TEXT])

@@ -130,8 +130,8 @@ static void test_library(void)
     CHECK_HAS(text_of_code(scale + 1), "library_sample.c:");
     CHECK_HAS(room, "\t");
     char expected[KB_SITE_TEXT];
-    (void)snprintf(expected, sizeof expected, "%s:5", strrchr(LIBRARY_SAMPLE, '/') + 1);
-    CHECK_TEXT(text_from("readlink \"$3\" | sed 's/$/:5/'", kb_site_of_code(scale + 1)), expected);
+    (void)snprintf(expected, sizeof expected, "%s:60000", strrchr(LIBRARY_SAMPLE, '/') + 1);
+    CHECK_TEXT(text_from("readlink \"$3\" | sed 's/$/:60000/'", kb_site_of_code(scale + 1)), expected);
     (void)close(fd);
 }
 
