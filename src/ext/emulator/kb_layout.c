@@ -13,27 +13,25 @@
 
 #define AT(type, member, offset)                                                                   \
     _Static_assert(offsetof(type, member) == (offset), #type "." #member)
+#define AT2(type, a, at_a, ...)                                                                    \
+    AT(type, a, at_a);                                                                             \
+    AT(type, __VA_ARGS__)
+#define AT4(type, a, at_a, b, at_b, ...)                                                           \
+    AT2(type, a, at_a, b, at_b);                                                                   \
+    AT2(type, __VA_ARGS__)
 #define SAME(constant, number) _Static_assert((constant) == (number), #constant)
 #define CALLED_AS(function, ...)                                                                   \
     _Static_assert(_Generic(&(function), __VA_ARGS__ : 1, default : 0), #function)
 
 /* The entry of a Numba kernel: XLA's buffers, and how it is called. */
-AT(kb_xla_buffer, struct_size, 0);
-AT(kb_xla_buffer, extension_start, 8);
-AT(kb_xla_buffer, dtype, 16);
-AT(kb_xla_buffer, data, 24);
-AT(kb_xla_buffer, rank, 32);
-AT(kb_xla_buffer, dims, 40);
+AT4(kb_xla_buffer, struct_size, 0, extension_start, 8, dtype, 16, data, 24);
+AT2(kb_xla_buffer, rank, 32, dims, 40);
 CALLED_AS(*(kb_numba_entry *)NULL, int32_t (*)(void **, void **, void *const *, void *const *));
 
 /* CUDA on the CPU: a thread, and how it is run. The twelve numbers of tid, ntid, ctaid and nctaid
  * lie behind each other. */
-AT(kb_thread, tid, 0);
-AT(kb_thread, ntid, 12);
-AT(kb_thread, ctaid, 24);
-AT(kb_thread, nctaid, 36);
-AT(kb_thread, shared, 48);
-AT(kb_thread, dynamic_shared, 56);
+AT4(kb_thread, tid, 0, ntid, 12, ctaid, 24, nctaid, 36);
+AT2(kb_thread, shared, 48, dynamic_shared, 56);
 AT(kb_thread, lane, 60);
 SAME(KB_WARP, 32);
 SAME(KB_HOSTCUDA_THREADS_MAX, 1024); /* masks of indices: 1023, of extents: 2047 */
@@ -47,30 +45,16 @@ SAME(KB_REDUCE_AND, 1);
 SAME(KB_REDUCE_OR, 2);
 
 /* Checked mode: rows of arrays, and the table. */
-AT(kb_check_array, name, 0);
-AT(kb_check_array, item_size, 8);
-AT(kb_check_array, n_dims, 12);
-AT(kb_check_array, word, 16);
-AT(kb_check_array, flags, 20);
-AT(kb_check_array, offset, 24);
-AT(kb_check_array, size, 32);
-AT(kb_check_array, shape, 40);
+AT4(kb_check_array, name, 0, item_size, 8, n_dims, 12, word, 16);
+AT4(kb_check_array, flags, 20, offset, 24, size, 32, shape, 40);
 AT(kb_check_array, cell, 48);
 SAME(sizeof(kb_check_array), 56);
-AT(kb_check_table, kernel, 0);
-AT(kb_check_table, arrays, 8);
-AT(kb_check_table, n_arguments, 16);
-AT(kb_check_table, n_shared, 20);
-AT(kb_check_table, n_local, 24);
-AT(kb_check_table, n_sites, 28);
-AT(kb_check_table, sites, 32);
-AT(kb_check_table, waits, 40);
+AT4(kb_check_table, kernel, 0, arrays, 8, n_arguments, 16, n_shared, 20);
+AT4(kb_check_table, n_local, 24, n_sites, 28, sites, 32, waits, 40);
 SAME(KB_CHECK_TEXT, '\t');
 SAME(KB_CHECK_TAG_SHIFT, 48);
-AT(kb_check_rows, n, 0);
-AT(kb_check_rows, of, 32);
-AT(kb_check_row, first, 0);
-AT(kb_check_row, size, 8);
+AT2(kb_check_rows, n, 0, of, 32);
+AT2(kb_check_row, first, 0, size, 8);
 AT(kb_check_row, cells, 16);
 SAME(sizeof(kb_check_row), 32);
 SAME(KB_CHECK_BATCHED, 1);
