@@ -7,14 +7,22 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEX = 16, DECIMAL = 10, LINE_MIN = 8 /* less than a line of an array takes */ };
+#define END "\nend 0000000000000000000000000000000000000000000000000000000000000000\n"
+
+enum {
+    HEX = 16,
+    DECIMAL = 10,
+    LINE_MIN = 8, /* less than a line of an array takes */
+    END_SIZE = sizeof END - 1,
+};
 
 typedef struct reading {
     char *rest;  /* what is left of a line, whose words are cut off */
-    bool failed; /* in this line */
+    bool failed; /* in a line */
     bool no_memory;
     kb_arena *arena;
     kb_manifest *manifest;
@@ -30,14 +38,21 @@ static void *take(reading *r, size_t count, size_t size)
     return memory;
 }
 
+/* What comes before the byte `end`, or all; the rest begins behind it. */
+static char *cut(char **rest, const char *end)
+{
+    char *part = *rest;
+    *rest += strcspn(part, end);
+    if (**rest)
+        *(*rest)++ = '\0';
+    return part;
+}
+
 /* The next word, of at least one byte; "" if there is none. */
 static const char *next_word(reading *r)
 {
-    const char *word = r->rest;
-    r->rest += strcspn(word, " ");
-    r->failed |= r->rest == word;
-    if (*r->rest)
-        *r->rest++ = '\0';
+    const char *word = cut(&r->rest, " ");
+    r->failed |= !*word;
     return word;
 }
 
@@ -168,27 +183,9 @@ static void read_line(reading *r)
     r->failed |= *r->rest != '\0';
 }
 
-static kb_status refuse(size_t number, const char *what, kb_error *err)
-{
-    return kb_error_set(err, KB_INVALID_ARGUMENT, "line %zu is damaged%s", number, what);
-}
-
 static kb_status refuse_memory(kb_error *err)
 {
     return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "there is no memory to read it");
-}
-
-/* The line at `*text`, which goes on behind it; false if no line ends there. */
-static bool next_line(reading *r, char **text, const char *end)
-{
-    char *at = memchr(*text, '\n', (size_t)(end - *text));
-    r->rest = *text;
-    r->failed = false;
-    if (!at || memchr(*text, 0, (size_t)(at - *text)))
-        return false;
-    *at = '\0';
-    *text = at + 1;
-    return true;
 }
 
 static kb_status check_version(reading *r, kb_error *err)
@@ -205,41 +202,20 @@ static kb_status check_version(reading *r, kb_error *err)
     return KB_OK;
 }
 
-/* The last line: the digest of all before it. */
-static bool is_end(reading *r, const char *text, size_t size)
+/* Whether there is a last line, which has the digest of all before it. */
+static bool is_whole(const char *text, size_t size)
 {
-    uint8_t said[KB_SHA256_SIZE] = {0}, computed[KB_SHA256_SIZE];
-    bool known = strcmp(next_word(r), "end") == 0;
-    read_digest(r, said);
+    char end[] = END;
+    uint8_t digest[KB_SHA256_SIZE];
     kb_sha256 h;
+    if (size < END_SIZE || memchr(text, 0, size))
+        return false;
     kb_sha256_begin(&h);
-    kb_sha256_add(&h, text, size);
-    kb_sha256_end(&h, computed);
-    return known && !r->failed && !*r->rest && memcmp(said, computed, sizeof said) == 0;
-}
-
-/* `at` is a copy of the text, which is cut into words. */
-static kb_status read_lines(reading *r, const char *text, char *at, size_t size, kb_error *err)
-{
-    const char *begin = at, *end = at + size;
-    if (!next_line(r, &at, end))
-        return kb_error_set(err, KB_INVALID_ARGUMENT, "it is not the manifest of a bundle");
-    kb_status s = check_version(r, err);
-    for (size_t number = 2; s == KB_OK; number++) {
-        if (!next_line(r, &at, end))
-            return refuse(number, ", or the end is missing", err);
-        if (at == end) {
-            if (!is_end(r, text, (size_t)(r->rest - begin)))
-                return refuse(number, ": the check of its digest failed", err);
-            return r->manifest->programs ? KB_OK : refuse(number, ": there is no program", err);
-        }
-        read_line(r);
-        if (r->no_memory)
-            return refuse_memory(err);
-        if (r->failed)
-            return refuse(number, "", err);
-    }
-    return s;
+    kb_sha256_add(&h, text, size - END_SIZE + 1);
+    kb_sha256_end(&h, digest);
+    for (size_t i = 0; i < sizeof digest; i++)
+        (void)snprintf(strrchr(end, ' ') + 1 + 2 * i, sizeof "00\n", "%02x\n", digest[i]);
+    return memcmp(text + size - END_SIZE, end, END_SIZE) == 0;
 }
 
 kb_status kb_manifest_read(const char *text, size_t size, kb_arena *arena, kb_manifest *manifest,
@@ -247,9 +223,27 @@ kb_status kb_manifest_read(const char *text, size_t size, kb_arena *arena, kb_ma
 {
     *manifest = (kb_manifest){.programs = NULL};
     reading r = {.arena = arena, .manifest = manifest, .last_program = &manifest->programs};
-    char *copy = take(&r, size, 1);
+    char *copy = take(&r, size + 1, 1), *rest = copy;
     r.inputs = take(&r, size / LINE_MIN, sizeof(void *));
     r.outputs = take(&r, size / LINE_MIN, sizeof(void *));
-    return r.no_memory ? refuse_memory(err)
-                       : read_lines(&r, text, memcpy(copy, text, size), size, err);
+    if (r.no_memory)
+        return refuse_memory(err);
+    memcpy(copy, text, size);
+    r.rest = cut(&rest, "\n");
+    kb_status s = check_version(&r, err);
+    if (s == KB_OK && !is_whole(text, size))
+        s = kb_error_set(err, KB_INVALID_ARGUMENT,
+                         "its end is missing, or the check of its digest failed");
+    if (s == KB_OK)
+        copy[size - END_SIZE + 1] = '\0';
+    for (size_t number = 2; s == KB_OK && *rest; number++) {
+        r.rest = cut(&rest, "\n");
+        read_line(&r);
+        if (r.failed)
+            s = r.no_memory ? refuse_memory(err)
+                            : kb_error_set(err, KB_INVALID_ARGUMENT, "line %zu is damaged", number);
+    }
+    if (s == KB_OK && !manifest->programs)
+        s = kb_error_set(err, KB_INVALID_ARGUMENT, "there is no program");
+    return s;
 }
