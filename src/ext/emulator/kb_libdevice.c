@@ -21,54 +21,7 @@
     DIRECTION(name##_rz, FE_TOWARDZERO, n, result, type, value)
 KB_ROUNDED(DIRECTIONS)
 
-static const long double pi_l = 3.141592653589793238462643383279502884L;
 static const long double sqrt_2 = 1.414213562373095048801688724209698079L;
-static const long double sqrt_pi = 1.772453850905516027298167483341145183L;
-
-/* x of erf(x) = y, for 0 <= y <= 1/2. Halley's steps: each triples the digits. */
-static long double of_erf(long double y)
-{
-    long double x = y * sqrt_pi / 2 * (1 + pi_l * y * y / 12);
-    for (int i = 0; i < 3; i++) {
-        long double step = (erfl(x) - y) * expl(x * x) * sqrt_pi / 2;
-        x -= step / (1 + x * step);
-    }
-    return x;
-}
-
-/* x of erfc(x) = q, for 0 < q <= 1/2. Newton's steps for the logarithm of erfc, which is nearly a
- * parabola, from the inverse of an approximation by one exponential. */
-static long double of_erfc(long double q)
-{
-    const long double a = 0.147L;
-    long double l = logl(q * (2 - q)), b = 2 / (pi_l * a) + l / 2;
-    long double x = sqrtl(sqrtl(b * b - l / a) - b);
-    for (int i = 0; i < 4; i++) {
-        long double c = erfcl(x);
-        x += logl(c / q) * c * expl(x * x) * sqrt_pi / 2;
-    }
-    return x;
-}
-
-static long double erfcinv(long double q)
-{
-    if (!(q >= 0 && q <= 2))
-        return NAN;
-    if (q == 0 || q == 2)
-        return q == 0 ? INFINITY : -INFINITY;
-    if (q < 0.5L)
-        return of_erfc(q);
-    if (q > 1.5L)
-        return -of_erfc(2 - q);
-    return q <= 1 ? of_erf(1 - q) : -of_erf(q - 1);
-}
-
-static double erfinv(double x)
-{
-    double size = fabs(x);
-    long double inverse = size <= 0.5 ? of_erf(size) : erfcinv(1 - (long double)size);
-    return copysign((double)inverse, x);
-}
 
 /* Of n numbers of a type, whose squares are added up in a wider one. */
 // NOLINTBEGIN(bugprone-macro-parentheses): types take none
@@ -97,10 +50,10 @@ NORM_OF_MANY(float, f, double, sqrt)
     X(log10, double, (double x), log10l(x))                                                        \
     X(lgamma, double, (double x), lgamma_r(x, &(int){0}))                                          \
     X(erfcx, double, (double x), kb_erfcx(x))                                                      \
-    X(erfinv, double, (double x), erfinv(x))                                                       \
-    X(erfcinv, double, (double x), erfcinv(x))                                                     \
+    X(erfinv, double, (double x), kb_erfinv(x))                                                    \
+    X(erfcinv, double, (double x), kb_erfcinv(x))                                                  \
     X(normcdf, double, (double x), erfcl(-x / sqrt_2) / 2)                                         \
-    X(normcdfinv, double, (double x), erfcinv(2 * (long double)x) * -sqrt_2)                       \
+    X(normcdfinv, double, (double x), kb_erfcinv(2 * x) * -sqrt_2)                                 \
     X(sinpi, double, (double x), kb_sinpi(x))                                                      \
     X(cospi, double, (double x), kb_cospi(x))                                                      \
     X(jn, double, (int32_t n, double x), n < 0 ? (double)NAN : jn(n, x))                           \

@@ -108,33 +108,8 @@ KB_IS(void, sincospif, (float a, float *s, float *c), (void)(*s = sinpif(a), *c 
 KB_IS(void, sincospi, (double a, double *s, double *c), (void)(*s = sinpi(a), *c = cospi(a)))
 KB_IS(float, rhypotf, (float a, float b), 1.0f / hypotf(a, b))
 KB_IS(double, rhypot, (double a, double b), 1.0 / hypot(a, b))
-/* Halley's method, from an approximation by Winitzki. Near 1, erfc has no digits of the inverse. */
-static inline double erfinv(double a);
-static inline double erfcinv(double a)
-{
-    if (!(a > 0.0 && a < 2.0))
-        return a == 0.0 ? INFINITY : a == 2.0 ? -INFINITY : NAN;
-    if (a > 0.5)
-        return a < 1.5 ? erfinv(1.0 - a) : -erfcinv(2.0 - a);
-    double l = log(a * (2.0 - a)), t = 4.330746750799873 + 0.5 * l;
-    double v = sqrt(sqrt(t * t - 6.802721088435374 * l) - t);
-    for (int i = 0; i < 4; i++) {
-        double step = (a - erfc(v)) / (1.1283791670955126 * exp(-v * v));
-        v -= step / (1.0 + v * step);
-    }
-    return v;
-}
-static inline double erfinv(double a)
-{
-    if (!(fabs(a) < 0.5))
-        return copysign(erfcinv(1.0 - fabs(a)), a);
-    double v = 0.886226925452758 * a;
-    for (int i = 0; i < 5; i++) {
-        double step = (erf(v) - a) / (1.1283791670955126 * exp(-v * v));
-        v -= step / (1.0 + v * step);
-    }
-    return v;
-}
+KB_IS(double, erfinv, (double a), kb_erfinv(a))
+KB_IS(double, erfcinv, (double a), kb_erfcinv(a))
 KB_IS(float, erfinvf, (float a), static_cast<float>(erfinv(static_cast<double>(a))))
 KB_IS(float, erfcinvf, (float a), static_cast<float>(erfcinv(static_cast<double>(a))))
 KB_IS(double, normcdfinv, (double a), -1.4142135623730951 * erfcinv(2.0 * a))

@@ -79,6 +79,38 @@ static inline double kb_cospi(double x)
     return kb_sine_of_turns(x, 1) + 0.0; /* no -0 */
 }
 
+/* Steps of Halley's method, from an approximation by Winitzki. Near 1, erfc has no digits of the
+ * inverse; for large x it has too few, and its logarithm by the asymptotic series takes its place.
+ */
+static inline double kb_erfinv(double y);
+static inline double kb_erfcinv(double q)
+{
+    if (!(q > 0 && q < 2))
+        return q == 0 ? INFINITY : q == 2 ? -INFINITY : NAN;
+    if (q > 0.5)
+        return q < 1.5 ? kb_erfinv(1 - q) : -kb_erfcinv(2 - q);
+    double l = log(q * (2 - q)), t = 4.330746750799873 + 0.5 * l;
+    double x = sqrt(sqrt(t * t - 6.802721088435374 * l) - t);
+    for (int i = 0; i < 4; i++) {
+        double step = (q - erfc(x)) / (1.1283791670955126 * exp(-x * x)), s = 0.5 / (x * x);
+        double y = x / (1 - s * (1 - 3 * s * (1 - 5 * s * (1 - 7 * s * (1 - 9 * s)))));
+        x -= x > 25 ? (x * x + log(1.772453850905516 * y) + log(q)) / (2 * y)
+                    : step / (1 + x * step);
+    }
+    return x;
+}
+static inline double kb_erfinv(double y)
+{
+    if (!(fabs(y) < 0.5))
+        return copysign(kb_erfcinv(1 - fabs(y)), y);
+    double x = 0.886226925452758 * y;
+    for (int i = 0; i < 5; i++) {
+        double step = (erf(x) - y) / (1.1283791670955126 * exp(-x * x));
+        x -= step / (1 + x * step);
+    }
+    return x;
+}
+
 static inline double kb_erfcx(double x)
 {
     if (x >= 8) { /* the continued fraction of Laplace */
