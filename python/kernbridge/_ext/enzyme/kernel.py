@@ -45,6 +45,8 @@ class DerivativeJob(Recipe[T]):
     tool = "Enzyme"
     why_not_portable = ""
     by_clang = False  # whether the kernel is of C or C++
+    compiled: Callable[[], Artefact]  # makes the derivative, or raises Refused
+    place: Callable[[Refused], str]  # the line that was refused; empty if it is not found
 
     def __init__(
         self,
@@ -70,14 +72,6 @@ class DerivativeJob(Recipe[T]):
             place = self.place(e) if e.place == "" else e.place
             raise e.error(self.label, place or "") from None
 
-    def compiled(self) -> Artefact:
-        """Make the derivative, or raise Refused."""
-        raise NotImplementedError
-
-    def place(self, refused: Refused) -> str:
-        """The line of the kernel that was refused; empty if it is not found."""
-        raise NotImplementedError
-
 
 Kernel = tuple[Function, Any]  # as it was compiled for derivatives, and Numba's library of it
 # The last one, which a derivative shares with the one of the other mode that tests it.
@@ -88,6 +82,10 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
     """The compilation of a derivative of a function for CPUs."""
 
     source = ""  # where the kernel is defined
+    # Brings the kernel into the form of `function.py`, with its lines, or raises Refused.
+    primal: Callable[[], Kernel]
+    # Makes machine code of a function, whose module Enzyme has written, or raises Refused.
+    machine_code: Callable[[Function, str], HostCode]
     _kernel: Kernel | None = None
 
     def lowered(self, operands: Sequence[ArrayType], call: Call) -> NativeCall:
@@ -103,14 +101,6 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
             program=native.blobs[0],
             temporaries=ir.temporaries(native.meta["scratch"], operands, call),
         )
-
-    def primal(self) -> Kernel:
-        """Bring the kernel into the form of `function.py`, with its lines, or raise Refused."""
-        raise NotImplementedError
-
-    def machine_code(self, function: Function, text: str) -> HostCode:
-        """Make machine code of a function, whose module Enzyme has written, or raise Refused."""
-        raise NotImplementedError
 
     def compiled(self) -> Artefact:
         key = repr((self._given, self.made_of()))
@@ -207,11 +197,6 @@ class Primal:
     why_not_portable = ""
 
     made_of: Callable[[], tuple[Any, ...]]  # what decides the form besides the digest
-
-    def form(self, words: Words, roles: Roles) -> Form:
-        """Compile the kernel, or raise Refused."""
-        raise NotImplementedError
-
-    def place(self, is_it: Callable[[Instruction], bool]) -> str:
-        """The line of the first such instruction in what `form` has compiled."""
-        raise NotImplementedError
+    form: Callable[[Words, Roles], Form]  # compiles the kernel, or raises Refused
+    # The line of the first such instruction in what `form` has compiled.
+    place: Callable[[Callable[[Instruction], bool]], str]
