@@ -57,6 +57,25 @@ def test_additions_by_many_threads_to_one_element():
 
 
 @cuda.jit
+def extremes(x, at, high, low):
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.max(high, at[i], math.sin(x[i]) * x[i])
+        cuda.atomic.min(low, at[i], x[i] * x[i] * x[i])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_winners_of_maxima_and_minima_share_cotangents(dtype):
+    def by_jax(x, at):
+        high, low = (jnp.zeros(n, dtype) for n in (7, 9))
+        return high.at[at].max(jnp.sin(x) * x), low.at[at].min(x**3)
+
+    x, at = normal(N, dtype=dtype), np.random.default_rng(0).integers(0, 7, N).astype(np.int32)
+    op = by_enzyme(extremes, (S((7,), dtype), S((9,), dtype)), zero_outputs=True)
+    assert_derivatives(op, by_jax, np.tile(x[: N // 4], 4), at, batched=True)
+
+
+@cuda.jit
 def weighted(u, w, out):
     i = cuda.grid(1)
     if i < u.size:

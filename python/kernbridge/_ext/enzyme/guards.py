@@ -127,6 +127,15 @@ def buffer_names(primal: Function) -> list[str]:
     return [p.rpartition(" ")[2] for p in pointers][2:]
 
 
+def arrays_of(primal: Function) -> dict[str, int]:
+    """The numbers of the buffers in which addresses lie that are computed from one buffer's."""
+    arrays = {name: i for i, name in enumerate(buffer_names(primal))}
+    for i in primal.instructions:
+        if i.opcode == "getelementptr" and i.operands[0].value in arrays:
+            arrays[i.result] = arrays[i.operands[0].value]
+    return arrays
+
+
 def all_accesses(
     function: Function,
 ) -> tuple[_Addresses, set[str], list[tuple[str, str, Instruction]], Instruction | None]:

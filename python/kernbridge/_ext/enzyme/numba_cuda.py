@@ -31,7 +31,7 @@ from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.isolated_compile import compiled_in_isolation
 from kernbridge._ext.emulator.compiler.to_host import HostModule
 from kernbridge._ext.emulator.target import Emulated
-from kernbridge._ext.enzyme import clang, gpu_code, guards, halves, sums, warps
+from kernbridge._ext.enzyme import clang, gpu_code, guards, halves, sums, warps, winners
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import DerivativeJob, Form, Primal, Roles, Words, check_launch
@@ -68,8 +68,6 @@ _REGISTERS = ["tid", "ntid", "ctaid", "nctaid"]
 _OWN = {f"kb.{register}.{axis}" for register in _REGISTERS for axis in "xyz"}
 _OWN |= {"kb.laneid", "kb.warpsize", "kb.barrier0"}
 _ITEMS = {dtype.llvm: dtype.name for dtype in reversed(DTYPES.values()) if dtype.enzyme}
-
-
 _MATCH = r"@\W?llvm\.nvvm\.match"  # of bits, as Numba-CUDA calls it
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 _ATOMICS = ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min")
@@ -119,6 +117,14 @@ def native_call(
     moved = {b: numbers[i] for i, b in enumerate((*range(n), *call.fresh))}
     x, y, z = (replace(v, buffer=moved.get(v.buffer, v.buffer)) for v in launch.grid)
     launch = replace(launch, grid=(x, y, z), zeroed=own_call.fresh)
+    if made.bests:
+        count = obtained(kernel, words, roles, (), bool(own_call.levels), launch)
+        counting = count.launch(launch, [numbers[i] for i in count.function.arrays])
+        for k, pattern in enumerate((2**128 - 1, 0)):
+            for i in (i + k for i in made.bests):
+                size, items = function.buffers[i].item_size, Value("count", buffer=numbers[i])
+                fills.append(Fill(numbers[i], 0, size, items, pattern))
+            fills.append(counting)
     step = made.launch(launch, [numbers[i] for i in function.arrays])
     for i, b in enumerate(function.buffers):
         if b.edges:
@@ -198,7 +204,8 @@ class NumbaKernel(Primal):
             rules = extensions.load("inlined_rules", self.label)
             if why := rules.unknown(inlined, "".join(host.texts), has_nodes=False):
                 raise Refused(why)
-        module, *others = map(llvm.parse_assembly, map(warps.typed, host.texts))
+        texts = (winners.hidden(warps.typed(text)) for text in host.texts)
+        module, *others = map(llvm.parse_assembly, texts)
         for other in others:
             module.link_in(other)
         library.link_tables(module, "".join(host.tables.values()))
@@ -213,7 +220,8 @@ class DerivativeFunction(DeviceFunction):
 
     function: Function
     wide: bool  # one launch serves a batch
-    written: tuple[int, ...]  # arrays of the kernel that it writes to
+    written: Sequence[int]  # arrays of the kernel that it writes to
+    bests: Sequence[int]  # buffers of winners.py, each of which is followed by one of counts
     tape: str  # what each thread allocates for values that its loops overwrite; empty if nothing
 
     @property
@@ -295,7 +303,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         text, shared_size = _with_entry(function, entry, wide)
         text = ir.run(replace(function, text=text))
         buffers = function.buffers
-        if self._roles.in_place:  # the contents of its buffers are used afterwards
+        if self._roles.in_place or not self.steps:  # its buffers are used afterwards
             own = [b if b.kind == "shared" else b._replace(kind="inout") for b in buffers]
             buffers = tuple(own)
         how = shared_size, self._threads, bool(self.target.architectures)
@@ -306,9 +314,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         meta = {
             "entry": entry,
             "architectures": list(images),
-            "wide": wide,
-            "written": written,
-            "tape": gpu_code.tape(text) if self.target.architectures else "",
+            "how": {
+                "wide": wide,
+                "written": written,
+                "bests": [b - 2 for b in self._sums.values()],
+                "tape": gpu_code.tape(text) if self.target.architectures else "",
+            },
             "buffers": [[b.dtype, list(b.extents), *b[2:]] for b in function.buffers],
             "of_call": [list(function.operands), list(function.results)],
         }
@@ -325,9 +336,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             images=tuple(self.target.images(self, made).items()),
             function=Function("", "", tuple(buffers), operands, results),
             why_not_portable=self.why_not_portable,
-            wide=meta["wide"],
-            written=tuple(meta["written"]),
-            tape=meta["tape"],
+            **meta["how"],
         )
 
     def place(self, refused: Refused) -> str:
@@ -370,6 +379,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         all_read = bool(roles.in_place) and [s.mode for s in self.steps[:1]] == ["jvp"]
         buffers = [b._replace(is_read=all_read or i in read) for i, b in enumerate(buffers)]
         operands, results = ([places[b] for b in of] for of in (roles.operands, roles.outputs))
+        begun = {places[i] for i, _ in roles.aliases}
+        begun -= {operands[k] for s in self.steps for k in s.active if k < len(operands)}
+        begun |= {i for i, b in enumerate(buffers) if b.kind == "out" and b.begins_as_zeros}
+        how = begun, read, changed, not self.steps
+        text, buffers, self._sums = winners.with_sums(text, buffers, *how)
+        results = [self._sums.get(b, b) for b in results]
         function = ir.around(text, "kb_primal", buffers, operands, results)
         uses_z = "sreg.ctaid.z(" in text or "sreg.nctaid.z(" in text
         return function, sorted(changed.intersection(function.arrays)), uses_z
@@ -534,12 +549,10 @@ def _described(f: Declared) -> str:
 
 def _accessed(function: Declared) -> tuple[set[int], set[int]]:
     """The buffers that a function reads, and the buffers that it writes or adds to."""
-    roots = {name: i for i, name in enumerate(guards.buffer_names(function))}
-    read, written = set[int](), set[int]()
+    roots, read, written = guards.arrays_of(function), set[int](), set[int]()
     for i in function.instructions:
         values = [value for _, value in i.operands]
-        if i.opcode == "getelementptr" and values[0] in roots:
-            roots[i.result] = roots[values[0]]
+        if i.result in roots:
             continue
         at = {"store": 1, "atomicrmw": 0}.get(i.opcode)
         read |= {roots[value] for k, value in enumerate(values) if value in roots and k != at}
@@ -552,21 +565,18 @@ def _check(module: Module) -> None:
     """Refuse operations by which the result of a thread depends on the timing of other threads."""
     instructions = [(f, i) for f in module.defined.values() for i in f.instructions]
     for f, i in instructions:
-        if i.opcode == "atomicrmw" and i.result in f.users:
+        is_atomic = i.opcode == "atomicrmw" or i.callee.startswith("kb.offer.")
+        if is_atomic and i.result in f.users:
             raise Refused("it uses the value that an atomic operation returns")
         if i.opcode == "atomicrmw" and i.flags[-1] not in _ATOMICS:
             raise Refused(f"it uses the atomic operation {i.flags[-1]}")
-    inlined = {i.block.name[1:].strip('"').split(".")[0] for _, i in instructions}
-    for name in sorted(inlined | module.functions.keys()):
-        extreme = name[-3:]
-        if name.startswith("___numba_atomic_") and extreme in ("max", "min"):
-            raise Refused(f"it has an atomic {extreme}imum of real numbers")
     for _, i in instructions:
         is_access = i.opcode in ("load", "store") and "atomic" in i.flags
         if is_access or i.opcode in ("cmpxchg", "fence"):
             raise Refused("it waits for other threads, or replaces numbers atomically")
     for name, f in module.functions.items():
-        if f.is_declaration and name.startswith("kb.") and name not in _OWN | warps.KNOWN:
+        is_known = name in _OWN | warps.KNOWN or name.startswith("kb.offer.")
+        if f.is_declaration and name.startswith("kb.") and not is_known:
             used = name.removeprefix("kb.")
             raise Refused(
                 f"it uses {used}, of which no derivative is known", called=re.escape(used)

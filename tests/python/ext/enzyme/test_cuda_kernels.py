@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kernbridge import numba_cuda_callable, numba_cuda_kernel
+from kernbridge import check_rules, numba_cuda_callable, numba_cuda_kernel
 from kernbridge.errors import KernbridgeWarning, NoDerivativeError
 from needs_enzyme import assert_derivatives, needs_enzyme
 
 cuda = pytest.importorskip("numba.cuda")
 pytestmark = needs_enzyme  # also with the oldest JAX and Numba
+exhaustive = pytest.mark.exhaustive
 
 
 @cuda.jit
@@ -281,6 +282,92 @@ def test_a_large_constant_array():
 
 
 @cuda.jit
+def extremes(x, at, high, low, total):
+    s = cuda.shared.array(32, "float64")
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    s[t] = x[i] * x[i] if i < x.size else 0
+    cuda.syncthreads()
+    if i < x.size:
+        cuda.atomic.max(high, at[i], s[t] * x[i])
+        cuda.atomic.add(total, at[i], s[t])
+        for k in range(2):
+            cuda.atomic.min(low, (k, at[i]), (k + 1) * x[i] - s[t])
+
+
+@cuda.jit
+def raised(x, at, high):
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.max(high, at[i], x[i] * x[i] * x[i])
+
+
+def raised_by_jax(x, at, high):
+    return high.at[at].max(x * x * x)
+
+
+@exhaustive
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_winners_of_maxima_and_minima_share_cotangents(dtype):
+    def by_jax(x, at):
+        high, low, total = (jnp.zeros(n, dtype) for n in (5, (2, 7), 6))
+        for k in range(2):
+            low = low.at[k, at].min((k + 1) * x - x * x)
+        return high.at[at].max(x**3), low, total.at[at].add(x * x)
+
+    rng = np.random.default_rng(0)
+    x, at = rng.integers(-4, 4, 60).astype(dtype) / 2, rng.integers(0, 5, 60)
+    threads = {"launch_dims": 64, "threads_per_block": 32, "derivatives": "enzyme"}
+    with jax.enable_x64(True):
+        like = [jax.ShapeDtypeStruct(n, dtype) for n in ((5,), (2, 7), (6,))]
+        op = numba_cuda_kernel(extremes, like, zero_outputs=True, **threads)
+        is_double = dtype == "float64"
+        assert_derivatives(op, by_jax, x, at, second=is_double, batched=is_double, alone=False)
+
+
+def test_the_first_numbers_of_maxima_share_cotangents():
+    op = numba_cuda_kernel(raised, inplace="high", launch_dims=64, derivatives="enzyme")
+    high = jnp.array([-1, 0, 1, 3.375, 9], jnp.float32)
+    x, at = jnp.arange(-30, 30, dtype=jnp.float32) % 6 / 2 - 1, jnp.arange(60) % 5
+    ours, theirs = (
+        jax.grad(lambda x, f=f: (f(x, at, high) * jnp.arange(1, 6)).sum())(x)
+        for f in (op, raised_by_jax)
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    with pytest.raises(NoDerivativeError, match=r"neither as zeros nor as a constant input"):
+        jax.grad(lambda high: op(x, at, high).sum())(high)
+
+
+@exhaustive
+def test_maxima_against_central_differences():
+    like = jax.ShapeDtypeStruct((5,), jnp.float32)
+    op = numba_cuda_kernel(raised, like, launch_dims=64, zero_outputs=True, derivatives="enzyme")
+    x, at = np.random.default_rng(0).normal(size=60).astype("float32"), np.arange(60) % 5
+    assert all("passed" in str(check) for check in check_rules(op, x, at))
+
+
+@cuda.jit
+def highest_of_sums(x, out):
+    s = cuda.shared.array(1, "float32")
+    s[0] = 0
+    cuda.syncthreads()
+    cuda.atomic.add(s, 0, x[cuda.grid(1)])
+    cuda.syncthreads()
+    cuda.atomic.max(out, 0, s[0])
+
+
+@cuda.jit
+def highest_and_last(x, out):
+    i = cuda.grid(1)
+    cuda.atomic.max(out, 0, x[i])
+    out[i] = x[i]
+
+
+@cuda.jit
+def lowest_number(x, out):
+    cuda.atomic.nanmin(out, 0, x[cuda.grid(1)])
+
+
+@cuda.jit
 def returned(x, out):
     out[1] = cuda.atomic.add(out, 0, x[cuda.grid(1)])
 
@@ -294,11 +381,14 @@ def greatest(x, out):
     ("kernel", "why"),
     [
         (returned, "it uses the value that an atomic"),
-        (greatest, "it has an atomic maximum of real numbers"),
+        (greatest, "it has an atomic maximum of real numbers, which begin neither as zeros"),
+        (highest_of_sums, r"it has an atomic maximum of real numbers \("),
+        (highest_and_last, r"it has an atomic maximum of real numbers \("),
+        (lowest_number, "it waits for other threads, or replaces numbers atomically"),
     ],
 )
 def test_what_is_refused(kernel, why):
-    like = jax.ShapeDtypeStruct((64,), jnp.float32)
-    op = numba_cuda_kernel(kernel, like, grid=1, block=64, derivatives="enzyme")
+    like, zeros = jax.ShapeDtypeStruct((64,), jnp.float32), kernel is not greatest
+    op = numba_cuda_kernel(kernel, like, grid=1, block=64, zero_outputs=zeros, derivatives="enzyme")
     with pytest.raises(NoDerivativeError, match=rf"(?s){why}.*test_cuda_kernels\.py:\d+.*KB2107"):
         jax.grad(lambda x: op(x).sum())(jnp.ones(64, jnp.float32))
