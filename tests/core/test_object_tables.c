@@ -146,6 +146,22 @@ static void test_section_0(void)
     load_parts(&p, KB_OK);
 }
 
+static void test_far_address(void)
+{
+    parts p = parts_of_copy();
+    size_t i = 1;
+    while (p.sections[i].sh_type != SHT_RELA ||
+           !(p.sections[p.sections[i].sh_info].sh_flags & SHF_EXECINSTR))
+        i++;
+    Elf64_Rela first;
+    memcpy(&first, p.bytes + p.sections[i].sh_offset, sizeof first);
+    first.r_addend = INT64_C(1) << 40;
+    memcpy(p.bytes + p.sections[i].sh_offset, &first, sizeof first);
+    load_parts(&p, KB_UNIMPLEMENTED);
+    CHECK_TEXT(err.message, "k: the machine code has an address that does not fit into its "
+                            "instruction, which cannot be loaded");
+}
+
 /* Tables for unwinding are known by their name, which may be the last of all, and are not placed:
  * nobody sees that they are thread-local here. */
 static void test_names_of_sections(void)
@@ -516,6 +532,7 @@ int main(void)
     test_ends_of_sections();
     test_placed();
     test_section_0();
+    test_far_address();
     test_without_variables();
     test_names_of_sections();
     test_order();

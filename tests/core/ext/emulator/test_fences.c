@@ -52,6 +52,19 @@ static void test_own_fence(void)
     CHECK(!takes(10, 1, 0, 3, 2, 40, 43));
 }
 
+/* What a thread writes behind its last atomic access is not handed on, whatever fence follows. */
+static void test_fence_at_the_end(void)
+{
+    begin();
+    kb_fences_fence(&f, 0, 1, 12, 5);
+    kb_fences_atomic(&f, 0, 1, 13);
+    kb_fences_fence(&f, 0, 1, 14, 5);
+    kb_fences_enter(&f, 1);
+    kb_fences_atomic(&f, 1, 2, 31);
+    CHECK(takes(11, 1, 0, 2, 1, 30, 30));
+    CHECK(!takes(13, 1, 0, 2, 1, 30, 30));
+}
+
 /* What a barrier stands behind is handed on by any thread of the block. */
 static void test_fence_behind_a_barrier(void)
 {
@@ -110,6 +123,7 @@ static void test_no_memory(void)
 int main(void)
 {
     test_own_fence();
+    test_fence_at_the_end();
     test_fence_behind_a_barrier();
     test_one_block();
     test_no_memory();

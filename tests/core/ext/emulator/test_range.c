@@ -99,6 +99,8 @@ static void test_cells(void)
     /* The same where the later one lies in front. */
     kb_range before[] = {range_of(&written, 1040, 0, 16), range_of(&written, 1000, 0, 40),
                          range_of(&written, 992, 0, 9)};
+    for (uint32_t i = 0; i < 3; i++)
+        before[i].slice = 4096; /* in the first slice of a batch */
     CHECK_INT(kb_ranges_count(before, 3), 4 + 12);
     CHECK_INT(before[0].group, 0);
     CHECK_INT(before[1].group, 1);
