@@ -264,11 +264,11 @@ def _lowered(platform: str, ctx: Any, operands: Any, frontend: Frontend, call: C
     for i in native.copied:
         operands_in[i], avals_in[i] = _with_all_levels(ctx, operands[i], avals_in[i], levels, i)
     aliases, attributes = native.aliases(call), native.attributes(call)
+    hidden = [ShapedArray(t.shape, t.dtype) for t in native.hidden(avals_in, levels.shape)]
     if native.origin:
         attributes["origin"] = native.origin
     if native.program and (for_export or not native.origin or settings.carries_kernels()):
         attributes = embed_once.embed(ctx, native.target, attributes, native.program)
-    hidden = [ShapedArray(t.shape, t.dtype) for t in native.hidden(avals_in, levels.shape)]
     wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden]) if hidden else ctx
     target, more, options = sharding.lowering_of(platform, wide, frontend, call, native)
     rule = jax.ffi.ffi_lowering(
