@@ -400,7 +400,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         declared = {n for n, f in functions if f.is_declaration and not _core.cuda_code_provides(n)}
         texts = [text, host_ir.about(shared_size)]
         body, _ = host_ir.completed(self.label, texts, entry, declared)
-        return {_core.HOST_CC: cuda_on_cpu_compile.image(body, is_fast=False)}
+        # As LLVM does for GPUs: all forms of a kernel then compute the same numbers.
+        return {_core.HOST_CC: cuda_on_cpu_compile.image(body, cuda_on_cpu_compile.UNFUSED)}
 
 
 def obtained(primal: Primal, *described: Any) -> DerivativeFunction:

@@ -58,8 +58,9 @@ def with_sums(
         users = (u for name, a in arrays.items() if a == array for u in primal.users.get(name, ()))
         is_alone = all(u.callee == i.callee or u.result in arrays for u in users)
         if not (repeats and is_alone and array in begun):
-            why = "" if array in begun else ", which begin neither as zeros nor as a constant input"
-            reason = f"it has an atomic {extreme}imum of real numbers{why}"
+            why = "might be others if the kernel ran again"
+            why = why if array in begun else "begin neither as zeros nor as a constant input"
+            reason = f"it has an atomic {extreme}imum of real numbers, which {why}"
             raise Refused(reason, called=rf"___numba_atomic_\w+_{extreme}\b")
         if array not in sums:
             zeros = (b := buffers[array])._replace(kind="scratch", begins_as_zeros=True)

@@ -26,6 +26,7 @@ from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, ve
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
 _WITH_VECTORS = "; kernbridge vector math\n"
+UNFUSED = "; kernbridge products apart from sums\n"
 DIGITS = 64  # of the digest that an image begins with
 
 _LOCAL = re.compile(r'(%(?:"[^"]*"|[-\w.$]+))')
@@ -56,11 +57,10 @@ def image_of(
     except (KernelCompilationError, KernelNotAvailableError) as e:
         refusals[label] = str(e)
         raise
-    return image(body, is_fast), uses_z
+    return image(body, _WITH_VECTORS * is_fast), uses_z
 
 
-def image(body: str, is_fast: bool) -> bytes:
-    options = _WITH_VECTORS if is_fast else ""
+def image(body: str, options: str) -> bytes:
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{options}{body}"
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f"{digest}\n{text}\0".encode()
@@ -167,7 +167,7 @@ def _made(text: str) -> tuple[Any, Any, int, str]:
     module.triple = llvm.get_default_triple()
     module.data_layout = str(machine.target_data)
     module.verify()
-    module = _with_fused_products(module, machine)
+    module = module if UNFUSED in text else _with_fused_products(module, machine)
     if "@llvm.arithmetic.fence." in text:
         # The fences protect `__fmul_rn` and similar functions from `_Fusion`.
         read = Module(str(module))
