@@ -146,8 +146,8 @@ kb_status kb_cpu_check(uint64_t needed, const char *what, kb_error *err)
     kb_error_set(err, KB_FAILED_PRECONDITION,
                  "%s: the machine code needs what this processor does not have:", what);
     const char *separator = " ";
-    for (; missing; missing &= missing - 1) {
-        unsigned i = (unsigned)__builtin_ctzll(missing);
+    for (unsigned i; missing; missing ^= UINT64_C(1) << i) {
+        i = (unsigned)__builtin_ctzll(missing);
         const char *name = kb_cpu_feature(i);
         if (name)
             kb_error_append(err, "%s%s", separator, name);

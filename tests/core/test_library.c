@@ -124,6 +124,23 @@ static kb_source_function *function_of(const uint8_t *digest)
     return ((const kb_source_step *)k->plan.steps[0].other)->run;
 }
 
+/* A function that is already loaded is the one called: no library is opened for it. */
+static void test_loaded_function(void)
+{
+    const uint8_t *digest = new_digest();
+    CHECK_INT(add(&good, digest), KB_OK);
+    const kb_source_step loaded = {.run = function_of(digest)};
+    digest = new_digest();
+    library_text t = good;
+    bool inserted;
+    size_t size;
+    t.function = "none of the library";
+    uint8_t *bytes = library_write(&t, digest, &size);
+    CHECK_INT(kb_library_register(bytes, size, digest, &loaded, &inserted, &err), KB_OK);
+    free(bytes);
+    CHECK(function_of(digest) == loaded.run);
+}
+
 /* As many attributes as there may be, of one size and another. */
 static void test_attributes(void)
 {
@@ -293,6 +310,7 @@ int main(void)
     test_no_file(); /* before the library is opened */
     test_file();
     test_runs();
+    test_loaded_function();
     test_attributes();
     test_one_of_each();
     test_threads();

@@ -29,7 +29,7 @@ static atomic_bool lasts;
 static atomic_bool files_are_full;
 static _Atomic(const char *) failed;
 static void (*_Atomic meanwhile)(void);
-static atomic_long n_blocks, n_mappings, n_files, n_locks;
+static atomic_long n_blocks, n_mappings, n_files, n_locks, n_held;
 
 void torture_arm(torture_kind kind, long n, bool lasting)
 {
@@ -83,7 +83,7 @@ static bool fails_with(torture_kind kind, const char *function, int number)
 
 torture_taken torture_count(void)
 {
-    return (torture_taken){n_blocks, n_mappings, n_files, n_locks};
+    return (torture_taken){n_blocks, n_mappings, n_files, n_locks, n_held};
 }
 
 void *torture_tsearch(const void *key, void **root, int (*compare)(const void *, const void *));
@@ -104,6 +104,8 @@ int torture_thread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*start)(void *), void *argument);
 int torture_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes);
 int torture_mutex_destroy(pthread_mutex_t *mutex);
+int torture_mutex_lock(pthread_mutex_t *mutex);
+int torture_mutex_unlock(pthread_mutex_t *mutex);
 int torture_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes);
 int torture_cond_destroy(pthread_cond_t *condition);
 
@@ -272,6 +274,18 @@ int torture_mutex_destroy(pthread_mutex_t *mutex)
 {
     n_locks--;
     return pthread_mutex_destroy(mutex);
+}
+
+int torture_mutex_lock(pthread_mutex_t *mutex)
+{
+    n_held++;
+    return pthread_mutex_lock(mutex);
+}
+
+int torture_mutex_unlock(pthread_mutex_t *mutex)
+{
+    n_held--;
+    return pthread_mutex_unlock(mutex);
 }
 
 int torture_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes)

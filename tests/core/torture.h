@@ -49,10 +49,10 @@ void torture_meanwhile(void (*act)(void));
 /* For fakes: whether this request must fail. */
 bool torture_fails(torture_kind kind, const char *function);
 
-/* What the core has taken and not given back: blocks of memory, mappings, files, and
- * mutexes and conditions. */
+/* What the core has taken and not given back: blocks of memory, mappings, files, mutexes and
+ * conditions, and how many of its mutexes are locked. */
 typedef struct torture_taken {
-    long blocks, mappings, files, locks;
+    long blocks, mappings, files, locks, held;
 } torture_taken;
 
 torture_taken torture_count(void);

@@ -290,6 +290,22 @@ static void test_warps(void)
     }
 }
 
+/* Lanes that end after a barrier are in no later operation of their warp. */
+static void fewer(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0], i = t->index;
+    kb_barrier(t, 1);
+    if (i % 3 == 0)
+        to[0][i] = low(kb_vote(t, FULL, 3, 1, 2)); /* ballot */
+}
+
+static void test_fewer_lanes(void)
+{
+    CHECK(run(fewer, one_block, 0, NULL));
+    for (uint32_t i = 0; i < 96; i += 3)
+        CHECK_INT(out[0][i], i < 32 ? 0x49249249 : i < 64 ? 0x92492492 : 0x24924924);
+}
+
 /* Distances and segments as PTX has them: [lane, mode, b, c, from, predicate]. */
 static const uint32_t cases[][6] = {
     {0, 0, 5, 31, 5, 1},       {9, 0, 3, 0x181F, 11, 1}, {9, 0, 63, 31, 31, 1},
@@ -1097,6 +1113,7 @@ int main(void)
     test_first_waits();
     test_faults_of_loops();
     test_warps();
+    test_fewer_lanes();
     test_interrupts();
     test_long_block();
     test_shuffles();
