@@ -116,17 +116,17 @@ static size_t end_of_line(const char *message)
 
 kb_status kb_error_code(kb_error *err, const char *code)
 {
-    char rest[KB_ERROR_CAPACITY] = "", shown[32];
+    char rest[KB_ERROR_CAPACITY] = "";
     size_t first = strcspn(err->message, "\n");
     if (end_of_line(err->message) < first)
         return err->status;
-    size_t n = (size_t)snprintf(shown, sizeof shown, " [%s]", code);
+    size_t n = strlen(code) + strlen(" []");
     if (first > KB_ERROR_CAPACITY - 1 - n)
         first = kb_utf8_whole(err->message, KB_ERROR_CAPACITY - 1 - n);
     else
         memcpy(rest, err->message + first, strlen(err->message + first) + 1);
     err->message[first] = '\0';
-    kb_error_append(err, "%s%s", shown, rest);
+    kb_error_append(err, " [%s]%s", code, rest);
     return err->status;
 }
 

@@ -11,6 +11,7 @@
  *     FAKE_CUDA_BEST_BLOCK  what occupancy answers (256)
  *     FAKE_CUDA_FAIL        "function:nth:code", a list: see fake_cuda_fail
  *     FAKE_CUDA_MISSING     functions that it has not, a list
+ *     FAKE_CUDA_IS_QUIET    if set, a function that it has not is NULL, without an error
  *
  * An image is a cubin, of which the entries and the layout of their parameters are read, or text,
  * for which a line "FAKE <entry> <parameters>" declares a kernel; further numbers are the size of

@@ -98,8 +98,6 @@ void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *en
     __asan_unpoison_memory_region(stack, size); /* of a fibre that was left in the middle */
 #endif
     uintptr_t *words = (uintptr_t *)((char *)stack + size) - N_WORDS;
-    for (int i = 0; i < N_WORDS; i++)
-        words[i] = 0;
     words[ENTRY] = (uintptr_t)entry;
     words[DATA] = (uintptr_t)data;
     words[PLACE] = (uintptr_t)kb_fibre_start;

@@ -212,6 +212,14 @@ static void writes_the_same(kb_thread *t)
     ask(t, x_at, 4, KB_CUDA_READ);
 }
 
+static void reads_what_two_wrote(kb_thread *t)
+{
+    if (t->ctaid[0] == 0)
+        writes_the_same(t);
+    else
+        ask(t, out_at, 4, KB_CUDA_READ | ALIGNED);
+}
+
 static void writes_the_same_unaligned(kb_thread *t)
 {
     ask(t, out_at, 4, KB_CUDA_WRITE);
@@ -327,6 +335,17 @@ static void adds(kb_thread *t)
 static void has_wrong_index(kb_thread *t)
 {
     kb_spread_wrong_index(t, 9, "float[3]", kb_site_of_line("no_file.cu", 12));
+}
+
+/* Who wrote the same after another is not the one to blame. */
+static void test_the_first_of_two_writers(void)
+{
+    if (!CHECK(enter()))
+        return;
+    CHECK_HAS(launch_blocks(2, false, reads_what_two_wrote),
+              "a data race between blocks: it reads element [0] of 'out' (f32[6]), which thread "
+              "(0, 0, 0) of block (0, 0, 0) writes");
+    leave();
 }
 
 static void test_faults(void)
@@ -783,6 +802,7 @@ int main(void)
 {
     test_places();
     test_faults();
+    test_the_first_of_two_writers();
     test_several_launches();
     test_shared_arrays();
     test_cells();

@@ -86,19 +86,32 @@ static kb_status steps(const kb_frame *frame, kb_error *err)
     return KB_OK;
 }
 
-static kb_status call(kb_run *run)
+/* Writes the first output, and nothing of the others. */
+static kb_status first_output(const kb_frame *frame, kb_error *err)
+{
+    const kb_driver *cu = frame->driver;
+    (void)err;
+    CHECK_INT(cu->cuMemsetD32Async(at(output), 5, N, NULL), KB_CU_SUCCESS);
+    return KB_OK;
+}
+
+static kb_error error;
+
+/* What the last of two steps writes is not known. */
+static kb_status call(kb_run *run, uint32_t n_steps)
 {
     const int64_t dims[1] = {N}, one[1] = {1}, none[1] = {0};
     const kb_step plan[2] = {
         {.kind = KB_STEP_FILL},
-        {.kind = KB_STEP_HOST}, /* of which it is not known what it writes */
+        {.kind = KB_STEP_HOST},
     };
+    const kb_buffer_spec buffers[9] = {[3] = {.name = "output"}, [6] = {.name = "tiny"}};
     const kb_kernel kernel = {.name = "kernel",
                               .n_inputs = 3,
                               .n_outputs = 5,
                               .n_hidden = 1,
-                              .plan = {.steps = plan, .n_steps = 2}};
-    kb_error err;
+                              .buffers = buffers,
+                              .plan = {.steps = plan, .n_steps = n_steps}};
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     fake_arg(&f, KB_DTYPE_S32, aliased[0], 1, dims);
@@ -111,7 +124,7 @@ static kb_status call(kb_run *run)
     fake_ret(&f, KB_DTYPE_S32, NULL, 1, none);
     fake_ret(&f, KB_DTYPE_S32, hidden, 1, dims);
     kb_frame frame = {.kernel = &kernel, .xla = &f.frame, .driver = &kb_hostcuda_driver};
-    kb_status s = kb_unwritten_run(&frame, run, &err);
+    kb_status s = kb_unwritten_run(&frame, run, &error);
     fake_frame_free(&f);
     return s;
 }
@@ -124,15 +137,19 @@ static kb_status nothing(const kb_frame *frame, kb_error *err)
 
 static bool make_call(void)
 {
-    return call(nothing) == KB_OK;
+    return call(nothing, 2) == KB_OK;
 }
 
 int main(void)
 {
     CHECK(!is_fresh(output, N)); /* before a call, and after it */
-    CHECK_INT(call(steps), KB_OK);
+    CHECK_INT(call(steps, 2), KB_OK);
     CHECK(!is_fresh(output, N));
     kb_unwritten_fill(output, sizeof output); /* which nobody asks about */
+    CHECK_INT(call(first_output, 1), KB_INTERNAL);
+    CHECK_HAS(error.message, "wrote 1 of the 1 elements of output 3 (tiny)");
+    CHECK_INT(call(nothing, 1), KB_INTERNAL);
+    CHECK_HAS(error.message, "wrote 128 of the 128 elements of output 0 (output)");
     each_allocation("a call", make_call, 4);
     return kb_test_end("test_unwritten");
 }
