@@ -204,9 +204,8 @@ static kb_status read_rows(batch *b, bool *fits, kb_error *err)
         if (!kb_frame_has_rows(frame, i))
             continue;
         int64_t n_rows = 1, bytes = kb_buffer_size(raw);
-        for (uint32_t d = 0; d < frame->n_row_axes && d < raw->rank && bytes >= 0; d++)
-            if (__builtin_mul_overflow(n_rows, raw->dims[d], &n_rows)) /* rows without elements */
-                bytes = -1;
+        for (uint32_t d = 0; d < frame->n_row_axes && d < raw->rank; d++)
+            n_rows = (int64_t)((uint64_t)n_rows * (uint64_t)raw->dims[d]); /* of no elements: any */
         if (raw->rank < frame->n_row_axes || (slices->n_rows >= 0 && slices->n_rows != n_rows))
             return kb_error_set(err, KB_INVALID_ARGUMENT,
                                 "%s: buffer %u (%s) does not have the rows of the others",

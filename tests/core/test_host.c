@@ -190,6 +190,9 @@ static void test_thread_counts(void)
 {
     call_parallel(true, 4); /* nothing set up yet: as it is */
     CHECK_INT(seen_threads, 11);
+    kb_host_set_threading(get_threads, NULL, false); /* a pool that takes no number */
+    call_parallel(true, 4);
+    CHECK_INT(seen_threads, 11);
     kb_host_set_threading(get_threads, set_threads, true);
     call_parallel(true, 0);
     CHECK_INT(seen_threads, 11);

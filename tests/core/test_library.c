@@ -292,11 +292,12 @@ static void test_calls(void)
     uint8_t *bytes = library_write(&good, named.digest, &size);
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
     sample_attrs(&f, &named);
-    fake_attr_remove(&f, "origin");
-    expect(&f, KB_NOT_FOUND);
     fake_attr_array(&f, "program", KB_DTYPE_U8, 20, "KBHC, of another kind", 20);
+    expect(&f, KB_NOT_FOUND); /* nor does anything find it by its origin */
+    fake_attr_remove(&f, "origin");
     expect(&f, KB_INVALID_ARGUMENT);
     fake_attr_remove(&f, "program");
+    expect(&f, KB_NOT_FOUND);
     fake_attr_array(&f, "program", KB_DTYPE_U8, size, bytes, size);
     expect(&f, KB_OK);
     CHECK_INT(call(named.digest, 1, y), KB_OK);

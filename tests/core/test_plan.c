@@ -88,6 +88,7 @@ static void test_unknown_kind(void)
         CHECK_TEXT(order, "1");
         snprintf(text, sizeof text, "a plan holds a step of kind %d, which nothing runs", kinds[i]);
         CHECK_TEXT(err.message, text);
+        CHECK_INT(kb_plan_concurrency(&steps[1], NULL), KB_CONCURRENT_NEVER);
     }
 }
 

@@ -169,6 +169,116 @@ static void test_rows_without_elements(void)
     }
 }
 
+/* A call of `touch`, and whether it is made in parts. */
+typedef struct shape {
+    int64_t n_rows, width, depth; /* of x, and of out but for the depth */
+    uint32_t n_inputs, n_steps;
+    bool hidden, wide, in_place, other_in_place, is_cut;
+} shape;
+
+static struct {
+    atomic_int others;      /* calls on another thread than the caller's */
+    _Atomic(int64_t) least; /* rows of a call */
+    pthread_t caller;
+} touched;
+
+/* out[i, j] += 1 */
+static int32_t touch(void **result, void **exception, void *const *inputs, void *const *outputs)
+{
+    (void)result, (void)inputs;
+    const kb_xla_buffer *to = outputs[0];
+    struct timespec pause = {0, 2000 * to->dims[0]};
+    *exception = NULL;
+    atomic_fetch_add(&seen.n_calls, 1);
+    if (!pthread_equal(pthread_self(), touched.caller))
+        atomic_fetch_add(&touched.others, 1);
+    int64_t least = atomic_load(&touched.least);
+    while (to->dims[0] < least &&
+           !atomic_compare_exchange_weak(&touched.least, &least, to->dims[0]))
+        continue;
+    nanosleep(&pause, NULL);
+    for (int64_t i = 0; i < to->dims[0] * to->dims[1]; i++)
+        ((double *)to->data)[i] += 1;
+    return KB_NUMBA_OK;
+}
+
+static void check_shape(const shape *p, uint64_t id)
+{
+    static sample s;
+    static fake_frame f;
+    const int64_t dims[] = {p->n_rows, p->width, p->depth}, one[] = {p->width};
+    int64_t masks[SAMPLE_BUFFERS];
+    kb_step steps[2];
+    kb_error err;
+    kb_frame frame;
+    memset(out, 0, sizeof out);
+    memset(&seen, 0, sizeof seen);
+    atomic_store(&touched.others, 0);
+    atomic_store(&touched.least, MOST);
+    touched.caller = pthread_self();
+    sample_init(&s, id, touch);
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    for (uint32_t i = 0; i < p->n_inputs; i++) {
+        bool is_row = p->other_in_place && i == 0; /* one for all rows */
+        masks[i] = !is_row;
+        sample_input(&s, KB_DTYPE_F64, is_row ? 1 : p->depth ? 3 : 2, "x");
+        fake_arg(&f, KB_DTYPE_F64, p->in_place || is_row ? out : x,
+                 is_row     ? 1
+                 : p->depth ? 3
+                            : 2,
+                 is_row ? one : dims);
+    }
+    sample_output(&s, KB_DTYPE_F64, 2, "out");
+    fake_ret(&f, KB_DTYPE_F64, out, 2, dims);
+    if (p->hidden) {
+        sample_hidden(&s, KB_DTYPE_F64, 2, "hidden");
+        fake_ret(&f, KB_DTYPE_F64, x, 2, dims);
+    }
+    s.step.host.concurrent = true;
+    s.step.wide = p->wide;
+    steps[0] = steps[1] = s.step;
+    s.kernel.plan = (kb_plan){.n_steps = p->n_steps, .steps = steps};
+    kb_xla_array *call = sample_call(&f, &s.kernel, 1 + KB_BATCH_ORDER * KB_SLICES_OF_ROWS, masks);
+    fake_pool_set(3, false);
+    CHECK_INT(kb_frame_read(&frame, &s.kernel, &f.frame, call, &err), KB_OK);
+    CHECK_INT(kb_batch_run(&frame, &err), KB_OK);
+    fake_pool_join();
+    for (int64_t i = 0; i < p->n_rows * p->width; i++)
+        if (out[i] != p->n_steps)
+            CHECK_INT(out[i], p->n_steps);
+    int n_calls = atomic_load(&seen.n_calls);
+    int64_t least = 512 / p->width ? 512 / p->width : 1; /* rows in 4 KiB of the result */
+    CHECK_INT(n_calls > (int)p->n_steps, p->is_cut || p->other_in_place);
+    CHECK_INT(atomic_load(&touched.least), n_calls > (int)p->n_steps ? least : p->n_rows);
+    if (!p->is_cut)
+        CHECK_INT(atomic_load(&touched.others), 0);
+    fake_frame_free(&f);
+}
+
+/* Only one step that serves one slice at a time is called for parts of the rows, without hidden
+ * results, for at most 16 buffers, whose rows have at most 32 axes, and by several threads only
+ * where each row of an output has memory of its own. */
+static void test_what_is_cut(void)
+{
+    static const shape shapes[] = {
+        {1024, 4, 0, 1, 1, .is_cut = true},
+        {64, 1024, 0, 1, 1, .is_cut = true},
+        {64, 512, 0, 1, 1, .is_cut = true},
+        {1024, 4, 0, 1, 2, .is_cut = false},
+        {1024, 4, 0, 1, 1, .hidden = true},
+        {1024, 4, 0, 1, 1, .wide = true},
+        {1024, 4, 0, 15, 1, .is_cut = true},
+        {1024, 4, 0, 16, 1, .is_cut = false},
+        {1024, 4, 1, 10, 1, .is_cut = true},
+        {1024, 4, 1, 11, 1, .is_cut = false},
+        {1024, 4, 0, 1, 1, .in_place = true, .is_cut = true},
+        {1024, 4, 0, 2, 1, .other_in_place = true},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_shape(&shapes[i], 2000000 + i);
+    seen.fail_from = -1;
+}
+
 static void test_refused(void)
 {
     static const int64_t masks[] = {1, 0}, both[] = {1, 1}, unknown[] = {4, 0};
@@ -188,6 +298,7 @@ int main(void)
     test_in_one_call();
     test_failure();
     test_rows_without_elements();
+    test_what_is_cut();
     test_refused();
     return kb_test_end("test_rows");
 }
