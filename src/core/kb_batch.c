@@ -217,7 +217,7 @@ static kb_status read_rows(batch *b, bool *fits, kb_error *err)
         if (i >= frame->kernel->n_inputs && slices->strides[i] > widest)
             widest = slices->strides[i];
     }
-    slices->rows = widest < BYTES_OF_ROWS ? BYTES_OF_ROWS / widest : 1;
+    slices->rows = BYTES_OF_ROWS / widest + (widest > BYTES_OF_ROWS);
     return KB_OK;
 }
 
@@ -230,7 +230,6 @@ static __attribute__((noinline)) kb_status run_rows(const kb_frame *frame, kb_er
         .frame = frame,
         .n_buffers = kb_kernel_n_buffers(frame->kernel),
         .strides = b.inline_strides,
-        .rows = 1,
     };
     bool fits = b.slices.n_buffers <= KB_CURSOR_BUFFERS && plan->n_steps == 1 &&
                 !plan->steps->wide && frame->kernel->n_hidden == 0;

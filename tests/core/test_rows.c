@@ -173,13 +173,14 @@ static void test_rows_without_elements(void)
 typedef struct shape {
     int64_t n_rows, width, depth; /* of x, and of out but for the depth */
     uint32_t n_inputs, n_steps;
-    bool hidden, wide, in_place, other_in_place, is_cut;
+    bool bytes, hidden, wide, in_place, other_in_place, is_cut;
 } shape;
 
 static struct {
     atomic_int others;      /* calls on another thread than the caller's */
     _Atomic(int64_t) least; /* rows of a call */
     pthread_t caller;
+    bool bytes; /* are the elements, in place of doubles */
 } touched;
 
 /* out[i, j] += 1 */
@@ -187,7 +188,7 @@ static int32_t touch(void **result, void **exception, void *const *inputs, void 
 {
     (void)result, (void)inputs;
     const kb_xla_buffer *to = outputs[0];
-    struct timespec pause = {0, 2000 * to->dims[0]};
+    struct timespec pause = {0, touched.bytes ? 100000 : 2000 * to->dims[0]};
     *exception = NULL;
     atomic_fetch_add(&seen.n_calls, 1);
     if (!pthread_equal(pthread_self(), touched.caller))
@@ -198,7 +199,10 @@ static int32_t touch(void **result, void **exception, void *const *inputs, void 
         continue;
     nanosleep(&pause, NULL);
     for (int64_t i = 0; i < to->dims[0] * to->dims[1]; i++)
-        ((double *)to->data)[i] += 1;
+        if (touched.bytes)
+            ((uint8_t *)to->data)[i]++;
+        else
+            ((double *)to->data)[i]++;
     return KB_NUMBA_OK;
 }
 
@@ -216,20 +220,22 @@ static void check_shape(const shape *p, uint64_t id)
     atomic_store(&touched.others, 0);
     atomic_store(&touched.least, MOST);
     touched.caller = pthread_self();
+    touched.bytes = p->bytes;
+    const kb_dtype dtype = p->bytes ? KB_DTYPE_U8 : KB_DTYPE_F64;
     sample_init(&s, id, touch);
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     for (uint32_t i = 0; i < p->n_inputs; i++) {
         bool is_row = p->other_in_place && i == 0; /* one for all rows */
         masks[i] = !is_row;
-        sample_input(&s, KB_DTYPE_F64, is_row ? 1 : p->depth ? 3 : 2, "x");
-        fake_arg(&f, KB_DTYPE_F64, p->in_place || is_row ? out : x,
+        sample_input(&s, dtype, is_row ? 1 : p->depth ? 3 : 2, "x");
+        fake_arg(&f, dtype, p->in_place || is_row ? out : x,
                  is_row     ? 1
                  : p->depth ? 3
                             : 2,
                  is_row ? one : dims);
     }
-    sample_output(&s, KB_DTYPE_F64, 2, "out");
-    fake_ret(&f, KB_DTYPE_F64, out, 2, dims);
+    sample_output(&s, dtype, 2, "out");
+    fake_ret(&f, dtype, out, 2, dims);
     if (p->hidden) {
         sample_hidden(&s, KB_DTYPE_F64, 2, "hidden");
         fake_ret(&f, KB_DTYPE_F64, x, 2, dims);
@@ -244,10 +250,10 @@ static void check_shape(const shape *p, uint64_t id)
     CHECK_INT(kb_batch_run(&frame, &err), KB_OK);
     fake_pool_join();
     for (int64_t i = 0; i < p->n_rows * p->width; i++)
-        if (out[i] != p->n_steps)
-            CHECK_INT(out[i], p->n_steps);
+        if ((p->bytes ? ((uint8_t *)out)[i] : out[i]) != p->n_steps)
+            CHECK_INT(i, -1); /* this element was not, or not only once, in a call */
     int n_calls = atomic_load(&seen.n_calls);
-    int64_t least = 512 / p->width ? 512 / p->width : 1; /* rows in 4 KiB of the result */
+    int64_t row = p->width * (int64_t)kb_dtype_size(dtype), least = row < 4096 ? 4096 / row : 1;
     CHECK_INT(n_calls > (int)p->n_steps, p->is_cut || p->other_in_place);
     CHECK_INT(atomic_load(&touched.least), n_calls > (int)p->n_steps ? least : p->n_rows);
     if (!p->is_cut)
@@ -273,6 +279,8 @@ static void test_what_is_cut(void)
         {1024, 4, 1, 11, 1, .is_cut = false},
         {1024, 4, 0, 1, 1, .in_place = true, .is_cut = true},
         {1024, 4, 0, 2, 1, .other_in_place = true},
+        {32768, 1, 0, 1, 1, .bytes = true, .in_place = true, .is_cut = true},
+        {32768, 1, 0, 2, 1, .bytes = true, .other_in_place = true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         check_shape(&shapes[i], 2000000 + i);
