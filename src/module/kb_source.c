@@ -143,11 +143,10 @@ static kb_status check_launches(const kb_source_step *step, const kb_frame *fram
                             frame->kernel->name, code, what ? what : "unknown");
     if (KB_LIKELY(!step->cuda || !kb_stream_synchronizes()))
         return KB_OK;
-    const kb_driver *cu = kb_driver_get(err);
-    kb_cu_result result = cu ? kb_stream_wait(cu, frame->stream) : KB_CU_SUCCESS;
-    return result == KB_CU_SUCCESS
-               ? KB_OK
-               : kb_driver_fail(err, cu, result, "cuStreamSynchronize", frame->kernel->name);
+    kb_cu_result result = kb_stream_wait(frame->driver, frame->stream);
+    return result == KB_CU_SUCCESS ? KB_OK
+                                   : kb_driver_fail(err, frame->driver, result,
+                                                    "cuStreamSynchronize", frame->kernel->name);
 }
 
 static bool shares_memory(const kb_call *call, const kb_tensor *output)

@@ -217,9 +217,8 @@ static kb_status lay_out(placing *p, kb_error *err)
     for (size_t i = 0; i < p->file.n_sections; i++)
         p->offsets[i] = NOWHERE;
     for (part which = CODE; status == KB_OK && which < PARTS; which++) {
-        status = reserve(p, &at, 0, page, &p->begin[which], err);
-        if (status == KB_OK)
-            status = reserve_sections(p, which, &at, err);
+        (void)reserve(p, &at, 0, page, &p->begin[which], err); /* nothing always fits */
+        status = reserve_sections(p, which, &at, err);
         if (status == KB_OK && which == CODE)
             status = reserve(p, &at, n * KB_JUMP_SIZE, KB_JUMP_SIZE, &p->jumps, err);
         if (status == KB_OK && which == CONSTANTS)
@@ -471,8 +470,7 @@ void kb_object_free(kb_object *object)
 {
     if (!object)
         return;
-    if (object->memory)
-        (void)munmap(object->memory, object->size);
+    (void)munmap(object->memory, object->size);
     free(object->symbols);
     free(object->names);
     free(object);
