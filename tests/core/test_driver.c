@@ -2,6 +2,7 @@
  * fails. The driver is opened once a process: each scene is this program again, with the scene's
  * name and an environment. */
 #include "cuda/kb_driver.h"
+#include "cuda/kb_function.h"
 #include "fake_cuda.h"
 #include "kb_test.h"
 
@@ -37,6 +38,10 @@ static void scene_nowhere(void)
 {
     refused(KB_NOT_FOUND, "no CUDA driver: /nowhere/libcuda.so: ");
     CHECK_INT(fake_cuda_calls("cuInit"), 0); /* though this program has one */
+    kb_error err = {.status = KB_OK};
+    double share;
+    CHECK_INT(kb_occupancy("", "k", 32, 0, &share, &err), KB_NOT_FOUND);
+    CHECK_HAS(err.message, "no CUDA driver: /nowhere/libcuda.so: ");
 }
 
 static void scene_default(void)
@@ -219,6 +224,7 @@ typedef struct scene {
 static const scene scenes[] = {
     {"nowhere", scene_nowhere, "/nowhere/libcuda.so", NULL, NULL},
     {"default", scene_default, "", NULL, NULL},
+    {"unset", scene_default, NULL, NULL, NULL},
     {"no driver at all", scene_no_driver_at_all, "libm.so.6", NULL, NULL},
     {"optional", scene_optional, FAKE_CUDA_LIBRARY, "FAKE_CUDA_MISSING", "cuKernelGetParamInfo"},
     {"cuInit fails", scene_init_fails, FAKE_CUDA_LIBRARY, "FAKE_CUDA_FAIL", "cuInit:1:999"},
@@ -234,7 +240,10 @@ static void play_in_child(const scene *s, const char *variable, const char *valu
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
-        setenv("KERNBRIDGE_LIBCUDA", s->library, 1);
+        if (s->library)
+            setenv("KERNBRIDGE_LIBCUDA", s->library, 1);
+        else
+            unsetenv("KERNBRIDGE_LIBCUDA");
         if (variable)
             setenv(variable, value, 1);
         execl("/proc/self/exe", "test_driver", s->name, (char *)NULL);

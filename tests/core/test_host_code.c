@@ -59,6 +59,34 @@ static void test_fields(void)
     k.free_owner(k.owner);
 }
 
+/* A kernel that this process has compiled runs that code, and not the bytes of an object: it has
+ * none. */
+static void test_local(void)
+{
+    host_code_text t;
+    kb_kernel k;
+    size_t size;
+    host_code_init(&t);
+    t.object_size = t.stored_size = 0;
+    uint8_t *bytes = host_code_write(&t, digest, &size);
+    const kb_failures none = {0};
+    const kb_host_step own = {
+        .entry = (kb_numba_entry *)(uintptr_t)&digest, .parallel = true, .failures = &none};
+    CHECK_INT(kb_host_code_read(bytes, size - 1, digest, &own, &k, &err), KB_INVALID_ARGUMENT);
+    CHECK_INT(kb_host_code_read(bytes, size, digest, NULL, &k, &err), KB_INVALID_ARGUMENT);
+    if (CHECK_INT(kb_host_code_read(bytes, size, digest, &own, &k, &err), KB_OK)) {
+        CHECK_TEXT(k.name, "numba_kernel 'op'");
+        CHECK_INT(k.plan.n_steps, 1);
+        CHECK_INT(k.plan.steps[0].kind, KB_STEP_HOST);
+        CHECK(k.plan.steps[0].host.entry == own.entry);
+        CHECK(k.plan.steps[0].host.parallel);
+        CHECK_PTR(k.plan.steps[0].host.failures, &none);
+        CHECK(k.bytes > 0 && k.bytes < (size_t)sysconf(_SC_PAGESIZE)); /* without code */
+        k.free_owner(k.owner);
+    }
+    free(bytes);
+}
+
 /* Calls the kernel with two elements, of which the first is good. */
 static kb_status call(const kb_kernel *k, double second, double y[2])
 {
@@ -342,8 +370,10 @@ static void test_processor(void)
     refuse(&t, KB_FAILED_PRECONDITION, kb_cpu_feature(bit));
 }
 
-/* A symbol that is in the process, and not on the list. */
-static void test_symbols(void)
+/* Reads the kernel with another name in its object; both names have `size` bytes with the NULs
+ * around them. */
+static void refuse_renamed(const char *was, const char *becomes, size_t size, kb_status status,
+                           const char *text)
 {
     host_code_text t;
     uint8_t *object;
@@ -352,12 +382,20 @@ static void test_symbols(void)
     if (!object)
         abort();
     memcpy(object, t.object, t.object_size);
-    for (size_t i = 0; i + 5 < t.object_size; i++)
-        if (memcmp(object + i, "\0exp", 5) == 0)
-            memcpy(object + i, "\0div", 5);
+    for (size_t i = 0; i + size <= t.object_size; i++)
+        if (memcmp(object + i, was, size) == 0)
+            memcpy(object + i, becomes, size);
     t.object = object;
-    refuse(&t, KB_FAILED_PRECONDITION, "the machine code uses div");
+    refuse(&t, status, text);
     free(object);
+}
+
+/* A symbol that is in the process, and not on the list; and code without an entry. */
+static void test_symbols(void)
+{
+    refuse_renamed("\0exp", "\0div", 5, KB_FAILED_PRECONDITION, "the machine code uses div");
+    refuse_renamed("\0" KB_HOST_CODE_ENTRY, "\0kb_entrz", sizeof "\0" KB_HOST_CODE_ENTRY,
+                   KB_INVALID_ARGUMENT, "belongs to another kernel: the check of its entry failed");
 }
 
 /* Each allocation fails in turn, and nothing is left behind. */
@@ -423,6 +461,7 @@ int main(void)
 {
     sample_digest(digest, 1);
     test_fields();
+    test_local();
     test_calls();
     test_words();
     test_values();

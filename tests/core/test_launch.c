@@ -130,6 +130,29 @@ static void test_empty_grid(void)
         }
 }
 
+/* The driver refuses to zero the first output, of float64, or the second, of bytes: that is told,
+ * and the next one is left as it was. */
+static void test_zeroing_fails(void)
+{
+    static const uint32_t zeroed[] = {GPU_Y, GPU_Z};
+    for (int second = 0; second < 2; second++) {
+        gpu_call c;
+        gpu_call_sample(&c, memory);
+        kb_launch_step step = gpu_launch("grid", 0);
+        step.grid[0] = gpu_constant(0, 1);
+        step.n_zeroed = 2;
+        step.zeroed = zeroed;
+        step.flags = KB_LAUNCH_ZEROES_IF_EMPTY;
+        fake_cuda_fail(second ? "cuMemsetD8Async" : "cuMemsetD32Async", 1, 999);
+        CHECK_INT(launch(&c, &step), KB_INTERNAL);
+        CHECK_HAS(c.err.message, "op1: a fill of GPU memory failed: CUDA_ERROR_UNKNOWN");
+        CHECK_INT(fake_cuda_calls("cuMemsetD8Async"), second);
+        CHECK_INT(memory[GPU_Y][0], second ? 0 : 0x11);
+        CHECK_INT(memory[GPU_Z][0], 0x11);
+        gpu_call_free(&c);
+    }
+}
+
 static void test_many_words(void)
 {
     static const uint32_t sizes[] = {0, 1, 127, 128, 129, 256, 1000, KB_WORDS_MAX};
@@ -241,6 +264,7 @@ int main(void)
     test_words();
     test_grids();
     test_empty_grid();
+    test_zeroing_fails();
     test_many_words();
     test_last_words();
     test_auto_block();

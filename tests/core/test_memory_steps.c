@@ -152,6 +152,9 @@ static void test_bad_extents(void)
     y->dims[0] = -1;
     CHECK_INT(fill(&c, step, false), KB_INVALID_ARGUMENT);
     CHECK_HAS(c.err.message, "the extent of buffer 2 (y) is negative");
+    const kb_copy_step copied = {.to = GPU_Y, .from = GPU_X, .size = gpu_extent(GPU_Y, 0, 1)};
+    CHECK_INT(copy(&c, copied, false), KB_INVALID_ARGUMENT);
+    CHECK_HAS(c.err.message, "the extent of buffer 2 (y) is negative");
     check_filled(memory[GPU_Y], 0, 0, step.pattern, 1);
     gpu_call_free(&c);
 }

@@ -105,6 +105,10 @@ static void test_varsize(void)
     CHECK(m->data != NULL);
     kb_nrt_varsize_free(m, m->data);
     CHECK_PTR(m->data, NULL);
+    grown = kb_nrt_varsize_resize(m, 10); /* of nothing: there is nothing to keep */
+    CHECK(grown != NULL);
+    CHECK_PTR(m->data, grown);
+    CHECK_INT(m->size, 10);
     kb_nrt_destroy(m);
 }
 
@@ -124,6 +128,11 @@ static void test_no_memory(void)
     }
     torture_fail_nth(1);
     CHECK(!kb_nrt_varsize_resize(m, 8));
+    CHECK_INT(m->size, 4); /* as before */
+    kb_nrt_varsize_free(m, m->data);
+    torture_fail_nth(1);
+    CHECK(!kb_nrt_varsize_allocate(m, 8));
+    CHECK_PTR(m->data, NULL);
     CHECK_INT(m->size, 4); /* as before */
     torture_fail_nth(0);
     kb_nrt_destroy(m);

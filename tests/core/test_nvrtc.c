@@ -1,10 +1,12 @@
 /* Proves that NVRTC takes no signals once it is told so, whether or not it is compiling then. */
 #include "cuda/kb_nvrtc.h"
 #include "kb_test.h"
+#include "torture.h"
 
 #include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static int n_pressed;
 
@@ -39,10 +41,12 @@ static void note_and_press(void)
 
 typedef void compiler(void (*during)(void));
 
+static void *library; /* that was opened last */
+
 static compiler *open_library(const char *path, const void **inside)
 {
     compiler *opened = NULL;
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *found = library ? dlsym(library, "fake_nvrtc_compile") : NULL;
     CHECK(found != NULL);
     memcpy(&opened, &found, sizeof found);
@@ -82,11 +86,26 @@ static void test_ignored(void)
     signal(SIGINT, press);
 }
 
+/* What a function of the library that was opened last returns. */
+static int ask(const char *name, int number)
+{
+    int (*function)(int) = NULL;
+    void *found = dlsym(library, name);
+    CHECK(found != NULL);
+    memcpy(&function, &found, sizeof found);
+    return function(number);
+}
+
 /* The table of its calls is writable or not. */
-static void test_takes_no_signal(const char *library)
+static void test_takes_no_signal(const char *path)
 {
     const void *inside;
-    compiler *compile = open_library(library, &inside);
+    compiler *compile = open_library(path, &inside);
+    compile(note);
+    CHECK(taken[0] != mine && taken[1] != mine);
+    torture_arm(TORTURE_MAPPING, 1, false); /* the page of its table cannot be opened */
+    kb_nvrtc_keep_signals(inside);
+    CHECK_TEXT(torture_disarm(), "mprotect");
     compile(note);
     CHECK(taken[0] != mine && taken[1] != mine);
     kb_nvrtc_keep_signals(inside);
@@ -96,6 +115,8 @@ static void test_takes_no_signal(const char *library)
     CHECK_INT(n_pressed, SIGINT + SIGTERM);
     CHECK_PTR(handled(SIGINT), mine);
     CHECK_PTR(handled(SIGTERM), mine);
+    CHECK(ask("fake_nvrtc_is_refused", 0) && ask("fake_nvrtc_is_refused", -1)); /* are none */
+    CHECK_INT(ask("fake_nvrtc_group", 0), getpgrp()); /* its other calls are as they were */
 }
 
 static bool takes_signal(compiler *opened)
@@ -114,6 +135,8 @@ static void test_usual_names(void)
     compiler *without = open_library(FAKE_NVRTC_OTHER, &inside);
     CHECK(takes_signal(first) && takes_signal(second));
     CHECK(dlopen(FAKE_NVRTC_DATA, RTLD_NOW | RTLD_LOCAL) != NULL);
+    kb_nvrtc_keep_signals(&inside); /* which is in no library */
+    CHECK(takes_signal(first) && takes_signal(second));
     kb_nvrtc_keep_signals(NULL);
     CHECK(!takes_signal(first) && !takes_signal(second));
     CHECK(takes_signal(without));

@@ -112,9 +112,6 @@ static void test_header(void)
     load(copy, size, KB_FAILED_PRECONDITION);
     CHECK_HAS(err.message, "another processor (ELF machine 22, expected");
     *header = good;
-    header->e_type = ET_DYN;
-    load(copy, size, KB_INVALID_ARGUMENT);
-    *header = good;
     header->e_shoff = UINT64_MAX - 8;
     load(copy, size, KB_INVALID_ARGUMENT);
     *header = good;
@@ -127,6 +124,39 @@ static void test_header(void)
     load(copy, sizeof *header, KB_INVALID_ARGUMENT);
     header->e_machine = EM_S390;
     load(copy, sizeof *header, KB_FAILED_PRECONDITION);
+    free(copy);
+}
+
+/* Each field that tells a relocatable object of 64 bits is wrong in turn. */
+static void test_kind(void)
+{
+    static const struct {
+        size_t at;
+        uint8_t value;
+    } cases[] = {
+        {EI_MAG0, ELFMAG0 + 1},
+        {EI_MAG1, 'e'},
+        {EI_MAG2, 'l'},
+        {EI_MAG3, 'f'},
+        {EI_CLASS, ELFCLASS32},
+        {EI_DATA, ELFDATA2MSB},
+        {offsetof(Elf64_Ehdr, e_type), ET_EXEC},
+        {offsetof(Elf64_Ehdr, e_type), ET_DYN},
+        {offsetof(Elf64_Ehdr, e_shentsize), sizeof(Elf64_Shdr) - 1},
+        {offsetof(Elf64_Ehdr, e_shentsize), sizeof(Elf64_Shdr) + 1},
+    };
+    size_t size;
+    (void)object_bytes(&size);
+    uint8_t *copy = copied(size);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t good = copy[cases[i].at];
+        copy[cases[i].at] = cases[i].value;
+        load(copy, size, KB_INVALID_ARGUMENT);
+        copy[cases[i].at] = good;
+    }
+    Elf64_Ehdr *header = (Elf64_Ehdr *)(void *)copy;
+    header->e_shstrndx = header->e_shnum;
+    load(copy, size, KB_INVALID_ARGUMENT);
     free(copy);
 }
 
@@ -482,6 +512,7 @@ int main(void)
     test_commons();
     test_a_part_is_refused();
     test_header();
+    test_kind();
     test_first_section();
     test_sections();
     test_largest();

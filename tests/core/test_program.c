@@ -4,6 +4,7 @@
 #include "gpu.h"
 #include "program.h"
 #include "sealed.h"
+#include "torture.h"
 
 #include <stdlib.h>
 
@@ -299,6 +300,16 @@ static void test_callbacks(void)
         CHECK_INT(k.plan.steps[0].kind, KB_STEP_CALLBACK);
         CHECK_INT(*(const int64_t *)k.plan.steps[0].other, INT64_MIN + 3);
         k.free_owner(k.owner);
+    }
+    kb_status s = KB_RESOURCE_EXHAUSTED;
+    for (long n = 1; s != KB_OK; n++) { /* each request for memory fails in turn */
+        torture_fail_nth(n);
+        s = read_program(&p, true, &k, &err);
+        torture_fail_nth(0);
+        if (s == KB_OK)
+            k.free_owner(k.owner);
+        else if (!CHECK_INT(s, KB_RESOURCE_EXHAUSTED))
+            return;
     }
 }
 

@@ -17,6 +17,8 @@ static struct {
     uint16_t half;
     kb_cu_context context;
     int32_t numbers[KB_ATTRIBUTES_MAX];
+    char bytes[16]; /* of a single attribute */
+    size_t n_bytes;
     void *stream;
 } seen;
 
@@ -49,6 +51,12 @@ static int look_at_numbers(const kb_call *call)
 {
     for (int32_t i = 0; i < call->n_attributes; i++)
         memcpy(&seen.numbers[i], call->attributes[i], sizeof seen.numbers[i]);
+    return look(call);
+}
+
+static int look_at_one(const kb_call *call)
+{
+    memcpy(seen.bytes, call->attributes[0], seen.n_bytes);
     return look(call);
 }
 
@@ -198,6 +206,76 @@ static void test_attributes(void)
     fake_attr_array(&c.f, "beta", KB_DTYPE_S32, 2, (int32_t[]){1, 2}, 8);
     expect(&slot, &c,
            "attribute 'beta' is not a scalar, expected int32: pass numpy.int32(value) [KB3006]");
+}
+
+enum { SCALAR, STRING, PARTS };
+
+#define PARTS_OF(given, wanted, part)                                                              \
+    "attribute 'a' is " given ", expected " wanted ": pass its parts, numpy.array([re, im], "      \
+    "numpy." part ") [KB3006]"
+#define BITS_OF(given, wanted)                                                                     \
+    "attribute 'a' is " given ", expected the bits of a " wanted                                   \
+    ": pass numpy.asarray(value, " wanted ").view(numpy.uint16)[()] [KB3006]"
+#define VALUE_OF(given, wanted, type)                                                              \
+    "attribute 'a' is " given ", expected " wanted ": pass numpy." type "(value) [KB3006]"
+
+/* How an attribute of each kind is passed, and what is said of one that is passed otherwise. */
+static const struct {
+    int32_t wanted, kind, dtype;
+    uint32_t size; /* of a scalar in bytes, or the number of parts */
+    const char *text;
+} kinds[] = {
+    {KB_DTYPE_C64, PARTS, KB_DTYPE_F32, 2, NULL},
+    {KB_DTYPE_C64, PARTS, KB_DTYPE_F64, 2, PARTS_OF("not a scalar", "complex64", "float32")},
+    {KB_DTYPE_C64, PARTS, KB_DTYPE_F32, 1, PARTS_OF("not a scalar", "complex64", "float32")},
+    {KB_DTYPE_C64, PARTS, KB_DTYPE_F32, 3, PARTS_OF("not a scalar", "complex64", "float32")},
+    {KB_DTYPE_C64, SCALAR, KB_DTYPE_F32, 4, PARTS_OF("float32", "complex64", "float32")},
+    {KB_DTYPE_C128, PARTS, KB_DTYPE_F64, 2, NULL},
+    {KB_DTYPE_C128, PARTS, KB_DTYPE_F32, 2, PARTS_OF("not a scalar", "complex128", "float64")},
+    {KB_DTYPE_C128, SCALAR, KB_DTYPE_F64, 8, PARTS_OF("float64", "complex128", "float64")},
+    {KB_DTYPE_F32, PARTS, KB_DTYPE_F32, 2, VALUE_OF("not a scalar", "float32", "float32")},
+    {KB_DTYPE_F64, PARTS, KB_DTYPE_F64, 2, VALUE_OF("not a scalar", "float64", "float64")},
+    {KB_DTYPE_F64, SCALAR, KB_DTYPE_F64, 8, NULL},
+    {KB_DTYPE_F16, SCALAR, KB_DTYPE_U16, 2, NULL},
+    {KB_DTYPE_F16, SCALAR, KB_DTYPE_F32, 4, BITS_OF("float32", "float16")},
+    {KB_DTYPE_F16, STRING, 0, 0, BITS_OF("not a scalar", "float16")},
+    {KB_DTYPE_F16, PARTS, KB_DTYPE_F64, 2, BITS_OF("not a scalar", "float16")},
+    {KB_DTYPE_BF16, SCALAR, KB_DTYPE_U16, 2, NULL},
+    {KB_DTYPE_BF16, SCALAR, KB_DTYPE_F32, 4, BITS_OF("float32", "bfloat16")},
+    {KB_DTYPE_BF16, STRING, 0, 0, BITS_OF("not a scalar", "bfloat16")},
+    {KB_DTYPE_U16, SCALAR, KB_DTYPE_U16, 2, NULL},
+    {KB_DTYPE_U16, SCALAR, KB_DTYPE_F32, 4, VALUE_OF("float32", "uint16", "uint16")},
+    {KB_DTYPE_PRED, SCALAR, KB_DTYPE_PRED, 1, NULL},
+    {KB_DTYPE_PRED, SCALAR, KB_DTYPE_U16, 2, VALUE_OF("uint16", "bool", "bool_")},
+    {KB_DTYPE_PRED, STRING, 0, 0, VALUE_OF("not a scalar", "bool", "bool_")},
+};
+
+static void test_kinds(void)
+{
+    static const char bytes[24] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        static kb_slot slot; /* keeps what it was bound to */
+        static kb_slot_attribute attribute;
+        attribute = (kb_slot_attribute){.name = "a", .dtype = kinds[i].wanted};
+        kb_slot_target target = target_of(1, 1, 1);
+        target.attributes = &attribute;
+        target.step.run = look_at_one;
+        bind(&slot, &target);
+        target_frame c;
+        call_init(&c);
+        seen.n_bytes = kinds[i].size;
+        if (kinds[i].kind == PARTS) {
+            seen.n_bytes *= kinds[i].dtype == KB_DTYPE_F64 ? 8 : 4;
+            fake_attr_array(&c.f, "a", kinds[i].dtype, kinds[i].size, bytes, seen.n_bytes);
+        } else if (kinds[i].kind == SCALAR) {
+            fake_attr_scalar(&c.f, "a", kinds[i].dtype, bytes, kinds[i].size);
+        } else {
+            fake_attr_string(&c.f, "a", "x", 1);
+        }
+        expect(&slot, &c, kinds[i].text);
+        if (!kinds[i].text)
+            CHECK(memcmp(seen.bytes, bytes, seen.n_bytes) == 0);
+    }
 }
 
 /* Of what is declared; other arrays may be anything. */
@@ -397,6 +475,7 @@ static void test_gpu(void)
     CHECK_INT(c.f.metadata.traits, KB_XLA_TRAIT_COMMAND_BUFFER);
     fake_frame_free(&c.f);
 
+    bind(&slot, &target); /* once more, in graphs as before */
     kb_error err;
     target.graph = false;
     CHECK_INT(kb_slot_bind(&slot, &target, &err), KB_FAILED_PRECONDITION);
@@ -409,6 +488,21 @@ static void test_gpu(void)
     CHECK_PTR(plain.handle(&plain, &c.f.frame), NULL);
     CHECK_INT(c.f.metadata.traits, 0);
     fake_frame_free(&c.f);
+    target.graph = true; /* which only a later registration tells XLA */
+    bind(&plain, &target);
+}
+
+/* A call with extensions that we do not know is a call. */
+static void test_other_extensions(void)
+{
+    static kb_slot slot; /* keeps what it was bound to */
+    kb_slot_target target = target_of(1, 1, 0);
+    bind(&slot, &target);
+    kb_xla_extension other = {.struct_size = sizeof other, .type = 77};
+    target_frame c;
+    call_init(&c);
+    c.f.frame.extension_start = &other;
+    expect(&slot, &c, NULL);
 }
 
 static void test_refused(void)
@@ -496,6 +590,7 @@ int main(void)
 {
     gpu_start();
     test_attributes();
+    test_kinds();
     test_dtypes();
     test_counts();
     test_numbers_of_attributes();
@@ -503,6 +598,7 @@ int main(void)
     test_unknown_types();
     test_short_structures();
     test_gpu();
+    test_other_extensions();
     test_refused();
     test_rebound_while_called();
     test_bound_by_several();

@@ -2,6 +2,7 @@
  * include/ext/emulator/cuda/cuda_runtime.h compiles it. Each thread writes what the functions that
  * it may call returned, in a row of `results` of its own. */
 #include "kernbridge/cuda_host.h"
+#include "kernbridge/module.h"
 
 #ifdef SAMPLE_OF_ANOTHER_SLOT
 #define SLOT_VERSION (KB_CUDA_HOST_VERSION + 1)
@@ -20,9 +21,13 @@ enum { ALL = -1, WARP = 32, COLUMNS = 8 };
 
 EXPORT extern kb_cuda_host_slot_type kb_cuda_host_slot;
 EXPORT extern const kb_cuda_kernel kb_cuda_kernel_description;
+EXPORT extern const kb_module kb_module_description;
 EXPORT int sample_launch(const kb_cuda_launch *launch, char fault[]);
 
 kb_cuda_host_slot_type kb_cuda_host_slot = {.version = SLOT_VERSION};
+
+const kb_module kb_module_description = {
+    .struct_size = sizeof(kb_module), .abi = KB_ABI, .start_failure = ""};
 
 static kb_cuda_thread *thread(kb_cuda_thread *threads, uint32_t i)
 {

@@ -3,6 +3,7 @@
  * damaged or of another version are refused. */
 #include "ext/emulator/kb_cuda_code.h"
 #include "gpu.h"
+#include "module/kb_module.h"
 #include "module/kb_source.h"
 #include "sealed.h"
 #include "targets/kb_targets.h"
@@ -81,6 +82,23 @@ static void test_launches(void)
     failing = -1;
     CHECK_INT(kb_hostcuda_launch(digest, sizes, 4 * N, parameters, NULL, &err), KB_OK);
     check_results(true, 4 * N);
+}
+
+/* A module gets what it may call when its description is read, and one of another version is
+ * refused then. */
+static void test_described(void)
+{
+    void *library = NULL;
+    const kb_module *module = NULL;
+    CHECK_INT(kb_module_open(SAMPLE_OF_ANOTHER_SLOT, &library, &err), KB_OK);
+    CHECK_INT(kb_module_describe(library, &module, &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "the module was built from CUDA C++ for version ");
+    if (!CHECK_INT(kb_module_open(SAMPLE, &library, &err), KB_OK))
+        return;
+    const kb_cuda_host_slot_type *slot = dlsym(library, "kb_cuda_host_slot");
+    CHECK(slot && !slot->functions);
+    CHECK_INT(kb_module_describe(library, &module, &err), KB_OK);
+    CHECK(slot && slot->functions);
 }
 
 /* The functions of a module launch kernels themselves. */
@@ -390,6 +408,7 @@ int main(void)
     memset(digest, 'a', sizeof digest);
     test_format();
     test_launches();
+    test_described();
     test_own_launches();
     gpu_start();
     test_launch_in_a_call();
