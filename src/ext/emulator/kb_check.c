@@ -542,13 +542,13 @@ void kb_check_grid(kb_thread *t)
         kb_checks_settle(t->block->checks);
 }
 
+/* The first thread that waits in the barrier of the block; NULL if none has come to it. */
 static const kb_thread *waiting_thread(const kb_block *b)
 {
-    for (uint32_t i = 0; i < b->n_threads; i++)
-        if (b->threads[i].state == KB_THREAD_AT_BARRIER &&
-            b->threads[i].generation == b->generation)
-            return &b->threads[i];
-    return NULL;
+    const kb_thread *t = b->n_arrived ? b->threads : NULL;
+    while (t && (t->state != KB_THREAD_AT_BARRIER || t->generation != b->generation))
+        t++;
+    return t;
 }
 
 void kb_checks_arrive(kb_thread *t)
@@ -560,7 +560,7 @@ void kb_checks_arrive(kb_thread *t)
             "comes to %s%s, which %u of the block's %u threads never reach: they have ended",
             kb_block_barrier_name(b), PLACE_TEXT(t, t->site), b->n_threads - b->n_live,
             b->n_threads);
-    const kb_thread *other = b->n_arrived ? waiting_thread(b) : NULL;
+    const kb_thread *other = waiting_thread(b);
     if (other && other->site != t->site)
         kb_check_fail(
             t, t->site, other->site,
@@ -573,7 +573,7 @@ void kb_checks_arrive(kb_thread *t)
 void kb_checks_end(kb_thread *t)
 {
     t->block->checks->n_polls = 0;
-    const kb_thread *other = t->block->n_arrived ? waiting_thread(t->block) : NULL;
+    const kb_thread *other = waiting_thread(t->block);
     if (other)
         kb_check_fail(t, other->site, other->site,
                       "ends without %s%s, in which thread (%u, %u, %u) waits",

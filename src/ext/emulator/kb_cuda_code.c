@@ -204,9 +204,10 @@ static kb_status load_library(const char digest[KB_HOSTCUDA_DIGEST], kb_reader *
     if (s == KB_OK)
         s = kb_cuda_host_connect(library, err);
     const kb_cuda_kernel *kernel = s == KB_OK ? dlsym(library, "kb_cuda_kernel_description") : NULL;
-    if (s == KB_OK && (!kernel || kernel->version != KB_CUDA_HOST_VERSION))
-        s = kb_error_set(err, KB_FAILED_PRECONDITION, "the library has no kernel of this version");
-    if (s != KB_OK || !kernel) {
+    if (!kernel || kernel->version != KB_CUDA_HOST_VERSION) {
+        if (s == KB_OK)
+            s = kb_error_set(err, KB_FAILED_PRECONDITION,
+                             "the library has no kernel of this version");
         kb_error_append(err, " (in %s)", what);
         return s == KB_RESOURCE_EXHAUSTED ? s : (err->status = KB_FAILED_PRECONDITION);
     }

@@ -304,11 +304,10 @@ void kb_hostcuda_for(int64_t count, kb_pool_function *function, void *data)
         if (!run_part(&l))
             return;
     pthread_t threads[CPU_SETSIZE];
-    cpu_set_t allowed;
+    cpu_set_t allowed = {0}; /* if the system does not say it: none but this thread */
     int64_t most = (count - l.next) / l.of.part, n = 0;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        most = 1;
-    else if (most > CPU_COUNT(&allowed))
+    (void)sched_getaffinity(0, sizeof allowed, &allowed);
+    if (most > CPU_COUNT(&allowed))
         most = CPU_COUNT(&allowed);
     while (n < most - 1 && pthread_create(&threads[n], NULL, run_parts, &l) == 0)
         n++;

@@ -41,9 +41,7 @@ kb_race_party kb_race_conflict(const kb_race_cell *cell, const kb_race_more *mor
         return r;
     if (r & KB_RACE_SEVERAL && !in_order(now, more->second, who))
         return more->second;
-    if (r & KB_RACE_EARLIER && !in_order(now, more->earlier, who))
-        return more->earlier;
-    return 0;
+    return r & KB_RACE_EARLIER ? more->earlier : 0; /* which no barrier of a block orders */
 }
 
 /* The flags of a read behind the last one of an interval of this block. */
@@ -137,7 +135,7 @@ bool kb_fences_order(const kb_fences *f, const kb_race_now *now, kb_race_party b
     uint32_t time = kb_race_time(before);
     uint32_t fenced = f->fenced[(size_t)from * f->n_threads + kb_race_thread(before)];
     uint32_t took_part = f->took_part[(size_t)block * f->n_threads + thread];
-    if (from == block && time >= now->block)
+    if (from == block)
         return fenced > time && took_part > fenced;
     bool handed_on =
         (fenced > time && f->blocks[from].took_part > time) || f->blocks[from].handed_on > time;

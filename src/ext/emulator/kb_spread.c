@@ -112,7 +112,7 @@ static uint8_t *commit(kb_spread *p, uint32_t i, uint64_t size)
 static void shorten(const char *dtype, char text[], size_t size)
 {
     size_t letters = strcspn(dtype, "0123456789_");
-    bool is_short = dtype[letters] == '\0' || dtype[letters] == '_' || strchr(dtype, '_');
+    bool is_short = dtype[letters] == '\0' || strchr(dtype, '_');
     size_t shown = is_short ? letters : dtype[0] == 'b' ? 2 : 1; /* of bfloat16 */
     (void)snprintf(text, size, "%.*s%s", (int)shown, dtype, dtype + letters);
 }
