@@ -6,6 +6,7 @@
 #include "kernbridge/host.h"
 #include "torture.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -298,6 +299,44 @@ static void test_no_memory(void)
     bundle_remove(folder);
 }
 
+/* A file of which the end is cut off while it is read: just before the given request for memory. */
+static char cut_file[2 * BUNDLE_PATH];
+static int cut_after;
+
+static void cut(void)
+{
+    if (--cut_after > 0)
+        torture_meanwhile(cut);
+    else
+        CHECK_INT(truncate(cut_file, BUNDLE_DATA), 0);
+}
+
+/* In one of the moments its size is known already. Larger than what the C library reads at once, it
+ * is damaged before and behind that. */
+static void test_cut_off(void)
+{
+    static uint8_t data[1 << 16];
+    char text[BUNDLE_TEXT], folder[BUNDLE_PATH], expected[3 * BUNDLE_PATH];
+    int n_cut = 0;
+    bundle_make(folder, text, bundle_text(bundle_lines, text));
+    (void)snprintf(cut_file, sizeof cut_file, "%s/arguments.bin", folder);
+    (void)snprintf(expected, sizeof expected, "cannot read %s: %s", cut_file, strerror(EIO));
+    for (int n = 1; n < 64 && cut_after <= 0; n++) {
+        kb_bundle *bundle;
+        bundle_put(folder, "arguments.bin", data, sizeof data);
+        cut_after = n;
+        torture_meanwhile(cut);
+        kb_status s = kb_bundle_open(folder, &bundle, &error);
+        torture_meanwhile(NULL);
+        CHECK(s == KB_INVALID_ARGUMENT || s == KB_NOT_FOUND);
+        if (s == KB_NOT_FOUND && CHECK_HAS(error.message, expected))
+            n_cut++;
+    }
+    CHECK_INT(n_cut, 1);
+    CHECK(cut_after > 0); /* there was no such request any more */
+    bundle_remove(folder);
+}
+
 int main(void)
 {
     test_contents();
@@ -306,6 +345,7 @@ int main(void)
     test_pipe();
     test_damage();
     test_bad_lines();
+    test_cut_off();
     test_no_memory();
     CHECK_INT(kb_host_api(), KB_HOST_API);
     return kb_test_end("test_bundle");

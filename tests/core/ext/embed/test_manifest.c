@@ -303,6 +303,8 @@ static void test_frame(void)
                                            : "; cpu: p 7 " DIGEST;
         CHECK_TEXT(told(size), expected);
     }
+    CHECK_TEXT(told_lines("program 7 " DIGEST " cpu p\n" DATA "\n"), "line 3 is damaged");
+    CHECK_TEXT(told_lines(DATA "\n" DATA "\nprogram 7 " DIGEST " cpu p\n"), "line 3 is damaged");
     put("made-by x\n");
     CHECK_TEXT(told(strlen(text)), "there is no program");
     CHECK_TEXT(told(put("")), "there is no program");

@@ -304,6 +304,25 @@ static void test_least(void)
     CHECK_INT(n_registered, 0);
 }
 
+/* Through another extension for FFI, behind the first one, nothing is registered. */
+static kb_pjrt_error *register_nothing(kb_pjrt_register *args)
+{
+    CHECK_PTR(args, NULL);
+    return NULL;
+}
+
+static void test_two_extensions(void)
+{
+    static table t;
+    static kb_pjrt_ffi second = {
+        .base = {.struct_size = sizeof second, .type = KB_PJRT_EXTENSION_FFI},
+        .register_handler = register_nothing};
+    const struct PJRT_Api *api = plugin(&t, 2);
+    t.ffi.base.next = &second.base;
+    CHECK_INT(kb_host_register(api, &error), KB_OK);
+    CHECK(n_registered > 6);
+}
+
 enum { THREADS = 4 };
 
 static void *register_each(void *given)
@@ -341,6 +360,7 @@ int main(void)
     test_absent();
     test_refused();
     test_least();
+    test_two_extensions();
     test_threads();
     return kb_test_end("test_plugin");
 }

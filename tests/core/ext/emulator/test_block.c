@@ -1,6 +1,9 @@
 /* Proves that threads of a block wait for each other as CUDA says: barriers and their forms,
  * operations of warps, ends of threads; that what can never go on ends with a fault, and that the
  * block's memory serves the next one. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sigaltstack */
+#endif
 #include "ext/emulator/kb_hostcuda.h"
 #include "kb_test.h"
 #include "torture.h"
@@ -251,6 +254,30 @@ static uint32_t stuck_loop(void *const *parameters, kb_thread *threads, const ui
         else
             kb_barrier(&threads[i], 2);
     return first;
+}
+
+/* Of a warp, one lane shuffles and the other one votes. */
+static uint32_t divided_loop(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                             uint32_t first)
+{
+    (void)parameters, (void)index;
+    if (first == 0)
+        (void)kb_shuffle(threads, 3, 0, 0, 1, 31, 1);
+    (void)kb_vote(threads + 1, 3, 0, 1, 2);
+    return 1;
+}
+
+static void test_divided_loop(void)
+{
+    const uint32_t sizes[6] = {1, 1, 1, 2, 1, 1};
+    const kb_block_code code = {.loop = divided_loop, .stack = 256};
+    kb_block *b = kb_block_take(&code, sizes, 0);
+    if (!CHECK(b != NULL))
+        return;
+    CHECK(!kb_block_run_range(b, NULL, sizes, 0, 1));
+    CHECK_HAS(b->fault, "thread (0, 0, 0): waits in a warp shuffle for the lanes 0x00000003, and "
+                        "thread (1, 0, 0) of these stands in a warp vote: neither can continue");
+    kb_block_give_back(b);
 }
 
 static void test_faults_of_loops(void)
@@ -597,8 +624,52 @@ static void test_interrupts(void)
     raise(SIGINT);
     kb_interrupt_unwatch();
     CHECK_INT(kb_interrupts, n + 2);
-    CHECK_INT(sigaction(SIGINT, &before, &now), 0);
+    const struct sigaction none = {.sa_handler = SIG_DFL};
+    CHECK_INT(sigaction(SIGINT, &none, &now), 0);
     CHECK(now.sa_handler == SIG_IGN);
+    kb_interrupt_watch();
+    CHECK_INT(sigaction(SIGINT, NULL, &now), 0);
+    CHECK(now.sa_handler == SIG_DFL);
+    kb_interrupt_unwatch();
+    CHECK_INT(sigaction(SIGINT, &before, NULL), 0);
+}
+
+/* A handler that has come meanwhile stays. If it puts ours back later, that calls the one that was
+ * there first, and not itself. */
+static void test_handler_put_back(void)
+{
+    struct sigaction before, ours, now = {.sa_handler = hear};
+    CHECK_INT(sigaction(SIGINT, &now, &before), 0);
+    kb_interrupt_watch();
+    now = (struct sigaction){.sa_sigaction = hear_info, .sa_flags = SA_SIGINFO};
+    CHECK_INT(sigaction(SIGINT, &now, &ours), 0);
+    kb_interrupt_unwatch();
+    CHECK_INT(sigaction(SIGINT, &ours, &now), 0);
+    CHECK(now.sa_sigaction == hear_info);
+    n_heard = 0;
+    uint32_t n = kb_interrupts;
+    kb_interrupt_watch();
+    raise(SIGINT);
+    CHECK_INT(kb_interrupts, n + 1);
+    CHECK_INT(n_heard, 1);
+    kb_interrupt_unwatch();
+    CHECK_INT(sigaction(SIGINT, &before, &now), 0);
+    CHECK(now.sa_handler == hear);
+}
+
+/* Lanes of a warp that come to different places see those at the same place as active. */
+static void at_two_places(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0];
+    to[0][t->index] = kb_active_mask(t, 1 + t->lane % 2);
+}
+
+static void test_active_masks(void)
+{
+    memset(out, 0, sizeof out);
+    CHECK(run(at_two_places, one_block, 0, NULL));
+    for (uint32_t i = 0; i < 96; i++)
+        CHECK_INT(out[0][i], i % 2 ? 0xAAAAAAAA : 0x55555555);
 }
 
 /* What a block leaves when it ends with a fault is not there in the next one. */
@@ -826,6 +897,73 @@ static uint32_t do_nothing(void *const *parameters, kb_thread *threads, const ui
 {
     (void)parameters, (void)threads, (void)index;
     return first;
+}
+
+/* A fault is the block's if it touches the guard below its stacks, and not their first byte, or if
+ * it is of a division. */
+static const struct {
+    int number, code;
+    intptr_t below;
+    const char *text; /* or NULL */
+} of_signals[] = {
+    {SIGSEGV, 0, 0, NULL},
+    {SIGSEGV, 0, -1, NULL},
+    {SIGSEGV, 0, KB_FAULT_GUARD + 1, NULL},
+    {SIGBUS, 0, 1, NULL},
+    {SIGFPE, FPE_FLTDIV, 1, NULL},
+    {SIGSEGV, 0, 1, "needs more than its stack"},
+    {SIGSEGV, 0, KB_FAULT_GUARD, "needs more than its stack"},
+    {SIGTRAP, 0, 1, "divides an integer by zero"},
+    {SIGFPE, FPE_INTDIV, 1, "divides an integer by zero"},
+};
+
+static uint32_t faulting_loop(void *const *parameters, kb_thread *threads, const uint32_t index[3],
+                              uint32_t first)
+{
+    (void)index, (void)first;
+    size_t i = *(const size_t *)parameters[0];
+    kb_fault_end(of_signals[i].number, of_signals[i].code,
+                 threads->block->stacks - of_signals[i].below);
+    return 1;
+}
+
+static void test_what_faults_are(void)
+{
+    const kb_block_code code = {.loop = faulting_loop, .stack = 256};
+    const uint32_t sizes[6] = {1, 1, 1, 1, 1, 1};
+    for (size_t i = 0; i < sizeof of_signals / sizeof *of_signals; i++) {
+        void *parameters[] = {&i};
+        kb_block *b = kb_block_take(&code, sizes, 0);
+        CHECK_INT(kb_block_run_range(b, parameters, sizes, 0, 1), !of_signals[i].text);
+        if (of_signals[i].text)
+            CHECK_HAS(b->fault, of_signals[i].text);
+        kb_block_give_back(b);
+    }
+}
+
+/* A thread that has a stack for handlers keeps it. */
+static void *run_with_own_stack(void *unused)
+{
+    const kb_block_code code = {.loop = do_nothing, .stack = 256};
+    const uint32_t sizes[6] = {1, 1, 1, 1, 1, 1};
+    enum { ROOM = 64 * 1024 };
+    static char own[ROOM];
+    stack_t now, before;
+    (void)unused;
+    CHECK_INT(sigaltstack(&(stack_t){.ss_sp = own, .ss_size = ROOM}, &before), 0);
+    kb_block *b = kb_block_take(&code, sizes, 0);
+    CHECK(kb_block_run_range(b, NULL, sizes, 0, 1));
+    kb_block_give_back(b);
+    CHECK_INT(sigaltstack(&before, &now), 0);
+    CHECK_PTR(now.ss_sp, own);
+    return NULL;
+}
+
+static void test_own_signal_stack(void)
+{
+    pthread_t thread;
+    if (CHECK_INT(pthread_create(&thread, NULL, run_with_own_stack, NULL), 0))
+        pthread_join(thread, NULL);
 }
 
 static void test_divisions(void)
@@ -1112,13 +1250,18 @@ int main(void)
     test_loops();
     test_first_waits();
     test_faults_of_loops();
+    test_divided_loop();
     test_warps();
     test_fewer_lanes();
     test_interrupts();
+    test_handler_put_back();
     test_long_block();
     test_shuffles();
     test_votes();
     test_waiting_for_ended();
+    test_active_masks();
+    test_what_faults_are();
+    test_own_signal_stack();
     test_faults();
     test_what_is_left_behind();
     test_at_once();

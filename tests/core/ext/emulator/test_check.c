@@ -183,6 +183,8 @@ static void test_unwritten_or_race(void)
         {{{READ, 0, S, 4, 0}, {READ, 0, S, 4, 0}, {READ, 0, S, 5, 0}, {WRITE, 1, S, 4, 1}},
          "a data race: it writes element [1, 1] of the shared array"},
         {{{WRITE, 0, S, 4, 5}, {WRITE, 1, S, 4, 5}}, NULL}, /* the same value */
+        {{{READ, 0, S, 4, 0}, {WRITE, 1, S, 4, 0}},         /* what is unwritten is no value */
+         "a data race: it writes element [1, 1] of the shared array"},
         {{{READ, 0, S, 4, 0}, {BARRIER, ALL, 0, 0, 0}, {WRITE, 0, X, 1, 1}, {WRITE, 1, X, 1, 2}},
          "reads element [1, 1] of the shared array, which no thread of the block has written"},
     };

@@ -57,6 +57,7 @@ typedef struct change {
     const char *name; /* of its only function, at most as long */
     bool prints;      /* it calls kb_print in place of sqrt */
     bool has_variable;
+    bool has_fibre; /* it is defined by that name, too */
 } change;
 
 static Elf64_Shdr section(const uint8_t *object, size_t i)
@@ -68,7 +69,8 @@ static Elf64_Shdr section(const uint8_t *object, size_t i)
     return found;
 }
 
-/* The name of the sample's source, which nothing needs, becomes that of kb_print. */
+/* The name of the sample's source, which nothing needs, becomes that of kb_print, or the second one
+ * of its function. */
 static void change_symbols(uint8_t *object, const change *c)
 {
     size_t i = 1;
@@ -77,18 +79,25 @@ static void change_symbols(uint8_t *object, const change *c)
     const Elf64_Shdr table = section(object, i);
     char *names = (char *)object + section(object, table.sh_link).sh_offset;
     Elf64_Word of_source = 0;
+    uint8_t *source = NULL;
     for (size_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
         Elf64_Sym s;
         uint8_t *place = object + table.sh_offset + at;
         memcpy(&s, place, sizeof s);
         if (ELF64_ST_TYPE(s.st_info) == STT_FILE) {
             of_source = s.st_name;
-            strcpy(names + of_source, "kb_print");
+            source = place;
+            strcpy(names + of_source, c->has_fibre ? "kb_fibre" : "kb_print");
             if (c->has_variable)
                 s.st_shndx = SHN_COMMON, s.st_size = s.st_value = 8;
         } else if (strcmp(names + s.st_name, "sqrt") == 0 && c->prints) {
             s.st_name = of_source;
         } else if (strcmp(names + s.st_name, "kb_blocks") == 0) {
+            if (c->has_fibre && source) {
+                Elf64_Sym fibre = s;
+                fibre.st_name = of_source;
+                memcpy(source, &fibre, sizeof fibre);
+            }
             strcpy(names + s.st_name, c->name);
         }
         memcpy(place, &s, sizeof s);
@@ -175,6 +184,34 @@ static void test_copies(void)
     fake_frame_free(&f);
 }
 
+/* So is code whose threads wait. */
+static void test_copies_of_fibres(void)
+{
+    const char *digest = new_digest();
+    const change c = {.name = "kb_fibre", .has_variable = true};
+    cuda_code_text t = GOOD;
+    fake_frame f;
+    t.form = 1;
+    if (!CHECK_INT(load_changed(&t, &c, digest), KB_OK))
+        return;
+    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+    fake_frame_init(&f, fake_api(9), KB_XLA_STAGE_EXECUTE);
+    for (int32_t device = 0; device < 2; device++) {
+        fake_device_set(device);
+        keep_leaks(true);
+        kb_variables_copy *copy = code->variables->enter(code->variables, &f.frame, &err);
+        keep_leaks(false);
+        if (!CHECK(copy != NULL) || !copy)
+            continue;
+        pthread_mutex_unlock(&copy->lock);
+        CHECK_INT(copy->offset != 0, device != 0);
+        const void *run = (const void *)(uintptr_t)code->threads.run;
+        CHECK(memcmp((const char *)run + copy->offset, run, 8) == 0);
+    }
+    fake_device_set(0);
+    fake_frame_free(&f);
+}
+
 /* Without memory for its variables, code is refused: devices would share them. */
 static void test_no_memory_for_variables(void)
 {
@@ -220,6 +257,20 @@ static void test_forms(void)
             CHECK_PTR(code->threads.checked, NULL);
             CHECK_INT(code->cooperative, form == COOPERATIVE);
         }
+}
+
+/* Code that defines what two forms need is of neither. */
+static void test_two_forms(void)
+{
+    const change c = {.name = "kb_blocks", .has_fibre = true};
+    for (uint32_t form = 0; form < 3; form++) {
+        const char *digest = new_digest();
+        cuda_code_text t = GOOD;
+        t.form = form;
+        CHECK_INT(load_changed(&t, &c, digest), KB_INVALID_ARGUMENT);
+        CHECK_HAS(err.message, "the check of what it defines failed");
+        CHECK(!kb_hostcuda_find(digest));
+    }
 }
 
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *digest)
@@ -294,6 +345,8 @@ static void test_names(void)
     CHECK(kb_cuda_code_find("remquof", NULL) != NULL);
     CHECK(kb_cuda_code_find("memset", NULL) != NULL);
     CHECK(kb_cuda_code_find("NRT_MemInfo_alloc_aligned", NULL) != NULL);
+    CHECK(kb_cuda_code_find("__extendhfsf2", NULL) != NULL);
+    CHECK(kb_cuda_code_find("numba_attempt_nocopy_reshape", NULL) == NULL);
     CHECK(kb_cuda_code_find("NRT_unknown", NULL) == NULL);
     CHECK(kb_cuda_code_find("kb_PyBool_FromLong", NULL) == NULL);
     CHECK(kb_cuda_code_find("system", NULL) == NULL);
@@ -322,8 +375,10 @@ int main(void)
     test_runs();
     test_concurrent();
     test_copies();
+    test_copies_of_fibres();
     test_no_memory_for_variables();
     test_forms();
+    test_two_forms();
     test_a_part_is_refused();
     test_digest();
     test_wrong_fields();

@@ -1,6 +1,7 @@
 /* Proves that a library of CUDA C++ for the CPU gets what it may call, that its kernel runs by
  * launches and by its own, that the arrays of a checked call are moved, and that bytes which are
  * damaged or of another version are refused. */
+#include "core/kb_batch.h"
 #include "ext/emulator/kb_cuda_code.h"
 #include "gpu.h"
 #include "module/kb_module.h"
@@ -270,6 +271,54 @@ static void test_fences(void)
     }
 }
 
+/* Buffers of a call whose kernel has no names for them are called by what they are. */
+static uint32_t reading_loop(void *const *given, kb_cuda_thread *threads, const uint32_t index[3],
+                             uint32_t first)
+{
+    (void)given, (void)index, (void)first;
+    functions->access((kb_thread *)(void *)threads, handed + 3, 4, KB_CUDA_READ, "");
+    return 1;
+}
+
+static bool reads_output;
+
+static int reading_function(const kb_call *call)
+{
+    char fault[KB_CUDA_FAULT_SIZE] = "";
+    const kb_cuda_launch how = {
+        .sizes = {1, 1, 1, 1, 1, 1}, .loop = reading_loop, .name = "reads", .checked = 1};
+    void *entered = functions->enter(call);
+    handed = reads_output ? call->outputs[0].data : (float *)(uintptr_t)call->inputs[0].data;
+    CHECK_INT(functions->launch(call, &how, fault), 2);
+    functions->leave(call, entered);
+    return KB_OK;
+}
+
+static void test_without_names(void)
+{
+    float x[3] = {0}, y[3] = {0};
+    for (int i = 0; i < 2; i++) {
+        gpu_call c;
+        gpu_call_init(&c, 1);
+        gpu_arg(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, x, 0);
+        gpu_ret(&c, KB_DTYPE_F32, 1, 1, (int64_t[]){3}, y);
+        const kb_source_step step = {.run = reading_function};
+        kb_kernel kernel = {.name = "op1", .source = ""};
+        kb_step plan;
+        CHECK_INT(kb_source_plan(&step, NULL, &kernel, &plan, &err), KB_OK);
+        CHECK_INT(gpu_read(&c), KB_OK);
+        c.s.kernel.buffers = NULL;
+        c.s.kernel.plan = kernel.plan;
+        c.frame.driver = NULL;
+        reads_output = i;
+        CHECK_INT(kb_batch_run(&c.frame, &c.err), KB_INTERNAL);
+        CHECK_HAS(c.err.message, i ? "reads 'output' (f32[3]) out of bounds"
+                                   : "reads 'input' (f32[3]) out of bounds");
+        kernel.free_owner(kernel.owner);
+        gpu_call_free(&c);
+    }
+}
+
 /* Without memory for the arrays of a checked call, the call fails. */
 static int entering_function(const kb_call *call)
 {
@@ -392,6 +441,24 @@ static void test_refused(void)
     refused(room, size, digest); /* whole, and of another kernel */
 }
 
+/* Bytes that are no library, and a system that has no memory for one. */
+static void test_not_opened(void)
+{
+    CHECK_INT(load("/dev/null", KB_HOSTCUDA_ABI, 0), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "file too short (in a sample)");
+    kb_status s = KB_RESOURCE_EXHAUSTED;
+    long n = 0;
+    while (s == KB_RESOURCE_EXHAUSTED) {
+        torture_fail_nth(++n);
+        s = load(SAMPLE, KB_HOSTCUDA_ABI, 0);
+        torture_fail_nth(0);
+        if (s != KB_OK)
+            CHECK_HAS(err.message, "no memory");
+    }
+    CHECK_INT(s, KB_OK);
+    CHECK(n > 1);
+}
+
 static void test_format(void)
 {
     static const char *const libraries[] = {"KBCL", "KBCLx"};
@@ -415,7 +482,9 @@ int main(void)
     test_checked_call();
     test_fences();
     test_no_memory_to_enter();
+    test_without_names();
     test_provided();
     test_refused();
+    test_not_opened();
     return kb_test_end("test_cuda_library");
 }

@@ -164,7 +164,8 @@ static bool make_call(void)
     return call(&err) == KB_OK;
 }
 
-static float *changed; /* the input that the kernel changes from element `from` on, or NULL */
+/* The inputs that the kernel changes from element `from` on, or NULL. */
+static float *changed, *changed_too;
 static int from;
 
 static kb_status change(const kb_frame *frame, kb_error *err)
@@ -173,6 +174,8 @@ static kb_status change(const kb_frame *frame, kb_error *err)
     out[0] = 9;
     for (int i = from; changed && i < N; i += 2)
         changed[i] = 7;
+    for (int i = from; changed_too && i < N; i += 2)
+        changed_too[i] = 8;
     return fails ? kb_error_set(err, KB_UNIMPLEMENTED, "the kernel failed") : KB_OK;
 }
 
@@ -201,6 +204,13 @@ static void test_changes(void)
             CHECK(x[k] == (float)k && y[k] == (float)(k + Y_FROM));
     }
     fails = false;
+    changed = y;
+    changed_too = x;
+    CHECK_INT(call_changing(&err), KB_INTERNAL);
+    CHECK_HAS(err.message, words[0]); /* the first one is named, and both are put back */
+    for (int k = 0; k < N; k++)
+        CHECK(x[k] == (float)k && y[k] == (float)(k + Y_FROM));
+    changed_too = NULL;
     from = 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 
 enum { N_BLOCKS = 24 };
 
@@ -88,6 +89,32 @@ static void test_launch(void)
     CHECK_INT(kb_hostcuda_launch(digest, too_deep, 0, none, NULL, &err), KB_INVALID_ARGUMENT);
     CHECK_HAS(err.message, "at most 64 along z");
     CHECK_INT(kb_hostcuda_launch(digest, too_high, 0, none, NULL, &err), KB_INVALID_ARGUMENT);
+}
+
+static void names_the_first(void *const *parameters, const uint32_t sizes[6], int64_t begin,
+                            int64_t end, const char **outside)
+{
+    (void)parameters, (void)sizes, (void)end;
+    static const struct timespec pause = {.tv_nsec = 1000000};
+    if (begin > 0) /* if other threads run: the first blocks have ended by then */
+        (void)nanosleep(&pause, NULL);
+    *outside = begin > 0 ? "'later'" : "'first'";
+}
+
+/* Of several faults in a launch, the first one is told; of several codes for a digest, the newest
+ * one runs. */
+static void test_the_first_fault(void)
+{
+    static const char twice[KB_HOSTCUDA_DIGEST + 1] =
+        "y123456789012345678901234567890123456789012345678901234567890123";
+    const uint32_t sizes[6] = {N_BLOCKS, 1, 1, 1024, 1, 1};
+    void *none[1] = {NULL};
+    kb_error err;
+    CHECK_INT(kb_hostcuda_add(twice, &(kb_hostcuda_code){.blocks = kernel}, &err), KB_OK);
+    CHECK_INT(kb_hostcuda_add(twice, &(kb_hostcuda_code){.blocks = names_the_first}, &err), KB_OK);
+    CHECK(kb_hostcuda_find(twice)->blocks == names_the_first);
+    CHECK_INT(kb_hostcuda_launch(twice, sizes, 0, none, NULL, &err), KB_INTERNAL);
+    CHECK_HAS(err.message, "a thread writes to 'first' out of bounds");
 }
 
 static kb_status compile(const char *image, size_t size, kb_error *err)
@@ -475,6 +502,7 @@ int main(void)
 {
     test_before_targets();
     test_launch();
+    test_the_first_fault();
     test_other_abi();
     test_provide();
     test_provide_code();

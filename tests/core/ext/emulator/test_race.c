@@ -214,6 +214,13 @@ static void test_readers(void)
     warp_barrier(10, 12);
     CHECK_INT(touch(&ordered, 12, R, false), -1);
     CHECK_INT(touch(&ordered, 12, W, false), -1);
+
+    element both = {0}; /* of which the writer has seen each, one after the other */
+    CHECK_INT(touch(&both, 13, R, false), -1);
+    CHECK_INT(touch(&both, 14, R, false), -1);
+    warp_barrier(13, 15);
+    warp_barrier(14, 15);
+    CHECK_INT(touch(&both, 15, W, false), -1);
 }
 
 static void test_blocks(void)

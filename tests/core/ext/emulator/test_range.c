@@ -178,6 +178,11 @@ static void test_texts(void)
     CHECK_TEXT(text, "(6,)");
     kb_range_element(&r, 95, little, sizeof little);
     CHECK_TEXT(little, "[1, 2");
+    char narrow[] = "xxxxxxxxxxxxxxx"; /* behind the room, nothing changes */
+    kb_range_shape(&r, narrow, 3);
+    CHECK(memcmp(narrow, "(2\0xxxxxxxxxxxx", sizeof narrow) == 0);
+    kb_range_element(&r, 95, narrow + 3, 4);
+    CHECK(memcmp(narrow, "(2\0[1,\0xxxxxxxx", sizeof narrow) == 0);
     about.n_dims = 1;
     kb_range_shape(&r, text, sizeof text);
     CHECK_TEXT(text, "(2,)");

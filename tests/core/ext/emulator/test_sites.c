@@ -33,10 +33,11 @@ static void test_lines(void)
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!CHECK(file != NULL))
         return;
-    fprintf(file, "first\n \t second = 2;\n\n%s\n%.100s\n%.99s\nlast", line, line, line);
+    fprintf(file, "first\n \t second = 2;\n\n%s\n%.100s\n%.99s\n%100s\n%101s\nlast", line, line,
+            line, "y", "y");
     fclose(file);
-    static const char *const texts[] = {"\tfirst", "\tsecond = 2;", "",       "\tx100",
-                                        "\tx100",  "\tx99",         "\tlast", ""};
+    static const char *const texts[] = {"\tfirst", "\tsecond = 2;", "", "\tx100", "\tx100",
+                                        "\tx99",   "\ty",           "", "\tlast", ""};
     for (uint32_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const char *text = texts[i];
         bool is_long = strncmp(text, "\tx", 2) == 0;
@@ -61,7 +62,7 @@ static inline __attribute__((always_inline)) int of_header(volatile int *x) { re
 static __attribute__((noinline)) int calls_header(volatile int *x) { return of_header(x) + 1; }
 #line 71 "x/include/ext/emulator/y.h"
 static __attribute__((noinline)) int of_header_alone(volatile int *x) { return of_header(x) + 2; }
-#line 64 "test_sites.c"
+#line 66 "test_sites.c"
 // clang-format on
 
 typedef int a_function(volatile int *x);
@@ -131,7 +132,8 @@ static void test_library(void)
     CHECK_HAS(room, "\t");
     char expected[KB_SITE_TEXT];
     (void)snprintf(expected, sizeof expected, "%s:60000", strrchr(LIBRARY_SAMPLE, '/') + 1);
-    CHECK_TEXT(text_from("readlink \"$3\" | sed 's/$/:60000/'", kb_site_of_code(scale + 1)), expected);
+    CHECK_TEXT(text_from("readlink \"$3\" | sed 's/$/:60000/'", kb_site_of_code(scale + 1)),
+               expected);
     (void)close(fd);
 }
 
@@ -169,6 +171,25 @@ static void test_what_is_asked(void)
     CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
     CHECK_TEXT(text, "");
     CHECK_HAS(kb_site_text(site, room), "test_sites.c:");
+}
+
+/* Where the library can be read, and no program can be asked. */
+static void test_no_pipes(void)
+{
+    uint32_t site = kb_site_of_code(code_of(of_test));
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(next);
+    struct rlimit limit, files;
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
+    limit = files;
+    limit.rlim_cur = (rlim_t)next + 1;
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    const char *text = kb_site_text(site, room);
+    CHECK_TEXT(text, "");
+    int again = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK_INT(again, next); /* the library is closed */
+    close(again);
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
 }
 
 /* What the program complains about is not shown, and it is not left behind. */
@@ -220,6 +241,7 @@ int main(void)
     test_code();
     test_library();
     test_what_is_asked();
+    test_no_pipes();
     test_complaints();
     test_numbers();
     return kb_test_end("test_sites");

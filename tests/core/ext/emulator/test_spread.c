@@ -348,6 +348,38 @@ static void test_the_first_of_two_writers(void)
     leave();
 }
 
+/* A copy of a structure of 32 bytes, which changes nothing, by both threads. */
+static void copies_much(kb_thread *t)
+{
+    ask(t, out_at, 32, KB_CUDA_WRITE | ALIGNED);
+}
+
+static void accesses_nothing(kb_thread *t)
+{
+    ask(t, out_at, 4, KB_CUDA_READ);
+    ask(t, (float *)out_at + t->index, 0, KB_CUDA_WRITE);
+    ask(t, (float *)out_at + 8, 0, KB_CUDA_WRITE);
+    ask(t, (float *)both_at + 1, 0, KB_CUDA_READ); /* which nothing has written */
+}
+
+/* A copy of more than 16 bytes is not compared with what was there. An access without bytes is
+ * none. */
+static void test_sizes(void)
+{
+    static float eight[8];
+    static const int64_t dims[] = {8};
+    spread = kb_spread_new(4);
+    if (!CHECK(spread != NULL))
+        return;
+    CHECK(add(&x_at, eight, "in", KB_DTYPE_F32, 1, dims, false));
+    CHECK(add(&out_at, eight, "eight", KB_DTYPE_F32, 1, dims, true));
+    CHECK(add(&both_at, out, "out", KB_DTYPE_F32, 1, vector, true));
+    CHECK(add(&empty_at, NULL, "none", KB_DTYPE_F32, 1, none, true));
+    CHECK_HAS(launch(copies_much), "thread (1, 0, 0): a data race: it writes element [0]");
+    CHECK_TEXT(launch(accesses_nothing), "");
+    leave();
+}
+
 static void test_faults(void)
 {
     static const struct {
@@ -729,7 +761,7 @@ static kb_status run_frame(const kb_frame *frame, kb_error *err)
     return KB_OK;
 }
 
-static kb_status call_frame(kb_error *err)
+static kb_status call_frame(kb_run *runs, kb_error *err)
 {
     sample s;
     fake_frame f;
@@ -743,31 +775,43 @@ static kb_status call_frame(kb_error *err)
     kb_status status =
         kb_frame_read(&frame, &s.kernel, &f.frame, sample_call(&f, &s.kernel, 0, NULL), err);
     if (CHECK_INT(status, KB_OK))
-        status = kb_spread_run(&frame, run_frame, err);
+        status = kb_spread_run(&frame, runs, err);
     fake_frame_free(&f);
     return status;
+}
+
+static kb_status run_nothing(const kb_frame *frame, kb_error *err)
+{
+    (void)frame, (void)err;
+    return KB_OK;
+}
+
+static bool call_empty_frame(void)
+{
+    kb_error err;
+    return had_memory(call_frame(run_nothing, &err), &err);
 }
 
 static void test_frames(void)
 {
     kb_error err;
     x[1] = out[0] = out[1] = 1;
-    CHECK_INT(call_frame(&err), KB_OK);
+    CHECK_INT(call_frame(run_frame, &err), KB_OK);
     CHECK(out[0] == 5 && x[1] == 1);
     torture_taken before = torture_count();
     for (torture_kind kind = TORTURE_MEMORY; kind <= TORTURE_MAPPING; kind++) {
         torture_arm(kind, 1, true);
-        CHECK_INT(call_frame(&err), KB_RESOURCE_EXHAUSTED);
+        CHECK_INT(call_frame(run_frame, &err), KB_RESOURCE_EXHAUSTED);
         CHECK(torture_disarm() != NULL);
         CHECK_HAS(err.message, "op3: no memory to check accesses");
     }
     torture_arm(TORTURE_MAPPING, 2, true); /* there are addresses, and no memory */
-    CHECK_INT(call_frame(&err), KB_RESOURCE_EXHAUSTED);
+    CHECK_INT(call_frame(run_frame, &err), KB_RESOURCE_EXHAUSTED);
     CHECK(torture_disarm() != NULL);
     CHECK_HAS(err.message, "op3: no memory to check accesses");
     torture_taken now = torture_count();
     CHECK(now.blocks == before.blocks && now.mappings == before.mappings);
-    CHECK_INT(call_frame(&err), KB_OK);
+    CHECK_INT(call_frame(run_frame, &err), KB_OK);
 }
 
 /* A call inside of a call finds its own arrays, and then the first one finds its own again. */
@@ -810,6 +854,8 @@ int main(void)
     test_nested();
     test_addresses();
     test_frames();
+    test_sizes();
+    each_allocation("a frame", call_empty_frame, 5);
     each_allocation("a call", call_without_memory, 4);
     return kb_test_end("test_spread");
 }

@@ -95,15 +95,23 @@ static kb_status first_output(const kb_frame *frame, kb_error *err)
     return KB_OK;
 }
 
+/* Writes all of the others, too. */
+static kb_status all_outputs(const kb_frame *frame, kb_error *err)
+{
+    const kb_driver *cu = frame->driver;
+    CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&tiny, 3, 1, NULL), KB_CU_SUCCESS);
+    return first_output(frame, err);
+}
+
 static kb_error error;
 
-/* What the last of two steps writes is not known. */
-static kb_status call(kb_run *run, uint32_t n_steps)
+/* A fill, and a second step of this kind. */
+static kb_status call_with(kb_run *run, kb_step_kind second, uint32_t n_steps)
 {
     const int64_t dims[1] = {N}, one[1] = {1}, none[1] = {0};
     const kb_step plan[2] = {
         {.kind = KB_STEP_FILL},
-        {.kind = KB_STEP_HOST},
+        {.kind = second},
     };
     const kb_buffer_spec buffers[9] = {[3] = {.name = "output"}, [6] = {.name = "tiny"}};
     const kb_kernel kernel = {.name = "kernel",
@@ -129,6 +137,12 @@ static kb_status call(kb_run *run, uint32_t n_steps)
     return s;
 }
 
+/* What the last of two steps writes is not known. */
+static kb_status call(kb_run *run, uint32_t n_steps)
+{
+    return call_with(run, KB_STEP_HOST, n_steps);
+}
+
 static kb_status nothing(const kb_frame *frame, kb_error *err)
 {
     (void)frame, (void)err;
@@ -150,6 +164,11 @@ int main(void)
     CHECK_HAS(error.message, "wrote 1 of the 1 elements of output 3 (tiny)");
     CHECK_INT(call(nothing, 1), KB_INTERNAL);
     CHECK_HAS(error.message, "wrote 128 of the 128 elements of output 0 (output)");
+    CHECK_INT(call(all_outputs, 1), KB_OK);
+    for (kb_step_kind second = KB_STEP_HOST; second < KB_STEP_KINDS; second++) {
+        bool is_seen = second >= KB_STEP_LAUNCH && second <= KB_STEP_COPY;
+        CHECK_INT(call_with(first_output, second, 2), is_seen ? KB_INTERNAL : KB_OK);
+    }
     each_allocation("a call", make_call, 4);
     return kb_test_end("test_unwritten");
 }

@@ -224,6 +224,12 @@ static void test_maker(void)
         CHECK_INT(second[i], 0);
     made_at = NULL;
     CHECK_INT(enter(v, on(7))->offset, 0);
+    CHECK_PTR(kb_variables_of(second), v);
+    static const char *on_heap; /* code that lies in no library is nobody's */
+    on_heap = malloc(1);
+    CHECK(kb_variables_new(on_heap, &(kb_xla_bytes){bytes, sizeof bytes}, make) != NULL);
+    CHECK_PTR(kb_variables_of(second), v);
+    CHECK_PTR(kb_variables_of(on_heap), NULL);
     made = KB_NOT_FOUND;
     CHECK_PTR(v->enter(v, on(8), &err), NULL);
     CHECK_TEXT(err.message, "not made");
@@ -253,7 +259,7 @@ static kb_status note(const image *file)
     kb_status s = kb_variables_note(slot, &err);
     torture_fail_nth(0);
     (void)unlink(library_path);
-    CHECK(s == KB_OK || s == KB_RESOURCE_EXHAUSTED);
+    CHECK(s == KB_OK || s == KB_RESOURCE_EXHAUSTED || s == KB_NOT_FOUND);
     return s;
 }
 
@@ -389,10 +395,16 @@ static void test_notes(void)
     torture_arm(TORTURE_MAPPING, 1, true);
     CHECK_INT(kb_variables_note(slot, &err), KB_NOT_FOUND);
     torture_disarm();
+    image i;
+    init_image(&i, "counter");
+    for (int n = 1; n < 4; n++) { /* it is not opened, has no end, or does not say where that is */
+        torture_arm(TORTURE_FILE, n, false);
+        CHECK_INT(note(&i), KB_NOT_FOUND);
+        CHECK_TEXT(torture_disarm(), n == 1 ? "fopen" : n == 2 ? "fseek" : "ftell");
+    }
     if (input >= 0)
         CHECK(fcntl(STDIN_FILENO, F_GETFD) >= 0);
     /* A file may have the number 0. */
-    image i;
     init_image(&i, "counter");
     close(STDIN_FILENO);
     CHECK_INT(note(&i), KB_RESOURCE_EXHAUSTED);
