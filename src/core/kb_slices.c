@@ -183,7 +183,7 @@ static void remember(uint64_t site, int64_t cost)
 /* Ticks of one of n slices, the first of which began then; at least 1. */
 static int64_t cost_of(uint64_t begun, int64_t n)
 {
-    int64_t cost = 1 + (int64_t)(kb_ticks() - begun) / n;
+    int64_t cost = ((int64_t)(kb_ticks() - begun) + n) / n;
     return cost < UINT32_MAX ? cost : UINT32_MAX;
 }
 

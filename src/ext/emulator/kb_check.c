@@ -107,7 +107,7 @@ void kb_checks_enter(kb_checks *c, const kb_block *b)
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
         const kb_check_array *a = c->ranges[i].about;
         uint64_t first = kb_checks_shared(c, a, b->shared);
-        if (begins && a->flags & KB_CHECK_SPREAD && a->size) /* that the code has declared */
+        if (begins && a->size) /* that the code has declared */
             memset(tagged(first, 0), 0, a->size);
         kb_checks_place(c, i, first);
     }

@@ -788,6 +788,7 @@ static void descender(void *const *parameters, kb_thread *t)
 
 static void test_faults(void)
 {
+    const uint32_t few[6] = {1, 1, 1, 20, 1, 1};
     char fault[KB_FAULT_SIZE] = "";
     out[0][0] = 0;
     CHECK(run(spin, one_block, 0, NULL));
@@ -800,9 +801,11 @@ static void test_faults(void)
                      "thread (0, 0, 3) of these stands in cuda.syncthreads: ");
     CHECK(!run(first_apart, one_block, 0, fault));
     CHECK_HAS(fault, "and thread (0, 0, 0) of these stands in cuda.syncthreads: ");
-    CHECK(!run_either(divided_barriers, one_block, 0, true, fault));
-    CHECK_TEXT(fault, "block (0, 0, 0), thread (0, 0, 0): threads of the block wait for each "
-                      "other, and none can continue");
+    for (int i = 0; i < 2; i++) { /* also where the block before had more threads, in a warp */
+        CHECK(!run_either(divided_barriers, i ? one_block : few, 0, true, fault));
+        CHECK_TEXT(fault, "block (0, 0, 0), thread (0, 0, 0): threads of the block wait for each "
+                          "other, and none can continue");
+    }
     CHECK(!run(stranger, one_block, 0, fault));
     CHECK_HAS(fault, "thread (7, 0, 0): calls a warp shuffle with the mask 0x00000001");
     CHECK(!run(divided_shuffle, one_block, 0, fault));

@@ -77,6 +77,11 @@ static void test_launches(void)
         CHECK_INT(kb_hostcuda_launch(digest, sizes, 4 * N, parameters, NULL, &err), KB_OK);
         check_results(cooperative, 4 * N);
     }
+    const uint32_t most = 227 * 1024; /* what a loop has of its own is not counted */
+    CHECK_INT(load(SAMPLE, KB_HOSTCUDA_ABI, 0), KB_OK);
+    CHECK_INT(kb_hostcuda_launch(digest, sizes, most, parameters, NULL, &err), KB_OK);
+    check_results(false, most);
+    CHECK_INT(load(SAMPLE, KB_HOSTCUDA_ABI, 1), KB_OK);
     failing = 7;
     CHECK_INT(kb_hostcuda_launch(digest, sizes, 4 * N, parameters, NULL, &err), KB_INTERNAL);
     CHECK_HAS(err.message, "thread (7, 0, 0): the sample fails");
