@@ -17,7 +17,7 @@ static const char *const name_of[] = {
 
 bool kb_dtype_known(int32_t code)
 {
-    return code >= 0 && (size_t)code < sizeof name_of / sizeof *name_of && name_of[code];
+    return (size_t)code < sizeof name_of / sizeof *name_of && name_of[code];
 }
 
 uint32_t kb_dtype_bits(int32_t code)

@@ -94,11 +94,26 @@ static void test_damaged(void)
     fake_frame_free(&f);
 }
 
+/* Neither may be part of a CUDA graph. */
+static void test_metadata(void)
+{
+    kb_xla_error *(*const handlers[])(kb_xla_frame *) = {kb_together_execute, kb_handler_idle};
+    for (int i = 0; i < 2; i++) {
+        fake_frame f;
+        fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+        fake_ask_metadata(&f);
+        CHECK_PTR(handlers[i](&f.frame), NULL);
+        CHECK_INT(f.metadata.traits, 0);
+        fake_frame_free(&f);
+    }
+}
+
 int main(void)
 {
     test_an_error_fails_the_same_call_of_the_same_run();
     test_the_latest_errors_are_kept();
     test_other_calls_fail_at_once();
     test_damaged();
+    test_metadata();
     return kb_test_end("test_together");
 }
