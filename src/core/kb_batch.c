@@ -226,11 +226,8 @@ static __attribute__((noinline)) kb_status run_rows(const kb_frame *frame, kb_er
 {
     const kb_plan *plan = &frame->kernel->plan;
     batch b;
-    b.slices = (kb_slices){
-        .frame = frame,
-        .n_buffers = kb_kernel_n_buffers(frame->kernel),
-        .strides = b.inline_strides,
-    };
+    b.slices = (kb_slices){.frame = frame, .strides = b.inline_strides, .rows = 1};
+    b.slices.n_buffers = kb_kernel_n_buffers(frame->kernel);
     bool fits = b.slices.n_buffers <= KB_CURSOR_BUFFERS && plan->n_steps == 1 &&
                 !plan->steps->wide && frame->kernel->n_hidden == 0;
     kb_status s = fits ? read_rows(&b, &fits, err) : KB_OK;

@@ -77,7 +77,7 @@ static void append_text(const char *file, uint32_t line, char text[KB_SITE_TEXT]
     char *read = NULL;
     size_t room = 0, there = strlen(text);
     FILE *source = fopen(file, "re");
-    bool found = source != NULL;
+    bool found = source && line > 0;
     while (found && line--)
         found = getline(&read, &room, source) > 0;
     int length = found ? (int)strcspn(read, "\n") : 0, begin = found ? (int)strspn(read, " \t") : 0;

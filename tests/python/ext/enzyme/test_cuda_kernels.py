@@ -308,7 +308,7 @@ def raised_by_jax(x, at, high):
 
 
 @exhaustive
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=exhaustive), "float64"])
 def test_winners_of_maxima_and_minima_share_cotangents(dtype):
     def by_jax(x, at):
         high, low, total = (jnp.zeros(n, dtype) for n in (5, (2, 7), 6))
@@ -355,7 +355,7 @@ def extremes_of_polynomials(x, w, at, high, low):
             cuda.atomic.min(low, at[i], u * v + y)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=exhaustive), "float64"])
 def test_all_forms_of_a_kernel_offer_the_same_numbers(dtype):
     """Products that are fused into sums in one form, and not in another, would lose winners."""
 
