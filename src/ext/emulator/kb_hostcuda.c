@@ -183,7 +183,7 @@ static kb_block *take_block(launch *l)
 
 static void run_fibres(launch *l, int64_t begin, int64_t end)
 {
-    kb_block *block = take_block(l);
+    kb_block *block = atomic_load(&l->faulted) ? NULL : take_block(l);
     if (!block)
         return;
     if (!kb_block_run_range(block, l->parameters, l->sizes, begin, end))

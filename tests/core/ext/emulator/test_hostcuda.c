@@ -354,6 +354,26 @@ static void test_threads(void)
 }
 
 /* Each thread of a grid tells all others its number, twice; one block ends early. */
+static atomic_int n_counted;
+
+static void count_and_fail(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    atomic_fetch_add(&n_counted, 1);
+    kb_block_fail(t, "at once");
+}
+
+/* What has not begun when a block fails, or is interrupted, does not begin. */
+static void test_a_fault_ends_the_launch(void)
+{
+    const kb_hostcuda_code code = {.threads = {.run = count_and_fail, .stack = 64}};
+    const uint32_t sizes[6] = {20000, 1, 1, 1, 1, 1}; /* many parts */
+    char fault[KB_FAULT_SIZE] = "";
+    CHECK_INT(kb_hostcuda_run(&code, sizes, 0, NULL, NULL, fault), KB_HOSTCUDA_FAULT);
+    CHECK_HAS(fault, "block (0, 0, 0), thread (0, 0, 0): at once");
+    CHECK_INT(atomic_load(&n_counted), 1);
+}
+
 static void tell_all(void *const *parameters, kb_thread *t)
 {
     uint32_t *told = parameters[0], *seen = parameters[1];
@@ -509,6 +529,7 @@ int main(void)
     test_other_abi();
     test_memory();
     test_threads();
+    test_a_fault_ends_the_launch();
     test_cooperative();
     test_words();
     test_variables();
