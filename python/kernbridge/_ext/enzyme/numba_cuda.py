@@ -39,6 +39,7 @@ from kernbridge._ext.enzyme.numba_cpu import simplify
 from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import obtain
@@ -70,6 +71,7 @@ _OWN |= {"kb.laneid", "kb.warpsize", "kb.barrier0"}
 _ITEMS = {dtype.llvm: dtype.name for dtype in reversed(DTYPES.values()) if dtype.enzyme}
 _MATCH = r"@\W?llvm\.nvvm\.match"  # of bits, as Numba-CUDA calls it
 _PARTS = {"complex64": "float32", "complex128": "float64"}
+_compiled: LRUCache[Any] = LRUCache(8)  # kernels, of which several derivatives are made in turn
 _ATOMICS = ("fadd", "fsub", "add", "sub", "and", "or", "xor", "max", "min")
 
 
@@ -163,12 +165,11 @@ class NumbaKernel(Primal):
     def form(self, words: Words, roles: Roles) -> Form:
         with global_compiler_lock:
             job = self._job.for_target(_ForEnzyme())
-            compiled, opened = job.compile()
+            compiled, opened = _compiled.find_or_make(self.digest, job.compile)
             self._modules = compiled._codelibrary.modules
             host, module = self._host_module()
         arrays: dict[int, tuple[str, int]] = {}
-        written = set()
-        for i, (leaf, own) in enumerate(zip(leaves(job.parameters), words, strict=True)):
+        for leaf, own in zip(leaves(job.parameters), words, strict=True):
             if own[0].kind != "address":
                 continue
             b, dtype = own[0].buffer, leaf.dtype.name
@@ -178,13 +179,12 @@ class NumbaKernel(Primal):
             if not ir.can_hold(dtype) or leaf.kind == "record":
                 raise Refused(f"it has arrays of {leaf.dtype}")
             arrays[b] = dtype, max(rank, sum(word.kind == "extent" for word in own))
-            if i in opened:
-                written.add(b)
         for i, o in roles.aliases:
             if i not in arrays and o in arrays:  # one parameter of the kernel stands for both
                 arrays[i] = arrays[o]
         entry = compiled._codelibrary._entry_name
         shared = [(a.item, a.size, a.offset) for a in host.shared.values()]
+        written = {words[i][0].buffer for i in opened}
         return Form(module, entry, dict(sorted(arrays.items())), written, shared)
 
     def place(self, is_it: Callable[[Instruction], bool]) -> str:
@@ -349,10 +349,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         Also returns the arrays that the kernel writes to, and whether it reads z indices.
         """
         roles = self._roles
-        form = self._primal.form(self._words, roles)
-        module = form.module
+        module, entry, arrays, written, in_shared = self._primal.form(self._words, roles)
         called = {f.name for f in module.functions if f.is_declaration}
-        arrays, written = form.arrays, form.written
         outputs = arrays.keys() - roles.operands
         buffers, places = ir.buffers_of(
             arrays, outputs, roles.aliases, written, roles.in_place, roles.zeroed
@@ -360,7 +358,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         if "kb.barrier0" in called:
             buffers = [b._replace(is_alone=b.kind == "in") for b in buffers]
         shared: dict[int, Buffer] = {}  # by their offsets
-        for item, size, offset in form.shared:
+        for item, size, offset in in_shared:
             dtype = _ITEMS.get(item)
             if dtype is None:
                 raise Refused(f"it has a shared array of {item}")
@@ -370,7 +368,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             shared[offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
         first_shared = len(buffers)
         buffers += shared.values()
-        _add_call(module, form.entry, buffers, self._words, places)
+        _add_call(module, entry, buffers, self._words, places)
         places_of_shared = dict(zip(shared, itertools.count(first_shared)))
         of_reals = [b.is_inexact for b in buffers]
         text, read, changed = _simplified(module, places_of_shared, of_reals, self._dynamic)
