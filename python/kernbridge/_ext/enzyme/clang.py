@@ -299,12 +299,10 @@ def _without_failing_code(module: Module) -> str:
     Enzyme takes such code for impossible, while LLVM does not know that `kb_thrown` never returns.
     """
     failing = _Failing(module)
-    while True:
-        n_functions = len(failing.functions)
+    n_before = -1
+    while n_before != (n_before := len(failing.functions)):
         for function in module.defined.values():
             failing.remove_from(function)
-        if len(failing.functions) == n_functions:
-            break
     for k, line in enumerate(module.lines):
         if isinstance(line, str) and line.startswith("attributes "):
             module.lines[k] = line.replace(" noreturn ", ' "kb" ')  # a group must not be empty

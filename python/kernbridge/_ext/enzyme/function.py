@@ -323,8 +323,6 @@ _GAMMA_OF = """define internal {t} @{name}({t} %x) alwaysinline {{
 }}"""
 _OF_FLOAT = {"t": "float", "widen": "fpext", "narrow": "fptrunc"}
 _OF_DOUBLE = {"t": "double", "widen": "bitcast", "narrow": "bitcast"}
-
-
 # A tangent of zero would be multiplied by infinity in `max(x, 0) ** 0.3`.
 _POWER = {"llvm.pow.f32", "llvm.pow.f64", "pow", "powf"}
 _ONE = 0x3FF0000000000000  # the bits of 1.0
@@ -344,8 +342,6 @@ define internal {0} @kb.power.{0}({0} %x, {0} %y) alwaysinline {{
   ret {0} %result
 }}
 """
-
-
 _TAGS = """
 !{0} = !{{!"kernbridge"}}
 !{1} = !{{!"double", !{0}, i64 0}}
@@ -554,11 +550,7 @@ def _reason(output: str) -> str:
         return f"Enzyme cannot tell numbers from other data in {found[1].strip()[:200]}"
     if re.search(r"Enzyme: <analysis>|Illegal updateAnalysis", output):
         return "it uses the same memory for real numbers and for integers"
-    lines = [
-        line
-        for line in output.splitlines()
-        if re.search("error:|ERROR|UNREACHABLE|^cannot handle", line)
-    ]
+    lines = re.findall(r"^(?:.*(?:error:|ERROR|UNREACHABLE)|cannot handle).*", output, re.M)
     first = re.sub(r"^.*Enzyme: ", "", (lines or output.splitlines() or ["it failed"])[0])
     if re.search("Assertion `|PLEASE submit", first):
         return "Enzyme itself failed on it, at an assertion of its own or of LLVM"
