@@ -473,17 +473,17 @@ def _runs_on_cpu(compute_capability: Any) -> bool:
 
     That is so where launches of Numba-CUDA run on the CPU, too: there, GPUs are not asked for.
     """
-    from kernbridge._src.plan.targets import gpu_platforms
     from kernbridge._src.toolchain import cuda
 
     if _mode_of_launches() is not None:
         return True
     if compute_capability is not None or cuda.chosen() or settings.cuda_on_cpu == "error":
         return False
-    if "cpu" in gpu_platforms():  # in tests, where a fake driver makes the CPU a GPU
+    if jax.config.jax_platforms != "cpu" and _core.device_count()[0] > 0:
         return False
-    is_without_gpu = jax.config.jax_platforms == "cpu" or _core.device_count()[0] == 0
-    return is_without_gpu and extensions.find(CUDA_ON_CPU) is not None
+    from kernbridge._src.plan.targets import gpu_platforms  # the CPU is one under a fake driver
+
+    return "cpu" not in gpu_platforms() and extensions.find(CUDA_ON_CPU) is not None
 
 
 def _load(
