@@ -134,19 +134,19 @@ def enforce(folder: Path, most: int) -> None:
 
 def files(folder: Path) -> Iterator[File]:
     """List all that kernbridge put into a cache, apart from locks and unfinished builds."""
-    root = folder / artefacts.VERSION
+    root = os.path.join(folder, artefacts.VERSION)
     for path in glob.iglob("*/*/*", root_dir=root, include_hidden=True):
         match = _KEPT.fullmatch(path)
         if match is None:
             continue
         try:
-            about = os.lstat(root / path)
+            about = os.lstat(at := f"{root}/{path}")
         except OSError:  # another process was faster
             continue
         is_entry = bool(match["library"] or match["artefact"])
         kind = "module" if match["module"] else path.split("/")[0]
         name = match["module"] or ""
-        yield File(str(root / path), about.st_size, about.st_mtime, kind, name, is_entry)
+        yield File(at, about.st_size, about.st_mtime, kind, name, is_entry)
 
 
 def _remove(file: File) -> bool:
