@@ -419,23 +419,20 @@ class HostKernel(dispatcher._Kernel):
     def _prepare_args(
         self, kind: Any, value: Any, stream: Any, after: list[Any], words: Words
     ) -> None:
-        own: Words | None = None
-        if self.extensions or not isinstance(kind, types.Array):
-            pass
-        elif isinstance(value, devicearray.DeviceNDArray):
+        is_array = isinstance(kind, types.Array) and not self.extensions
+        if is_array and isinstance(value, devicearray.DeviceNDArray):
             own = vars(value).get("_kernbridge_words")  # which stay the same
             if own is None:
                 refuse_memory_of_gpus(value)
                 own = value._kernbridge_words = []
                 super()._prepare_args(kind, value, stream, after, own)
-        elif type(value) is numpy.ndarray and value.flags.aligned and not self.debug:
-            _warn_of_copies()
-            own = [0, 0, value.size, value.itemsize, value.ctypes.data]
-            own += [*value.shape, *value.strides]
-        if own is None:
-            super()._prepare_args(kind, value, stream, after, words)
-        else:
             words += own
+        elif is_array and type(value) is numpy.ndarray and value.flags.aligned and not self.debug:
+            _warn_of_copies()
+            words += [0, 0, value.size, value.itemsize, value.ctypes.data]
+            words += [*value.shape, *value.strides]
+        else:
+            super()._prepare_args(kind, value, stream, after, words)
 
 
 def install_host_api(inside: Any) -> None:
