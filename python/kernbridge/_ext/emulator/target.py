@@ -54,16 +54,14 @@ class Emulated(Target):
             yield
 
     def finish(self, job: Any, compiled: Any, opened: tuple[int, ...]) -> tuple[Images, bool]:
-        from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
+        from kernbridge._ext.emulator.compiler.compile import image_of
 
         library, fast, checks = compiled._codelibrary, self.vector_math, None
         if self.checked:
             checks, fast = _checks(job, opened), False
         elif fast is None:
             fast = is_fast(job.kernel)
-        image, uses_z = cuda_on_cpu_compile.image_of(
-            job.label, library, library._entry_name, checks, fast
-        )
+        image, uses_z = image_of(job.label, library, library._entry_name, checks, fast)
         return {_core.HOST_CC: image}, uses_z
 
     def images(self, job: Any, made: Artefact) -> Images:

@@ -28,14 +28,8 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from kernbridge import _core
+from kernbridge._ext.emulator.compiler import checks
 from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
-from kernbridge._ext.emulator.compiler.checks import (
-    CONSTANT,
-    STRIDED,
-    Argument,
-    Checks,
-    written_together,
-)
 from kernbridge._ext.emulator.compiler.isolated_compile import compiling as asking
 from kernbridge._ext.emulator.counterpart import counterpart
 from kernbridge._ext.emulator.device import launch, mode
@@ -84,24 +78,23 @@ _STATE -= {"_reduce_states", "_uuid", "_set_uuid"}
 def install() -> None:
     global _installed
     with global_compiler_lock:
-        if not _installed:
-            launch.install_host_api(private_numba_cuda)
-            # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.
-            for name in (
-                *("ensure_allocated", "ensure_initialized", "_single_thread_launch"),
-                "set_memsys_to_module",
-            ):
-                mode.choose(nrt._Runtime, name, lambda self, *_, **__: None)
-            mode.choose(
-                nrt._Runtime, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0)
-            )
-            _install_code()
-            _install_dispatchers()
-            if _MLIR in sys.modules:
-                _install_mlir()
-            else:
-                sys.meta_path.insert(0, _FinderOfMlir())
-            _installed = True
+        if _installed:
+            return
+        launch.install_host_api(private_numba_cuda)
+        # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.
+        for name in (
+            *("ensure_allocated", "ensure_initialized", "_single_thread_launch"),
+            "set_memsys_to_module",
+        ):
+            mode.choose(nrt._Runtime, name, lambda self, *_, **__: None)
+        mode.choose(nrt._Runtime, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0))
+        _install_code()
+        _install_dispatchers()
+        if _MLIR in sys.modules:
+            _install_mlir()
+        else:
+            sys.meta_path.insert(0, _FinderOfMlir())
+        _installed = True
 
 
 def _install_mlir() -> None:
@@ -201,9 +194,9 @@ def _add_image(kernel: Any) -> None:
     names = list(inspect.signature(kernel.py_func).parameters)
     names += [f"parameter {i}" for i in range(len(names), len(kernel.argtypes))]
     arguments = list(_arguments(names, kernel.argtypes))
-    checks, is_fast, entry = None, False, library._entry_name
+    wanted, is_fast, entry = None, False, library._entry_name
     if mode.current() == mode.CHECK:
-        checks = Checks(label, [a for _, _, a in arguments])
+        wanted = checks.Checks(label, [a for _, _, a in arguments])
     else:
         is_fast = bool(library._nvvm_options.get("fastmath"))
         function = library.get_function(entry)
@@ -211,34 +204,34 @@ def _add_image(kernel: Any) -> None:
             if layout:
                 _relate(function, word, layout, a.n_dims, a.item_size)
     with deferred(), global_compiler_lock:
-        image, _ = cuda_on_cpu_compile.image_of(label, library, entry, checks, is_fast)
+        image, _ = cuda_on_cpu_compile.image_of(label, library, entry, wanted, is_fast)
     library._cubin_cache[_IMAGE] = image
     cuda_on_cpu_compile.host_code(image, label, kernel.py_func)
 
 
 def _arguments(
     names: Iterable[str], kinds: Iterable[Any], word: int = 0
-) -> Iterator[tuple[str, int, Argument]]:
+) -> Iterator[tuple[str, int, checks.Argument]]:
     """The arrays and records among arguments, with the layout and the first word of each."""
     context = dispatcher.cuda_target.target_context
     for name, kind in zip(names, kinds, strict=False):
         if isinstance(kind, types.BaseTuple):
             yield from _arguments([f"{name}[{i}]" for i in range(len(kind))], kind, word)
         elif isinstance(kind, types.Record):
-            yield "", word, Argument(repr(name), word, kind.size, _cell(kind), 0, 0)
+            yield "", word, checks.Argument(repr(name), word, kind.size, _cell(kind), 0, 0)
         elif isinstance(kind, types.Array):
             described = f"{name!r} ({typed(kind.dtype, [f'{kind.ndim}d'])})"
             size = int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
             at = word + 4  # after meminfo, parent, the number of elements, and their size
             cell = _cell(kind.dtype) or size
-            flags = STRIDED + CONSTANT * (not kind.mutable)
-            yield kind.layout, word, Argument(described, at, size, cell, kind.ndim, flags)
+            flags = checks.STRIDED + checks.CONSTANT * (not kind.mutable)
+            yield kind.layout, word, checks.Argument(described, at, size, cell, kind.ndim, flags)
         word += len(context.get_arg_packer([kind]).argument_types)
 
 
 def _cell(kind: Any) -> int:
     """Return how many bytes of an element are written together; 0 if all are."""
-    return written_together(kind.dtype) if isinstance(kind, types.Record) else 0
+    return checks.written_together(kind.dtype) if isinstance(kind, types.Record) else 0
 
 
 def _relate(function: Any, word: int, layout: str, n_dims: int, item_size: int) -> None:
