@@ -64,9 +64,8 @@ class _Copies:
             for module, name in zip(modules, chain[2:], strict=False):
                 if hasattr(module, name) and not hasattr(self.of(module), name):
                     raise self._refusal(f"`{name}`")
-        read = {
-            chain[1] for chain in extensions.reads(function.__code__).chains if chain[0] == "global"
-        }
+        chains = extensions.reads(function.__code__).chains
+        read = {chain[1] for chain in chains if chain[0] == "global"}
         names = read & function.__globals__.keys()
         copy.__globals__.update(function.__globals__)
         copy.__globals__.update({name: self.of(function.__globals__[name]) for name in names})

@@ -56,10 +56,8 @@ class Argument:
 def written_together(dtype: np.dtype[Any]) -> int:
     if dtype.fields is None:
         return dtype.base.itemsize
-    fields = dtype.fields.values()
-    return math.gcd(
-        dtype.itemsize, *(math.gcd(written_together(kind), at) for kind, at, *_ in fields)
-    )
+    parts = (math.gcd(written_together(kind), at) for kind, at, *_ in dtype.fields.values())
+    return math.gcd(dtype.itemsize, *parts)
 
 
 @dataclass(slots=True)

@@ -21,14 +21,13 @@ from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.numba_common.private_llvmlite import TABLE, ir, opaque_pointers
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
-OUTSIDE = (
-    "kb.outside."  # and the description of an array in hexadecimal digits, see isolated_compile.py
-)
+OUTSIDE = "kb.outside."  # and the description of an array in hexadecimal, see isolated_compile.py
 OUTSIDE_MAX = 64  # descriptions that are distinguished: the bits of a number
 
 _SHARED = 3  # the address space
 _STATIC_MAX = 48 * 1024  # bytes of shared arrays of constant sizes, which ptxas admits
 _ALIGNMENT = 16  # of shared arrays, at least
+_NOT_COPIED = ("llvm.nvvm.", "llvm.dbg.", "llvm.used", OUTSIDE)  # how names of globals begin
 _LAYOUT = "e-m:e-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 
 ASSEMBLY = {
@@ -95,9 +94,7 @@ class HostModule:
         for value in module.global_values:
             if isinstance(value, ir.Function) and value.blocks:
                 made.add_global(self._function(value))
-            elif value.name not in self.shared and not value.name.startswith(
-                ("llvm.nvvm.", "llvm.dbg.", "llvm.used", OUTSIDE)
-            ):
+            elif value.name not in self.shared and not value.name.startswith(_NOT_COPIED):
                 made.add_global(_without_metadata(value))
         for value in made.globals.values():
             if isinstance(value, ir.GlobalVariable):
@@ -155,9 +152,8 @@ class HostModule:
     def _instead(self, instruction: Any) -> Any:
         """What goes into the copy in place of an instruction; None if nothing does."""
         operation = instruction.opname
-        if operation == "addrspacecast" and (
-            getattr(instruction.operands[0], "name", "") in self.shared
-        ):
+        is_cast = operation == "addrspacecast"
+        if is_cast and getattr(instruction.operands[0], "name", "") in self.shared:
             return self._shared_array(instruction)
         for i, operand in enumerate(instruction.operands):
             space = getattr(operand.type, "addrspace", 0)
@@ -167,7 +163,7 @@ class HostModule:
                 text = re.sub(r" addrspace\(\d+\)", "", operand.constant)
                 instruction = replaced(instruction, i, ir.FormattedConstant(operand.type, text))
         operands = instruction.operands
-        if operation == "addrspacecast":
+        if is_cast:
             instruction = copy.copy(instruction)
             instruction.opname = "bitcast"  # a CPU has one address space
             return instruction
