@@ -27,7 +27,9 @@ CONSTANT = f'nounwind nofree memory(inaccessiblemem: readwrite) "enzyme_inactive
 _KINDS = {"float": ("fpext", "fptrunc"), "double": ("bitcast", "bitcast")}
 _LINEAR = {f"kb.gather.{k}": f"kb.scatter.{k}" for k in _KINDS}
 _LINEAR |= {adjoint: name for name, adjoint in _LINEAR.items()}
-_MODES, _VOTES = ("idx", "up", "down", "bfly"), ("all", "any", "uni", "ballot")
+_MODES = ("idx", "up", "down", "bfly")
+# The type of what each vote gives, and its place in what kb.vote.sync gives.
+_VOTES = {**dict.fromkeys(("all", "any", "uni"), ("i1", 1)), "ballot": ("i32", 0)}
 _ON_GPUS = {"kb.lanemask_lt": "llvm.nvvm.read.ptx.sreg.lanemask.lt"}
 _ON_GPUS |= {f"kb.match.any.sync.i{n}": f"llvm.nvvm.match.any.sync.i{n}" for n in (32, 64)}
 _ON_GPUS |= {f"kb.match.all.sync.i{n}": f"llvm.nvvm.match.all.sync.i{n}p" for n in (32, 64)}
@@ -129,10 +131,9 @@ def in_cpp(text: str) -> str:
     """A module of CUDA C++ with what it calls for shuffles of integers and for votes."""
     given = "i32 %m, i32 %x, i32 %l, i32 %c"
     text += _OF_CPP.format("i32", "shfl.sync.idx.i32", given, _SHUFFLED, 0)
-    for mode, kind in enumerate(_VOTES):
-        kept = ("i32", 0) if kind == "ballot" else ("i1", 1)
+    for mode, (kind, (t, at)) in enumerate(_VOTES.items()):
         called = f"vote.sync(i32 %m, i32 {mode}, i1 %p)"
-        text += _OF_CPP.format(kept[0], f"vote.{kind}.sync", "i32 %m, i1 %p", called, kept[1])
+        text += _OF_CPP.format(t, f"vote.{kind}.sync", "i32 %m, i1 %p", called, at)
     return declared_once(text)
 
 
@@ -142,12 +143,8 @@ def link(module: Any) -> None:
     if declared.isdisjoint(f"kb.shfl.{kind}" for kind in _KINDS):
         return
     # So LLVM removes what is not used. Enzyme does not see this, and repeats no shuffle.
-    like = {
-        "t": "double",
-        "a": "<4 x double>",
-        "effects": "memory(inaccessiblemem: read)",
-        "bound": _BOUND,
-    }
+    effects = "memory(inaccessiblemem: read)"
+    like = {"t": "double", "a": "<4 x double>", "effects": effects, "bound": _BOUND}
     called = {name: f"{REGISTERED}{name}" for name in _LINEAR}
     functions = [
         {"name": name, "forward": _FORWARD % called[name], "backward": _BACKWARD % called[other]}
@@ -213,18 +210,16 @@ def on_gpus(text: str) -> str:
             called = f"shfl.sync.{_MODES[int(given.pop(1)[-1])]}.i32p"
             i.text = f"  {i.result} = call {{ i32, i1 }} @llvm.nvvm.{called}({', '.join(given)})"
         elif i.callee == "kb.vote.sync":
-            kind = _VOTES[int(given.pop(1)[-1])]
-            t, at = ("i32", 0) if kind == "ballot" else ("i1", 1)
+            kind, (t, at) = [*_VOTES.items()][int(given.pop(1)[-1])]
             called = f"call {t} @llvm.nvvm.vote.{kind}.sync({', '.join(given)})"
             into = f"insertvalue {{ i32, i1 }} undef, {t} {i.result}.vote, {at}"
             i.text = f"  {i.result}.vote = {called}\n  {i.result} = {into}"
         elif i.callee == "kb.active_mask":
-            i.text = (
-                f'  {i.result} = call i32 asm sideeffect "activemask.b32 $0;", "=r"() convergent'
-            )
+            called = 'asm sideeffect "activemask.b32 $0;", "=r"() convergent'
+            i.text = f"  {i.result} = call i32 {called}"
     text = renamed(str(module), lambda name: _ON_GPUS.get(name, name))
     for mode in _MODES:
         text += f"declare {{ i32, i1 }} @llvm.nvvm.shfl.sync.{mode}.i32p(i32, i32, i32, i32)\n"
-    for kind in _VOTES:
-        text += f"declare i{1 + 31 * (kind == 'ballot')} @llvm.nvvm.vote.{kind}.sync(i32, i1)\n"
+    for kind, (t, _) in _VOTES.items():
+        text += f"declare {t} @llvm.nvvm.vote.{kind}.sync(i32, i1)\n"
     return text
