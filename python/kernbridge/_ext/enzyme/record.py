@@ -23,8 +23,8 @@ from kernbridge._ext.enzyme.kernel import Primal, Roles, Words
 from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, NumbaKernel, obtained, planned
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.calls.call import is_inexact
-from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda.callback import Configured
+from kernbridge._src.numba_cuda.compile import KernelJob, NumbaCudaFunction
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import Step as Differentiation
@@ -75,16 +75,14 @@ class Derivative:
             raise refused(recording.label, "second derivatives of launches are not made")
         operands, call, (step,), own_operands, own_call = wanted
         self._recording, self._wanted, self._differentiation = recording, wanted, step
-        n = len(operands)
+        self._n_operands = n = len(operands)
         self._of_kernels = (*operands, *call.outs, *recording.temporaries)
         self._arrays = wide_types(self._of_kernels)
-        self._n_operands = n
         self._same = {n + o: i for i, o in call.aliases}  # as which buffer an output is known
         self._has_batch = bool(own_call.levels)
         self._n_buffers = len(own_operands) + len(own_call.outs)
-        self._made = Recording(
-            *(recording.label, recording.target, self._n_buffers, frozenset()), self._has_batch
-        )
+        label, target = recording.label, recording.target
+        self._made = Recording(label, target, self._n_buffers, frozenset(), self._has_batch)
         self.steps, self.temporaries = self._made.steps, self._made.temporaries
         outs = [n + o for o, t in enumerate(call.outs) if is_inexact(t.dtype)]
         sources, results = (step.active, outs) if step.mode == "jvp" else (outs, step.active)
@@ -179,9 +177,7 @@ class Derivative:
             self.steps.append(reach.made.launch(step, numbers))
         elif isinstance(step, Fill) and step.buffer in self._shadows:
             self.steps.append(renumbered(replace(step, pattern=0), self._shadows.__getitem__))
-        elif isinstance(step, Copy) and not self._shadows.keys().isdisjoint(
-            (step.to_buffer, step.from_buffer)
-        ):
+        elif isinstance(step, Copy) and self._shadows.keys() & {step.to_buffer, step.from_buffer}:
             self._copy_derivative(step)
 
     def _repeat(self, step: Step, reach: Reaches) -> None:
@@ -212,7 +208,7 @@ class Derivative:
     def _kernel(self, step: Launch) -> tuple[Primal, Words, set[int]]:
         """The kernel of a launch, its words, and the inputs that nothing writes to."""
         function = step.function
-        assert isinstance(function, numba_cuda_compile.NumbaCudaFunction)
+        assert isinstance(function, NumbaCudaFunction)
         words = iter(w for w in step.words if w.kind != "stride")
         parameters = list(leaves(function.parameters))
         own = [[next(words) for _ in range(leaf.n_words(False))] for leaf in parameters]
@@ -223,9 +219,7 @@ class Derivative:
             if i not in function.opened
         }
         label, target = self._recording.label, self._recording.target
-        job = numba_cuda_compile.KernelJob(
-            label, function.kernel(), function.parameters, False, target
-        )
+        job = KernelJob(label, function.kernel(), function.parameters, False, target)
         return NumbaKernel(job), own, read_only
 
     def _copy_derivative(self, step: Copy) -> None:
