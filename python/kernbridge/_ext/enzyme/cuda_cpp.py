@@ -189,10 +189,9 @@ class CppKernel(Primal):
             f.head = re.sub(r"( !dbg !\d+)? \{$", " alwaysinline {", f.head)
         text = re.sub(r"= \{ +\}", '= { "kb" }', _STRIPPED.sub("", str(module)))
         text = renamed(text, own_name)
-        called = _of_words(Module(text).functions[own_name(self.entry)], self.sizes)
-        return Form(
-            llvm.parse_assembly(warps.in_cpp(text + called)), "kb_words", arrays, used, shared
-        )
+        text += _of_words(Module(text).functions[own_name(self.entry)], self.sizes)
+        made = llvm.parse_assembly(warps.in_cpp(text))
+        return Form(made, "kb_words", arrays, used, shared)
 
 
 def _of_words(kernel: Function, sizes: Sequence[int]) -> str:

@@ -110,9 +110,8 @@ def reinterprets(module: Module, primal: str, of_reals: Sequence[bool]) -> Instr
         if function.name.startswith(REGISTERED):  # whose body Enzyme does not differentiate
             continue
         buffers = buffer_names(function) if function.name == primal else []
-        reals = [b for b, is_real in zip(buffers, of_reals, strict=False) if is_real]
         memory, structures, accesses, cast = all_accesses(function)
-        real = {memory[name] for name in reals}
+        real = {memory[b] for b, is_real in zip(buffers, of_reals, strict=False) if is_real}
         real |= {memory[a] for a, kind, _ in accesses if _is_real(kind)}
         real = {name for name in real - structures if name.startswith("%")}  # no constants
         mixed = (i for a, kind, i in accesses if _is_integer(kind) and memory[a] in real)

@@ -129,8 +129,7 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
             return ""
         kernel, _ = self._kernel
         try:
-            is_call = bool(refused.called)
-            if is_call and (place := clang.place_in(Module(kernel.text), refused.is_of)):
+            if refused.called and (place := clang.place_in(Module(kernel.text), refused.is_of)):
                 return place
             self.machine_code(*self._derive(kernel, has_lines=True))
         except Refused as again:

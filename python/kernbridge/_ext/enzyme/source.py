@@ -143,24 +143,21 @@ class SourceDerivative(HostDerivativeJob):
         request = self._request
         assert request.finish is not None
         finished = request.finish()
-        names = [function[0] for function in finished.notes]
+        index = [function[0] for function in finished.notes].index(self._export.function.name)
         n, everywhere = self._n_inputs, range(len(self._arrays))
         aliases = [(i, n + o) for i, o in self._aliases]
         outputs, zeroed = everywhere[n:], everywhere[n:] if self._zeroed else ()
         arrays = dict(enumerate(self._arrays))
         buffers, places = ir.buffers_of(arrays, outputs, aliases, written=(), zeroed=zeroed)
         of_call = [places[i] for i in everywhere]
-        unit = finished.source + self._unit(
-            names.index(self._export.function.name), buffers, of_call
-        )
+        unit = finished.source + self._unit(index, buffers, of_call)
         host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
         flags = [
             "-std=c11" if request.language == "c" else "-std=c++17",
             *(f"-I{folder}" for folder in (*library.include_paths(), *request.include_paths)),
             *(*host.arguments, *finished.flags, *request.cflags),
         ]
-        text = clang.to_ir(unit, request.language, flags, host)
-        read = Module(text)
+        read = Module(clang.to_ir(unit, request.language, flags, host))
         if failed := read.functions.get("kb_failed"):
             failed.head = f'{signature(failed)} nofree "enzyme_inactive"'
         read = clang.simplified(str(read), _PRIMAL)
@@ -186,17 +183,13 @@ class SourceDerivative(HostDerivativeJob):
         parameters += [f"int64_t e{e}" for b in buffers for e in b.extents]
         dims, tensors = [], []
         for i, ((dtype, rank), k) in enumerate(zip(self._arrays, of_call, strict=True)):
-            names, bits, kind = (
-                [f"e{e}" for e in buffers[k].extents],
-                BITS[dtype],
-                DTYPES[dtype].dlpack,
-            )
+            names, bits = [f"e{e}" for e in buffers[k].extents], BITS[dtype]
             dims.append(f"int64_t s{i}[{rank + 1}], t{i}[{rank + 1}];")
             for d, name in enumerate(names):  # one by one, since Enzyme knows no copy of constants
                 dims.append(f"s{i}[{d}] = {name}, t{i}[{d}] = {' * '.join(names[d + 1 :]) or 1};")
             tensors.append(
-                f"{{b{k}, {{KB_DEVICE_CPU, 0}}, {rank}, {{{kind}, {bits}, 1}}, s{i}, t{i}, 0, "
-                f"KB_TYPE_{dtype.upper()}, 0, {' * '.join(names) or '1'}}}"
+                f"{{b{k}, {{KB_DEVICE_CPU, 0}}, {rank}, {{{DTYPES[dtype].dlpack}, {bits}, 1}}, "
+                f"s{i}, t{i}, 0, KB_TYPE_{dtype.upper()}, 0, {' * '.join(names) or '1'}}}"
             )
         constants = [
             f"static const unsigned char kb_attribute_{k}[] __attribute__((aligned(16))) = "

@@ -70,9 +70,8 @@ def with_fewer_atomics(
     waits = any(i.callee == "llvm.nvvm.barrier0" for i in function.instructions)
     arrays, others = _accesses(function)
     for array, elements in arrays.items():
-        adds, loads, stores = (
-            [i for i in elements if i.opcode == opcode] for opcode in ("atomicrmw", "load", "store")
-        )
+        opcodes = "atomicrmw", "load", "store"
+        adds, loads, stores = ([i for i in elements if i.opcode == name] for name in opcodes)
         for at in adds if has_warps and array >= 0 else ():
             if not elements[at][0]:
                 (_, address), (kind, value) = at.operands
@@ -235,9 +234,8 @@ def _expression(function: Function, value: str, inside: Collection[str] = ()) ->
     if i is None or i.opcode not in _PURE:
         return value
     values = sorted(_expression(function, operand.value, inside) for operand in i.operands)
-    if i.opcode in ("add", "mul"):
-        return f"add({','.join(values)})" if i.opcode == "add" else "*".join(values)
-    return values[0]
+    # A cast is known by its only operand.
+    return f"add({','.join(values)})" if i.opcode == "add" else "*".join(values)
 
 
 def _near(elements: _Accesses, of: Sequence[Instruction], size: int) -> dict[Instruction, int]:
