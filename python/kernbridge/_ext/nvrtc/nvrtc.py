@@ -222,8 +222,7 @@ def _compile(
         )
         raise KernelCompilationError(
             f"{request.label}: the parameters of {request.name!r} must be the same for each "
-            "compute capability, since every GPU gets the same arguments: [KB4006]\n"
-            f"{lines}"
+            f"compute capability, since every GPU gets the same arguments: [KB4006]\n{lines}"
         )
     return Artefact(metas[0], (*cubins, texts[-1]))
 
@@ -387,10 +386,9 @@ def library() -> str:
         folders += [folder / "lib" for folder in (*wheels, Path(place) / "cuda_nvrtc")]
     folders += [Path("/usr/local/cuda/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
     folders += map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
-    for folder in folders:
-        for name in _NAMES:
-            if (folder / name).is_file():
-                return str((folder / name).resolve())
+    for file in (folder / name for folder in folders for name in _NAMES):
+        if file.is_file():
+            return str(file.resolve())
     raise KernelToolchainError(
         f"NVRTC, NVIDIA's run-time compiler, was not found. Looked for {' and '.join(_NAMES[:2])} "
         f"in {', '.join(map(str, folders))}. pip install nvidia-cuda-nvrtc, or set CUDA_HOME to a "
@@ -400,11 +398,9 @@ def library() -> str:
 
 def _toolkit_headers(nvrtc: str) -> tuple[str, ...]:
     """Return the folder of cuda_fp16.h and the like, next to the library or in the toolkit."""
-    lib = Path(nvrtc).parent
-    places = [lib.parent / "include", lib.parents[1] / "include"]
-    places += [lib.parents[1] / "cuda_runtime" / "include"]
-    places += [lib.parents[i] / "include" for i in range(2, min(4, len(lib.parents)))]
-    found = [str(p) for p in places if (p / "cuda_fp16.h").is_file()]
+    above = Path(nvrtc).parent.parents[:4]
+    folders = (*above[:2], above[1] / "cuda_runtime", *above[2:])
+    found = [str(p / "include") for p in folders if (p / "include" / "cuda_fp16.h").is_file()]
     return tuple(found[:1])
 
 
@@ -448,8 +444,7 @@ def _headers(
         if folder not in folders:
             folders.append(folder)
             paths += [os.path.join(folder, name) for name in names]
-    parts = repr(sorted(read.items())).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(parts).digest(), known
+    return _digest(sorted(read.items())), known
 
 
 @functools.lru_cache(maxsize=1024)
@@ -513,10 +508,9 @@ def check_types(
         lines = "\n".join(refusals[:8])
         raise KernelError(
             f"{label}: the compiled kernel takes other parameters than those that were read: "
-            "[KB4007]\n"
-            f"{lines}\nThere may be several definitions of {function.name} in the source (behind "
-            "#if, in namespaces, made by macros), or a macro or typedef hides a pointer: give each "
-            "kernel a name of its own, and write its parameters out"
+            f"[KB4007]\n{lines}\nThere may be several definitions of {function.name} in the source "
+            "(behind #if, in namespaces, made by macros), or a macro or typedef hides a pointer: "
+            "give each kernel a name of its own, and write its parameters out"
         )
     pairs = zip(parameters, types, strict=True)
     typed = tuple(p if p.type else p._replace(type=t.dtype) for p, t in pairs)
