@@ -473,23 +473,22 @@ input_output_aliases, zero_outputs, check, has_side_effect
     folders = (*map(str, include_paths), *settings.include_paths)
     code = nvrtc.Compilation(label, source, file, name, flags, folders)
     function = scan(label, file, source, name, params)
-    return operation_of(label, file, function, lambda _: code, given)
+    return operation_of(label, file, function, lambda *_: code, given)
 
 
 def operation_of(
     label: str,
     file: str,
     function: ScannedFunction,
-    code: Callable[[ScannedFunction], nvrtc.NvrtcFunction | nvrtc.Compilation],
+    code: Callable[[str, ScannedFunction], nvrtc.NvrtcFunction | nvrtc.Compilation],
     given: Mapping[str, Any],
 ) -> CudaKernel:
     """Make the operation of a kernel; `given` are the options of `cuda_kernel`."""
     values, declared, arrays = dict(given["attrs"] or {}), None, None
     launch = {name: given[name] for name in ("grid", "block", "launch_dims")}
-    if given["signature"] is not None or given["inplace"] is not None:
-        function, declared, values = _read_signature(
-            label, function, given["signature"], given["inplace"], values
-        )
+    signature, inplace = given["signature"], given["inplace"]
+    if signature is not None or inplace is not None:
+        function, declared, values = _read_signature(label, function, signature, inplace, values)
         arrays = declared.of_arrays
         launch = {name: arrays.numbers(name, value) for name, value in launch.items()}
     others = ("threads_per_block", "shared_mem", "cooperative", "cluster", "pdl")
@@ -498,7 +497,7 @@ def operation_of(
     names = names_for_rules(function, values)
     spec = OperationSpec.of(given, label, given["outs"], names, arrays)
     frontend = CudaKernelFrontend(
-        *(label, file, function, rule, bool(given["zero_outputs"]), code(function)),
+        *(label, file, function, rule, bool(given["zero_outputs"]), code(label, function)),
         *(declared, values, bool(given.get("check"))),
     )
     return CudaKernel(spec, frontend)
@@ -556,9 +555,8 @@ class CudaKernel:
         if self._signature is not None:
             python, kind = self._signature.python, inspect.Parameter.KEYWORD_ONLY
             given = {*python.parameters, *attrs}
-            more = [
-                inspect.Parameter(p.name, kind) for p in function.attributes if p.name not in given
-            ]
+            names = (p.name for p in function.attributes if p.name not in given)
+            more = [inspect.Parameter(name, kind) for name in names]
             self.__signature__ = python.replace(parameters=[*python.parameters.values(), *more])
 
     def __call__(self, /, *inputs: Any, **attributes: Any) -> Any:

@@ -167,15 +167,9 @@ def load_binary(
     of_cuda = last_error != 0 and b"kb_cuda_host_slot" not in data  # which CUDA C++ on CPUs has
     on_gpu = of_cuda if platform is None else platform == "cuda"
     found = _functions_of(module_name, file, exports, functions)
-    module = CompiledModule(
-        "load_binary",
-        module_name,
-        place,
-        digest,
-        found,
-        language="cuda" if on_gpu else "",
-        graph=allow_cuda_graph,
-    )
+    about = "load_binary", module_name, place, digest, found
+    language = "cuda" if on_gpu else ""
+    module = CompiledModule(*about, language=language, graph=allow_cuda_graph)
     if auto_register and exports:
         register_all(module, target_prefix or module_name, replace)
     return module
@@ -415,9 +409,7 @@ class CudaBinary:
             )
         text, is_bare = self._declared or "", self._declared is None
         function = _typed(scan(label, self.path, text, entry, params, machine_code=is_bare))
-        return operation_of(
-            label, self.path, function, lambda f: self._code(label, f), given | options
-        )
+        return operation_of(label, self.path, function, self._code, given | options)
 
     def _code(self, label: str, function: ScannedFunction) -> NvrtcFunction:
         sizes = []
