@@ -105,9 +105,8 @@ class InlinedFunction:
                 traced = jax.make_jaxpr(lambda *x: self.__wrapped__(*x), return_shape=True)
                 closed, shapes = traced(*scalars)
         except Exception as e:
-            given = ", ".join(dtypes)
             raise NotInlined(
-                f"{self.label}: JAX cannot trace the function for ({given}): "
+                f"{self.label}: JAX cannot trace the function for ({', '.join(dtypes)}): "
                 f"{type(e).__name__}: {e}"
             ) from e
         leaves = jax.tree.leaves(shapes)
@@ -269,8 +268,7 @@ class _Asked(Recipe[tuple[str, ...]]):
         self.lasting = not job.fingerprint.opaque
 
     def made_of(self) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self._job.made_of()
-        return found
+        return tuple(self._job.made_of())
 
     def make(self) -> Artefact:
         from kernbridge._src.numba_common.private_numba import linked

@@ -136,9 +136,8 @@ def nextafter(x: Any, y: Any) -> Any:
 
 def population_count(x: Any) -> Any:
     one, start = x.dtype.type(1), (x, x * x.dtype.type(0))
-    return lax.while_loop(lambda s: s[0] != 0, lambda s: (s[0] & (s[0] - one), s[1] + one), start)[
-        1
-    ]
+    _, n = lax.while_loop(lambda s: s[0] != 0, lambda s: (s[0] & (s[0] - one), s[1] + one), start)
+    return n
 
 
 def clz(x: Any) -> Any:

@@ -135,10 +135,8 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
     number = np.asarray(value).astype(dtype)[()]
     if dtype.kind == "b":
         return repr(bool(number))
-    if dtype.kind in "iu":
-        return f"np.{dtype.name}({int(number)})"
-    text = repr(float(number)).replace("inf", "math.inf").replace("nan", "math.nan")
-    return f"np.{dtype.name}({text})"
+    text = repr(int(number) if dtype.kind in "iu" else float(number))
+    return f"np.{dtype.name}({text.replace('inf', 'math.inf').replace('nan', 'math.nan')})"
 
 
 def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
