@@ -213,10 +213,8 @@ class _Checker:
         worst, where = 0.0, ""
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
             if (a.shape, a.dtype) != (b.shape, b.dtype):
-                detail = (
-                    f"{typed(a.dtype, a.shape)} where {typed(b.dtype, b.shape)} is expected, "
-                    f"in leaf {k}"
-                )
+                got, wanted = (typed(x.dtype, x.shape) for x in (a, b))
+                detail = f"{got} where {wanted} is expected, in leaf {k}"
                 return RuleCheck(self.backend, check, "failed", np.inf, detail)
             a, b = (np.asarray(x, complex if x.dtype.kind == "c" else float) for x in (a, b))
             scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
@@ -248,11 +246,10 @@ class _Checker:
         if not finite_differences or (forward is None and reverse is None):
             return checks
         difference, noise = self._difference(v)
-        what = "jvp against central differences"
+        what = "against central differences"
         if forward is not None:
-            return [*checks, self.compare(what, difference, forward, noise)]
-        what = "vjp against central differences"
-        return [*checks, self._weighted(what, u, difference, v, reverse, noise)]
+            return [*checks, self.compare(f"jvp {what}", difference, forward, noise)]
+        return [*checks, self._weighted(f"vjp {what}", u, difference, v, reverse, noise)]
 
     def _weighted(
         self, check: str, u: Any, forward: Any, v: Any, reverse: Any, noise: float = 0.0
