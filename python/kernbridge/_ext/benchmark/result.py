@@ -216,10 +216,7 @@ class BenchmarkResult:
         series = _grouped(_sorted(rows, x) if are_numbers else rows, lines)
         for i, members in enumerate(series.values()):
             places = [row[x] if are_numbers else f"{row[x]}" for row in members]
-            bars = [
-                (row["median_ms"] - row["q1_ms"], row["q3_ms"] - row["median_ms"])
-                for row in members
-            ]
+            bars = [(r["median_ms"] - r["q1_ms"], r["q3_ms"] - r["median_ms"]) for r in members]
             spread = np.maximum(bars, 0).T if y == "median_ms" else None  # not negative by rounding
             label = ", ".join(f"{members[0][name]}" for name in lines) or None
             look = {"marker": "os^Dv*PX"[i % 8], "label": label, **kwargs}

@@ -194,9 +194,8 @@ def compile_entry(job: Any, architecture: tuple[int, int] | None = None) -> _Com
         _check_made(metadata, made.library)
         with inside.get_context():
             module = metadata["mlir_module"]
-            inside.PassManager.parse(inside.mlir_optimization.get_base_pipeline()).run(
-                module.operation
-            )
+            passes = inside.PassManager.parse(inside.mlir_optimization.get_base_pipeline())
+            passes.run(module.operation)
             inside.optimization.run_pre_codegen_patterns(module)
             functions = _functions(module)
             (kernel,) = (f for f in functions.values() if "nvvm.kernel" in f.attributes)

@@ -88,9 +88,8 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("code", help="as printed in the message")
 
     # stdout belongs to the script, so there is no JSON
-    parser = commands.add_parser(
-        "cuda-on-cpu", help="run a script with its CUDA kernels on the CPU"
-    )
+    what = "run a script with its CUDA kernels on the CPU"
+    parser = commands.add_parser("cuda-on-cpu", help=what)
     parser.add_argument("--check", action="store_true", help="check every access of the kernels")
     parser.add_argument("script", help="its file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the arguments of the script")
