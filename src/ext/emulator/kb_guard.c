@@ -127,20 +127,21 @@ kb_status kb_guard_results(const kb_frame *frame, kb_run *run, kb_error *err)
     return s;
 }
 
-static kb_status copy_inputs(const kb_frame *frame, kb_arena *arena, uint8_t **copies,
-                             kb_error *err)
+/* NULL without memory. */
+static uint8_t **copy_inputs(const kb_frame *frame, kb_arena *arena)
 {
-    for (uint32_t i = 0; i < frame->kernel->n_inputs; i++) {
+    uint8_t **copies = kb_arena_take(arena, frame->kernel->n_inputs, sizeof *copies);
+    for (uint32_t i = 0; copies && i < frame->kernel->n_inputs; i++) {
         const kb_xla_buffer *buffer = kb_frame_raw(frame, i);
         size_t size = kb_frame_is_aliased(frame, i) ? 0 : kb_buffer_bytes(buffer);
         if (size == 0)
             continue;
         copies[i] = kb_arena_take(arena, size, 1);
         if (!copies[i])
-            return no_memory(frame, "to compare inputs with", err);
+            return NULL;
         memcpy(copies[i], buffer->data, size);
     }
-    return KB_OK;
+    return copies;
 }
 
 static kb_status changed(const kb_frame *frame, uint32_t i, const uint8_t *copy, kb_error *err)
@@ -160,10 +161,9 @@ static kb_status changed(const kb_frame *frame, uint32_t i, const uint8_t *copy,
                         (long long)kb_buffer_count(buffer), at);
 }
 
-/* Puts back what changed; an error for the first such input. */
-static kb_status compare(const kb_frame *frame, uint8_t *const *copies, kb_error *err)
+/* Puts back what changed; an error for the first such input, unless `s` is one. */
+static kb_status compare(const kb_frame *frame, uint8_t *const *copies, kb_status s, kb_error *err)
 {
-    kb_status s = KB_OK;
     for (uint32_t i = 0; i < frame->kernel->n_inputs; i++) {
         const kb_xla_buffer *buffer = kb_frame_raw(frame, i);
         if (!copies[i] || memcmp(buffer->data, copies[i], kb_buffer_bytes(buffer)) == 0)
@@ -178,15 +178,9 @@ static kb_status compare(const kb_frame *frame, uint8_t *const *copies, kb_error
 kb_status kb_guard_inputs(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     kb_arena *arena = kb_arena_new();
-    uint8_t **copies = kb_arena_take(arena, frame->kernel->n_inputs, sizeof *copies);
-    kb_status s = copies ? copy_inputs(frame, arena, copies, err)
+    uint8_t **copies = copy_inputs(frame, arena);
+    kb_status s = copies ? compare(frame, copies, run(frame, err), err)
                          : no_memory(frame, "to compare inputs with", err);
-    if (s == KB_OK) {
-        kb_error unused;
-        s = run(frame, err);
-        kb_status compared = compare(frame, copies, s == KB_OK ? err : &unused);
-        s = s == KB_OK ? compared : s;
-    }
     kb_arena_free(arena);
     return s;
 }
