@@ -24,18 +24,17 @@ static size_t guard_size(size_t size)
 }
 
 /* Moves result `i` of the buffers (inputs, outputs, hidden, as the kernel sees them), and the
- * inputs that share its memory. */
-static kb_status move(const kb_frame *frame, kb_arena *arena, kb_xla_buffer *buffers, uint32_t i,
-                      kb_error *err)
+ * inputs that share its memory. False without memory. */
+static bool move(const kb_frame *frame, kb_arena *arena, kb_xla_buffer *buffers, uint32_t i)
 {
     uint32_t n_inputs = frame->kernel->n_inputs;
     void *before = buffers[i].data;
     size_t size = kb_buffer_bytes(&buffers[i]), guard = guard_size(size);
     if (size == 0)
-        return KB_OK;
+        return true;
     uint8_t *block = kb_arena_take(arena, 2 * guard + ALIGNMENT + size, 1);
     if (!block)
-        return no_memory(frame, "for guards of outputs", err);
+        return false;
     uint8_t *data = block + ALIGNMENT - (uintptr_t)block % ALIGNMENT + guard;
     memset(data - guard, FILL, 2 * guard + size);
     for (uint32_t k = 0; k < n_inputs; k++)
@@ -44,7 +43,7 @@ static kb_status move(const kb_frame *frame, kb_arena *arena, kb_xla_buffer *buf
             buffers[k].data = data;
         }
     buffers[i].data = data;
-    return KB_OK;
+    return true;
 }
 
 kb_xla_buffer *kb_guard_copy(const kb_frame *frame, kb_arena *arena, kb_frame *moved,
@@ -115,11 +114,11 @@ kb_status kb_guard_results(const kb_frame *frame, kb_run *run, kb_error *err)
     kb_xla_frame xla;
     kb_arena *arena = kb_arena_new();
     kb_xla_buffer *buffers = kb_guard_copy(frame, arena, &moved, &xla);
-    kb_status s = buffers ? KB_OK : no_memory(frame, "for guards of outputs", err);
-    for (uint32_t i = first; s == KB_OK && i < n; i++)
-        s = move(frame, arena, buffers, i, err);
-    if (s == KB_OK)
-        s = check(frame, buffers, run(&moved, err), err);
+    bool well = buffers != NULL;
+    for (uint32_t i = first; well && i < n; i++)
+        well = move(frame, arena, buffers, i);
+    kb_status s = well ? check(frame, buffers, run(&moved, err), err)
+                       : no_memory(frame, "for guards of outputs", err);
     for (uint32_t i = first; s == KB_OK && i < n; i++)
         if (kb_buffer_bytes(&buffers[i]))
             memcpy(kb_frame_raw(frame, i)->data, buffers[i].data, kb_buffer_bytes(&buffers[i]));
@@ -267,12 +266,10 @@ kb_status kb_unwritten_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     kb_unwritten c = {.n_regions = 0};
     kb_arena *arena = kb_arena_new();
-    if (!find_regions(frame, arena, &c)) {
-        kb_arena_free(arena);
-        return no_memory(frame, "to look for reads of what nothing has written", err);
-    }
     const kb_unwritten *before = kb_unwritten_exchange(&c);
-    kb_status s = run(frame, err);
+    kb_status s = find_regions(frame, arena, &c)
+                      ? run(frame, err)
+                      : no_memory(frame, "to look for reads of what nothing has written", err);
     if (s == KB_OK)
         s = look_at_outputs(frame, err);
     (void)kb_unwritten_exchange(before);
