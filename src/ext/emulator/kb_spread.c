@@ -3,7 +3,6 @@
 
 #include "core/kb_arena.h"
 #include "core/kb_dtype.h"
-#include "ext/emulator/kb_guard.h"
 #include "kernbridge/cuda_host.h"
 
 #include <stdio.h>
@@ -189,26 +188,21 @@ void kb_spread_leave(kb_spread *spread)
     free_spread(spread);
 }
 
-static bool move_all(const kb_frame *frame, kb_spread *p, kb_frame *moved, kb_xla_frame *xla)
-{
-    const kb_kernel *kernel = frame->kernel;
-    kb_xla_buffer *buffers = kb_guard_copy(frame, p->arena, moved, xla);
-    for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++)
-        if (!buffers || !kb_spread_add(p, &buffers[i].data, &buffers[i], kernel->buffers[i].name,
-                                       i >= kernel->n_inputs))
-            return false;
-    return true;
-}
-
 kb_status kb_spread_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
-    kb_spread *p = kb_spread_new(kb_kernel_n_buffers(frame->kernel));
+    const kb_kernel *kernel = frame->kernel;
+    uint32_t n = kb_kernel_n_buffers(kernel);
+    kb_spread *p = kb_spread_new(n);
     kb_frame moved;
     kb_xla_frame xla;
-    kb_status s = p && move_all(frame, p, &moved, &xla)
-                      ? run(&moved, err)
-                      : kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to check accesses",
-                                     frame->kernel->name);
+    kb_xla_buffer *buffers = p ? kb_guard_copy(frame, p->arena, &moved, &xla) : NULL;
+    bool well = buffers != NULL;
+    for (uint32_t i = 0; well && i < n; i++)
+        well = kb_spread_add(p, &buffers[i].data, &buffers[i], kernel->buffers[i].name,
+                             i >= kernel->n_inputs);
+    kb_status s = well ? run(&moved, err)
+                       : kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to check accesses",
+                                      kernel->name);
     if (p)
         kb_spread_leave(p);
     return s;
