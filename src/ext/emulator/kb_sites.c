@@ -21,10 +21,8 @@ static uint32_t number_of(uint64_t place)
     for (uint32_t i = 0; i < PROBES; i++) {
         uint32_t at = (uint32_t)(hash + i) % (N_SITES - 1) + 1;
         uint64_t there = atomic_load_explicit(&sites[at], memory_order_relaxed);
-        if (there == place)
-            return at;
-        if (there == 0 &&
-            (atomic_compare_exchange_strong(&sites[at], &there, place) || there == place))
+        if ((there == 0 && atomic_compare_exchange_strong(&sites[at], &there, place)) ||
+            there == place)
             return at;
     }
     return 0;
