@@ -20,31 +20,25 @@ static kb_block *unused;         /* under the lock; and, written under it, */
 static _Atomic(uint32_t) n_kept; /* threads that unused blocks have room for; and */
 static uint32_t kept_max; /* how many may be kept: a full block for each processor; 0 at first */
 
-/* With a guard below, where a stack that overflows ends. */
-static void *map(size_t size)
-{
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    char *memory = mmap(NULL, size + KB_FAULT_GUARD, PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (memory == MAP_FAILED)
-        return NULL;
-    (void)mprotect(memory, KB_FAULT_GUARD, PROT_NONE);
-    return memory + KB_FAULT_GUARD;
-}
-
 static void unmap(unsigned char *memory, size_t size)
 {
     if (memory)
         (void)munmap(memory - KB_FAULT_GUARD, size + KB_FAULT_GUARD);
 }
 
-/* Memory of at least `size` bytes in place of what was there. */
+/* Memory of at least `size` bytes in place of what was there, with a guard below, where a stack
+ * that overflows ends. */
 static bool grow(unsigned char **memory, size_t *there, size_t size)
 {
     if (size <= *there)
         return true;
     unmap(*memory, *there);
-    *memory = map(size);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    unsigned char *guard = mmap(NULL, size + KB_FAULT_GUARD, PROT_READ | PROT_WRITE, flags, -1, 0);
+    *memory = guard != MAP_FAILED ? guard + KB_FAULT_GUARD : NULL;
     *there = size;
+    if (*memory)
+        (void)mprotect(guard, KB_FAULT_GUARD, PROT_NONE);
     return *memory != NULL;
 }
 
