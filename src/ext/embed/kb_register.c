@@ -112,19 +112,13 @@ static kb_status add_target(const kb_xla_api *xla, const kb_target *target, cons
 
 static kb_status add_targets(const kb_xla_api *xla, kb_error *err)
 {
+    kb_status s = KB_OK;
     const kb_target *target;
-    for (size_t t = 0; (target = kb_targets_get(t)) != NULL; t++) {
-        if (strcmp(target->name, asking_target) == 0)
-            continue;
-        for (int i = 0; i < N_PLATFORMS; i++) {
-            if (!(target->platforms & platforms[i].mask))
-                continue;
-            kb_status s = add_target(xla, target, &platforms[i], err);
-            if (s != KB_OK)
-                return s;
-        }
-    }
-    return KB_OK;
+    for (size_t t = 0; (target = kb_targets_get(t)) != NULL; t++)
+        for (int i = 0; s == KB_OK && i < N_PLATFORMS; i++)
+            if (target->platforms & platforms[i].mask && strcmp(target->name, asking_target) != 0)
+                s = add_target(xla, target, &platforms[i], err);
+    return s;
 }
 
 static kb_status add_plugin(const kb_pjrt_api *api, kb_error *err)
