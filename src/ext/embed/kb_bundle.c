@@ -25,11 +25,6 @@ static kb_status refuse_memory(kb_error *err)
     return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a bundle");
 }
 
-static kb_status refuse_file(const char *path, int number, kb_error *err)
-{
-    return kb_error_set(err, KB_NOT_FOUND, "cannot read %s: %s", path, strerror(number));
-}
-
 static kb_status refuse_damaged(const char *path, const char *what, kb_error *err)
 {
     return kb_error_set(err, KB_INVALID_ARGUMENT,
@@ -64,7 +59,8 @@ static kb_status read_file(kb_bundle *b, const char *path, kb_xla_bytes *c, kb_e
         (void)fclose(file);
     if (!path || (found && !memory))
         return refuse_memory(err);
-    return found ? KB_OK : refuse_file(path, number, err);
+    return found ? KB_OK
+                 : kb_error_set(err, KB_NOT_FOUND, "cannot read %s: %s", path, strerror(number));
 }
 
 static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, kb_xla_bytes *c,
@@ -74,12 +70,9 @@ static kb_status read_compared(kb_bundle *b, const kb_manifest_file *file, kb_xl
     kb_status s = read_file(b, path, c, err);
     if (s != KB_OK)
         return s;
-    uint8_t computed[KB_SHA256_SIZE];
-    kb_sha256 h;
-    kb_sha256_begin(&h);
-    kb_sha256_add(&h, c->data, c->size);
-    kb_sha256_end(&h, computed);
-    return c->size == file->size && memcmp(computed, file->digest, sizeof computed) == 0
+    const kb_checksum seal = {.sha = file->digest};
+    const kb_reader all = kb_reader_of(c->data, c->size);
+    return c->size == file->size && !kb_checksum_check(&seal, "", 0, &all)
                ? KB_OK
                : refuse_damaged(path, "it is not the file that the manifest describes", err);
 }
