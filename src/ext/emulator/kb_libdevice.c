@@ -12,13 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Each of special.h downwards (_rd), upwards (_ru) and towards zero (_rz). */
-#define DIRECTION(name, direction, n, result, type, value)                                         \
-    static KB_ROUNDED_TO(kb_nv_##name, direction, n, result, type, value)
 #define DIRECTIONS(n, name, result, type, value)                                                   \
-    DIRECTION(name##_rd, FE_DOWNWARD, n, result, type, value)                                      \
-    DIRECTION(name##_ru, FE_UPWARD, n, result, type, value)                                        \
-    DIRECTION(name##_rz, FE_TOWARDZERO, n, result, type, value)
+    KB_ROUNDED_EACH(kb_nv_##name, n, result, type, value)
 KB_ROUNDED(DIRECTIONS)
 
 static const long double sqrt_2 = 1.414213562373095048801688724209698079L;

@@ -46,7 +46,7 @@
 /* The direction is a state of the processor. What is computed under it goes through volatile
  * variables: a compiler that knows nothing of directions moves no access to them over a call. */
 #define KB_ROUNDED_TO(name, direction, n, result, type, value)                                     \
-    result name KB_TAKES_##n(type)                                                                 \
+    static inline result name KB_TAKES_##n(type)                                                   \
     {                                                                                              \
         KB_ROUNDED_COPY_##n(volatile type);                                                        \
         int before = fegetround();                                                                 \
@@ -55,6 +55,11 @@
         (void)fesetround(before);                                                                  \
         return r;                                                                                  \
     }
+/* Downwards, upwards and towards zero. */
+#define KB_ROUNDED_EACH(name, n, result, type, value)                                              \
+    KB_ROUNDED_TO(name##_rd, FE_DOWNWARD, n, result, type, value)                                  \
+    KB_ROUNDED_TO(name##_ru, FE_UPWARD, n, result, type, value)                                    \
+    KB_ROUNDED_TO(name##_rz, FE_TOWARDZERO, n, result, type, value)
 // NOLINTEND(bugprone-macro-parentheses)
 
 /* sin(pi (x + quarters / 2)). Nothing is rounded before the product with pi, which has two parts.

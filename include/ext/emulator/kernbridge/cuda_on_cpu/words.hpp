@@ -40,9 +40,7 @@ template <typename T> static inline T norm_of(int n, const T *values)
 } // namespace kernbridge::cuda_on_cpu
 
 #define KB_DIRECTIONS(n, name, result, type, value)                                                \
-    static inline KB_ROUNDED_TO(__##name##_rz, FE_TOWARDZERO, n, result, type, value)              \
-    static inline KB_ROUNDED_TO(__##name##_rd, FE_DOWNWARD, n, result, type, value)                \
-    static inline KB_ROUNDED_TO(__##name##_ru, FE_UPWARD, n, result, type, value)
+    KB_ROUNDED_EACH(__##name, n, result, type, value)
 KB_ROUNDED(KB_DIRECTIONS)
 #undef KB_DIRECTIONS
 
