@@ -200,16 +200,12 @@ static void measure(kb_checks *c, uint32_t dynamic_shared, void *const *paramete
 {
     for (uint32_t i = 0; i < c->n_ranges; i++) {
         kb_range *r = &c->ranges[i];
-        r->about = &c->table->arrays[i];
-        if (i >= c->table->n_arguments) {
-            bool is_dynamic = r->about->flags & KB_CHECK_DYNAMIC;
-            kb_range_fixed(r, 0, is_dynamic ? dynamic_shared : r->about->size);
-            continue;
-        }
-        if (r->about->flags & KB_CHECK_SPREAD)
-            kb_range_fixed(r, r->about->offset, r->about->size);
-        else
+        const kb_check_array *a = &c->table->arrays[i];
+        r->about = a;
+        if (i < c->table->n_arguments && !(a->flags & KB_CHECK_SPREAD))
             kb_range_measure(r, parameters);
+        else
+            kb_range_fixed(r, a->offset, a->flags & KB_CHECK_DYNAMIC ? dynamic_shared : a->size);
         uint64_t size = (uint64_t)(r->high - r->low);
         r->is_watched = kb_unwritten_find(kb_range_first(r, c->slice), size) != NULL;
         c->is_batched = c->is_batched || r->slice;
