@@ -88,7 +88,7 @@ void kb_checks_enter(kb_checks *c, const kb_block *b)
 {
     const uint32_t *at = b->threads[0].ctaid;
     bool is_other = c->is_batched && c->slice != at[2];
-    if (is_other || (!c->is_cooperative && kb_shadow_is_late(c->shadow))) {
+    if (is_other || (!c->begun && kb_shadow_is_late(c->shadow))) {
         c->slice = at[2];
         kb_checks_phase(c);
     }

@@ -149,7 +149,7 @@ typedef struct kb_checks {
     size_t shared_cell, shared_cells; /* the first that is for shared memory; those of a block */
     kb_race_now global, shared;       /* the present, for the two sorts of memory */
     uint32_t slice;                   /* of a batch, which the block is in */
-    bool is_batched, is_cooperative;
+    bool is_batched;
     kb_block_start *begins; /* of this phase */
     uint32_t n_begins;
     uint32_t block;  /* the number of the one that runs */

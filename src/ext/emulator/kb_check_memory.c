@@ -218,7 +218,7 @@ static void count_shared(kb_checks *c)
     uint64_t of_dynamic = 0, size_of_dynamic = 0;
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++)
         if (c->ranges[i].about->flags & KB_CHECK_SPREAD) {
-            c->shared_cells = KB_SHARED_CELLS / (c->is_cooperative ? c->n_blocks : 1);
+            c->shared_cells = KB_SHARED_CELLS / (c->begun ? c->n_blocks : 1);
             return;
         } else if (c->ranges[i].about->flags & KB_CHECK_DYNAMIC) {
             of_dynamic = kb_range_unit(&c->ranges[i], of_dynamic);
@@ -237,7 +237,7 @@ static void count_shared(kb_checks *c)
     }
 }
 
-static bool make_room(kb_checks *c)
+static bool make_room(kb_checks *c, bool is_cooperative)
 {
     const kb_check_table *t = c->table;
     size_t n_rows = (size_t)c->n_ranges + t->n_local + 1;
@@ -248,9 +248,9 @@ static bool make_room(kb_checks *c)
     c->locals = (void **)kb_arena_take(arena, (size_t)c->n_threads * t->n_local, sizeof *c->locals);
     c->begins = kb_arena_take(arena, c->n_blocks, sizeof *c->begins);
     c->seen = kb_arena_take(arena, ((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen);
-    c->begun = c->is_cooperative ? kb_arena_take(arena, c->n_blocks, sizeof *c->begun) : NULL;
+    c->begun = is_cooperative ? kb_arena_take(arena, c->n_blocks, sizeof *c->begun) : NULL;
     if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins || !c->seen ||
-        (c->is_cooperative && !c->begun))
+        (is_cooperative && !c->begun))
         return false;
     c->rows->n = n_rows;
     c->rows->of[0].size = KB_CHECK_ADDRESS;
@@ -263,7 +263,7 @@ static bool take_cells(kb_checks *c, uint32_t dynamic_shared, void *const *param
     size_t n = kb_ranges_count(c->ranges, c->table->n_arguments);
     count_shared(c);
     c->shared_cell = n;
-    c->shadow = kb_shadow_take(n + c->shared_cells * (c->is_cooperative ? c->n_blocks : 1));
+    c->shadow = kb_shadow_take(n + c->shared_cells * (c->begun ? c->n_blocks : 1));
     if (!c->shadow)
         return false;
     for (uint32_t i = 0; i < c->n_ranges; i++) {
@@ -288,10 +288,9 @@ kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
     c->n_blocks = sizes[0] * sizes[1] * sizes[2];
     c->n_threads = sizes[3] * sizes[4] * sizes[5];
     c->n_ranges = table->n_arguments + table->n_shared;
-    c->is_cooperative = is_cooperative;
     c->arena = kb_arena_new();
     c->fences = (kb_fences){.arena = c->arena, .n_threads = c->n_threads, .n_blocks = c->n_blocks};
-    if (make_room(c) && take_cells(c, dynamic_shared, parameters)) {
+    if (make_room(c, is_cooperative) && take_cells(c, dynamic_shared, parameters)) {
         kb_checks_phase(c);
         return c;
     }
