@@ -172,14 +172,8 @@ void *kb_check_wrong(kb_thread *t, void *made, int64_t index, int64_t extent, ui
     uint32_t which = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
     if (which >= WRONG_FIRST)
         return made; /* part of a view that is wrong already; the first one is reported */
-    const kb_wrong_index wrong = {
-        .index = index < 0 ? index - extent : index,
-        .extent = extent,
-        .axis = axis,
-        .which = which,
-    };
-    uint32_t place = place_of_wrong(t->block->checks, &wrong);
-    return tagged(word, WRONG_FIRST + place);
+    const kb_wrong_index wrong = {index < 0 ? index - extent : index, extent, axis, which};
+    return tagged(word, WRONG_FIRST + place_of_wrong(t->block->checks, &wrong));
 }
 
 /* A place in the source: where its text begins, if it has one. */
