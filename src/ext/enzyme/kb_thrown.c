@@ -146,6 +146,4 @@ static const kb_symbol symbols[] = {
     {0},
 };
 
-extern const kb_extension kb_enzyme;
-
 const kb_extension kb_enzyme = {.symbols = symbols};

@@ -3,7 +3,6 @@
 
 #include "core/kb_handler.h"
 #include "core/kb_plan.h"
-#include "ext/emulator/kb_check.h"
 #include "ext/emulator/kb_cuda_code.h"
 #include "ext/emulator/kb_hostcuda.h"
 #include "python/entry.h"
