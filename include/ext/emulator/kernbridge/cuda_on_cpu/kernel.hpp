@@ -39,21 +39,18 @@ template <auto kernel, typename... P> struct Kernel<kernel, void (*)(P...)> {
         return run_with(given, block, index, first, cooperative ? block : nullptr,
                         std::index_sequence_for<P...>());
     }
+
+    static constexpr kb_cuda_kernel description = {
+        KB_CUDA_HOST_VERSION, n,         KB_CUDA_IS_CHECKED, codes, sizes,
+        run<false>,           run<true>, fixed_shared};
 };
 
 } // namespace kernbridge::cuda_on_cpu
 
 #define KB_CUDA_KERNEL(...)                                                                        \
-    using kb_kernel = ::kernbridge::cuda_on_cpu::Kernel<&__VA_ARGS__>;                             \
     extern "C" __attribute__((visibility("default"))) const kb_cuda_kernel                         \
         kb_cuda_kernel_description;                                                                \
-    const kb_cuda_kernel kb_cuda_kernel_description = {KB_CUDA_HOST_VERSION,                       \
-                                                       kb_kernel::n,                               \
-                                                       KB_CUDA_IS_CHECKED,                         \
-                                                       kb_kernel::codes,                           \
-                                                       kb_kernel::sizes,                           \
-                                                       kb_kernel::run<false>,                      \
-                                                       kb_kernel::run<true>,                       \
-                                                       ::kernbridge::cuda_on_cpu::fixed_shared};
+    const kb_cuda_kernel kb_cuda_kernel_description =                                              \
+        ::kernbridge::cuda_on_cpu::Kernel<&__VA_ARGS__>::description;
 
 #endif
