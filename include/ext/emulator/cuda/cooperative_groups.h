@@ -43,7 +43,6 @@ class grid_group : public thread_group
     }
     KB_GIVES(bool, is_valid() const, kernbridge::cuda_on_cpu::exchanged != 0)
     KB_GIVES(unsigned long long, size() const, num_blocks() * blockDim.x * blockDim.y * blockDim.z)
-    KB_GIVES(unsigned long long, num_threads() const, size())
     KB_GIVES(unsigned long long, block_rank() const,
           blockIdx.x + static_cast<unsigned long long>(gridDim.x) *
                            (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z))
