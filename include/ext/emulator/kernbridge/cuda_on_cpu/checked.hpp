@@ -15,7 +15,7 @@ ask(const void *at, uint64_t size, uint32_t how, const void *code)
     kb_cuda_thread *of_block = threads;
     if (!of_block)
         return;
-    kb_thread *self = thread_at(of_block, threadIdx);
+    kb_thread *self = running_thread(of_block);
     threads = nullptr; /* as in Away */
     host().access(self, at, size, how, code);
     threads = of_block;
@@ -57,8 +57,7 @@ KB_HOOK void __tsan_atomic_thread_fence(int)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     kb_cuda_thread *of_block = kernbridge::cuda_on_cpu::threads;
     if (of_block)
-        kernbridge::cuda_on_cpu::host().fence(
-            kernbridge::cuda_on_cpu::thread_at(of_block, threadIdx));
+        kernbridge::cuda_on_cpu::host().fence(kernbridge::cuda_on_cpu::running_thread(of_block));
 }
 
 #define KB_HOOK_ATOMIC(bits, type, result, name, parameters, expression)                           \
@@ -152,7 +151,7 @@ KB_HOOK void __ubsan_handle_out_of_bounds(kb_wrong_index *where, uintptr_t index
     kb_cuda_thread *of_block = threads;
     if (!of_block)
         return;
-    kb_thread *self = thread_at(of_block, threadIdx);
+    kb_thread *self = running_thread(of_block);
     threads = nullptr;
     host().wrong_index(self, index, where->array->name, host().site(where->file, where->line));
     __builtin_trap();

@@ -57,8 +57,8 @@ static thread_local unsigned char *resident;
 
 KB_UNCHECKED KB_IS(const kb_cuda_host &, host, (), *kb_cuda_host_slot.functions)
 
-KB_IS(uint32_t, index_of_thread, (),
-      threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))
+KB_UNCHECKED KB_IS(uint32_t, index_of_thread, (),
+                   threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))
 
 static inline void filled(void *at, size_t size)
 {
@@ -66,13 +66,12 @@ static inline void filled(void *at, size_t size)
         host().filled(at, size);
 }
 
-/* Threads of the block with these threads. */
+/* Threads of the block with these threads: one of them, and the running one. */
 KB_UNCHECKED KB_IS(kb_cuda_thread *, thread_number, (kb_cuda_thread *of_block, uint32_t i),
                    reinterpret_cast<kb_cuda_thread *>(reinterpret_cast<char *>(of_block) +
                                                       static_cast<size_t>(i) * host().thread_size))
-KB_UNCHECKED KB_IS(kb_thread *, thread_at, (kb_cuda_thread *of_block, uint3 at),
-                   reinterpret_cast<kb_thread *>(thread_number(
-                       of_block, at.x + blockDim.x * (at.y + blockDim.y * at.z))))
+KB_UNCHECKED KB_IS(kb_thread *, running_thread, (kb_cuda_thread *of_block),
+                   reinterpret_cast<kb_thread *>(thread_number(of_block, index_of_thread())))
 
 /* The memory of this library that each thread of the system has for itself. */
 struct ThreadMemory {
@@ -130,7 +129,7 @@ class Away
         if (__builtin_expect(!threads_, 0))
             throw_outside(what);
         if (!self)
-            self = thread_at(threads_, thread_);
+            self = running_thread(threads_);
     }
     ~Away()
     {
@@ -209,7 +208,7 @@ static inline void unchanged(uint32_t site)
 static inline void *shared_memory(const void *key, const char *name, size_t size, size_t unit)
 {
     kb_cuda_thread *of_block = threads;
-    kb_thread *self = thread_at(of_block, threadIdx);
+    kb_thread *self = running_thread(of_block);
     threads = nullptr; /* as in Away */
     void *memory = host().shared_array(self, key, name, size, static_cast<uint32_t>(unit));
     threads = of_block;
