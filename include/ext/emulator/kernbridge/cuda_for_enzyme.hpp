@@ -47,8 +47,7 @@ KB_INDEX(blockIdx, __nvvm_read_ptx_sreg_ctaid)
 KB_INDEX(blockDim, __nvvm_read_ptx_sreg_ntid)
 KB_INDEX(gridDim, __nvvm_read_ptx_sreg_nctaid)
 
-template <typename T>
-KB_IS(T *, kb_number, (T * at), at)
+template <typename T> KB_IS(T *, kb_number, (T * at), at)
 #define sincosf(a, s, c)     __sincosf(a, s, c)
 #define sincos(a, s, c)      (*(s) = sin(a), *(c) = cos(a), (void)0)
 #define atomicAdd(at, value) __atomic_fetch_add(kb_number(at), value, __ATOMIC_RELAXED)

@@ -240,8 +240,7 @@ struct DynamicName {
     }
 };
 
-template <typename T>
-static inline T *shared_of_launch(const char *name)
+template <typename T> static inline T *shared_of_launch(const char *name)
 {
 #ifdef KB_CUDA_CHECKED
     return static_cast<T *>(shared_memory(nullptr, name, 0, sizeof(std::remove_all_extents_t<T>)));
