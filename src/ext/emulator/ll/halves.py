@@ -123,14 +123,12 @@ def _narrowing(f: Format) -> dict[str, str]:
         widened = a.to("half").to("float", "fpext")
     else:
         widened = a.to("i32", "zext").by("shl", 16).to("float")
-    (wide,) = arguments("i16 %a")
-    (narrow,) = arguments(f"{f.kind} %a")
     (w,) = arguments("float %w")
     nearest = _nearest(f, w)
     found = {
         f"{p}.widen": returned(widened),
-        f"{p}.wide": returned(_wide(f, wide)),
-        f"{p}.narrow": returned(_narrow(f, narrow)),
+        f"{p}.wide": returned(_wide(f, *arguments("i16 %a"))),
+        f"{p}.narrow": returned(_narrow(f, *arguments(f"{f.kind} %a"))),
         f"{p}.copy": "i16 (i16 %a) { ret i16 %a }",
         f"{p}.rn": returned(w.compared("uno", w).choose(32767, nearest)),
     }
@@ -169,8 +167,7 @@ def integers(f: Format) -> dict[str, str]:
             d = call("double", f"kb.odd.{kind}", a) if is_long else a.to("double", f"{sign}itofp")
             w = call("float", "kb.odd.f32", d)
         found[f"{p}.from.{kind}.{mode}"] = returned(call("i16", f"{p}.{mode}", w))
-        (a,) = arguments("i16 %a")
-        w = call(f.kind, f"{p}.wide", a)
+        w = call(f.kind, f"{p}.wide", *arguments("i16 %a"))
         whole = call(f.kind, f"llvm.{intrinsic}.f{f.bits}", w)
         n = call(f"i{bits}", f"llvm.fpto{sign}i.sat.i{bits}.f{f.bits}", whole)
         of_nan = -(2**63) if bits == 64 else 0
@@ -258,8 +255,7 @@ def _functions(f: Format) -> dict[str, str]:
     calls |= {name: f"llvm.{name}.f{f.bits}" for name in WHOLE}
     calls["rsqrt"] = f"llvm.sqrt.f{f.bits}"
     for name, called in calls.items():
-        (a,) = arguments("i16 %a")
-        v = call(kind, called, call(kind, f"{p}.wide", a))
+        v = call(kind, called, call(kind, f"{p}.wide", *arguments("i16 %a")))
         last = v.inverse() if name == "rsqrt" else v
         found[f"{p}.{name}"] = returned(call("i16", f"{p}.narrow", last))
     for name in LOADS:

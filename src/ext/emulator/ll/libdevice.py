@@ -82,8 +82,7 @@ def _roots() -> dict[str, str]:
     better = fma(inverse, fma(lost, half, left), inverse)
     usual = x.compared("ogt", 0.0) & x.compared("olt", _INFINITY)
     found = {"rsqrt": returned(usual.choose(better, inverse) * back)}
-    (x,) = arguments("float %x")
-    found["rsqrtf"] = returned(call("float", "llvm.sqrt.f32", x).inverse())
+    found["rsqrtf"] = returned(call("float", "llvm.sqrt.f32", *arguments("float %x")).inverse())
     (x,) = arguments("float %x")
     root = call("double", "llvm.sqrt.f64", x.to("double", "fpext"))
     found["frsqrt_rn"] = returned(root.inverse().to("float", "fptrunc"))
@@ -230,8 +229,7 @@ def integers() -> dict[str, str]:
             found[name] = _calling(f"llvm.{sign}{which}.i{bits}", f"i{bits}", "xx")
     for sign, u, extend, shift in (("s", "", "sext", "ashr"), ("u", "u", "zext", "lshr")):
         for bits, name in ((32, f"{u}mulhi"), (64, f"{u}mul64hi")):
-            given = arguments(f"i{bits} %x, i{bits} %y")
-            x, y = (n.to(f"i{2 * bits}", extend) for n in given)
+            x, y = (n.to(f"i{2 * bits}", extend) for n in arguments(f"i{bits} %x, i{bits} %y"))
             found[name] = returned((x * y).by("lshr", bits).to(f"i{bits}", "trunc"))
         for name, first, last in ((f"{u}hadd", "and", "add"), (f"{u}rhadd", "or", "sub")):
             x, y = arguments("i32 %x, i32 %y")
