@@ -4,7 +4,6 @@
 
 #include "kernbridge/cuda_on_cpu/threads.hpp"
 
-#include <cstring>
 #include <type_traits>
 
 namespace kernbridge::cuda_on_cpu
@@ -27,9 +26,8 @@ template <typename T, typename F> static inline T update(T *at, const F &change,
     word seen = __atomic_load_n(bits, __ATOMIC_RELAXED), wanted;
     T old;
     do {
-        memcpy(static_cast<void *>(&old), &seen, sizeof old);
-        T made = change(old);
-        memcpy(&wanted, static_cast<void *>(&made), sizeof made);
+        old = __builtin_bit_cast(T, seen);
+        wanted = __builtin_bit_cast(word, change(old));
     } while (!__atomic_compare_exchange_n(bits, &seen, wanted, true, __ATOMIC_SEQ_CST,
                                           __ATOMIC_RELAXED));
     if (seen == wanted)
@@ -40,17 +38,14 @@ template <typename T, typename F> static inline T update(T *at, const F &change,
 template <typename T> static inline T swap_if(T *at, T expected, T value, uint32_t site)
 {
     typedef Word<sizeof(T)> word;
-    word seen, wanted;
-    memcpy(&seen, static_cast<void *>(&expected), sizeof seen);
-    memcpy(&wanted, static_cast<void *>(&value), sizeof wanted);
+    word seen = __builtin_bit_cast(word, expected), wanted = __builtin_bit_cast(word, value);
     bool swapped = __atomic_compare_exchange_n(reinterpret_cast<word *>(at), &seen, wanted, false,
                                                __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    memcpy(static_cast<void *>(&expected), &seen, sizeof seen);
     if (!swapped) /* what it waits for may be up to another thread of the block */
         wait_to_poll(site);
     else if (seen == wanted)
         unchanged(site);
-    return expected;
+    return __builtin_bit_cast(T, seen);
 }
 
 template <typename T> static inline T add(T *at, T value, std::true_type, uint32_t site)
