@@ -12,14 +12,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "vector_types.h"
+
+#include "kernbridge/cuda_on_cpu/math.hpp" /* first: it and cuda_fp16.h need it */
+
 #include <math.h> /* its functions need no std:: */
 #include <new>
 #include <tuple>
 #include <utility>
-
-#include "vector_types.h"
-
-#include "kernbridge/cuda_on_cpu/math.hpp" /* first: cuda_fp16.h needs it */
 
 #include "kernbridge/cuda_on_cpu/atomics.hpp"
 #include "kernbridge/cuda_on_cpu/host.hpp"

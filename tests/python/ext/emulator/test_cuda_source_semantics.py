@@ -80,6 +80,27 @@ __global__ void extremes(const float *x, double *out) {
 void of_extremes(const Tensor x, Tensor out) {
     extremes<<<1, 8>>>(x.data_ptr<float>(), out.data_ptr<double>());
 }
+__global__ void extremes_of_pairs(const float *x, const double *y, double *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        const float least = std::fmin(1.0f, -INFINITY);
+        float v = x[i], w = (float)y[i];
+        out[i] = fmaxf(fmaxf(v, w), least);
+        out[n + i] = fminf(v, w);
+        out[2 * n + i] = fmax(v, w);
+        out[3 * n + i] = std::fmin(v, w);
+        out[4 * n + i] = fmax(v, y[i]);
+        out[5 * n + i] = fmin(v, y[i]);
+        out[6 * n + i] = max(v, w);
+        out[7 * n + i] = min(y[i], (double)v);
+    }
+}
+// @BE of_pairs arg:f32[n] arg:f64[n] ret:f64[8, n]
+void of_pairs(const Tensor x, const Tensor y, Tensor out) {
+    int n = (int)x.numel();
+    extremes_of_pairs<<<2, n - 7>>>(x.data_ptr<float>(), y.data_ptr<double>(),
+                                    out.data_ptr<double>(), n);
+}
 """
 
 
@@ -179,6 +200,19 @@ def test_nan_loses_in_extremes_of_two_types(module, x64):
     got = np.asarray(module.of_extremes(x, outs=S((3, 8), jnp.float64)))
     assert got[0].tolist() == got[2].tolist() == np.fmax(x, 1).tolist()
     assert got[1].tolist() == np.fmin(x, 1).tolist()
+
+
+def test_nan_loses_in_extremes_of_pairs(module, x64):
+    """Also where they are inlined as one instruction of x86, which would take the second."""
+    some = np.array([np.nan, 0.0, 2.5, np.inf, -np.inf, -3.0, 1e-40])
+    x, y = (a.ravel() for a in np.meshgrid(some.astype(np.float32), some.astype(np.float32)))
+    y = y.astype(np.float64)
+    got = np.asarray(module.of_pairs(x, y, outs=S((8, x.size), jnp.float64)))
+    for row, values in enumerate(got):
+        expected = (np.fmin if row % 2 else np.fmax)(x.astype(np.float64), y)
+        if row == 0:
+            expected = np.fmax(expected, -np.inf)
+        np.testing.assert_array_equal(values, expected, err_msg=str(row))
 
 
 POLLS = r"""

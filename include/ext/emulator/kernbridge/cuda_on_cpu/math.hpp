@@ -4,6 +4,28 @@
 
 #include "cuda/vector_types.h"
 
+/* The larger and the smaller of two numbers, of which NaN loses. g++ would call the C library, which
+ * takes several times as long. This comes before <cmath>, whose std::fmax has __builtin_fmaxf. */
+#if defined(__SSE2__) && !defined(__clang__)
+#define KB_INLINED(T, name, instruction)                                                           \
+    extern "C" inline __attribute__((gnu_inline, always_inline)) T name(T a, T b) noexcept         \
+    {                                                                                              \
+        T r = a; /* or b, where the two are equal or one is NaN */                                 \
+        __asm__("%v" instruction " %1, %d0" : "+x"(r) : "x"(b)); /* %v, %d: as AVX writes it */    \
+        return b != b ? a : r;                                                                     \
+    }
+KB_INLINED(float, fmaxf, "maxss")
+KB_INLINED(float, fminf, "minss")
+KB_INLINED(double, fmax, "maxsd")
+KB_INLINED(double, fmin, "minsd")
+#undef KB_INLINED
+#define __builtin_fmaxf fmaxf
+#define __builtin_fminf fminf
+#include <cmath>
+#undef __builtin_fmaxf
+#undef __builtin_fminf
+#endif
+
 #include "kernbridge/cuda_on_cpu/special.h"
 
 #include <cfenv>
