@@ -197,8 +197,8 @@ def write_files(app: Sphinx, error: Exception | None) -> None:
     folder = Path(app.outdir) / "errors"
     folder.mkdir(exist_ok=True)
     codes = tomllib.loads((ROOT / "python/kernbridge/_src/base/codes.toml").read_text())
-    for code in codes:
-        to = f"../errors.html#{code.lower()}"
+    for code, page in codes.items():
+        to = "../errors.html#" + nodes.make_id(f"{code}: {page['title']}")
         (folder / f"{code}.html").write_text(
             f'<!doctype html><title>{code}</title><meta http-equiv="refresh" content="0; url={to}">'
             f'<meta name="robots" content="noindex"><a href="{to}">{code}</a>\n'

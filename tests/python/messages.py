@@ -215,9 +215,9 @@ def error_pages() -> str:
         if code[2] != group:
             group = code[2]
             parts.append(f"## {_GROUPS[group]}\n")
-        parts.append(f"({code.lower()})=\n### {code}: {page['title']}\n")
+        parts.append(f"### {code}: {page['title']}\n")
         text = f"{page['cause']}\n\n**Remedy.** {page['remedy']}\n"
-        parts.append(re.sub(r"docs/([\w-]+\.md)", r"[](\1)", text))
+        parts.append(re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", text))
     return "\n".join(parts)
 
 
