@@ -1,12 +1,13 @@
 """How far the CPU's values of libdevice's functions lie from those that a GPU gave.
 
-In tests/: `python -m cuda_corpus.agreement` prints the tables of docs/cuda-agreement.md.
+In tests/: `python -m cuda_corpus.agreement` prints the lists of docs/cuda-agreement.md.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def distances(run: Callable[[str, list[np.ndarray]], list[np.ndarray]]) -> dict[
 
 
 def shown(value: float, scaled: bool) -> str:
-    """Return a distance as the tables have it."""
+    """Return a distance as the lists have it."""
     if value == 0:
         return "equal"
     if value == float("inf"):
@@ -73,19 +74,18 @@ def shown(value: float, scaled: bool) -> str:
 
 
 def lines(found: dict[str, float]) -> Iterator[str]:
-    """Return the tables of the functions that differ, as Markdown."""
+    """Return the lists of the functions that differ, as Markdown: in units, then scaled."""
     differing = [n for n in found if found[n] and not n.startswith("fast_")]
-    for title, wanted in (("units of the last place", False), ("difference / max(1, value)", True)):
+    for wanted in (False, True):
         yield ""
-        yield f"| function, {title} | float64 | float32 |"
-        yield "|---|---|---|"
         rows: dict[tuple[str, str], list[str]] = {}
         for name in sorted({_base(n, found) for n in differing}):
             if (SCALED.match(name) is not None) == wanted:
-                both = (shown(found[n], wanted) if n in found else "" for n in (name, name + "f"))
+                both = (shown(found.get(n, 0), wanted) for n in (name, name + "f"))
                 rows.setdefault(tuple(both), []).append(f"`{name}`")
-        for cells, names in rows.items():
-            yield f"| {', '.join(names)} | {' | '.join(cells)} |"
+        for (double, single), names in rows.items():
+            line = f"- {double} in float64, {single} in float32: {', '.join(names)}"
+            yield from textwrap.wrap(line, 120, subsequent_indent="  ")
 
 
 def _base(name: str, found: dict[str, float]) -> str:
@@ -94,14 +94,14 @@ def _base(name: str, found: dict[str, float]) -> str:
 
 
 def stated(text: str) -> dict[str, float]:
-    """Return what a document with such tables says of each function that they name."""
+    """Return what a document with such lists says of each function that they name."""
     found = {}
     values = {"equal": 0.0, "differs": float("inf")}
-    for row in re.findall(r"^\| (`.+`) \| (\S*) \| (\S*) \|$", text, re.MULTILINE):
-        for name in re.findall(r"\w+", row[0]):
-            for short, cell in zip((name, name + "f"), row[1:], strict=True):
-                if cell:
-                    found[short] = values[cell] if cell in values else float(cell.replace(",", ""))
+    item = r"^- (\S+) in float64, (\S+) in float32: (`\w+`(?:,\s+`\w+`)*)$"
+    for *cells, names in re.findall(item, text, re.MULTILINE):
+        for name in re.findall(r"\w+", names):
+            for short, cell in zip((name, name + "f"), cells, strict=True):
+                found[short] = values[cell] if cell in values else float(cell.replace(",", ""))
     return found
 
 

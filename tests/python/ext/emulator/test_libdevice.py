@@ -206,7 +206,7 @@ def test_a_distance_is_in_units_of_the_last_place():
     assert agreement.distance(-x[:1], x[:1], scaled=False) > 2**30
     assert agreement.distance(x[3:4], x[4:], scaled=False) == np.inf
     assert agreement.distance(np.array([4.5]), np.array([4.0]), scaled=True) == 0.125
-    stated = "| f | d | s |\n|---|---|---|\n| `sin`, `cos` | 1 | equal |"
+    stated = "By so much:\n\n- 1 in float64, equal in float32: `sin`,\n  `cos`\n"
     assert agreement.stated(stated) == {"sin": 1, "sinf": 0, "cos": 1, "cosf": 0}
     assert agreement.exceeding({"sin": 1, "sinf": 0, "abs": 0}, stated) == []
     assert len(agreement.exceeding({"sin": 2, "sinf": 1, "abs": 1, "cos": 0}, stated)) == 3
