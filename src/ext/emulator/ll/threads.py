@@ -89,13 +89,10 @@ def of_gpus() -> dict[str, str]:
         reduced = _asking("kb_barrier_reduce", "i32 %p", "i32", waits=True, given=given)
         found[f"kb.barrier0.{name}"] = reduced
     for (all_, name), bits in product(enumerate(("any", "all")), (32, 64)):
-        widen = "%wide = zext i32 %v to i64" if bits == 32 else ""
-        result, last = "i32", "%r = trunc i64 %w to i32"
-        if all_:
-            result, last = _PAIR, f"%r = call {_PAIR} @kb.unpack(i64 %w)"
-        found[f"kb.match.{name}.sync.i{bits}"] = f"""{result} (i32 %m, i{bits} %v) {{ {widen}
-            %w = call i64 @kb.match(i32 %m, i32 {all_}, i64 {"%wide" if widen else "%v"})
-            {last} ret {result} %r }}"""
+        m, v = arguments(f"i32 %m, i{bits} %v")
+        lanes = call("i64", "kb.match", m, f"i32 {all_}", v.to("i64", "zext") if bits == 32 else v)
+        matched = call(_PAIR, "kb.unpack", lanes) if all_ else lanes.to("i32", "trunc")
+        found[f"kb.match.{name}.sync.i{bits}"] = returned(matched)
     return found
 
 
@@ -187,14 +184,13 @@ return:
   ret void }}""",
         # A write to array number %which, less than 64, leaves it if %is. The answer becomes a bit
         # of a number, which LLVM keeps in a register.
-        "kb.outside": """void (i1 %is, i64 %which) {
+        "kb.outside": f"""void (i1 %is, i64 %which) {{
             %frame = call ptr @kb.frame()
-            %at = getelementptr i8, ptr %frame, i64 64
             %bit = shl i64 1, %which
             %new = select i1 %is, i64 %bit, i64 0
-            %old = load i64, ptr %at
+            {_load("old", "i64", "%frame", 64)}
             %both = or i64 %old, %new
-            store i64 %both, ptr %at ret void }""",
+            store i64 %both, ptr %old.at ret void }}""",
     }
 
 
@@ -203,7 +199,10 @@ def fibres() -> dict[str, str]:
     address, row = arguments("i64 %address, i64 %row")
     masks = [1023] * 3 + [2047] * 3 + [2147483647] * 6
     copies = " ".join(
-        f"call void @kb.copy(ptr %frame, ptr %thread, i32 {i}, i32 {mask})"
+        f"""{_load(f"any{i}", "i32", "%thread", 4 * i)}
+            %n{i} = and i32 %any{i}, {mask}
+            %to{i} = getelementptr i8, ptr %frame, i64 {4 * i}
+            store i32 %n{i}, ptr %to{i}"""
         for i, mask in enumerate(masks)
     )
     rows = """%rows = call ptr @kb_check_rows_of(ptr %thread)
@@ -227,12 +226,6 @@ def fibres() -> dict[str, str]:
             {_load("shared", "ptr", "%thread", 48)}
             %to = getelementptr i8, ptr %frame, i64 56
             store ptr %shared, ptr %to ret void }}""",
-        "kb.copy": """void (ptr %frame, ptr %thread, i32 %which, i32 %mask) {
-            %from = getelementptr i32, ptr %thread, i32 %which
-            %any = load i32, ptr %from
-            %n = and i32 %any, %mask
-            %to = getelementptr i32, ptr %frame, i32 %which
-            store i32 %n, ptr %to ret void }""",
         "kb.thread": f"""ptr () {{ {frame}
             {_load("thread", "ptr", "%frame", 48)} ret ptr %thread }}""",
         "kb.shared": f"""ptr (i64 %offset) {{ {frame}
@@ -267,10 +260,9 @@ inside:
   br i1 %known, label %look, label %ask
 look:
   %behind = shl i64 %row, 5
-  %from = add i64 %behind, 32
-  %first.at = getelementptr i8, ptr %rows, i64 %from
-  %first = load i64, ptr %first.at
-  {_load("room", "i64", "%first.at", 8)}
+  %place = getelementptr i8, ptr %rows, i64 %behind
+  {_load("first", "i64", "%place", 32)}
+  {_load("room", "i64", "%place", 40)}
   %offset = sub i64 %address, %first
   %begins = icmp ult i64 %offset, %room
   %left = sub i64 %room, %offset
@@ -278,7 +270,7 @@ look:
   %inside = and i1 %begins, %ends
   br i1 %inside, label %measured, label %ask
 measured:
-  {_load("cells", "ptr", "%first.at", 16)}
+  {_load("cells", "ptr", "%place", 48)}
   %plain = icmp eq ptr %cells, null
   br i1 %plain, label %done, label %touch
 touch:
