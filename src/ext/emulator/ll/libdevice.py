@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
+from itertools import product
 from operator import or_
 from pathlib import Path
 
@@ -34,7 +35,7 @@ _OF_C = {
     "xxp": "remquo",
 }
 _OF_C_FOR_FLOATS = ("cosh", "exp10", "log10", "tanh")  # doubles have kernbridge's
-_FAST = "cos exp exp10 log log10 log2 sin tan"
+_FAST = "cos exp exp10 log log10 log2 sin sincos tan"
 _OF_C_FOR_DOUBLES = {"x": "j0 j1 tgamma y0 y1"}  # floats round what it returns
 _OURS = Path(__file__).parents[1] / "kb_libdevice.c"
 _OF_DOUBLES = re.compile(r" X\((\w+), double, \(([^*)]+)\)")  # a row of SPECIAL there
@@ -133,20 +134,13 @@ def calls() -> dict[str, str]:
             found[f"{name}f"] = _calling(f"{name}f", "float", letters)
         else:
             found[f"{name}f"] = _rounded(f"kb_nv_{name}", letters)
-    for name in _FAST.split():
-        found[f"fast_{name}f"] = _calling(f"{name}f", "float", "x")
-    for name, real, called in (
-        ("sincos", "double", "llvm.{}.f64"),
-        ("sincospi", "double", "kb_nv_{}pi"),
-        ("sincosf", "float", "llvm.{}.f32"),
-        ("sincospif", "float", "__nv_{}pif"),
-        ("fast_sincosf", "float", "llvm.{}.f32"),
-    ):
-        found[name] = f"""ptr ({real} %x, ptr %ps, ptr %pc) {{
+    for (real, suffix, f), pi in product(_REALS, ("", "pi")):
+        called = f"__nv_{{}}pi{f}" if pi else f"llvm.{{}}.{suffix}"
+        found[f"sincos{pi}{f}"] = f"""ptr ({real} %x, ptr %ps, ptr %pc) {{
             %s = call {real} @{called.format("sin")}({real} %x)
             %c = call {real} @{called.format("cos")}({real} %x)
             store {real} %s, ptr %ps store {real} %c, ptr %pc ret ptr null }}"""
-    return found
+    return found | {f"fast_{name}f": found[f"{name}f"] for name in _FAST.split()}
 
 
 def conversions() -> dict[str, str]:
