@@ -114,13 +114,16 @@ def loops() -> dict[str, str]:
     places = " ".join(
         f"%{name} = getelementptr i8, ptr %frame, i64 {4 * i}" for i, name in enumerate(_REGISTERS)
     )
-    extents = ""
-    for i, x in enumerate("xyz"):
+    extents = index = ""
+    for i, (x, largest) in enumerate((("x", 2147483647), ("y", 65535), ("z", 65535))):
         extents += f"""{_load(f"g{x}", "i32", "%sizes", 4 * i)}
             store i32 %g{x}, ptr %nctaid.{x}
             {_load(f"any{x}", "i32", "%sizes", 12 + 4 * i)}
             %b{x} = and i32 %any{x}, 2047
             store i32 %b{x}, ptr %ntid.{x} """
+        index += f"""%c{x}.any = trunc i64 %c{x}64 to i32
+            %c{x} = and i32 %c{x}.any, {largest}
+            store i32 %c{x}, ptr %ctaid.{x} """
     inside = "call void @kb.run(ptr %frame, ptr %words) br label %x.end"
     for x, outer in (("x", "y"), ("y", "z"), ("z", "block")):
         inside = f"""br label %{x}
@@ -157,15 +160,7 @@ block.begin:
   %row = udiv i64 %b, %gx64
   %cy64 = urem i64 %row, %gy64
   %cz64 = udiv i64 %row, %gy64
-  %cx.any = trunc i64 %cx64 to i32
-  %cy.any = trunc i64 %cy64 to i32
-  %cz.any = trunc i64 %cz64 to i32
-  %cx = and i32 %cx.any, 2147483647
-  %cy = and i32 %cy.any, 65535
-  %cz = and i32 %cz.any, 65535
-  store i32 %cx, ptr %ctaid.x
-  store i32 %cy, ptr %ctaid.y
-  store i32 %cz, ptr %ctaid.z
+  {index}
   {inside}
 block.end:
   %b.next = add nuw nsw i64 %b, 1
