@@ -28,8 +28,9 @@ BATCHED, STRIDED, CONSTANT, _DYNAMIC = 1, 2, 4, 8
 _TEXT = "\t"
 _TEXT_MAX = 100  # characters of a line of the source
 
-_WAITS = re.compile(r"kb\.(?:barrier0|bar\.warp|shfl|vote|match|active_mask)|cudaCGSynchronize")
-_FENCES = ("kb.membar.", "kb.nanosleep")
+_WAITS = re.compile(  # and what a loop has that waits
+    r"kb\.(?:barrier0|bar\.warp|shfl|vote|match|active_mask|membar|nanosleep)|cudaCGSynchronize"
+)
 _ATOMICS = ("kb.atomic", "___numba_atomic")
 _COPIES = ("llvm.memcpy", "llvm.memmove")
 
@@ -121,17 +122,14 @@ class Checks:
             to, of, size = call.operands[1:4]
             call = replaced(call, 1, self._asked(to, size, _WRITE, place))
             self._host.put(replaced(call, 2, self._asked(of, size, _READ, place)))
-        elif _WAITS.match(name):
-            self._put_at(place)
-            if name.startswith("cudaCG"):
-                self._put_question("kb.check.grid", _VOID, [])
-            self._host.put(call)
         else:
             if name == "kb.check.shared":
                 array = list(self.shared.values())[call.args[0].constant]
                 array.place = array.place or place
-            if name.startswith(_FENCES):
+            if _WAITS.match(name):
                 self._put_at(place)
+            if name == "cudaCGSynchronize":
+                self._put_question("kb.check.grid", _VOID, [])
             self._host.put(call)
             if name.startswith("kb.membar."):
                 self._put_question("kb.check.fence", _VOID, [])
