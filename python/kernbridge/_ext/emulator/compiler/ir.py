@@ -251,19 +251,15 @@ class _Loops:
         before = reversed(self._instructions[: read + 1])
         site = next((i.text for i in before if i.callee == "kb.check.at"), "")
         edges = ", ".join(f"[ {int(p in loop)}, {p} ]" for p in self._preceding[header])
-        call = f"""
-{site}
+        call = f"""{site}
   {name}.frame = call ptr @kb.frame()
   {name}.at = getelementptr i8, ptr {name}.frame, i64 48
   {name}.thread = load ptr, ptr {name}.at
   {name}.site = call i32 @kb.site()
   call void @kb_poll(ptr {name}.thread, i32 {name}.again, i32 {name}.site)"""
-        phis = [i for i in block.instructions if i.opcode == "phi"]
         block.label = f"{block.label}\n  {name}.again = phi i32 {edges}"
-        if phis:
-            phis[-1].text += call
-        else:
-            block.label += call
+        n_phis = sum(i.opcode == "phi" for i in block.instructions)
+        block.instructions.insert(n_phis, Instruction(call, block))
 
     def _loops(self) -> dict[str, set[str]]:
         """The blocks of each loop, by the one with which it begins, to which an edge goes back."""
