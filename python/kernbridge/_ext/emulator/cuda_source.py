@@ -43,18 +43,15 @@ _LITERAL = (
     r'R"(?P<raw>[^()\\\s]{0,16})\((?:.|\n)*?\)(?P=raw)"|"(?:[^"\\\n]|\\.)*"'
     r"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)+'"
 )
-_REFUSED = (
-    (
-        r"cudaTextureObject_t|cudaSurfaceObject_t|tex[123]D\w*|surf[123]D\w*|cudaArray\w*",
-        "textures",
-    ),
-    (r"__cluster_dims__|this_cluster|cluster_group|__cluster\w+", "clusters"),
-    (r"cub::Device\w+", "an algorithm of CUB for the whole device"),
-    (r"(?:cublas|cusparse|cusolver|cufft|cudnn|nccl)[A-Z]\w*", "a library of CUDA"),
-    (r"curandState(?:MRG|Mtgp|Sobol|Scrambled)\w*", "a generator other than XORWOW and Philox"),
-    (r"cudaGraph[A-Z]\w*|cudaStream\w*Capture\w*ToGraph", "CUDA graphs"),
-    (r"nvcuda|wmma|__pipeline_\w+|__nv_fp[468]\w*", "what only GPUs have"),
-)
+_REFUSED = {
+    r"cuda(?:Texture|Surface)Object_t|(?:tex|surf)[123]D\w*|cudaArray\w*": "textures",
+    r"__cluster_dims__|this_cluster|cluster_group|__cluster\w+": "clusters",
+    r"cub::Device\w+": "an algorithm of CUB for the whole device",
+    r"(?:cublas|cusparse|cusolver|cufft|cudnn|nccl)[A-Z]\w*": "a library of CUDA",
+    r"curandState(?:MRG|Mtgp|Sobol|Scrambled)\w*": "a generator other than XORWOW and Philox",
+    r"cudaGraph[A-Z]\w*|cudaStream\w*Capture\w*ToGraph": "CUDA graphs",
+    r"nvcuda|wmma|__pipeline_\w+|__nv_fp[468]\w*": "what only GPUs have",
+}
 _TOKEN = re.compile(
     rf"(?P<literal>{_LITERAL})|(?P<launch>(?<!operator)(?<!operator )<<\s*<)"
     r"|(?P<shared>\b__shared__\b)"
@@ -62,7 +59,7 @@ _TOKEN = re.compile(
     r"(?P<cast>\(\s*(?:const\s+)?void\s*\*\s*\)|reinterpret_cast\s*<[\w\s]*\bvoid\s*\*\s*>)"
     r"|(?P<noinline>(?<!\()\b__noinline__\b)"
     r"|(?P<asm>\b(?:asm|__asm__|__asm)\b)"
-    rf"|(?P<refused>\b(?:{'|'.join(names for names, _ in _REFUSED)})\b)"
+    rf"|(?P<refused>\b(?:{'|'.join(_REFUSED)})\b)"
 )
 _OF_CUB = re.compile("__shared__|__noinline__|asm")
 _FORWARD = re.compile(rf"{_LITERAL}|[()\[\]{{}}]|>>\s*>")
@@ -118,34 +115,23 @@ _PTX |= {f"mov.u32%0,%%lanemask_{n};": f"({{0}}) = ::__lanemask_{n}()" for n in 
 # What CUB's headers have. The sources of a vector are numbered before or after the address.
 _ADDRESS = r"(?:\.v[24])?\.[ub](?P<bits>16|32|64)"
 _VECTOR = r"(?:\{(?:%\d,?)+\}|%\d)"
-_PTX_OF_CUB = tuple(
-    (re.compile(pattern), meaning)
-    for pattern, meaning in (
-        (
-            r"shfl\.sync\.(?P<mode>up|down)\.b32%0,%1,%2,%3,%4;",
-            "({0}) = {ns}shuffle_in_range({mode}, {1}, {2}, {3}, {4})",
-        ),
-        (
-            r"\{(?:\.reg\.\w+;)+(?:mov\.b64[^;]*;)*"
-            r"(?:shfl\.sync\.(?P<mode>up|down)\.b32(?:r0|lo|hi)\|p,(?:%1|lo|hi),%2,%3,%[45];){1,2}"
-            r"(?:mov\.b64[^;]*;)?@padd\.[usf](?:32|64)(?:r0,r0,(?P<addend>%4)|%0,%0,(?:r0|%1));"
-            r"(?:mov\.\w+%0,r0;)?\}",
-            "({0}) = {ns}add_shuffled({mode}, {1}, {2}, {3}, {addend})",
-        ),
-        (rf"ld\.(?:c[agsv]|global\.nc){_ADDRESS}{_VECTOR},\[%\d\];", "load"),
-        (rf"st\.(?:wb|cg|cs|wt){_ADDRESS}\[%0\],{_VECTOR};", "store"),
-        (r"\{\.reg\.u(?P<bits>8)datum;ld\..*cvt\.u16\.u8%0,datum;\}", "load"),
-        (r"\{\.reg\.u(?P<bits>8)datum;cvt\.u8\.u16datum,%1;st\..*\}", "store"),
-        (r"bfe\.u32%0,%1,%2,%3;", "({0}) = {ns}bits_of({1}, {2}, {3})"),
-        (r"shl\.b32%0,%1,%2;", "({0}) = {ns}shifted_left({1}, {2})"),
-        (r"shr\.b32%0,%1,%2;", "({0}) = {ns}shifted_right({1}, {2})"),
-        (
-            r"\{\.reg\.predp;and\.b32%0,%1,%2;setp\.ne\.u32p,%0,0;"
-            r"vote\.ballot\.sync\.b32%0,p,0xffffffff;@!pnot\.b32%0,%0;\}",
-            "({0}) = {ns}lanes_that_agree({1}, {2})",
-        ),
-    )
-)
+_PTX_OF_CUB = {
+    r"shfl\.sync\.(?P<mode>up|down)\.b32"
+    r"%0,%1,%2,%3,%4;": "({0}) = {ns}shuffle_in_range({mode}, {1}, {2}, {3}, {4})",
+    r"\{(?:\.reg\.\w+;)+(?:mov\.b64[^;]*;)*"
+    r"(?:shfl\.sync\.(?P<mode>up|down)\.b32(?:r0|lo|hi)\|p,(?:%1|lo|hi),%2,%3,%[45];){1,2}"
+    r"(?:mov\.b64[^;]*;)?@padd\.[usf](?:32|64)(?:r0,r0,(?P<addend>%4)|%0,%0,(?:r0|%1));"
+    r"(?:mov\.\w+%0,r0;)?\}": "({0}) = {ns}add_shuffled({mode}, {1}, {2}, {3}, {addend})",
+    rf"ld\.(?:c[agsv]|global\.nc){_ADDRESS}{_VECTOR},\[%\d\];": "load",
+    rf"st\.(?:wb|cg|cs|wt){_ADDRESS}\[%0\],{_VECTOR};": "store",
+    r"\{\.reg\.u(?P<bits>8)datum;ld\..*cvt\.u16\.u8%0,datum;\}": "load",
+    r"\{\.reg\.u(?P<bits>8)datum;cvt\.u8\.u16datum,%1;st\..*\}": "store",
+    r"bfe\.u32%0,%1,%2,%3;": "({0}) = {ns}bits_of({1}, {2}, {3})",
+    r"shl\.b32%0,%1,%2;": "({0}) = {ns}shifted_left({1}, {2})",
+    r"shr\.b32%0,%1,%2;": "({0}) = {ns}shifted_right({1}, {2})",
+    r"\{\.reg\.predp;and\.b32%0,%1,%2;setp\.ne\.u32p,%0,0;vote\.ballot\.sync\.b32%0,p,"
+    r"0xffffffff;@!pnot\.b32%0,%0;\}": "({0}) = {ns}lanes_that_agree({1}, {2})",
+}
 # What g++ refuses in CUB: a name that means another thing in a class than around it, and a count of
 # rounds that depends on a parameter of a template.
 _FOR_NVCC = re.compile(
@@ -250,7 +236,7 @@ class _Translation:
 
     def _refuse_name(self, found: re.Match[str]) -> None:
         word = found["refused"]
-        what = next(what for names, what in _REFUSED if re.fullmatch(names, word))
+        what = next(what for names, what in _REFUSED.items() if re.fullmatch(names, word))
         if what != "a library of CUDA" or not self._declarations(word):
             raise self._refuse(found.start(), f"{word} ({what})")
 
@@ -427,8 +413,8 @@ def _meaning(code: str, operands: list[str]) -> str | None:
     """Return the C++ expression of PTX without blanks, or None if it has none here."""
     if (known := _PTX.get(code)) is not None:
         return known.format(*operands)
-    for pattern, meaning in _PTX_OF_CUB:
-        if (found := pattern.fullmatch(code)) is None:
+    for pattern, meaning in _PTX_OF_CUB.items():
+        if (found := re.fullmatch(pattern, code)) is None:
             continue
         words = found.groupdict()
         if meaning in ("load", "store"):
