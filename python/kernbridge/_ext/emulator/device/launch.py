@@ -41,7 +41,6 @@ from kernbridge._src.numba_common.private_numba_cuda import (
 )
 from kernbridge._src.plan.launch import pad
 
-Three = tuple[int, int, int]
 Words = list[int]
 
 binding = driver.binding  # of both packages
@@ -377,7 +376,7 @@ def _launch_on_cpu(stream: Any, config: dict[str, Any], function: Any, *values: 
         raise error from None
 
 
-def _three(sizes: Any) -> Three:
+def _three(sizes: Any) -> tuple[int, int, int]:
     return pad([int(n) for n in sizes] if isinstance(sizes, tuple) else [int(sizes)])
 
 
