@@ -51,7 +51,6 @@ _THREAD_AT = 48  # of the frame, see loops.ll
 _NEEDED = ("atomicrmw ", "cmpxchg ", "load atomic ", "load volatile ", " fence ")
 _READS = {"atomicrmw", "cmpxchg", "load"}
 _ADDITIONS = {"add", "sub", "fadd", "fsub", "uinc_wrap", "udec_wrap"}
-_CASTS = {"sext", "zext", "trunc", "sitofp", "uitofp", "fpext", "fptrunc", "bitcast"}
 _ZEROS = {"0", "0.000000e+00", "-0.000000e+00"}
 
 
@@ -175,9 +174,9 @@ def passes() -> tuple[Any, Any, Any]:
     inlining.add_always_inliner_pass()
     inlining.add_global_dead_code_eliminate_pass()
     values = llvm.create_new_function_pass_manager()
-    values.add_sroa_pass()
-    values.add_instruction_combine_pass()  # the addresses of some variables lie in tuples
-    values.add_sroa_pass()
+    for _ in range(2):  # the addresses of some variables lie in tuples
+        values.add_sroa_pass()
+        values.add_instruction_combine_pass()
     return inlining, llvm.create_pass_builder(machine(), options), values
 
 
@@ -349,17 +348,11 @@ class _Loops:
 
     def _is_awaited(self, i: Instruction, header: str, loop: set[str]) -> bool:
         if i.opcode == "atomicrmw" and i.flags[-1] in _ADDITIONS:
-            return self._is_zero(i.operands[1].value)
+            return i.operands[1].value in _ZEROS
         if i.opcode == "cmpxchg":
             made_of = self._made_of([i.operands[1].value], header, loop)
             return not any(made.opcode in _READS for made in made_of)
         return i.opcode == "atomicrmw" or (i.opcode == "load" and bool(i.flags))
-
-    def _is_zero(self, value: str) -> bool:
-        made = self._defined.get(value)
-        if made is None:
-            return value in _ZEROS
-        return made.opcode in _CASTS and self._is_zero(made.operands[0].value)
 
     def _is_own(self, address: str) -> bool:
         """Whether an address points to a variable of the thread, or into its frame."""
