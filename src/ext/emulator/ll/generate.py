@@ -36,17 +36,13 @@ def arithmetic() -> dict[str, str]:
             else:
                 shifted = fits.choose(x.by(name, n), 0)
             functions[f"kb.{name}.{kind}"] = returned(shifted)
-        for name in ("div", "rem"):
-            x, y = arguments(f"{kind} %x, {kind} %y")
-            zero = y.compared("eq", 0)
-            q = x.by(f"u{name}", zero.choose(1, y))
-            functions[f"kb.u{name}.{kind}"] = returned(zero.choose(-1, q))
+        for name in ("udiv", "urem", "sdiv", "srem"):
             x, y = arguments(f"{kind} %x, {kind} %y")
             zero, minus = y.compared("eq", 0), y.compared("eq", -1)
-            q = x.by(f"s{name}", (zero | minus).choose(1, y))
-            if name == "div":
+            q = x.by(name, (zero | minus if name[0] == "s" else zero).choose(1, y))
+            if name == "sdiv":
                 q = minus.choose(-x, q)
-            functions[f"kb.s{name}.{kind}"] = returned(zero.choose(-1, q))
+            functions[f"kb.{name}.{kind}"] = returned(zero.choose(-1, q))
     for (real, suffix), sign, bits in ((r, s, b) for r in _REALS for s in "su" for b in _WIDTHS):
         wide = max(bits, 16)
         (x,) = arguments(f"{real} %x")
