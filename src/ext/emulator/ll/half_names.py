@@ -67,6 +67,7 @@ def _called(f: Format) -> dict[str, str]:
             names[_mangled(f"__h{name}{suffix}", f"{h}S_")] = name + form
     for form in ("", "sat", "relu"):
         names[_mangled(f"__hfma{form and '_' + form}", f"{h}S_S_")] = f"fma.{form}".strip(".")
+    names |= {f"_ZN{h}C1E{o.mangled}_nbst": f"from.{o.spelt}" for o in FORMATS if o is not f}
     for order in ORDERS:
         names[_mangled(f"__h{order}", f"{h}S_")] = f"o{order}"
         names[_mangled(f"__h{order}u", f"{h}S_")] = f"u{order}"
@@ -120,17 +121,8 @@ def _named(f: Format, functions: Callable[[Format], dict[str, str]]) -> dict[str
 
 
 def _of_values(f: Format) -> dict[str, str]:
-    (other,) = (o for o in FORMATS if o is not f)
-    constructors = {
-        f"_ZN{f.mangled}C1Ev_nbst": "i32 (ptr %ignored, ptr %self) { ret i32 0 }",
-        f"_ZN{f.mangled}C1E{other.mangled}_nbst": f"""i32 (ptr %ignored, ptr %to, ptr %p) {{
-  %a = load i16, ptr %p
-  %w = call float @{other.prefix}.widen(i16 %a)
-  %r = call i16 @{f.prefix}.rn(float %w)
-  store i16 %r, ptr %to
-  ret i32 0 }}""",
-    }
-    return _named(f, halves.values) | constructors
+    empty = {f"_ZN{f.mangled}C1Ev_nbst": "i32 (ptr %ignored, ptr %self) { ret i32 0 }"}
+    return _named(f, halves.values) | empty
 
 
 _ODD = """\
