@@ -125,18 +125,10 @@ def _of_values(f: Format) -> dict[str, str]:
     return _named(f, halves.values) | empty
 
 
-_ODD = """\
-; Rounding to odd, for float16 and bfloat16: of the two neighbours of an inexact value, it takes the
-; one whose last bit is set. Values are computed as floats or doubles; to round once in the end,
-; what comes before rounds to odd.
-"""
+_ODD = "; Rounding to odd, for float16 and bfloat16: see halves.py.\n"
 _VALUES = """\
-; {0.spelt}: {0.prefix}.* compute on bits as i16. What Numba-CUDA calls of CUDA's headers has
-; C++'s mangled name: it takes pointers to its result and to its arguments.
-;
-; NaNs that come out of a computation are 0x7fff, as on GPUs. XLA has processors take subnormal
-; floats for zero, so that what may be one is either a double or bits: bfloat16 has the range of
-; floats.
+; {0.spelt}: {0.prefix}.* compute on bits as i16, as halves.py describes. What Numba-CUDA calls of
+; CUDA's headers has C++'s mangled name: it takes pointers to its result and to its arguments.
 """
 _INTEGERS = "; {0.spelt}: conversions to and from integers.\n"
 

@@ -137,6 +137,9 @@ def _narrowing(f: Format) -> dict[str, str]:
         found["kb.f16.double"] = returned(call("i16", "kb.f16.rn", odd))
         (a,) = arguments("i16 %a")
         found["kb.cvt.f64.f16"] = returned(a.to("half").to("double", "fpext"))
+    for other in (o for o in FORMATS if o is not f):
+        w = call("float", f"{other.prefix}.widen", *arguments("i16 %a"))
+        found[f"{p}.from.{other.spelt}"] = returned(call("i16", f"{p}.rn", w))
     for mode in ("rz", "rd", "ru"):
         (w,) = arguments("float %w")
         near = call("i16", f"{p}.rn", w)
