@@ -100,12 +100,11 @@ class Checks:
         elif operation == "alloca" and "_cudapy_lmem" in instruction.name:
             self._put_local(instruction)
         elif operation in ("load", "load atomic"):
-            self._put_access(instruction, 0, _READ, instruction.type, place)
+            self._put_access(instruction, 0, _READ, instruction, place)
         elif operation in ("store", "store atomic"):
-            value = instruction.operands[0]
-            self._put_access(instruction, 1, _WRITE, value.type, place, value)
+            self._put_access(instruction, 1, _WRITE, instruction.operands[0], place)
         elif operation in ("atomicrmw", "cmpxchg"):
-            self._put_access(instruction, 0, _ATOMIC, instruction.operands[1].type, place)
+            self._put_access(instruction, 0, _ATOMIC, instruction.operands[1], place)
         else:
             if operation == "alloca" or (
                 operation in ("getelementptr", "bitcast")
@@ -117,7 +116,7 @@ class Checks:
     def _put_call(self, call: Any, place: str) -> None:
         name = call.callee.name
         if name.startswith(_ATOMICS) and call.type != _VOID:
-            self._put_access(call, 1, _ATOMIC, call.type, place)
+            self._put_access(call, 1, _ATOMIC, call, place)
         elif name.startswith(_COPIES) and call.args[2].type == _I64:
             to, of, size = call.operands[1:4]
             call = replaced(call, 1, self._asked(to, size, _WRITE, place))
@@ -153,23 +152,20 @@ class Checks:
         self._local.append(described)
         self._unplaced[array.get_reference()] = described
 
-    def _put_access(
-        self, instruction: Any, at: int, kind: int, type_: Any, place: str, value: Any = None
-    ) -> None:
-        """Append an instruction that accesses the address in operand `at`."""
+    def _put_access(self, instruction: Any, at: int, kind: int, value: Any, place: str) -> None:
+        """Append an instruction that accesses a value at the address in operand `at`."""
         address = instruction.operands[at]
         if kind == _ATOMIC or instruction.opname == "load atomic":
             self._put_at(place)
         if kind == _ATOMIC or address.get_reference() not in self._own:
-            if value is not None and (value := self._bits(value)) is not None:
-                kind = _WRITE_VALUE
-            asked = self._asked(address, _size_of(type_), kind, place, value)
+            written = self._bits(value) if kind == _WRITE else None
+            asked = self._asked(address, _size_of(value.type), kind, place, written)
             instruction = replaced(instruction, at, asked)
         self._host.put(instruction)
 
     def _asked(self, address: Any, size: Any, kind: int, place: str, value: Any = None) -> Any:
         """The memory to use in place of an address."""
-        how = ir.Constant(_I32, kind + _KINDS * self._site(place))
+        how = ir.Constant(_I32, (_WRITE_VALUE if value else kind) + _KINDS * self._site(place))
         arguments = [address, size, how, value or ir.Constant(_I64, 0)]
         return self._put_question("kb.check.access", address.type, arguments, "kb.memory")
 
