@@ -107,8 +107,7 @@ class HostCodeRecipe(Recipe[HostCode]):
                     f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this "
                     "kernbridge does not have; lower it again with this version [KB5107]"
                 )
-        by_threads = any(f.name == "kb_fibre" and not f.is_declaration for f in module.functions)
-        form = by_threads + ("@kb_grid_barrier(" in optimised)
+        form = ("@kb_fibre(" in optimised) + ("@kb_grid_barrier(" in optimised)
         sizes = (_size(module, what) for what in ("shared", "stack"))
         body = struct.pack("<QIII", needed, form, *sizes) + code
         return Artefact({}, (sealed(_core.CUDA_CODE_MAGIC, _core.HOST_ABI, self.identity, body),))
