@@ -22,7 +22,6 @@ from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.private_numba_cuda import cuda, devicearray
 from kernbridge._src.numba_cuda import callback
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda.callback import read_configured
 
 _OF_NUMBA = re.compile(r"numba(?:\.cuda)?\.")
 _OF_GPUS = {
@@ -60,7 +59,7 @@ def install() -> None:
 
 
 def _launch(configured: Any, args: tuple[Any, ...]) -> None:
-    how = read_configured(configured)
+    how = callback.read_configured(configured)
     kernel, label = how.kernel, launch.label_of(how.kernel.py_func)
     try:
         if how.cluster is not None or configured._extensions:
