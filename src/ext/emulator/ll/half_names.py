@@ -48,16 +48,13 @@ def _called(f: Format) -> dict[str, str]:
         names[f"__{h[2:]}__ZNK{h}cvbEv_1"] = "bool"
     for constness in ("NK", "NVK"):
         names[f"__{h.lstrip('0123456789')}__Z{constness}{h}cv{_raw(f)}Ev_1"] = "copy"
-    for letter, kind in INTEGERS.items():
-        if letter in "stijlmxy":
-            names[f"_ZN{h}C1E{letter}_nbst"] = f"from.{kind}.rn"
-    for spelt, letter in zip(*_SPELT, strict=True):
-        kind = INTEGERS[letter]
-        for mode in MODES:
-            names[_mangled(f"__{f.spelt}2{spelt}_{mode}", h)] = f"to.{kind}.{mode}"
-            names[_mangled(f"__{spelt}2{f.spelt}_{mode}", letter)] = f"from.{kind}.{mode}"
+    names |= {f"_ZN{h}C1E{letter}_nbst": f"from.{INTEGERS[letter]}.rn" for letter in "stijlmxy"}
     for mode in MODES:
         names[_mangled(f"__float2{f.spelt}_{mode}", "f")] = mode
+        for spelt, letter in zip(*_SPELT, strict=True):
+            kind = INTEGERS[letter]
+            names[_mangled(f"__{f.spelt}2{spelt}_{mode}", h)] = f"to.{kind}.{mode}"
+            names[_mangled(f"__{spelt}2{f.spelt}_{mode}", letter)] = f"from.{kind}.{mode}"
     for spelt, letter in (("short", "s"), ("ushort", "t")):
         names[_mangled(f"__{f.spelt}_as_{spelt}", h)] = "copy"
         names[_mangled(f"__{spelt}_as_{f.spelt}", letter)] = "copy"
