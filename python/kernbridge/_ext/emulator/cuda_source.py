@@ -88,14 +88,13 @@ _CALL = (
     r"(?:[;{{}})]|\belse\b|\breturn\b)(?:\s|#[^\n]*\n)*(?:::)?\b({})\s*"
     r"(?:<(?:(?!<\s*<)[^;{{}}()])*>\s*)?\("
 )
-# What PTX instructions mean, by their text without blanks and types of registers.
+# What PTX instructions mean, by their text without blanks; names of registers have one %.
 _PTX = {
-    "mov.u32%0,%%laneid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() & 31",
     "mov.u32%0,%laneid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() & 31",
-    "mov.u32%0,%%warpid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() >> 5",
-    "mov.u32%0,%%smid;": "({0}) = 0",
-    "mov.u64%0,%%globaltimer;": "({0}) = ::clock64()",
-    "mov.u64%0,%%clock64;": "({0}) = ::clock64()",
+    "mov.u32%0,%warpid;": "({0}) = ::kernbridge::cuda_on_cpu::index_of_thread() >> 5",
+    "mov.u32%0,%smid;": "({0}) = 0",
+    "mov.u64%0,%globaltimer;": "({0}) = ::clock64()",
+    "mov.u64%0,%clock64;": "({0}) = ::clock64()",
     "ex2.approx.f32%0,%1;": "({0}) = ::exp2f({1})",
     "lg2.approx.f32%0,%1;": "({0}) = ::log2f({1})",
     "rcp.approx.f32%0,%1;": "({0}) = 1.0f / ({1})",
@@ -111,7 +110,7 @@ _PTX = {
 _FTZ = [f"{name}.approx{{}}.f32%0,%1;" for name in ("ex2", "lg2", "rcp", "rsqrt")]
 _PTX |= {ptx.format(".ftz"): _PTX[ptx.format("")] for ptx in _FTZ}
 _MASKS = ("eq", "lt", "le", "ge", "gt")
-_PTX |= {f"mov.u32%0,%%lanemask_{n};": f"({{0}}) = ::__lanemask_{n}()" for n in _MASKS}
+_PTX |= {f"mov.u32%0,%lanemask_{n};": f"({{0}}) = ::__lanemask_{n}()" for n in _MASKS}
 # What CUB's headers have. The sources of a vector are numbered before or after the address.
 _ADDRESS = r"(?:\.v[24])?\.[ub](?P<bits>16|32|64)"
 _VECTOR = r"(?:\{(?:%\d,?)+\}|%\d)"
@@ -396,7 +395,7 @@ class _Translation:
             begin = position + operand.end()
             position = self._close(begin, ")")
             operands.append(self.text[begin:position])
-        new = _meaning(re.sub(r"\s|\\[nt]", "", code), operands)
+        new = _meaning(re.sub(r"\s|\\[nt]|%(?=%)", "", code), operands)
         if new is None and not is_cub:
             raise self._refuse(found.start(), f"inline PTX ({' '.join(code.split())[:60]!r})")
         lines = "\n" * (self.text.count("\n", found.start(), end + 1))
