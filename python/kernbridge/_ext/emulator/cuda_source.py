@@ -259,10 +259,9 @@ class _Translation:
             )
         kind = " ".join([*kind.split(), *_ATTRIBUTES.sub(" ", declared[1]).split()])
         name, dims = declared[2], declared[3].strip()
-        pointer = f"{kind} (*{name}){dims}" if dims else f"{kind} *{name}"
-        cast = f"{kind} (*){dims}" if dims else f"{kind} *"
+        pointer = f"{kind} (*{name}){dims}"
         lines = "\n" * self.text.count("\n", before.start(), declared.end())
-        value = f'({cast}){_NAMESPACE}shared_of_launch<{kind}>("{name}")'
+        value = f'({kind} (*){dims}){_NAMESPACE}shared_of_launch<{kind}>("{name}")'
         if self._is_in_function(before.start()):
             new = f"{pointer} = {value};"
         else:  # each block that runs sets it
