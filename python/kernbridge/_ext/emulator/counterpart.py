@@ -64,11 +64,9 @@ class _Copies:
             for module, name in zip(modules, chain[2:], strict=False):
                 if hasattr(module, name) and not hasattr(self.of(module), name):
                     raise self._refusal(f"`{name}`")
-        chains = extensions.reads(function.__code__).chains
-        read = {chain[1] for chain in chains if chain[0] == "global"}
-        names = read & function.__globals__.keys()
-        copy.__globals__.update(function.__globals__)
-        copy.__globals__.update({name: self.of(function.__globals__[name]) for name in names})
+        chains, around = extensions.reads(function.__code__).chains, function.__globals__
+        names = around.keys() & {chain[1] for chain in chains if chain[0] == "global"}
+        copy.__globals__.update(around | {name: self.of(around[name]) for name in names})
         if given.get("device") and not kernel._can_compile:
             self._declare(kernel, made)
         return made
