@@ -118,7 +118,7 @@ class _Element:
 @contextmanager
 def _checking_indices(known: Callable[[Any, _Element], Any]) -> Iterator[None]:
     """Let Numba-CUDA ask for checks of indices; `known` returns what stands for an address."""
-    address_of, view = cgutils.get_item_pointer2, arrayobj.basic_indexing
+    address_of = cgutils.get_item_pointer2
     checked_pointer = functools.partial(cgutils.get_item_pointer, boundscheck=True)
     parameters = inspect.signature(address_of)
     axes: list[tuple[Any, Any, int]] = []  # of the address that is computed next
@@ -132,10 +132,6 @@ def _checking_indices(known: Callable[[Any, _Element], Any]) -> Iterator[None]:
         axes.clear()
         return known(given["builder"], element)
 
-    def known_view(*args: Any, **how: Any) -> Any:
-        axes.clear()
-        return view(*args, **how)
-
     def known_axis(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
         axes.append((index, extent, axis if isinstance(axis, int) else 0))
 
@@ -143,7 +139,6 @@ def _checking_indices(known: Callable[[Any, _Element], Any]) -> Iterator[None]:
         (cgutils, "get_item_pointer", checked_pointer),
         (cgutils, "get_item_pointer2", known_address),
         (cgutils, "do_boundscheck", known_axis),
-        (arrayobj, "basic_indexing", known_view),
         (target.CUDATargetContext, "enable_boundscheck", property(lambda self: True)),
     ):
         yield
