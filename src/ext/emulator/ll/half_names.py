@@ -99,22 +99,20 @@ def _shim(name: str, called: str, signature: str) -> str:
   ret i32 0 }}"""
 
 
-def _casts(f: Format) -> dict[str, str]:
+def _casts() -> dict[str, str]:
     """The function of values for each of Numba's own casts, which bfloat16 does not have."""
-    if f.spelt == "bfloat16":
-        return {}
     casts = {"kb.cvt.f32.f16": "widen", "kb.cvt.rn.f16.f32": "rn", "kb.cvt.rn.f16.f64": "double"}
     for kind in INTEGERS.values():
         casts[f"kb.cvt.rni.{kind}.f16"] = f"to.{kind}.rn"
         casts[f"kb.cvt.rn.f16.{kind}"] = f"from.{kind}.rn"
-    return {name: f"{f.prefix}.{called}" for name, called in casts.items()}
+    return {name: f"kb.f16.{called}" for name, called in casts.items()}
 
 
 def _named(f: Format, functions: Callable[[Format], dict[str, str]]) -> dict[str, str]:
     """Functions of values, and what calls them by other names."""
     found = functions(f)
     shims = {name: _shim(name, c, found[c]) for name, c in _called(f).items() if c in found}
-    return found | shims | {name: found[c] for name, c in _casts(f).items() if c in found}
+    return found | shims | {name: found[c] for name, c in _casts().items() if c in found}
 
 
 def _of_values(f: Format) -> dict[str, str]:
