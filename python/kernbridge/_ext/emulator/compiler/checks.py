@@ -143,7 +143,7 @@ class Checks:
         """Append an array, and the address that stands in for it, which takes its name."""
         kind = array.allocated_type
         item = kind.element if isinstance(kind, ir.ArrayType) else kind
-        sizes = (size.get_reference() for size in (_size_of(item, _I32), _size_of(kind)))
+        sizes = (size.get_reference() for size in (_size_of(item).trunc(_I32), _size_of(kind)))
         described = Array(array.get_reference(), str(item), *sizes)
         memory = ir.AllocaInstr(self._host.block, kind, None, "kb.local")
         memory.align = array.align
@@ -214,10 +214,9 @@ def _structure(kinds: Sequence[str], *values: Any) -> str:
     return f"{{{', '.join(f'{k} {v}' for k, v in zip(kinds, values, strict=True))}}}"
 
 
-def _size_of(kind: Any, result: Any = _I64) -> Any:
+def _size_of(kind: Any) -> Any:
     null = ir.Constant(kind.as_pointer(), None)
-    size = null.gep([ir.Constant(_I32, 1)]).ptrtoint(_I64)
-    return size if result is _I64 else size.trunc(result)
+    return null.gep([ir.Constant(_I32, 1)]).ptrtoint(_I64)
 
 
 def _described(where: str, symbol: str, item: str, place: str) -> tuple[str, tuple[int, ...]]:
