@@ -218,20 +218,17 @@ def _arguments(
         if isinstance(kind, types.BaseTuple):
             yield from _arguments([f"{name}[{i}]" for i in range(len(kind))], kind, word)
         elif isinstance(kind, types.Record):
-            yield "", word, checks.Argument(repr(name), word, kind.size, _cell(kind), 0, 0)
+            cell = checks.written_together(kind.dtype)
+            yield "", word, checks.Argument(repr(name), word, kind.size, cell, 0, 0)
         elif isinstance(kind, types.Array):
             described = f"{name!r} ({typed(kind.dtype, [f'{kind.ndim}d'])})"
             size = int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
             at = word + 4  # after meminfo, parent, the number of elements, and their size
-            cell = _cell(kind.dtype) or size
+            is_record = isinstance(kind.dtype, types.Record)
+            cell = checks.written_together(kind.dtype.dtype) if is_record else size
             flags = checks.STRIDED + checks.CONSTANT * (not kind.mutable)
             yield kind.layout, word, checks.Argument(described, at, size, cell, kind.ndim, flags)
         word += len(context.get_arg_packer([kind]).argument_types)
-
-
-def _cell(kind: Any) -> int:
-    """Return how many bytes of an element are written together; 0 if all are."""
-    return checks.written_together(kind.dtype) if isinstance(kind, types.Record) else 0
 
 
 def _relate(function: Any, word: int, layout: str, n_dims: int, item_size: int) -> None:
@@ -280,7 +277,9 @@ class _HostFunction:
         self.name = library._entry_name
         self.attrs = self.kernel = self.module = self
         self._symbols = cuda_on_cpu_compile.compile_image(image).symbols
-        self.shared, self.local = map(self._number, ("kb_shared_size", "kb_stack_size"))
+        size = ctypes.CFUNCTYPE(ctypes.c_int64)
+        self.shared = size(self._symbols["kb_shared_size"])()
+        self.local = size(self._symbols["kb_stack_size"])()
         self.attributes = SimpleNamespace(max_threads_per_block=_MAX_THREADS)
 
     def set_shared_memory_carveout(self, carveout: int) -> None:
@@ -288,9 +287,6 @@ class _HostFunction:
 
     regs = property(functools.partial(launch.refuse, "number of registers"))
     const = property(functools.partial(launch.refuse, "constant memory"))
-
-    def _number(self, function: str) -> int:
-        return int(ctypes.CFUNCTYPE(ctypes.c_int64)(self._symbols[function])())
 
     def get_global_symbol(self, name: str) -> tuple[Any, int]:
         """The address of a global of four bytes, and its size."""
