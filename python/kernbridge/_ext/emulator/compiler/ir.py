@@ -333,13 +333,12 @@ class _Loops:
     def _deciding(self, block: str, header: str, loop: set[str]) -> Iterator[str]:
         """The conditions that decide from which block a block is reached in one round."""
         before = [name for name in self._preceding[block] if name in loop]
-        ways = {name: self._add_ways(name, {header, block}) for name in before}
+        ways = {name: self._add_ways(name, {header, block}) - {header} for name in before}
 
         def by(name: str, target: str) -> set[str]:
             if target == block:
                 return {name}
-            inside = target in loop and target != header
-            return {last for last in before if inside and target in ways[last]}
+            return {last for last in before if target in ways[last]}
 
         for name in loop:
             reached = [by(name, target) for target in self._blocks[name].targets]
