@@ -62,14 +62,11 @@ def arithmetic() -> dict[str, str]:
 def atomics() -> dict[str, str]:
     functions: dict[str, str] = {}
     for bits, real in ((32, "float"), (64, "double")):
-        for name, operation in (
-            (f"kb.atomic.load.add.f{bits}.p0f{bits}", "fadd"),
-            (f"___numba_atomic_{real}_add", "fadd"),
-            (f"___numba_atomic_{real}_sub", "fsub"),
-        ):
-            functions[name] = _atomic(real, operation)
-        for name, operation in (("inc", "uinc_wrap"), ("dec", "udec_wrap")):
-            function = _atomic(f"i{bits}", operation)
+        functions[f"kb.atomic.load.add.f{bits}.p0f{bits}"] = _atomic(real, "fadd")
+        for name in ("add", "sub"):
+            functions[f"___numba_atomic_{real}_{name}"] = _atomic(real, f"f{name}")
+        for name in ("inc", "dec"):
+            function = _atomic(f"i{bits}", f"u{name}_wrap")
             functions[f"kb.atomic.load.{name}.{bits}.p0i{bits}"] = function
             functions[f"___numba_atomic_u{bits}_{name}"] = function
         # The number stays where either is NaN; the forms with "nan" put one in the place of a NaN.
