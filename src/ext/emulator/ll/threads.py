@@ -49,6 +49,9 @@ def of_gpus() -> dict[str, str]:
     asserted = "ptr %what, ptr %file, i32 %line"
     x, y, z, nx, ny = _numbers("tid.x", "tid.y", "tid.z", "ntid.x", "ntid.y")
     (lane,) = _numbers("laneid")
+    (both,) = arguments("i64 %both")
+    low, predicate = both.to("i32", "trunc"), both.by("lshr", 32).to("i1", "trunc")
+    word = both.made(_PAIR, f"insertvalue {_PAIR} undef, {low}, 0")
     found = {
         "kb.warpsize": "i32 () { ret i32 32 }",
         "kb.laneid": returned((x + nx * (y + ny * z)) & 31),
@@ -58,12 +61,7 @@ def of_gpus() -> dict[str, str]:
         "cudaCGGetIntrinsicHandle": "i64 (i32 %scope) { ret i64 1 }",
         "cudaCGSynchronize": """i32 (i64 %grid, i32 %flags) {
             call void @kb.barrier.grid() ret i32 0 }""",
-        "kb.unpack": f"""{_PAIR} (i64 %w) {{
-            %low = trunc i64 %w to i32
-            %high = lshr i64 %w, 32
-            %p = trunc i64 %high to i1
-            %one = insertvalue {_PAIR} undef, i32 %low, 0
-            %both = insertvalue {_PAIR} %one, i1 %p, 1 ret {_PAIR} %both }}""",
+        "kb.unpack": returned(word.made(_PAIR, f"insertvalue {word}, {predicate}, 1")),
         "kb.bar.warp.sync": _asking("kb_warp_barrier", "i32 %mask", waits=True),
         "kb.active_mask": _asking("kb_active_mask", "", "i32", waits=True),
         "kb.shfl.sync.i32": _asking("kb_shuffle", shuffled, _PAIR, waits=True),
