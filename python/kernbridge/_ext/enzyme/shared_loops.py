@@ -9,16 +9,13 @@ neighbouring steps. A thread asks the thread whose loop has the step for what th
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 from kernbridge._ext.enzyme import sums
-from kernbridge._src.llvm.text import Block, Function, Instruction, Module
+from kernbridge._src.llvm.text import Block, Function, Instruction, Module, with_locals
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
 
-_LOCAL = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
 _PURE = {"add", "sub", "mul", "shl", "lshr", "ashr", "and", "or", "xor", "icmp", "fcmp", "select"}
 _PURE |= {"sext", "zext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "getelementptr"}
 _PURE |= {"fadd", "fsub", "fmul", "fdiv", "fneg"}
@@ -81,14 +78,14 @@ def _shared(function: Function, loop: Block, kb: str) -> str:
         asks += f"  %{kb}read{n} = {_read(asked_as, f'%{kb}bits{n}', f'%{kb}owner1')}"
         asks += f"  {asked[name]} = bitcast {asked_as} %{kb}read{n} to {kind}\n"
     steps = asked | {value: f"%{kb}step{n}" for n, value in enumerate(own)}
-    step = "".join(f"{_renamed(i.text, steps)}\n" for i in body)
+    step = "".join(f"{with_locals(i.text, steps)}\n" for i in body)
     for i in body:
-        i.text = _renamed(i.text, known)
+        i.text = with_locals(i.text, known)
     before_it, now = f"[ {values[ready.name]}, {ready.name} ]", f"[ %{kb}last, %{kb}apart ]"
     phi.text = phi.text.replace(before_it, now)
     for block, name in ((guard, leave), (ready, loop.name)):
         branch = block.instructions[-1]
-        branch.text = _renamed(branch.text, {name: f"%{kb}share"})
+        branch.text = with_locals(branch.text, {name: f"%{kb}share"})
     summed = "".join(
         f"  %{kb}below{n} = sub i32 %{kb}lane, {n}\n"
         f"  %{kb}there{n} = {_read('i32', f'%{kb}sum{n}', f'%{kb}below{n}')}"
@@ -150,7 +147,3 @@ def _is_free(i: Instruction) -> bool:
 
 def _read(kind: str, value: str, lane: str) -> str:
     return f"call {kind} @kb.read.{kind}(i32 -1, {kind} {value}, i32 {lane})\n"
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    return _LOCAL.sub(lambda found: names.get(found[0], found[0]), text)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 _NAME = r'(?:"[^"]*"|[-\w.$]+)'
-_LOCAL = re.compile(f"%{_NAME}")
+LOCAL = re.compile(f"(%{_NAME})")  # the name of a value, a block or a type
 _SYMBOL = re.compile(f"@{_NAME}")
 _LABEL = re.compile(f"({_NAME}):")
 _TARGET = re.compile(rf"\blabel (%{_NAME})")
@@ -69,9 +69,9 @@ def renamed(text: str, of: Callable[[str], str]) -> str:
     return _SYMBOL.sub(instead, text)
 
 
-def locals_in(text: str) -> list[str]:
-    """The names of the values, blocks and types in a text, as they are written."""
-    return _LOCAL.findall(text)
+def with_locals(text: str, names: Mapping[str, str]) -> str:
+    """A text in which values, blocks and types have other names, as they are written."""
+    return LOCAL.sub(lambda found: names.get(found[0], found[0]), text)
 
 
 def _plain(name: str) -> str:
@@ -133,7 +133,7 @@ class Instruction:
     @cached_property
     def names(self) -> list[str]:
         """All values and blocks that it names besides its result."""
-        return _LOCAL.findall(self._rest)
+        return LOCAL.findall(self._rest)
 
     @cached_property
     def targets(self) -> list[str]:
@@ -184,7 +184,7 @@ class Instruction:
     @staticmethod
     def _call(words: list[str]) -> tuple[list[Operand], str]:
         called = next((word for word in words if word[0] in "@%"), "")
-        name = (_LOCAL if called.startswith("%") else _SYMBOL).match(called)
+        name = (LOCAL if called.startswith("%") else _SYMBOL).match(called)
         if name is None:
             return [], "asm"
         inside = called[name.end() + 1 : -1]

@@ -21,7 +21,7 @@ from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailab
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
-from kernbridge._src.llvm.text import Function, Instruction, Module, Operand, declared_once
+from kernbridge._src.llvm.text import LOCAL, Function, Instruction, Module, Operand, declared_once
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, vector_math
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
@@ -29,7 +29,6 @@ _WITH_VECTORS = "; kernbridge vector math\n"
 UNFUSED = "; kernbridge products apart from sums\n"
 DIGITS = 64  # of the digest that an image begins with
 
-_LOCAL = re.compile(r'(%(?:"[^"]*"|[-\w.$]+))')
 _MASKED = re.compile(r"call .*@llvm\.masked\.(load|store)\.v\d")  # not of scalable vectors
 _ARITHMETIC = {"fmul", "fadd", "fsub", "fneg"}
 _DIVISIONS = {"sdiv", "udiv", "srem", "urem"}
@@ -224,7 +223,7 @@ def _access_whole_vectors(function: Function) -> None:
 """
         for way, new in (("whole", {mask.value: ones for mask in masks}), ("part", {})):
             new |= {result: _name(result, way) for result in made}
-            copy = "".join(new.get(w, w) for w in _LOCAL.split("\n".join(map(str, part))))
+            copy = "".join(new.get(w, w) for w in LOCAL.split("\n".join(map(str, part))))
             text += f"\n{name}.{way}:\n{copy}\n  br label %{name}.join\n"
         block.instructions[at[0] : at[-1] + 1] = [Instruction(f"{text}\n{name}.join:", block)]
         for after in (b for b in function.blocks if b.name in block.targets):

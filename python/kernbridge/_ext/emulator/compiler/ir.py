@@ -24,7 +24,7 @@ from kernbridge import _core
 from kernbridge._ext.emulator.compiler import library, linked
 from kernbridge._ext.emulator.compiler.checks import Checks
 from kernbridge._ext.emulator.compiler.to_host import OUTSIDE_MAX, HostModule, refused
-from kernbridge._src.llvm.text import Function, Instruction, Module, locals_in, symbol, symbols
+from kernbridge._src.llvm.text import LOCAL, Function, Instruction, Module, symbol, symbols
 from kernbridge._src.numba_common import cpu_features
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
@@ -321,7 +321,7 @@ class _Loops:
             yield made
             if made.opcode == "load" and self._is_own(made.operands[0].value):
                 stores = (i for i in self._inside(loop) if i.opcode == "store")
-                new += (v for s in stores for v in locals_in(s.operands[0].value))
+                new += (v for s in stores for v in LOCAL.findall(s.operands[0].value))
             if made.opcode != "phi":
                 new += made.names
                 continue
