@@ -38,8 +38,8 @@ T = TypeVar("T")
 class DerivativeJob(Recipe[T]):
     """The compilation of a derivative, given the steps that lead to it from the kernel.
 
-    `kernel` is the identity of the kernel, and `described` what the derivative depends on beside
-    that, the steps among them.
+    `kernel` is the identity of the kernel, and `given` what the derivative depends on beside that
+    and the steps.
     """
 
     tool = "Enzyme"
@@ -53,14 +53,15 @@ class DerivativeJob(Recipe[T]):
         label: str,
         name: str,
         kernel: bytes,
-        described: tuple[Any, ...],
+        given: tuple[Any, ...],
         steps: tuple[Step, ...],
         lasting: bool,
     ) -> None:
         self.label, self.lasting, self.steps = label, lasting, steps
         self.name = f"{name} ({LABELS[steps[-1].mode]})" if steps else name
+        self._given = kernel, given  # what the kernel is for derivatives
+        described = given, [tuple(step) for step in steps]
         self.identity = identity_of(made="enzyme", code=kernel, described=described, inlined=None)
-        self._given = kernel, described[0]  # what the kernel is for derivatives
 
     def made_of(self) -> tuple[Any, ...]:
         return tool.find().identity(self.by_clang)

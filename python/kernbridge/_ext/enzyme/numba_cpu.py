@@ -85,10 +85,8 @@ class NumbaDerivative(HostDerivativeJob):
         self, primal: CpuJob, aliases: tuple[tuple[int, int], ...], steps: tuple[Step, ...]
     ) -> None:
         inlined, name = primal.fingerprint.inlined, primal.kernel.py_func.__name__
-        ruled = rules.described(inlined, len(steps)) if inlined else []
-        made_of = (aliases, ruled) if ruled else aliases
-        described = made_of, [tuple(step) for step in steps]
-        super().__init__(primal.label, name, primal.identity, described, steps, primal.lasting)
+        given = aliases, rules.described(inlined, len(steps)) if inlined else []
+        super().__init__(primal.label, name, primal.identity, given, steps, primal.lasting)
         self._primal, self._aliases = primal, aliases
         self.source = primal.place
         self.why_not_portable = primal.why_not_portable

@@ -278,11 +278,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         self._dynamic = launch.shared
         registers = registers_with(math.prod(launch.block)) if is_known else 0
         self._registers = registers if registers < REGISTERS_MAX else 0
-        how = (has_batch, self._threads, self._registers, launch.shared)
-        described = (words, roles, [tuple(step) for step in steps]), how
-        super().__init__(
-            *(primal.label, primal.name, primal.digest), described, steps, primal.lasting
-        )
+        given = words, roles, has_batch, self._threads, self._registers, launch.shared
+        super().__init__(primal.label, primal.name, primal.digest, given, steps, primal.lasting)
         self.why_not_portable = primal.why_not_portable
         self.digest = self.identity
         self.identity += self.target.key()

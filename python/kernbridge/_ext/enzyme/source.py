@@ -117,10 +117,9 @@ class SourceDerivative(HostDerivativeJob):
         self._n_inputs, self._aliases = len(operands), call.aliases
         self.source = export.function.place or export.module
         kernel = f"{export.digest} {export.function.name}".encode()
-        made_of = (tuple(values), zeroed, self._arrays, self._n_inputs, self._aliases)
+        given = (tuple(values), zeroed, self._arrays, self._n_inputs, self._aliases)
         name = f"{export.module}.{export.function.name}"
-        described = made_of, [tuple(step) for step in steps]
-        super().__init__(export.label, name, kernel, described, steps, lasting=True)
+        super().__init__(export.label, name, kernel, given, steps, lasting=True)
 
     def made_of(self) -> tuple[Any, ...]:
         return (*super().made_of(), clang.target())
