@@ -230,12 +230,9 @@ def derive(function: Function, step: Step) -> Function:
         kept = "dup" if function.buffers[i].is_read else "dupnoneed"
         given.append(f'metadata !"enzyme_{kept if shadow else "const"}", ptr %b{i}{shadow}')
     given += [f'metadata !"enzyme_const", i64 %e{k}' for k in range(function.n_extents)]
-    call = f"{_CALLS[mode]}.{name}"
-    text = (
-        f"{function.text}\ndeclare void @{call}(...)\n"
-        f"{head(name, buffers)} {{\n"
-        f"  call void (...) @{call}(ptr @{function.name}, {', '.join(given)})\n  ret void\n}}\n"
-    )
+    enzyme = f"{_CALLS[mode]}.{name}"
+    call = f"  call void (...) @{enzyme}(ptr @{function.name}, {', '.join(given)})"
+    text = f"{function.text}\ndeclare void @{enzyme}(...)\n{definition(name, buffers, call)}"
     operands = (*function.operands, *given_shadows)
     made = replace(function, text=text, name=name, buffers=tuple(buffers))
     return replace(made, operands=operands, results=results)
@@ -276,18 +273,19 @@ def around(
     given = ["ptr %status", "ptr %exception"]
     given += [f"ptr %b{i}" for i in range(len(buffers))]
     given += [f"i64 %e{k}" for k in range(_n_extents(buffers))]
-    body = f"  call void @{called}({', '.join(given)})\n  ret void"
-    text = f"{text}\n{head('kernel', buffers)} {{\n{body}\n}}\n"
+    call = f"  call void @{called}({', '.join(given)})"
+    text = f"{text}\n{definition('kernel', buffers, call)}"
     return Function(text, "kernel", tuple(buffers), tuple(operands), tuple(results), chooses)
 
 
-def head(name: str, buffers: Sequence[Buffer]) -> str:
-    """The first line of a function's definition, with what Enzyme should know of its memory."""
+def definition(name: str, buffers: Sequence[Buffer], *lines: str) -> str:
+    """A function that executes lines, with what Enzyme should know of its memory."""
     parameters = ["ptr noalias %status", "ptr noalias %exception"]
     for i, b in enumerate(buffers):
         parameters.append(f"ptr {'noalias ' * b.is_alone}{holds(b.dtype)} %b{i}")
     parameters += [f"i64 %e{k}" for k in range(_n_extents(buffers))]
-    return f"define void @{name}({', '.join(parameters)})"
+    head = f"define void @{name}({', '.join(parameters)}) {{"
+    return "\n".join([head, *lines, "  ret void", "}\n"])
 
 
 def holds(dtype: str) -> str:

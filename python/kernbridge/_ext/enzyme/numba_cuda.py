@@ -462,8 +462,7 @@ def _add_call(
             ]
     lines.append(f'  call void @"{entry}"({", ".join(given)})')
     text = f'declare void @"{entry}"({", ".join(["i64"] * len(given))})\n'
-    text += "\n".join([ir.head("kb_primal", buffers) + " {", *lines, "  ret void", "}\n"])
-    module.link_in(llvm.parse_assembly(text))
+    module.link_in(llvm.parse_assembly(text + ir.definition("kb_primal", buffers, *lines)))
     for function in module.functions:
         if not function.is_declaration and function.name != "kb_primal":
             function.linkage = "internal"
