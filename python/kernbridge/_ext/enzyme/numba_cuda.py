@@ -363,10 +363,9 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
                 raise Refused("it has several arrays in the shared memory of the launch")
             size = size or self._dynamic
             shared[offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
-        first_shared = len(buffers)
+        places_of_shared = dict(zip(shared, itertools.count(len(buffers))))
         buffers += shared.values()
         _add_call(module, entry, buffers, self._words, places)
-        places_of_shared = dict(zip(shared, itertools.count(first_shared)))
         of_reals = [b.is_inexact for b in buffers]
         text, read, changed = _simplified(module, places_of_shared, of_reals, self._dynamic)
         text, buffers = _as_accessed(*halves.widened(text, buffers), changed)
