@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from kernbridge._ext.enzyme import clang, tool, warps
-from kernbridge._ext.enzyme.function import Refused, can_hold
-from kernbridge._ext.enzyme.kernel import Form, Primal, Roles, Words, check_launch
+from kernbridge._ext.enzyme.function import Refused, Roles, can_hold
+from kernbridge._ext.enzyme.kernel import Form, Primal, Words, check_launch
 from kernbridge._ext.enzyme.numba_cuda import native_call, obtained, own_name
 from kernbridge._ext.enzyme.record import Derivative, Reaches, refused
 from kernbridge._src.base import extensions

@@ -160,34 +160,44 @@ def temporaries(
     return tuple(ArrayType(tuple(sizes[e] for e in of), np.dtype(d)) for d, of in scratch)
 
 
+class Roles(NamedTuple):
+    """What a kernel does with the arrays of a call."""
+
+    operands: tuple[int, ...]
+    outputs: tuple[int, ...] = ()
+    aliases: tuple[tuple[int, int], ...] = ()  # pairs of an operand and the output in its memory
+    zeroed: tuple[int, ...] = ()  # outputs that begin as zeros, unless they are in such pairs
+    in_place: tuple[int, ...] = ()  # more operands that become results, as their derivatives do
+
+
+def roles_of(
+    n: int, n_arrays: int, aliases: Iterable[tuple[int, int]], zeroed: Iterable[int] = ()
+) -> Roles:
+    """The roles of a call's arrays, of which the first `n` are operands; with its `aliases`."""
+    pairs = tuple((i, n + o) for i, o in aliases)
+    return Roles(tuple(range(n)), tuple(range(n, n_arrays)), pairs, tuple(zeroed))
+
+
 def buffers_of(
-    arrays: Mapping[int, tuple[str, int]],
-    outputs: Container[int],
-    aliases: Iterable[tuple[int, int]],
-    written: Container[int],
-    in_place: Iterable[int] = (),
-    zeroed: Container[int] = (),
+    arrays: Mapping[int, tuple[str, int]], roles: Roles, written: Container[int] = ()
 ) -> tuple[list[Buffer], dict[int, int]]:
     """The buffers of a function on the arrays of a call, and the buffer of each array.
 
-    `arrays` has the dtype and the rank of each. The outputs of `aliases`, which are pairs of an
-    operand and an output, have the memory of the operand. `in_place` are more operands that become
-    results, `written` the arrays to which the kernel may write, and `zeroed` the arrays that begin
-    as zeros if they are outputs in memory of their own.
+    `arrays` has the dtype and the rank of each, and `written` those to which the kernel may write.
     """
-    of_output = {o: i for i, o in aliases}
-    inout = {*of_output.values(), *in_place}
+    of_output = {o: i for i, o in roles.aliases}
+    inout = {*of_output.values(), *roles.in_place}
     buffers: list[Buffer] = []
     places: dict[int, int] = {}
     n_extents = 0
     for i, (dtype, rank) in arrays.items():
         if i in of_output:
             continue
-        kind: Kind = "out" if i in outputs else "work" if i in written else "in"
+        kind: Kind = "out" if i in roles.outputs else "work" if i in written else "in"
         extents = tuple(range(n_extents, n_extents + rank))
         places[i], n_extents = len(buffers), n_extents + rank
         kind = "inout" if i in inout else kind
-        zeros = kind == "out" and i in zeroed
+        zeros = kind == "out" and i in roles.zeroed
         buffers.append(Buffer(dtype, extents, kind, begins_as_zeros=zeros))
     return buffers, places | {o: places[i] for o, i in of_output.items()}
 

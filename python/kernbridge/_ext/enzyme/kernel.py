@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from kernbridge import _core
 from kernbridge._ext.enzyme import adjoint, clang, tool
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme.function import LABELS, Function, Refused
+from kernbridge._ext.enzyme.function import LABELS, Function, Refused, Roles
 from kernbridge._src.base import debug
 from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import NoDerivativeError
@@ -147,16 +147,6 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
 
 
 Words = Sequence[Sequence[Word]]  # of each leaf of the parameters of a kernel
-
-
-class Roles(NamedTuple):
-    """What a kernel does with the buffers of a call."""
-
-    operands: tuple[int, ...]
-    outputs: tuple[int, ...] = ()
-    aliases: tuple[tuple[int, int], ...] = ()  # pairs of an operand and the output in its memory
-    zeroed: tuple[int, ...] = ()  # outputs that begin as zeros
-    in_place: tuple[int, ...] = ()  # operands whose derivatives are made in place
 
 
 def check_launch(label: str, rule: LaunchRule | Launch, why_not: str = "") -> None:

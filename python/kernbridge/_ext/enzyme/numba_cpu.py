@@ -129,11 +129,9 @@ class NumbaDerivative(HostDerivativeJob):
         if overload.finished:
             raise Refused("it has `with` blocks, which Numba compiles separately")
         parameters, n = primal.host_parameters(), primal.n_operands  # by buffer of the call
-        everywhere = range(len(parameters))
-        aliases = [(i, n + o) for i, o in self._aliases]
-        arrays = dict(enumerate(primal._buffer_types))
-        zeroed = [i for i, p in enumerate(parameters) if p.zeroed]
-        buffers, places = ir.buffers_of(arrays, everywhere[n:], aliases, written, zeroed=zeroed)
+        zeroed = (i for i, p in enumerate(parameters) if p.zeroed)
+        roles = ir.roles_of(n, len(parameters), self._aliases, zeroed)
+        buffers, places = ir.buffers_of(dict(enumerate(primal._buffer_types)), roles, written)
         by_parameter = {parameters[i]: k for i, k in places.items()}
         given = [None if b is None else parameters[b] for b in primal._assignment.given]
         name = f"kb_primal_{next(entries.serial)}"
@@ -158,7 +156,7 @@ class NumbaDerivative(HostDerivativeJob):
                 raise Refused("it has a list of arrays or other objects")
         said = read.functions[name].parameters[2:]
         buffers = [b._replace(is_read="writeonly" not in said[k]) for k, b in enumerate(buffers)]
-        of_call = [places[i] for i in everywhere]
+        of_call = [places[i] for i in range(len(parameters))]
         with _to_inline(read) as module:
             return ir.around(str(module), name, buffers, of_call[:n], of_call[n:])
 

@@ -33,8 +33,8 @@ from kernbridge._ext.emulator.compiler.to_host import HostModule
 from kernbridge._ext.emulator.target import Emulated
 from kernbridge._ext.enzyme import clang, gpu_code, guards, halves, sums, warps, winners
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused
-from kernbridge._ext.enzyme.kernel import DerivativeJob, Form, Primal, Roles, Words, check_launch
+from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused, Roles
+from kernbridge._ext.enzyme.kernel import DerivativeJob, Form, Primal, Words, check_launch
 from kernbridge._ext.enzyme.numba_cpu import simplify
 from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
@@ -99,12 +99,8 @@ def native_call(
     """The launch of a kernel's derivative in the place of the kernel's launch."""
     operands, call, steps, own_operands, own_call = wanted
     launch, n = frontend.rule.resolve(operands, call), len(operands)
-    roles = Roles(
-        operands=tuple(range(n)),
-        outputs=tuple(range(n, n + len(call.outs))),
-        aliases=tuple((i, n + o) for i, o in call.aliases),
-        zeroed=call.fresh if frontend.zero_outputs else (),
-    )
+    zeroed = call.fresh if frontend.zero_outputs else ()
+    roles = ir.roles_of(n, n + len(call.outs), call.aliases, zeroed)
     made = obtained(kernel, words, roles, steps, bool(own_call.levels), launch)
     function = made.function
     n_own = len(own_operands) + len(own_call.outs)
@@ -348,10 +344,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         roles = self._roles
         module, entry, arrays, written, in_shared = self._primal.form(self._words, roles)
         called = {f.name for f in module.functions if f.is_declaration}
-        outputs = arrays.keys() - roles.operands
-        buffers, places = ir.buffers_of(
-            arrays, outputs, roles.aliases, written, roles.in_place, roles.zeroed
-        )
+        buffers, places = ir.buffers_of(arrays, roles, written)
         if "kb.barrier0" in called:
             buffers = [b._replace(is_alone=b.kind == "in") for b in buffers]
         shared: dict[int, Buffer] = {}  # by their offsets

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from numba import cuda
 
 from kernbridge._ext.enzyme.automatic import wide_types
-from kernbridge._ext.enzyme.kernel import Primal, Roles, Words
+from kernbridge._ext.enzyme.function import Roles
+from kernbridge._ext.enzyme.kernel import Primal, Words
 from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, NumbaKernel, obtained, planned
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.calls.call import is_inexact

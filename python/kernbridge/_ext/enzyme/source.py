@@ -144,10 +144,9 @@ class SourceDerivative(HostDerivativeJob):
         finished = request.finish()
         index = [function[0] for function in finished.notes].index(self._export.function.name)
         n, everywhere = self._n_inputs, range(len(self._arrays))
-        aliases = [(i, n + o) for i, o in self._aliases]
-        outputs, zeroed = everywhere[n:], everywhere[n:] if self._zeroed else ()
-        arrays = dict(enumerate(self._arrays))
-        buffers, places = ir.buffers_of(arrays, outputs, aliases, written=(), zeroed=zeroed)
+        zeroed = everywhere[n:] if self._zeroed else ()
+        roles = ir.roles_of(n, len(everywhere), self._aliases, zeroed)
+        buffers, places = ir.buffers_of(dict(enumerate(self._arrays)), roles)
         of_call = [places[i] for i in everywhere]
         unit = finished.source + self._unit(index, buffers, of_call)
         host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
