@@ -161,7 +161,8 @@ def with_fewer_atomics(
     if "@kb_" not in (text := str(module)):
         return text, tuple(changed), shared_size
     functions = _OWN + _EDGES * bool(clears) + _SUM * has_warps
-    used = [functions.replace("KIND", kind) for kind in ("float", "double")]
+    kinds = ("float", "4"), ("double", "8")
+    used = [functions.replace("KIND", kind).replace("SIZE", size) for kind, size in kinds]
     return declared_once("".join((text, _THREAD, *used))), tuple(changed), shared_size
 
 
@@ -340,14 +341,11 @@ define internal void @kb_begin.KIND(ptr %block) convergent alwaysinline {{
 define internal void @kb_near.KIND(
   ptr %block, ptr %at, KIND %x, i64 %to, i64 %stride, i64 %n) alwaysinline {{
 entry:
-{_PLACE}  %own = getelementptr KIND, ptr %array, i64 %number
-  %here = ptrtoint ptr %own to i64
+{_PLACE}  %first = getelementptr KIND, ptr %array, i64 %before
+  %here = ptrtoint ptr %first to i64
   %there = ptrtoint ptr %at to i64
   %bytes = sub i64 %there, %here
-  %item = getelementptr KIND, ptr null, i64 1
-  %item_size = ptrtoint ptr %item to i64
-  %further = sdiv exact i64 %bytes, %item_size
-  %k = add i64 %t, %further
+  %k = sdiv exact i64 %bytes, SIZE
   %is_near = icmp ult i64 %k, %size
   br i1 %is_near, label %near, label %far
 near:
