@@ -613,21 +613,16 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
     return renamed(text, _name_for_enzyme), offset
 
 
-_ZERO = """
-define internal void @kb_zero(ptr %at, i64 %n) alwaysinline {
+_PLACE = "".join(f"  %{r}.{a} = call i32 @kb.{r}.{a}()\n" for r in _REGISTERS[:2] for a in "xyz")
+_ZERO = f"""
+define internal void @kb_zero(ptr %at, i64 %n) alwaysinline {{
 entry:
-  %x = call i32 @kb.tid.x()
-  %y = call i32 @kb.tid.y()
-  %z = call i32 @kb.tid.z()
-  %nx = call i32 @kb.ntid.x()
-  %ny = call i32 @kb.ntid.y()
-  %nz = call i32 @kb.ntid.z()
-  %zy = mul i32 %z, %ny
-  %row = add i32 %zy, %y
-  %before = mul i32 %row, %nx
-  %thread = add i32 %before, %x
-  %nxy = mul i32 %nx, %ny
-  %threads = mul i32 %nxy, %nz
+{_PLACE}  %zy = mul i32 %tid.z, %ntid.y
+  %row = add i32 %zy, %tid.y
+  %before = mul i32 %row, %ntid.x
+  %thread = add i32 %before, %tid.x
+  %nxy = mul i32 %ntid.x, %ntid.y
+  %threads = mul i32 %nxy, %ntid.z
   %first = zext i32 %thread to i64
   %step = zext i32 %threads to i64
   br label %next
@@ -642,7 +637,7 @@ more:
   br label %next
 end:
   ret void
-}
+}}
 """
 
 
