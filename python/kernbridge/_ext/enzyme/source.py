@@ -30,19 +30,14 @@ from kernbridge._src.toolchain import compilers, library
 _PRIMAL = "kb_primal"
 _UNIT = """
 #line 1 "kernbridge"
-#ifdef __cplusplus
-extern "C" {{
-#endif
 int kb_failed(const kb_call *call, int code, const char *format, ...);
 void *_Znwm(size_t bytes); /* operator new, which Enzyme knows; kb_thrown.c frees it */
 static void *kb_scratch_here(const kb_call *call, size_t bytes)
 {{
-    (void)call;
     return _Znwm(bytes);
 }}
 static void kb_serial(const kb_call *call, int64_t count, kb_range_function *f, void *data)
 {{
-    (void)call;
     if (count > 0)
         f(data, 0, count);
 }}
@@ -64,7 +59,6 @@ KB_COMPLEX(double, __muldc3, __divdc3)
 {attributes}
 void kb_primal(int *status, void **exception, {parameters})
 {{
-    (void)exception;
     {dims}
     const kb_tensor inputs[] = {{{inputs}}};
     const kb_tensor outputs[] = {{{outputs}}};
@@ -74,9 +68,6 @@ void kb_primal(int *status, void **exception, {parameters})
                           {n_attributes}, inputs, outputs, attributes}};
     *status = kb_run_{index}(&call);
 }}
-#ifdef __cplusplus
-}}
-#endif
 """
 
 
@@ -195,7 +186,7 @@ class SourceDerivative(HostDerivativeJob):
             for k, value in enumerate(self._values)
         ]
         n = self._n_inputs
-        return _UNIT.format(
+        unit = _UNIT.format(
             attributes="\n".join(constants),
             parameters=", ".join(parameters) or "int unused",
             dims="\n    ".join(dims),
@@ -207,6 +198,7 @@ class SourceDerivative(HostDerivativeJob):
             n_attributes=len(constants),
             index=index,
         )
+        return unit if self._request.language == "c" else f'\nextern "C" {{{unit}}}\n'
 
     def machine_code(self, function: Function, text: str) -> HostCode:
         text, name = ir.guarded(text, function.name, "icmp eq i32 %code, 0")
