@@ -221,7 +221,7 @@ def derive(function: Function, step: Step) -> Function:
     for i, b in enumerate(function.buffers):
         if not b.is_inexact or (b.kind == "in" and i not in active):
             continue
-        kinds = _SHADOWS[mode][b.kind]
+        kinds = _SHADOWS[mode].get(b.kind, b.kind)
         name = kinds[i in active] if isinstance(kinds, tuple) else kinds
         kind = cast(Kind, name.lstrip("0"))
         zeros = name.startswith("0")
@@ -250,16 +250,9 @@ def derive(function: Function, step: Step) -> Function:
 
 # The kind of a shadow, by the kind of its buffer; a pair has the kinds for inactive and for active
 # operands. A 0 before the kind means that the shadow begins as zeros. The tangent of a buffer that
-# begins as zeros does so, too.
+# begins as zeros does so, too. Tangents of other buffers have the kind of their buffer.
 _SHADOWS: dict[Mode, dict[Kind, str | tuple[str, str]]] = {
-    "jvp": {
-        "in": ("", "in"),
-        "work": ("0scratch", "work"),
-        "inout": ("0out", "inout"),
-        "out": "out",
-        "scratch": "scratch",
-        "shared": "shared",
-    },
+    "jvp": {"in": ("", "in"), "work": ("0scratch", "work"), "inout": ("0out", "inout")},
     "vjp": {
         "in": ("", "0out"),
         "work": ("0scratch", "0out"),
