@@ -425,14 +425,11 @@ def _prepared(text: str, is_tagged: bool) -> str:
     nodes = [int(node[1:]) for node in module.numbered if node[0] == "!" and node[1:].isdigit()]
     n = 1 + max(nodes, default=-1)
     tags = {} if is_tagged else {"double": n + 3, "float": n + 4}
-    sizes, has_powers = set(), False
     for i in module.instructions():
         if i.opcode == "call" and i.callee.startswith(_MOVE):
-            sizes.add(i.callee.removeprefix(_MOVE))
             given, _, rest = i.text.replace(f"@{_MOVE}", "@kb.move.").rpartition(", i1 ")
             i.text = given + rest[rest.index(")") :]
         elif i.opcode == "call" and i.callee in _POWER and _may_be_below_1(i.operands[1].value):
-            has_powers = True
             i.text = i.text.replace(f"@{i.callee}(", f"@kb.power.{i.type}(")
         elif i.opcode == "atomicrmw" and i.flags[-1] == "fsub":
             # Enzyme differentiates an atomic subtraction as if it were an addition.
@@ -447,11 +444,12 @@ def _prepared(text: str, is_tagged: bool) -> str:
         function = "lgamma" if "lgamma" in f.name or f.name in ("gamma", "gammaf") else "tgamma"
         of = _OF_FLOAT if f.name.endswith("f") else _OF_DOUBLE
         f.head = _GAMMA_OF.format(name=f.name, function=function, **of)
-    text = str(module) + (_GAMMAS if gammas else "")
-    text += "".join(_MOVED.format(size=s, as_i64=_AS_I64[s]) for s in sorted(sizes))
+    text = str(module) + _GAMMAS * bool(gammas)
+    for size, as_i64 in _AS_I64.items():
+        text += _MOVED.format(size=size, as_i64=as_i64) * (f"@kb.move.{size}(" in text)
     # Powers with an exponent below 1 have the derivative zero at zero, as square roots do.
-    kinds = (("double", "f64"), ("float", "f32")) if has_powers else ()
-    text += "".join(_POWERS.format(*kind) for kind in kinds)
+    for kind, suffix in (("double", "f64"), ("float", "f32")):
+        text += _POWERS.format(kind, suffix) * (f"@kb.power.{kind}(" in text)
     return declared_once(text + _TAGS.format(*range(n, n + 5)) * bool(tags))
 
 
