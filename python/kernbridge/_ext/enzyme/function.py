@@ -52,6 +52,10 @@ _UNDEDUCED = "Cannot deduce type of "
 _UNDEDUCED_REALS = re.compile(
     _UNDEDUCED + r"[^\n=]*= (?:phi|load|f(?:add|sub|mul|div|neg))(?: [a-z]+)*? (?:float|double)\b"
 )
+# Enzyme's own simplification, but without computing both sides of a branch.
+_SIMPLIFIED: dict[str, int | str] = {"enzyme-preopt": 1, "enzyme-loose-types": 0}
+_SIMPLIFIED |= {"two-entry-phi-node-folding-threshold": 0, "phi-node-folding-threshold": 0}
+_SIMPLIFIED |= {"speculate-one-expensive-inst": 0}
 
 
 def _are_all_reals(said: str) -> bool:
@@ -67,17 +71,7 @@ _REMEDIES: tuple[tuple[Callable[[str], bool], dict[str, int | str], str], ...] =
     (lambda said: "GradientUtils::computeMinCache" in said, {"enzyme-mincut-cache": 0}, ""),
     # LLVM may crash on what Enzyme leaves in memory, but not on its text.
     (lambda said: "PLEASE submit a bug report" in said, {}, _OPTIMISED),
-    (  # with its own simplification, but without computing both sides of a branch
-        lambda said: _UNDEDUCED in said,
-        {
-            "two-entry-phi-node-folding-threshold": 0,
-            "phi-node-folding-threshold": 0,
-            "speculate-one-expensive-inst": 0,
-            "enzyme-preopt": 1,
-            "enzyme-loose-types": 0,
-        },
-        "",
-    ),
+    (lambda said: _UNDEDUCED in said, _SIMPLIFIED, ""),
 )
 _ADDED_ZERO = re.compile(r"( = fadd) ((?:double|float) \S+, 0\.0+e\+00)$", re.M)
 _DATA, _DIMS = 24, 40  # where XLA's description of a buffer has its address and its extents
