@@ -351,22 +351,19 @@ _MISPLACED = re.compile(
     r"^(define (?:\w+ )*?)(alwaysinline|noinline) (.*?)((?: !dbg !\d+)?) \{$", re.M
 )
 _GROUP = r"\((?:[^()]|\([^()]*\))*\)"
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.M), replacement)
-    for pattern, replacement in (
-        (rf"\bcaptures{_GROUP}", "nocapture"),
-        (r"\bmemory\(none\)", "readnone"),
-        (rf"\bmemory{_GROUP} ?", ""),
-        (rf"\b(?:range|initializes|nofpclass){_GROUP} ?", ""),
-        (r"\b(?:nocreateundeforpoison|dead_on_unwind|dead_on_return|writable) ?", ""),
-        (r"\b(?:samesign|nneg|disjoint) ", ""),
-        (r"\btrunc (?:nuw |nsw )+", "trunc "),
-        (r"\b(getelementptr(?: inbounds)?) (?:nusw |nuw )+", r"\1 "),
-        (r"^.*call void @llvm\.lifetime\.(?:start|end)\.[^\n]*\n", ""),
-        (r"^declare void @llvm\.lifetime\.[^\n]*\n", ""),
-        (r"^ +#dbg_[^\n]*\n", ""),
-        (r"^target datalayout = [^\n]*\n", ""),  # what opt takes for the triple
-    )
+_RULES = (
+    (rf"\bcaptures{_GROUP}", "nocapture"),
+    (r"\bmemory\(none\)", "readnone"),
+    (rf"\bmemory{_GROUP} ?", ""),
+    (rf"\b(?:range|initializes|nofpclass){_GROUP} ?", ""),
+    (r"\b(?:nocreateundeforpoison|dead_on_unwind|dead_on_return|writable) ?", ""),
+    (r"\b(?:samesign|nneg|disjoint) ", ""),
+    (r"\btrunc (?:nuw |nsw )+", "trunc "),
+    (r"\b(getelementptr(?: inbounds)?) (?:nusw |nuw )+", r"\1 "),
+    (r"^.*call void @llvm\.lifetime\.(?:start|end)\.[^\n]*\n", ""),
+    (r"^declare void @llvm\.lifetime\.[^\n]*\n", ""),
+    (r"^ +#dbg_[^\n]*\n", ""),
+    (r"^target datalayout = [^\n]*\n", ""),  # what opt takes for the triple
 )
 _SPLAT = re.compile(r"<(\d+) x (\w+)> ((?:%[\w.]+, )?)splat \((\w+ [^()]*)\)")
 
@@ -400,7 +397,7 @@ def to_oldest(text: str) -> str:
     """
     text = placed(text)
     for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
+        text = re.sub(pattern, replacement, text, flags=re.M)
 
     def spelled(found: re.Match[str]) -> str:
         n, kind, before, item = found.groups()
