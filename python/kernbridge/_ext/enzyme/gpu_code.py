@@ -19,17 +19,12 @@ _SHARED = "ptr addrspacecast (ptr addrspace(3) @kb_shared to ptr)"
 
 # Functions of libdevice that have the names of C's in what Enzyme reads, and their own before and
 # after it. LLVM's intrinsics that NVIDIA's back end does not know become libdevice's, too.
-MATH = frozenset(
-    name + suffix
-    for name in (
-        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign"),
-        *("cos", "cosh", "erf", "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "fdim", "floor"),
-        *("fma", "fmax", "fmin", "fmod", "hypot", "j0", "j1", "jn", "ldexp", "log", "log10"),
-        *("log1p", "log2", "nearbyint", "pow", "powi", "remainder", "rint", "round", "sin"),
-        *("sinh", "sqrt", "tan", "tanh", "trunc", "y0", "y1", "yn"),
-    )
-    for suffix in ("", "f")
-)
+MATH = {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign"}
+MATH |= {"cos", "cosh", "erf", "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "fdim", "floor"}
+MATH |= {"fma", "fmax", "fmin", "fmod", "hypot", "j0", "j1", "jn", "ldexp", "log", "log10"}
+MATH |= {"log1p", "log2", "nearbyint", "pow", "powi", "remainder", "rint", "round", "sin"}
+MATH |= {"sinh", "sqrt", "tan", "tanh", "trunc", "y0", "y1", "yn"}
+MATH |= {f"{name}f" for name in MATH}
 _INTRINSICS = {"acos", "asin", "atan", "atan2", "cos", "cosh", "exp", "exp10", "exp2", "log"}
 _INTRINSICS |= {"log10", "log2", "pow", "powi", "sin", "sinh", "tan", "tanh"}
 
