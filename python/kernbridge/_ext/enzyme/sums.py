@@ -264,7 +264,7 @@ def _repeats(function: Function, instruction: Instruction) -> bool:
 # kept to that, and the launch stores zeros to elements of no thread.
 _READ = {"t": "tid.x", "b": "ctaid.x", "z": "ctaid.z", "size": "ntid.x", "blocks": "nctaid.x"}
 _THREAD = "".join(f"declare i32 @{_REGISTER}{register}()\n" for register in _READ.values())
-_PLACE = "".join(
+_PLACE = "entry:\n" + "".join(
     f"  %{name}32 = call i32 @{_REGISTER}{register}()\n  %{name} = zext i32 %{name}32 to i64\n"
     for name, register in _READ.items()
 )
@@ -278,7 +278,6 @@ _PLACE += """\
 """
 _OWN = f"""
 define internal KIND @kb_load.KIND(i64 %to, i64 %stride, i64 %n, i64 %further) alwaysinline {{
-entry:
 {_PLACE}  %k = add i64 %number, %further
   %inside = icmp ult i64 %k, %n
   br i1 %inside, label %read, label %end
@@ -292,7 +291,6 @@ end:
 }}
 define internal void @kb_store.KIND(
   i64 %to, i64 %stride, i64 %n, ptr %kept, i64 %edge) alwaysinline {{
-entry:
 {_PLACE}  %x = load KIND, ptr %kept
   %after = add i64 %t, %edge
   %ends = icmp uge i64 %after, %size
@@ -340,7 +338,6 @@ define internal void @kb_begin.KIND(ptr %block) convergent alwaysinline {{
 }}
 define internal void @kb_near.KIND(
   ptr %block, ptr %at, KIND %x, i64 %to, i64 %stride, i64 %n) alwaysinline {{
-entry:
 {_PLACE}  %first = getelementptr KIND, ptr %array, i64 %before
   %here = ptrtoint ptr %first to i64
   %there = ptrtoint ptr %at to i64
@@ -367,7 +364,6 @@ define internal void @kb_end.KIND(ptr %block, ptr %kept) convergent alwaysinline
   ret void
 }}
 define internal void @kb_clear.KIND(i64 %to, i64 %stride, i64 %n, i64 %edge) alwaysinline {{
-entry:
 {_PLACE}  %width = shl i64 %edge, 1
   %meeting = udiv i64 %number, %width
   %k = urem i64 %number, %width
