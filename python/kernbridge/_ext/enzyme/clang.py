@@ -317,11 +317,8 @@ class _Failing:
         self.functions: dict[str, str] = {}  # what each throws, or calls
         self.texts: list[str] = []
         self._defined = module.defined
-        self._attributes = {
-            name
-            for name, text in module.numbered.items()
-            if name[0] == "#" and " noreturn " in text
-        }
+        groups = ((name, text) for name, text in module.numbered.items() if name[0] == "#")
+        self._attributes = {name for name, text in groups if " noreturn " in text}
         self._literals = {
             name: g.value.removeprefix('c"').removesuffix('\\00"')
             for name, g in module.globals.items()
@@ -370,9 +367,8 @@ class _Failing:
     def _reason(self, block: Block, call: Instruction) -> tuple[str, str]:
         """What fails, and the name of a constant with the text of that."""
         thrown = [s for s in symbols(call.text) if s.startswith("_ZTI")]
-        what = self.functions.get(call.callee) or spelled(
-            thrown[0] if thrown and call.callee == "__cxa_throw" else call.callee
-        )
+        called = thrown[0] if thrown and call.callee == "__cxa_throw" else call.callee
+        what = self.functions.get(call.callee) or spelled(called)
         named = (self._literals[s] for s in symbols(str(block)) if s in self._literals)
         text = ": ".join(filter(None, (what, " ".join(dict.fromkeys(named))))) + r"\00\00"
         size = len(text) - 2 * text.count("\\")
