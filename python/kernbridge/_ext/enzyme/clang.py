@@ -241,9 +241,9 @@ def target() -> tuple[str, int]:
 def machine_code(text: str, name: str) -> HostCode:
     """Optimise a module, and make machine code of the function `name`, as far as it is needed."""
     features, mask = target()
-    words = [
-        f for part in features.split(",") for f in ("-Xclang", "-target-feature", "-Xclang", part)
-    ]
+    words = ["-x", "ir", "-w", "-O2", "-fPIC", "-c", "-o", "-", "-"]
+    for feature in features.split(","):
+        words += ["-Xclang", "-target-feature", "-Xclang", feature]
     module = Module(text)
     for function in module.defined.values():
         internal = "internal " * (function.name != name)
@@ -252,7 +252,6 @@ def machine_code(text: str, name: str) -> HostCode:
     entry.head = entry.head.replace(symbol(name), symbol(_core.HOST_CODE_ENTRY), 1)
     known = {name for name, f in module.functions.items() if f.is_declaration}
     text = renamed(str(module), lambda name: _TRACKED.get(name, name) if name in known else name)
-    words = ["-x", "ir", "-w", "-O2", "-fPIC", "-c", "-o", "-", "-", *words]
     enzyme = tool.find()
     ended = enzyme.clang(*words, input=declared_once(text).encode(), errors=False)
     if ended.status:

@@ -521,10 +521,8 @@ def _attempts(text: bytes, passes: str, options: dict[str, Any]) -> Ended:
 def _calling_itself(text: str) -> str:
     """A function of a module that calls itself, perhaps by way of others; empty if none does."""
     defined = Module(text).defined
-    called = {
-        name: set(symbols(str(f).partition("\n")[2])) & defined.keys()
-        for name, f in defined.items()
-    }
+    bodies = {name: str(f).partition("\n")[2] for name, f in defined.items()}
+    called = {name: set(symbols(body)) & defined.keys() for name, body in bodies.items()}
     while leaves := [name for name, others in called.items() if not others & called.keys()]:
         for name in leaves:
             del called[name]
