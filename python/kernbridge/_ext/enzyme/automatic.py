@@ -112,11 +112,8 @@ class ByEnzyme(tangents.Automatic):
         if step.mode == "vjp":
             sources, made, arrays = inexact, step.active, types
             pairs = tuple((j, i) for i, j in call.aliases)
-        aliases = tuple(
-            (len(inputs) + sources.index(a), made.index(b))
-            for a, b in pairs
-            if a in sources and b in made
-        )
+        kept = [(a, b) for a, b in pairs if a in sources and b in made]
+        aliases = tuple((len(inputs) + sources.index(a), made.index(b)) for a, b in kept)
         derived = replace(
             call,
             n_inputs=len(inputs) + len(sources),
