@@ -349,13 +349,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
             buffers = [b._replace(is_alone=b.kind == "in") for b in buffers]
         shared: dict[int, Buffer] = {}  # by their offsets
         for item, size, offset in in_shared:
-            dtype = _ITEMS.get(item)
-            if dtype is None:
+            if item not in _ITEMS:
                 raise Refused(f"it has a shared array of {item}")
             if offset in shared:
                 raise Refused("it has several arrays in the shared memory of the launch")
             size = size or self._dynamic
-            shared[offset] = Buffer(dtype, (), "shared", is_alone=False, size=size)
+            shared[offset] = Buffer(_ITEMS[item], (), "shared", is_alone=False, size=size)
         places_of_shared = dict(zip(shared, itertools.count(len(buffers))))
         buffers += shared.values()
         _add_call(module, entry, buffers, self._words, places)
@@ -577,14 +576,14 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
     """
     lines = ["  %z32 = call i32 @kb.ctaid.z()", "  %z = zext i32 %z32 to i64"] * wide
     words, arguments = [], ["ptr null", "ptr null"]
-    offset, filled = 0, []
+    offset, fills = 0, []
     for i, b in enumerate(function.buffers):
         arguments.append(f"ptr %p{i}")
         if b.kind == "shared":
             lines.append(f"  %p{i} = call ptr @kb.shared(i64 {offset})")
             end = offset + -(-b.size // 16) * 16
             if b.begins_as_zeros:
-                filled.append((i, (end - offset) // 8))
+                fills.append(f"  call void @kb_zero(ptr %p{i}, i64 {(end - offset) // 8})")
             offset = end
             continue
         words.append(f"i64 %w{i}")
@@ -600,13 +599,12 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
             f"with the shadows of its shared arrays it has {offset} bytes of shared memory, of "
             f"which a kernel can have {sums.SHARED_MAX}"
         )
-    if filled:
-        fills = [f"  call void @kb_zero(ptr %p{i}, i64 {n})" for i, n in filled]
+    if fills:
         lines += [*fills, "  call void @kb.barrier0()"]
     head = f"define void @{name}({', '.join(words + extents)}) {{"
     call = f"  call void @{function.name}({', '.join(arguments + extents)})"
     text = "\n".join([function.text, head, *lines, call, "  ret void", "}\n"])
-    text += _ZERO * bool(filled)
+    text += _ZERO * bool(fills)
     declared = [f"i32 @kb.{r}.{a}()" for r in _REGISTERS for a in "xyz"]
     declared += ["void @kb.barrier0() convergent", "ptr @kb.shared(i64)"]
     text += "".join(f"declare {d}\n" for d in declared)
