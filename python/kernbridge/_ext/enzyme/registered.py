@@ -81,9 +81,8 @@ def module(functions: Iterable[Mapping[str, str | None]]) -> str:
     for n, given in enumerate(functions, 1):
         has_derivative = "forward" in given
         called = f"{REGISTERED}{given['name']}" if has_derivative else f"{given['name']}.plain"
-        made += _FUNCTION.format(called=called, **given)
-        if has_derivative:
-            made += _DERIVATIVES.format(called=called, n=n, **given)
+        template = _FUNCTION + _DERIVATIVES * has_derivative
+        made += template.format(called=called, n=n, **given)
     return made
 
 
