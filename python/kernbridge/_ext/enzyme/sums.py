@@ -264,6 +264,7 @@ def _repeats(function: Function, instruction: Instruction) -> bool:
 # kept to that, and the launch stores zeros to elements of no thread.
 _READ = {"t": "tid.x", "b": "ctaid.x", "z": "ctaid.z", "size": "ntid.x", "blocks": "nctaid.x"}
 _THREAD = "".join(f"declare i32 @{_REGISTER}{register}()\n" for register in _READ.values())
+_ARRAY = "i64 %to, i64 %stride, i64 %n"  # its word, the stride of a batch, and its elements
 _PLACE = "entry:\n" + "".join(
     f"  %{name}32 = call i32 @{_REGISTER}{register}()\n  %{name} = zext i32 %{name}32 to i64\n"
     for name, register in _READ.items()
@@ -277,7 +278,7 @@ _PLACE += """\
   %array = inttoptr i64 %word to ptr
 """
 _OWN = f"""
-define internal KIND @kb_load.KIND(i64 %to, i64 %stride, i64 %n, i64 %further) alwaysinline {{
+define internal KIND @kb_load.KIND({_ARRAY}, i64 %further) alwaysinline {{
 {_PLACE}  %k = add i64 %number, %further
   %inside = icmp ult i64 %k, %n
   br i1 %inside, label %read, label %end
@@ -289,8 +290,7 @@ end:
   %y = phi KIND [ %x, %read ], [ 0.0, %entry ]
   ret KIND %y
 }}
-define internal void @kb_store.KIND(
-  i64 %to, i64 %stride, i64 %n, ptr %kept, i64 %edge) alwaysinline {{
+define internal void @kb_store.KIND({_ARRAY}, ptr %kept, i64 %edge) alwaysinline {{
 {_PLACE}  %x = load KIND, ptr %kept
   %after = add i64 %t, %edge
   %ends = icmp uge i64 %after, %size
@@ -336,8 +336,7 @@ define internal void @kb_begin.KIND(ptr %block) convergent alwaysinline {{
   call void @llvm.nvvm.barrier0()
   ret void
 }}
-define internal void @kb_near.KIND(
-  ptr %block, ptr %at, KIND %x, i64 %to, i64 %stride, i64 %n) alwaysinline {{
+define internal void @kb_near.KIND(ptr %block, ptr %at, KIND %x, {_ARRAY}) alwaysinline {{
 {_PLACE}  %first = getelementptr KIND, ptr %array, i64 %before
   %here = ptrtoint ptr %first to i64
   %there = ptrtoint ptr %at to i64
@@ -363,7 +362,7 @@ define internal void @kb_end.KIND(ptr %block, ptr %kept) convergent alwaysinline
   store KIND %sum, ptr %kept
   ret void
 }}
-define internal void @kb_clear.KIND(i64 %to, i64 %stride, i64 %n, i64 %edge) alwaysinline {{
+define internal void @kb_clear.KIND({_ARRAY}, i64 %edge) alwaysinline {{
 {_PLACE}  %width = shl i64 %edge, 1
   %meeting = udiv i64 %number, %width
   %k = urem i64 %number, %width
