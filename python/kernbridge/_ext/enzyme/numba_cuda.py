@@ -46,9 +46,8 @@ from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.llvm.text import Function as Declared
 from kernbridge._src.llvm.text import Instruction, Module, declared_once, renamed, symbol
 from kernbridge._src.numba_common import numba_cuda_patches as patches
+from kernbridge._src.numba_common import private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
-from kernbridge._src.numba_common.private_llvmlite import opaque_pointers
-from kernbridge._src.numba_common.private_llvmlite import version as llvmlite_version
 from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.compile import KernelJob
@@ -184,7 +183,7 @@ class NumbaKernel(Primal):
         return Form(module, entry, dict(sorted(arrays.items())), written, shared)
 
     def place(self, is_it: Callable[[Instruction], bool]) -> str:
-        with global_compiler_lock, opaque_pointers():
+        with global_compiler_lock, private_llvmlite.opaque_pointers():
             modules = [Module(str(module)) for module in self._modules]
         places = (clang.place_in(module, is_it, has_folders=True) for module in modules)
         return next(filter(None, places), "")
@@ -281,7 +280,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         self.identity += self.target.key()
 
     def made_of(self) -> tuple[Any, ...]:
-        versions = llvm.llvm_version_info, llvmlite_version
+        versions = llvm.llvm_version_info, private_llvmlite.version
         return (*self._primal.made_of(), *super().made_of(), *versions)
 
     def compiled(self) -> Artefact:
@@ -446,11 +445,10 @@ def _add_call(
                 lines.append(f"  %n{k}.{e} = mul {given[-1]}, %e{e}")
                 given[-1] = f"i64 %n{k}.{e}"
         else:
+            array = f"%b{places[word.buffer]}"
+            lines.append(f"  %a{k} = getelementptr i8, ptr {array}, i64 {word.value}")
+            lines.append(f"  %o{k} = ptrtoint ptr %a{k} to i64")
             given.append(f"i64 %o{k}")
-            lines += [
-                f"  %a{k} = getelementptr i8, ptr %b{places[word.buffer]}, i64 {word.value}",
-                f"  %o{k} = ptrtoint ptr %a{k} to i64",
-            ]
     lines.append(f'  call void @"{entry}"({", ".join(given)})')
     text = f'declare void @"{entry}"({", ".join(["i64"] * len(given))})\n'
     module.link_in(llvm.parse_assembly(text + ir.definition("kb_primal", buffers, *lines)))
