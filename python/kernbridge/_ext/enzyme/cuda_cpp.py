@@ -359,10 +359,9 @@ def _held(
                 pointed = (types[k : k + 1] or [step.function.name])[0].removesuffix("*")
                 name = pointed.removesuffix(" const").removeprefix("unsigned ").rstrip("1234")
                 found.add("uint8" if name in _WHOLE else _REAL.get(name, pointed))
-    known = [np.dtype(name) for name in found if name in DTYPES]
-    if len(found) > 1 or len(known) != len(found):
+    if len(found) > 1 or not found <= DTYPES.keys():
         raise refused(label, f"it has temporary memory that holds {' and '.join(sorted(found))}")
-    return known[0] if known else np.dtype(np.uint8)
+    return np.dtype(next(iter(found), "uint8"))
 
 
 def _types_of_parameters(shown: str) -> list[str]:
