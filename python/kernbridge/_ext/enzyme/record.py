@@ -130,15 +130,14 @@ class Derivative:
 
     def _begin_shadow(self, b: int) -> None:
         source, result = self._sources.get(b), self._results.get(b)
-        is_changed = b in self._written or self._differentiation.mode == "vjp"
-        if source is not None and not is_changed:
-            self._shadows[b] = source
-            return
-        self._shadows[b] = self._temporary(b) if source is not None or result is None else result
-        if source is not None:
+        if source is None:
+            self._shadows[b] = self._temporary(b) if result is None else result
+            self._fill(b, self._shadows[b])
+        elif b in self._written or self._differentiation.mode == "vjp":  # it changes
+            self._shadows[b] = self._temporary(b)
             self._copy(source, self._shadows[b], b)
         else:
-            self._fill(b, self._shadows[b])
+            self._shadows[b] = source
 
     def _forward(self) -> None:
         for step, reach in zip(self._primal, self._reaches, strict=True):
