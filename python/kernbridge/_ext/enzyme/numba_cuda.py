@@ -294,10 +294,9 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         entry = f"{self._primal.symbol}_{'_'.join(mode for mode, _ in self.steps)}"
         text, shared_size = _with_entry(function, entry, wide)
         text = ir.run(replace(function, text=text))
-        buffers = function.buffers
+        buffers: Sequence[Buffer] = function.buffers
         if self._roles.in_place or not self.steps:  # its buffers are used afterwards
-            own = [b if b.kind == "shared" else b._replace(kind="inout") for b in buffers]
-            buffers = tuple(own)
+            buffers = [b if b.kind == "shared" else b._replace(kind="inout") for b in buffers]
         how = shared_size, self._threads, bool(self.target.architectures)
         text, buffers, shared_size = sums.with_fewer_atomics(text, entry, buffers, *how)
         function = replace(function, buffers=buffers)
