@@ -123,17 +123,10 @@ KB_REDUCE(__reduce_max_sync, int, a < b ? b : a)
 #undef KB_REDUCE
 
 /* Lanes before this one, it included or not, and after it. */
-#define KB_LANEMASK(name, mask)                                                                    \
-    static inline unsigned __lanemask_##name()                                                     \
-    {                                                                                              \
-        unsigned own = 1u << (kernbridge::cuda_on_cpu::index_of_thread() & 31);                    \
-        return mask;                                                                               \
-    }
-KB_LANEMASK(eq, own)
-KB_LANEMASK(lt, own - 1)
-KB_LANEMASK(le, own | (own - 1))
-KB_LANEMASK(ge, -own)
-KB_LANEMASK(gt, -own & ~own)
-#undef KB_LANEMASK
+KB_IS(unsigned, __lanemask_eq, (), 1u << (kernbridge::cuda_on_cpu::index_of_thread() & 31))
+KB_IS(unsigned, __lanemask_lt, (), __lanemask_eq() - 1)
+KB_IS(unsigned, __lanemask_le, (), __lanemask_lt() | __lanemask_eq())
+KB_IS(unsigned, __lanemask_ge, (), ~__lanemask_lt())
+KB_IS(unsigned, __lanemask_gt, (), ~__lanemask_le())
 
 #endif
