@@ -101,11 +101,8 @@ class coalesced_group : public thread_group
     KB_GIVES(void, sync(KB_SITE) const, __syncwarp(mask_, site))
     KB_GIVES(unsigned, size() const, static_cast<unsigned>(__builtin_popcount(mask_)))
     KB_GIVES(unsigned, num_threads() const, size())
-    unsigned thread_rank() const
-    {
-        unsigned lane = kernbridge::cuda_on_cpu::index_of_thread() & 31;
-        return static_cast<unsigned>(__builtin_popcount(mask_ & ((1u << lane) - 1)));
-    }
+    KB_GIVES(unsigned, thread_rank() const,
+          static_cast<unsigned>(__builtin_popcount(mask_ & __lanemask_lt())))
     template <typename T>
     KB_GIVES(T, shfl(T value, unsigned rank, KB_SITE) const, read(value, rank % size(), site))
     template <typename T>
@@ -130,9 +127,11 @@ class coalesced_group : public thread_group
 
   private:
     /* The value of the thread of this rank; where there is none, the thread's own. */
-    template <typename T>
-    KB_GIVES(T, read(T value, unsigned rank, uint32_t site) const,
-          __shfl_sync(mask_, value, lane_of(rank < size() ? rank : thread_rank()), 32, site))
+    template <typename T> T read(T value, unsigned rank, uint32_t site) const
+    {
+        unsigned lane = __fns(mask_, 0, static_cast<int>((rank < size() ? rank : thread_rank()) + 1));
+        return __shfl_sync(mask_, value, static_cast<int>(lane), 32, site);
+    }
     /* The bits of the group's lanes, by rank. */
     unsigned packed(unsigned found) const
     {
@@ -140,13 +139,6 @@ class coalesced_group : public thread_group
         for (unsigned left = mask_; left; left &= left - 1)
             bits |= (found >> __builtin_ctz(left) & 1) << n++;
         return bits;
-    }
-    int lane_of(unsigned rank) const
-    {
-        unsigned left = mask_;
-        while (rank--)
-            left &= left - 1;
-        return __builtin_ctz(left);
     }
     unsigned rank_, parts_;
 };
