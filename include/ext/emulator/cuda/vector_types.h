@@ -40,24 +40,20 @@ KB_VECTORS(short, short, 4, 8)
 KB_VECTORS(unsigned short, ushort, 4, 8)
 KB_VECTORS(int, int, 8, 16)
 KB_VECTORS(unsigned, uint, 8, 16)
-KB_VECTORS(long, long, 16, 16)
-KB_VECTORS(unsigned long, ulong, 16, 16)
-KB_VECTORS(long long, longlong, 16, 16)
-KB_VECTORS(unsigned long long, ulonglong, 16, 16)
 KB_VECTORS(float, float, 8, 16)
-KB_VECTORS(double, double, 16, 16)
-#undef KB_VECTORS
 
-/* Their names in CUDA 13 tell the alignment of four elements. */
-#define KB_ALIGNED_BOTH(T, name)                                                                   \
+/* Names in CUDA 13 tell the alignment of four elements of 8 bytes. */
+#define KB_VECTORS_OF_8(T, name)                                                                   \
+    KB_VECTORS(T, name, 16, 16)                                                                    \
     KB_VECTOR_OF_4(T, name##4_16a, 16)                                                             \
     KB_VECTOR_OF_4(T, name##4_32a, 32)
-KB_ALIGNED_BOTH(long, long)
-KB_ALIGNED_BOTH(unsigned long, ulong)
-KB_ALIGNED_BOTH(long long, longlong)
-KB_ALIGNED_BOTH(unsigned long long, ulonglong)
-KB_ALIGNED_BOTH(double, double)
-#undef KB_ALIGNED_BOTH
+KB_VECTORS_OF_8(long, long)
+KB_VECTORS_OF_8(unsigned long, ulong)
+KB_VECTORS_OF_8(long long, longlong)
+KB_VECTORS_OF_8(unsigned long long, ulonglong)
+KB_VECTORS_OF_8(double, double)
+#undef KB_VECTORS_OF_8
+#undef KB_VECTORS
 #undef KB_VECTOR_OF_4
 #undef KB_VECTOR
 
