@@ -48,15 +48,15 @@ template <typename T> static inline T swap_if(T *at, T expected, T value, uint32
     return __builtin_bit_cast(T, seen);
 }
 
-template <typename T> static inline T add(T *at, T value, std::true_type, uint32_t site)
+template <typename T> static inline T add(T *at, T value, uint32_t site)
 {
-    if (!value)
-        unchanged(site);
-    return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
-}
-template <typename T> static inline T add(T *at, T value, std::false_type, uint32_t site)
-{
-    return update(at, [value](T old) -> T { return old + value; }, site);
+    if constexpr (std::is_integral_v<T>) {
+        if (!value)
+            unchanged(site);
+        return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
+    } else {
+        return update(at, [value](T old) -> T { return old + value; }, site);
+    }
 }
 
 } // namespace kernbridge::cuda_on_cpu
@@ -70,7 +70,7 @@ template <typename T> static inline T add(T *at, T value, std::false_type, uint3
 #define KB_ATOMIC(name, scope)                                                                     \
     template <typename T>                                                                          \
     KB_IS(T, name##Add##scope, (T * at, kernbridge::cuda_on_cpu::same<T> value, KB_SITE),          \
-          kernbridge::cuda_on_cpu::add(at, value, std::is_integral<T>(), site))\
+          kernbridge::cuda_on_cpu::add(at, value, site))                                           \
     template <typename T> KB_CHANGE(name##Sub##scope, T, old - value)                              \
     template <typename T> KB_CHANGE(name##Exch##scope, T, value)                                   \
     template <typename T> KB_CHANGE(name##Min##scope, T, value < old ? value : old)                \
