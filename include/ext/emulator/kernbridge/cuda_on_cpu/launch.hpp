@@ -110,28 +110,24 @@ __attribute__((noinline)) static cudaError_t launch(const kb_cuda_launch &how)
 }
 
 struct Configuration {
-    kb_cuda_launch how;
+    dim3 grid, block;
+    size_t shared;
+    bool cooperative = false;
+    const char *name = "a kernel";
 
     Configuration(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t = nullptr)
-        : how{{grid.x, grid.y, grid.z, block.x, block.y, block.z},
-              shared > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(shared),
-              0,
-              KB_CUDA_IS_CHECKED,
-              0,
-              nullptr,
-              nullptr,
-              "a kernel"}
+        : grid(grid), block(block), shared(shared)
     {
     }
 
     template <typename F> cudaError_t run(const F &kernel)
     {
         void *parameters[] = {const_cast<void *>(static_cast<const void *>(&kernel)),
-                              how.cooperative ? &how : nullptr};
-        how.loop = run_threads<F>;
-        how.parameters = parameters;
-        how.fixed_shared = how.cooperative ? fixed_shared() : 0;
-        return launch(how);
+                              cooperative ? this : nullptr};
+        return launch({{grid.x, grid.y, grid.z, block.x, block.y, block.z},
+                       shared > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(shared),
+                       cooperative, KB_CUDA_IS_CHECKED, cooperative ? fixed_shared() : 0,
+                       run_threads<F>, parameters, name});
     }
 };
 
@@ -148,7 +144,7 @@ template <typename F> struct Launch {
         auto call = [kernel = kernel, arguments...]() __attribute__((always_inline)) {
             kernel(arguments...);
         };
-        configuration.how.name = name;
+        configuration.name = name;
         (void)configuration.run(call);
     }
 };
@@ -163,15 +159,15 @@ template <typename F> Launch(const F &, Configuration, const char *) -> Launch<F
                                    size_t shared = 0, cudaStream_t = nullptr)                      \
     {                                                                                              \
         kernbridge::cuda_on_cpu::Configuration how(grid, block, shared);                           \
-        how.how.cooperative = is_cooperative;                                                      \
+        how.cooperative = is_cooperative;                                                          \
         [[maybe_unused]] auto next = [&arguments] { return *arguments++; };                        \
         std::tuple<P...> given{*static_cast<P *>(next())...}; /* braces: in this order */          \
         return how.run([kernel, given] { std::apply(kernel, given); });                            \
     }                                                                                              \
     static inline cudaError_t name(const void *, dim3, dim3, void **, size_t = 0,                  \
                                    cudaStream_t = nullptr) = delete;
-KB_LAUNCHES(cudaLaunchKernel, 0)
-KB_LAUNCHES(cudaLaunchCooperativeKernel, 1)
+KB_LAUNCHES(cudaLaunchKernel, false)
+KB_LAUNCHES(cudaLaunchCooperativeKernel, true)
 #undef KB_LAUNCHES
 
 template <typename... P, typename... A>
@@ -183,7 +179,7 @@ static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, v
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const cudaLaunchAttribute &attribute = config->attrs[i];
         if (attribute.id == cudaLaunchAttributeCooperative)
-            how.how.cooperative = attribute.val.cooperative != 0;
+            how.cooperative = attribute.val.cooperative != 0;
         else if (attribute.id == cudaLaunchAttributeClusterDimension)
             return kernbridge::cuda_on_cpu::set_error(cudaErrorNotSupported);
     }
