@@ -228,8 +228,7 @@ template <typename T, typename Key> static inline T &shared_array(Key, const cha
 #endif
 
 /* A name of dynamic shared memory outside of functions: a pointer, which each block sets. */
-struct DynamicName;
-static const DynamicName *dynamic_names;
+static const struct DynamicName *dynamic_names;
 struct DynamicName {
     void (*set)();
     const DynamicName *next;
