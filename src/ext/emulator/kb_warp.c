@@ -10,22 +10,13 @@ static const uint64_t predicate_bit = UINT64_C(1) << 32;
 uint32_t kb_warp_source(uint32_t l, const kb_warp_call *call)
 {
     uint32_t segment = call->c >> SEGMENT_SHIFT & LANE_BITS, clamp = call->c & LANE_BITS;
-    uint32_t last = (l & segment) | (clamp & ~segment), b = call->b & LANE_BITS;
-    int64_t lane = l;
-    switch (call->mode) {
-    case SHUFFLE_UP:
-        lane -= b;
-        return lane >= (int64_t)last ? (uint32_t)lane : KB_WARP;
-    case SHUFFLE_DOWN:
-        lane += b;
-        break;
-    case SHUFFLE_XOR:
-        lane ^= b;
-        break;
-    default:
-        lane = (l & segment) | (b & ~segment);
-    }
-    return lane <= (int64_t)last ? (uint32_t)lane : KB_WARP;
+    int64_t last = (l & segment) | (clamp & ~segment), b = call->b & LANE_BITS;
+    int64_t lane = call->mode == SHUFFLE_UP     ? l - b
+                   : call->mode == SHUFFLE_DOWN ? l + b
+                   : call->mode == SHUFFLE_XOR  ? l ^ b
+                                                : (l & segment) | (b & ~segment);
+    bool in_range = call->mode == SHUFFLE_UP ? lane >= last : lane <= last;
+    return in_range ? (uint32_t)lane : KB_WARP;
 }
 
 static uint64_t shuffled(const kb_thread *lanes, uint32_t present, uint32_t l)
