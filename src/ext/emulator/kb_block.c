@@ -26,12 +26,12 @@ static bool is_ready(const kb_block *b, const kb_thread *t)
 
 static inline kb_thread *next_ready(const kb_block *b, uint32_t after)
 {
-    for (uint32_t i = after + 1; i < b->n_threads; i++)
+    uint32_t i = after;
+    do {
+        i = i + 1 < b->n_threads ? i + 1 : 0;
         if (is_ready(b, &b->threads[i]))
             return &b->threads[i];
-    for (uint32_t i = 0; i <= after; i++)
-        if (is_ready(b, &b->threads[i]))
-            return &b->threads[i];
+    } while (i != after);
     return NULL;
 }
 
@@ -431,8 +431,7 @@ uint64_t kb_shuffle(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t value, 
 
 uint64_t kb_vote(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t predicate, uint32_t site)
 {
-    t->call = (kb_warp_call){
-        .kind = KB_WARP_VOTE, .mask = mask, .mode = (uint16_t)mode, .value = predicate};
+    t->call = (kb_warp_call){KB_WARP_VOTE, (uint16_t)mode, mask, predicate, 0, 0};
     return wait_for_warp(t, site);
 }
 
