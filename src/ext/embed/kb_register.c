@@ -48,16 +48,11 @@ static kb_xla_error *absent(kb_xla_frame *frame)
 static kb_status refuse_plugin(const kb_pjrt_api *api, kb_pjrt_error *error, kb_error *err)
 {
     kb_pjrt_error_message message = {
-        .struct_size = KB_XLA_SIZE(kb_pjrt_error_message, message_size),
-        .error = error,
-    };
+        .struct_size = KB_XLA_SIZE(kb_pjrt_error_message, message_size), .error = error};
     api->error_message(&message);
     kb_error_set(err, KB_INTERNAL, "the PJRT plugin refused the target %s: %.*s", asking_target,
                  (int)message.message_size, message.message);
-    kb_pjrt_error_destroy destroy = {
-        .struct_size = sizeof destroy,
-        .error = error,
-    };
+    kb_pjrt_error_destroy destroy = {.struct_size = sizeof destroy, .error = error};
     api->error_destroy(&destroy);
     return err->status;
 }
