@@ -573,6 +573,5 @@ void kb_checks_end(kb_thread *t)
                       "ends without %s%s, in which thread (%u, %u, %u) waits",
                       kb_block_barrier_name(t->block), PLACE_TEXT(t, other->site), other->tid[0],
                       other->tid[1], other->tid[2]);
-    if (t->block->n_live == t->block->n_at_grid + 1)
-        kb_checks_settle(t->block->checks);
+    kb_check_grid(t);
 }

@@ -167,13 +167,11 @@ void kb_range_shape(const kb_range *r, char text[], size_t size)
 {
     int written = 0;
     uint32_t n = r->about->n_dims;
+    const char *end = n == 1 ? ",)" : ")";
     text[0] = '\0';
     for (uint32_t d = 0; d < n && (size_t)written < size; d++)
         written += snprintf(text + written, size - (size_t)written, "%s%lld%s", d ? ", " : "(",
-                            (long long)r->extents[d],
-                            d + 1 < n ? ""
-                            : n == 1  ? ",)"
-                                      : ")");
+                            (long long)r->extents[d], d + 1 < n ? "" : end);
 }
 
 void kb_range_element(const kb_range *r, int64_t offset, char text[], size_t size)
