@@ -1,5 +1,4 @@
-/* Owns blocks: the turns of their threads, and their barriers. Their memory is kb_block_memory.c's.
- */
+/* Owns blocks: turns of their threads, and their barriers. kb_block_memory.c has their memory. */
 #include "ext/emulator/kb_block.h"
 
 #include <stdarg.h>
@@ -455,8 +454,7 @@ void kb_poll(kb_thread *t, uint32_t again, uint32_t site)
 }
 
 /* The thread has ended; returns one that can go on. Where none is left, or all others wait for the
- * grid, the caller of the block goes on; this returns NULL when the thread begins in another block.
- */
+ * grid, the block's caller goes on; this returns NULL when the thread begins in another block. */
 static kb_thread *end_thread(kb_thread *t)
 {
     kb_block *b = t->block;

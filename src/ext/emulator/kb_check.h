@@ -134,8 +134,7 @@ typedef struct kb_block_start {
     uint32_t time, block;
 } kb_block_start;
 
-/* What a launch keeps of accesses. One thread of the system runs the launch, and no other enters.
- */
+/* What a launch keeps of accesses. One thread of the system runs it, and no other enters. */
 typedef struct kb_checks {
     const kb_check_table *table;
     kb_range *ranges; /* arguments, then shared arrays */

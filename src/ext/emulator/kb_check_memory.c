@@ -1,6 +1,5 @@
 /* Owns the beginning of a launch in checked mode: the measures of its arrays and which of them
- * share memory, what describes them, and the cells of launches: one set waits for the next launch.
- */
+ * share memory, what describes them, and the cells of launches: one set waits for the next. */
 #include "ext/emulator/kb_check.h"
 
 #include "core/kb_arena.h"

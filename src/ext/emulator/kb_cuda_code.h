@@ -50,8 +50,7 @@ typedef kb_status kb_variables_maker(const kb_xla_bytes *bytes, void **place, kb
 kb_variables *kb_variables_new(const void *first, const kb_xla_bytes *bytes,
                                kb_variables_maker *make);
 
-/* Looks for variables in the library that was just opened, and whose `kb_cuda_host_slot` this is.
- */
+/* Looks for variables in the library that was just opened, whose `kb_cuda_host_slot` this is. */
 kb_status kb_variables_note(const void *slot, kb_error *err);
 
 /* Of the library in which an address is; NULL if none were found. */

@@ -51,8 +51,7 @@ FUNCTION("kb_fibre_start", "  movq %r12, %rdi\n"
 #elif defined(__aarch64__)
 
 /* Procedure call standard for AArch64: x19 to x28, the frame pointer x29, the place x30, and the
- * low halves of v8 to v15. `ret`, not `br`, may go to any place where branch targets are checked.
- */
+ * low halves of v8 to v15. `ret`, not `br`, may go anywhere where branch targets are checked. */
 enum { PLACE = 1, DATA = 2, ENTRY = 3, N_WORDS = 20 };
 
 FUNCTION("kb_fibre_swap", "  stp x29, x30, [sp, #-160]!\n"

@@ -104,8 +104,7 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
  * nor cooperative ones. */
 kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame);
 
-/* The table of the function's code, which is known, if it was made for the checked mode; or NULL.
- */
+/* The table of the function's code, which is known; NULL if it is not for the checked mode. */
 const struct kb_check_table *kb_hostcuda_checked(const kb_function *function);
 
 /* With the targets of GPU programs on the CPU, and of what carries them. A call carries what it

@@ -1,6 +1,5 @@
 /* What CUDA's words for functions and variables mean on the CPU. kernbridge itself translates
- * __shared__, __noinline__ and launches after the preprocessor: see _ext/emulator/cuda_source.py.
- */
+ * __shared__, __noinline__ and launches after the preprocessor: see emulator/cuda_source.py. */
 #ifndef KERNBRIDGE_CUDA_ON_CPU_HOST_DEFINES_H
 #define KERNBRIDGE_CUDA_ON_CPU_HOST_DEFINES_H
 #define __HOST_DEFINES_H__

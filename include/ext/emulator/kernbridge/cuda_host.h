@@ -40,8 +40,7 @@ typedef struct kb_cuda_host {
     uint32_t version;
     uint32_t thread_size;
     /* Returns 0, 1 if the grid or a block is too large, or 2 with the description of a fault, which
-     * the call fails with. The blocks are shared with the threads of the call, which may be NULL.
-     */
+     * the call fails with. Threads of the call, which may be NULL, share the blocks. */
     int (*launch)(const kb_call *call, const kb_cuda_launch *launch, char fault[]);
     void (*barrier)(kb_thread *thread, uint32_t site);
     /* Counts threads whose predicate is not 0 (0), or says whether it is so for all (1), any (2) */
@@ -68,8 +67,7 @@ typedef struct kb_cuda_host {
     void (*leave)(const kb_call *call, void *entered);
     /* The number of a line. */
     uint32_t (*site)(const char *file, uint32_t line);
-    /* The thread is about to access memory, in one of the ways below, from this place of its code.
-     */
+    /* The thread is about to access memory, in one of the ways below, at this place in its code. */
     void (*access)(kb_thread *thread, const void *at, uint64_t size, uint32_t how,
                    const void *code);
     void (*fence)(kb_thread *thread);

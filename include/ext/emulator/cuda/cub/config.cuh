@@ -1,5 +1,5 @@
 /* CUB's block and warp primitives on the CPU. CUB's own headers, which follow, are compiled as
- * plain C++; kernbridge translates their shared memory and their PTX (toolchain/cuda_source.py). */
+ * plain C++; kernbridge translates their shared memory and their PTX (emulator/cuda_source.py). */
 #ifndef KERNBRIDGE_CUDA_ON_CPU_CUB_CONFIG_CUH
 #define KERNBRIDGE_CUDA_ON_CPU_CUB_CONFIG_CUH
 

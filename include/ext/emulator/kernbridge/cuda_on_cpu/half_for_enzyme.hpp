@@ -1,6 +1,5 @@
 /* One of the two types of half precision in derivatives, in place of CUDA's own header. To clang, a
- * half has two bytes, and only two functions convert it: enzyme/halves.py makes floats of halves.
- */
+ * half has two bytes, and only two functions convert it: enzyme/halves.py makes floats of it. */
 #pragma clang force_cuda_host_device begin
 extern "C" __attribute__((const)) float KB_OF(kb_, _to_float)(__fp16);
 extern "C" __attribute__((const)) __fp16 KB_OF(kb_, _of_float)(float);

@@ -62,8 +62,7 @@
     KB_ROUNDED_TO(name##_rz, FE_TOWARDZERO, n, result, type, value)
 // NOLINTEND(bugprone-macro-parentheses)
 
-/* sin(pi (x + quarters / 2)). Nothing is rounded before the product with pi, which has two parts.
- */
+/* sin(pi (x + quarters / 2)). Nothing is rounded before the product with pi, of two parts. */
 static inline double kb_sine_of_turns(double x, int quarters)
 {
     const double pi = 3.141592653589793, low_pi = 1.2246467991473532e-16;
@@ -85,8 +84,7 @@ static inline double kb_cospi(double x)
 }
 
 /* Steps of Halley's method, from an approximation by Winitzki. Near 1, erfc has no digits of the
- * inverse; for large x it has too few, and its logarithm by the asymptotic series takes its place.
- */
+ * inverse; for large x it has too few, and its logarithm by the asymptotic series replaces it. */
 static inline double kb_erfinv(double y);
 static inline double kb_erfcinv(double q)
 {
