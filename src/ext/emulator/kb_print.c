@@ -21,24 +21,20 @@ static void convert(FILE *out, char spec[SPEC_MAX + 4], bool wide, char kind, co
         const char *pointer;
         double number;
     } value;
-    bool is_integer = strchr("diuxXo", kind), is_signed = kind == 'd' || kind == 'i';
-    size_t size = kind == 'c' || (is_integer && !wide) ? sizeof value.narrow : sizeof value;
+    bool is_integer = strchr("diuxXo", kind), is_narrow = kind == 'c' || (is_integer && !wide);
+    size_t size = is_narrow ? sizeof value.narrow : sizeof value;
     *at += (size - (uintptr_t)*at % size) % size;
     memcpy(&value, *at, size);
     *at += size;
-    size_t n = strlen(spec);
-    spec[n] = kind;
-    if (is_integer) {
-        int64_t narrow = is_signed ? value.narrow : (int64_t)(uint32_t)value.narrow;
-        memcpy(spec + n, (char[]){'l', 'l', kind}, 3);
-        (void)fprintf(out, spec, wide ? (long long)value.wide : (long long)narrow);
-    } else if (kind == 'c') {
+    memcpy(spec + strlen(spec), is_integer && wide ? (char[]){'l', 'l', kind} : (char[3]){kind}, 3);
+    if (is_narrow)
         (void)fprintf(out, spec, value.narrow);
-    } else if (kind == 's' || kind == 'p') {
+    else if (is_integer)
+        (void)fprintf(out, spec, (long long)value.wide);
+    else if (kind == 's' || kind == 'p')
         (void)fprintf(out, spec, value.pointer);
-    } else {
+    else
         (void)fprintf(out, spec, value.number);
-    }
 }
 
 #pragma GCC diagnostic pop
