@@ -66,10 +66,8 @@ static kb_status copy_library(const kb_xla_bytes *bytes, void **place, kb_error 
 
 static int32_t device_of(const kb_xla_frame *xla)
 {
-    kb_xla_device_ordinal args = {
-        .struct_size = KB_XLA_SIZE(kb_xla_device_ordinal, device_ordinal),
-        .context = xla ? xla->context : NULL,
-    };
+    kb_xla_device_ordinal args = {.struct_size = KB_XLA_SIZE(kb_xla_device_ordinal, device_ordinal),
+                                  .context = xla ? xla->context : NULL};
     bool told = xla && xla->api->struct_size >= KB_XLA_SIZE(kb_xla_api, device_ordinal_get) &&
                 kb_xla_succeeded(xla->api, xla->api->device_ordinal_get(&args));
     return told ? args.device_ordinal : 0;
