@@ -83,30 +83,25 @@ def polygamma(n: Any, x: Any) -> Any:
     return jnp.where(is_order, jnp.where(n == 0, lax.digamma(x), value), np.nan)
 
 
-def _bessel(order: int) -> Callable[[Any], Any]:
-    """The modified Bessel function of the first kind, times exp(-|x|)."""
+def bessel_i1e(x: Any) -> Any:
+    """The modified Bessel function of the first kind, of order 1, times exp(-|x|)."""
+    size = jnp.abs(x)
+    quarter = x * x / 4
 
-    def function(x: Any) -> Any:
-        size = jnp.abs(x)
-        quarter = x * x / 4
+    def more(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        k, term, total = state
+        term = term * quarter / (k * (k + 1))
+        return k + 1, term, total + term
 
-        def more(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-            k, term, total = state
-            term = term * quarter / (k * (k + order))
-            return k + 1, term, total + term
-
-        first = (x * 0 + 1, x * 0 + 1, x * 0 + 1)
-        is_near = size < 30
-        _, _, total = lax.while_loop(lambda s: is_near & (s[1] > s[2] * 1e-17), more, first)
-        far, term = x * 0 + 1, x * 0 + 1
-        large = jnp.maximum(size, 30)
-        for k in range(1, 21):
-            term = term * ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k * large)
-            far = far + term
-        value = jnp.where(is_near, total * jnp.exp(-size), far / jnp.sqrt(2 * np.pi * large))
-        return value if order == 0 else value * jnp.where(is_near, x / 2, jnp.sign(x))
-
-    return function
+    far = term = one = x * 0 + 1
+    is_near = size < 30
+    _, _, total = lax.while_loop(lambda s: is_near & (s[1] > s[2] * 1e-17), more, (one, one, one))
+    large = jnp.maximum(size, 30)
+    for k in range(1, 21):
+        term = term * ((2 * k - 1) ** 2 - 4) / (8 * k * large)
+        far = far + term
+    value = jnp.where(is_near, total * jnp.exp(-size), far / jnp.sqrt(2 * np.pi * large))
+    return value * jnp.where(is_near, x / 2, jnp.sign(x))
 
 
 def erf_inv(x: Any) -> Any:
@@ -164,9 +159,8 @@ def _of_jax(name: str) -> Callable[..., Any]:
 # Primitives that JAX itself implements by others.
 _OF_JAX = ["igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta"]
 _OF_FLOAT64 = {
-    **{f.__name__: f for f in (cbrt, digamma, polygamma, zeta)},
-    "bessel_i0e": _bessel(0),
-    "bessel_i1e": _bessel(1),
+    **{f.__name__: f for f in (bessel_i1e, cbrt, digamma, polygamma, zeta)},
+    "bessel_i0e": lambda x: private_jax.special.bessel_i0e_impl(x),
     **{name: _of_jax(name) for name in _OF_JAX if hasattr(private_jax.special, f"{name}_impl")},
 }
 FUNCTIONS = {  # by the names of the primitives
