@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 import struct
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from kernbridge._src.base.dtypes import BITS, DTYPES, HALVES
 from kernbridge._src.base.errors import KernelError, KernelLoadError, coded
 from kernbridge._src.base.options import unknown
 from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.forge import artefacts
 from kernbridge._src.operation.spec import FROM_SIGNATURE
 from kernbridge._src.plan import cubin
 from kernbridge._src.scan import scanner
@@ -47,7 +47,6 @@ _C_TYPES |= {"__half": "float16"}
 _OF_SOURCE = {"params", "options", "include_paths", "use_fast_math", "check"}  # of `cuda_kernel`
 
 _opened: dict[str, str] = {}  # path -> digest of what was opened there
-_folders: list[tempfile.TemporaryDirectory[str]] = []  # of copies, until the process ends
 
 
 @hides_frames
@@ -247,10 +246,8 @@ def _place_of(file: Path, data: bytes) -> Path:
     path, digest = str(file.resolve()), hashlib.sha256(data).hexdigest()
     if _opened.setdefault(path, digest) == digest:
         return Path(path)
-    folder = tempfile.TemporaryDirectory(prefix="kernbridge-", ignore_cleanup_errors=True)
-    _folders.append(folder)
-    copy = Path(folder.name, f"{file.stem}-{digest[:16]}.so")
-    copy.write_bytes(_without_name(data))
+    copy = artefacts.private(os.getpid()) / f"{file.stem}-{digest[:16]}.so"
+    artefacts.publish(copy, _without_name(data))
     open_library(copy)  # stays open when its name is gone
     return copy
 
