@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "release"))
 
 import install_lines  # noqa: E402
+import installed  # noqa: E402
 
 pytestmark = pytest.mark.once
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -89,6 +90,25 @@ def test_every_line_in_a_text_is_run():
     prose += text.count("pip install --no-deps")  # of Enzyme, which the Makefile installs
     assert found + prose == text.count("pip install ") + text.count("`pip install`")
     assert '".[numba]"' in install_lines.lines()
+
+
+def test_no_line_asks_an_index_for_kernbridge():
+    """No index has it: a line in a text or a message starts from a clone or a wheel."""
+    asked = re.compile(r"pip install [^`\n#]*(?<![/\w])kernbridge(?!\[?\w*\]? @)")
+    assert asked.search("pip install numpy 'kernbridge[cuda]'")
+    assert not asked.search("pip install 'kernbridge[cuda] @ file:///folder'")
+    for path in texts():
+        text = path.read_text()
+        assert not asked.search(text) or "Until kernbridge is on PyPI" in text, path
+
+
+def test_a_page_of_a_door_needs_another_where_it_says_so():
+    """`make test-dist` runs the page to that heading, with the packages of the first door."""
+    for (_, page), heading in installed.ENDS.items():
+        before, _, after = (ROOT / "docs" / page).read_text().partition(f"\n{heading}\n")
+        assert "cuda" in after.partition("\n## ")[0]
+        assert "numba import cuda" not in before
+        assert "This section needs one of the lines" in after
 
 
 @pytest.mark.parametrize(

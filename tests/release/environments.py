@@ -53,9 +53,12 @@ class Environment:
         """Run the environment's Python with an environment that has PATH and HOME alone."""
         return run([str(self.bin / "python"), *arguments], self._clean(), self.home)
 
-    def page(self, page: Path) -> None:
-        """Run the code of a document, and compare what it prints with what the document shows."""
-        blocks = documents.blocks(page.read_text())
+    def page(self, page: Path, end: str = "") -> None:
+        """Run the code of a document, up to a heading, and compare what it prints and shows."""
+        text = page.read_text()
+        if end not in text:
+            raise Failed(f"{page}: there is no {end}")
+        blocks = documents.blocks(text.partition(end)[0] if end else text)
         program = self.home / "program.py"
         program.write_text(documents.program(blocks))
         found = documents.differences(blocks, self.python(str(program)))

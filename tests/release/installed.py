@@ -22,10 +22,11 @@ from environments import ROOT, Environment, Failed, clone, pythons
 # What is installed, and the documents whose code needs no more than that.
 PAGES = {
     "": ("source-kernels.md",),
-    "[numba]": ("../README.md", "numba-kernels.md", "custom-kernels.md"),
-    "[cuda]": ("start.md", "cuda-on-cpu.md"),
+    "[numba]": ("../README.md", "index.md", "start.md", "numba-kernels.md", "custom-kernels.md"),
+    "[cuda]": ("start.md", "cuda-on-cpu.md", "numba-cuda-kernels.md"),
     "[bench]": ("benchmarking.md",),
 }
+ENDS = {("[numba]", "start.md"): "## The same in CUDA"}  # where a page asks for another extra
 NEWEST = 14  # the newest minor version of CPython for which jaxlib has wheels
 PYTESTS = ("7", "8", "9")
 SUITE = """
@@ -72,7 +73,7 @@ def check_wheel(wheel: Path, extra: str) -> Callable[[Environment], None]:
         environment.install(f"kernbridge{extra} @ file://{wheel}")
         environment.python("-m", "kernbridge", "doctor")
         for page in PAGES[extra]:
-            environment.page(ROOT / "docs" / page)
+            environment.page(ROOT / "docs" / page, ENDS.get((extra, page), ""))
 
     return action
 
