@@ -23,7 +23,6 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.roles import XRefRole
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -41,7 +40,6 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "sphinx_design",
     "sphinxext.opengraph",
 ]
 html_theme = "furo"
@@ -51,9 +49,10 @@ html_css_files = ["kernbridge.css"]
 html_favicon = "_static/icon.svg"
 html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
-if repository := os.environ.get("KERNBRIDGE_REPOSITORY"):  # for the links "edit this page"
+# The address of the sources, where there is one: for the links "edit this page", and to clone them.
+if REPOSITORY := os.environ.get("KERNBRIDGE_REPOSITORY"):
     html_theme_options |= {
-        "source_repository": repository,
+        "source_repository": REPOSITORY,
         "source_branch": "main",
         "source_directory": "docs/",
     }
@@ -64,7 +63,6 @@ ogp_image = "_images/coba_raster.png"
 ogp_social_cards = {"enable": False}
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
-myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 highlight_language = "none"  # of indented blocks, which are commands and output
 napoleon_google_docstring = False
@@ -174,19 +172,66 @@ def link_pages(app: Sphinx, what: str, name: str, of: Any, options: Any, lines: 
     lines[:] = [re.sub(r"`*docs/([\w-]+)\.md`*", r":doc:`/\1`", line) for line in lines]
 
 
-class Notebook(SphinxDirective):
-    """A page of the gallery: what a program of `examples` says of itself, draws, is and prints."""
+# The files read well as plain Markdown, and the site adds what only Sphinx has words for: its trees
+# of pages, the docstrings of names, the text of headers, and how to get the sources and notebooks.
+LISTS = {  # pages whose lists of links are trees, and how the names of their pages begin
+    "index": "",
+    "gallery": "gallery/",
+    "contributing": "",
+    "design/README": "0",
+    "reference/python": "",
+    "reference/headers": "headers",
+}
+_MODULE = re.compile(r"^(#+ (kernbridge\.[\w.]+))$", re.M)
+_NAME = re.compile(r"^- \[`(kernbridge\.[\w.]+)`\]\(.*\)$", re.M)
+_HEADER = re.compile(r"^- \[([\w./]+)\]\((.*\.(?:h|hpp))\)$", re.M)
 
-    required_arguments = 1
 
-    def run(self) -> list[nodes.Node]:
-        (name,) = self.arguments
-        for path in (notebooks.__file__, notebooks.EXAMPLES / f"{name}.py"):
-            self.env.note_dependency(str(path))
-        target = f"{name}.ipynb"
-        link = nodes.reference("", "Open it as a notebook", refuri=target, classes=["download"])
-        shown = self.parse_text_to_nodes(notebooks.page(name))
-        return [nodes.paragraph("", "", link), *shown]
+def _directive(line: str, *options: str) -> str:
+    return "\n".join(["```{eval-rst}", f".. {line}", *(f"   :{o}:" for o in options), "```"])
+
+
+def _documented(match: re.Match[str]) -> str:
+    found = _find(match[1])
+    if not isinstance(found, type):
+        return _directive(f"autofunction:: {match[1]}")
+    kind = "exception" if issubclass(found, BaseException) else "class"
+    options = [] if match[1] == "kernbridge.InlinedFunction" else ["members"]  # for front ends
+    return _directive(f"auto{kind}:: {match[1]}", *options)
+
+
+def _trees(page: str, text: str) -> str:
+    """What makes trees of the lists of a page: of the index, one for each heading."""
+    entry = re.compile(rf"^(?:-|\d+\.|) +\[.+\]\(({LISTS[page]}[\w/-]+)\.md\)", re.M)
+    trees = []
+    for section in re.split("^## ", text, flags=re.M):
+        caption = f":caption: {section.partition(chr(10))[0]}\n" if page == "index" else ""
+        if listed := "\n".join(dict.fromkeys(entry.findall(section))):
+            trees.append(f"```{{toctree}}\n{caption}:hidden:\n\n{listed}\n```\n")
+    return "\n".join(trees)
+
+
+def add(app: Sphinx, page: str, source: list[str]) -> None:
+    """Add to the text of a page, before it is parsed, what the site shows beyond it."""
+    text = source[0]
+    if page == "changelog":
+        text = "```{include} ../CHANGELOG.md\n:relative-docs: docs/\n```\n"
+    elif page.startswith("reference/"):
+        text = _MODULE.sub(lambda m: f"{m[1]}\n\n{_directive(f'automodule:: {m[2]}')}", text)
+        text = _NAME.sub(_documented, text)
+        text = _HEADER.sub(r"## \1\n\n```{literalinclude} \2\n:language: cpp\n```\n", text)
+        if page == "reference/python":
+            text += "\n" + _directive("module:: kernbridge") + "\n"
+    elif page.startswith("gallery/"):
+        name = page.removeprefix("gallery/")
+        link = f'<a class="download" href="{name}.ipynb">Open it as a notebook</a>'
+        text = re.sub(r"^# .+\n", rf"\g<0>\n{link}\n", text, count=1, flags=re.M)
+    if REPOSITORY:
+        clone = f"    git clone {REPOSITORY} kernbridge && cd kernbridge\n"
+        text = text.replace("    python3 -m venv", f"{clone}    python3 -m venv")
+    if page in LISTS:
+        text += "\n" + _trees(page, source[0])
+    source[0] = text
 
 
 def write_files(app: Sphinx, error: Exception | None) -> None:
@@ -208,6 +253,6 @@ def write_files(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     app.add_role("name", name_role)
     app.connect("autodoc-process-docstring", link_pages)
-    app.add_directive("notebook", Notebook)
+    app.connect("source-read", add)
     app.connect("build-finished", write_files)
     app.connect("env-check-consistency", check_that_the_reference_is_complete)

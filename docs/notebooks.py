@@ -1,9 +1,11 @@
 """Makes notebooks of the programs of `examples`, and the pages of the gallery.
 
-A program is the only source of its page. Its docstring is the first cell, each function or class
-with what stands before it is one more, and the last two cells run the program, with the options of
-`COMMANDS`, and show its picture. What it printed and drew when `docs/pictures.py` ran it last is
-beside the pages, in docs/gallery.
+    python docs/notebooks.py  # writes docs/gallery/*.md
+
+A program is the source of its page and of its notebook. Its docstring comes first, and each
+function or class with what stands before it is one block. The notebook also runs the program, with
+the options of `COMMANDS`, and shows its picture. A page keeps what its program printed when
+`docs/pictures.py` ran it last.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parent
+GALLERY = DOCS / "gallery"
 EXAMPLES = DOCS.parent / "examples"
 COMMANDS = {
     "coba_raster.png": "coba.py --no-compare --raster",
@@ -28,6 +31,16 @@ COMMANDS = {
     "mandelbrot.png": "mandelbrot.py --picture",
     "nbody.png": "nbody.py --picture",
     "roofline.png": "roofline.py --picture",
+}
+TITLES = {
+    "coba": "A spiking network",
+    "digits": "Learning to read digits",
+    "encounter": "An encounter of two galaxies",
+    "fit_neuron": "A neuron fitted to a recording",
+    "heat": "Heat in a plate",
+    "mandelbrot": "The Mandelbrot set",
+    "nbody": "A gradient through an orbit",
+    "roofline": "A roofline",
 }
 PICTURES = {command.split(".py")[0]: name for name, command in COMMANDS.items()}
 
@@ -40,7 +53,8 @@ def about(name: str) -> tuple[str, str]:
 
 
 def printed(name: str) -> str:
-    return (DOCS / "gallery" / f"{name}.txt").read_text()
+    """What a program printed last: the last block of its page."""
+    return (GALLERY / f"{name}.md").read_text().rpartition("```text\n")[2].removesuffix("```\n")
 
 
 def code_cells(name: str) -> list[str]:
@@ -87,18 +101,29 @@ def notebook(name: str) -> dict[str, Any]:
     }
 
 
-def page(name: str) -> str:
-    """The Markdown below the heading of a program's page."""
-    cells = "\n".join(f"```py\n{cell}\n```\n" for cell in [*code_cells(name), run_cell(name)])
+def page(name: str, said: str) -> str:
+    """The page of a program that printed `said`, in plain Markdown."""
     title, text = about(name)
     text = re.sub(r"docs/([\w-]+)\.md", r"[\1](../\1.md)", text)
+    code = "\n".join(f"```py\n{cell}\n```\n" for cell in code_cells(name))
     return (
-        f"![{title}](../{PICTURES[name]})\n\n{title}\n\n{text}\n\n{cells}\n"
-        f"```text\n{printed(name)}```\n"
+        f"<!-- Written by docs/notebooks.py from examples/{name}.py -->\n"
+        f"# {TITLES[name]}\n\n![{title}](../{PICTURES[name]})\n\n{title}\n\n{text}\n\n{code}\n"
+        f"`python examples/{COMMANDS[PICTURES[name]]} {PICTURES[name]}` prints:\n\n"
+        f"```text\n{said}```\n"
     )
+
+
+def write_page(name: str, said: str) -> None:
+    (GALLERY / f"{name}.md").write_text(page(name, said))
 
 
 def write(folder: Path) -> None:
     """Write all notebooks to a folder."""
     for name in PICTURES:
         (folder / f"{name}.ipynb").write_text(json.dumps(notebook(name), indent=1))
+
+
+if __name__ == "__main__":
+    for program in PICTURES:
+        write_page(program, printed(program))

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from notebooks import COMMANDS, DOCS, EXAMPLES
+from notebooks import COMMANDS, DOCS, EXAMPLES, write_page
 from PIL import Image
 
 WIDTH, MOST_BYTES = 1400, 150_000
@@ -49,8 +49,7 @@ def main() -> None:
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             shrink(drawn, DOCS / name)
         if name in COMMANDS:
-            said = done.stdout.replace(f"{folder}/", "")
-            (DOCS / "gallery" / program).with_suffix(".txt").write_text(said)
+            write_page(Path(program).stem, done.stdout.replace(f"{folder}/", ""))
         print(f"{name}: {(DOCS / name).stat().st_size:,} bytes")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import documents
 import pytest
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -115,3 +116,36 @@ def test_every_command_is_documented(capsys):
 @pytest.mark.parametrize("document", sorted((ROOT / "docs").glob("*.md")), ids=lambda d: d.name)
 def test_code_that_is_not_run_is_where_it_belongs(document):
     assert "```py\n" not in document.read_text() or document.name in ("moving.md", "ship.md")
+
+
+def as_a_forge_shows(page):
+    """The tokens of a page without its front matter, which forges show as a table or not at all."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", page.read_text(), flags=re.S)
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    return [inner for token in tokens for inner in (token, *(token.children or ()))]
+
+
+def linked(page):
+    """The files to which the links and pictures of a page lead."""
+    for token in as_a_forge_shows(page):
+        address = token.attrs.get("href") or token.attrs.get("src") or ""
+        if address and not re.match("https?:|#", address):
+            yield (page.parent / address.partition("#")[0]).resolve()
+
+
+@is_whole
+def test_pages_are_plain_markdown():
+    """README and all that it leads to are whole without Sphinx: nothing is left to a directive."""
+    pages, todo = set(), {ROOT / "README.md"}
+    while todo:
+        page = todo.pop()
+        pages.add(page)
+        for token in as_a_forge_shows(page):
+            shown = token.content if token.type in ("text", "html_block") else ""
+            assert not re.search(r":::|\{[a-z:-]+\}$", shown), f"{page}: {shown}"
+            assert "{" not in token.info, f"{page}: {token.info}"
+        found = set(linked(page))
+        assert not {file for file in found if not file.exists()}, page
+        todo |= {file for file in found if file.suffix == ".md"} - pages
+    assert {ROOT / "docs" / name for name in ("index.md", "gallery/heat.md")} <= pages
+    assert pages >= set((ROOT / "docs").rglob("*.md")), "a page that no link leads to"

@@ -108,6 +108,13 @@ def test_heat_refuses_a_wrong_kernel(monkeypatch, capsys):
     assert "at most 0 degrees" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", notebooks.PICTURES)
+def test_pages_are_what_the_programs_say(name):
+    """`python docs/notebooks.py` writes them."""
+    written = (notebooks.GALLERY / f"{name}.md").read_text()
+    assert notebooks.page(name, notebooks.printed(name)) == written
+
+
 def test_pictures_of_pages_are_small():
     for name in (*notebooks.COMMANDS, "microcircuit.png"):
         head = (ROOT / "docs" / name).read_bytes()
