@@ -2,10 +2,12 @@
 
 import codeop
 import importlib
+import re
 import struct
 import sys
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import pytest
 from documents import HAS_ENZYME
@@ -121,3 +123,30 @@ def test_pictures_of_pages_are_small():
         width, height = struct.unpack(">II", head[16:24])
         assert len(head) <= 150_000, name
         assert (width, height < width) == (1400, True), name
+
+
+@pytest.mark.parametrize("drawing", sorted((ROOT / "docs").glob("*.svg")), ids=lambda d: d.stem)
+def test_text_of_diagrams_is_large_enough_for_a_phone_and_is_not_cut(drawing):
+    """As wide as 350 of a phone's pixels, no letter is smaller than ten; DejaVu's are wide."""
+    fonts = Path(pytest.importorskip("matplotlib").get_data_path()) / "fonts" / "ttf"
+    image_font = pytest.importorskip("PIL.ImageFont")
+    svg, name = ElementTree.parse(drawing).getroot(), "{http://www.w3.org/2000/svg}"
+    width = float(svg.get("width"))
+    sizes = {None: 14, "head": 14, "small": 12}
+    assert min(sizes.values()) * 350 / width >= 10
+    style = svg.find(f"{name}style").text
+    assert re.findall(r"(?:font: |font-size: )(\d+)px", style) == ["14", "12"]
+    boxes = [
+        [float(r.get(k, 0)) for k in ("x", "y", "width", "height")] for r in svg.iter(f"{name}rect")
+    ]
+    for text in svg.iter(f"{name}text"):
+        kind, x, y = text.get("class"), float(text.get("x")), float(text.get("y"))
+        bold = "-Bold" if kind == "head" else ""
+        font = image_font.truetype(str(fonts / f"DejaVuSans{bold}.ttf"), 100)
+        end = x + font.getlength(text.text) * sizes[kind] / 100
+        around = [
+            left + wide
+            for left, top, wide, high in boxes
+            if left <= x <= left + wide and top <= y <= top + high
+        ]
+        assert end <= min(around) - 1, text.text

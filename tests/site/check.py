@@ -2,9 +2,10 @@
 
     python tests/site/check.py build/docs
 
-No page is wider than the screen of a desktop or a phone, all text has the contrast that level AA of
-WCAG asks for, in the light and in the dark mode, and searches find the right page first. Chromium,
-or a browser like it, does this; without one, the check is passed over.
+No page is wider than the screen of a desktop or a phone, code and pictures that are wider are
+scrolled by themselves, all text has the contrast that level AA of WCAG asks for, in the light and
+in the dark mode, and searches find the right page first. Chromium, or a browser like it, does this;
+without one, the check is passed over.
 """
 
 from __future__ import annotations
