@@ -49,8 +49,10 @@ html_css_files = ["kernbridge.css"]
 html_favicon = "_static/icon.svg"
 html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
-# The address of the sources, where there is one: for the links "edit this page", and to clone them.
-if REPOSITORY := os.environ.get("KERNBRIDGE_REPOSITORY"):
+# The address of the sources, where there is one: for lines that clone them, and, on a forge whose
+# addresses the theme knows, for the links "edit this page".
+REPOSITORY = os.environ.get("KERNBRIDGE_REPOSITORY", "")
+if re.match(r"https://(github\.com|gitlab\.com|bitbucket\.org)/", REPOSITORY):
     html_theme_options |= {
         "source_repository": REPOSITORY,
         "source_branch": "main",
