@@ -20,8 +20,9 @@ from PIL import Image
 WIDTH, MOST_BYTES = 1400, 150_000
 PALETTES = (256, 128, 64, 32, 16)  # colours; the most that are small enough are taken
 SLOW = {
+    "stdp.png": "../docs/story.py",  # of docs/story.md
     "microcircuit.png": "../studies/microcircuit.py --scale 1 --plan cpu --seconds 2 --check 0.01"
-    " --figure"
+    " --figure",
 }
 
 

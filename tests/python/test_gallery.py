@@ -118,7 +118,7 @@ def test_pages_are_what_the_programs_say(name):
 
 
 def test_pictures_of_pages_are_small():
-    for name in (*notebooks.COMMANDS, "microcircuit.png"):
+    for name in (*notebooks.COMMANDS, "microcircuit.png", "stdp.png"):
         head = (ROOT / "docs" / name).read_bytes()
         width, height = struct.unpack(">II", head[16:24])
         assert len(head) <= 150_000, name
