@@ -23,7 +23,9 @@ WITHOUT_CODE = {
     "cuda-agreement.md",
     "environment.md",
     "errors.md",
+    "faq.md",
     "gallery.md",
+    "glossary.md",
     "how-it-works.md",
     "limits.md",
     "microcircuit.md",
@@ -33,8 +35,11 @@ WITHOUT_CODE = {
     "releasing.md",
     "reliability.md",
     "testing.md",
+    "uninstall.md",
     "versioning.md",
+    "which-tool.md",
 }
+NEEDED = {"brainevent.md": ["brainevent"], "training.md": ["diffrax", "flax", "optax"]}
 ON_THE_CPU = {"find-a-fault.md", "cuda-source.md"}  # elsewhere the fake driver plays a GPU
 EXAMPLES = [*sorted((ROOT / "examples").glob("*.py")), ROOT / "studies" / "microcircuit.py"]
 ARGUMENTS = {
@@ -79,8 +84,9 @@ def test_code_in_documents_runs(document, run_python, request):
     assert bool(blocks) != (document.name in WITHOUT_CODE)
     if not blocks:
         return
-    if document.name == "brainevent.md" and not importlib.util.find_spec("brainevent"):
-        pytest.skip("BrainEvent is not installed")
+    for package in NEEDED.get(document.name, []):
+        if not importlib.util.find_spec(package):
+            pytest.skip(f"{package} is not installed")
     source, environment = documents.program(blocks), {}
     if "cuda" in source and document.name not in ON_THE_CPU:
         request.getfixturevalue("gpu")
