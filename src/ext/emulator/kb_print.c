@@ -26,11 +26,13 @@ static void convert(FILE *out, char spec[SPEC_MAX + 4], bool wide, char kind, co
     *at += (size - (uintptr_t)*at % size) % size;
     memcpy(&value, *at, size);
     *at += size;
-    memcpy(spec + strlen(spec), is_integer && wide ? (char[]){'l', 'l', kind} : (char[3]){kind}, 3);
+    size_t n = strlen(spec);
+    spec[n] = 'j'; /* the length of what is wide */
+    spec[n + (is_integer && wide)] = kind;
     if (is_narrow)
         (void)fprintf(out, spec, value.narrow);
     else if (is_integer)
-        (void)fprintf(out, spec, (long long)value.wide);
+        (void)fprintf(out, spec, (intmax_t)value.wide);
     else if (kind == 's' || kind == 'p')
         (void)fprintf(out, spec, value.pointer);
     else
