@@ -48,6 +48,7 @@ from kernbridge._src.plan import cubin as gpu_cubin
 from kernbridge._src.plan.program import DeviceFunction
 from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter
 from kernbridge._src.toolchain import cuda
+from kernbridge._src.toolchain.library import digest_of_values
 from kernbridge._src.toolchain.search import asks
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
@@ -176,9 +177,10 @@ class NvrtcJob(Recipe[NvrtcFunction]):
             *(request.source, request.name, request.options, request.include_paths),
         )
         compiler = (self.nvrtc, about.st_size, about.st_mtime_ns)
-        self.identity = _digest((*self._means, request.file, self.architectures, compiler))
+        known = *self._means, request.file, self.architectures, compiler
+        self.identity = bytes.fromhex(digest_of_values(known))
 
-    def _look(self) -> tuple[bytes, bool]:
+    def _look(self) -> tuple[str, bool]:
         request, toolkit = self.request, _toolkit_headers(self.nvrtc)
         return _headers(request.source, request.options, request.include_paths, toolkit)
 
@@ -192,7 +194,7 @@ class NvrtcJob(Recipe[NvrtcFunction]):
         means = ("nvrtc", *self._means) if self.lasting else (self._means, made.blobs)
         pairs = zip(self.architectures, made.blobs, strict=False)
         return NvrtcFunction(
-            identity=_digest(means),
+            identity=bytes.fromhex(digest_of_values(means)),
             name=self.name,
             entry=made.meta["entry"],
             sizes=tuple(made.meta["sizes"]),
@@ -200,10 +202,6 @@ class NvrtcJob(Recipe[NvrtcFunction]):
             ptx=made.blobs[-1].decode(),
             types=tuple(Type(*t) for t in made.meta["types"]),
         )
-
-
-def _digest(parts: object) -> bytes:
-    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()
 
 
 def _compile(
@@ -409,7 +407,7 @@ _Names = tuple[tuple[str, ...], bool]  # that a text may include, and whether th
 
 def _headers(
     source: str, options: Sequence[str], include_paths: Sequence[str], toolkit: Sequence[str]
-) -> tuple[bytes, bool]:
+) -> tuple[str, bool]:
     """The digest of all that a compilation may read now, and whether that is all.
 
     If it is not, nothing may be kept.
@@ -444,7 +442,7 @@ def _headers(
         if folder not in folders:
             folders.append(folder)
             paths += [os.path.join(folder, name) for name in names]
-    return _digest(sorted(read.items())), known
+    return digest_of_values(sorted(read.items())), known
 
 
 @functools.lru_cache(maxsize=1024)
