@@ -207,11 +207,10 @@ class NvrtcJob(Recipe[NvrtcFunction]):
 def _compile(
     request: Compilation, architectures: tuple[tuple[int, int], ...], nvrtc: str
 ) -> Artefact:
-    runs = []
-    for major, minor in architectures:
-        folders = (f"-I{path}" for path in (*request.include_paths, *_toolkit_headers(nvrtc)))
-        target = f"{_ARCHITECTURE}{major}{minor}"
-        runs.append(_run(request, (target, "-std=c++17", *folders, *request.options), nvrtc))
+    folders = (f"-I{path}" for path in (*request.include_paths, *_toolkit_headers(nvrtc)))
+    options = ("-std=c++17", *folders, *request.options)
+    targets = [f"{_ARCHITECTURE}{major}{minor}" for major, minor in architectures]
+    runs = [_run(request, (target, *options), nvrtc) for target in targets]
     cubins, texts, metas = zip(*runs, strict=True)
     if any(meta != metas[0] for meta in metas):
         lines = "\n".join(
