@@ -229,14 +229,12 @@ def _run(
 ) -> tuple[bytes, bytes, dict[str, Any]]:
     """Return the cubin, the PTX, and what an artefact says about the entry."""
     minimal = () if _NOT_MINIMAL.search(request.source) else ("--minimal",)
-    headers = (*_HEADERS, (_DESCRIBING, _DESCRIPTION))
-    pre_included = (f"--pre-include={_DESCRIBING}", *options)
     parameters = f"kernbridge_signature::parameters<decltype(&{request.name})>::type"
     probe = f"&kernbridge_signature::kept<{parameters}>"
     for attempt in dict.fromkeys((minimal, ())):
         try:
-            given = (*pre_included, *attempt)
-            cubin, ptx, entry, lowered = _nvrtc_call(request, nvrtc, given, headers, probe)
+            given = (f"--pre-include={_DESCRIBING}", *options, *attempt)
+            cubin, ptx, entry, lowered = _nvrtc_call(request, nvrtc, given, probe)
             sizes = [size for _, size in gpu_cubin.read(cubin, entry).parameters]
             codes = map(int, re.findall(r"Li(\d+)E", lowered.partition("codes_of")[2]))
             types = list(map(list, request.types_of(codes)))
@@ -246,7 +244,7 @@ def _run(
     # Compiled again without additions of kernbridge, so that the messages are about the source
     # alone. If that succeeds, the types of the parameters are not known.
     try:
-        _nvrtc_call(request, nvrtc, options, _HEADERS, None)
+        _nvrtc_call(request, nvrtc, options)
     except ValueError as e:
         raise _refusal(request, e, options) from None
     raise CompilationError(
@@ -258,13 +256,9 @@ def _run(
 
 
 def _nvrtc_call(
-    request: Compilation,
-    nvrtc: str,
-    options: tuple[str, ...],
-    headers: tuple[tuple[str, str], ...],
-    probe: str | None,
+    request: Compilation, nvrtc: str, options: tuple[str, ...], probe: str = ""
 ) -> tuple[bytes, bytes, str, str]:
-    """Return the cubin, the PTX and the lowered names of the kernel and of the probe.
+    """Return the cubin, the PTX and the lowered names of the kernel and of the probe, if any.
 
     ValueError with (what, log) is raised if NVRTC refuses the source.
     """
@@ -303,6 +297,7 @@ def _nvrtc_call(
         call("nvrtcGetLoweredName", program, name, ctypes.byref(found))
         return (found.value or b"").decode()
 
+    headers = (*_HEADERS, (_DESCRIBING, _DESCRIPTION)) if probe else _HEADERS
     source = _encoded(request.source), _encoded(request.file), len(headers)
     texts = _array(text for _, text in headers), _array(name for name, _ in headers)
     call("nvrtcCreateProgram", ctypes.byref(program), *source, *texts)
