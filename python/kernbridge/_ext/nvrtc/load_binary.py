@@ -268,10 +268,8 @@ def _functions_of(
     name: str, file: Path, exports: Mapping[str, Described], functions: Functions
 ) -> list[ScannedFunction]:
     label = f"load_binary {name!r}"
-    named = named_functions(label, functions)
-    if named is None:
-        named = tuple((n, None) for n in exports)
-    named = tuple((n, _as_built(label, n, tokens, exports.get(n))) for n, tokens in named)
+    given = named_functions(label, list(exports) if functions is None else functions) or ()
+    named = tuple((n, _as_built(label, n, tokens, exports.get(n))) for n, tokens in given)
     if not named or any(tokens is None for _, tokens in named):
         raise KernelError(
             f"{label}: {file} does not describe its functions, since kernbridge did not build "
