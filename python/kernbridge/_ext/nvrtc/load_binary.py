@@ -160,15 +160,13 @@ def load_binary(
         options |= {"replace": replace, "auto_register": auto_register}
         options["target_prefix"] = target_prefix
         return _with_header(module_name, file, functions, header, options, data)
-    digest = hashlib.sha256(data).hexdigest()
     place = _place_of(file, data)
     _, last_error, exports = open_library(place)
     of_cuda = last_error != 0 and b"kb_cuda_host_slot" not in data  # which CUDA C++ on CPUs has
     on_gpu = of_cuda if platform is None else platform == "cuda"
     found = _functions_of(module_name, file, exports, functions)
-    about = "load_binary", module_name, place, digest, found
-    language = "cuda" if on_gpu else ""
-    module = CompiledModule(*about, language=language, graph=allow_cuda_graph)
+    about = "load_binary", module_name, place, hashlib.sha256(data).hexdigest(), found
+    module = CompiledModule(*about, language="cuda" if on_gpu else "", graph=allow_cuda_graph)
     if auto_register and exports:
         register_all(module, target_prefix or module_name, replace)
     return module
@@ -336,8 +334,7 @@ class CudaBinary:
     __module__ = "kernbridge"
 
     def __init__(self, name: str, path: str, data: bytes, declared: str | None = None) -> None:
-        self.name = name
-        self.path = path
+        self.name, self.path = name, path
         self._data, self._declared = data, declared
         self._is_fatbin = data[:4] == _FATBIN
 
