@@ -28,6 +28,7 @@ from kernbridge._src.base.errors import (
     KernelError,
     KernelNotAvailableError,
     coded,
+    counted,
 )
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
@@ -137,8 +138,7 @@ class CudaKernelFrontend(PlannedFrontend):
             return None
         if platform in self.of_gpus or not platform:
             return nvrtc.compile_kernel, code
-        checked = self._target(platform).checked
-        return _compile_for_cpu, (code, self.rule.cooperative, checked)
+        return _compile_for_cpu, (code, self.rule.cooperative, self._target(platform).checked)
 
     def program(self, operands: Types, call: Call) -> Program:
         return self._lower(tuple(operands), call, self._target_here())[1]
@@ -157,12 +157,11 @@ class CudaKernelFrontend(PlannedFrontend):
         for what, role, arrays in (("input", "arg", inputs), ("output", "ret", outs)):
             pointers = function.having(role)
             if len(pointers) != len(arrays):
-                parameters = self.scanned.parameters
-                listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in parameters)
+                listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in self.scanned.parameters)
                 raise TypeError(
-                    f"{self.label} takes {len(pointers)} {what}{'s'[: len(pointers) != 1]}, and "
-                    f"the call has {len(arrays)}; its parameters are ({listed}): pointers to const "
-                    "are inputs, unless params= says otherwise [KB2001]"
+                    f"{self.label} takes {counted(len(pointers), what)}, and the call has "
+                    f"{len(arrays)}; its parameters are ({listed}): pointers to const are inputs, "
+                    "unless params= says otherwise [KB2001]"
                 )
             for i, (pointer, array) in enumerate(zip(pointers, arrays, strict=True)):
                 if pointer.type and pointer.type != array.dtype.name:
@@ -494,8 +493,7 @@ def operation_of(
     others = ("threads_per_block", "shared_mem", "cooperative", "cluster", "pdl")
     rule = LaunchRule(label, *launch.values(), *(given[name] for name in others))
     given = {**given, "vmap_method": rule.vmap_method(given["vmap_method"])}
-    names = names_for_rules(function, values)
-    spec = OperationSpec.of(given, label, given["outs"], names, arrays)
+    spec = OperationSpec.of(given, label, given["outs"], names_for_rules(function, values), arrays)
     frontend = CudaKernelFrontend(
         *(label, file, function, rule, bool(given["zero_outputs"]), code(label, function)),
         *(declared, values, bool(given.get("check"))),
