@@ -8,7 +8,6 @@ u . (J v) equals (J' u) . v.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -163,29 +162,22 @@ def _functions(
     return [(backend, partial(call, backend=backend, **keywords)) for backend in chosen]
 
 
-@dataclass
 class _Checker:
     """One backend at one point. Derivatives are taken along the inputs of floating point."""
 
-    backend: str
-    function: Callable[..., Any]
-    arrays: list[Any]
-    step: float | None
-    rtol: float | None
-    atol: float | None
-    seed: int
-
-    def __post_init__(self) -> None:
-        self.moving = [i for i, x in enumerate(self.arrays) if is_inexact(x.dtype)]
-        self.random = np.random.default_rng(self.seed)
-        self.point = [self.arrays[i] for i in self.moving]
+    def __init__(self, backend: str, function: Any, arrays: list[Any], *options: Any) -> None:
+        self.backend, self.function, self.arrays = backend, function, arrays
+        step, rtol, self.atol, seed = options
+        self.moving = [i for i, x in enumerate(arrays) if is_inexact(x.dtype)]
+        self.random = np.random.default_rng(seed)
+        self.point = [arrays[i] for i in self.moving]
         self.outputs = self.leaves(*self.point)
         self.smooth = [y for y in self.outputs if is_inexact(y.dtype)]
         floats = (*self.point, *self.smooth)
         self.resolution = max((float(jnp.finfo(x.dtype).eps) for x in floats), default=1e-7)
-        self.relative_step = self.step or self.resolution ** (1 / 3)
-        self.loose = self.rtol or max(4 * self.resolution ** (1 / 2), 1e-5) * 8
-        self.tight = self.rtol or 100 * self.resolution
+        self.relative_step = step or self.resolution ** (1 / 3)
+        self.loose = rtol or max(4 * self.resolution ** (1 / 2), 1e-5) * 8
+        self.tight = rtol or 100 * self.resolution
 
     def leaves(self, *moving: Any) -> list[Any]:
         """Return the outputs, as a function of the inputs that move."""
@@ -205,13 +197,11 @@ class _Checker:
             drawn.append(jnp.asarray(v, x.dtype))
         return drawn
 
-    def compare(
-        self, check: str, expected: Any, found: Any, noise: float | None = None
-    ) -> RuleCheck:
+    def compare(self, check: str, want: Any, found: Any, noise: float | None = None) -> RuleCheck:
         """Compare leaves of arrays by the tolerance; differences have noise besides."""
         rtol = self.tight if noise is None else self.loose
         worst, where = 0.0, ""
-        for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+        for k, (a, b) in enumerate(zip(found, want, strict=True)):
             if (a.shape, a.dtype) != (b.shape, b.dtype):
                 got, wanted = (typed(x.dtype, x.shape) for x in (a, b))
                 detail = f"{got} where {wanted} is expected, in leaf {k}"
@@ -281,30 +271,25 @@ class _Checker:
             for x in self.point
         ]
         every: list[Any] = [0] * len(stacks)
-        axes = {"all inputs": every}
+        checks = [self._vmap("vmap over all inputs", self.leaves, every, stacks)]
         for i, number in enumerate(self.moving if len(stacks) > 1 else ()):
-            axes[f"input {number}"] = [0 if j == i else None for j in range(len(stacks))]
-        checks = [
-            self._vmap(f"vmap over {what}", self.leaves, mapped, stacks, batch)
-            for what, mapped in axes.items()
-        ]
+            one = [0 if j == i else None for j in range(len(stacks))]
+            checks.append(self._vmap(f"vmap over input {number}", self.leaves, one, stacks))
         u = self.direction(self.smooth)
 
         def gradient(*moving: Any) -> Any:
             return jax.vjp(self.inexact, *moving)[1](u)
 
         if self.smooth and self._try(lambda: gradient(*self.point))[0] is not None:
-            checks.append(self._vmap("vmap of vjp", gradient, every, stacks, batch))
+            checks.append(self._vmap("vmap of vjp", gradient, every, stacks))
         return checks
 
-    def _vmap(
-        self, check: str, function: Any, mapped: list[Any], stacks: list[Any], batch: int
-    ) -> RuleCheck:
+    def _vmap(self, check: str, function: Any, mapped: list[Any], stacks: list[Any]) -> RuleCheck:
         args = [s if a == 0 else x for a, s, x in zip(mapped, stacks, self.point, strict=True)]
         found = jax.vmap(function, tuple(mapped))(*args)
         slices = [
             function(*(s[k] if a == 0 else s for a, s in zip(mapped, args, strict=True)))
-            for k in range(batch)
+            for k in range(len(stacks[0]))
         ]
         expected = [jnp.stack(column) for column in zip(*slices, strict=True)]
         return self.compare(f"{check} against a loop", expected, found)
