@@ -131,14 +131,10 @@ def _formals(kernel: Any) -> list[inspect.Parameter]:
 
 def _argument_types(job: Any) -> tuple[Any, ...]:
     """The types of all parameters of the kernel, those left to their defaults among them."""
-    given = list(map(parameter_type, job.parameters))
-    named = {p.keyword: t for p, t in zip(job.parameters, given, strict=True) if p.keyword}
-    positional = [t for p, t in zip(job.parameters, given, strict=True) if not p.keyword]
-    rest = [
-        named[f.name] if f.name in named else inside.Omitted(f.default)
-        for f in _formals(job.kernel)[len(positional) :]
-    ]
-    return (*positional, *rest)
+    positional = [parameter_type(p) for p in job.parameters if not p.keyword]
+    named = {p.keyword: parameter_type(p) for p in job.parameters if p.keyword}
+    rest = _formals(job.kernel)[len(positional) :]
+    return (*positional, *(named.get(f.name, inside.Omitted(f.default)) for f in rest))
 
 
 class _Compiled:
