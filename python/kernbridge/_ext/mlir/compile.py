@@ -144,16 +144,13 @@ class _Compiled:
     """
 
     lost_fractions = ()
+    _codelibrary = property(lambda self: self)
 
     def __init__(self, job: Any, architecture: tuple[int, int], metadata: dict[str, Any]) -> None:
         self.job, self.architecture = job, architecture
         self.metadata = metadata  # as in the package's results, of which this is one
         self.entry_name = _symbol(job)
         self.cooperative = metadata.get("use_cooperative")
-
-    @property
-    def _codelibrary(self) -> _Compiled:
-        return self
 
     def get_llvm_str(self) -> str:
         with compiling_for(self.architecture):
