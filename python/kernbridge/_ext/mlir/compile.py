@@ -329,22 +329,20 @@ class _Entry:
             self._slice = self._value(f"llvm.zext {index} : i32 to i64")
 
     def add(self, parameter: DeviceParameter) -> None:
+        is_scalar = parameter.kind == "scalar"
+        address = self._stored(parameter.n_words(False)) if is_scalar else self._address()
         if parameter.kind == "array":
-            self._add_array(parameter)
+            self._add_array(parameter, address)
         elif parameter.kind == "record":
-            self.given.append(self._address())
+            self.given.append(address)
         else:
-            is_scalar = parameter.kind == "scalar"
-            n_words = parameter.n_words(False)
-            self._add_loaded(self._stored(n_words) if is_scalar else self._address())
+            self._add_loaded(address)
 
-    def _add_array(self, parameter: DeviceParameter) -> None:
+    def _add_array(self, parameter: DeviceParameter, address: str) -> None:
         ndim, item_size = parameter.ndim, parameter.dtype.itemsize
-        address = self._address()
         extents = [self._word() for _ in range(ndim)]
         if parameter.layout == "C":
-            unit = 1 if parameter.dtype.names is None else item_size
-            strides = [self._constant(unit)] * ndim
+            strides = [self._constant(1 if parameter.dtype.names is None else item_size)] * ndim
             for i in reversed(range(ndim - 1)):
                 strides[i] = self._value(f"llvm.mul {strides[i + 1]}, {extents[i + 1]} : i64")
         else:
