@@ -6,6 +6,7 @@ JAX function for the types of each call. Numba asks it under its lock, in any th
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
 from collections.abc import Callable
@@ -54,7 +55,7 @@ class InlinedFunction:
         self.__doc__ = getattr(function, "__doc__", None)
         self.label = f"kernbridge.inline({self.__name__})"
         self.translations: dict[tuple[str, ...], Translation] = {}
-        self._traced: dict[tuple[tuple[str, ...], bool], Translation] = {}  # with 64-bit types?
+        self._traced = functools.cache(self._translated)
         self._types: dict[str, Any] = {}  # of each target of Numba
         self._lock = threading.RLock()
 
@@ -83,12 +84,9 @@ class InlinedFunction:
         The JAX function is traced at the first call for the dtypes, with `jax_enable_x64` and
         without. Numba may link functions that it compiled before, so both have to be the same.
         """
-        has_wide = any(np.dtype(d).itemsize == 8 for d in dtypes)
-        is_wide = bool(jax.config.jax_enable_x64) or has_wide
+        is_wide = bool(jax.config.jax_enable_x64) or any(np.dtype(d).itemsize == 8 for d in dtypes)
         with self._lock:
-            found = self._traced.get((dtypes, is_wide))
-            if found is None:
-                found = self._traced[dtypes, is_wide] = self._translated(dtypes, is_wide)
+            found = self._traced(dtypes, is_wide)
             if self.translations.setdefault(dtypes, found).name != found.name:
                 raise NotInlined(
                     f"{self.label}: for ({', '.join(dtypes)}), the function computes otherwise now "
@@ -130,12 +128,8 @@ class InlinedFunction:
         results = tuple(str(leaf.dtype) for leaf in leaves)
         if not need or len(dtypes) != 1 or dtypes[0][0] != "f":
             return Translation(name, results, jitted, need)
-        roots = tuple(
-            rules.Root(self.label, self.__wrapped__, k, dtypes[0], is_wide, need)
-            if dtype[0] == "f"
-            else None
-            for k, dtype in enumerate(results)
-        )
+        root = functools.partial(rules.Root, self.label, self.__wrapped__, dtypes[0], is_wide, need)
+        roots = tuple(root(k) if dtype[0] == "f" else None for k, dtype in enumerate(results))
         called = rules.calling(roots, jitted, dtypes[0], is_tuple)
         return Translation(name, results, jitted, need, called, roots)
 
@@ -203,16 +197,6 @@ def _type_of(inlined: InlinedFunction) -> Any:
     from kernbridge._ext.inline.translate import DTYPES
     from kernbridge._src.numba_common.private_numba import AbstractTemplate, as_dtype, errors, types
 
-    def dtype_of(place: int, given: Any) -> str:
-        if isinstance(given, types.Boolean | types.Number):
-            name = str(as_dtype(given))
-            if name in DTYPES:
-                return name
-        raise errors.TypingError(
-            f"{inlined.label}: argument {place} is {given}, expected a scalar of a type among "
-            f"{', '.join(sorted(DTYPES))}"
-        )
-
     class Inlined(AbstractTemplate):
         key = inlined
 
@@ -223,7 +207,14 @@ def _type_of(inlined: InlinedFunction) -> Any:
                     "scalars by position, and options to functools.partial before inline"
                 )
             given = tuple(types.unliteral(a) for a in args)
-            dtypes = tuple(dtype_of(i, a) for i, a in enumerate(given))
+            numbers = types.Boolean | types.Number
+            dtypes = tuple(str(as_dtype(a)) if isinstance(a, numbers) else "" for a in given)
+            for i, (dtype, a) in enumerate(zip(dtypes, given, strict=True)):
+                if dtype not in DTYPES:
+                    raise errors.TypingError(
+                        f"{inlined.label}: argument {i} is {a}, expected a scalar of a type among "
+                        f"{', '.join(sorted(DTYPES))}"
+                    )
             try:
                 translation = inlined.translation(dtypes)
             except NotInlined as e:

@@ -55,7 +55,7 @@ class Root:
     """The result number `k` of an inlined function of a real number."""
 
     def __init__(
-        self, label: str, function: Callable[..., Any], k: int, dtype: str, wide: bool, need: str
+        self, label: str, function: Callable[..., Any], dtype: str, wide: bool, need: str, k: int
     ) -> None:
         self.name, self.label = f"{NODE}{next(_serial)}", label
         self._function = lambda x: jax.tree.leaves(function(x))[k]
