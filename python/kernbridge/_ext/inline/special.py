@@ -20,8 +20,7 @@ from kernbridge._src.base import private_jax
 
 def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     def computed(*arguments: Any) -> Any:
-        dtype = arguments[0].dtype
-        return function(*(a.astype(np.float64) for a in arguments)).astype(dtype)
+        return function(*(a.astype(np.float64) for a in arguments)).astype(arguments[0].dtype)
 
     return computed
 
@@ -77,8 +76,7 @@ def zeta(x: Any, q: Any) -> Any:
 
 
 def polygamma(n: Any, x: Any) -> Any:
-    sign = jnp.where(n % 2 == 0, -1.0, 1.0)
-    value = sign * jnp.exp(lax.lgamma(n + 1)) * lax.zeta(n + 1, x)
+    value = jnp.where(n % 2 == 0, -1.0, 1.0) * jnp.exp(lax.lgamma(n + 1)) * lax.zeta(n + 1, x)
     is_order = (n >= 0) & (n == jnp.floor(n))
     return jnp.where(is_order, jnp.where(n == 0, lax.digamma(x), value), np.nan)
 
@@ -144,10 +142,8 @@ def clz(x: Any) -> Any:
 def round(x: Any, rounding_method: Any) -> Any:
     below = jnp.floor(x)
     rest = x - below
-    if rounding_method == lax.RoundingMethod.AWAY_FROM_ZERO:
-        up = (rest > 0.5) | ((rest == 0.5) & (x > 0))
-    else:
-        up = (rest > 0.5) | ((rest == 0.5) & (below % 2 != 0))
+    is_away = rounding_method == lax.RoundingMethod.AWAY_FROM_ZERO
+    up = (rest > 0.5) | ((rest == 0.5) & (x > 0 if is_away else below % 2 != 0))
     return jnp.copysign(jnp.where(up, below + 1, below), x)
 
 

@@ -192,8 +192,7 @@ class _Translation:
     @staticmethod
     def _each(function: Callable[..., str], *operands: Any) -> Value:
         """Apply a function to the elements of operands of one shape, or scalars."""
-        applied = np.frompyfunc(function, len(operands), 1)
-        return np.asarray(applied(*operands, order="C"), object)
+        return np.asarray(np.frompyfunc(function, len(operands), 1)(*operands, order="C"), object)
 
     def _new(self, aval: Any) -> Value:
         """Names for the elements of an array."""
@@ -217,8 +216,7 @@ class _Translation:
     def _equation(self, eqn: Any, operands: list[Value]) -> Sequence[Value]:
         name, params = eqn.primitive.name, eqn.params
         if name in _CALLS:
-            body = next(params[p] for p in _BODIES if p in params)
-            return self.block(body, operands)
+            return self.block(next(params[p] for p in _BODIES if p in params), operands)
         structure = getattr(self, f"_{name}", None)
         if structure is not None:
             return list(structure(eqn, *operands))
