@@ -378,5 +378,4 @@ def _size_and_digest(content: bytes) -> str:
 
 
 def _one_line(text: str) -> str:
-    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return escaped.encode("utf-8", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
