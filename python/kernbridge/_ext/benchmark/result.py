@@ -270,9 +270,8 @@ class BenchmarkResult:
         if pandas := _pandas_for(file, format):
             rows = [{_NAME: self.primitive_name, **row} for row in document["records"]]
             for row in rows:
-                row |= {
-                    n: json.dumps(v) for n, v in row.items() if v is not None and n not in _TEXTS
-                }
+                numbers = [n for n in row if row[n] is not None and n not in _TEXTS]
+                row |= {n: json.dumps(row[n]) for n in numbers}
             frame = pandas.DataFrame(rows, columns=[_NAME, *_FIELDS])
             text = frame.to_csv(index=False, lineterminator="\n")
         else:
