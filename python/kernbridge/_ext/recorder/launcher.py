@@ -137,8 +137,7 @@ def _run(called: dict[str, Any], found: library.Library) -> _Steps | str:
     request = {**called, **found._asdict(), "kernels": kernels, "allocations": allocations}
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parent)]
     kept = {key: text for key, text in os.environ.items() if not key.startswith(_DROPPED)}
-    data = marshal.dumps(request)
-    ended = programs.run(command, input=data, environment=kept, limits=_LIMITS)
+    ended = programs.run(command, input=marshal.dumps(request), environment=kept, limits=_LIMITS)
     if ended.limit:
         return f"it does not end within {_LIMITS.seconds} s without a GPU"
     if ended.status < 0:

@@ -313,8 +313,7 @@ class _Recorder:
         sizes = self._request["kernels"][name]
         words = tuple(map(self._words, _load(f"<{len(sizes)}Q", parameters), sizes))
         flags = (bool(more.get(key, [0])[0]) for key in (_COOPERATIVE, _OVERLAP))
-        cluster = tuple(more.get(_CLUSTER, (0, 0, 0)))
-        fixed = (name, tuple(grid), (x, y, z), shared, cluster, *flags)
+        fixed = (name, tuple(grid), (x, y, z), shared, tuple(more.get(_CLUSTER, (0, 0, 0))), *flags)
         self._written.append(("launch", words, fixed))
 
     def _words(self, at: int, size: int) -> tuple[int, ...]:

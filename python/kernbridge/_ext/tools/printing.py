@@ -51,8 +51,7 @@ class Output:
 
     def write_answer(self) -> None:
         if self.as_json:
-            document = {"command": self.command, **self.answer}
-            _print(json.dumps(document, indent=2, allow_nan=False))
+            _print(json.dumps({"command": self.command, **self.answer}, indent=2, allow_nan=False))
 
 
 def _print(text: str) -> None:

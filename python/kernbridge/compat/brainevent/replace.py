@@ -67,8 +67,7 @@ class _Finder(MetaPathFinder):
         if name in _WHOLE or name.startswith(f"{_PACKAGE}."):
             spec = ModuleSpec(name, _Loader(), is_package=name == _PACKAGE)
             if name == _PACKAGE:
-                folders = [os.path.join(folder, "_op") for folder in path or ()]
-                spec.submodule_search_locations = folders
+                spec.submodule_search_locations = [os.path.join(p, "_op") for p in path or ()]
             return spec
         return None
 
