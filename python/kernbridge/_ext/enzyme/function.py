@@ -581,10 +581,28 @@ def entry(function: Function, name: str) -> Function:
     arguments = ["ptr %status", "ptr %exception"]
     arguments += [f"ptr %data{i}" for i in range(len(function.buffers))]
     arguments += [f"i64 %extent{k}" for k in range(function.n_extents)]
-    lines += [f"  call void @{function.name}({', '.join(arguments)})"]
+    call = f"  call void @{function.name}({', '.join(arguments)})"
+    lines += [call] if not _BROADCAST.search(function.text) else _versions(call, extents)
     lines += ["  %code = load i32, ptr %status", "  ret i32 %code", "}"]
-    lines += [f"declare void {_FILL}(ptr, i8, i64, i1)", ""]
+    lines += [f"declare void {_FILL}(ptr, i8, i64, i1)", "declare void @llvm.assume(i1)", ""]
     return replace(function, text="\n".join(lines), name=name)
+
+
+# Whether all steps of a loop may read the same element.
+_BROADCAST = re.compile(r"icmp ugt i64 %[^ ,]+, 1$", re.M)
+
+
+def _versions(call: str, extents: Iterable[int]) -> list[str]:
+    """Two calls: LLVM vectorises the loops of the first, in which no array is broadcast."""
+    lines, all_ = list[str](), "true"
+    for e in extents:
+        lines.append(f"  %long{e} = icmp ugt i64 %extent{e}, 1")
+        lines.append(f"  %all{e} = and i1 {all_}, %long{e}")
+        all_ = f"%all{e}"
+    lines += [f"  br i1 {all_}, label %long, label %short", "long:"]
+    lines += [f"  call void @llvm.assume(i1 %long{e})" for e in extents]
+    lines += [f"{call} alwaysinline", "  br label %end", "short:", f"{call} noinline"]
+    return [*lines, "  br label %end", "end:"]
 
 
 def guarded(text: str, entry: str, is_done: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ Numba has optimised, before loops are vectorised. Imported only when a derivativ
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from kernbridge._src.numba_common.private_numba import (
     cgutils,
     debuginfo,
     linalg,
+    npyimpl,
     numba,
     runtime,
 )
@@ -107,6 +109,11 @@ class NumbaDerivative(HostDerivativeJob):
         lines = (line for line in text.splitlines() if not any(said in line for said in holds))
         text, name = registered.released("\n".join([*lines, ""])), function.name
         kept = {"malloc": "kb_malloc", _RAISED: "kb_malloc", "realloc": "kb_realloc"}
+        # Only the entry stays, with what Enzyme has made for each of its two calls.
+        text = re.sub(r"^define void ", "define internal void ", text, flags=re.M)
+        text = re.sub(
+            r"^(define .*@\w*diffekernel\b.*) \{$", r"\1 alwaysinline {", text, flags=re.M
+        )
         if any(i.callee in kept for i in Module(text).instructions("call")):
             text = declared_once(renamed(text, lambda name: kept.get(name, name)))
             text, name = ir.guarded(text, name, "icmp eq i32 0, 0")
@@ -181,10 +188,20 @@ def _compiling(kernel: Any) -> Iterator[None]:
             (library, "_optimize_final_module", _keep_for_linking),
             (context, "cached_internal_func", internal),
             (arrayobj, "raise_with_shape_context", _raising_unequal),
+            (npyimpl._ArrayIndexingHelper, "update_indices", _update_indices),
             *((m, "_empty_nd_impl", _typed_array) for m in (arrayobj, arraymath, linalg)),
         ),
     ):
         yield
+
+
+def _update_indices(self: Any, loop_indices: Sequence[Any], _: Any) -> None:
+    """Choose the index into an array that is broadcast, which Numba leaves as the last step did."""
+    builder = self.array.builder
+    inner = loop_indices[len(loop_indices) - len(self.indices) :]
+    for index, place, extent in zip(inner, self.indices, self.array.shape, strict=True):
+        is_long = builder.icmp_unsigned(">", extent, extent.type(1))
+        builder.store(builder.select(is_long, index, index.type(0)), place)
 
 
 class UnequalShapes(ValueError):

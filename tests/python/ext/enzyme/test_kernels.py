@@ -273,6 +273,30 @@ def test_an_array_that_is_never_read():
 
 
 @numba.njit
+def expression(x, w, out):
+    out[:] = np.exp(-x * x) * w + np.tanh(w)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype"),
+    [
+        ((11,), (11,), np.float64),
+        pytest.param((7,), (1,), np.float64, marks=pytest.mark.exhaustive),
+        pytest.param((1,), (5,), np.float64, marks=pytest.mark.exhaustive),
+        pytest.param((2, 1), (2, 9), np.float32, marks=pytest.mark.exhaustive),
+        pytest.param((1, 3), (4, 1), np.float32, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_arrays_are_broadcast(rows, columns, dtype):
+    def outs(x, w):
+        return S(np.broadcast_shapes(x.shape, w.shape), x.dtype)
+
+    given = normal(*rows).astype(dtype), normal(*columns).astype(dtype)
+    op = numba_kernel(expression, outs, derivatives="enzyme")
+    assert_derivatives(op, lambda x, w: jnp.exp(-x * x) * w + jnp.tanh(w), *given)
+
+
+@numba.njit
 def doubled(x):
     result = np.empty((2, *x.shape))
     result[:] = x * x
