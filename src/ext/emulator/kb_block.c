@@ -146,7 +146,8 @@ static void set_up_fibre(kb_block *b, kb_thread *t, kb_fibre_entry *entry, void 
 {
     forget_fibre(t);
     t->stack = t->index;
-    kb_fibre_init(&t->fibre, end_of_stack(b, t), b->stack, entry, data);
+    size_t n_stacks = b->code->is_whole ? b->n_threads : 1;
+    kb_fibre_init(&t->fibre, end_of_stack(b, t), n_stacks * b->stack, entry, data);
     memcpy(end_of_stack(b, t), &canary, sizeof canary);
 }
 
@@ -480,12 +481,13 @@ static uint32_t run_loop(kb_block *b, uint32_t first)
 {
     if (b->code->loop)
         return b->code->loop(b->parameters, b->threads, b->at, first);
+    uint32_t n = b->code->is_whole ? 1 : b->n_threads;
     for (uint32_t i = first;; i++) {
         kb_thread *t = &b->threads[i];
         memcpy(t->ctaid, b->at, sizeof b->at);
         t->place = NULL;
         b->code->run(b->parameters, t);
-        if (i < b->n_begun || i + 1 == b->n_threads)
+        if (i < b->n_begun || i + 1 == n)
             return i;
     }
 }

@@ -67,6 +67,7 @@ typedef uint32_t kb_block_loop(void *const *parameters, kb_thread *threads, cons
 typedef struct kb_block_code {
     kb_block_entry *run;                  /* a thread; or NULL, and */
     kb_block_loop *loop;                  /* several threads */
+    bool is_whole;                        /* `run` runs all threads of a block, not one */
     uint32_t shared;                      /* static shared memory, bytes */
     uint32_t stack;                       /* of a thread, bytes */
     const struct kb_check_table *checked; /* of code that asks about every access; or NULL */

@@ -77,6 +77,7 @@ static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], kb_reader *f
     code.blocks = (kb_hostcuda_blocks *)(uintptr_t)kb_object_find(placed, "kb_blocks");
     code.threads.run = (kb_block_entry *)(uintptr_t)kb_object_find(placed, "kb_fibre");
     code.threads.checked = kb_object_find(placed, "kb_check_table");
+    code.threads.is_whole = kb_object_find(placed, "kb_whole") != NULL;
     code.concurrent = !has_variables && !kb_object_uses(placed, "kb_print");
     code.owner = placed;
     bool is_blocks = code.blocks && !code.threads.run, is_fibre = !code.blocks && code.threads.run;

@@ -337,7 +337,8 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
         l.code = &there;
     }
     uint64_t mode = kb_float_mode_exact();
-    int64_t alone_max = code->blocks || code->threads.loop ? ALONE_MAX : ALONE_FIBRES_MAX;
+    bool has_loops = code->blocks || code->threads.loop || code->threads.is_whole;
+    int64_t alone_max = has_loops ? ALONE_MAX : ALONE_FIBRES_MAX;
     if (code->variables && !copy)
         fail(&l, err.message);
     else if (code->cooperative && n_blocks > COOPERATIVE_MAX / n_threads)

@@ -33,6 +33,7 @@ CALLED_AS(*(kb_numba_entry *)NULL, int32_t (*)(void **, void **, void *const *, 
 AT4(kb_thread, tid, 0, ntid, 12, ctaid, 24, nctaid, 36);
 AT2(kb_thread, shared, 48, dynamic_shared, 56);
 AT(kb_thread, lane, 60);
+SAME(sizeof(kb_thread), 192);
 SAME(KB_WARP, 32);
 SAME(KB_HOSTCUDA_THREADS_MAX, 1024); /* masks of indices: 1023, of extents: 2047 */
 CALLED_AS(*(kb_hostcuda_blocks *)NULL,

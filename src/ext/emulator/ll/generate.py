@@ -131,6 +131,8 @@ def _attributes(name: str, kinds: str) -> str:
     """What LLVM cannot know of functions of C, such as that they read nothing but arguments."""
     if name in ("kb_assert", "kb_raise", "kb_write_outside"):
         return " noreturn cold"
+    if name == "kb_barrier":
+        return " convergent"  # see phases.py
     if name.startswith(("kb_", "NRT_")) and not name.startswith("kb_nv_"):
         return " cold" if name in ("kb_check_ask", "kb_check_wrong") else ""
     if name.startswith(("llvm.", "kb.", "__nv_")):

@@ -16,6 +16,7 @@ from typing import Any
 from kernbridge import _core
 from kernbridge._ext.emulator.compiler import ir, library
 from kernbridge._ext.emulator.compiler.checks import Checks
+from kernbridge._ext.emulator.compiler.phases import derived, in_phases
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.packing import sealed
@@ -173,6 +174,8 @@ def _made(text: str) -> tuple[Any, Any, int, str]:
             if i.callee.startswith("llvm.arithmetic.fence."):
                 i.text = f"  {i.result} = bitcast {i.type} {i.operands[0].value} to {i.type}"
         module = llvm.parse_assembly(str(read))
+    if "@kb_check_table" not in text:
+        module = in_phases(module, machine)
     if _WITH_VECTORS in text:
         module = llvm.parse_assembly(vector_math.with_vectors(str(module), features))
     # Little can be gained if each access is a call.
@@ -222,7 +225,7 @@ def _access_whole_vectors(function: Function) -> None:
   br i1 %{name}.is, label %{name}.whole, label %{name}.part
 """
         for way, new in (("whole", {mask.value: ones for mask in masks}), ("part", {})):
-            new |= {result: _name(result, way) for result in made}
+            new |= {result: derived(result, way) for result in made}
             copy = "".join(new.get(w, w) for w in LOCAL.split("\n".join(map(str, part))))
             text += f"\n{name}.{way}:\n{copy}\n  br label %{name}.join\n"
         block.instructions[at[0] : at[-1] + 1] = [Instruction(f"{text}\n{name}.join:", block)]
@@ -377,19 +380,14 @@ class _Fusion:
         a, b = (operand.value for operand in product.operands)
         kind, before = i.type, []
         if negated:
-            before.append(f"  {_name(i.result, 'a')} = fneg {kind} {a}")
-            a = _name(i.result, "a")
+            before.append(f"  {derived(i.result, 'a')} = fneg {kind} {a}")
+            a = derived(i.result, "a")
         if at_first and i.opcode == "fsub":
-            before.append(f"  {_name(i.result, 'c')} = fneg {kind} {c}")
-            c = _name(i.result, "c")
+            before.append(f"  {derived(i.result, 'c')} = fneg {kind} {c}")
+            c = derived(i.result, "c")
         flags = "".join(f"{flag} " for flag in i.flags)
         call = f"call {flags}{kind} @llvm.fma.{_SUFFIX[kind]}({kind} {a}, {kind} {b}, {kind} {c})"
         return "\n".join([*before, f"  {i.result} = {call}"])
-
-
-def _name(result: str, part: str) -> str:
-    plain = result[1:].strip('"')
-    return f'%"{plain}.kb.{part}"'
 
 
 def launches() -> dict[str, tuple[int, int]]:
