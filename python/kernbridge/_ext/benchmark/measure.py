@@ -40,8 +40,6 @@ class Measurement:
     `output` is what the last call returned.
     """
 
-    __module__ = "kernbridge.benchmark"
-
     samples: tuple[float, ...]
     n_batch_per_run: int
     output: Any
@@ -57,6 +55,9 @@ class Measurement:
         return centre(1e3 * self.median, 1e3 * self.iqr / 2)
 
     __repr__ = __str__
+
+
+Measurement.__module__ = "kernbridge.benchmark"
 
 
 def record_of(timed: Measurement | None, **known: Any) -> BenchmarkRecord:
