@@ -347,7 +347,7 @@ thread = threading.Thread(target=keys)
 thread.start()
 options = ("--gpu-architecture=sm_90",)
 request = nvrtc.Compilation("f", SOURCE, "f.cu", "f", options, ())
-cubin, *_ = nvrtc._nvrtc_call(request, LIBRARY, options, (), None)
+cubin, *_ = nvrtc._nvrtc_call(request, LIBRARY, options)
 done.set()
 thread.join()
 assert cubin[:4] == bytes([127]) + b"ELF"
