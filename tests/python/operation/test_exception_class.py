@@ -1,4 +1,4 @@
-"""The classes by which docs/numba-kernels.md says to catch what a kernel raises.
+"""The classes by which docs/catching-errors.md says to catch what a kernel raises.
 
 With JAX 0.12 they differ after a first call that succeeded.
 """
