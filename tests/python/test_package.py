@@ -21,6 +21,7 @@ WITHOUT_CODE = {
     "command-line.md",
     "contributing.md",
     "cuda-agreement.md",
+    "debugging.md",
     "environment.md",
     "errors.md",
     "faq.md",
