@@ -88,7 +88,7 @@ for _offset, _name, _value in (
 _define("blockIdx.x is blockIdx.y", _PLACE.format(24), r"\1 28\2 = load i32,")
 _define(
     "the lane is threadIdx.x",
-    r"(%linear\S* = add i32 (VALUE), VALUE\n\s+VALUE = and i32) VALUE, 31$",
+    r"(= add i32 (VALUE), VALUE\n\s+VALUE = and i32) VALUE, 31$",
     r"\1 \2, 31",
 )
 
@@ -163,13 +163,19 @@ _define(
     also="@kb.bug = internal global [512 x i64] zeroinitializer",
 )
 _SHARED = r"= getelementptr i8, ptr (%shared\S*), i64 (\d+)"
-_SIZE = r"(?=[\s\S]*@kb_shared_size\(\) \{\n.*\n\s+ret i64 \2\n)"
+
+
+def _at_0_if_dynamic(m: re.Match[str]) -> str:
+    size = re.search(r"@kb_shared_size\(\) \{\n(?:.*:\n)?\s+ret i64 (\d+)\n", m.string)
+    return f"= getelementptr i8, ptr {m[1]}, i64 0" if size and size[1] == m[2] else m[0]
+
+
 _define("static shared arrays overlap", _SHARED, r"= getelementptr i8, ptr \1, i64 0")
-_define("dynamic shared memory begins at 0", _SHARED + _SIZE, r"= getelementptr i8, ptr \1, i64 0")
+_define("dynamic shared memory begins at 0", _SHARED, _at_0_if_dynamic)
 _define(
     "the last shared array lies elsewhere",
-    r"(%shared\S*) = (load ptr, ptr %at\S*, align 8)$",
-    r"NEW = \2\n  \1 = getelementptr i8, ptr NEW, i64 64",
+    r"(ptr %frame\S*, i64 56\n\s+)(%shared\S*) = (load ptr, ptr \S*, align 8)$",
+    r"\1NEW = \3\n  \2 = getelementptr i8, ptr NEW, i64 64",
     LAST,
 )
 
