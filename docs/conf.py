@@ -7,6 +7,8 @@ is on no page, so that the reference stays complete.
 from __future__ import annotations
 
 import importlib
+import inspect
+import json
 import os
 import re
 import sys
@@ -58,7 +60,6 @@ if re.match(r"https://(github\.com|gitlab\.com|bitbucket\.org)/", REPOSITORY):
         "source_branch": "main",
         "source_directory": "docs/",
     }
-html_search_scorer = str(DOCS / "_static" / "scorer.js")
 ogp_site_name = "kernbridge"
 ogp_site_url = os.environ.get("KERNBRIDGE_SITE", "/")  # the address of the site
 ogp_image = "_images/coba_raster.png"
@@ -130,6 +131,45 @@ def _public() -> list[str]:
         listed = [*getattr(found, "__all__", own), *getattr(found, "_MODULE_OF", ())]
         names += [f"{module}.{n}" for n in listed if n[0] != "_"]
     return names
+
+
+def options() -> dict[str, list[str]]:
+    """Return the options of public functions and methods, and the names of those that take each."""
+    taken: dict[str, list[str]] = {}
+    for name in _public():
+        found = _find(name)
+        if not callable(found):
+            continue
+        members = vars(found).items() if isinstance(found, type) else ()
+        methods = {f"{name}.{n}": f for n, f in members if callable(f) and n[0] != "_"}
+        for function, value in {name: found, **methods}.items():
+            try:
+                parameters = inspect.signature(value).parameters.values()
+            except (TypeError, ValueError):  # of C, or of an exception
+                continue
+            for p in parameters:
+                if p.name[0] != "_" and (p.default is not p.empty or p.kind is p.KEYWORD_ONLY):
+                    taken.setdefault(p.name, []).append(function)
+    return taken
+
+
+def _scorer() -> str:
+    """Write the script that orders search results, with the keywords of pages and the options."""
+    front = re.compile(r"---\n(?: .*\n|\w.*\n)*? +keywords: (.+(?:\n {6}.+)*)\n(?:.*\n)*?---\n")
+    keywords = {
+        str(path.relative_to(DOCS).with_suffix("")): re.sub(r"\n +", " ", found[1])
+        for path in sorted(DOCS.rglob("*.md"))
+        if (found := front.match(path.read_text()))
+    }
+    script = _WRITTEN / "scorer.js"
+    rules = (DOCS / "_static" / "scorer.js").read_text()
+    tables = {"KEYWORDS": keywords, "OPTIONS": options()}
+    lines = [f"const {name} = {json.dumps(table)};\n" for name, table in tables.items()]
+    script.write_text("".join(lines) + rules)
+    return str(script)
+
+
+html_search_scorer = _scorer()
 
 
 def check_that_the_reference_is_complete(app: Sphinx, environment: BuildEnvironment) -> None:
