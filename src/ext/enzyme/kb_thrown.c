@@ -110,18 +110,22 @@ static void *kb_resize(void *memory, size_t bytes)
     return moved;
 }
 
-/* realloc and malloc of derivatives of Numba kernels: they fail as kb_thrown does. */
-static void *kb_realloc_or_fail(void *memory, size_t bytes)
+static void *or_fail(void *memory)
 {
-    void *moved = realloc(memory, bytes ? bytes : 1);
-    if (!moved)
+    if (!memory)
         kb_thrown("MemoryError: no memory for the values that the derivative keeps\0");
-    return moved;
+    return memory;
 }
 
+/* malloc and realloc of derivatives of Numba kernels: they fail as kb_thrown does. */
 static void *kb_malloc_or_fail(size_t bytes)
 {
-    return kb_realloc_or_fail(NULL, bytes);
+    return or_fail(malloc(bytes)); /* of which glibc gives some in any case */
+}
+
+static void *kb_realloc_or_fail(void *memory, size_t bytes)
+{
+    return or_fail(realloc(memory, bytes ? bytes : 1));
 }
 
 static const kb_symbol symbols[] = {
