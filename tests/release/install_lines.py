@@ -25,7 +25,7 @@ from environments import ROOT, UV, Environment, Failed, clone, run
 
 # In a block, to the end of the line or a comment; in a sentence, to the closing backquote.
 _LINE = re.compile(r"(?:^(?: {4}|[ -]+run: )|`)pip install ([^`\n]+?)(?= *(?:`|$|#|&&))", re.M)
-_CLONE = re.compile(r"^\.(\[[\w,-]+\])?$")
+_CLONE = re.compile(r"^\.(?:/kernbridge)?(\[[\w,-]+\])?$")
 LARGE = re.compile(r"\[(cuda12|cuda13|cu12|cu13)\]|nvidia-(?!cuda-runtime)")
 
 
