@@ -20,14 +20,6 @@ ALL = 0xFFFFFFFF
 """
 
 
-@pytest.fixture
-def run(run_python):
-    def run(program, **options):
-        return run_python(HEAD + program, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", **options)
-
-    return run
-
-
 def test_shared_arrays_static_and_dynamic(run):
     run("""
 @cuda.jit

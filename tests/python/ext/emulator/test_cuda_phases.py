@@ -27,14 +27,6 @@ ints = lambda *shape: rng.integers(-99, 99, shape).astype(np.int32)
 """
 
 
-@pytest.fixture
-def run(run_python):
-    def run(program, **options):
-        return run_python(HEAD + program, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", **options)
-
-    return run
-
-
 def test_loops_around_barriers_and_atomics_on_shared_memory(run):
     run("""
 @cuda.jit

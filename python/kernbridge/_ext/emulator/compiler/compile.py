@@ -16,7 +16,7 @@ from typing import Any
 from kernbridge import _core
 from kernbridge._ext.emulator.compiler import ir, library
 from kernbridge._ext.emulator.compiler.checks import Checks
-from kernbridge._ext.emulator.compiler.phases import derived, in_phases
+from kernbridge._ext.emulator.compiler.phases import DIVISIONS, derived, in_phases
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.packing import sealed
@@ -32,7 +32,6 @@ DIGITS = 64  # of the digest that an image begins with
 
 _MASKED = re.compile(r"call .*@llvm\.masked\.(load|store)\.v\d")  # not of scalable vectors
 _ARITHMETIC = {"fmul", "fadd", "fsub", "fneg"}
-_DIVISIONS = {"sdiv", "udiv", "srem", "urem"}
 _NOT_SPLITTING = ("llvm.", "__nv_fmin", "__nv_fmax", "__nv_fabs", "asm")
 _OF_BOUNDS = ("%kb.inside", "%kb.rest")  # blocks of isolated_compile.py, not of the GPU's code
 _TO_INTEGER = {f"llvm.fpto{sign}i.sat.i64.f64": sign for sign in "su"}
@@ -174,12 +173,13 @@ def _made(text: str) -> tuple[Any, Any, int, str]:
             if i.callee.startswith("llvm.arithmetic.fence."):
                 i.text = f"  {i.result} = bitcast {i.type} {i.operands[0].value} to {i.type}"
         module = llvm.parse_assembly(str(read))
-    if "@kb_check_table" not in text:
+    is_checked = "@kb_check_table" in text
+    if not is_checked:
         module = in_phases(module, machine)
     if _WITH_VECTORS in text:
         module = llvm.parse_assembly(vector_math.with_vectors(str(module), features))
     # Little can be gained if each access is a call.
-    options = llvm.create_pipeline_tuning_options(speed_level=1 if "@kb_check_table" in text else 3)
+    options = llvm.create_pipeline_tuning_options(speed_level=1 if is_checked else 3)
     options.loop_vectorization = options.slp_vectorization = True
     options.loop_interleaving = True
     builder = llvm.create_pass_builder(machine, options)
@@ -276,7 +276,7 @@ def _keep_integers(function: Function) -> None:
 def _splits(i: Instruction) -> bool:
     if i.opcode == "call":
         return not i.callee.startswith(_NOT_SPLITTING) or i.callee.startswith("llvm.sqrt.")
-    return i.opcode == "fdiv" or (i.opcode in _DIVISIONS and i.type == "i64")
+    return i.opcode == "fdiv" or (i.opcode in DIVISIONS and i.type == "i64")
 
 
 class _Fusion:

@@ -24,13 +24,14 @@ from kernbridge._src.llvm.text import Function, Instruction, Module
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
 
+DIVISIONS = {"sdiv", "udiv", "srem", "urem"}
+
 _WAITS = {"kb_warp_barrier", "kb_shuffle", "kb_vote", "kb_match", "kb_active_mask"}
 _WAITS |= {"kb_barrier_reduce", "kb_grid_barrier", "kb_poll", "kb_recurse", "llvm.stacksave.p0"}
 _PARTS = {"kb_thread", "kb_fibre", "kb_shared_size", "kb_stack_size"}
 _PURE = {"add", "sub", "mul", "shl", "lshr", "ashr", "and", "or", "xor", "icmp", "select"}
 _PURE |= {"trunc", "zext", "sext", "getelementptr", "bitcast", "ptrtoint", "inttoptr"}
 _PURE_CALLS = ("llvm.smax.", "llvm.smin.", "llvm.umax.", "llvm.umin.", "llvm.abs.")
-_DIVISIONS = {"sdiv", "udiv", "srem", "urem"}
 # What a kernel reads of its frame, by its offset there: of its thread, and of all threads.
 _OF_THREAD = {0: "i32 %kb.x", 4: "i32 %kb.y", 8: "i32 %kb.z", 48: "ptr %kb.thread"}
 _OF_ALL = {4 * i: f"i32 %kb.at{4 * i}" for i in range(3, 12)} | {56: "ptr %kb.shared"}
@@ -161,7 +162,7 @@ class _Phases:
                     if i.block.name in self._apart or i.operands[0].value in self._varying:
                         self._varying.add(_address(i))
                 elif i.result and i.opcode != "alloca":
-                    computes = self._is_pure(i) or i.opcode in _DIVISIONS
+                    computes = self._is_pure(i) or i.opcode in DIVISIONS
                     if not computes or not self._varying.isdisjoint(i.names):
                         self._varying.add(i.result)
                 elif i.opcode in ("br", "switch") and i.operands[0].value in self._varying:
