@@ -134,7 +134,7 @@ def _public() -> list[str]:
 
 
 def options() -> dict[str, list[str]]:
-    """Return the options of public functions and methods, and the names of those that take each."""
+    """Return each option of public functions and methods, with the names of these."""
     taken: dict[str, list[str]] = {}
     for name in _public():
         found = _find(name)
