@@ -25,7 +25,7 @@ from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params
 from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.keys.function_state import take
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.operation import Operation, as_html, as_operands, not_an_array
+from kernbridge._src.operation.operation import Operation, as_html, as_operands, check_arrays
 from kernbridge._src.operation.spec import (
     ENZYME,
     FROM_SIGNATURE,
@@ -282,10 +282,8 @@ class XLACustomKernel(RuleTable):
             try:
                 return call(*ins)
             except TypeError:
-                refusal = not_an_array(repr(self.name), ins, {})
-                if refusal is None:
-                    raise
-                raise refusal from None
+                check_arrays(repr(self.name), ins, {})
+                raise
         except Exception as e:
             hide_frames(e)
             raise

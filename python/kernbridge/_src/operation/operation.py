@@ -115,10 +115,8 @@ class Operation:
                     self._jitted = jitted = jax.jit(self._traceable(), inline=True)
                 return jitted(*inputs, **scalars)
             except (TypeError, OverflowError):
-                refusal = not_an_array(self.spec.label, inputs, scalars)
-                if refusal is None:
-                    raise
-                raise refusal from None
+                check_arrays(self.spec.label, inputs, scalars)
+                raise
         except Exception as e:
             reports.hide_frames(e)
             raise
@@ -367,9 +365,7 @@ def as_operands(
     """Return the inputs and then the scalars as arrays of JAX, and their types; or TypeError."""
     operands = [*inputs, *(scalars or {}).values()]
     if not all(isinstance(x, jax.Array) for x in operands):
-        refusal = not_an_array(label, inputs, scalars or {})
-        if refusal is not None:
-            raise refusal
+        check_arrays(label, inputs, scalars or {})
         operands = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in operands]
     avals = list(map(jax.typeof, operands))
     for i, aval in enumerate(avals):
@@ -382,8 +378,8 @@ def as_operands(
     return operands, [ArrayType(aval.shape, np.dtype(aval.dtype)) for aval in avals]
 
 
-def not_an_array(label: str, inputs: Arrays, scalars: Mapping[str, Any]) -> TypeError | None:
-    """Return the error for the first argument that is neither an array nor a scalar, if any."""
+def check_arrays(label: str, inputs: Arrays, scalars: Mapping[str, Any]) -> None:
+    """Refuse the first argument that is neither an array nor a scalar, if any."""
     named = [(f"input {i}", x) for i, x in enumerate(inputs)]
     named += [(f"keyword {name!r}", x) for name, x in scalars.items()]
     for place, value in named:
@@ -393,26 +389,25 @@ def not_an_array(label: str, inputs: Arrays, scalars: Mapping[str, Any]) -> Type
             if value.dtype.names:
                 remedy = "their words, x.view(np.uint32).reshape(*x.shape, -1), and pass the "
                 remedy += "record dtype as view= to numba_cuda_kernel"
-            return TypeError(
+            raise TypeError(
                 f"{label}: {place} is an array of {value.dtype}, for which JAX has no dtype; pass "
                 f"{remedy} [KB2002]"
-            )
+            ) from None
         of_ints = np.iinfo(jax.dtypes.canonicalize_dtype(int))
         if isinstance(value, int) and not of_ints.min <= value <= of_ints.max:
             remedy = "a float, or enable 64-bit types with JAX_ENABLE_X64=1"
             if of_ints.bits == 64:
                 remedy = f"np.uint64({value})" if 0 < value < 2**64 else "a float"
-            return TypeError(
+            raise TypeError(
                 f"{label}: {place} is {value}, which is out of range for {of_ints.dtype}; pass "
                 f"{remedy} [KB2002]"
-            )
+            ) from None
         known = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
         if not isinstance(value, known) and not hasattr(value, "__jax_array__"):
-            return TypeError(
+            raise TypeError(
                 f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array "
                 f"or a scalar; {_remedy_for(value)} [KB2002]"
-            )
-    return None
+            ) from None
 
 
 def _remedy_for(value: object) -> str:
