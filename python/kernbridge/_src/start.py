@@ -26,8 +26,7 @@ def _later(module: str, function: str, *first: Any) -> Callable[..., Any]:
     """A function of a module that few programs need, which is imported when it is called."""
 
     def call(*rest: Any) -> Any:
-        found = importlib.import_module(f"kernbridge.{module}")
-        return getattr(found, function)(*first, *rest)
+        return getattr(importlib.import_module(f"kernbridge.{module}"), function)(*first, *rest)
 
     return call
 

@@ -302,8 +302,7 @@ class XLACustomKernel(RuleTable):
         operands, types = as_operands(repr(self.name), ins)
         outputs = spec.outputs_for(types, {})
         params = params_of(self, len(operands), outputs, bound, keywords)
-        results = self.primitive.bind(*primitive.match_varying(operands), **params)
-        return outputs.unflatten(results)
+        return outputs.unflatten(self.primitive.bind(*primitive.match_varying(operands), **params))
 
     def _jitted(self, spec: OperationSpec, bound: Bound, keywords: dict[str, Any]) -> Any:
         def call(*ins: Any) -> Any:

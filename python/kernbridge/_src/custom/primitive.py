@@ -153,8 +153,7 @@ class OfKernels(Automatic):
         if step.mode == "jvp":
             outs = bound.made or types_of(params["outs"])
             made = tuple(t for t in outs if is_inexact(t.dtype))
-        steps = (*bound.steps, step)
-        params[OURS] = replace(bound, levels=NONE, steps=steps, made=made)
+        params[OURS] = replace(bound, levels=NONE, steps=(*bound.steps, step), made=made)
         return list(self.primitive.bind(*match_varying([*inputs, *shadows]), **params))
 
 

@@ -145,8 +145,7 @@ def files(folder: Path) -> Iterator[File]:
             continue
         is_entry = bool(match["library"] or match["artefact"])
         kind = "module" if match["module"] else path.split("/")[0]
-        name = match["module"] or ""
-        yield File(at, about.st_size, about.st_mtime, kind, name, is_entry)
+        yield File(at, about.st_size, about.st_mtime, kind, match["module"] or "", is_entry)
 
 
 def _remove(file: File) -> bool:

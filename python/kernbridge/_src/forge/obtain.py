@@ -100,8 +100,7 @@ def disk_key(recipe: Recipe[Any]) -> bytes | None:
     """The artefact's key on disk; None if the disk does not keep it."""
     if not recipe.lasting:
         return None
-    code = package_digest.digest_of(*recipe.files)
-    parts = repr((code, recipe.identity, recipe.made_of()))
+    parts = repr((package_digest.digest_of(*recipe.files), recipe.identity, recipe.made_of()))
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).digest()
 
 

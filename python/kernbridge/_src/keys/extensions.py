@@ -343,10 +343,8 @@ def parts_of(kind: type, names: set[str] | None = None) -> dict[str, Any]:
     With names, only those that code with these names may read; all of a class of Numba's kind,
     whose methods Numba calls.
     """
-    owners = [k for k in kind.__mro__ if k is kind or is_users(k)]
-    found: dict[str, Any] = {}
-    for owner in reversed(owners):
-        found.update(vars(owner))
+    owners = [k for k in reversed(kind.__mro__) if k is kind or is_users(k)]
+    found: dict[str, Any] = {name: value for k in owners for name, value in vars(k).items()}
     if any(is_library(k.__module__) and k.__module__ != "builtins" for k in kind.__mro__):
         names = None
     is_error = issubclass(kind, BaseException)  # of which only the text depends on its methods

@@ -493,8 +493,7 @@ def is_inlined(value: Any) -> bool:
 
 
 def is_mlir(dispatcher: Any) -> bool:
-    kinds = type(dispatcher).__mro__
-    return any(kind.__module__.partition(".")[0] == _MLIR for kind in kinds)
+    return any(kind.__module__.partition(".")[0] == _MLIR for kind in type(dispatcher).__mro__)
 
 
 def mlir_rewriters(dispatcher: Any) -> list[Any]:

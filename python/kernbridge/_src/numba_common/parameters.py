@@ -74,8 +74,7 @@ class Assignment(Struct):
     names: tuple[str, ...]  # of the parameter of each buffer
 
     def arguments(self, buffers: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        positional = [buffers[b] for b in self.positional]
-        return positional, {name: buffers[b] for name, b in self.named}
+        return [buffers[b] for b in self.positional], {name: buffers[b] for name, b in self.named}
 
 
 @functools.lru_cache(maxsize=256)  # kernels are often traced for many shapes
@@ -155,9 +154,8 @@ class KernelParameters:
             return
         first = len(self.names) - self.n_appended - n_outputs
         fresh = [first + o for o in range(max(-first, 0), n_outputs) if o not in aliased]
-        names = [self.names[i] for i in fresh]
         # An unused name may belong to a keyword scalar, which is known only when there is a call.
-        self.warn_of_unwritten(names, unused=False)
+        self.warn_of_unwritten([self.names[i] for i in fresh], unused=False)
         n_outputs += self.n_appended
         if not self.variadic and n_outputs > len(self.names):
             raise TypeError(
@@ -278,8 +276,7 @@ class PythonFrontend(Frontend):
     def operation(self, spec: OperationSpec, kept: LRUCache[Operation]) -> Operation:
         """Return the operation of this kernel and specification, which `kept` remembers."""
         if isinstance(spec.outs, Outputs):
-            aliased = [o for _, o in spec.aliases]
-            self.parameters.check_outputs(len(spec.outs.types), aliased)
+            self.parameters.check_outputs(len(spec.outs.types), [o for _, o in spec.aliases])
         key = (spec_key(spec, self.functions()), self.state())
         if None in key:
             return self.make_operation(spec)

@@ -121,8 +121,7 @@ def is_recursion(error: BaseException) -> bool:
 
 
 def _recursion(error: BaseException) -> str:
-    frames = (frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__))
-    for known in frames:
+    for known in (frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)):
         if "rec_ov" in known:
             caller = known["self"].func_ir.func_id.func_name
             callee = known["rec_ov"].qualname.rpartition(".")[2]

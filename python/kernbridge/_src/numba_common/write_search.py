@@ -407,8 +407,7 @@ def lost_fractions(
         store = _first_store(compiled, frozenset((position,)), compile_again, set())
         if store is not None:
             place, value, kept = store
-            is_bool = isinstance(kept, types.Boolean)
-            remedy = "`value != 0`" if is_bool else f"`np.{kept}(...)`"
+            remedy = "`value != 0`" if isinstance(kept, types.Boolean) else f"`np.{kept}(...)`"
             found.append(
                 f"{place.filename}:{place.line} stores {value} into {name!r}, which is {kept}, so "
                 f"that its fraction is lost. If that is intended, convert the value, {remedy}; "

@@ -159,9 +159,7 @@ def build_entry(
     """Generate the entry. `parameters` follow the kernel's own; None stands for a default value."""
     compiled, context = overload.compiled, overload.kernel.targetctx
     name = f"kb_entry_{next(serial)}"
-    library = compiled.library
-    if overload.finished:
-        library = context.codegen().create_library(name)
+    library = context.codegen().create_library(name) if overload.finished else compiled.library
     module = library.create_ir_module(name)
     kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
     result, exception, *argument_types = kernel_type.args

@@ -238,8 +238,7 @@ class Returning(PythonFrontend):
         names, casts = self._names(operands), self._casts(operands)[0]
         if self.kind == "arrays":
             results = self._results(operands)
-            ranks = [len(t.shape) for t in operands]
-            source = copy(names, ranks, results.ranks, results.single)
+            source = copy(names, [len(t.shape) for t in operands], results.ranks, results.single)
         else:
             axes = self._axes(operands, call)
             cores: Sequence[int | None] = [None] * len(operands)

@@ -389,6 +389,5 @@ def _array(cuda: Any, address: int, shape: tuple[int, ...], code: int) -> Any:
         return cuda.device_array(shape, dtype)
     typestr = f"<u{dtype.itemsize}" if dtype.name == "bfloat16" else dtype.str
     interface = {"shape": shape, "typestr": typestr, "data": (address, False), "version": 3}
-    memory = SimpleNamespace(__cuda_array_interface__=interface)
-    array = cuda.as_cuda_array(memory, sync=False)
+    array = cuda.as_cuda_array(SimpleNamespace(__cuda_array_interface__=interface), sync=False)
     return array if typestr == dtype.str else array.view(dtype)

@@ -480,7 +480,6 @@ def _passed(
         return DeviceParameter("loaded", array.dtype, keyword=keyword), [[address]]
     rank = len(array.shape) - (view is not None)
     extents = (Word("extent", buffer=buffer, dim=d) for d in range(rank))
-    read_only = buffer in call.read_only
     dtype = array.dtype if view is None else view
-    parameter = DeviceParameter("array", dtype, rank, "C", read_only, keyword)
+    parameter = DeviceParameter("array", dtype, rank, "C", buffer in call.read_only, keyword)
     return parameter, [[address, *extents]]

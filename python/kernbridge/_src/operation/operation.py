@@ -455,8 +455,7 @@ class Verified(Operation):
 
     def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
         found = super().__call__(*inputs, **scalars)
-        expected = self._unrecorded(*inputs, **scalars)
-        return jax.tree.map(self._compared, found, expected)
+        return jax.tree.map(self._compared, found, self._unrecorded(*inputs, **scalars))
 
     def _compared(self, found: Any, expected: Any) -> Any:
         def compare(found: Any, expected: Any) -> Any:

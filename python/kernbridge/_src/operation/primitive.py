@@ -274,8 +274,7 @@ def _lowered(platform: str, ctx: Any, operands: Any, frontend: Frontend, call: C
     rule = jax.ffi.ffi_lowering(
         target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect, **options
     )
-    results = rule(wide, *operands_in, **attributes, **more)
-    return results[: len(call.outs)]
+    return rule(wide, *operands_in, **attributes, **more)[: len(call.outs)]
 
 
 def _with_all_levels(

@@ -211,8 +211,7 @@ def in_order(
         return rule
     names = frontend.buffer_names(call.n_inputs, call.scalars, len(call.outs))
     inputs = tuple(names[i] for i in order or range(call.n_operands))
-    results = tuple(names[call.n_operands :])
-    return InOrder(frontend.label, mode, rule, inputs, results, tree)
+    return InOrder(frontend.label, mode, rule, inputs, tuple(names[call.n_operands :]), tree)
 
 
 def _nothing(expected: str, zeros_of: str) -> str:

@@ -297,8 +297,7 @@ class Program:
 
     @property
     def functions(self) -> tuple[DeviceFunction, ...]:
-        launched = (s.function for s in self.steps if isinstance(s, Launch))
-        return tuple(dict.fromkeys(launched))
+        return tuple(dict.fromkeys(s.function for s in self.steps if isinstance(s, Launch)))
 
     def digest(self) -> bytes:
         """Return the identity of what the program means, which does not depend on machine code."""

@@ -266,8 +266,7 @@ class Recording:
         if dtype.name not in CODES:  # records, of which JAX has the bytes
             held = ArrayType((int(host.nbytes),), np.dtype(np.uint8))
         self.temporaries.append(held)
-        buffer = self.n_buffers + len(self.temporaries) - 1
-        return DeviceArray(self, buffer, 0, host)
+        return DeviceArray(self, self.n_buffers + len(self.temporaries) - 1, 0, host)
 
     def launch(self, how: Configured, arguments: Sequence[Any]) -> None:
         kernel, block = how.kernel, how.block
@@ -388,8 +387,7 @@ def configured(
         recording = callback.thread.recording
         if recording is None:
             refuse("a launch after the recording ended")
-        how = Configured(kernel, griddim, blockdim, sharedmem or 0, cluster)
-        recording.launch(how, arguments)
+        recording.launch(Configured(kernel, griddim, blockdim, sharedmem or 0, cluster), arguments)
 
     return launch
 

@@ -74,8 +74,7 @@ class ScannedFunction(Struct):
                     for name, d in zip(term, array.shape, strict=True)
                 )
                 parts.append(ArrayType(tuple(shape), array.dtype))
-            about = f"{label}: in each part that the sharding rule makes, "
-            Extents(about, n, declared, parts)
+            Extents(f"{label}: in each part that the sharding rule makes, ", n, declared, parts)
 
     @property
     def takes_any(self) -> bool:

@@ -140,8 +140,7 @@ class ShardingRule:
         return self._side(1)
 
     def _side(self, index: int) -> tuple[Term, ...]:
-        terms = self.rule.split("->")[index].split(",")
-        return tuple(tuple(term.split()) for term in terms)
+        return tuple(tuple(term.split()) for term in self.rule.split("->")[index].split(","))
 
     @property
     def contracted(self) -> tuple[str, ...]:

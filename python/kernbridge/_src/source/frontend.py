@@ -189,8 +189,7 @@ class SourceFrontend(Frontend):
                 found: Export = export.load_other()[self.name]._export
             except KernelToolchainError as e:
                 raise type(e)(f"{self.label} was lowered for {platform}: {e}") from None
-            other = SourceFrontend(found, self.values, self.zeroed)
-            return other.lower(platform, operands, call)
+            return SourceFrontend(found, self.values, self.zeroed).lower(platform, operands, call)
         recorder = extensions.find("recorder") if export.cuda else None
         if recorder and (planned := recorder.lowered(self, operands, call)):
             return planned

@@ -158,8 +158,7 @@ class SourceFunction:
         more = {name: value for name, value in options.items() if name not in _DEFAULTS}
         named, attributes = ({}, more) if self._signature is None else (more, {})
         try:
-            operation = self._operation({**_DEFAULTS, **options}, attributes)
-            return operation(*inputs, **named)
+            return self._operation({**_DEFAULTS, **options}, attributes)(*inputs, **named)
         except Exception as e:
             hide_frames(e)
             raise
@@ -222,8 +221,7 @@ linear, sharding_rule
                 "function, with cudaMemsetAsync on its stream [KB5105]"
             )
         known = export.function.attributes
-        names = [a.name for a in known]
-        spec = OperationSpec.of(given, export.label, outs, names, self._signature)
+        spec = OperationSpec.of(given, export.label, outs, [a.name for a in known], self._signature)
         scanned.check_attributes(export.label, known, attrs)
         encoded = tuple(scanned.encode_attribute(export.label, a, attrs[a.name]) for a in known)
         plain, key = scanned.plain_attributes(attrs), spec_key(spec, [])
