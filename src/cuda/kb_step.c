@@ -32,8 +32,9 @@ typedef struct launch {
     void *inline_pointers[INLINE_WORDS];
 } launch;
 
-kb_status kb_value_read(const kb_value *value, const kb_frame *frame, int64_t *result,
-                        kb_error *err)
+/* The value for this call; KB_INVALID_ARGUMENT if an extent is negative or a product overflows. */
+static kb_status read_value(const kb_value *value, const kb_frame *frame, int64_t *result,
+                            kb_error *err)
 {
     int64_t x = value->constant;
     if (value->kind == KB_VALUE_EXTENT)
@@ -164,9 +165,9 @@ static kb_status read_grid(launch *l, kb_error *err)
     if (step->flags & KB_LAUNCH_AUTO_BLOCK)
         x.divisor = l->how.block[0] = (uint32_t)step->function->loaded[l->frame->device].best_block;
     l->grid[0] = l->grid[1] = l->grid[2] = 0;
-    kb_status s = kb_value_read(&x, l->frame, &l->grid[0], err);
+    kb_status s = read_value(&x, l->frame, &l->grid[0], err);
     for (int i = 1; s == KB_OK && i < 3; i++)
-        s = kb_value_read(&step->grid[i], l->frame, &l->grid[i], err);
+        s = read_value(&step->grid[i], l->frame, &l->grid[i], err);
     if (s != KB_OK)
         return s;
     if (l->grid[0] > GRID_X_MAX || l->grid[1] > GRID_YZ_MAX || l->grid[2] > GRID_Z_MAX)
@@ -398,7 +399,7 @@ kb_status kb_fill_run(const void *given, const kb_frame *frame, kb_error *err)
     const kb_driver *cu = frame->driver;
     int64_t n = 0, size = 0, n_slices = frame->n_slices;
     kb_cu_address to = 0;
-    kb_status s = kb_value_read(&step->count, frame, &n, err);
+    kb_status s = read_value(&step->count, frame, &n, err);
     if (s != KB_OK)
         return s;
     if (__builtin_mul_overflow(n, (int64_t)step->item_size, &size))
@@ -425,7 +426,7 @@ kb_status kb_copy_run(const void *given, const kb_frame *frame, kb_error *err)
     const kb_driver *cu = frame->driver;
     int64_t size = 0, n_slices = frame->n_slices;
     kb_cu_address to = 0, from = 0;
-    kb_status s = kb_value_read(&step->size, frame, &size, err);
+    kb_status s = read_value(&step->size, frame, &size, err);
     if (s == KB_OK)
         s = take_range(frame, step->to, step->to_offset, size, &to, err);
     if (s == KB_OK)

@@ -77,10 +77,6 @@ typedef struct kb_copy_step {
     kb_value size; /* bytes */
 } kb_copy_step;
 
-/* The value for this call; KB_INVALID_ARGUMENT if an extent is negative or a product overflows. */
-kb_status kb_value_read(const kb_value *value, const kb_frame *frame, int64_t *result,
-                        kb_error *err);
-
 /* Loads what the step needs on the frame's device. */
 kb_status kb_launch_prepare(const kb_launch_step *step, const kb_frame *frame, kb_cu_kernel *kernel,
                             kb_error *err);

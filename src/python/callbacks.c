@@ -225,15 +225,15 @@ static kb_status run_callback(const void *step, const kb_frame *frame, kb_error 
     return s;
 }
 
-int kb_python_keep(PyObject **slot, PyObject *callable)
+/* Keeps a callable in place of the one before; -1 with an exception set if it is none. */
+static int keep(PyObject **slot, PyObject *callable)
 {
     if (!PyCallable_Check(callable)) {
         PyErr_SetString(PyExc_TypeError, "expected a callable");
         return -1;
     }
     PyObject *before = *slot;
-    Py_INCREF(callable);
-    *slot = callable;
+    *slot = Py_NewRef(callable);
     Py_XDECREF(before);
     return 0;
 }
@@ -245,7 +245,7 @@ static PyObject *set_decoder(PyObject *Py_UNUSED(self), PyObject *args)
     PyObject *callable;
     unsigned long long address;
     if (!PyArg_ParseTuple(args, "OK:set_decoder", &callable, &address) ||
-        kb_python_keep(&describe_exception, callable) != 0)
+        keep(&describe_exception, callable) != 0)
         return NULL;
     numba_free = (void (*)(void *))(uintptr_t)address;
     kb_host_set_decoder(decode);
@@ -255,7 +255,7 @@ static PyObject *set_decoder(PyObject *Py_UNUSED(self), PyObject *args)
 /* resolve(digest, origin) must register the kernel of that digest, or raise what is missing. */
 static PyObject *set_resolver(PyObject *Py_UNUSED(self), PyObject *callable)
 {
-    if (kb_python_keep(&resolve_kernel, callable) != 0)
+    if (keep(&resolve_kernel, callable) != 0)
         return NULL;
     kb_handler_set_resolver(resolve);
     Py_RETURN_NONE;
@@ -265,7 +265,7 @@ static PyObject *set_resolver(PyObject *Py_UNUSED(self), PyObject *callable)
  * (address, shape, dtype code): inputs, then outputs. True if it need not be called again. */
 static PyObject *set_caller(PyObject *Py_UNUSED(self), PyObject *callable)
 {
-    if (kb_python_keep(&call_function, callable) != 0)
+    if (keep(&call_function, callable) != 0)
         return NULL;
     kb_plan_set_runner(KB_STEP_CALLBACK, run_callback);
     Py_RETURN_NONE;

@@ -30,9 +30,6 @@ void kb_python_set(PyObject **dict, const char *name, PyObject *value);
 /* A str of bytes that need not be UTF-8: what is not becomes \xNN. */
 PyObject *kb_python_text(const char *text);
 
-/* Keeps a callable in place of the one before; -1 with an exception set if it is none. */
-int kb_python_keep(PyObject **slot, PyObject *callable);
-
 /* Append functions to the module: for the places where the core asks Python, for kernels that come
  * as machine code, for src/cuda, for modules built from source, and for extensions. */
 int kb_python_add_callbacks(PyObject *module);
