@@ -371,8 +371,7 @@ class _Translation:
             raise NotTranslated(text)
         stacked: list[Value] = [np.empty(v.aval.shape, object) for v in eqn.outvars[n_carry:]]
         for i in reversed(range(length)) if p["reverse"] else range(length):
-            rows = [np.asarray(a[i], object) for a in arrays]
-            found = self.block(body, [*shared, *carry, *rows])
+            found = self.block(body, [*shared, *carry, *(np.asarray(a[i], object) for a in arrays)])
             carry = found[:n_carry]
             for array, row in zip(stacked, found[n_carry:], strict=True):
                 array[i] = row[()] if row.ndim == 0 else row
@@ -414,8 +413,7 @@ class _Translation:
         k = int(np.prod([a.shape[axis] for axis in of_a], dtype=int))
         a = np.moveaxis(a, of_a, range(n)).reshape(k, -1, 1)
         b = np.moveaxis(b, of_b, range(n)).reshape(k, 1, -1)
-        products = self._computed("mul", aval.dtype, aval.dtype, a, b)
-        yield self._folded("add", products, (0,), aval)
+        yield self._folded("add", self._computed("mul", aval.dtype, aval.dtype, a, b), (0,), aval)
 
     def _split(self, eqn: Any, value: Value) -> list[Value]:
         return np.split(value, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"])

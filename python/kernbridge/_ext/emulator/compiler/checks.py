@@ -215,8 +215,7 @@ def _structure(kinds: Sequence[str], *values: Any) -> str:
 
 
 def _size_of(kind: Any) -> Any:
-    null = ir.Constant(kind.as_pointer(), None)
-    return null.gep([ir.Constant(_I32, 1)]).ptrtoint(_I64)
+    return ir.Constant(kind.as_pointer(), None).gep([ir.Constant(_I32, 1)]).ptrtoint(_I64)
 
 
 def _described(where: str, symbol: str, item: str, place: str) -> tuple[str, tuple[int, ...]]:

@@ -61,8 +61,7 @@ def image_of(
 
 def image(body: str, options: str) -> bytes:
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{options}{body}"
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return f"{digest}\n{text}\0".encode()
+    return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\0".encode()
 
 
 @dataclass(eq=False)
@@ -251,8 +250,7 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
     own = [f for f in module.functions if f.name == "kb_thread" or ir.is_recursive(f)]
     if not can_fuse or not any(" fmul " in (text := str(f)) or "@llvm.fpto" in text for f in own):
         return module
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    builder = llvm.create_pass_builder(machine, options)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     for function in own:
         private_llvmlite.run_once(builder.getFunctionPassManager(), function, builder)
     read = Module(str(module))

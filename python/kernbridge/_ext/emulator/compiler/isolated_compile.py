@@ -340,5 +340,4 @@ def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> An
 def _instead(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
     """The element's address, or the address of other memory if it lies outside its array."""
     other = cgutils.alloca_once(builder, element.address.type.pointee, zfill=True)
-    bad = _reported(builder, element, array_type, name)
-    return builder.select(bad, other, element.address)
+    return builder.select(_reported(builder, element, array_type, name), other, element.address)

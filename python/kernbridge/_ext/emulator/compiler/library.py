@@ -61,8 +61,7 @@ def link_tables(module: Any, tables: str) -> None:
     """Define the large constants that the module declares, from the lines `HostModule.tables`."""
     for line in tables.split(TABLE_LINE)[1:]:
         name, align, encoded = line.split()
-        data = base64.b64decode(encoded)
-        constant = f"@{name} = constant {_bytes(data)}, align {align}\n"
+        constant = f"@{name} = constant {_bytes(base64.b64decode(encoded))}, align {align}\n"
         module.link_in(llvm.parse_assembly(constant))
         module.get_global_variable(name).linkage = "internal"
 

@@ -303,8 +303,7 @@ def copied(
         if not user_explicit and isinstance(value, numpy.ndarray):
             _warn_of_copies()
         ctypes.memmove(memory.ctypes.data, begin, end - begin)
-    offset = array.ctypes.data - begin
-    return _Copy(array.shape, array.dtype, memory, offset, array.strides), True
+    return _Copy(array.shape, array.dtype, memory, array.ctypes.data - begin, array.strides), True
 
 
 def _copied_back(copy: Any, value: Any) -> None:
