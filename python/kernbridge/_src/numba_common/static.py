@@ -77,8 +77,7 @@ def bound(kernel: Any, values: Mapping[str, Any], jit: Callable[[Any], Any], cal
     """
     if not values:
         return kernel
-    kept: LRUCache[Any]
-    kept = attached_to(kernel, "bound", lambda: LRUCache(KERNELS_KEPT))
+    kept = attached_to(kernel, "bound", lambda: LRUCache[Any](KERNELS_KEPT))
     return function_state.find_or_make(
         kept, values, lambda: jit(_calling(kernel.py_func, called, values))
     )

@@ -121,10 +121,9 @@ class Returning(PythonFrontend):
         self.label = f"{front_end} {self.name!r}"
         refusal = static_values.refusal_on_cpus
         self.static = static_values.read(self.label, function, self.static, refusal)
-        of_code = functools.partial(dispatcher_of, options=self.dispatcher.targetoptions)
-        self._dispatcher = static_values.bound(
-            self.dispatcher, self.static, of_code, self.dispatcher
-        )
+        kernel = self.dispatcher
+        of_code = functools.partial(dispatcher_of, options=kernel.targetoptions)
+        self._dispatcher = static_values.bound(kernel, self.static, of_code, kernel)
         self.function = self._dispatcher.py_func
         self._declared = _declared(self.original)
         self.signature = inspect.signature(self.function)

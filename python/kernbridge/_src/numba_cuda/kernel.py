@@ -220,8 +220,7 @@ sharding_rule
         *(kernel, name, label, rule, bool(zero_outputs), views, values),
         *(declared.bound if declared else None, bool(check), vector_math),
     )
-    kept: LRUCache[Operation]
-    kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache(OPERATIONS_KEPT))
+    kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache[Operation](OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
 
 
