@@ -130,8 +130,7 @@ def missing(
     error: type[KernelToolchainError], what: str, probes: list[str], *remedies: str
 ) -> KernelToolchainError:
     lines = [f"{what}. Looked for, in this order:", *(f"  - {probe}" for probe in probes)]
-    lines.append("What to do, one of:")
-    lines += [f"  {i}. {remedy}" for i, remedy in enumerate(remedies, 1)]
+    lines += ["What to do, one of:", *(f"  {i}. {text}" for i, text in enumerate(remedies, 1))]
     return error(coded("\n".join(lines), "KB4008"))
 
 

@@ -128,9 +128,8 @@ def versions() -> tuple[str, ...]:
     for name in (*names, "numba-cuda-mlir"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")
-    for variable in ("CUDA_HOME", "CUDA_PATH", "NUMBA_OPT"):
-        found.append(f"{variable} {os.environ.get(variable, '')}")
-    return tuple(found)
+    variables = ("CUDA_HOME", "CUDA_PATH", "NUMBA_OPT")
+    return (*found, *(f"{variable} {os.environ.get(variable, '')}" for variable in variables))
 
 
 _told_of_cpu = False

@@ -346,8 +346,7 @@ def _cuda(request: Request) -> Command:
     start += ["-Xcompiler", "-fPIC,-fvisibility=hidden", "-ccbin", host.path]
     for argument in host.arguments:
         start += ["-Xcompiler", argument]
-    start += cuda.flags(request.architectures)
-    start += ["-MD", "-MF", "@deps", "-o", "@out"]
+    start += [*cuda.flags(request.architectures), "-MD", "-MF", "@deps", "-o", "@out"]
     start += [f"-I{folder}" for folder in nvcc.include_dirs]
     if request.fast_math:
         start.append("--use_fast_math")
