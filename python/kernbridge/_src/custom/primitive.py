@@ -83,9 +83,8 @@ def _exact(name: str, keyword: str, value: Any) -> Any:
     try:
         return exact(value)
     except TypeError:
-        if isinstance(value, tuple):  # name the part that is wrong
-            for part in value:
-                _exact(name, keyword, part)
+        for part in value if isinstance(value, tuple) else ():  # name the part that is wrong
+            _exact(name, keyword, part)
         remedy = "a tuple" if isinstance(value, (list, set, dict)) else "a number or a tuple"
         if isinstance(value, (jax.Array, np.ndarray)):
             remedy = f"a number, {keyword}.item(), or pass it as an input"

@@ -246,9 +246,8 @@ class _Walk:
         if "link" in options:
             options["link"] = [link(item) for item in options["link"] or ()]
         of_mlir = is_mlir(value)
-        if of_mlir:
-            for option in ("chip", "lto"):  # of the last compilation
-                options.pop(option, None)
+        for option in ("chip", "lto") if of_mlir else ():  # of the last compilation
+            options.pop(option, None)
         put_parts(self.h, ("dispatcher", type(value).__name__))
         self.function(value.py_func, path)
         for name, given in (("targetoptions", options), ("locals", getattr(value, "locals", None))):
