@@ -338,9 +338,7 @@ def _unwritten(code: CodeType) -> Mapping[str, int | None]:
                 left.discard(name)
                 if access == "STORE":
                     found[name] = line
-    if not ends or seems_to_return(code):
-        return found
-    return {**found, **dict.fromkeys(left)}
+    return found if not ends or seems_to_return(code) else {**found, **dict.fromkeys(left)}
 
 
 def seems_to_return(code: CodeType) -> bool:

@@ -216,9 +216,8 @@ class WriteSearch:
 
     def _function_writes(self, function: Any, arguments: Any, takes_alias: bool) -> bool:
         key = getattr(function, "typing_key", None)
-        if _is_atomic(key) or getattr(key, "__name__", "") == "from_buffer":
-            return True
-        if any(key is writer for writer in _WRITERS):
+        is_writer = any(key is writer for writer in _WRITERS)
+        if is_writer or _is_atomic(key) or getattr(key, "__name__", "") == "from_buffer":
             return True
         if key is np.dot:
             return any(map(_holds_read_only, arguments[2:]))
@@ -365,9 +364,7 @@ def _refers(t: Any) -> bool:
         return any(map(_refers, t.types))
     if isinstance(t, types.Pair):
         return _refers(t.first_type) or _refers(t.second_type)
-    if isinstance(t, types.Optional):
-        return _refers(t.type)
-    return not isinstance(t, _VALUES)
+    return _refers(t.type) if isinstance(t, types.Optional) else not isinstance(t, _VALUES)
 
 
 def _name_of(function: Any) -> str:
@@ -452,9 +449,8 @@ def _first_store(
 
 def _kept(code: TypedCode, statement: Any) -> Any:
     """The type of the elements into which a statement stores; None if it stores nothing there."""
-    if not _is(statement, "SetItem", "StaticSetItem", "SetAttr"):
-        return None
-    if statement.target.name not in code.aliases:
+    stores = _is(statement, "SetItem", "StaticSetItem", "SetAttr")
+    if not stores or statement.target.name not in code.aliases:
         return None
     target = code.type_of(statement.target)
     if isinstance(target, types.Record):

@@ -260,9 +260,7 @@ def _blank(m: re.Match[str]) -> str:
     if m["line"]:
         at = m.start("mark") - m.start() if m["mark"] else size
         return " " * at + _ANNOTATED * (size - at)
-    if m["blank"] or size == 1:
-        return " " * size
-    return f'"{" " * (size - 2)}"'
+    return " " * size if m["blank"] or size == 1 else f'"{" " * (size - 2)}"'
 
 
 def _select(code: str) -> str:
