@@ -188,9 +188,7 @@ def inline(function: Callable[..., Any]) -> InlinedFunction:
     >>> bool(jnp.allclose(op(jnp.ones(3), jnp.ones(3)), jax.nn.gelu(2.0)))
     True
     """
-    if isinstance(function, InlinedFunction):
-        return function
-    return InlinedFunction(function)
+    return function if isinstance(function, InlinedFunction) else InlinedFunction(function)
 
 
 def _type_of(inlined: InlinedFunction) -> Any:

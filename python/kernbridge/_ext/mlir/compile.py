@@ -174,8 +174,7 @@ class _Compiled:
 def compile_entry(job: Any, architecture: tuple[int, int] | None = None) -> _Compiled:
     """Compile the kernel of a `KernelJob` for its first architecture, or for this one."""
     architecture = architecture or job.target.architectures[0]
-    options = dict(job.kernel.targetoptions)
-    options["chip"] = "sm_{}{}".format(*architecture)
+    options = {**job.kernel.targetoptions, "chip": "sm_{}{}".format(*architecture)}
     options["lto"] = options["lineinfo"] = False  # the entry has no lines
     with compiling_for(architecture):
         types = _argument_types(job)

@@ -330,9 +330,8 @@ def _out_to_device(hint: Any, after: list[Any], stream: Any = 0) -> Any:
 
 def _host_extents(value: Any) -> Iterator[tuple[int, int]]:
     """Where an argument, or each member of a tuple, lies if it is a host array."""
-    if isinstance(value, tuple):
-        for element in value:
-            yield from _host_extents(element)
+    for element in value if isinstance(value, tuple) else ():
+        yield from _host_extents(element)
     array = value if type(value) is numpy.ndarray else getattr(value, "value", None)
     if type(array) is numpy.ndarray and array.nbytes:
         yield driver.host_memory_extents(array)
