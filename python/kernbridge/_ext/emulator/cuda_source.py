@@ -385,8 +385,7 @@ class _Translation:
         if start is None:
             return []
         end = self._close(start.end(), ")")
-        inside = self.text[start.end() : end]
-        texts = re.match(r'\s*((?:"(?:[^"\\\n]|\\.)*"\s*)+)', inside)
+        texts = re.match(r'\s*((?:"(?:[^"\\\n]|\\.)*"\s*)+)', self.text[start.end() : end])
         code = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', texts[1])) if texts else "?"
         operands: list[str] = []
         position = start.end() + (texts.end() if texts else 0)

@@ -48,8 +48,7 @@ class BatchAxes:
         if not self.sizes:
             return self
         every = (1 << len(self.sizes)) - 1
-        masks = tuple(every if i is None else self.masks[i] for i in operands)
-        return BatchAxes(self.sizes, masks)
+        return BatchAxes(self.sizes, tuple(every if i is None else self.masks[i] for i in operands))
 
     def axes_missing(self, operand: int) -> tuple[int, ...]:
         """Batch axes of an array with every level that this operand does not have."""

@@ -118,8 +118,7 @@ def params_of(
 ) -> dict[str, Any]:
     operation._check_known(n_inputs, ("outs", *keywords))
     types = outputs.canonical(repr(operation.name)).types
-    outs = tuple(ShapedArray(t.shape, t.dtype) for t in types)
-    return {**keywords, "outs": outs, OURS: bound}
+    return {**keywords, "outs": tuple(ShapedArray(t.shape, t.dtype) for t in types), OURS: bound}
 
 
 def make(operation: Any) -> KernelPrimitive:

@@ -313,8 +313,7 @@ class Module:
             line, end = lines[at], at + 1
             if line.startswith("define "):
                 end = lines.index("}", at) + 1
-            is_function = line.startswith(("define ", "declare "))
-            made = Function(lines[at:end]) if is_function else None
+            made = Function(lines[at:end]) if line.startswith(("define ", "declare ")) else None
             self.lines.append(made or (Global(line) if line.startswith("@") else line))
             at = end
 

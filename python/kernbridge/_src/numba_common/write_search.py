@@ -321,8 +321,7 @@ def _gives_away(code: TypedCode, statement: Any) -> bool:
         return is_alias and not isinstance(code.type_of(statement.target), copies)
     if _is(statement, "Assign"):
         statement = statement.value
-    is_given = _is(statement, "Return", "Yield")
-    is_alias = is_given and statement.value.name in code.aliases
+    is_alias = _is(statement, "Return", "Yield") and statement.value.name in code.aliases
     return is_alias and not _is_silent(code.type_of(statement.value))
 
 

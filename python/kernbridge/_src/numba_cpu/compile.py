@@ -246,8 +246,7 @@ class CpuJob(Recipe[Native]):
         given = self._assignment.arguments(self._types(writable))
         with compiling:
             overload = numba_cpu_entry.compile_kernel(self.kernel, *given)
-            search = write_search.WriteSearch(numba_cpu_entry.compile_again)
-            if search.may_write(overload[:3]):
+            if write_search.WriteSearch(numba_cpu_entry.compile_again).may_write(overload[:3]):
                 raise TypeError("the kernel may write to a read-only input")
         if overload.result != types.none:
             remedy = ", or pass a function that returns them to kernbridge.kernel without `outs`"

@@ -164,8 +164,7 @@ def build_entry(
     kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
     result, exception, *argument_types = kernel_type.args
     lists = [_BUFFER.as_pointer().as_pointer()] * 2
-    entry_type = ir.FunctionType(INT32, [result, exception, *lists])
-    entry = ir.Function(module, entry_type, name)
+    entry = ir.Function(module, ir.FunctionType(INT32, [result, exception, *lists]), name)
     builder = ir.IRBuilder(entry.append_basic_block())
 
     buffers = _OfXLA(builder, *entry.args[2:])

@@ -164,8 +164,7 @@ class LaunchRule:
         """Return the threads of a block, at most as many as there are to launch."""
         if block is None:
             threads = 1 if isinstance(self.threads_per_block, str) else self.threads_per_block
-            most = _BLOCKS.get(len(dims), (threads,))
-            pairs = zip(most, dims, strict=True)
+            pairs = zip(_BLOCKS.get(len(dims), (threads,)), dims, strict=True)
             return pad([max(1, min(b, int(n))) if _is_int(n) else b for b, n in pairs])
         if any(b > 1 for b in block[len(dims) :]):
             raise ValueError(

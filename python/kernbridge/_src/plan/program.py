@@ -115,8 +115,7 @@ class TupleParameter:
     def identity(self) -> tuple[Any, ...]:
         made_by = self.made_by
         name = None if made_by is None else (*_qualified(made_by), made_by._fields)
-        members = tuple(member.identity() for member in self.members)
-        return ("tuple", name, members, self.keyword)
+        return ("tuple", name, tuple(member.identity() for member in self.members), self.keyword)
 
 
 Parameter = DeviceParameter | TupleParameter

@@ -167,8 +167,7 @@ def lowering_of(
     token = ""
     axes = {name for array in (*call.terms.ins, *call.terms.outs) for name in array}
     if native.for_extents and any(map(call.terms.can_split, axes)):
-        lowered = Lowered(platform, frontend, call, native.copied)
-        token = _remember(ctx, lowered, native.digest)
+        token = _remember(ctx, Lowered(platform, frontend, call, native.copied), native.digest)
     description = Description(frontend.label, terms, aliased, token, grouped)
     attribute = private_jax.shardy_rule(ctx, *_numbered(description.possible))
     options = {} if attribute is None else {"extra_attributes": {"sdy.sharding_rule": attribute}}

@@ -211,8 +211,7 @@ def _known(
     parts = [[path, sha or f"{size} {time}"] for path, size, time, sha in files]
     spec = "" if job.request.finish else job.request.spec  # the source says it
     about = [*job.options, cwd, spec, finished.source, finished.flags, parts]
-    digest = library.digest_of_values(about)
-    return {"digest": digest, "cwd": cwd, "absent": absent, "files": files}
+    return {"digest": library.digest_of_values(about), "cwd": cwd, "absent": absent, "files": files}
 
 
 def _compile(job: LibraryJob, finished: Finished, workspace: Path) -> tuple[list[File], Answer]:
