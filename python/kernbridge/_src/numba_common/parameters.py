@@ -35,11 +35,7 @@ Bound = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def read_signature(
-    label: str,
-    function: Callable[..., Any],
-    signature: Any,
-    inplace: Any,
-    static: Collection[str] = (),
+    label: str, function: Callable[..., Any], signature: Any, inplace: Any, static: Collection[str]
 ) -> CallSignature | None:
     """The arguments `signature` and `inplace` of an operation of this function."""
     if signature is None and inplace is None:

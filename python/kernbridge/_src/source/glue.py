@@ -113,7 +113,7 @@ def finish(
     try:
         found = scanner.scan_functions(source, named, bytes_only, included)
     except ValueError as e:
-        expanded = _expand(label, language, source.text, cflags) if WRITTEN_OUT in str(e) else None
+        expanded = WRITTEN_OUT in str(e) and _expand(label, language, source.text, cflags, None)
         try:
             again = Source([("", expanded)]) if expanded else source
             found = scanner.scan_functions(again, named, bytes_only, included)
@@ -175,11 +175,7 @@ def _flags_for(language: str, text: str, folders: Sequence[str]) -> tuple[str, .
 
 
 def _expand(
-    label: str,
-    language: str,
-    source: str,
-    cflags: Sequence[str],
-    include: Sequence[str] | None = None,
+    label: str, language: str, source: str, cflags: Sequence[str], include: Sequence[str] | None
 ) -> str | None:
     """Return a source with its own macros expanded, or None where the preprocessor fails.
 
@@ -191,9 +187,7 @@ def _expand(
         command = [*host.command, "-E", "-P", "-w", *_LANGUAGES[language]]
         if include is None:
             command += ["-C", *_defines(cflags), "-"]
-            source = re.sub(
-                _INCLUDED, lambda m: "\n" * m[0].count("\n"), source, flags=re.MULTILINE
-            )
+            source = re.sub(_INCLUDED, lambda m: "\n" * m[0].count("\n"), source, flags=re.M)
         else:
             command += [*host.arguments, *include, *cflags, "-"]
         done = programs.run(command, input=source.encode(errors="surrogatepass"))
@@ -304,9 +298,7 @@ def _in_cpp(function: ScannedFunction) -> dict[str, str]:
 
 
 def generate(
-    language: str,
-    functions: Sequence[ScannedFunction],
-    errors: Mapping[int, str] | str | None = None,
+    language: str, functions: Sequence[ScannedFunction], errors: Mapping[int, str] | str | None
 ) -> str:
     """Return the end of a translation unit in `language` ("c", "c++", "cuda")."""
     runner, describe = (_RUNNER_IN_C, _in_c) if language == "c" else (_RUNNER_IN_CPP, _in_cpp)

@@ -28,6 +28,7 @@ from kernbridge._src.toolchain import build
 from kernbridge._src.toolchain.library import CUDA_ON_CPU, Finished, Request, is_changed
 
 Functions = Mapping[str, Any] | Sequence[str] | None
+Given = Mapping[str, Any]  # options by name
 # What makes indices of tensors, and of the C++ library's containers, checked.
 _CHECK_FLAGS = ("-DKB_CHECKED", "-D_GLIBCXX_ASSERTIONS")
 ATTEMPTS = 3
@@ -350,17 +351,13 @@ def load_cuda_dir(
 
 
 def build_c(
-    label: str,
-    name: str,
-    sources: str | Sequence[str],
-    functions: Functions,
-    options: Mapping[str, Any],
+    label: str, name: str, sources: str | Sequence[str], functions: Functions, options: Given
 ) -> CompiledModule:
     known = _complete(label, "c", options)
     return _build(label, "c", name, _texts(label, name, ".c", sources), functions, known)
 
 
-def _complete(label: str, language: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _complete(label: str, language: str, given: Given) -> dict[str, Any]:
     """Return all options of a language; TypeError is raised if one of those given is unknown."""
     inline = inspect.unwrap(load_cuda_inline if language == "cuda" else load_cpp_inline)
     known = dict(inline.__kwdefaults__)
@@ -391,7 +388,7 @@ def _build_files(
     name: str | None,
     paths: Sequence[str | Path],
     functions: Functions,
-    given: Mapping[str, Any],
+    given: Given,
 ) -> CompiledModule:
     """Build a module of files, which find what they include in their own folder."""
     options, files = _complete(label, language, given), list(map(Path, paths))
@@ -407,12 +404,7 @@ def _build_files(
 
 
 def _build(
-    label: str,
-    language: str,
-    name: str,
-    sources: Sources,
-    functions: Functions,
-    options: Mapping[str, Any],
+    label: str, language: str, name: str, sources: Sources, functions: Functions, options: Given
 ) -> CompiledModule:
     """Build a module; `options` has all options of the language, among other things."""
     if not isinstance(name, str) or not name or "\0" in name:
@@ -489,7 +481,7 @@ def _runs_on_cpu(compute_capability: Any) -> bool:
 def _load(
     label: str,
     described: Callable[..., Request],
-    options: Mapping[str, Any],
+    options: Given,
     source: str,
     language: str,
     load_other: Callable[[], CompiledModule] | None = None,
