@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.scan import scanner
 from kernbridge._src.toolchain import compilers, library
-from kernbridge._src.toolchain.library import Command, Language, Request
+from kernbridge._src.toolchain.library import Command, Language, Preprocess, Request
 
 CPP_ON_CPU = "; CUDA C++ "
 """Begins the text of an image for CPUs whose code is a library, made from CUDA C++."""
@@ -436,9 +436,7 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SPECIALISATION = re.compile(r"\s*template\s*<\s*>[^;@#]*[;@]")
 
 
-def check_directives(
-    label: str, file: str, text: str, preprocess: Callable[[str | None], str]
-) -> None:
+def check_directives(label: str, file: str, text: str, preprocess: Preprocess) -> None:
     """Raise KernelCompilationError for includes of what does not run on CPUs.
 
     It is also raised for code that only GPUs compile, since it would be left out on CPUs without a
@@ -498,9 +496,7 @@ def _macros(text: str, file: str, line: int) -> str:
     return "\n".join(w for w in lines[:end] if re.match(r"#\s*(?:define|undef) ", w))
 
 
-def _is_for_gpus(
-    preprocess: Callable[[str | None], str], macros: str, levels: Sequence[Sequence[str]]
-) -> bool:
+def _is_for_gpus(preprocess: Preprocess, macros: str, levels: Sequence[Sequence[str]]) -> bool:
     """Whether a CPU reaches the branches of the last level and takes none, but some GPU does."""
     directives, around = levels[-1], [d for level in levels[:-1] for d in level]
     numbers = {int(n) for n in re.findall(r"\b\d{3,4}\b", " ".join(directives))}

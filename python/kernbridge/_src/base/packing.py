@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from kernbridge import _core
 
+Buffers = Sequence[tuple[int, int, str]]  # dtype, rank and name of inputs, then of outputs
+
 
 def sealed(magic: str, version: int, owner: bytes, body: bytes) -> bytes:
     """Some code after its head, which has the SHA-256 of what it belongs to and of the code."""
@@ -44,10 +46,7 @@ class HostCode(NamedTuple):
 
 
 def host_code(
-    identity: bytes,
-    head: Sequence[int | str],
-    buffers: Sequence[tuple[int, int, str]],
-    code: HostCode,
+    identity: bytes, head: Sequence[int | str], buffers: Buffers, code: HostCode
 ) -> bytes:
     """The bytes of a kernel in programs and on disk (src/object/kb_host_code.h).
 

@@ -10,6 +10,7 @@ from kernbridge import _core
 from kernbridge._src.base import debug, extensions
 from kernbridge._src.base.dtypes import BITS, CODES
 from kernbridge._src.base.errors import KernelError, KernelToolchainError, counted
+from kernbridge._src.base.packing import Buffers
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys.fingerprint import key_of
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from kernbridge._src.toolchain.library import Request
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
-Buffers = tuple[tuple[int, int, str], ...]  # dtype, rank and name of inputs, then of outputs
 
 
 class Described(Struct):

@@ -48,6 +48,8 @@ HASHED = 256 << 20
 """Another file of up to so many bytes is known by its content, a larger one by size and time."""
 File = tuple[str, int, int, str]
 """Path, size, time of the inode's last change (ns), and SHA-256, "" for a large one."""
+Preprocess = Callable[[str | None], str]
+"""Returns a source as it is with its macros, or another text as it becomes with them."""
 Known = dict[str, Any]
 """One library and what it was built from, as the manifest has it. `digest` covers all inputs,
 `size` and `sha` are the library's, `notes` the caller's. `files` has a `File` for each file that
@@ -116,7 +118,7 @@ class Language(Struct):
     # Of a language that becomes C++ after the preprocessor. The first refuses a file of the user's,
     # given a label, its name, its text, and a function that preprocesses a text. The second gets
     # a label, the whole text, a function that knows our files, and whether accesses are checked.
-    check: Callable[[str, str, str, Callable[[str | None], str]], None] | None = None
+    check: Callable[[str, str, str, Preprocess], None] | None = None
     translate: Callable[[str, str, Callable[[str], bool], bool], str] = lambda _, text, *__: text
 
 

@@ -265,11 +265,7 @@ def _say(request: Request, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def _preprocessor(
-    command: Sequence[str], environment: Mapping[str, str]
-) -> Callable[[str | None], str]:
-    """Return a function for the source as it is with its macros, or (as) another text."""
-
+def _preprocessor(command: Sequence[str], environment: Mapping[str, str]) -> library.Preprocess:
     @functools.cache
     def preprocess(text: str | None) -> str:
         words = [*command[:1], "-E", "-P", "-w", "-x", "c++", "-undef", "-"]
@@ -283,10 +279,7 @@ def _preprocessor(
 
 
 def _translate(
-    job: LibraryJob,
-    check: Callable[..., None],
-    workspace: Path,
-    preprocess: Callable[[str | None], str],
+    job: LibraryJob, check: Callable[..., None], workspace: Path, preprocess: library.Preprocess
 ) -> None:
     others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *job.command.system)
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
