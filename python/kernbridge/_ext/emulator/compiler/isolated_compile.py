@@ -31,25 +31,15 @@ from kernbridge._ext.emulator.compiler.library import called
 from kernbridge._ext.emulator.compiler.to_host import OUTSIDE
 from kernbridge._src.base.errors import typed
 from kernbridge._src.base.patched import patched
+from kernbridge._src.numba_common import private_numba_cuda as numba_cuda
 from kernbridge._src.numba_common.private_llvmlite import ir
-from kernbridge._src.numba_common.private_numba_cuda import (
-    MinimalCallConv,
-    NumbaDebugInfoWarning,
-    arrayobj,
-    cache_hints,
-    cgutils,
-    cudaimpl,
-    dispatcher,
-    lowering,
-    target,
-    typeinfer,
-)
+from kernbridge._src.numba_common.private_numba_cuda import arrayobj, cgutils, lowering, target
 from kernbridge._src.numba_cpu.errors import message
 
 _Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
 
 _kept: dict[str, tuple[_Kept, _Kept]] = {}  # of each purpose: overloads, and internal functions
-_template_of = dispatcher.CUDADispatcher.get_call_template
+_template_of = numba_cuda.dispatcher.CUDADispatcher.get_call_template
 
 _NOT_OF_USERS = ("numba.", "kernbridge")  # how the names of modules begin
 
@@ -58,7 +48,7 @@ _NOT_OF_USERS = ("numba.", "kernbridge")  # how the names of modules begin
 def compiled_in_isolation(purpose: str, **options: Any) -> Iterator[None]:
     """Compile device functions for `purpose`, with more target options."""
     overloads, internal = _kept.setdefault(purpose, (_Kept(), _Kept()))
-    context = dispatcher.cuda_target.target_context
+    context = numba_cuda.dispatcher.cuda_target.target_context
     found: set[int] = set()  # the identities of dispatchers, which `isolated` keeps alive
 
     def isolated_template(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -74,14 +64,14 @@ def compiled_in_isolation(purpose: str, **options: Any) -> Iterator[None]:
             if is_new:  # Numba's own finaliser releases only what Numba compiles
                 weakref.finalize(self, self._make_finalizer())
             for types, compiled in declared:  # signatures of the decorator, compiled only here
-                with typeinfer.register_dispatcher(self):
+                with numba_cuda.typeinfer.register_dispatcher(self):
                     self.compile_device(types, compiled.signature.return_type)
         return _template_of(self, *args, **kwargs)
 
     with (
         ExitStack() as isolated,
         patched(
-            (dispatcher.CUDADispatcher, "get_call_template", isolated_template),
+            (numba_cuda.dispatcher.CUDADispatcher, "get_call_template", isolated_template),
             (context, "cached_internal_func", internal.setdefault(context, {})),
         ),
     ):
@@ -147,7 +137,7 @@ def _checking_indices(known: Callable[[Any, _Element], Any]) -> Iterator[None]:
 @contextmanager
 def _checked() -> Iterator[None]:
     """Let Numba-CUDA check indices and keep line numbers, for the checked mode."""
-    make_array = cudaimpl._generic_array
+    make_array = numba_cuda.cudaimpl._generic_array
 
     def named_array(context: Any, builder: Any, *, symbol_name: str, **how: Any) -> Any:
         dtype = str(how["dtype"]) if re.fullmatch(r"\w+", str(how["dtype"])) else "records"
@@ -163,10 +153,10 @@ def _checked() -> Iterator[None]:
             made = called(builder, "kb.check.axis", [made, index, extent, number], pointer)
         return builder.bitcast(made, element.address.type)
 
-    naming = patched((cudaimpl, "_generic_array", named_array))
+    naming = patched((numba_cuda.cudaimpl, "_generic_array", named_array))
     with naming, _checking_indices(known), warnings.catch_warnings():
         # The source of a renamed kernel is not at the place that its code object names.
-        warnings.simplefilter("ignore", NumbaDebugInfoWarning)
+        warnings.simplefilter("ignore", numba_cuda.NumbaDebugInfoWarning)
         yield
 
 
@@ -176,7 +166,8 @@ def _raising() -> AbstractContextManager[None]:
     Numba-CUDA returns the number of an exception, which is known only in the process that compiled
     the kernel. Here, the thread reports the type, the message and the line immediately.
     """
-    return_exception, lower = MinimalCallConv.return_user_exc, lowering.CUDALower.lower_inst
+    return_exception = numba_cuda.MinimalCallConv.return_user_exc
+    lower = lowering.CUDALower.lower_inst
     last: list[Any] = [None, ""]  # the block that was added to last, and the place there
 
     def report(context: Any, builder: Any, name: str, text: str) -> None:
@@ -197,7 +188,8 @@ def _raising() -> AbstractContextManager[None]:
         lower(self, instruction)
 
     return patched(
-        (MinimalCallConv, "return_user_exc", reporting), (lowering.CUDALower, "lower_inst", placed)
+        (numba_cuda.MinimalCallConv, "return_user_exc", reporting),
+        (lowering.CUDALower, "lower_inst", placed),
     )
 
 
@@ -272,8 +264,8 @@ def _bounded() -> Iterator[None]:
         (arrayobj, "load_item", bounded_load),
         (arrayobj, "make_array_flat_cls", bounded_flat),
         (lowering.CUDALower, "lower_inst", named_instruction),
-        (cudaimpl, "cgutils", safe),
-        (cache_hints, "cgutils", safe),
+        (numba_cuda.cudaimpl, "cgutils", safe),
+        (numba_cuda.cache_hints, "cgutils", safe),
     )
     with _checking_indices(known), reporting:
         yield

@@ -29,16 +29,8 @@ from kernbridge import _core
 from kernbridge._ext.emulator.device import mode
 from kernbridge._src.base.errors import KernelFaultError, KernelNotAvailableError, coded, typed
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.private_numba_cuda import (
-    NumbaPerformanceWarning,
-    config,
-    cuda,
-    devicearray,
-    dispatcher,
-    driver,
-    types,
-    wrap_arg,
-)
+from kernbridge._src.numba_common import private_numba_cuda as numba_cuda
+from kernbridge._src.numba_common.private_numba_cuda import config, cuda, dispatcher, driver, types
 from kernbridge._src.plan.launch import pad
 
 Words = list[int]
@@ -341,7 +333,7 @@ def _apart(value: Any) -> Any:
     """An argument whose host arrays are copied."""
     if isinstance(value, tuple):
         return tuple(map(_apart, value))
-    return wrap_arg(value) if type(value) is numpy.ndarray else value
+    return numba_cuda.wrap_arg(value) if type(value) is numpy.ndarray else value
 
 
 def _bits(value: Any) -> int:
@@ -356,7 +348,7 @@ def _bits(value: Any) -> int:
 def _warn_of_copies() -> None:
     if config.CUDA_WARN_ON_IMPLICIT_COPY and not config.DISABLE_PERFORMANCE_WARNINGS:
         text = "Host array used in CUDA kernel will incur copy overhead to/from device."
-        devicearray.warn(NumbaPerformanceWarning(text))
+        numba_cuda.devicearray.warn(numba_cuda.NumbaPerformanceWarning(text))
 
 
 def _launch_on_cpu(stream: Any, config: dict[str, Any], function: Any, *values: Any) -> None:
@@ -417,7 +409,7 @@ class HostKernel(dispatcher._Kernel):
         self, kind: Any, value: Any, stream: Any, after: list[Any], words: Words
     ) -> None:
         is_array = isinstance(kind, types.Array) and not self.extensions
-        if is_array and isinstance(value, devicearray.DeviceNDArray):
+        if is_array and isinstance(value, numba_cuda.devicearray.DeviceNDArray):
             own = vars(value).get("_kernbridge_words")  # which stay the same
             if own is None:
                 refuse_memory_of_gpus(value)
