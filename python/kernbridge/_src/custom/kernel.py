@@ -25,15 +25,9 @@ from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params
 from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.keys.function_state import take
 from kernbridge._src.operation import primitive
+from kernbridge._src.operation import spec as specs
 from kernbridge._src.operation.operation import Operation, as_html, as_operands, check_arrays
-from kernbridge._src.operation.spec import (
-    ENZYME,
-    FROM_SIGNATURE,
-    Functions,
-    OperationSpec,
-    Outputs,
-    check_rule,
-)
+from kernbridge._src.operation.spec import ENZYME, FROM_SIGNATURE, OperationSpec, Outputs
 from kernbridge._src.signatures.call_signature import CallSignature, own_names
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
@@ -346,7 +340,7 @@ class XLACustomKernel(RuleTable):
         kernels = tuple(e for by in self._kernels.values() for e in by.values())
         return kernels, tuple(sorted(self._defaults.items())), self._rules_version
 
-    def _functions(self) -> Functions:
+    def _functions(self) -> specs.Functions:
         entries = [e for by in self._kernels.values() for e in by.values()]
         generators = [(f"{e.backend} on {e.platform}", e.kernel_generator) for e in entries]
         return self._kernbridge_runs() + generators
@@ -384,7 +378,7 @@ class XLACustomKernel(RuleTable):
         for by in self._kernels.values():
             for entry in by.values():
                 what = f"the generator of backend {entry.backend!r}"
-                check_rule(repr(self.name), what, entry.kernel_generator, expected, 0, given)
+                specs.check_rule(repr(self.name), what, entry.kernel_generator, expected, 0, given)
         self.check_rules_take(n_inputs, keywords)
         self._checked.add(call)
 

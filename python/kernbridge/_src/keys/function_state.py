@@ -37,18 +37,8 @@ import numpy as np
 from kernbridge._src.base.exact import exact, exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import Tracer
-from kernbridge._src.keys.extensions import (
-    BUILTIN,
-    MISSING,
-    OTHERS,
-    Reads,
-    depends_on_arguments_alone,
-    is_foreign,
-    is_foreign_name,
-    loads,
-    reads,
-    reference,
-)
+from kernbridge._src.keys import extensions
+from kernbridge._src.keys.extensions import BUILTIN, OTHERS, is_foreign, is_foreign_name, reads
 from kernbridge._src.keys.fingerprint import is_dispatcher
 
 T = TypeVar("T")
@@ -83,7 +73,7 @@ class Same:
 
     def __init__(self, value: object) -> None:
         self._hash = hash((type(value), id(value)))
-        self._ref = reference(value)
+        self._ref = extensions.reference(value)
 
     def __hash__(self) -> int:
         return self._hash
@@ -237,7 +227,7 @@ class _Walk:
         if isinstance(value, types.FunctionType):
             value = vars(value).get(STANDS_FOR, value)
             self.wrapped(value, path)
-        self.put(path, Same(value) if depends_on_arguments_alone(value) else Unread())
+        self.put(path, Same(value) if extensions.depends_on_arguments_alone(value) else Unread())
 
     def constant(self, value: Any, path: str) -> None:
         """Add an object of JAX or of kernbridge, which does not change."""
@@ -380,15 +370,17 @@ class _Walk:
             if not name.startswith("_kernbridge"):
                 self.feed(item, f"{path}.{name}")
         self.imports(value, read)
-        for (_, root, *attributes), found, modules in loads(value):
-            if found is MISSING and modules:  # a module lacks an attribute, which may come
+        for (_, root, *attributes), found, modules in extensions.loads(value):
+            if (
+                found is extensions.MISSING and modules
+            ):  # a module lacks an attribute, which may come
                 found, *modules = reversed(modules)
             if found is BUILTIN and root in _READERS:
                 self.put(root, Unread())
-            elif found is not BUILTIN and found is not MISSING:
+            elif found is not BUILTIN and found is not extensions.MISSING:
                 self.feed(found, ".".join((root, *attributes[: len(modules)])))
 
-    def imports(self, value: types.FunctionType, read: Reads) -> None:
+    def imports(self, value: types.FunctionType, read: extensions.Reads) -> None:
         """Add what a function might read of the modules that it imports as it runs."""
         for name in read.imports:
             package = value.__globals__.get("__package__") or ""

@@ -12,17 +12,10 @@ import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.patched import patched
+from kernbridge._src.numba_common import private_numba_cuda as numba_cuda
 from kernbridge._src.numba_common.defaults import change_of
 from kernbridge._src.numba_common.private_llvmlite import TABLE, ir
-from kernbridge._src.numba_common.private_numba_cuda import (
-    Omitted,
-    codegen,
-    dispatcher,
-    global_compiler_lock,
-    nvrtc,
-    nvvm,
-    target,
-)
+from kernbridge._src.numba_common.private_numba_cuda import codegen, nvvm, target
 
 # What CUDA promises about thread and block indices: the first, and the one after the last. Numba
 # reads them as signed numbers of any value, and wraps negative indices as Python does: four
@@ -69,7 +62,7 @@ def cubin_of(library: Any, architecture: tuple[int, int]) -> bytes:
     NVRTC, which is open once it was asked for architectures, compiles CUDA C++ that it links.
     """
     cc = (*architecture, "")
-    nvrtc.get_arch_option(*cc)
+    numba_cuda.nvrtc.get_arch_option(*cc)
     _core.nvrtc_keep_signals(0)
     cubin = library.get_cubin(cc=cc)
     return bytes(getattr(cubin, "code", cubin))
@@ -93,7 +86,7 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let Numba compile for this architecture, whatever GPU there is, or none."""
     library, cc = codegen.CUDACodeLibrary, (*architecture, "")
     device = SimpleNamespace(id=0, compute_capability=architecture)
-    with global_compiler_lock, patched(change_of(Omitted)):
+    with numba_cuda.global_compiler_lock, patched(change_of(numba_cuda.Omitted)):
         assemble = library.get_asm_str
 
         def assemble_annotated(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -101,7 +94,7 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
             return assemble(self, *args, **kwargs)
 
         with patched(
-            (dispatcher, "get_current_device", lambda: device),
+            (numba_cuda.dispatcher, "get_current_device", lambda: device),
             (library, "_ensure_cc", lambda self, given: cc if given is None else given),
             (library, "get_asm_str", assemble_annotated),
             _CONSTANTS,

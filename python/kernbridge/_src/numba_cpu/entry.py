@@ -27,22 +27,10 @@ from typing import Any, NamedTuple
 
 from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common import cpu_features, vector_math
+from kernbridge._src.numba_common import cpu_features, private_numba, vector_math
 from kernbridge._src.numba_common.defaults import change_of
 from kernbridge._src.numba_common.private_llvmlite import DISPOSE_CHANGES, binding, ir
-from kernbridge._src.numba_common.private_numba import (
-    CPUContext,
-    CPUDispatcher,
-    NullCache,
-    cgutils,
-    dispatcher,
-    errors,
-    flattened,
-    global_compiler_lock,
-    linked,
-    numba,
-    types,
-)
+from kernbridge._src.numba_common.private_numba import CPUContext, CPUDispatcher, NullCache, types
 from kernbridge._src.numba_cpu import errors as kernel_errors
 
 INT64 = ir.IntType(64)
@@ -96,7 +84,7 @@ class Entry:
         text = kernel.compiled.library.get_llvm_str() if kernel.finished else self.llvm_ir
         return "numba_parallel_for" in text
 
-    @global_compiler_lock
+    @private_numba.global_compiler_lock
     def address(self) -> int:
         """Return the address of its machine code, which Numba makes now. To be called once."""
         self._finish()
@@ -109,7 +97,7 @@ class Entry:
         return int(self.library.get_pointer_to_function(self.name))
 
 
-@global_compiler_lock
+@private_numba.global_compiler_lock
 def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     """Type and lower the kernel for these argument types, or for a signature that it declares."""
     # Kernel and entry share a library, unless the kernel has `with` blocks, which Numba makes into
@@ -126,7 +114,7 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
             signature = types.Dispatcher(kernel).get_call_type(kernel.typingctx, *given)
             if signature is None:
                 declared = "; ".join(", ".join(map(str, s)) for s in kernel.signatures)
-                raise errors.TypingError(
+                raise private_numba.errors.TypingError(
                     f"The kernel is declared for ({declared}), but the call passes "
                     f"({', '.join(map(str, positional))}). Convert the arrays, or decorate the "
                     "kernel without a signature"
@@ -137,7 +125,7 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
     return Overload(kernel, arguments, compiled, finished=not apart, loops=loops)
 
 
-@global_compiler_lock
+@private_numba.global_compiler_lock
 def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
     """Compile as the dispatcher itself does, without its wrappers and without machine code."""
 
@@ -152,7 +140,7 @@ def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
         return front._compile_core(tuple(arguments), None)
 
 
-@global_compiler_lock
+@private_numba.global_compiler_lock
 def build_entry(
     overload: Overload, parameters: Sequence[HostParameter | None], has_vector_math: bool
 ) -> Entry:
@@ -185,7 +173,7 @@ def build_entry(
     return Entry(name, library, library.get_llvm_str(), overload, finish)
 
 
-@global_compiler_lock
+@private_numba.global_compiler_lock
 def optimised(text: str, library: Any, has_vector_math: bool) -> str:
     """Optimise a module as Numba optimises a library; return its text."""
     given = copy.copy(library)
@@ -245,7 +233,9 @@ def arguments_of(
                 name = overload.kernel.py_func.__code__.co_varnames[place]
                 _refuse_unfit(context, builder, name, value, parameter.type, member)
             value = context.cast(builder, value, parameter.type, member)
-            yield from flattened((context.data_model_manager[member].as_argument(builder, value),))
+            yield from private_numba.flattened(
+                (context.data_model_manager[member].as_argument(builder, value),)
+            )
 
 
 def _refuse_unfit(
@@ -268,7 +258,7 @@ def _refuse_unfit(
         )
     else:
         return
-    with cgutils.if_unlikely(builder, builder.not_(fits)):
+    with private_numba.cgutils.if_unlikely(builder, builder.not_(fits)):
         text = (
             f"{name!r} is no number of {declared} ({low} to {high}), for which the kernel is "
             "declared; pass one, or declare another type"
@@ -327,17 +317,17 @@ def zero_outputs(
             size = builder.mul(size, extent)
         for other in shared:
             size = builder.select(builder.icmp_unsigned("==", data, other), INT64(0), size)
-        cgutils.memset(builder, data, size, 0)
+        private_numba.cgutils.memset(builder, data, size, 0)
 
 
 def pool_functions() -> tuple[int, int, bool]:
     """Addresses of Numba's get_num_threads and set_num_threads, and whether the threading layer
     takes one caller at a time. Starts the layer."""
-    numba.get_num_threads()  # starts it
+    private_numba.numba.get_num_threads()  # starts it
     return (
         binding.address_of_symbol("get_num_threads") or 0,
         binding.address_of_symbol("set_num_threads") or 0,
-        numba.threading_layer() == "workqueue",
+        private_numba.numba.threading_layer() == "workqueue",
     )
 
 
@@ -353,7 +343,7 @@ def compiling_apart(
 
     Yields what sets a function apart before Numba meets it. Holds Numba's lock.
     """
-    of_dispatchers = dispatcher.Dispatcher
+    of_dispatchers = private_numba.dispatcher.Dispatcher
     template_of, add_overload = of_dispatchers.get_call_template, of_dispatchers.add_overload
     address_of, dispatcher_name = CPUContext.add_dynamic_addr, CPUDispatcher.__name__
     seen: set[Any] = set()
@@ -387,7 +377,7 @@ def compiling_apart(
         (of_dispatchers, "add_overload", add_apart),
         (CPUContext, "add_dynamic_addr", add_address),
     )
-    with global_compiler_lock, compiling, ExitStack() as stack:
+    with private_numba.global_compiler_lock, compiling, ExitStack() as stack:
         yield set_apart
 
 
@@ -399,7 +389,7 @@ def is_of_disk(function: Any) -> bool:
 
 def is_of_cache(library: Any) -> bool:
     """Whether Numba took a library, or one that is linked into it, from its cache on disk."""
-    return any(each._disable_inspection for each in linked([library]))
+    return any(each._disable_inspection for each in private_numba.linked([library]))
 
 
 class _Overloads(UserDict[Any, Any]):

@@ -24,17 +24,9 @@ from typing import Any, NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base.patched import patched
+from kernbridge._src.numba_common import private_numba
 from kernbridge._src.numba_common.private_llvmlite import ir
-from kernbridge._src.numba_common.private_numba import (
-    callconv,
-    cgutils,
-    lowering,
-    numba,
-    parfor_lowering,
-    runtime,
-    serialize,
-    wrappers,
-)
+from kernbridge._src.numba_common.private_numba import callconv, cgutils, lowering, numba
 
 _STATUS = ir.IntType(32)
 _RAISED = 1  # Numba's status for every exception of the user's
@@ -88,9 +80,9 @@ def describe(
     if exception is not None:
         return f"{type(exception).__name__}: {exception} (in the kernel at {source})"
     if arguments is not None:
-        kind, args, place = serialize.runtime_build_excinfo_struct(pickle, arguments)
+        kind, args, place = private_numba.serialize.runtime_build_excinfo_struct(pickle, arguments)
     else:
-        kind, args, place = serialize._numba_unpickle(address, pickle, digest)
+        kind, args, place = private_numba.serialize._numba_unpickle(address, pickle, digest)
     place = _places.get(status) or place
     where = f"in the kernel at {source}" if place is None else place_text(place)
     return f"{message(kind, args)} ({where})"
@@ -197,8 +189,8 @@ def _function_of(file: str, line: int) -> str:
 
 _RECORD = ir.LiteralStructType([_STATUS, callconv.excinfo_ptr_t])
 loops: list[Any] = []  # compile results of the loop bodies that were lowered last
-_numba_call_loop = parfor_lowering.call_parallel_gufunc
-_numba_loop_body = wrappers._GufuncWrapper.gen_loop_body
+_numba_call_loop = private_numba.parfor_lowering.call_parallel_gufunc
+_numba_loop_body = private_numba.wrappers._GufuncWrapper.gen_loop_body
 
 
 def _call_loop(lowerer: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
@@ -244,9 +236,9 @@ CHANGES = (
     (lowering.BaseLower, "lower_block", _lower_block),
     (callconv.CPUCallConv, "_return_errcode_raw", _return_status),
     (callconv.CPUCallConv, "build_excinfo_struct", _describe_exception),
-    (parfor_lowering, "call_parallel_gufunc", _call_loop),
-    (wrappers._GufuncWrapper, "gen_loop_body", _loop_body),
+    (private_numba.parfor_lowering, "call_parallel_gufunc", _call_loop),
+    (private_numba.wrappers._GufuncWrapper, "gen_loop_body", _loop_body),
 )
 """What is replaced in Numba while it compiles, under its lock."""
 
-_core.set_decoder(describe, runtime.c_helpers["Free"])
+_core.set_decoder(describe, private_numba.runtime.c_helpers["Free"])

@@ -20,19 +20,10 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.forge.obtain import deferred, obtain
-from kernbridge._src.numba_common import kinds
+from kernbridge._src.numba_common import kinds, parameters
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common import vector_math as libmvec
-from kernbridge._src.numba_common.parameters import (
-    CONVERT,
-    NATIVE_DTYPES,
-    Bound,
-    KernelParameters,
-    PythonFrontend,
-    check_dtype,
-    name_of,
-    read_signature,
-)
+from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, KernelParameters, check_dtype
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
@@ -218,10 +209,10 @@ def numba_kernel(
     if vector_math is not None:  # None stands for the default, also where it is given
         vector_math = None if vector_math == libmvec.is_default(kernel) else bool(vector_math)
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs), vector_math)
-    shown = name_of("numba_kernel", kernel.py_func, name)
+    shown = parameters.name_of("numba_kernel", kernel.py_func, name)
     label = f"numba_kernel {shown!r}"
     values = static_values.read(label, kernel.py_func, static, static_values.refusal_on_cpus)
-    declared = read_signature(label, kernel.py_func, signature, inplace, values)
+    declared = parameters.read_signature(label, kernel.py_func, signature, inplace, values)
     order = declared.bound if declared else None
     variant = Variant(options, bool(half_as_bits), order, (shown, label) if name else None)
     frontend = NumbaCpu.of(kernel, variant, values)
@@ -234,11 +225,11 @@ class Variant(Struct):
 
     options: CompileOptions
     half_as_bits: bool = False
-    order: Bound | None = None  # of its parameters, if there is a signature
+    order: parameters.Bound | None = None  # of its parameters, if there is a signature
     named: tuple[str, str] | None = None  # the name and the label, if they are not the kernel's
 
 
-class NumbaCpu(PythonFrontend):
+class NumbaCpu(parameters.PythonFrontend):
     """A Numba kernel as a front end. One per dispatcher and variant, kept by the dispatcher."""
 
     platforms: tuple[str, ...] = ("cpu",)
@@ -287,7 +278,7 @@ class NumbaCpu(PythonFrontend):
         """Refuse what the kernel cannot take. Whether it returns a value is known when lowered."""
         super().check(operands, call)
         for place, array in self.described(operands, call):
-            dtype, remedy = array.dtype.name, CONVERT
+            dtype, remedy = array.dtype.name, parameters.CONVERT
             if dtype in HALVES:
                 if self._variant.half_as_bits:
                     continue

@@ -23,22 +23,14 @@ from kernbridge._src.keys.identity import identity_of_job
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import compile_protected
 from kernbridge._src.numba_cuda import dialect
-from kernbridge._src.plan.program import (
-    Argument,
-    DeviceFunction,
-    Launch,
-    Parameter,
-    Value,
-    Word,
-    leaves,
-    with_open,
-)
+from kernbridge._src.plan import program
+from kernbridge._src.plan.program import Launch, Parameter, Word, leaves, with_open
 from kernbridge._src.plan.targets import Gpu, Target
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class NumbaCudaFunction(DeviceFunction):
+class NumbaCudaFunction(program.DeviceFunction):
     """Machine code of one kernel for one list of parameters: one object for each identity.
 
     `opened` are the leaves of the parameters that the kernel may write to, although they should be
@@ -204,7 +196,7 @@ def compile_kernel(job: KernelJob) -> NumbaCudaFunction:
 def compiled_launch(
     label: str,
     kernel: Any,
-    arguments: Sequence[Argument],
+    arguments: Sequence[program.Argument],
     launch: Launch,
     has_batch: bool,
     target: Target,
@@ -218,7 +210,7 @@ def compiled_launch(
     _check_declared(label, kernel, parameters)
     function = compile_kernel(KernelJob(label, kernel, parameters, False, target))
     cooperative = launch.cooperative or function.cooperative
-    z_is_free = launch.grid[2] == Value(constant=1) and not (function.uses_z or cooperative)
+    z_is_free = launch.grid[2] == program.Value(constant=1) and not (function.uses_z or cooperative)
     if wide := has_batch and z_is_free:
         function = compile_kernel(KernelJob(label, kernel, parameters, True, target))
     words: list[Word] = []

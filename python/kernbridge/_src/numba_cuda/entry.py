@@ -17,15 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.numba_common import private_numba_cuda as numba_cuda
 from kernbridge._src.numba_common.private_numba import types
-from kernbridge._src.numba_common.private_numba_cuda import (
-    arrayobj,
-    cgutils,
-    cuda,
-    intrinsic,
-    numpy_support,
-    typeof,
-)
+from kernbridge._src.numba_common.private_numba_cuda import arrayobj, cgutils, cuda, intrinsic
 from kernbridge._src.plan.program import DeviceParameter, Parameter, TupleParameter
 
 
@@ -36,7 +30,7 @@ def numba_type(dtype: np.dtype[Any]) -> Any:
 
         return cuda.types.bfloat16
     try:
-        return numpy_support.from_dtype(dtype)
+        return numba_cuda.numpy_support.from_dtype(dtype)
     except Exception as e:
         raise ValueError(f"Numba-CUDA has no type for {dtype.name}") from e
 
@@ -47,7 +41,7 @@ def parameter_type(parameter: Parameter) -> Any:
         return types.BaseTuple.from_types(members, parameter.made_by or tuple)
     item = numba_type(parameter.dtype)
     if parameter.enumeration is not None:
-        return typeof(next(iter(parameter.enumeration)))
+        return numba_cuda.typeof(next(iter(parameter.enumeration)))
     if parameter.kind != "array":
         return item
     return types.Array(item, parameter.ndim, parameter.layout, parameter.read_only)

@@ -15,16 +15,9 @@ from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.keys import function_state
+from kernbridge._src.numba_common import parameters
 from kernbridge._src.numba_common import static as static_values
-from kernbridge._src.numba_common.parameters import (
-    Assignment,
-    Bound,
-    KernelParameters,
-    check_dtype,
-    name_of,
-    read_signature,
-    warn_of_copies,
-)
+from kernbridge._src.numba_common.parameters import Assignment, Bound, KernelParameters
 from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, wrap
@@ -191,7 +184,7 @@ sharding_rule
     >>> op(jnp.arange(3.0), jnp.ones(3))
     Array([1., 2., 3.], dtype=float32)
     """
-    name = name_of("numba_cuda_kernel", getattr(kernel, "py_func", kernel), name)
+    name = parameters.name_of("numba_cuda_kernel", getattr(kernel, "py_func", kernel), name)
     label = f"numba_cuda_kernel {name!r}"
     others = (threads_per_block, shared_mem, cooperative, cluster, pdl)
     # A wrong launch is refused where Numba-CUDA is missing, too, as BrainEvent does.
@@ -200,7 +193,7 @@ sharding_rule
     rule = None if has_names else LaunchRule(label, grid, block, launch_dims, *others)
     cuda.require("numba_cuda_kernel")
     dialect.of(kernel).check_kernel(label, kernel)
-    declared = read_signature(label, kernel.py_func, signature, inplace, static or ())
+    declared = parameters.read_signature(label, kernel.py_func, signature, inplace, static or ())
     if declared is not None:
         grid, block = declared.numbers("grid", grid), declared.numbers("block", block)
         launch_dims = declared.numbers("launch_dims", launch_dims)
@@ -357,7 +350,7 @@ class NumbaCuda(CallingFrontend):
         views = self._views(self.assign(call).names, (*operands, *call.outs))
         for i, (place, array) in enumerate(self.described(operands, call)):
             if i not in views:
-                check_dtype(place, array.dtype.name, DTYPES, LACKING)
+                parameters.check_dtype(place, array.dtype.name, DTYPES, LACKING)
         self.rule.resolve(operands, call)
 
     def _views(self, names: Sequence[str], arrays: Types) -> dict[int, np.dtype[Any]]:
@@ -410,7 +403,7 @@ class NumbaCuda(CallingFrontend):
             label, self.kernel, arguments, launch, has_batch, target
         )
         copied = sorted(opened)
-        warn_of_copies(label, copied, assignment.names, REMEDY)
+        parameters.warn_of_copies(label, copied, assignment.names, REMEDY)
         fills = zeros(arrays, call.fresh if self.zero_outputs else ())
         steps = [*fills, replace(made, zeroed=call.fresh)]
         what = label, self.source, operands, call, assignment.names, steps

@@ -27,14 +27,7 @@ from kernbridge._src.base.private_jax import Tracer, ad, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE, Arrays, BatchAxes, vmapped
 from kernbridge._src.calls.call import ArrayType, Call, Types, has_type, is_inexact
 from kernbridge._src.operation import derivatives, primitive
-from kernbridge._src.operation.primitive import (
-    Frontend,
-    abstract,
-    abstract_call,
-    define_with_levels,
-    match_varying,
-    new_primitive,
-)
+from kernbridge._src.operation.primitive import Frontend, define_with_levels, match_varying
 from kernbridge._src.operation.spec import OUTPUTS, Step, names_taken
 from kernbridge._src.sharding import partition as sharding
 
@@ -294,7 +287,7 @@ class _Tangent:
         return [found[i] for i in self.which]
 
 
-tangent_p = new_primitive("kernbridge_tangent")
+tangent_p = primitive.new_primitive("kernbridge_tangent")
 
 
 def differentiate(
@@ -330,7 +323,7 @@ def _abstract_eval(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> Any:
     like = {k: operands[k] for k in tangent.like}
     types = [ArrayType(levels.own_shape(k, x.shape), x.dtype) for k, x in like.items()]
     shardings = [sharding.with_all_levels(x, levels, k) for k, x in like.items()]
-    return abstract(tangent.rules.label, operands, types, levels, shardings)
+    return primitive.abstract(tangent.rules.label, operands, types, levels, shardings)
 
 
 def _evaluate(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> list[Any]:
@@ -394,7 +387,7 @@ def _as_cotangents(found: Mapping[int, Any], operands: Arrays, levels: BatchAxes
 define_with_levels(tangent_p, _abstract_eval, _evaluate, _jvp, _transpose)
 
 
-operation_p = new_primitive("kernbridge_operation")
+operation_p = primitive.new_primitive("kernbridge_operation")
 
 
 def bind(frontend: Frontend, call: Call, rules: Rules, operands: Arrays) -> list[jax.Array]:
@@ -405,7 +398,7 @@ def bind(frontend: Frontend, call: Call, rules: Rules, operands: Arrays) -> list
 def _abstract_operation(
     *operands: Any, frontend: Frontend, call: Call, rules: Rules, levels: BatchAxes
 ) -> Any:
-    return abstract_call(frontend.label, rules.own(operands), call, levels)
+    return primitive.abstract_call(frontend.label, rules.own(operands), call, levels)
 
 
 def _evaluate_operation(

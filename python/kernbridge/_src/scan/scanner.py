@@ -12,15 +12,8 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kernbridge._src.scan.annotation import (
-    WORD,
-    Annotation,
-    Declaration,
-    Parameter,
-    Source,
-    cut,
-    is_name,
-)
+from kernbridge._src.scan import annotation
+from kernbridge._src.scan.annotation import WORD, Annotation, Declaration, Parameter, Source, cut
 from kernbridge._src.scan.functions import Named, ScannedFunction
 
 _BLANK = r"[ \t\r\v\f]"
@@ -95,7 +88,7 @@ def scan_kernel(
     code = _Code(source)
     path = expression.partition("<")[0]
     name = path.rpartition(":")[2]
-    if not is_name(name):
+    if not annotation.is_name(name):
         raise ValueError(
             f"'{cut(expression)}' is no name of a kernel; write for example scale or "
             "ns::scale<float, 4>"

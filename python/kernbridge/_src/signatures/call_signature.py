@@ -23,19 +23,8 @@ from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.calls.call import ArrayType, NamedTypes, Types, has_type
-from kernbridge._src.signatures.array_types import (
-    ANY,
-    DTYPE_NAMES,
-    LEADING,
-    DeclaredType,
-    Extents,
-    evaluate,
-    is_variable,
-    named_dtype,
-    names_in,
-    place_of,
-    read_dim,
-)
+from kernbridge._src.signatures import array_types
+from kernbridge._src.signatures.array_types import ANY, DTYPE_NAMES, LEADING, is_variable, place_of
 
 _EXAMPLE = 'such as "x: f32[n], k: f32 -> f32[n]"'
 _LONGER = re.compile(r"([A-Za-z]\w*) \+ \d+")  # an array that has a few elements more
@@ -52,7 +41,7 @@ class Parameter(Struct):
     """
 
     name: str
-    type: DeclaredType | None = None
+    type: array_types.DeclaredType | None = None
     is_number: bool = False
     extent: str = ""  # that a function of C receives as a number, and that no call passes
 
@@ -161,7 +150,7 @@ class CallSignature(Struct):
                     f"{p.annotation!r}; name a dimension of an input, or write a number"
                 )
         for p in self.extents:
-            if unknown := [name for name in names_in(p.extent) if name not in known]:
+            if unknown := [name for name in array_types.names_in(p.extent) if name not in known]:
                 raise ValueError(
                     f"no input has the dimension {unknown[0]!r}, which the parameter {p.name!r} "
                     "receives; name a dimension of an input, or write a number or a dtype"
@@ -174,7 +163,7 @@ class CallSignature(Struct):
     @property
     def dimensions(self) -> set[str]:
         dims = {str(d) for p in self.inputs if p.type for d in p.type.dims}
-        return {name for d in dims for name in names_in(d)}
+        return {name for d in dims for name in array_types.names_in(d)}
 
     @property
     def with_arrays(self) -> CallSignature:
@@ -304,7 +293,9 @@ class CallSignature(Struct):
         left = iter(inputs)
         given = [scalars.get(p.name) or next(left) for p in self.inputs]
         declared = [(p.name, p.type) for p in (*self.inputs, *self.outputs)]
-        found = Extents(f"{self.label}: ", len(given), declared, (*given, *outs), ties_leading=True)
+        found = array_types.Extents(
+            f"{self.label}: ", len(given), declared, (*given, *outs), ties_leading=True
+        )
         return found.values
 
     def outs(self, inputs: Types, scalars: NamedTypes) -> Any:
@@ -335,8 +326,8 @@ class CallSignature(Struct):
         texts = []
         for part in parts:
             try:
-                dim = str(read_dim(str(part), ""))
-                if any(n not in known for n in names_in(dim)):
+                dim = str(array_types.read_dim(str(part), ""))
+                if any(n not in known for n in array_types.names_in(dim)):
                     raise ValueError
             except ValueError:
                 raise ValueError(
@@ -401,8 +392,8 @@ class DimensionsOf:
         named = {n: ArrayType.of(t) for n, t in scalars.items()}
         values = self.signature.match([ArrayType.of(t) for t in inputs], named)
         if isinstance(self.dims, str):
-            return evaluate(self.dims, values)
-        return tuple(evaluate(dim, values) for dim in self.dims)
+            return array_types.evaluate(self.dims, values)
+        return tuple(array_types.evaluate(dim, values) for dim in self.dims)
 
 
 def own_names(text: Any) -> list[str]:
@@ -438,10 +429,10 @@ def _items(side: str, names: Sequence[str], dims: Collection[str] | None = None)
         elif is_word and not mark and (text in names or not (is_dtype or is_variable(text))):
             items.append(Parameter(text))  # the name of an input
         elif is_word:
-            dtype = text if is_variable(text) else named_dtype(text)
-            items.append(Parameter(name, DeclaredType(dtype, ()), True))
+            dtype = text if is_variable(text) else array_types.named_dtype(text)
+            items.append(Parameter(name, array_types.DeclaredType(dtype, ()), True))
         else:
-            items.append(Parameter(name, DeclaredType.parse(text)))
+            items.append(Parameter(name, array_types.DeclaredType.parse(text)))
     return items
 
 
@@ -449,7 +440,7 @@ def _extent(text: str, item: str) -> str:
     if re.fullmatch(r"[+-]?\d+|'[^'\\]'", text):
         return str(ord(text[1]) if text[0] == "'" else int(text))
     try:
-        return str(read_dim(text, item))
+        return str(array_types.read_dim(text, item))
     except ValueError:
         raise ValueError(
             f"{item.strip()!r} is neither an array such as x: f64[n], nor a number such as k: f64, "
@@ -518,18 +509,20 @@ def _unsplit(terms: Sequence[list[str]], may_be_longer: bool) -> set[str]:
         for dims in terms
         for d in dims
         if not _split_along(d, may_be_longer) or dims.count(d) > 1
-        for name in names_in(d)
+        for name in array_types.names_in(d)
     }
 
 
-def _type_of(label: str, declared: DeclaredType | None, values: Mapping[str, Any]) -> ArrayType:
+def _type_of(
+    label: str, declared: array_types.DeclaredType | None, values: Mapping[str, Any]
+) -> ArrayType:
     assert declared is not None
     shape: list[Any] = []
     for dim in declared.dims:
         if dim == LEADING:
             shape += values[LEADING]
         else:
-            extent = evaluate(dim, values) if isinstance(dim, str) else dim
+            extent = array_types.evaluate(dim, values) if isinstance(dim, str) else dim
             if isinstance(extent, int) and extent < 0:
                 raise ValueError(
                     f"{label}: the extent {dim} of the output {declared} is {extent}; pass larger "

@@ -18,15 +18,10 @@ from pathlib import Path
 
 from kernbridge._src.base.dtypes import DTYPES, HALVES
 from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
+from kernbridge._src.scan import functions as scanned
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.annotation import Source
-from kernbridge._src.scan.functions import (
-    WRITTEN_OUT,
-    Named,
-    ScannedFunction,
-    ScannedParameter,
-    Sources,
-)
+from kernbridge._src.scan.functions import WRITTEN_OUT, ScannedFunction, ScannedParameter
 from kernbridge._src.source import compiled_types, plain_glue
 from kernbridge._src.source.compiled_types import GLUE
 from kernbridge._src.toolchain import compilers, programs
@@ -97,8 +92,8 @@ def finish(
     label: str,
     language: str,
     text: str,
-    sources: Sources,
-    named: Named,
+    sources: scanned.Sources,
+    named: scanned.Named,
     cflags: Sequence[str],
     folders: Sequence[str],
     errors: Mapping[int, str] | str | None,

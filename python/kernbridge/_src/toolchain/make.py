@@ -21,12 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from kernbridge._src.base.errors import (
-    CompilationError,
-    HostCompilerIncompatibleError,
-    KernelToolchainError,
-    UnsupportedArchError,
-)
+from kernbridge._src.base import errors
+from kernbridge._src.base.errors import CompilationError, KernelToolchainError
 from kernbridge._src.base.progress import shown
 from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.forge.obtain import NAME_LENGTH, locked, log
@@ -455,13 +451,13 @@ def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: 
             "kernbridge.config.set_compute_capability or KERNBRIDGE_COMPUTE_CAPABILITIES, or "
             "install another CUDA toolkit [KB4009]"
         )
-        raise UnsupportedArchError(text, output, command)
+        raise errors.UnsupportedArchError(text, output, command)
     if re.search(_INCOMPATIBLE, output):
         text = (
             f"{failed} nvcc does not work with this C++ compiler; choose another one with CXX, "
             "install a newer CUDA toolkit, or try KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1 [KB4010]"
         )
-        raise HostCompilerIncompatibleError(text, output, command, "host compiler")
+        raise errors.HostCompilerIncompatibleError(text, output, command, "host compiler")
     status = ended.status
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
     hints = [
