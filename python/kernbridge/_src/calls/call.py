@@ -40,6 +40,7 @@ class ArrayType:
 
 
 Types = Sequence[ArrayType]
+Operands = tuple[ArrayType, ...]  # as a part of keys
 NamedTypes = Mapping[str, ArrayType]
 
 

@@ -39,6 +39,7 @@ POINTER = ir.IntType(8).as_pointer()
 # kb_xla_buffer: size, extensions, dtype, data, rank, dims
 _BUFFER = ir.LiteralStructType((INT64, POINTER, INT32, POINTER, INT64, INT64.as_pointer()))
 _DATA, _DIMS = 3, 5
+_Parameters = Sequence["HostParameter | None"]  # None stands for a default value
 serial = itertools.count()
 _overloads: dict[str, weakref.WeakKeyDictionary[Any, Any]] = {}  # of each purpose
 # Of functions that are passed to functions: their addresses are in the code, which never uses them.
@@ -141,10 +142,8 @@ def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
 
 
 @private_numba.global_compiler_lock
-def build_entry(
-    overload: Overload, parameters: Sequence[HostParameter | None], has_vector_math: bool
-) -> Entry:
-    """Generate the entry. `parameters` follow the kernel's own; None stands for a default value."""
+def build_entry(overload: Overload, parameters: _Parameters, has_vector_math: bool) -> Entry:
+    """Generate the entry. `parameters` follow the kernel's own."""
     compiled, context = overload.compiled, overload.kernel.targetctx
     name = f"kb_entry_{next(serial)}"
     library = context.codegen().create_library(name) if overload.finished else compiled.library
@@ -303,9 +302,7 @@ def _array(context: Any, builder: Any, buffers: Any, parameter: HostParameter) -
     yield from (null, null, n_items, size, data, *extents, *reversed(sizes[:-1]))
 
 
-def zero_outputs(
-    context: Any, builder: Any, buffers: Any, parameters: Sequence[HostParameter | None]
-) -> None:
+def zero_outputs(context: Any, builder: Any, buffers: Any, parameters: _Parameters) -> None:
     arrays = [p for p in parameters if p is not None and isinstance(p.type, types.Array)]
     shared = [buffers.data(p) for p in arrays if not p.is_output and p.type.mutable]
     for parameter in arrays:

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
-from kernbridge._src.calls.call import ArrayType, Call, Types
+from kernbridge._src.calls.call import ArrayType, Call, Operands, Types
 from kernbridge._src.keys import function_state
 from kernbridge._src.numba_common import parameters
 from kernbridge._src.numba_common import static as static_values
@@ -379,15 +379,13 @@ class NumbaCuda(CallingFrontend):
                 found |= {i: dtype for i, name in enumerate(names) if name == names[b]}
         return found
 
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
+    def _lower(self, operands: Operands, call: Call, target: Target) -> Lowered:
         # Functions of the launch are called at every lowering: what they read may have changed.
         launch = self.rule.resolve(operands, call)
         key = (operands, call, launch, target)
         return self._lowered.find_or_make(key, lambda: self._plan(operands, call, launch, target))
 
-    def _plan(
-        self, operands: tuple[ArrayType, ...], call: Call, launch: Launch, target: Target
-    ) -> Lowered:
+    def _plan(self, operands: Operands, call: Call, launch: Launch, target: Target) -> Lowered:
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
         label = self.label
@@ -410,7 +408,7 @@ class NumbaCuda(CallingFrontend):
         return plan(*what, copied=copied, target=target)
 
     def _lower_through_numba(
-        self, why: str, operands: tuple[ArrayType, ...], call: Call, how: Launch, target: Target
+        self, why: str, operands: Operands, call: Call, how: Launch, target: Target
     ) -> Lowered:
         label, kernel, assignment = self.label, self.kernel, self.assign(call)
         if kernel not in _warned:

@@ -10,7 +10,7 @@ import jax
 
 from kernbridge import _core
 from kernbridge._src.base import debug
-from kernbridge._src.calls.call import ArrayType, Call, Types
+from kernbridge._src.calls.call import Call, Operands, Types
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
@@ -53,7 +53,7 @@ class PlannedFrontend(Frontend):
         return targets.of_platform(platform, self.checked, self.vector_math, self.label)
 
     @abstractmethod
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
+    def _lower(self, operands: Operands, call: Call, target: Target) -> Lowered:
         """Machine code and plan."""
 
 

@@ -14,7 +14,7 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
-from kernbridge._src.calls.call import ArrayType, Call, Types
+from kernbridge._src.calls.call import Call, Operands, Types
 from kernbridge._src.keys.function_state import identity_of
 from kernbridge._src.numba_common import parameters
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
@@ -202,7 +202,7 @@ class NumbaCudaCallable(CallingFrontend):
                 )
             parameters.check_dtype(place, array.dtype.name, DTYPES, LACKING)
 
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
+    def _lower(self, operands: Operands, call: Call, target: Target) -> Lowered:
         if self.record == "never":
             return self._as_python(operands, call, target)
         for t, name in zip((*operands, *call.outs), self.assign(call).names, strict=False):
@@ -229,7 +229,7 @@ class NumbaCudaCallable(CallingFrontend):
             )
         return self._as_python(operands, call, target)
 
-    def _recorded(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
+    def _recorded(self, operands: Operands, call: Call, target: Target) -> Lowered:
         recording, names = recorder.record(self, operands, call, target), self.assign(call).names
         reached: set[int] = set()  # buffers that a step can have written
         for step in recording.steps:
@@ -261,7 +261,7 @@ class NumbaCudaCallable(CallingFrontend):
             target=target,
         )
 
-    def _as_python(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
+    def _as_python(self, operands: Operands, call: Call, target: Target) -> Lowered:
         names = self.assign(call).names
         self.parameters.warn_of_unwritten([names[b] for b in call.fresh], unused=True)
         return self.lower_as_python(None, self.function, operands, call, target)

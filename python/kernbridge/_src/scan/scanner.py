@@ -30,6 +30,7 @@ _NO_CODE = re.compile(
     """,
     re.VERBOSE,
 )
+Included = Callable[[], str] | None  # returns the text of what a source includes
 _ANNOTATED = "\0"  # stands for an annotation, in what is left of a source
 _DIRECTIVE = re.compile(rf"^({_BLANK}*#{_BLANK}*)(\w*)([^\n{_ANNOTATED}]*)", re.MULTILINE)
 _TOKEN = re.compile(r'[\w$]+|"[^"]*"|::|->|&&|\|\||[=!<>]=|<<|\S')
@@ -52,10 +53,7 @@ _LOOKS |= dict.fromkeys(
 
 
 def scan_functions(
-    source: Source,
-    functions: Named,
-    bytes_only: bool = False,
-    included: Callable[[], str] | None = None,
+    source: Source, functions: Named, bytes_only: bool = False, included: Included = None
 ) -> list[ScannedFunction]:
     """Return the functions that a source annotates, or `functions`.
 
@@ -135,7 +133,7 @@ class _Code:
         annotations: Sequence[Annotation],
         kernel: str | None,
         bytes_only: bool,
-        included: Callable[[], str] | None = None,
+        included: Included = None,
     ) -> list[ScannedFunction]:
         """Find the declaration of each function and compare; `kernel` is the path of a kernel."""
         named: dict[str, Annotation] = {}
