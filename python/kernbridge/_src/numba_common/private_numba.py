@@ -4,18 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numba
-from numba.core import (
-    callconv,
-    cgutils,
-    config,
-    debuginfo,
-    dispatcher,
-    errors,
-    ir,
-    lowering,
-    serialize,
-    types,
-)
+from numba import config, errors, types
+from numba.core import callconv, cgutils, debuginfo, dispatcher, ir, lowering, serialize
 from numba.core.caching import NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
