@@ -39,19 +39,10 @@ from kernbridge._src.base.patched import patched
 from kernbridge._src.base.progress import shown
 from kernbridge._src.forge.obtain import deferred
 from kernbridge._src.keys import package_digest
-from kernbridge._src.numba_common import numba_cuda_patches, private_numba_cuda, refusals
+from kernbridge._src.numba_common import numba_cuda_patches, refusals
+from kernbridge._src.numba_common import private_numba_cuda as numba_cuda
 from kernbridge._src.numba_common.private_llvmlite import ir
-from kernbridge._src.numba_common.private_numba_cuda import (
-    codegen,
-    cuda,
-    devices,
-    dispatcher,
-    driver,
-    global_compiler_lock,
-    nrt,
-    typeinfer,
-    types,
-)
+from kernbridge._src.numba_common.private_numba_cuda import cuda, dispatcher, driver, nrt, types
 
 _Dispatcher = dispatcher.CUDADispatcher
 _HOME, _TWINS = "_kernbridge_home", "_kernbridge_twins"
@@ -77,10 +68,10 @@ _STATE -= {"_reduce_states", "_uuid", "_set_uuid"}
 
 def install() -> None:
     global _installed
-    with global_compiler_lock:
+    with numba_cuda.global_compiler_lock:
         if _installed:
             return
-        launch.install_host_api(private_numba_cuda)
+        launch.install_host_api(numba_cuda)
         # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.
         for name in (
             *("ensure_allocated", "ensure_initialized", "_single_thread_launch"),
@@ -104,7 +95,7 @@ def _install_mlir() -> None:
 
 
 def _install_code() -> None:
-    library = codegen.CUDACodeLibrary
+    library = numba_cuda.codegen.CUDACodeLibrary
     mode.choose(library, "get_cufunc", _function_of, _is_for_cpu)
     for what, names in (
         ("PTX", ("get_asm_str", "get_asm_strs", "get_lto_ptx")),
@@ -116,7 +107,7 @@ def _install_code() -> None:
         for name in names:
             mode.choose(library, name, functools.partial(launch.refuse, what), _is_for_cpu)
     mode.choose(
-        codegen.JITCUDACodegen,
+        numba_cuda.codegen.JITCUDACodegen,
         "magic_tuple",  # by which Numba's cache on disk keeps kernels for the CPU apart
         lambda self: ("kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest_of()),
     )
@@ -148,7 +139,7 @@ def _install_dispatchers() -> None:
         said = shown(f"compiling {launch.label_of(self.py_func)} with Numba-CUDA")
         plain = numba_cuda_patches.without_nvvm()
         try:
-            with deferred(), said, global_compiler_lock, plain, asking(is_checked), own:
+            with deferred(), said, numba_cuda.global_compiler_lock, plain, asking(is_checked), own:
                 return compile_kernel(self, sig)
         except AttributeError as e:
             if not refusals.is_recursion(e):
@@ -159,7 +150,7 @@ def _install_dispatchers() -> None:
             ) from None
 
     def compiled_device(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with deferred(), global_compiler_lock, numba_cuda_patches.without_nvvm():
+        with deferred(), numba_cuda.global_compiler_lock, numba_cuda_patches.without_nvvm():
             return compile_device(self, *args, **kwargs)
 
     @functools.wraps(run)
@@ -203,7 +194,7 @@ def _add_image(kernel: Any) -> None:
         for layout, word, a in arguments:
             if layout:
                 _relate(function, word, layout, a.n_dims, a.item_size)
-    with deferred(), global_compiler_lock:
+    with deferred(), numba_cuda.global_compiler_lock:
         image, _ = cuda_on_cpu_compile.image_of(label, library, entry, wanted, is_fast)
     library._cubin_cache[_IMAGE] = image
     cuda_on_cpu_compile.host_code(image, label, kernel.py_func)
@@ -294,7 +285,7 @@ class _HostFunction:
         if address is None:
             raise KeyError(f"the image has no global {name!r}")
         pointer = driver.binding.CUdeviceptr(address)
-        return driver.MemoryPointer(devices.get_context(), pointer, 4), 4
+        return driver.MemoryPointer(numba_cuda.devices.get_context(), pointer, 4), 4
 
 
 def _explained(method: Any, got: str) -> Any:
@@ -350,7 +341,7 @@ def _twin(original: Any, own: dict[str, Any], wanted: str | None) -> Any:
     twins = own.get(_TWINS)
     if twins is not None and wanted in twins:
         return twins[wanted]
-    with global_compiler_lock:
+    with numba_cuda.global_compiler_lock:
         twins = own.setdefault(_TWINS, {own.get(_HOME, _home_of_others): original})
         if wanted not in twins:
             made = _Dispatcher(
@@ -378,7 +369,7 @@ def _compile_declared(original: Any, own: dict[str, Any], made: Any) -> None:
             without_gpu: Any = nullcontext()
             if mode.current() is None and not cuda.is_available():  # LLVM IR, for an operation
                 without_gpu = numba_cuda_patches.compiling_for(_ANY_ARCHITECTURE)
-            with typeinfer.register_dispatcher(made), without_gpu:
+            with numba_cuda.typeinfer.register_dispatcher(made), without_gpu:
                 made.compile_device(argument_types, compiled.signature.return_type)
         else:
             made.compile(argument_types)
