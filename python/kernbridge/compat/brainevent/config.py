@@ -1,19 +1,15 @@
 """Settings, as programs that were written for BrainEvent know them."""
 
-# isort: off
-from kernbridge.config import (
-    add_include_path as add_include_path,
-    clear_backends as clear_backends,
-    get_backend as get_backend,
-    get_compute_capability as get_compute_capability,
-    get_include_paths as get_include_paths,
-    get_numba_num_threads as get_numba_num_threads,
-    prefer_system_nvcc as prefer_system_nvcc,
-    set_backend as set_backend,
-    set_compute_capability as set_compute_capability,
-    set_numba_num_threads as _set_numba_num_threads,
-)
-# isort: on
+from kernbridge.config import add_include_path as add_include_path
+from kernbridge.config import clear_backends as clear_backends
+from kernbridge.config import get_backend as get_backend
+from kernbridge.config import get_compute_capability as get_compute_capability
+from kernbridge.config import get_include_paths as get_include_paths
+from kernbridge.config import get_numba_num_threads as get_numba_num_threads
+from kernbridge.config import prefer_system_nvcc as prefer_system_nvcc
+from kernbridge.config import set_backend as set_backend
+from kernbridge.config import set_compute_capability as set_compute_capability
+from kernbridge.config import set_numba_num_threads as _set_numba_num_threads
 
 _parallel = False
 
