@@ -38,51 +38,41 @@ from kernbridge._src.source.load import (
 from kernbridge.errors import *  # noqa: F403  # programs may import them from here
 
 if TYPE_CHECKING:
-    # Sorting would write a statement for each name that is imported as itself.
-    # isort: off
     from kernbridge import benchmark, cache, config, registry
     from kernbridge._ext.embed.export import export_bundle
     from kernbridge._ext.emulator.device.switch import cuda_on_cpu
-    from kernbridge._ext.nvrtc.kernel import CudaKernel as CudaKernel, cuda_kernel
-    from kernbridge._src.custom.kernel import KernelEntry as KernelEntry, XLACustomKernel
-    from kernbridge._src.custom.rules import (
-        defjvp as defjvp,
-        general_batching_rule as general_batching_rule,
-    )
-    from kernbridge._src.custom.warp import (
-        jaxinfo_to_warpinfo as jaxinfo_to_warpinfo,
-        jaxtype_to_warptype as jaxtype_to_warptype,
-    )
+    from kernbridge._ext.inline.function import InlinedFunction as InlinedFunction
+    from kernbridge._ext.inline.function import inline
+    from kernbridge._ext.nvrtc.kernel import CudaKernel as CudaKernel
+    from kernbridge._ext.nvrtc.kernel import cuda_kernel
+    from kernbridge._ext.nvrtc.load_binary import CudaBinary as CudaBinary
+    from kernbridge._ext.nvrtc.load_binary import load_binary
+    from kernbridge._ext.tools.check_rules import RuleCheck as RuleCheck
+    from kernbridge._ext.tools.check_rules import RuleCheckError as RuleCheckError
+    from kernbridge._ext.tools.check_rules import check_rules
+    from kernbridge._ext.tools.doctor import print_diagnostics
+    from kernbridge._ext.tools.explain import Explanation as Explanation
+    from kernbridge._ext.tools.explain import explain
+    from kernbridge._src.custom.kernel import KernelEntry as KernelEntry
+    from kernbridge._src.custom.kernel import XLACustomKernel
+    from kernbridge._src.custom.rules import defjvp as defjvp
+    from kernbridge._src.custom.rules import general_batching_rule as general_batching_rule
+    from kernbridge._src.custom.warp import jaxinfo_to_warpinfo as jaxinfo_to_warpinfo
+    from kernbridge._src.custom.warp import jaxtype_to_warptype as jaxtype_to_warptype
     from kernbridge._src.decorator import kernel
-    from kernbridge._ext.inline.function import InlinedFunction as InlinedFunction, inline
     from kernbridge._src.numba_cpu.returning import elementwise
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
     from kernbridge._src.record.callable import numba_cuda_callable
-    from kernbridge._ext.nvrtc.load_binary import CudaBinary as CudaBinary, load_binary
-    from kernbridge._src.source.module import (
-        CompiledModule as CompiledModule,
-        SourceFunction as SourceFunction,
-    )
-    from kernbridge._ext.tools.check_rules import (
-        RuleCheck as RuleCheck,
-        RuleCheckError as RuleCheckError,
-        check_rules,
-    )
-    from kernbridge._ext.tools.doctor import print_diagnostics
-    from kernbridge._ext.tools.explain import Explanation as Explanation, explain
-    from kernbridge.benchmark import (
-        BenchmarkConfig as BenchmarkConfig,
-        BenchmarkRecord as BenchmarkRecord,
-        BenchmarkResult as BenchmarkResult,
-        benchmark_function as benchmark_function,
-    )
-    from kernbridge.cache import (
-        clear_cache as clear_cache,
-        get_cache_dir as get_cache_dir,
-        set_cache_dir as set_cache_dir,
-    )
+    from kernbridge._src.source.module import CompiledModule as CompiledModule
+    from kernbridge._src.source.module import SourceFunction as SourceFunction
+    from kernbridge.benchmark import BenchmarkConfig as BenchmarkConfig
+    from kernbridge.benchmark import BenchmarkRecord as BenchmarkRecord
+    from kernbridge.benchmark import BenchmarkResult as BenchmarkResult
+    from kernbridge.benchmark import benchmark_function as benchmark_function
+    from kernbridge.cache import clear_cache as clear_cache
+    from kernbridge.cache import get_cache_dir as get_cache_dir
+    from kernbridge.cache import set_cache_dir as set_cache_dir
     from kernbridge.registry import *  # noqa: F403
-    # isort: on
 
 __version__ = "0.1.0.dev0"
 
