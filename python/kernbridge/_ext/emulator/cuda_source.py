@@ -33,6 +33,7 @@ _CHECKED = (
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
 )
 _WRAPPED = "-Wl,-Bsymbolic,--wrap=memcpy,--wrap=memmove,--wrap=memset"  # clang copies structures so
+Changes = list[tuple[int, int, str]]  # of a text: each from, to before, and what stands there
 _CHECKED_LIBRARIES = (_WRAPPED, "-lstdc++", "-lm", "-lgcc_s", "-lc")
 
 _NAMESPACE = "::kernbridge::cuda_on_cpu::"
@@ -168,7 +169,7 @@ class _Translation:
 
     def result(self) -> str:
         """Each change replaces a span; changes inside of a change are made by a second call."""
-        changes: list[tuple[int, int, str]] = []
+        changes: Changes = []
         self._refuse_plain_calls()
         for begin, end, is_cub in self.segments:
             if is_cub:
@@ -239,7 +240,7 @@ class _Translation:
         if what != "a library of CUDA" or not self._declarations(word):
             raise self._refuse(found.start(), f"{word} ({what})")
 
-    def _shared(self, found: re.Match[str], floor: int) -> list[tuple[int, int, str]]:
+    def _shared(self, found: re.Match[str], floor: int) -> Changes:
         before = _WORDS_BEFORE.search(self.text, max(floor, found.start() - 512), found.start())
         assert before is not None
         after = _ATTRIBUTES_AFTER.match(self.text, found.end())
@@ -269,9 +270,7 @@ class _Translation:
             new += f"kb_dynamic_{name}{{[] {{ {name} = {value}; }}}};"
         return [(before.start(), declared.end(), new + lines)]
 
-    def _checked_array(
-        self, begin: int, after: int, kind: str
-    ) -> list[tuple[int, int, str]] | None:
+    def _checked_array(self, begin: int, after: int, kind: str) -> Changes | None:
         """Return references to what the core gives; None for what is not declared in a function."""
         if not self._is_in_function(begin):
             return None
@@ -316,7 +315,7 @@ class _Translation:
                 break
         raise self._refuse(position, f"something without the {closing!r} that closes it")
 
-    def _launch(self, found: re.Match[str]) -> list[tuple[int, int, str]]:
+    def _launch(self, found: re.Match[str]) -> Changes:
         begin = self._callee(found.start())
         end = self._close(found.end(), ">>>")
         after = re.compile(r">>\s*>\s*\(").match(self.text, end)
@@ -333,7 +332,7 @@ class _Translation:
         changes += [(begin, found.end(), head + lines), (end, after.end() - 1, f"), {name}}}")]
         return changes
 
-    def _arguments(self, begin: int) -> tuple[str, str, str, list[tuple[int, int, str]]]:
+    def _arguments(self, begin: int) -> tuple[str, str, str, Changes]:
         """Return how a launch captures, its parameters, what it passes on, and what it leaves out.
 
         A null pointer and a list in braces have no type of their own, so they stay in the call.
@@ -377,7 +376,7 @@ class _Translation:
             at, before, is_named = first.start(), word, is_word
         return at
 
-    def _assembly(self, found: re.Match[str], is_cub: bool) -> list[tuple[int, int, str]]:
+    def _assembly(self, found: re.Match[str], is_cub: bool) -> Changes:
         """Return what an instruction of PTX becomes; nothing if the compiler takes it as it is."""
         start = re.compile(r"(?:\s*\b(?:volatile|__volatile__|goto|inline)\b)*\s*\(").match(
             self.text, found.end()

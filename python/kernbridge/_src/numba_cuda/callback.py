@@ -49,10 +49,11 @@ from kernbridge._src.plan.targets import Target
 
 class _Thread(threading.local):
     recording: Any = None  # which calls of `numba.cuda` are added to
-    handlers: Mapping[str, Callable[..., Any]] = {}  # by name: what adds a call to it
+    handlers: Mapping[str, _Function] = {}  # by name: what adds a call to it
     stream: Any = None  # XLA's, while it calls a function
 
 
+_Function = Callable[..., Any]
 DTYPES = NATIVE_DTYPES | HALVES
 LACKING = "Numba-CUDA has no type for"  # of other dtypes
 REMEDY = "write to an output instead"  # of copies
@@ -264,7 +265,7 @@ def _default_stream(api: HostApi, original: Any, array: Any, stream: Any) -> Any
     return original(array, stream) or _on(api, 0)
 
 
-_ON_STREAM: dict[str, Callable[..., Any]] = {
+_ON_STREAM: dict[str, _Function] = {
     "configure": _configure,  # which `kernel[grid, block]` and what `forall` returns call
     "forall": lambda api, original, *args, **kw: _taking_both(api, original(*args, **kw)),
     "device_array": _device_array,
@@ -277,7 +278,7 @@ _ON_STREAM: dict[str, Callable[..., Any]] = {
 class Callee:
     """A Python function, its arguments, and the number by which the core names it."""
 
-    function: Callable[..., Any]
+    function: _Function
     assignment: Assignment  # of the buffers and the stream
     scalars: range  # buffers whose value the function gets
     around: Callable[[], AbstractContextManager[Any]]  # where the function runs
@@ -303,12 +304,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         return LRUCache(256)
 
     def lower_as_python(
-        self,
-        key: Hashable,
-        function: Callable[..., Any],
-        operands: Types,
-        call: Call,
-        target: Target,
+        self, key: Hashable, function: _Function, operands: Types, call: Call, target: Target
     ) -> Lowered:
         """Lower a call of a Python function, which is made once for each key.
 

@@ -24,7 +24,7 @@ from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import compile_protected
 from kernbridge._src.numba_cuda import dialect
 from kernbridge._src.plan import program
-from kernbridge._src.plan.program import Launch, Parameter, Word, leaves, with_open
+from kernbridge._src.plan.program import Launch, Parameter, Parameters, Word, leaves, with_open
 from kernbridge._src.plan.targets import Gpu, Target
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
@@ -67,12 +67,7 @@ class KernelJob(Recipe[NumbaCudaFunction]):
     """
 
     def __init__(
-        self,
-        label: str,
-        kernel: Any,
-        parameters: Sequence[Parameter],
-        batched: bool,
-        target: Target,
+        self, label: str, kernel: Any, parameters: Parameters, batched: bool, target: Target
     ) -> None:
         self.label, self.kernel, self.parameters = label, kernel, tuple(parameters)
         self.batched, self.target = batched, target
@@ -233,7 +228,7 @@ def declared(kernel: Any) -> tuple[Any, ...]:
     return tuple(vars(kernel).get(DECLARED) or kernel.overloads)
 
 
-def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:
+def _check_declared(label: str, kernel: Any, parameters: Parameters) -> None:
     """Refuse arrays that fit none of the signatures that `cuda.jit` was given."""
     if getattr(kernel, "_can_compile", True):
         return

@@ -119,6 +119,7 @@ class TupleParameter:
 
 
 Parameter = DeviceParameter | TupleParameter
+Parameters = Sequence[Parameter]
 Argument = tuple[Parameter, Sequence[Sequence["Word"]]]
 """A parameter, and the words of each of its leaves."""
 
