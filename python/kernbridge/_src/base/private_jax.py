@@ -258,9 +258,8 @@ def shardy_rule(
     """
     avals = [*ctx.avals_in, *ctx.avals_out]
     uses_shardy = getattr(jax.config, "jax_use_shardy_partitioner", True)
-    if not uses_shardy or not all(
-        isinstance(d, int) and d > 0 for aval in avals for d in aval.shape
-    ):
+    extents = (d for aval in avals for d in aval.shape)
+    if not uses_shardy or not all(isinstance(d, int) and d > 0 for d in extents):
         return None
     types = [
         mlir.ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(np.dtype(aval.dtype)))

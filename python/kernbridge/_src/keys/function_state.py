@@ -199,9 +199,7 @@ class _Walk:
             self.put(path, exact(value))
         elif value is vars(builtins):  # as `exec` leaves it in the globals that it is given
             self.put(path, "builtins")
-        elif kind in _BOUND and not isinstance(
-            value.__self__, (types.ModuleType, type, type(None))
-        ):
+        elif kind in _BOUND and not isinstance(value.__self__, types.ModuleType | type | None):
             self.put(f"{path}.{value.__name__}", "method")
             self.feed(value.__self__, path)
         elif kind.__module__.partition(".")[0] in OTHERS and not isinstance(value, _KNOWN):

@@ -18,6 +18,7 @@ from kernbridge._src.base.patched import patched
 
 versions.warn_of_untested("llvmlite")
 
+_managers = binding.newpassmanagers
 TABLE = "kb_table_"  # and a digest of the content: the name of a large constant array
 
 
@@ -57,17 +58,14 @@ def run_once(manager: Any, code: Any, builder: Any) -> None:
     if type(manager)._dispose is not binding.ffi.ObjectRef._dispose:
         manager.close()
     elif not manager.closed:
-        binding.newpassmanagers.NewPassManager._dispose(manager)
+        _managers.NewPassManager._dispose(manager)
         manager.detach()  # if another thread is freeing pass managers, close() would free it twice
 
 
 # Changes, for `patched`, that free the pass managers which Numba makes and drops meanwhile, about
 # 220 KiB a kernel. The caller holds Numba's compiler lock.
 DISPOSE_CHANGES: tuple[tuple[Any, str, Any], ...] = tuple(
-    (kind, "_dispose", binding.newpassmanagers.NewPassManager._dispose)
-    for kind in (
-        binding.newpassmanagers.ModulePassManager,
-        binding.newpassmanagers.FunctionPassManager,
-    )
+    (kind, "_dispose", _managers.NewPassManager._dispose)
+    for kind in (_managers.ModulePassManager, _managers.FunctionPassManager)
     if kind._dispose is binding.ffi.ObjectRef._dispose
 )

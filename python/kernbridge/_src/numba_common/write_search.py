@@ -204,10 +204,8 @@ class WriteSearch:
         if any(isinstance(a, _FUNCTIONS) for a in arguments):
             return True  # it may hand the array to a function
         if isinstance(function, types.BoundFunction):
-            is_method_of_user = isinstance(function.this, types.ClassInstanceType)
-            return is_method_of_user or self._member_writes(
-                code, function.template, given, takes_alias
-            )
+            of_user = isinstance(function.this, types.ClassInstanceType)
+            return of_user or self._member_writes(code, function.template, given, takes_alias)
         if isinstance(function, types.Function):
             return self._function_writes(function, arguments, takes_alias)
         return isinstance(

@@ -260,17 +260,13 @@ def _device_array(api: HostApi, original: Any, *args: Any, stream: Any = 0, **kw
     return original(*args, **kwargs, stream=_on(api, stream))
 
 
-def _default_stream(api: HostApi, original: Any, array: Any, stream: Any) -> Any:
-    """Return the stream for what an array does: `reshape` loses the one that it is bound to."""
-    return original(array, stream) or _on(api, 0)
-
-
 _ON_STREAM: dict[str, _Function] = {
     "configure": _configure,  # which `kernel[grid, block]` and what `forall` returns call
     "forall": lambda api, original, *args, **kw: _taking_both(api, original(*args, **kw)),
     "device_array": _device_array,
     "device_array_like": _device_array,
-    "_default_stream": _default_stream,
+    # The stream for what an array does: `reshape` loses the one that it is bound to.
+    "_default_stream": lambda api, original, *args: original(*args) or _on(api, 0),
 }
 
 
