@@ -26,14 +26,9 @@ from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Terms, Types
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common import kinds
+from kernbridge._src.numba_common import parameters as kernel_parameters
 from kernbridge._src.numba_common import static as static_values
-from kernbridge._src.numba_common.parameters import (
-    NATIVE_DTYPES,
-    KernelParameters,
-    PythonFrontend,
-    check_dtype,
-    name_of,
-)
+from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, KernelParameters, check_dtype
 from kernbridge._src.numba_cpu.kernel import NumbaCpu, Variant, needs_numba
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
@@ -101,7 +96,7 @@ def _summed(ct: Any, x: Any) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class Returning(PythonFrontend):
+class Returning(kernel_parameters.PythonFrontend):
     """A function that returns values, or of `numba.guvectorize`, as a front end."""
 
     kind: str
@@ -117,7 +112,7 @@ class Returning(PythonFrontend):
     def __post_init__(self) -> None:
         front_end = "elementwise" if self.kind == "elementwise" else "kernel"
         function = self.dispatcher.py_func
-        self.name = name_of(front_end, function, self.name)
+        self.name = kernel_parameters.name_of(front_end, function, self.name)
         self.label = f"{front_end} {self.name!r}"
         refusal = static_values.refusal_on_cpus
         self.static = static_values.read(self.label, function, self.static, refusal)
