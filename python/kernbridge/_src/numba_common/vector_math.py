@@ -108,11 +108,7 @@ def with_vectors(text: str, features: str) -> str:
             # The `errno` of a function of libm is not read.
             f.head = f"declare {f.result} @{f.name}({', '.join(f.parameters)}) {pure}"
         _drop_tests_for_zero(f)
-    added = [
-        f"{module}",
-        f"declare double @cbrt(double) {pure}",
-        f"declare float @cbrtf(float) {pure}",
-    ]
+    added = [f"declare {t} @cbrt{f}({t}) {pure}" for t, f in (("double", ""), ("float", "f"))]
     for name, (kind, size, n_operands) in used.items():
         operands = ", ".join([f"<{size} x {kind}>"] * n_operands)
         added.append(f"declare <{size} x {kind}> @{name}({operands})")
@@ -121,7 +117,7 @@ def with_vectors(text: str, features: str) -> str:
         f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{kept}], "
         'section "llvm.metadata"\n'
     )
-    return declared_once("\n".join(added))
+    return declared_once("\n".join((f"{module}", *added)))
 
 
 def _of_libm(callee: str, kind: str) -> str:
