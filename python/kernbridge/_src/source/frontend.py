@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base import debug, extensions
@@ -16,12 +16,10 @@ from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.operation import origin
+from kernbridge._src.operation.inspection import Inspection, Plan
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.scan.functions import ScannedFunction
-
-if TYPE_CHECKING:
-    from kernbridge._src.operation.inspection import Inspection, Plan
-    from kernbridge._src.toolchain.library import Request
+from kernbridge._src.toolchain.library import Request
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
 
