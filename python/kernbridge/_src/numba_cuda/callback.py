@@ -95,8 +95,7 @@ def loaded() -> list[HostApi]:
 
     dispatcher, array = numba_cuda.dispatcher, numba_cuda.DeviceNDArrayBase
     kernels, configured = dispatcher.CUDADispatcher, dispatcher._LaunchConfiguration
-    cuda, driver = numba_cuda.cuda, numba_cuda.driver
-    found = [HostApi((cuda,), kernels, configured, driver, array)]
+    found = [HostApi((numba_cuda.cuda,), kernels, configured, numba_cuda.driver, array)]
     if f"{_MLIR}.cuda" in sys.modules and (extension := extensions.find("mlir_host")):
         found.append(extension.api(HostApi))
     return found

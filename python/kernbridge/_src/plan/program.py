@@ -255,8 +255,7 @@ def renumbered(step: Step, number: Callable[[int], int]) -> Step:
     if isinstance(step, Fill):
         return replace(step, buffer=number(step.buffer))
     if isinstance(step, Copy):
-        to, source = number(step.to_buffer), number(step.from_buffer)
-        return replace(step, to_buffer=to, from_buffer=source)
+        return replace(step, to_buffer=number(step.to_buffer), from_buffer=number(step.from_buffer))
     if isinstance(step, Callback):
         return step
     words = (w if w.kind == "constant" else replace(w, buffer=number(w.buffer)) for w in step.words)
