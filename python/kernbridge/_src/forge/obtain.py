@@ -23,7 +23,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from kernbridge._src.base.progress import shown
 from kernbridge._src.forge import artefacts
-from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.keys import package_digest
 
 T = TypeVar("T")
@@ -64,11 +63,11 @@ class Recipe(Generic[T]):
         """Return what decides the artefact besides the identity: plain values, with a `repr`."""
         return ()
 
-    def make(self) -> Artefact:
+    def make(self) -> artefacts.Artefact:
         """Compile. Called by one thread of one process, with Ctrl-C delayed."""
         raise NotImplementedError
 
-    def use(self, made: Artefact) -> T:
+    def use(self, made: artefacts.Artefact) -> T:
         """Return what this process uses of an artefact that was made or loaded.
 
         It is made again if this raises ValueError for one that was loaded.

@@ -26,7 +26,6 @@ from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.calls.call import ArrayType, Call, Types, has_type
 from kernbridge._src.keys import function_state
-from kernbridge._src.keys.function_state import FunctionState
 from kernbridge._src.operation import derivatives
 from kernbridge._src.operation.inspection import Inspection, Plan
 from kernbridge._src.operation.primitive import Frontend, bind
@@ -43,17 +42,17 @@ class Watched:
 
     def __init__(self, functions: Callable[[], Functions]) -> None:
         self._functions = functions
-        self._state: FunctionState | None = None
+        self._state: function_state.FunctionState | None = None
         self._differs = False  # whether calls were traced in different states
 
-    def tracing(self) -> FunctionState:
+    def tracing(self) -> function_state.FunctionState:
         """Note that a call is being traced; return what the functions read."""
         before, now = self._state, function_state.take(self._functions())
         self._differs |= before is not None and before != now
         self._state = _INCOMPARABLE if now.incomparable else now
         return now
 
-    def retrace_if_changed(self, drop: Callable[[], None]) -> FunctionState:
+    def retrace_if_changed(self, drop: Callable[[], None]) -> function_state.FunctionState:
         """Call `drop` if earlier traces are no longer valid; return what the functions read.
 
         An operation calls this if a transformation of JAX sees the call.

@@ -16,7 +16,6 @@ from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.plan import launch, targets
 from kernbridge._src.plan.program import Callback, Fill, Launch, Program, Step, Value
-from kernbridge._src.plan.targets import Target
 from kernbridge._src.toolchain import cuda
 
 Lowered = tuple[NativeCall, Program]
@@ -44,16 +43,16 @@ class PlannedFrontend(Frontend):
         _, program = self._lower(tuple(operands), call, target)
         return tuple(target.inspect(step) for step in program.steps if isinstance(step, Launch))
 
-    def _target_here(self) -> Target:
+    def _target_here(self) -> targets.Target:
         here = jax.default_backend()
         is_known = here in self.platforms and not cuda.chosen()
         return self._target(here if is_known else "cuda")
 
-    def _target(self, platform: str) -> Target:
+    def _target(self, platform: str) -> targets.Target:
         return targets.of_platform(platform, self.checked, self.vector_math, self.label)
 
     @abstractmethod
-    def _lower(self, operands: Operands, call: Call, target: Target) -> Lowered:
+    def _lower(self, operands: Operands, call: Call, target: targets.Target) -> Lowered:
         """Machine code and plan."""
 
 
@@ -72,7 +71,7 @@ def plan(
     copied: Sequence[int] = (),
     temporaries: Types = (),
     is_tested: bool = False,
-    target: Target,
+    target: targets.Target,
 ) -> Lowered:
     """Make a program of steps and register it; `names` are of operands and outputs.
 

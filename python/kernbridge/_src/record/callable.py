@@ -24,7 +24,6 @@ from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch, renumbered
 from kernbridge._src.plan.targets import Target
 from kernbridge._src.record import record as recorder
-from kernbridge._src.record.record import NotRecordable
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.toolchain import cuda
 
@@ -213,7 +212,7 @@ class NumbaCudaCallable(CallingFrontend):
                 )
         try:
             return self._recorded(operands, call, target)
-        except NotRecordable as e:
+        except recorder.NotRecordable as e:
             why = str(e)
         if self.record == "always":
             raise KernelError(

@@ -25,7 +25,6 @@ from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.operation.operation import Operation, Verified, spec_key
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import functions as scanned
-from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.frontend import Described, Export, SourceFrontend
@@ -278,7 +277,7 @@ class CompiledModule:
         name: str,
         path: Path,
         digest: str,
-        functions: Sequence[ScannedFunction],
+        functions: Sequence[scanned.ScannedFunction],
         *,
         language: str,
         on_cpu: bool = False,

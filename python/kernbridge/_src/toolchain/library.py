@@ -25,7 +25,6 @@ from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
 from kernbridge._src.keys import package_digest
 from kernbridge._src.toolchain import compilers
-from kernbridge._src.toolchain.compilers import HostCompiler
 
 if TYPE_CHECKING:
     from kernbridge._src.toolchain.nvcc import Nvcc
@@ -96,7 +95,7 @@ class Built(Struct):
 class Command(Struct):
     """How a compiler is called for a request. Words such as "@source" stand for files."""
 
-    compiler: HostCompiler  # what is called, with the real paths of all that this runs
+    compiler: compilers.HostCompiler  # what is called, with the real paths of all that this runs
     start: Sequence[str]  # before the user's flags
     rest: Sequence[str]  # after them
     cflags: Sequence[str]  # the user's, as this compiler understands them

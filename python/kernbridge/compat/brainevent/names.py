@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.custom import kernel
-from kernbridge._src.custom.kernel import XLACustomKernel
 from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 from kernbridge._src.toolchain.build import build
@@ -86,7 +85,7 @@ def check_warp_installed() -> None:
         ) from e
 
 
-def register_primitive(name: str, primitive: XLACustomKernel) -> None:
+def register_primitive(name: str, primitive: kernel.XLACustomKernel) -> None:
     """Enter an operation in the registry, as creating it does.
 
     An operation that has this name already is replaced, with a UserWarning.
