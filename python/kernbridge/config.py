@@ -213,6 +213,28 @@ def get_cuda_on_cpu() -> str:
 
 
 @hides_frames
+def set_gathers(what: str | None) -> None:
+    """Choose what happens if a sharded array must be gathered on every device before a call.
+
+    With "error", the call is refused: by a ValueError as it is traced if its mesh has explicit
+    axes, and otherwise by a JaxRuntimeError when XLA compiles the program. With "warn", the call
+    works, and a KernbridgeWarning is shown once for each operation and reason. None, the default,
+    means "error" for explicit axes and "warn" for others. Anything else is a ValueError. Calls that
+    JAX has already compiled keep running.
+    """
+    if what not in ("warn", "error", None):
+        raise ValueError(
+            f"set_gathers: the argument is {what!r}, expected 'warn', 'error' or None [KB8001]"
+        )
+    settings.gathers = what
+
+
+def get_gathers() -> str | None:
+    """Return what `set_gathers` chose, or None."""
+    return settings.gathers
+
+
+@hides_frames
 def set_exported_code(what: str) -> None:
     """Choose what happens to the code that a loaded program carries.
 

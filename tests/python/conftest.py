@@ -137,6 +137,15 @@ def x64():
 
 
 @pytest.fixture
+def gathers():
+    """Set what happens to arrays that must be gathered on every device, for one test."""
+    from kernbridge import config
+
+    yield config.set_gathers
+    config.set_gathers(None)
+
+
+@pytest.fixture
 def gpu():
     """The fake CUDA driver, for tests of GPU operations."""
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")

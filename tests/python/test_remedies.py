@@ -543,6 +543,14 @@ def test_kb6002():
             out_specs=jax.sharding.PartitionSpec("d"),
         )
         equal(jax.jit(inside)(y), 2 * np.arange(8.0))
+    explicit = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(explicit):
+        y = jax.sharding.reshard(jnp.arange(8.0), jax.sharding.PartitionSpec("d"))
+        with refused("KB6002", ValueError):
+            jax.jit(numba_kernel(double, lambda x: x))(y)
+        whole = jax.sharding.reshard(y, jax.sharding.PartitionSpec(None))
+        with silent():
+            equal(jax.jit(numba_kernel(double, lambda x: x))(whole), 2 * np.arange(8.0))
 
 
 def test_kb6003():
@@ -664,6 +672,7 @@ WRONG_SETTINGS = [
     (config.add_include_path, 3),
     (functools.partial(config.set_backend, "cpu"), 3),
     (config.set_cuda_on_cpu, False),
+    (config.set_gathers, "never"),
     (config.set_exported_code, "never"),
     (config.set_carry_kernels, 1),
     (config.set_adjoint_test, 1),

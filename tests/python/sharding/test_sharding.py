@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from kernbridge import KernbridgeWarning, ShardingRule, numba_kernel
+from kernbridge import KernbridgeWarning, ShardingRule, config, numba_kernel
 from kernels import matvec
 from sharded import LINE, SQUARE, check, collectives, mesh, put, renamed
 
@@ -37,6 +37,12 @@ def softmax_rows(x, out):
     for i in range(x.shape[0]):
         out[i] = np.exp(x[i] - x[i].max())
         out[i] /= out[i].sum()
+
+
+@numba.njit
+def outer(x, y, out):
+    for i in range(x.size):
+        out[i] = x[i] * y
 
 
 @numba.njit
@@ -454,13 +460,69 @@ def test_explicit_meshes(jit):
         assert jax.typeof(found).sharding.spec == P("x", None)
 
 
-def test_an_explicit_mesh_gathers_what_the_rule_does_not_split():
+def test_an_explicit_mesh_gathers_what_the_rule_does_not_split(gathers):
+    gathers("warn")
     placed = lambda x, *spec: put(x, *spec, kind=AxisType.Explicit)  # noqa: E731
     with jax.set_mesh(mesh(*LINE, kind=AxisType.Explicit)):
         op = numba_kernel(renamed(matvec), rows, sharding_rule="i j, j -> i")
         with pytest.warns(KernbridgeWarning, match=r"\[KB6002\]"):
             found = check(op, placed(A, None, "x"), placed(X, "x"), moved=None)
         assert jax.typeof(found).sharding.spec == P(None)
+
+
+@pytest.mark.parametrize("where", ["call", "vmap", "jvp", "grad", "custom"])
+def test_an_explicit_mesh_refuses_what_would_be_gathered(where):
+    """As JAX's own operations do. What the rule splits, and batches, are split as elsewhere."""
+    placed = lambda x, *spec: put(x, *spec, kind=AxisType.Explicit)  # noqa: E731
+    call = numba_kernel(
+        renamed(matvec),
+        rows,
+        sharding_rule="i j, j -> i",
+        vjp=lambda inputs, outputs, ct: (jnp.outer(ct, inputs[1]), None),
+    )
+    if where == "custom":
+        custom = kernbridge.XLACustomKernel("refuses_gathers")
+        custom.def_numba_kernel(lambda *, outs: numba_kernel(matvec, outs))
+        call = lambda a, x: custom(a, x, outs=[S(a.shape[:1], a.dtype)])[0]  # noqa: E731
+    run = {
+        "vmap": jax.vmap(call, (0, None)),
+        "jvp": lambda a, x: jax.jvp(lambda a: call(a, x), (a,), (a,)),
+        "grad": jax.grad(lambda a, x: call(a, x).sum()),
+    }.get(where, call)
+    a, batch = (B, (None,)) if where == "vmap" else (A, ())
+    with jax.set_mesh(mesh(*LINE, kind=AxisType.Explicit)):
+        says = r"dimension 1 of input 0, f32\[8,8@x\], would be gathered .*reshard.*\[KB6002\]"
+        with pytest.raises(ValueError, match=says):
+            jax.jit(run)(placed(a, *batch, None, "x"), placed(X))
+        split = ("x",) if where != "custom" else ()  # whose outputs would be whole
+        found = jax.jit(run)(placed(a, *split), placed(X))
+    for got, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(run(a, X)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_two_inputs_on_the_same_devices_are_refused_on_explicit_axes():
+    op = numba_kernel(
+        renamed(outer), lambda x, y: S((*x.shape, *y.shape), x.dtype), sharding_rule="i, j -> i j"
+    )
+    placed = lambda x, *spec: put(x, *spec, kind=AxisType.Explicit)  # noqa: E731
+    with jax.set_mesh(mesh(*LINE, kind=AxisType.Explicit)):
+        with pytest.raises(ValueError, match=r"input 1, f32\[8@x\].* in another way.*\[KB6002\]"):
+            jax.jit(op)(placed(X, "x"), placed(A[:, 0], "x"))
+        check(op, placed(X, "x"), placed(A[:, 0]))
+
+
+def test_gathers_on_other_meshes_are_refused_on_demand(gathers):
+    op = numba_kernel(renamed(matvec), rows)
+    gathers("error")
+    assert config.get_gathers() == "error"
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"input 0, f32\[8,8\].*\[KB6002\]"):
+        jax.jit(op)(put(A, "x"), X)
+    check(op, put(A), put(X))
+    gathers("warn")
+    with pytest.warns(KernbridgeWarning, match=r"\[KB6002\]"):
+        check(op, put(A, "x"), X, moved=None)
+    with pytest.raises(ValueError, match=r"'warning', expected 'warn', 'error' or None"):
+        gathers("warning")
 
 
 def test_gradients_on_an_explicit_mesh():
@@ -489,7 +551,9 @@ DOUBLED = numba_kernel(renamed(scaled_sum), same)
 
 @pytest.mark.filterwarnings("ignore:.*is gathered on each")
 @pytest.mark.parametrize("rule", ["i, j -> i", None])
-def test_derivatives_with_batch_axes_on_an_explicit_mesh(rule):
+def test_derivatives_with_batch_axes_on_an_explicit_mesh(rule, gathers):
+    gathers("warn")
+
     def vjp(inputs, outputs, ct):
         x, w = inputs
         if rule is None:

@@ -141,7 +141,8 @@ def test_a_product_in_every_placement(left, right):
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize(("left", "right"), pairs(ONE))
-def test_two_inputs_that_wish_the_same_devices(left, right, kind):
+def test_two_inputs_that_wish_the_same_devices(left, right, kind, gathers):
+    gathers("warn")
     with jax.set_mesh(mesh(*SQUARE, kind=kind)):
         check(OUTER, on_square(X, left, kind), on_square(X, right, kind), moved=None)
 

@@ -14,6 +14,7 @@ ALLOW_IMPORTS = "KERNBRIDGE_ALLOW_IMPORTS"
 architectures: tuple[tuple[int, int, str], ...] | None = None
 prefer_system_nvcc: bool | None = None  # None: the choice of the environment
 cuda_on_cpu = "compile"  # or "error"
+gathers: str | None = None  # "warn" or "error"; None: an error on explicit meshes only
 include_paths: tuple[str, ...] = ()  # searched for every source, after the paths of its own load
 compiler_seconds: float | None = None  # None: the choice of the environment
 compiler_memory: int | None = None  # bytes; None: what the machine has room for

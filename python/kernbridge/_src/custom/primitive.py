@@ -158,7 +158,7 @@ class OfKernels(Automatic):
 def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> Any:
     levels, types = params[OURS].levels, params[OURS].made or types_of(outs)
     terms = Terms.undeclared(_slices(levels, operands), 0, types)
-    shardings = output_shardings(terms, levels, operands)
+    shardings = output_shardings(name, terms, levels, operands)
     return operation_primitive.abstract(name, operands, types, levels, shardings)
 
 

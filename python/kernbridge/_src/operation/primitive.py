@@ -201,7 +201,7 @@ def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
 
 def abstract_call(label: str, operands: Arrays, call: Call, levels: BatchAxes) -> Any:
     """Abstract outputs and effects of a kernel's call with these `vmap`s around it."""
-    shardings = sharding.output_shardings(call.terms, levels, operands)
+    shardings = sharding.output_shardings(label, call.terms, levels, operands)
     avals = abstract(label, operands, call.outs, levels, shardings)[0]
     return avals, {private_jax.kernel_effect} if call.has_side_effect else set()
 

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.base import private_jax
+from kernbridge._src.base import private_jax, settings
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.private_jax import func, hlo, hlo_sharding, mlir, tuple_sharding
 from kernbridge._src.base.reports import warn
@@ -201,28 +201,54 @@ def _numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]
     return ins, outs, [name for own, name in names.items() if not terms.can_split(own)]
 
 
-def output_shardings(terms: Terms, levels: BatchAxes, avals: Arrays) -> list[Any]:
-    """The shardings of the outputs on an explicit mesh; None if no operand has such a mesh."""
+def output_shardings(label: str, terms: Terms, levels: BatchAxes, avals: Arrays) -> list[Any]:
+    """The shardings of the outputs on an explicit mesh; None if no operand has such a mesh.
+
+    A call that would gather an operand is an error there, as it is for JAX's own operations.
+    """
     placed = [private_jax.explicit_sharding(aval) for aval in avals]
     mesh = next((s.mesh for s in placed if s is not None), None)
     if mesh is None:
         return [None] * len(terms.outs)
     terms = _with_levels(terms, levels)
     found: dict[str, Any] = {}
-    for where, term in zip(placed, terms.ins, strict=True):
-        for name, axes in zip(term, () if where is None else where.spec, strict=False):
-            if axes is not None and terms.can_split(name):
-                found.setdefault(name, axes)
-    shardings = []
+    sharded = [
+        (i, d, name, where.spec[d])
+        for i, (where, term) in enumerate(zip(placed, terms.ins, strict=True))
+        for d, name in enumerate(term if where is not None else ())
+        if where.spec[d] is not None and math.prod(map(mesh.shape.get, _axes(where.spec[d]))) > 1
+    ]
+    for *_, name, axes in sharded:
+        if terms.can_split(name):
+            found.setdefault(name, axes)
+    shardings, lost = [], set[str]()
     for term in terms.outs:
         taken: set[Any] = set()
         spec: list[Any] = []
-        for axes in map(found.get, term):
-            each = set(axes) if isinstance(axes, tuple) else {axes} - {None}
-            spec.append(None if each & taken else axes)
-            taken |= each
+        for name, axes in zip(term, map(found.get, term), strict=True):
+            lost |= {name} if taken.intersection(_axes(axes)) else set()
+            spec.append(None if name in lost else axes)
+            taken.update(_axes(axes))
         shardings.append(jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec)))
+    for i, d, name, axes in sharded if settings.gathers != "warn" else ():
+        if name not in lost and found.get(name) == axes:
+            continue
+        why, remedy = _why_whole(terms, name) or (
+            "call is split over these devices in another way already",
+            "Shard the inputs in one way",
+        )
+        raise ValueError(
+            f"{label}: dimension {d} of input {i}, {avals[i].str_short(short_dtypes=True)}, would "
+            f"be gathered on each device before the call, since the {why}. {remedy}. To gather it "
+            'nevertheless, call jax.sharding.reshard, or kernbridge.config.set_gathers("warn") '
+            "[KB6002]"
+        )
     return shardings
+
+
+def _axes(axes: Any) -> tuple[Any, ...]:
+    """The axes of a mesh that an element of a PartitionSpec names."""
+    return axes if isinstance(axes, tuple) else () if axes is None else (axes,)
 
 
 def with_all_levels(aval: Any, levels: BatchAxes, operand: int) -> Any:
@@ -327,28 +353,14 @@ def _warn_if_gathered(description: Description, choice: Choice, index: int, arra
     for d, (name, (count, _)) in enumerate(zip(array.term, array.parts(), strict=True)):
         if count == 1 or name in choice.factors or "+" in name:
             continue
-        if name == WHOLE:
-            why = "kernel may read every element of its inputs for each of its outputs"
-            how = "which splits the dimensions of its signature"
-            if terms.suggested != "True":
-                how = "with one name for dimensions that are split together"
-            remedy = (
-                f"If it does not, pass sharding_rule={terms.suggested} when wrapping the kernel, "
-                f"{how}, or call the operation inside jax.shard_map"
-            )
-        elif name in description.terms.sums and name not in terms.sums:
+        if name in description.terms.sums and name not in terms.sums:
             why = f"sum over its dimension {name!r} cannot be combined with manual axes"
             remedy = (
                 "Make its mesh axis manual in shard_map as well, and add the results with "
                 "jax.lax.psum"
             )
-        elif not terms.can_split(name):
-            why = f"sharding rule names this dimension {name!r}, which some outputs lack"
-            remedy = (
-                "If the outputs are sums over it, pass "
-                'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard another '
-                "dimension"
-            )
+        elif found := _why_whole(terms, name):
+            why, remedy = found
         elif array.type.shape[d] % count:
             why = f"dimension cannot be split into {count} equal parts"
             remedy = f"Pad it to a multiple of {count}"
@@ -357,15 +369,37 @@ def _warn_if_gathered(description: Description, choice: Choice, index: int, arra
             remedy = "Shard a batch axis, or call the operation inside jax.shard_map"
         else:  # another dimension uses the devices
             continue
-        if (description.label, why) in _warned:
-            return
-        _warned.add((description.label, why))
-        warn(
+        text = (
             f"{description.label}: dimension {d} of input {index}, {array.type}, is sharded over "
             f"{count} devices, and is gathered on each of them before the call, since the {why}. "
             f"{remedy}. [KB6002]"
         )
+        if settings.gathers == "error":
+            raise KernelError(text)
+        if (description.label, why) not in _warned:
+            _warned.add((description.label, why))
+            warn(text)
         return
+
+
+def _why_whole(terms: Terms, name: str) -> tuple[str, str] | None:
+    """Why a dimension of this name is never split, and a remedy; None if it can be."""
+    if name == WHOLE:
+        how = "which splits the dimensions of its signature"
+        if terms.suggested != "True":
+            how = "with one name for dimensions that are split together"
+        return (
+            "kernel may read every element of its inputs for each of its outputs",
+            f"If it does not, pass sharding_rule={terms.suggested} when wrapping the kernel, "
+            f"{how}, or call the operation inside jax.shard_map",
+        )
+    if terms.can_split(name):
+        return None
+    return (
+        f"sharding rule names this dimension {name!r}, which some outputs lack",
+        "If the outputs are sums over it, pass "
+        'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard another dimension',
+    )
 
 
 class Placed(Struct):
