@@ -225,15 +225,14 @@ def test_half_as_bits(dtype):
     np.testing.assert_array_equal(jax.vmap(op)(batch).astype(np.float32), -batch.astype(np.float32))
 
 
-UNSUPPORTED = ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"]
+UNSUPPORTED = ["float8_e4m3fn", "float8_e5m2", "int4", "uint4"]
 
 
 @pytest.mark.parametrize("dtype", UNSUPPORTED)
 def test_dtype_without_numba_type_is_refused_at_trace_time(dtype):
     op = numba_kernel(scale, S((5,), jnp.float32))
-    with pytest.raises(ValueError, match=rf"numba_kernel 'scale': input 'x' is {dtype}") as e:
+    with pytest.raises(ValueError, match=rf"numba_kernel 'scale': input 'x' is {dtype}"):
         jax.eval_shape(lambda x: op(x, alpha=1.0), S((5,), dtype))
-    assert ("half_as_bits=True" in str(e.value)) == (dtype in ("bfloat16", "float16"))
     with pytest.raises(ValueError, match=rf"output 'out' is {dtype}"):
         jax.eval_shape(
             lambda x: numba_kernel(scale, S((5,), dtype))(x, alpha=1.0), S((5,), jnp.float32)

@@ -10,26 +10,22 @@ derivatives are automatic as well, so every order and mixture of modes is one mo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.base.private_jax import Jaxpr, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE
-from kernbridge._src.calls.call import ArrayType, Call, Terms, is_inexact
+from kernbridge._src.calls.call import ArrayType, Call, Terms, is_inexact, wide_types
 from kernbridge._src.operation import derivatives, tangents
 from kernbridge._src.operation.derivatives import Differentiated
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
 from kernbridge._src.operation.spec import Mode, Step
-
-_SINGLE = np.dtype("float32")
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class Derivative(Frontend):
         types, of_kernel = self.types, self.call
         found = derivatives.of(self.kernel)
         assert found is not None
-        if found.halves_can_be_wide:
+        if found.halves_can_be_wide:  # Enzyme knows no float16 and bfloat16
             types, outs = wide_types(types), wide_types(of_kernel.outs)
             of_kernel = replace(of_kernel, outs=outs)
         wanted = Differentiated(types, of_kernel, steps, operands, call)
@@ -135,11 +131,6 @@ class ByEnzyme(tangents.Automatic):
         found = tangents.bind(frontend, derived, _rules(frontend, derived), operands)
         found = [y.astype(arrays[i].dtype) for y, i in zip(found, made, strict=True)]
         return list(map(_conjugate, found)) if step.mode == "vjp" else found
-
-
-def wide_types(types: Iterable[ArrayType]) -> tuple[ArrayType, ...]:
-    """Enzyme knows no float16 and bfloat16: a kernel is differentiated as one of float32."""
-    return tuple(replace(t, dtype=_SINGLE) if t.dtype.name in HALVES else t for t in types)
 
 
 def _rules(frontend: Frontend, call: Call) -> tangents.Rules:

@@ -18,12 +18,11 @@ from dataclasses import dataclass, replace
 
 from numba import cuda
 
-from kernbridge._ext.enzyme.automatic import wide_types
 from kernbridge._ext.enzyme.function import Roles
 from kernbridge._ext.enzyme.kernel import Primal, Words
 from kernbridge._ext.enzyme.numba_cuda import DerivativeFunction, NumbaKernel, obtained, planned
 from kernbridge._src.base.errors import NoDerivativeError
-from kernbridge._src.calls.call import is_inexact
+from kernbridge._src.calls.call import is_inexact, wide_types
 from kernbridge._src.numba_cuda.callback import Configured
 from kernbridge._src.numba_cuda.compile import KernelJob, NumbaCudaFunction
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator

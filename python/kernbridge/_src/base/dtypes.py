@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from kernbridge import _core
 
@@ -50,6 +52,11 @@ CODES = {name: code for name, (code, *_) in _core.dtypes().items()}
 BITS = {name: bits for name, (_, bits, *_) in _core.dtypes().items()}
 """The bits of one element."""
 HALVES = frozenset(("bfloat16", "float16"))
+
+
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which a kernel computes that cannot take this one: float32 for halves."""
+    return np.dtype("float32") if dtype.name in HALVES else dtype
 
 
 def taken_by(who: str) -> frozenset[str]:

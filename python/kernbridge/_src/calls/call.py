@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
 
+from kernbridge._src.base.dtypes import wide
 from kernbridge._src.base.errors import typed
 from kernbridge._src.calls.batch_axes import NONE, BatchAxes, Dim
 
@@ -41,6 +42,12 @@ class ArrayType:
 
 Types = Sequence[ArrayType]
 Operands = tuple[ArrayType, ...]  # as a part of keys
+
+
+def wide_types(types: Iterable[ArrayType]) -> tuple[ArrayType, ...]:
+    return tuple(ArrayType(t.shape, wide(t.dtype)) for t in types)
+
+
 NamedTypes = Mapping[str, ArrayType]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kernbridge._src.signatures.call_signature import CallSignature
 
 NATIVE_DTYPES = taken_by("Numba")
+LACKING = "Numba has no type for on CPUs"
 CONVERT = "convert it before the call, or pass its bits as an integer array"
 
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL

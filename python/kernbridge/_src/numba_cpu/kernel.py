@@ -18,12 +18,17 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.base.struct import Struct
-from kernbridge._src.calls.call import Call, Types
+from kernbridge._src.calls.call import Call, Types, wide_types
 from kernbridge._src.forge.obtain import deferred, obtain
 from kernbridge._src.numba_common import kinds, parameters
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common import vector_math as libmvec
-from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, KernelParameters, check_dtype
+from kernbridge._src.numba_common.parameters import (
+    LACKING,
+    NATIVE_DTYPES,
+    KernelParameters,
+    check_dtype,
+)
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
@@ -124,7 +129,9 @@ def numba_kernel(
         pure function, and may run it twice or not at all. Implied by `outs` without any output.
     half_as_bits : bool, optional
         Pass bfloat16 and float16 arrays to the kernel as uint16 arrays of their bits. By default,
-        they are refused, since Numba has neither type on CPUs.
+        it gets float32 arrays in their place, since Numba has neither type on CPUs: its inputs are
+        converted before the call, and its outputs rounded after it. Derivative rules get float32,
+        too.
     zero_outputs : bool, default False
         Fill the outputs (not the aliased ones) with zeros before the kernel runs.
     static : dict of str to a constant, optional
@@ -274,16 +281,15 @@ class NumbaCpu(parameters.PythonFrontend):
         options = dataclasses.replace(self.options, checked=self.options.checked and checked)
         return CpuJob(self.kernel, self.parameters, signature, options)
 
+    def widened(self, types: Types) -> Types:
+        return types if self._variant.half_as_bits else wide_types(types)
+
     def check(self, operands: Types, call: Call) -> None:
         """Refuse what the kernel cannot take. Whether it returns a value is known when lowered."""
         super().check(operands, call)
         for place, array in self.described(operands, call):
-            dtype, remedy = array.dtype.name, parameters.CONVERT
-            if dtype in HALVES:
-                if self._variant.half_as_bits:
-                    continue
-                remedy = "pass half_as_bits=True to get the bits as uint16, or convert to float32"
-            check_dtype(place, dtype, NATIVE_DTYPES, "Numba has no type for on CPUs", remedy)
+            if array.dtype.name not in HALVES:  # whose bits it gets
+                check_dtype(place, array.dtype.name, NATIVE_DTYPES, LACKING)
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         _explain_calls_by_kernels()

@@ -19,16 +19,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import debug
+from kernbridge._src.base.dtypes import HALVES, wide
 from kernbridge._src.base.errors import unknown_name
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Terms, Types
+from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Terms, Types, is_inexact, wide_types
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common import kinds
 from kernbridge._src.numba_common import parameters as kernel_parameters
 from kernbridge._src.numba_common import static as static_values
-from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, KernelParameters, check_dtype
+from kernbridge._src.numba_common.parameters import (
+    LACKING,
+    NATIVE_DTYPES,
+    KernelParameters,
+    check_dtype,
+)
 from kernbridge._src.numba_cpu.kernel import NumbaCpu, Variant, needs_numba
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
@@ -163,9 +169,9 @@ class Returning(kernel_parameters.PythonFrontend):
 
     def arranged(self, operands: Sequence[Any], types: Types) -> list[ArrayType]:
         """Let a Python float have the precision of the arrays, and operands have equal ranks."""
-        cores, lacking = self._cores(types), "Numba has no type for on CPUs"
+        cores, known = self._cores(types), NATIVE_DTYPES | HALVES
         for name, t, core in zip(self._names(types), types, cores, strict=True):
-            check_dtype(f"{self.label}: input {name!r}", t.dtype.name, NATIVE_DTYPES, lacking)
+            check_dtype(f"{self.label}: input {name!r}", t.dtype.name, known, LACKING)
             if len(t.shape) < len(core):
                 raise ValueError(
                     f"{self.label}: input {name!r} is {t}, expected the axes ({','.join(core)}) of "
@@ -175,12 +181,12 @@ class Returning(kernel_parameters.PythonFrontend):
         reals = [
             np.empty(0, t.dtype).real.dtype
             for t, is_number in zip(types, weak, strict=True)
-            if t.dtype.kind in "fc" and not is_number
+            if is_inexact(t.dtype) and not is_number
         ]
         dtypes = [t.dtype for t in types]
         for i, dtype in enumerate(dtypes):
             if weak[i] and reals and dtype.kind in "fc":
-                dtypes[i] = np.result_type(*reals, *["F"] * (dtype.kind == "c"))
+                dtypes[i] = jnp.result_type(*reals, *[np.complex64] * (dtype.kind == "c"))
         if self._declared:
             for i, wanted in enumerate(self._declared_for(dtypes, weak)[0]):
                 if self._layout or (weak[i] and not types[i].shape):
@@ -188,10 +194,23 @@ class Returning(kernel_parameters.PythonFrontend):
         n, each = len(self._leading(types)), zip(types, cores, dtypes, strict=True)
         return [ArrayType((1,) * (n + len(c) - len(t.shape)) + t.shape, d) for t, c, d in each]
 
+    def widened(self, types: Types) -> Types:
+        return wide_types(types)
+
     def outputs(self, operands: Types) -> Any:
-        """The outputs of a call, whose operands are arranged."""
-        results = self._results(operands)
-        found = [jax.ShapeDtypeStruct(s or (), canonical(t)) for t, s in results.items]
+        """The outputs of a call, whose operands are arranged.
+
+        If all real numbers among them are of one kind of half, so are those that are computed.
+        """
+        given = self._given_outs(operands) if self.kind == "arrays" else None
+        results = self._results(wide_types(operands), given and wide_types(given))
+        reals = {t.dtype for t in operands if is_inexact(t.dtype)}
+        half = next(iter(reals)) if len(reals) == 1 and not self._declared else None
+        found = []
+        for i, (t, shape) in enumerate(results.items):
+            computed = given[i].dtype if given else canonical(t)
+            is_half = half is not None and not given and computed == wide(half)
+            found.append(jax.ShapeDtypeStruct(shape or (), half if is_half else computed))
         if results.single:
             return found[0]
         return tuple(found) if results.made_by is tuple else results.made_by(*found)
@@ -231,7 +250,7 @@ class Returning(kernel_parameters.PythonFrontend):
         """The kernel of a call: one for all calls whose source is the same."""
         names, casts = self._names(operands), self._casts(operands)[0]
         if self.kind == "arrays":
-            results = self._results(operands)
+            results = self._results(operands, None if self.outs is None else call.outs)
             source = copy(names, [len(t.shape) for t in operands], results.ranks, results.single)
         else:
             axes = self._axes(operands, call)
@@ -242,7 +261,7 @@ class Returning(kernel_parameters.PythonFrontend):
                 pairs = zip(self._layout[0], arrays, strict=True)
                 cores = [len(core) if core or is_array else None for core, is_array in pairs]
                 filled = [*map(len, self._layout[1])]
-            single = bool(self._layout) or self._results(operands).single
+            single = bool(self._layout) or self._results(operands, None).single
             source = loop(names, cores, filled, axes, single, bool(casts))
 
         def make() -> NumbaCpu:
@@ -281,11 +300,13 @@ class Returning(kernel_parameters.PythonFrontend):
                 "insert axes of one element, as in x[:, None] [KB2007]"
             ) from None
 
-    def _results(self, operands: Types) -> Results:
-        """What a call returns, with the shapes of the whole call."""
+    def _results(self, operands: Types, given: tuple[ArrayType, ...] | None) -> Results:
+        """What a call returns, with the shapes of the whole call.
+
+        Of a function of arrays, they are `given` if the user describes them.
+        """
         if self.kind == "arrays":
-            outs = self._given_outs(operands)
-            return obtain(Question(self.label, self._dispatcher, tuple(operands), outs))
+            return obtain(Question(self.label, self._dispatcher, tuple(operands), given))
         leading = self._leading(operands)
         if self._layout:
             return self._of_layout(operands, leading)
@@ -323,6 +344,7 @@ class Returning(kernel_parameters.PythonFrontend):
         Of numbers of Python, which are `weak`, only the kind counts; for `numba.vectorize`, only
         if nothing else fits.
         """
+        given = [*map(wide, given)]
         if not self._declared:
             return tuple(d.name for d in given), (), (False,) * len(given)
         none = (False,) * len(given)

@@ -199,7 +199,8 @@ class Operation:
         arrays = [x if has_type(x) else jnp.asarray(x) for x in given]
         types = [ArrayType(tuple(x.shape), np.dtype(canonical(x.dtype))) for x in arrays]
         operands = self._frontend.arranged(given, types)
-        return operands, _static_call(self.spec, self._frontend, operands, names)[0]
+        call, _ = _static_call(self.spec, self._frontend, operands, names)
+        return self._frontend.widened(operands), call
 
     @property
     def __name__(self) -> str:
@@ -282,17 +283,19 @@ def _traceable_call(
         named = dict(sorted(keywords_given.items()))
         names = tuple(named)
         operands, found = as_operands(spec.label, inputs, named)
-        types = frontend.arranged(operands, found)
+        arranged = frontend.arranged(operands, found)
+        static, outputs = _static_call(spec, frontend, arranged, names)
+        types = frontend.widened(arranged)
         if types is not found:
             operands = list(map(_arranged, operands, types))
-        static, outputs = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
-            return outputs.unflatten(bind(frontend, static, operands))
+            return _unflattened(outputs, bind(frontend, static, operands))
         from kernbridge._src.operation import tangents
 
+        computed = replace(outputs, types=static.outs)
         exact = (exact_items(dict(keywords)), state)
         order = spec.signature.places(names) if spec.signature else ()
-        by_name = functools.partial(tangents.in_order, frontend, static, outputs, order)
+        by_name = functools.partial(tangents.in_order, frontend, static, computed, order)
         jvp, vjp = (
             derivatives.extension(spec.label).ByEnzyme(frontend, static)
             if isinstance(rule, str)
@@ -303,12 +306,12 @@ def _traceable_call(
         parameters = frontend.buffer_names(static.n_inputs, names, len(static.outs))
         linear = spec.linear_operands(static, types, parameters) if spec.linear else ()
         rules = tangents.Rules(
-            *(spec.label, outputs, jvp, vjp, keywords), exact=exact, order=order, linear=linear
+            *(spec.label, computed, jvp, vjp, keywords), exact=exact, order=order, linear=linear
         )
         if state is not None and state.traced:
             rules, values = tangents.close(rules, types, static.outs)
             operands = [*operands, *values]
-        return outputs.unflatten(tangents.bind(frontend, static, rules, operands))
+        return _unflattened(outputs, tangents.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
     return call
@@ -318,6 +321,11 @@ def _arranged(operand: Any, wanted: ArrayType) -> Any:
     """The operand with more leading axes, of one element each, and with another dtype."""
     operand = operand if operand.dtype == wanted.dtype else operand.astype(wanted.dtype)
     return jax.lax.broadcast_to_rank(operand, len(wanted.shape))
+
+
+def _unflattened(outputs: Outputs, results: Arrays) -> Any:
+    pairs = zip(results, outputs.types, strict=True)
+    return outputs.unflatten([x if x.dtype == t.dtype else x.astype(t.dtype) for x, t in pairs])
 
 
 def _static_call(
@@ -344,14 +352,14 @@ def _static_call(
     call = Call(
         n_inputs=n_inputs,
         scalars=names,
-        outs=outputs.types,
+        outs=tuple(frontend.widened(outputs.types)),
         aliases=tuple(sorted({*spec.aliases, *in_place})),
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
         terms=terms,
         vmap_threads=spec.vmap_threads,
     )
-    frontend.check(operands, call)
+    frontend.check(frontend.widened(operands), call)
     spec.check_aliases(inputs, outputs.types)
     if not outputs.types:
         private_jax.require_insides(f"{spec.label} has no outputs, hence a side effect")

@@ -121,6 +121,11 @@ class Frontend(ABC):
         """The types that the kernel takes; they may have more leading axes and other dtypes."""
         return types
 
+    def widened(self, types: Types) -> Types:
+        """The types in which the kernel computes; operands are converted to them, and results are
+        converted from them."""
+        return types
+
     def terms(self, inputs: Types, n_scalars: int, outs: Types) -> Terms:
         """The dimensions of a call that has no sharding rule."""
         return Terms.undeclared(inputs, n_scalars, outs)

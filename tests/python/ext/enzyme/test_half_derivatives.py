@@ -1,11 +1,13 @@
-"""Derivatives of CUDA C++ of half precision on the CPU, against JAX's own of equal functions."""
+"""Derivatives of kernels of half precision on the CPU, against JAX's own of equal functions."""
 
 import cuda_halves
 import jax
 import jax.numpy as jnp
+import kernbridge
+import numba
 import numpy as np
 import pytest
-from kernbridge import cuda_kernel
+from kernbridge import cuda_kernel, numba_kernel
 from kernbridge.errors import NoDerivativeError, NvccNotFoundError
 from needs_enzyme import assert_derivatives, needs_enzyme
 
@@ -31,6 +33,33 @@ def test_derivatives_agree_with_jax(name, dtype):
     op, reference, arguments = cuda_halves.operation(name, dtype)
     batched, second = name in ("dot", "stencil"), name == "polynomial"
     assert_derivatives(op, reference, *arguments, batched=batched, second=second)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("kind", ["kernel", "elementwise"])
+def test_kernels_of_numba_compute_in_float32(kind, dtype):
+    def polynomial(x, w):
+        return x * x * w + w
+
+    def kernel(x, w, out):
+        for i in range(out.size):
+            out[i] = x[i] * x[i] * w[i] + w[i]
+
+    op = kernbridge.elementwise(polynomial, derivatives="enzyme")
+    if kind == "kernel":
+        signature = "x: T[n], w: T[n] -> T[n]"
+        op = numba_kernel(numba.njit(kernel), signature=signature, derivatives="enzyme")
+    x, w, t = (jnp.asarray(np.linspace(k, k + 1, 5), dtype) for k in (-1, 1, 2))
+    wide = [v.astype(jnp.float32) for v in (x, w, t)]
+    for derivative in (
+        lambda f, x, w, t: jax.jvp(f, (x, w), (t, w))[1],
+        lambda f, x, w, t: jax.vjp(f, x, w)[1](t),
+        lambda f, x, w, t: jax.jvp(jax.grad(lambda x: f(x, w).sum()), (x,), (t,))[1],
+    ):
+        found = jax.tree.leaves(jax.jit(derivative, static_argnums=0)(op, x, w, t))
+        for a, b in zip(found, jax.tree.leaves(derivative(polynomial, *wide)), strict=True):
+            assert a.dtype == dtype
+            np.testing.assert_array_equal(a, b.astype(dtype))
 
 
 def by_enzyme(body, n=32, arguments="const T *x, T *y"):
