@@ -349,6 +349,34 @@ def test_launches_configured_before_and_copies_by_the_driver():
     np.testing.assert_array_equal(wrap(run, S((4,), F32))(jnp.ones(4)), [2, 2, 2, 0])
 
 
+def test_arguments_of_launches_by_name():
+    configured = scale[1, 8]
+
+    @cuda.jit
+    def shift(x, out, by=3):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] + by
+
+    def run(x, out, stream):
+        temporary = cuda.device_array_like(x)
+        scale[1, 8, stream](x, n=4, factor=3.0, out=temporary)
+        configured(temporary, factor=0.5, n=4, out=temporary)
+        shift[1, 8, stream](out=out, x=temporary)
+        shift.forall(4, stream=stream)(out, by=2, out=out)
+
+    x = jnp.arange(4, dtype=F32)
+    np.testing.assert_array_equal(wrap(run, S((4,), F32))(x), 1.5 * x + 5)
+    for names, says in (
+        (("out", "b"), "unexpected keyword argument 'b'"),
+        (("by",), "missing .*'out'"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            wrap(
+                lambda x, out, stream, names=names: shift[1, 4](x, **dict.fromkeys(names, out)), x
+            )(x)
+
+
 def test_an_output_that_the_function_does_not_use_is_refused(gpu):
     def f(x, out, other, stream):
         add[1, 32, stream](x, x, out)

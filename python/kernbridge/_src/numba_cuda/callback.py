@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import operator
 import secrets
@@ -130,6 +131,18 @@ def read_configured(configuration: Any) -> Configured:
     return Configured(kernel, grid, block, shared, launch["cluster"])
 
 
+def in_order(kernel: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The arguments of a launch in the order of the kernel's parameters, where some are named.
+
+    Numba-CUDA itself takes no names. Parameters that are left out have their defaults.
+    """
+    if not named:
+        return arguments
+    given = inspect.signature(kernel.py_func).bind(*arguments, **named)
+    given.apply_defaults()
+    return given.args
+
+
 def _package_of(value: Any) -> str:
     """The top-level package of a module, a dispatcher or a function."""
     owner = type(value).__module__ if fingerprint.is_dispatcher(value) else None
@@ -243,16 +256,15 @@ def _configure(
     on, debugged = _on(api, stream), kernel.targetoptions.get("debug")
     launch = original(kernel, griddim, blockdim, 0 if debugged else on, *rest, **options)
     launch = _taking_both(api, launch)
-    if not debugged:
-        return launch
 
     # Numba reads the exception by a copy on its default stream, which does not wait for XLA's: an
     # exception of a kernel on XLA's stream could be read before it was raised.
-    def wait_and_launch(*arguments: Any) -> None:
-        on.synchronize()
-        launch(*arguments)
+    def launched(*arguments: Any, **named: Any) -> None:
+        if debugged:
+            on.synchronize()
+        launch(*in_order(kernel, arguments, named))
 
-    return wait_and_launch
+    return launched
 
 
 def _device_array(api: HostApi, original: Any, *args: Any, stream: Any = 0, **kwargs: Any) -> Any:

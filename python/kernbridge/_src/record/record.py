@@ -383,13 +383,19 @@ def configured(
 ) -> Callable[..., None]:
     """Return a function that launches the kernel, as `kernel[grid, block, stream, shared]` is."""
 
-    def launch(*arguments: Any) -> None:
+    def launch(*arguments: Any, **named: Any) -> None:
         recording = callback.thread.recording
         if recording is None:
             refuse("a launch after the recording ended")
-        recording.launch(Configured(kernel, griddim, blockdim, sharedmem or 0, cluster), arguments)
+        how = Configured(kernel, griddim, blockdim, sharedmem or 0, cluster)
+        recording.launch(how, callback.in_order(kernel, arguments, named))
 
     return launch
+
+
+def _launch(recording: Recording, made: Any, *arguments: Any, **named: Any) -> None:
+    how = read_configured(made)
+    recording.launch(how, callback.in_order(how.kernel, arguments, named))
 
 
 def forall(
@@ -431,7 +437,7 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "configure": configured,
     "forall": forall,
     # of a `kernel[grid, block]` that was made before the recording
-    "launch": lambda r, made, *arguments: r.launch(read_configured(made), arguments),
+    "launch": _launch,
     "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
     "device_array": Recording.temporary,
     "device_array_like": _device_array_like,
