@@ -157,6 +157,7 @@ def about() -> dict[str, Any]:
     """The machine, the day, the command and the versions that figures depend on."""
     found = {
         "processor": processor(),
+        "restricted_to": os.environ.get("NUMBA_CPU_NAME"),  # see tests/processor
         "cores": len(os.sched_getaffinity(0)),
         "gpu": gpu(),
         "load": round(os.getloadavg()[0], 1),  # processes that ran, these ones too

@@ -1,11 +1,12 @@
 """The main ratios of docs/performance.md on this machine, beside the recorded ones.
 
-    python benchmarks/this_machine.py [--only PART] [--json FILE]
+    python benchmarks/this_machine.py [--only PART] [--json FILE] [--record NAME]
 
 Runs the benchmarks that `plots.py --run cpu` runs, with fewer rounds, one after the other, and ends
 within five minutes: what has not run by then is left out, and `--only` measures it alone, without a
 limit. Other programs should rest meanwhile: the load is printed, and the quartiles of each ratio
-show how far to trust it. Recorded figures are those of benchmarks/results.
+show how far to trust it. Recorded figures are those of benchmarks/results/machines: of processors
+with AVX2 and with AVX-512, and of the machine of the GPU. `--record NAME` writes such a file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
+MACHINES = HERE / "results" / "machines"
 SECONDS = 290  # for all benchmarks together
 SECONDS_OF_ONE = 120
 
@@ -88,20 +90,39 @@ def shown(row: Mapping[str, Any] | None, with_quartiles: bool = False) -> str:
     return f"{ratio}  ({' to '.join(f'{q:,.3g}' for q in row['ratio_quartiles'])})"
 
 
-def add_part(table: Table, name: str, found: Mapping[str, Any], failure: str) -> None:
-    file = HERE / "results" / f"{name}.json"
-    recorded = json.loads(file.read_text()) if file.exists() else {}
-    known = {(title, row): figures for title, row, figures in rows_of(recorded)}
-    machine = recorded.get("machine", {})
-    where = f"{machine.get('processor', 'nothing')}, {machine.get('date', 'never')}"
-    table.add_row(f"[bold]{name}[/]: {PARTS[name].about}", failure, "", where, style="dim")
+def recorded() -> dict[str, Mapping[str, Any]]:
+    """The figures of each machine in benchmarks/results/machines, by its name."""
+    files = sorted(MACHINES.glob("*.json"))
+    return {file.stem: json.loads(file.read_text()) for file in files}
+
+
+def described(known: tuple[str, Mapping[str, Any]]) -> str:
+    """The heading of a recorded machine: its name, its processor, and the date."""
+    name, parts = known
+    machine = next((part["machine"] for part in parts.values() if part), {})
+    level = f" as {machine['restricted_to']}" if "restricted_to" in machine else ""
+    return f"{name}: {machine.get('processor', 'nothing')}{level}, {machine.get('date', 'never')}"
+
+
+def add_part(
+    table: Table,
+    name: str,
+    found: Mapping[str, Any],
+    failure: str,
+    others: Sequence[Mapping[str, Any]],
+) -> None:
+    known = [
+        {(title, row): figures for title, row, figures in rows_of(other.get(name, {}))}
+        for other in others
+    ]
+    table.add_row(f"[bold]{name}[/]: {PARTS[name].about}", failure, style="dim")
     for title, row, figures in rows_of(found):
         unit = figures.get("unit", "")
         table.add_row(
             f"  {title}: {row}",
             shown(figures, with_quartiles=True),
             f"{figures['median']:,.3g} {unit}",
-            shown(known.get((title, row))),
+            *(shown(figures_there.get((title, row))) for figures_there in known),
         )
 
 
@@ -109,6 +130,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", choices=["", *PARTS], help="this benchmark alone")
     parser.add_argument("--json", metavar="FILE", help="write all figures there")
+    parser.add_argument("--record", metavar="NAME", help="keep them as those of a machine")
     options = parser.parse_args()
     console, begun = Console(), time.monotonic()
     names = [options.only] if options.only else list(PARTS)
@@ -125,14 +147,17 @@ def main() -> int:
         title = f"{machines[0]['processor']}, {machines[0]['cores']} cores, load up to {load}"
     table = Table(title=title, title_justify="left")
     table.add_column("what", overflow="fold")
-    for column in ("ratio here (quartiles)", "time here", "recorded ratio"):
+    machines_known = recorded()
+    for column in ("ratio here (quartiles)", "time here", *map(described, machines_known.items())):
         table.add_column(column, justify="right")
     for name in names:
-        add_part(table, name, all_found[name], failures[name])
+        add_part(table, name, all_found[name], failures[name], [*machines_known.values()])
     console.print(table)
     console.print(f"{time.monotonic() - begun:.0f} s")
-    if options.json:
-        Path(options.json).write_text(json.dumps(all_found, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(all_found, indent=1, ensure_ascii=False) + "\n"
+    for file in (options.json, options.record and MACHINES / f"{options.record}.json"):
+        if file:
+            Path(file).write_text(text)
     return int(any(failures.values()))
 
 
