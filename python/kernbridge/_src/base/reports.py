@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import linecache
+import os
+import re
 import sys
 import threading
 import traceback
@@ -44,6 +46,8 @@ def hide_frames(error: BaseException) -> None:
     if missing is not None:
         raise missing from error
     show_way(error)
+    for line in cells_in(str(error)):
+        error.add_note(line)
     between = error.__cause__
     if between is not None and type(between).__name__ == "JaxStackTraceBeforeTransformation":
         error.__cause__, error.__context__ = between.__cause__, between.__context__
@@ -100,7 +104,7 @@ def warn(message: str) -> None:
 
     Where XLA has called kernbridge on a thread of its own, that is a line of the main thread.
     """
-    message = "\n".join(filter(None, (message, way_to(message))))
+    message = "\n".join(filter(None, (message, *cells_in(message), way_to(message))))
     main = sys._current_frames().get(threading.main_thread().ident or 0)
     caller = sys._getframe(1)
     frame = _of_user(caller) or _of_user(main) or caller
@@ -112,6 +116,18 @@ def warn(message: str) -> None:
         frame.f_globals.get("__name__", "<unknown>"),
         frame.f_globals.setdefault("__warningregistry__", {}),
     )
+
+
+def cells_in(text: str) -> list[str]:
+    """The lines of a notebook that a text names by files of IPython, as IPython names them."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    cells: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    found = dict[str, None]()
+    for file, cell in cells.items():
+        for at in re.finditer(rf'{re.escape(os.path.basename(file))}(?:", line |:)(\d+)', text):
+            source = linecache.getline(file, int(at[1])).strip()
+            found[f"Cell In[{cell}], line {at[1]}: {source}"] = None
+    return [*found]
 
 
 def _of_user(frame: FrameType | None) -> FrameType | None:
