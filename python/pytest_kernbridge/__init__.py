@@ -100,7 +100,10 @@ def _lines(seen: list[dict[str, Any]]) -> list[str]:
         f"Numba-CUDA kernels on the CPU: {len(launched)} ran ({how}{launched.total()} launches), "
         f"{len(faults)} with a fault, {len(refused)} refused"
     ]
-    lines += [f"  fault: {name} ({count} launches)" for name, count in sorted(faults.items())]
+    lines += [
+        f"  fault: {name} ({count} launch{'es' * (count > 1)})"
+        for name, count in sorted(faults.items())
+    ]
     lines += [f"  refused: {message}" for _, message in sorted(refused.items())]
     more = len(lines) - 1 - _MOST
     return lines if more <= 0 else [*lines[: 1 + _MOST], f"  ... and {more} more"]

@@ -14,6 +14,7 @@ ALLOW_IMPORTS = "KERNBRIDGE_ALLOW_IMPORTS"
 architectures: tuple[tuple[int, int, str], ...] | None = None
 prefer_system_nvcc: bool | None = None  # None: the choice of the environment
 cuda_on_cpu = "compile"  # or "error"
+told_of_cpu = False  # whether the user knows that CUDA kernels run on the CPU
 gathers: str | None = None  # "warn" or "error"; None: an error on explicit meshes only
 include_paths: tuple[str, ...] = ()  # searched for every source, after the paths of its own load
 compiler_seconds: float | None = None  # None: the choice of the environment

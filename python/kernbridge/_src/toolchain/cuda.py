@@ -132,20 +132,16 @@ def versions() -> tuple[str, ...]:
     return (*found, *(f"{variable} {os.environ.get(variable, '')}" for variable in variables))
 
 
-_told_of_cpu = False
-
-
 def tell_of_cpu(label: str) -> None:
     """Say, once per process, that CUDA kernels run on the CPU; or refuse, if that is not wanted."""
-    global _told_of_cpu
     if settings.cuda_on_cpu == "error":
         raise KernelNotAvailableError(
             f"{label} was lowered for the CPU, and kernbridge.config.set_cuda_on_cpu('error') "
             "forbids that; commit its inputs to a GPU, jax.device_put(x, jax.devices('cuda')[0])"
             " [KB7003]"
         )
-    if not _told_of_cpu:
-        _told_of_cpu = True
+    if not settings.told_of_cpu:
+        settings.told_of_cpu = True
         warn(
             f"{label} is a CUDA kernel and runs on the CPU, since JAX lowered it for that "
             "platform. To make this an error, call kernbridge.config.set_cuda_on_cpu('error') "

@@ -27,7 +27,7 @@ from numba import cuda
 if not GPU:
     pytest.skip("there is no GPU", allow_module_level=True)
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings(f) for f in ("ignore", "error:.*KB7002")]
 
 
 @cuda.jit("void(float32[:], float32[:])")

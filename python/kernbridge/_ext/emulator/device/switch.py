@@ -87,7 +87,7 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         KERNBRIDGE_DEBUG=check: operations of JAX that are first called afterwards are checked, too.
         """
         _install_hooks().adopt_dispatchers(self._mode)
-        mode.of_process = self._mode
+        mode.of_process, settings.told_of_cpu = self._mode, True
         if self._mode == mode.CHECK:
             debug.switch_on("check")
 
