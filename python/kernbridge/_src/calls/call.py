@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,6 +25,39 @@ def is_inexact(dtype: Any) -> bool:
 
 def has_type(value: object) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+class Fields(NamedTuple):
+    """The names of the arrays that one argument holds; numbers, if it is a plain tuple."""
+
+    names: tuple[str, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        return self.names[0].isdigit()
+
+    @staticmethod
+    def of(value: Any) -> Fields | None:
+        """The fields of a tuple, or of another node of a pytree; None if it is no such argument.
+
+        Other nodes, such as registered dataclasses and sparse matrices, hold arrays as attributes.
+        """
+        if isinstance(value, (jax.Array, np.ndarray, str, list, dict)):
+            return None
+        held = getattr(value, "__dict__", {})
+        if isinstance(value, tuple):
+            held = value._asdict() if hasattr(value, "_asdict") else dict(enumerate(value))
+        elif is_dataclass(value):
+            held = {field.name: getattr(value, field.name) for field in fields(value)}
+        left, names = dict(held), list[Any]()
+        leaves = jax.tree.leaves(value, is_leaf=lambda part: part is not value)
+        for leaf in leaves:
+            names += [name for name, part in left.items() if part is leaf][:1]
+            left.pop(names[-1] if names else None, None)
+        are_arrays = all(has_type(leaf) or isinstance(leaf, (int, float)) for leaf in leaves)
+        if not names or not are_arrays or not jax.tree_util.all_leaves(leaves):
+            return None
+        return None if left and isinstance(names[0], int) else Fields(tuple(map(str, names)))
 
 
 @dataclass(frozen=True, slots=True)

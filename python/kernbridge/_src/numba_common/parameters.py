@@ -118,11 +118,12 @@ class KernelParameters:
         has_stream: bool = False,
         zeroed: bool = False,
         bound: Bound | None = None,
+        around: Callable[..., Any] | None = None,
     ) -> None:
         """If `has_stream`, a stream follows the outputs. Outputs that are `zeroed` may stay so.
 
         `bound` are the names of the parameters for inputs and for outputs, if a signature says
-        which they are.
+        which they are. The function `around` this one has the parameters, if there is one.
         """
         if bound is not None:
             inputs, outputs = (tuple(n for n in side if n not in static) for side in bound)
@@ -131,7 +132,7 @@ class KernelParameters:
         self.n_appended = int(has_stream)  # the number of parameters that follow the outputs
         self._what = "function" if has_stream else "kernel"
         self.label, self._static = label, static
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(around or function).parameters.values()
         kinds = {p.name: p.kind for p in parameters if p.name not in static}
         self.names = tuple(name for name, kind in kinds.items() if kind is not _VARIADIC)
         self.variadic = next((name for name, kind in kinds.items() if kind is _VARIADIC), None)

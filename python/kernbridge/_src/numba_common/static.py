@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from kernbridge._src.base import extensions
 from kernbridge._src.base.lru import LRUCache, attached_to
+from kernbridge._src.calls.call import Fields
 from kernbridge._src.keys import function_state
 from kernbridge._src.keys.fingerprint import is_dispatcher
 
@@ -58,6 +60,11 @@ def is_function(value: Any) -> bool:
     return callable(value) and not isinstance(value, type | enum.Enum)
 
 
+def is_compiled_in(value: Any) -> bool:
+    """Whether a value needs a kernel around the user's, and is no argument of a launch."""
+    return is_function(value) or isinstance(value, Fields)
+
+
 def refusal_on_cpus(value: Any, place: str = "") -> str | None:
     """What is wrong with a value that Numba does not compile into a kernel."""
     if isinstance(value, tuple) and not isinstance(value, enum.Enum):
@@ -85,6 +92,8 @@ def bound(kernel: Any, values: Mapping[str, Any], jit: Callable[[Any], Any], cal
 
 def _constant(value: Any) -> Any:
     """What stands for a value in compiled code."""
+    if isinstance(value, Fields):
+        return None if value.is_plain else namedtuple("Fields", value.names)
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(map(_constant, value))
     is_numbas = is_dispatcher(value) or isinstance(value, np.ufunc | BuiltinFunctionType)
@@ -100,6 +109,11 @@ def _calling(function: FunctionType, called: Any, values: Mapping[str, Any]) -> 
     space |= {f"static_{name}": _constant(value) for name, value in values.items()}
     taken, given = [], []
     for name, parameter in inspect.signature(function).parameters.items():
+        if isinstance(fields := values.get(name), Fields):
+            taken += [f"{name}_{field}" for field in fields.names]
+            called_by = "" if fields.is_plain else f"static_{name}"
+            given.append(f"{called_by}({', '.join(taken[-len(fields.names) :])},)")
+            continue
         star = "*" * (parameter.kind is parameter.VAR_POSITIONAL)
         given.append(f"static_{name}" if name in values else star + name)
         if name not in values:

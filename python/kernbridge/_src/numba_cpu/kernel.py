@@ -251,7 +251,7 @@ class NumbaCpu(parameters.PythonFrontend):
         self.name, self.label = variant.named or (name, f"numba_kernel {name!r}")
         self.options = variant.options
         self.parameters = KernelParameters(
-            self.label, original.py_func, static, bound=variant.order
+            self.label, original.py_func, static, bound=variant.order, around=kernel.py_func
         )
         self._home = _name_of(kernel)
         _wrapped[id(kernel)] = kernel

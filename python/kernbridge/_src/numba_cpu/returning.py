@@ -23,6 +23,7 @@ from kernbridge._src.base.dtypes import HALVES, wide
 from kernbridge._src.base.errors import unknown_name
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.calls import call as calls
 from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Terms, Types, is_inexact, wide_types
 from kernbridge._src.forge.obtain import obtain
 from kernbridge._src.keys import fingerprint
@@ -145,7 +146,10 @@ class Returning(kernel_parameters.PythonFrontend):
             self._dispatcher, "loops", lambda: LRUCache(OPERATIONS_KEPT)
         )
 
-    def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation:
+    def calling(self, functions: Mapping[str, Any], spec: OperationSpec) -> Operation | None:
+        has_fields = any(isinstance(f, calls.Fields) for f in functions.values())
+        if has_fields and (self.kind == "layout" or self.outs is not None):
+            return None  # they describe the arrays of the function itself
         made = replace(self, static={**self.static, **functions})
         spec = replace(spec, outs=made.described_outs, aliases=dict(spec.aliases))
         return made.make_operation(spec)

@@ -317,12 +317,14 @@ class NumbaCuda(CallingFrontend):
 
     def __post_init__(self) -> None:
         self.original, given = self.kernel, self.static
-        function, zeroed = self.kernel.py_func, self.zero_outputs
-        self.parameters = KernelParameters(
-            self.label, function, given, zeroed=zeroed, bound=self.order
-        )
-        functions = {n: v for n, v in given.items() if static_values.is_function(v)}
+        functions = {n: v for n, v in given.items() if static_values.is_compiled_in(v)}
         self.kernel = _with_functions(self.label, self.kernel, functions)
+        self.parameters = KernelParameters(
+            *(self.label, self.original.py_func, given),
+            zeroed=self.zero_outputs,
+            bound=self.order,
+            around=self.kernel.py_func,
+        )
         self._passed = {n: v for n, v in given.items() if n not in functions}
         self._lowered: LRUCache[Lowered] = LRUCache(CALLS_KEPT)
         self.source = beginning_of(self.kernel.py_func)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -24,7 +24,7 @@ from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.calls.batch_axes import Arrays
-from kernbridge._src.calls.call import ArrayType, Call, Types, has_type
+from kernbridge._src.calls.call import ArrayType, Call, Fields, Types, has_type
 from kernbridge._src.keys import function_state
 from kernbridge._src.operation import derivatives
 from kernbridge._src.operation.inspection import Inspection, Plan
@@ -114,7 +114,8 @@ class Operation:
                     self._jitted = jitted = jax.jit(self._traceable(), inline=True)
                 return jitted(*inputs, **scalars)
             except (TypeError, OverflowError):
-                check_arrays(self.spec.label, inputs, scalars)
+                if not _with_fields(self.spec, self._frontend, inputs, scalars):
+                    check_arrays(self.spec.label, inputs, scalars)
                 raise
         except Exception as e:
             reports.hide_frames(e)
@@ -174,8 +175,8 @@ class Operation:
         TypeError
             If the operation has no kernel for GPUs.
         """
-        operation, scalars = self._calling(scalars)
-        return operation._frontend.program(*operation._described(inputs, scalars))
+        frontend, described = self._described(inputs, scalars)
+        return frontend.program(*described)
 
     @reports.hides_frames
     def inspect(self, *inputs: Any, **scalars: Any) -> tuple[Inspection, ...]:
@@ -189,18 +190,24 @@ class Operation:
             is shown for the CPU if that is JAX's default platform, unless GPUs are chosen by
             `kernbridge.config.set_cuda_architectures` or KERNBRIDGE_CUDA_ARCHS.
         """
-        operation, scalars = self._calling(scalars)
-        return operation._frontend.inspect(*operation._described(inputs, scalars))
+        frontend, described = self._described(inputs, scalars)
+        return frontend.inspect(*described)
 
-    def _described(self, inputs: Arrays, scalars: Mapping[str, Any]) -> tuple[Types, Call]:
-        inputs, scalars = (self.spec.signature or self._frontend).bind(inputs, scalars)
-        names, canonical = tuple(sorted(scalars)), jax.dtypes.canonicalize_dtype
-        given = (*inputs, *map(scalars.get, names))
+    def _described(
+        self, inputs: Arrays, scalars: dict[str, Any]
+    ) -> tuple[Frontend, tuple[Types, Call]]:
+        operation, scalars = self._calling(scalars)
+        if around := _with_fields(operation.spec, operation._frontend, inputs, scalars):
+            operation, inputs = around, jax.tree.leaves(inputs)
+        spec, frontend = operation.spec, operation._frontend
+        inputs, named = (spec.signature or frontend).bind(inputs, scalars)
+        names, canonical = tuple(sorted(named)), jax.dtypes.canonicalize_dtype
+        given = (*inputs, *map(named.get, names))
         arrays = [x if has_type(x) else jnp.asarray(x) for x in given]
         types = [ArrayType(tuple(x.shape), np.dtype(canonical(x.dtype))) for x in arrays]
-        operands = self._frontend.arranged(given, types)
-        call, _ = _static_call(self.spec, self._frontend, operands, names)
-        return self._frontend.widened(operands), call
+        operands = frontend.arranged(given, types)
+        call, _ = _static_call(spec, frontend, operands, names)
+        return frontend, (frontend.widened(operands), call)
 
     @property
     def __name__(self) -> str:
@@ -278,6 +285,8 @@ def _traceable_call(
     spec: OperationSpec, frontend: Frontend, keywords: tuple[Any, ...], watched: Watched | None
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
+        if around := _with_fields(spec, frontend, inputs_, scalars):
+            return around(*jax.tree.leaves(inputs_), **scalars)
         state = watched.tracing() if watched else None
         inputs, keywords_given = (spec.signature or frontend).bind(inputs_, scalars)
         named = dict(sorted(keywords_given.items()))
@@ -315,6 +324,27 @@ def _traceable_call(
 
     call.__name__ = call.__qualname__ = frontend.name
     return call
+
+
+def _with_fields(
+    spec: OperationSpec, frontend: Frontend, inputs: Arrays, scalars: Collection[str]
+) -> Operation | None:
+    """The operation of a kernel around this one, which takes the arrays of arguments one by one.
+
+    None if no argument has several, or the front end has no such kernels.
+    """
+    held = [Fields.of(x) for x in inputs]
+    if not any(held) or spec.signature is not None:
+        return None
+    tree, given = jax.tree.structure(inputs), spec.outs
+    if not isinstance(given, Outputs):  # a function of the inputs
+        outs = lambda *arrays, **named: given(*tree.unflatten(arrays), **named)  # noqa: E731
+        spec = replace(spec, outs=outs, aliases=dict(spec.aliases))
+    names = (name for name in frontend.parameter_names if name not in scalars)
+    groups = {name: f for name, f in zip(names, held, strict=False) if f}
+    made: Operation | None
+    made = frontend.calling(groups, spec)
+    return made
 
 
 def _arranged(operand: Any, wanted: ArrayType) -> Any:
