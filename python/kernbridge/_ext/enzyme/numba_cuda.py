@@ -24,8 +24,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernbridge import _core
-from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
 from kernbridge._ext.emulator.compiler import ir as host_ir
 from kernbridge._ext.emulator.compiler import library
 from kernbridge._ext.emulator.compiler.isolated_compile import compiled_in_isolation
@@ -33,6 +31,7 @@ from kernbridge._ext.emulator.compiler.to_host import HostModule
 from kernbridge._ext.emulator.target import Emulated
 from kernbridge._ext.enzyme import clang, gpu_code, guards, halves, sums, warps, winners
 from kernbridge._ext.enzyme import function as ir
+from kernbridge._ext.enzyme.cuda_ir import host_images
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused, Roles
 from kernbridge._ext.enzyme.kernel import DerivativeJob, Form, Primal, Words, check_launch
 from kernbridge._ext.enzyme.numba_cpu import simplify
@@ -284,9 +283,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         return (*self._primal.made_of(), *super().made_of(), *versions)
 
     def compiled(self) -> Artefact:
-        made_by = {"cuda": self._cubins, CUDA_ON_CPU: self._host_images}
-        images_of = made_by.get(self.target.language)
-        if images_of is None:
+        if self.target.language not in ("cuda", CUDA_ON_CPU):
             raise Refused("Enzyme makes no code for the target")
         primal, written, uses_z = self._primal_function()
         function = functools.reduce(ir.derive, self.steps, primal)
@@ -301,6 +298,8 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         text, buffers, shared_size = sums.with_fewer_atomics(text, entry, buffers, *how)
         function = replace(function, buffers=buffers)
         text = warps.completed(declared_once(renamed(text, gpu_code.libdevice_name)))
+        is_host = self.target.language == CUDA_ON_CPU
+        images_of = functools.partial(host_images, self.label) if is_host else self._cubins
         images = images_of(text, entry, shared_size)
         meta = {
             "entry": entry,
@@ -377,15 +376,6 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         how = shared_size, self._registers
         architectures = self.target.architectures
         return {10 * cc[0] + cc[1]: gpu_code.cubin(text, entry, cc, *how) for cc in architectures}
-
-    def _host_images(self, text: str, entry: str, shared_size: int) -> Images:
-        text = re.sub(r"^target .*\n", "", renamed(text, own_name), flags=re.M)
-        functions = Module(text).functions.items()
-        declared = {n for n, f in functions if f.is_declaration and not _core.cuda_code_provides(n)}
-        texts = [text, host_ir.about(shared_size)]
-        body, _ = host_ir.completed(self.label, texts, entry, declared)
-        # As LLVM does for GPUs: all forms of a kernel then compute the same numbers.
-        return {_core.HOST_CC: cuda_on_cpu_compile.image(body, cuda_on_cpu_compile.UNFUSED)}
 
 
 def obtained(primal: Primal, *described: Any) -> DerivativeFunction:
@@ -643,8 +633,3 @@ def _name_for_enzyme(name: str) -> str:
         return f"llvm.nvvm.{register}{name.removeprefix('kb.')}"
     of_c = name.removeprefix("__nv_")
     return of_c if of_c in gpu_code.MATH else name
-
-
-def own_name(name: str) -> str:
-    own = name.removeprefix("llvm.nvvm.")
-    return name if own == name else f"kb.{own.removeprefix('read.ptx.sreg.')}"
