@@ -38,7 +38,7 @@ void kb_fault_end(int number, int code, const void *at)
 void kb_fault_watch(kb_block *block)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    running = block && block->code->loop ? block : NULL;
+    running = block && (block->code->loop || block->code->is_whole) ? block : NULL;
     if (!running || is_prepared)
         return;
     stack_t now;

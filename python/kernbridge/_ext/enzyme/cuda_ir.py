@@ -5,7 +5,8 @@ the names, and cuda_for_enzyme.hpp has what only a GPU has. In the IR, what only
 calls of functions `kb.*`, as the emulator's compiler knows them. A template is instantiated where
 the same translation unit takes its address, and a function of the words of a launch calls it.
 
-Of this, cuda_cpp.py makes derivatives. Nothing here imports Numba.
+Of this, cuda_cpp.py makes derivatives, and `host_image` makes code for CPUs. Nothing here imports
+Numba.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from kernbridge._src.llvm.text import (
     symbols,
 )
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.plan import targets
 from kernbridge._src.plan.targets import Images, Target
 from kernbridge._src.toolchain import compilers, library
 
@@ -59,6 +61,11 @@ _CLANG = (
     *("--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-std=c++17"),
     *("-Xclang", "-fcuda-allow-variadic-functions", "-D__CUDACC__", "-Wno-c++11-narrowing"),
     *("-Xclang", "-fnative-half-type", "-Xclang", "-fallow-half-arguments-and-returns"),
+)
+# As the CPU's own compiler, but for numbers that do not fit into an integer, as on a GPU.
+_FOR_CPU = (
+    *("-g0", "-U__CUDA_ARCH__", "-D__NVCC__", "-Xclang", "-mlong-double-80"),
+    "-fno-strict-float-cast-overflow",
 )
 _FOLDERS = ("ext/emulator/cuda", "ext/emulator")
 _ALIGNMENT = 16
@@ -96,15 +103,39 @@ def entry_of(module: Module) -> tuple[str, list[int], list[int]]:
     return entry, codes, sizes
 
 
+def host_image(label: str, code: Any, sizes: Sequence[int]) -> bytes:
+    """The image of a kernel for CPUs with loops between its barriers, which takes words.
+
+    It computes what the library of the kernel does, whose parameters have these `sizes`. An error
+    is raised for a kernel that cannot be such an image.
+    """
+    module = compiled(label, unit_of(code), code.options, code.include_paths, ())
+    entry, target = entry_of(module)[0], targets.of_platform("cpu", label=label)
+    form = CppKernel(label, code.name, target, (), module, entry, sizes).form((), Roles(()))
+    if any(f.name.endswith("trap") for f in form.module.functions):
+        raise Refused("it calls __trap")
+    # What is said of a loop would be said of each copy of it, and keep LLVM from unrolling them.
+    text = re.sub(r", !llvm\.loop !\d+", "", str(form.module))
+    size = sum(-(-size // _ALIGNMENT) * _ALIGNMENT for _, size, _ in form.shared)
+    (image,) = host_images(label, text, form.entry, size).values()
+    if "kb_whole" not in host_compile.host_code(image, label).symbols:
+        raise Refused("some threads may not come to a barrier that others wait at")
+    return image
+
+
 def compiled(
     label: str, unit: str, options: Sequence[str], folders: Sequence[str], files: Sequence[str]
 ) -> Module:
-    """The IR of the kernels of a translation unit, and of all that they call."""
+    """The IR of the kernels of a translation unit, and of all that they call.
+
+    It has the lines of the user's `files`; without any, it is for CPUs.
+    """
     root = library.include_paths()[-2]
     folders = [*folders, *(os.path.join(root, part) for part in _FOLDERS), *library.include_paths()]
     flags = [*options, *(f"-I{folder}" for folder in folders)]
+    more = _CLANG if files else (*_CLANG, *_FOR_CPU)
     try:
-        text = str(clang.to_ir(unit, "cuda", flags, compilers.find_cxx(), _CLANG, files))
+        text = str(clang.to_ir(unit, "cuda", flags, compilers.find_cxx(), more, files))
     except Refused as e:
         raise e.error(label, e.place or "") from None
     return Module(_KERNELS.sub("", text))

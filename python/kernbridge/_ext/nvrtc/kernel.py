@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -27,6 +28,7 @@ from kernbridge._src.base.errors import (
     KernelCompilationError,
     KernelError,
     KernelNotAvailableError,
+    KernelToolchainError,
     coded,
     counted,
 )
@@ -36,6 +38,8 @@ from kernbridge._src.base.packing import sealed
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.calls.call import ArrayType, Call, Types
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe, log, obtain
 from kernbridge._src.keys import function_state
 from kernbridge._src.operation.operation import Operation, as_html, shown
 from kernbridge._src.operation.primitive import watching
@@ -218,6 +222,8 @@ class CudaKernelFrontend(PlannedFrontend):
         function = self.typed(compiled.types, operands, call.outs)
         words = self.words(function, compiled.sizes, operands, call.outs)
         fills = zeros((*operands, *call.outs), call.fresh if self.zero_outputs else ())
+        if compiled.by_words:
+            compiled = replace(compiled, sizes=(8,) * len(words))
         step = replace(launch, function=compiled, words=words, zeroed=call.fresh)
         what = self.label, self.file, operands, call, self.parameter_names, (*fills, step)
         return plan(*what, target=target)
@@ -290,7 +296,47 @@ def _compile_for_cpu(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.Nvrtc
             checked=checked,
         )
     )
-    return _loaded_for_cpu(request.name, built.digest, cooperative, built.path)
+    function = _loaded_for_cpu(request.name, built.digest, cooperative, built.path)
+    has_traps = os.uname().machine == "x86_64"  # where both end at a division by zero
+    if cooperative or checked or "__syncthreads" not in request.source or not has_traps:
+        return function
+    with contextlib.suppress(ImportError, KernelToolchainError):  # without Enzyme's clang, say
+        return obtain(_LoopsJob(request, function))
+    return function
+
+
+class _LoopsJob(Recipe[nvrtc.NvrtcFunction]):
+    """A kernel of a library with loops between its barriers in place of fibres, if it can be."""
+
+    kind, tool = "cuda_cpp_loops", "clang"
+
+    def __init__(self, request: nvrtc.Compilation, library: nvrtc.NvrtcFunction) -> None:
+        self.request, self.library = request, library
+        self.label, self.name, self.identity = request.label, request.name, library.identity
+
+    def made_of(self) -> tuple[Any, ...]:
+        from kernbridge._ext.enzyme import tool
+
+        return tool.find().identity(with_clang=True)
+
+    def make(self) -> Artefact:
+        from kernbridge._ext.enzyme import cuda_ir
+
+        try:
+            image = cuda_ir.host_image(self.label, self.request, self.library.sizes)
+        except Exception as e:  # whatever it is, the library remains
+            log.debug("%s has no loops between barriers: %s", self.label, e)
+            return Artefact({}, ())
+        return Artefact({}, (image,))
+
+    def use(self, made: Artefact) -> nvrtc.NvrtcFunction:
+        from kernbridge._ext.emulator.compiler.compile import host_code
+
+        for image in made.blobs:
+            images = (_core.HOST_CC, image), (_core.HOST_CODE_CC, host_code(image, self.label).data)
+            identity = bytes.fromhex(image[:64].decode())
+            return replace(self.library, identity=identity, images=images, by_words=True)
+        return self.library
 
 
 @functools.cache  # never released, since programs call them

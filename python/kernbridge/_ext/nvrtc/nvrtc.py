@@ -109,6 +109,7 @@ class Type(NamedTuple):
 class NvrtcFunction(DeviceFunction):
     ptx: str = ""
     types: tuple[Type, ...] | None = None  # of the parameters; None: NVRTC did not report them
+    by_words: bool = False  # whether a launch passes each word as a parameter
 
     def code(self) -> tuple[str, str]:
         return "", self.ptx  # NVRTC returns no LLVM IR
