@@ -446,10 +446,12 @@ def test_host_side_of_cuda_source(gpu, nvcc):
         Exception, match=r"there is no stream.*\[KB3005\]"
     ):  # XLA's CPU client has none
         f(x).block_until_ready()
+    # The runtime finds no driver, or the fake one, which does not load its code.
+    failure = r"CUDA runtime error|cudaError|no CUDA-capable|driver|CUDA_ERROR_INVALID_IMAGE"
     for name in ("launches", "looks"):
-        with pytest.raises(Exception, match=r"CUDA runtime error|cudaError|no CUDA-capable|driver"):
+        with pytest.raises(Exception, match=failure):
             module[name](outs=like(x)).block_until_ready()
-        with pytest.raises(Exception, match=r"CUDA runtime error|cudaError|no CUDA-capable|driver"):
+        with pytest.raises(Exception, match=failure):
             jax.ffi.ffi_call(f"host_side.{name}", like(x))().block_until_ready()
 
 
