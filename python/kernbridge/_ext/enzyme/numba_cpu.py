@@ -35,8 +35,8 @@ from kernbridge._src.numba_common.private_numba import (
     npyimpl,
     numba,
     runtime,
+    types,
 )
-from kernbridge._src.numba_common.private_numba_cuda import types
 from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
 from kernbridge._src.numba_cpu.compile import CpuJob

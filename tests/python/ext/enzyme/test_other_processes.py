@@ -50,6 +50,17 @@ def test_an_exported_gradient_needs_neither_numba_nor_enzyme(tmp_path, run_pytho
     assert run_python(SAVED, KERNBRIDGE_ENZYME="/nowhere").strip() == "[0.0, 3.0, 12.0]"
 
 
+@needs_enzyme
+def test_a_derivative_on_the_cpu_does_not_need_numba_cuda(run_python):
+    program = """
+import sys
+
+softplus = kernbridge.elementwise(lambda v, f: f(v), derivatives="enzyme")
+print(jax.grad(lambda v: softplus(v, f=jax.nn.softplus))(0.0), "numba.cuda" in sys.modules)
+"""
+    assert run_python(KERNEL + program) == "[0.0, 3.0, 12.0]\n0.5 False\n"
+
+
 @pytest.mark.exhaustive
 @needs_enzyme
 def test_a_derivative_is_made_once_for_all_processes(tmp_path, run_python):
