@@ -2,6 +2,7 @@
 # make test    sets up what it needs and runs the tests: C under sanitizers, Python on three JAX versions
 # make test-all  the same with everything that takes long; prints first how long it takes
 # make test-alone  the core's tests and the demo where every extension has been deleted
+# make test-ecosystem  programs of Diffrax, Flax, NumPyro and others with kernels, on the newest versions of all
 # make mutate  200 small changes of the C core, and those of them that no C test notices (MUTATE_ARGS="-j 16")
 # make check   format, lint, types, documentation
 # make docs    builds the documentation as a site with a search, in build/docs
@@ -25,6 +26,7 @@ BUILD       := build
 VENV        := $(BUILD)/venv
 OLDEST      := $(BUILD)/venv-oldest
 NEXT        := $(BUILD)/venv-next
+ECOSYSTEM   := $(BUILD)/venv-ecosystem
 DEV         := $(BUILD)/venv-dev
 MLIR        := $(BUILD)/mlir
 MLIR_TESTS  := $(addprefix tests/python/ext/,mlir/test_mlir.py mlir/test_mlir_callable.py emulator/test_mlir_launches.py emulator/test_launches.py)
@@ -58,7 +60,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo test test-all test-alone test-site test-aarch64 test-core test-core-sanitized test-core-released mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
+.PHONY: demo test test-all test-alone test-site test-aarch64 test-core test-core-sanitized test-core-released mutate test-newest test-oldest test-next test-ecosystem test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -81,6 +83,7 @@ test-all: $(VENV)/packages.stamp
 	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}" KB_TORTURE=all
 	$(MAKE) test-newest BRIEF="" LEVEL=v2
 	$(MAKE) test-mlir
+	$(MAKE) test-ecosystem
 	$(MAKE) test-alone
 	$(MAKE) test-aarch64
 	$(MAKE) test-dist
@@ -130,11 +133,14 @@ test-oldest: $(OLDEST)/test.stamp $(OLDEST)/enzyme.stamp
 	$(if $(OTHERS),TESTS_OF=oldest) $(OLDEST)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
 
 ifeq ($(NEXT_PYTHON),)
-test-next:
-	@echo "skipped: test-next, because no Python 3.12 or later is on PATH or in pyenv's folder (set NEXT_PYTHON=)"
+test-next test-ecosystem:
+	@echo "skipped: $@, because no Python 3.12 or later is on PATH or in pyenv's folder (set NEXT_PYTHON=)"
 else
 test-next: $(NEXT)/test.stamp
 	$(if $(OTHERS),TESTS_OF=next) $(NEXT)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
+
+test-ecosystem: $(ECOSYSTEM)/packages.stamp $(ECOSYSTEM)/enzyme.stamp
+	$(ECOSYSTEM)/bin/python -m pytest tests/ecosystem $(PYTEST_ARGS)
 endif
 
 check: $(VENV)/check.stamp $(VENV)/lines.stamp docs
@@ -199,8 +205,8 @@ $(VENV)/python.stamp $(DEV)/python.stamp $(TOOLS)/python.stamp: %/python.stamp:
 	touch $@
 
 # The other versions get theirs from uv too, in a tenth of the time.
-$(NEXT)/python.stamp: private PYTHON := $(NEXT_PYTHON)
-$(OLDEST)/python.stamp $(NEXT)/python.stamp: %/python.stamp: | $(VENV)/python.stamp
+$(NEXT)/python.stamp $(ECOSYSTEM)/python.stamp: private PYTHON := $(NEXT_PYTHON)
+$(OLDEST)/python.stamp $(NEXT)/python.stamp $(ECOSYSTEM)/python.stamp: %/python.stamp: | $(VENV)/python.stamp
 	@$(PYTHON) tests/check_python
 	$(VENV)/bin/uv venv --quiet --clear --seed --python "$$(command -v $(PYTHON))" $* || $(PYTHON) -m venv --clear $*
 	touch $@
@@ -230,8 +236,8 @@ $(VENV)/plugin.stamp: | $(VENV)/python.stamp
 	  || echo "skipped: $(PJRT_PLUGIN), which cannot be installed here"
 
 # Enzyme, for derivatives of kernels. The wheel pins versions of Numba and glibc that are not needed.
-$(OLDEST)/enzyme.stamp: private UV_OF := $(VENV)
-$(VENV)/enzyme.stamp $(DEV)/enzyme.stamp $(OLDEST)/enzyme.stamp: %/enzyme.stamp: | %/python.stamp
+$(OLDEST)/enzyme.stamp $(ECOSYSTEM)/enzyme.stamp: private UV_OF := $(VENV)
+$(VENV)/enzyme.stamp $(DEV)/enzyme.stamp $(OLDEST)/enzyme.stamp $(ECOSYSTEM)/enzyme.stamp: %/enzyme.stamp: | %/python.stamp
 	@$(or $(UV_OF),$*)/bin/uv pip install --quiet --python $*/bin/python --no-deps --python-platform x86_64-manylinux_2_39 \
 	  $(ENZYME) && touch $@ || echo "skipped: $(ENZYME), which cannot be installed here"
 
@@ -239,6 +245,18 @@ $(VENV)/enzyme.stamp $(DEV)/enzyme.stamp $(OLDEST)/enzyme.stamp: %/enzyme.stamp:
 $(VENV)/packages.stamp: tests/python/ext/enzyme/packages.txt $(VENV)/test.stamp
 	$(call install,$(VENV),--no-deps -r tests/python/ext/enzyme/packages.txt)
 	touch $@
+
+# The programs of tests/ecosystem are for what users get today, so the index is asked each time. If not all
+# packages can be installed together, each is tried alone, and the programs of those that fail are skipped.
+.PHONY: $(ECOSYSTEM)/packages.stamp
+$(ECOSYSTEM)/packages.stamp: private UV_OF := $(VENV)
+$(ECOSYSTEM)/packages.stamp: NEWEST = --upgrade "$$(echo $(DIST)/*.whl)[numba]"
+$(ECOSYSTEM)/packages.stamp: tests/ecosystem/packages.txt $(DIST)/wheel.stamp $(ECOSYSTEM)/python.stamp
+	$(call install,$(ECOSYSTEM),$(NEWEST) -r $<) || for package in $$(grep -v '^#' $<); do \
+	  { $(call install,$(ECOSYSTEM),$(NEWEST) $$package); } \
+	    || echo "skipped: $$package, which cannot be installed here"; \
+	done
+	$(call install,$(ECOSYSTEM),--no-deps --force-reinstall $(DIST)/*.whl)
 
 $(OLDEST)/test.stamp $(NEXT)/test.stamp: private UV_OF := $(VENV)
 $(OLDEST)/test.stamp: PACKAGES := $(OLDEST_VERSIONS)
