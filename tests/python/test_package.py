@@ -40,7 +40,12 @@ WITHOUT_CODE = {
     "versioning.md",
     "which-tool.md",
 }
-NEEDED = {"brainevent.md": ["brainevent"], "training.md": ["diffrax", "flax", "optax"]}
+NEEDED = {
+    "aftershocks.py": ["numpyro"],
+    "brainevent.md": ["brainevent"],
+    "epidemic.py": ["diffrax", "optax"],
+    "training.md": ["diffrax", "flax", "optax"],
+}
 ON_THE_CPU = {"find-a-fault.md", "cuda-source.md"}  # elsewhere the fake driver plays a GPU
 EXAMPLES = [*sorted((ROOT / "examples").glob("*.py")), ROOT / "studies" / "microcircuit.py"]
 ARGUMENTS = {
@@ -56,9 +61,16 @@ def rarely(example):
     return [] if always else [pytest.mark.exhaustive]
 
 
+def skip_without_packages(path):
+    for package in NEEDED.get(path.name, []):
+        if not importlib.util.find_spec(package):
+            pytest.skip(f"{package} is not installed")
+
+
 @pytest.mark.once
 @pytest.mark.parametrize("example", [pytest.param(e, id=e.name, marks=rarely(e)) for e in EXAMPLES])
 def test_examples_run(example, tmp_path):
+    skip_without_packages(example)
     command = [sys.executable, str(example), *ARGUMENTS.get(example.name, [])]
     environment = {**os.environ, "KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""}  # no fake
     done = subprocess.run(
@@ -85,9 +97,7 @@ def test_code_in_documents_runs(document, run_python, request):
     assert bool(blocks) != (document.name in WITHOUT_CODE)
     if not blocks:
         return
-    for package in NEEDED.get(document.name, []):
-        if not importlib.util.find_spec(package):
-            pytest.skip(f"{package} is not installed")
+    skip_without_packages(document)
     source, environment = documents.program(blocks), {}
     if "cuda" in source and document.name not in ON_THE_CPU:
         request.getfixturevalue("gpu")
