@@ -484,7 +484,8 @@ def run(function: Function, by_clang: bool = False, has_lines: bool = False) -> 
     """
     text = function.text
     if name := _calling_itself(text):
-        raise Refused(f"{name} calls itself, which Enzyme differentiates wrongly", called=name)
+        who = name if by_clang else "a function"  # Numba's names have its types in them
+        raise Refused(f"{who} calls itself, which Enzyme differentiates wrongly", called=name)
     given = _prepared(text, is_tagged=by_clang).encode()
     options = _OPTIONS | {"strip-debug": int(not has_lines)}
     ended = _attempts(given, _PASSES if by_clang else _PASSES + _OPTIMISED, options)
@@ -534,6 +535,8 @@ def _reason(output: str) -> str:
     """Why Enzyme refused, in words."""
     if found := re.search(r"Enzyme: No .*? found for (\S+)", output):
         return f"it calls {found[1]}, of which Enzyme knows no derivative"
+    if ".numba.unresolved$" in output:  # by whose address Numba calls a function that it compiles
+        return "a function calls itself"
     if found := re.search(r"Enzyme: Cannot deduce type of (.*)", output):
         return f"Enzyme cannot tell numbers from other data in {found[1].strip()[:200]}"
     if re.search(r"Enzyme: <analysis>|Illegal updateAnalysis", output):

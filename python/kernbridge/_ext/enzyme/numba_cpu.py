@@ -152,6 +152,10 @@ class NumbaDerivative(HostDerivativeJob):
         simple = binding.parse_assembly(guards.hidden(str(simple)))
         simplify(_inlined(simple, name))
         read = Module(renamed(guards.shown(str(simple)), lambda name: _IN_C.get(name, name)))
+        for f in read.defined.values():
+            if drawn := next((i for i in f.instructions if "_random_state" in i.callee), None):
+                place = place_of(read, drawn, *f.users.get(drawn.result, ()))
+                raise Refused("it draws random numbers", place)
         if found := guards.reinterprets(read, name, [b.is_inexact for b in buffers]):
             why = "it uses the bits of real numbers as integers, or has a list of real numbers"
             raise Refused(why, place_of(read, found))

@@ -572,6 +572,12 @@ def with_random_numbers(x, out):
 
 
 @numba.njit
+def with_normal_numbers(x, out):
+    for i in range(x.size):
+        out[i] = x[i] * np.random.normal()
+
+
+@numba.njit
 def with_bits(x, work, out):
     values = work.view(np.float64)
     for i in range(x.size):
@@ -644,6 +650,19 @@ def with_recursion(x, out):
         out[i] = fibonacci(x[i], i)
 
 
+@numba.njit
+def inferred(v, n):
+    if n == 0:
+        return v
+    return inferred(v, n - 1) * v
+
+
+@numba.njit
+def with_inferred_recursion(x, out):
+    for i in range(x.size):
+        out[i] = inferred(x[i], 3)
+
+
 def line_of(kernel, text):
     lines = inspect.getsource(inspect.getmodule(kernel.py_func)).splitlines()
     return next(n for n, line in enumerate(lines, 1) if text in line)
@@ -653,7 +672,8 @@ def line_of(kernel, text):
 @pytest.mark.parametrize(
     ("kernel", "outs", "why", "place"),
     [
-        (with_random_numbers, like, "numba_get_np_random_state", "np.random.random()"),
+        (with_random_numbers, like, "draws random numbers", "np.random.random()"),
+        (with_normal_numbers, like, "draws random numbers", "np.random.normal()"),
         (with_bits, lambda x: (S(x.shape, jnp.int64), like(x)), "same memory", "values[i] = x[i]"),
         (with_bits_of_a_number, like, "uses the bits of real numbers", "np.int64)[i] >> 1"),
         pytest.param(
@@ -662,7 +682,8 @@ def line_of(kernel, text):
         ),
         (with_a_list_of_numbers, like, "a list of real numbers", None),
         (with_a_list_of_arrays, like, "a list of arrays", None),
-        (with_recursion, like, "calls itself", None),
+        (with_recursion, like, "a function calls itself", None),
+        (with_inferred_recursion, like, "a function calls itself", "inferred(v, n - 1) * v"),
         (with_python, like, "`with` blocks", None),
     ],
 )
