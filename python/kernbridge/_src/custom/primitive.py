@@ -202,10 +202,10 @@ def _lower_elsewhere(operation: Any, ctx: Any, /, *_: Any, **__: Any) -> Any:
 
 def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[Any]]:
     """Return the generator's function, extended so that it checks its outputs and lists them."""
-    if not callable(kernel):
+    if not callable(kernel) or hasattr(kernel, "py_func"):
         raise TypeError(
-            f"{name!r}: the generator returned {kernel!r}, expected a function of the inputs "
-            "[KB4015]"
+            f"{name!r}: the generator returned {kernel!r}, expected an operation, such as "
+            "numba_kernel(kernel, outs), or another function of the inputs [KB4015]"
         )
     expected = types_of(outs)
 
