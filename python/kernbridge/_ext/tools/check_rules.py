@@ -147,6 +147,8 @@ def check_rules(
 def _functions(
     op: Any, outs: Any, backends: Sequence[str] | None, keywords: dict[str, Any]
 ) -> list[tuple[str, Callable[..., Any]]]:
+    if not callable(op):
+        raise TypeError(f"check_rules: {op!r} is not an operation, and not callable [KB1001]")
     if not hasattr(op, "available_backends"):
         if outs is not None or backends is not None:
             raise TypeError(

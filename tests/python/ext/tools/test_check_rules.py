@@ -232,3 +232,8 @@ def test_functions_of_jax_may_be_checked():
     z = (x + 1j * y).astype(jnp.complex64)
     assert {c.status for c in check_rules(jnp.exp, z)} == {"passed"}
     assert [c.status for c in check_rules(jnp.sum, np.arange(3))] == ["skipped", "skipped"]
+
+
+def test_what_cannot_be_called_is_refused():
+    with pytest.raises(TypeError, match=r"check_rules: 3 is not an operation.*KB1001"):
+        check_rules(3, jnp.ones(3))
