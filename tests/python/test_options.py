@@ -111,3 +111,8 @@ def test_a_name_that_is_misspelt(name):
         return
     with pytest.raises(TypeError, match=rf"^{name}: missing .*called as {name}\(.*\[KB\d{{4}}\]"):
         function()
+
+
+def test_positional_arguments_are_named_if_there_are_too_many():
+    with pytest.raises(TypeError, match=r"is called as elementwise\(function, \.\.\.\) \[KB1005\]"):
+        kernbridge.elementwise(lambda a: a, lambda x: x)

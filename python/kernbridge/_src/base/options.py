@@ -72,8 +72,8 @@ class Options:
         try:
             signature.bind(*args, **kwargs)
         except TypeError as e:
-            required = [p.name for p in parameters if p.default is p.empty and p.name in names]
-            called = ", ".join([*required, "..."] if len(required) < len(parameters) else required)
+            first = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+            called = ", ".join([*first, "..."] if len(first) < len(parameters) else first)
             label = self._named(args, kwargs)
             return f"{label}: {e}; it is called as {self._label}({called}) [{self._code}]"
         return ""
