@@ -115,7 +115,14 @@ def export_bundle(
         )
     args = avals or _arguments_of(fun)
     names = argument_names(fun, args)
-    _check_fixed(names, args)
+    for name, leaf in zip(names, jax.tree.leaves(args), strict=True):
+        shape = np.shape(leaf)
+        if not all(isinstance(d, (int, np.integer)) for d in shape):
+            raise ExportError(
+                f"export_bundle: {name} has the symbolic shape ({', '.join(map(str, shape))}), and "
+                "a program of a bundle has fixed shapes: pass arrays or jax.ShapeDtypeStructs with "
+                "numbers, and write a bundle for each shape that the host needs [KB6103]"
+            )
     wanted = _platforms(platforms, getattr(fun, "platforms", None))
     offsets, data = _values(args) if with_values else (["-"] * len(names), None)
     programs = {}
@@ -184,17 +191,6 @@ def argument_names(fun: Any, args: Sequence[Any]) -> list[str]:
         for name, arg in zip(names, args, strict=True)
         for path, _ in jax.tree_util.tree_leaves_with_path(arg)
     ]
-
-
-def _check_fixed(names: Sequence[str], args: Sequence[Any]) -> None:
-    for name, leaf in zip(names, jax.tree.leaves(args), strict=True):
-        shape = np.shape(leaf)
-        if not all(isinstance(d, (int, np.integer)) for d in shape):
-            raise ExportError(
-                f"export_bundle: {name} has the symbolic shape ({', '.join(map(str, shape))}), and "
-                "a program of a bundle has fixed shapes: pass arrays or jax.ShapeDtypeStructs with "
-                "numbers, and write a bundle for each shape that the host needs [KB6103]"
-            )
 
 
 def _program(

@@ -32,7 +32,7 @@ LABELS: dict[Mode, str] = {"jvp": "tangents", "vjp": "cotangents"}
 Kind = Literal["in", "work", "inout", "out", "scratch", "shared"]
 
 _CALLS = {"jvp": "__enzyme_fwddiff", "vjp": "__enzyme_autodiff"}
-_FILL = "@llvm.memset.p0.i64"
+FILL = "@llvm.memset.p0.i64"
 # Enzyme keeps the values of each loop, and sums the cotangents of all edges that a `switch` has to
 # one block, as if each of them had been taken.
 _OPTIMISED = ",default<O2>"
@@ -580,14 +580,14 @@ def entry(function: Function, name: str) -> Function:
             for axis, e in enumerate(b.extents):
                 lines.append(f"  %size{i}.{axis} = mul i64 {size}, %extent{e}")
                 size = f"%size{i}.{axis}"
-            lines.append(f"  call void {_FILL}(ptr %data{i}, i8 0, i64 {size}, i1 false)")
+            lines.append(f"  call void {FILL}(ptr %data{i}, i8 0, i64 {size}, i1 false)")
     arguments = ["ptr %status", "ptr %exception"]
     arguments += [f"ptr %data{i}" for i in range(len(function.buffers))]
     arguments += [f"i64 %extent{k}" for k in range(function.n_extents)]
     call = f"  call void @{function.name}({', '.join(arguments)})"
     lines += [call] if not _BROADCAST.search(function.text) else _versions(call, extents)
     lines += ["  %code = load i32, ptr %status", "  ret i32 %code", "}"]
-    lines += [f"declare void {_FILL}(ptr, i8, i64, i1)", "declare void @llvm.assume(i1)", ""]
+    lines += [f"declare void {FILL}(ptr, i8, i64, i1)", "declare void @llvm.assume(i1)", ""]
     return replace(function, text="\n".join(lines), name=name)
 
 

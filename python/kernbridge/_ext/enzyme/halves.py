@@ -13,7 +13,7 @@ import struct
 from collections.abc import Collection, Sequence
 
 from kernbridge._ext.enzyme import guards
-from kernbridge._ext.enzyme.function import Buffer, Refused, holds
+from kernbridge._ext.enzyme.function import FILL, Buffer, Refused, holds
 from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.llvm.text import Instruction, Module
 
@@ -21,7 +21,6 @@ _HALF = re.compile(r'(?<![%@\w."])half\b')
 _BITS = re.compile(r"\b0xH([0-9A-F]{4})")
 _STRUCTURE = re.compile(r"%struct\.__(?:half|nv_bfloat16)(2?)(?:\.\d+)*")
 _CALLS = {f"kb_{name}_{to}_float": name for name in ("half", "bfloat16") for to in ("to", "of")}
-_FILL = "@llvm.memset.p0.i64"
 _USES = ("phi", "select", "freeze", "icmp")  # of addresses, which do not depend on distances
 
 
@@ -58,7 +57,7 @@ def widened(text: str, buffers: Sequence[Buffer]) -> tuple[str, list[Buffer]]:
         if i.opcode != "alloca" and (own or i.opcode != "getelementptr"):
             text = _HALF.sub("float", _BITS.sub(number, i.text))
             i.text = re.sub(r"\bfp(?:ext|trunc) (float \S+ to float)\b", r"bitcast \1", text)
-    return f"{module}\ndeclare void {_FILL}(ptr, i8, i64, i1)\n", made
+    return f"{module}\ndeclare void {FILL}(ptr, i8, i64, i1)\n", made
 
 
 def _using(i: Instruction, own: Sequence[str], far: str) -> str:
@@ -71,7 +70,7 @@ def _using(i: Instruction, own: Sequence[str], far: str) -> str:
             return text
         if i.opcode == "store" and number.value == "0":  # several halves, say
             size = int(number.type[1:]) // 4
-            return f"  call void {_FILL}(ptr {own[0]}, i8 0, i64 {size}, i1 false)"
+            return f"  call void {FILL}(ptr {own[0]}, i8 0, i64 {size}, i1 false)"
     elif i.opcode == "getelementptr":
         item = _STRUCTURE.sub(lambda name: "[2 x half]" if name[1] else "half", i.type)
         if re.fullmatch(r"(?:\[\d+ x )*half]*", item):

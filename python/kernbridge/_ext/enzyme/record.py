@@ -118,7 +118,10 @@ class Derivative:
         for b in sorted(shadowed):
             self._begin_shadow(b)
         if self._differentiation.mode == "jvp":
-            self._forward()
+            for step, reach in zip(self._primal, self._reaches, strict=True):
+                if not isinstance(step, Launch):
+                    self.steps.append(renumbered(step, self._values.__getitem__))
+                self._differentiate(step, reach)
         else:
             self._backward()
         for b, result in self._results.items():
@@ -137,12 +140,6 @@ class Derivative:
             self._copy(source, self._shadows[b], b)
         else:
             self._shadows[b] = source
-
-    def _forward(self) -> None:
-        for step, reach in zip(self._primal, self._reaches, strict=True):
-            if not isinstance(step, Launch):
-                self.steps.append(renumbered(step, self._values.__getitem__))
-            self._differentiate(step, reach)
 
     def _backward(self) -> None:
         defined = set(range(self._n_operands))
