@@ -1,6 +1,7 @@
 ; Numba's temporary arrays, in a form that Enzyme sees through: a block of memory begins with its
-; number of references, and has the address of the data at byte 24, as in Numba's runtime. The data
-; of a list is a block of its own.
+; number of references. The data of an array is at byte 64: no memory has its address, and the tag of
+; the number is another, so that LLVM leaves out data that nobody reads. The data of a list or string
+; is a block of its own, with its address at byte 24, as in Numba's runtime.
 
 declare noalias ptr @malloc(i64)
 declare void @free(ptr)
@@ -9,22 +10,21 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 define internal ptr @NRT_MemInfo_alloc_aligned(i64 %size, i32 %alignment) alwaysinline {
   %all = add i64 %size, 64
   %block = call noalias ptr @malloc(i64 %all)
-  %data = getelementptr i8, ptr %block, i64 64
-  store i64 1, ptr %block, !enzyme_inactive !{}
+  store i64 1, ptr %block, !tbaa !{!{!"count", !{!"kernbridge"}, i64 0}, !{!"count", !{!"kernbridge"}, i64 0}, i64 0}, !enzyme_inactive !{}
   %place = getelementptr i8, ptr %block, i64 24
-  store ptr %data, ptr %place
+  store ptr null, ptr %place
   ret ptr %block
 }
 
 define internal ptr @NRT_MemInfo_alloc(i64 %size) alwaysinline {
-  %block = call ptr @NRT_MemInfo_alloc_aligned(i64 %size, i32 16)
+  %block = call ptr @NRT_MemInfo_new_varsize_dtor(i64 %size, ptr null)
   ret ptr %block
 }
 
 define internal ptr @NRT_MemInfo_new_varsize_dtor(i64 %size, ptr %dtor) alwaysinline {
   %block = call noalias ptr @malloc(i64 64)
   %data = call noalias ptr @malloc(i64 %size)
-  store i64 1, ptr %block, !enzyme_inactive !{}
+  store i64 1, ptr %block, !tbaa !{!{!"count", !{!"kernbridge"}, i64 0}, !{!"count", !{!"kernbridge"}, i64 0}, i64 0}, !enzyme_inactive !{}
   %place = getelementptr i8, ptr %block, i64 24
   store ptr %data, ptr %place
   %extent = getelementptr i8, ptr %block, i64 32
@@ -51,9 +51,9 @@ define internal void @NRT_incref(ptr %block) alwaysinline {
   %none = icmp eq ptr %block, null
   br i1 %none, label %end, label %count
 count:
-  %before = load i64, ptr %block, !enzyme_inactive !{}
+  %before = load i64, ptr %block, !tbaa !{!{!"count", !{!"kernbridge"}, i64 0}, !{!"count", !{!"kernbridge"}, i64 0}, i64 0}, !enzyme_inactive !{}
   %after = add i64 %before, 1, !enzyme_inactive !{}
-  store i64 %after, ptr %block, !enzyme_inactive !{}
+  store i64 %after, ptr %block, !tbaa !{!{!"count", !{!"kernbridge"}, i64 0}, !{!"count", !{!"kernbridge"}, i64 0}, i64 0}, !enzyme_inactive !{}
   br label %end
 end:
   ret void
@@ -63,21 +63,15 @@ define internal void @NRT_decref(ptr %block) alwaysinline {
   %none = icmp eq ptr %block, null
   br i1 %none, label %end, label %count
 count:
-  %before = load i64, ptr %block, !enzyme_inactive !{}
+  %before = load i64, ptr %block, !tbaa !{!{!"count", !{!"kernbridge"}, i64 0}, !{!"count", !{!"kernbridge"}, i64 0}, i64 0}, !enzyme_inactive !{}
   %after = add i64 %before, -1, !enzyme_inactive !{}
-  store i64 %after, ptr %block, !enzyme_inactive !{}
+  store i64 %after, ptr %block, !tbaa !{!{!"count", !{!"kernbridge"}, i64 0}, !{!"count", !{!"kernbridge"}, i64 0}, i64 0}, !enzyme_inactive !{}
   %last = icmp eq i64 %after, 0, !enzyme_inactive !{}
   br i1 %last, label %release, label %end
 release:
   %place = getelementptr i8, ptr %block, i64 24
   %data = load ptr, ptr %place
-  %own = getelementptr i8, ptr %block, i64 64
-  %array = icmp eq ptr %data, %own
-  br i1 %array, label %whole, label %list
-list:
   call void @free(ptr %data)
-  br label %whole
-whole:
   call void @free(ptr %block)
   br label %end
 end:

@@ -186,6 +186,36 @@ def _pointers(i: Instruction) -> Iterable[str]:
     return [o.value for o in i.operands if o.type.startswith("ptr") and o.value.startswith("%")]
 
 
+def without_overlaps(text: str, primal: str) -> str:
+    """A module without tests of whether two arrays overlap that do not; empty if it has none.
+
+    Numba copies an array that might overlap, and Enzyme finds out at run time which one is read.
+    """
+    module, has_tests = Module(text), False
+    function = module.functions[primal]
+    for i in (i for i in function.instructions if i.opcode == "and" and i.type == "i1"):
+        arrays = list[str]()  # at a lower and at a higher address, for each comparison
+        for test in (function.defined[o.value] for o in i.operands if o.value in function.defined):
+            if order := {"ult": 1, "ugt": -1}.get("".join(test.flags)):
+                arrays += [_array_at(function, o.value) for o in test.operands[::order]]
+        if len({*arrays} - {""}) == 2 and arrays == arrays[::-1]:
+            i.text, has_tests = f"  {i.result} = and i1 false, false", True
+    return str(module) if has_tests else ""
+
+
+def _array_at(function: Function, value: str) -> str:
+    """The buffer, or array of Numba's, of whose address alone a value is made; or nothing."""
+    names, found = [value], set[str]()
+    for name in names:  # which grows
+        if (i := function.defined.get(name)) is None:
+            found |= {name} & {*buffer_names(function)}
+        elif i.opcode in ("call", "alloca", "load"):
+            found.add(name if i.callee.startswith("NRT_MemInfo_alloc") else "")
+        else:
+            names += [o.value for o in i.operands if o.type != "i1" and o.value not in names]
+    return found.pop() if len(found) == 1 else ""
+
+
 def chooses_arrays(module: str, primal: str) -> bool:
     """Whether a kernel may find out at run time which array it uses.
 

@@ -51,7 +51,6 @@ from kernbridge._src.operation.spec import Step
 
 _ALLOCATOR = Path(__file__).with_name("allocator.ll").read_text()
 _ALLOCATING = Module(_ALLOCATOR).functions.keys()
-_COUNTING = {"NRT_incref", "NRT_decref"}
 _IN_C = {"NRT_Allocate": "malloc", "NRT_Free": "free"}
 _RESHAPE = "numba_attempt_nocopy_reshape"  # computes strides from extents
 _RAISED = "kb.raised"  # allocates memory of an exception, which Enzyme would free
@@ -151,6 +150,9 @@ class NumbaDerivative(HostDerivativeJob):
             simple.link_in(_nodes(overload.kernel.targetctx, names, len(self.steps)))
         simple = binding.parse_assembly(guards.hidden(str(simple)))
         simplify(_inlined(simple, name))
+        if text := guards.without_overlaps(str(simple), name):
+            simple = binding.parse_assembly(text)
+            simplify(simple)
         read = Module(renamed(guards.shown(str(simple)), lambda name: _IN_C.get(name, name)))
         for f in read.defined.values():
             if drawn := next((i for i in f.instructions if "_random_state" in i.callee), None):
@@ -160,7 +162,7 @@ class NumbaDerivative(HostDerivativeJob):
             why = "it uses the bits of real numbers as integers, or has a list of real numbers"
             raise Refused(why, place_of(read, found))
         for name_of, f in read.functions.items():
-            if name_of in (_ALLOCATING if f.is_declaration else ()) or name_of in _COUNTING:
+            if name_of in _ALLOCATING:
                 read.lines.remove(f)
             is_list = name_of.startswith(_DTOR) and not name_of.startswith(f"{_DTOR}unicode_type")
             if is_list and not f.is_declaration and next(f.instructions).text != "  ret void":
@@ -260,10 +262,10 @@ def _keep_for_linking(library: Any) -> None:
 
 
 def _typed_array(context: Any, builder: Any, array_type: Any, shapes: Any) -> Any:
-    """Make an array, and say what it holds."""
+    """Make an array whose data is where allocator.ll has it, and say what it holds."""
     array = _untyped_array(context, builder, array_type, shapes)
-    dtype = str(array_type.dtype)
-    if ir.can_hold(dtype):
+    array.data = builder.bitcast(builder.gep(array.meminfo, [entries.INT64(64)]), array.data.type)
+    if ir.can_hold(dtype := str(array_type.dtype)):
         kind = llvm.FunctionType(llvm.VoidType(), [entries.POINTER])
         says = cgutils.get_or_insert_function(builder.module, kind, _HOLDS + dtype)
         says.attributes.add("inaccessiblememonly")

@@ -318,6 +318,40 @@ def test_slices_and_functions_of_numba():
 
 
 @numba.njit
+def moves(x, w, out):
+    own, other = x * w, np.sin(x)
+    own[1:] = own[:-1]
+    other[2:] = own[:-2] * other[1:-1]
+    for i in range(3):
+        chosen = own if w[i] > 0 else other
+        chosen[1:] = own[:-1] * other[1:]
+        own[:] = chosen[::-1] + x
+        own = own * w
+    out[:] = own
+    out[3:] = out[:-3]
+    out[:] = out[::-1] * other
+
+
+def test_arrays_and_slices_that_overlap():
+    """Numba tests at run time which do, and copies the array that is assigned."""
+
+    def reference(x, w):
+        own, other = x * w, jnp.sin(x)
+        own = own.at[1:].set(own[:-1])
+        other = other.at[2:].set(own[:-2] * other[1:-1])
+        for i in range(3):
+            moved = own[:-1] * other[1:]
+            changed = jnp.where(w[i] > 0, own, other).at[1:].set(moved)
+            other = jnp.where(w[i] > 0, other, changed)
+            own = (changed[::-1] + x) * w
+        out = own.at[3:].set(own[:-3])
+        return out[::-1] * other
+
+    given = normal(9), np.array([0.7, -0.9, 1.3, 0.4, -0.5, 0.8, 1.1, -1.2, 0.6])
+    assert_derivatives(by_enzyme(moves), reference, *given, second=True)
+
+
+@numba.njit
 def assigns(x, out):
     out[:] = x[:2]
 
