@@ -548,8 +548,8 @@ def _command(request: Request) -> Command:
     start += ["-o", "@preprocessed", "-D__CUDACC__", "-D__NVCC__", "-DKB_SHARED_RUNTIME"]
     start += ["-DKB_CUDA_CHECKED"] * request.checked + ["-include", "cuda_runtime.h"]
     rest = [word for folder in folders for word in ("-idirafter", folder)]
-    optimize = _CHECKED if request.checked else library.optimize(request)
-    # Device code reads memory as other types than it was written, and its stacks are small.
+    # Loops over threads keep their guards, code reads memory as other types, and stacks are small.
+    optimize = _CHECKED if request.checked else [*library.optimize(request), "-funroll-loops"]
     translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared", "-fno-math-errno"]
     translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-o", "@out"]
     translated += ["-fno-trapping-math", f"-Werror=frame-larger-than={FRAME_MAX}"]
