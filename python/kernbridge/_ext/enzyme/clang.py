@@ -15,18 +15,8 @@ from kernbridge import _core
 from kernbridge._ext.enzyme import guards, tool
 from kernbridge._ext.enzyme.function import Refused
 from kernbridge._src.base.packing import HostCode
-from kernbridge._src.llvm.text import (
-    Block,
-    Function,
-    Instruction,
-    Module,
-    declared_once,
-    reached,
-    renamed,
-    split,
-    symbol,
-    symbols,
-)
+from kernbridge._src.llvm import text as llvm_text
+from kernbridge._src.llvm.text import Block, Function, Instruction, Module, renamed, split, symbol
 from kernbridge._src.numba_common import cpu_features, elf
 from kernbridge._src.toolchain import programs
 from kernbridge._src.toolchain.compilers import HostCompiler
@@ -173,8 +163,8 @@ def simplified(text: str, kept: str) -> Module:
 def check(module: Module, kept: str) -> None:
     """Refuse code that, with Enzyme, would give the derivative of another function."""
     variables = {name for name, g in module.globals.items() if g.kind == "global"}
-    for function in reached(module.defined, kept).values():
-        used = [(i, set(symbols(i.text))) for i in function.instructions]
+    for function in llvm_text.reached(module.defined, kept).values():
+        used = [(i, set(llvm_text.symbols(i.text))) for i in function.instructions]
         for i, names in used:
             what, changing = _why_not(i), names & variables
             if changing:
@@ -253,7 +243,7 @@ def machine_code(text: str, name: str) -> HostCode:
     known = {name for name, f in module.functions.items() if f.is_declaration}
     text = renamed(str(module), lambda name: _TRACKED.get(name, name) if name in known else name)
     enzyme = tool.find()
-    ended = enzyme.clang(*words, input=declared_once(text).encode(), errors=False)
+    ended = enzyme.clang(*words, input=llvm_text.declared_once(text).encode(), errors=False)
     if ended.status:
         raise Refused(f"clang {enzyme.version} fails: {ended.limit or 'it makes no machine code'}")
     for missing in elf.undefined(ended.output):
@@ -365,10 +355,10 @@ class _Failing:
 
     def _reason(self, block: Block, call: Instruction) -> tuple[str, str]:
         """What fails, and the name of a constant with the text of that."""
-        thrown = [s for s in symbols(call.text) if s.startswith("_ZTI")]
+        thrown = [s for s in llvm_text.symbols(call.text) if s.startswith("_ZTI")]
         called = thrown[0] if thrown and call.callee == "__cxa_throw" else call.callee
         what = self.functions.get(call.callee) or spelled(called)
-        named = (self._literals[s] for s in symbols(str(block)) if s in self._literals)
+        named = (self._literals[s] for s in llvm_text.symbols(str(block)) if s in self._literals)
         text = ": ".join(filter(None, (what, " ".join(dict.fromkeys(named))))) + r"\00\00"
         size = len(text) - 2 * text.count("\\")
         name = f"@kb.text.{len(self.texts)}"

@@ -27,18 +27,8 @@ from kernbridge._ext.enzyme.kernel import Form, Primal, Words
 from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.calls.call import ArrayType
 from kernbridge._src.keys.identity import identity_of
-from kernbridge._src.llvm.text import (
-    Function,
-    Global,
-    Instruction,
-    Module,
-    declared_once,
-    reached,
-    renamed,
-    split,
-    symbol,
-    symbols,
-)
+from kernbridge._src.llvm import text as llvm_text
+from kernbridge._src.llvm.text import Function, Global, Instruction, Module, renamed
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.targets import Images, Target
@@ -97,7 +87,7 @@ def unit_of(code: Any) -> str:
 
 def entry_of(module: Module) -> tuple[str, list[int], list[int]]:
     """The kernel's name in the IR of such a unit, and what codes and sizes its parameters have."""
-    _, entry, *lists = symbols(module.globals["kb_description"].text)
+    _, entry, *lists = llvm_text.symbols(module.globals["kb_description"].text)
     found = (re.findall(r"i32 (\d+)", module.globals[name].value) for name in lists)
     codes, sizes = ([int(n) for n in numbers[:-1]] for numbers in found)
     return entry, codes, sizes
@@ -158,8 +148,8 @@ class CppKernel(Primal):
 
     def __post_init__(self) -> None:
         self._arrays = [(t.dtype.name, len(t.shape)) for t in self.arrays]
-        self._module = m = Module(declared_once(str(self.module)))
-        needed = reached({**m.functions, **m.globals}, self.entry)
+        self._module = m = Module(llvm_text.declared_once(str(self.module)))
+        needed = llvm_text.reached({**m.functions, **m.globals}, self.entry)
         m.lines = [li for li in m.lines if isinstance(li, str) or li.name in needed]
         described = _LINES.sub("", _STRIPPED.sub("", str(self._module))), self._arrays
         self.digest = identity_of(made="enzyme.cuda", code=b"", described=described, inlined=None)
@@ -208,7 +198,7 @@ def _of_words(kernel: Function, sizes: Sequence[int]) -> str:
             lines.append(f"  %to{begin + i} = getelementptr i64, ptr %at{k}, i64 {i}")
             lines.append(f"  store i64 %w{begin + i}, ptr %to{begin + i}")
             words.append(f"i64 %w{begin + i}")
-        kind, *attributes = split(parameter, " ")
+        kind, *attributes = llvm_text.split(parameter, " ")
         if by_value := [a for a in attributes if a.startswith("byval(")]:
             given.append(f"ptr {by_value[0]} %at{k}")
         elif kind == "i1":
@@ -219,7 +209,7 @@ def _of_words(kernel: Function, sizes: Sequence[int]) -> str:
             lines.append(f"  %value{k} = load {kind}, ptr %at{k}")
             given.append(f"{kind} %value{k}")
     head = f"define void @kb_words({', '.join(words)}) alwaysinline {{"
-    last = f"  call void {symbol(kernel.name)}({', '.join(given)})"
+    last = f"  call void {llvm_text.symbol(kernel.name)}({', '.join(given)})"
     return "\n".join(["", head, *lines, last, "  ret void", "}", "declare ptr @kb.shared(i64)", ""])
 
 

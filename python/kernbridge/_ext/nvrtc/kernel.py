@@ -23,15 +23,8 @@ import numpy as np
 from kernbridge import _core
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._ext.nvrtc import nvrtc
-from kernbridge._src.base import settings
-from kernbridge._src.base.errors import (
-    KernelCompilationError,
-    KernelError,
-    KernelNotAvailableError,
-    KernelToolchainError,
-    coded,
-    counted,
-)
+from kernbridge._src.base import errors, settings
+from kernbridge._src.base.errors import KernelError, KernelToolchainError, coded, counted
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.packing import sealed
@@ -41,14 +34,10 @@ from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, log, obtain
 from kernbridge._src.keys import function_state
+from kernbridge._src.operation import spec as specs
 from kernbridge._src.operation.operation import Operation, as_html, shown
 from kernbridge._src.operation.primitive import watching
-from kernbridge._src.operation.spec import (
-    FROM_SIGNATURE,
-    Functions,
-    OperationSpec,
-    call_with_shapes,
-)
+from kernbridge._src.operation.spec import FROM_SIGNATURE, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, find_dim
 from kernbridge._src.plan.program import Program, Value, Word
@@ -147,7 +136,7 @@ class CudaKernelFrontend(PlannedFrontend):
     def program(self, operands: Types, call: Call) -> Program:
         return self._lower(tuple(operands), call, self._target_here())[1]
 
-    def functions(self) -> Functions:
+    def functions(self) -> specs.Functions:
         attributes = [(name, value) for name, value in self.values.items() if callable(value)]
         return [*self.rule.functions, *attributes]
 
@@ -181,7 +170,7 @@ class CudaKernelFrontend(PlannedFrontend):
         for p in function.attributes:
             value = self.values[p.name]
             if callable(value):
-                value = call_with_shapes(self.label, f"attrs[{p.name!r}]", value, inputs, {})
+                value = specs.call_with_shapes(self.label, f"attrs[{p.name!r}]", value, inputs, {})
             if jax.export.is_symbolic_dim(value):
                 found = find_dim(value, (*inputs, *outs))
                 types = "", "int32", "int64", "uint64"
@@ -204,13 +193,13 @@ class CudaKernelFrontend(PlannedFrontend):
         elif target.language == "cuda":
             compiled = nvrtc.compile_kernel(code)
         elif target.language != CUDA_ON_CPU:
-            raise KernelNotAvailableError(
+            raise errors.KernelNotAvailableError(
                 f"{self.label} was lowered for a machine whose target does not compile CUDA C++; "
                 "write the kernel with Numba-CUDA, or commit the inputs to a GPU, "
                 "jax.device_put(x, jax.devices('cuda')[0]) [KB7001]"
             )
         elif rule.cluster is not None:
-            raise KernelCompilationError(
+            raise errors.KernelCompilationError(
                 f"{self.label}: the launch has a cluster, which kernbridge does not run on CPUs; "
                 "run it on a GPU [KB4005]"
             )

@@ -32,15 +32,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernbridge import _core
+from kernbridge._src.base import errors
 from kernbridge._src.base.dtypes import DTYPES
-from kernbridge._src.base.errors import (
-    CompilationError,
-    KernelCompilationError,
-    KernelError,
-    KernelToolchainError,
-    UnsupportedArchError,
-    coded,
-)
+from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, held, obtain
 from kernbridge._src.keys import package_digest
@@ -218,7 +212,7 @@ def _compile(
             f"  {major}.{minor}: {meta['entry']}({', '.join(str(Type(*t)) for t in meta['types'])})"
             for (major, minor), meta in zip(architectures, metas, strict=True)
         )
-        raise KernelCompilationError(
+        raise errors.KernelCompilationError(
             f"{request.label}: the parameters of {request.name!r} must be the same for each "
             f"compute capability, since every GPU gets the same arguments: [KB4006]\n{lines}"
         )
@@ -283,7 +277,7 @@ def _nvrtc_call(
             raise ValueError(what, log)
         if "INVALID_OPTION" in what:
             raise _refused_option(request, library, options)
-        raise KernelCompilationError(coded(f"{request.label}: {what}", "KB4006"))
+        raise errors.KernelCompilationError(coded(f"{request.label}: {what}", "KB4006"))
 
     def take(function: str) -> bytes:
         size = ctypes.c_size_t()
@@ -343,13 +337,13 @@ def _refused_option(
         known = list(found)
     if known and wanted[0] not in known:
         first, *others = (f"{n // 10}.{n % 10}" for n in (wanted[0], *known))
-        return UnsupportedArchError(
+        return errors.UnsupportedArchError(
             f"{request.label}: this NVRTC does not compile for compute capability {first}; it "
             f"knows {', '.join(others)}. Choose "
             "others with kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS, or "
             "install another nvidia-cuda-nvrtc [KB4009]"
         )
-    return KernelCompilationError(
+    return errors.KernelCompilationError(
         f"{request.label}: NVRTC rejects one of these options, and does not report which: "
         f"{' '.join(request.options)} [KB4006]"
     )
