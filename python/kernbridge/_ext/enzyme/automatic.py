@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from kernbridge._src.base.private_jax import Jaxpr, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE
-from kernbridge._src.calls.call import ArrayType, Call, Terms, is_inexact, wide_types
+from kernbridge._src.calls.call import ArrayType, Call, Terms, Types, is_inexact, wide_types
 from kernbridge._src.operation import derivatives, tangents
 from kernbridge._src.operation.derivatives import Differentiated
 from kernbridge._src.operation.inspection import Inspection
@@ -50,17 +50,17 @@ class Derivative(Frontend):
     def platforms(self) -> tuple[str, ...]:  # type: ignore[override]
         return self.kernel.platforms
 
-    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+    def check(self, operands: Types, call: Call) -> None:
         """Nothing: the kernel's call was checked."""
 
-    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+    def lower(self, platform: str, operands: Types, call: Call) -> NativeCall:
         native = self._made(platform, self.steps, operands, call)
         if platform == "cpu" and derivatives.has_reverse(self.steps):
             self._watch(native, operands, call)
         return native
 
     def _made(
-        self, platform: str, steps: tuple[Step, ...], operands: Sequence[ArrayType], call: Call
+        self, platform: str, steps: tuple[Step, ...], operands: Types, call: Call
     ) -> NativeCall:
         types, of_kernel = self.types, self.call
         found = derivatives.of(self.kernel)
@@ -71,7 +71,7 @@ class Derivative(Frontend):
         wanted = Differentiated(types, of_kernel, steps, operands, call)
         return found.lower(platform, wanted)
 
-    def _watch(self, native: NativeCall, operands: Sequence[ArrayType], call: Call) -> None:
+    def _watch(self, native: NativeCall, operands: Types, call: Call) -> None:
         """Let the first call compare the derivative with the one of the other mode."""
         from kernbridge._ext.enzyme import adjoint
 
@@ -90,7 +90,7 @@ class Derivative(Frontend):
         *before, step = self.steps
         adjoint.watch(step.mode, native, operands, call, other)
 
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+    def inspect(self, operands: Types, call: Call) -> tuple[Inspection, ...]:
         return self.kernel.inspect(self.types, self.call)
 
 
@@ -156,10 +156,7 @@ def _terms(terms: Terms, mode: Mode, sources: Sequence[int], made: Sequence[int]
 
 
 def differentiated(
-    function: Callable[..., Any],
-    outs: Sequence[ArrayType],
-    types: Sequence[Any],
-    steps: Sequence[Step],
+    function: Callable[..., Any], outs: Types, types: Sequence[Any], steps: Sequence[Step]
 ) -> Callable[..., list[Any]]:
     """Return the derivative of a function, in whose calls of kernels Enzyme is the missing rule.
 

@@ -26,7 +26,7 @@ from kernbridge._ext.enzyme.record import Derivative, Reaches, refused
 from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES, HALVES
 from kernbridge._src.base.errors import KernelToolchainError
-from kernbridge._src.calls.call import ArrayType
+from kernbridge._src.calls.call import ArrayType, Types
 from kernbridge._src.llvm.text import Module, split
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
@@ -96,7 +96,7 @@ def lower_function(frontend: SourceFrontend, platform: str, wanted: Differentiat
     return _OfModule(recording, wanted, module).lowered("")
 
 
-def _of_floats(label: str, step: Step, arrays: Sequence[ArrayType]) -> Step:
+def _of_floats(label: str, step: Step, arrays: Types) -> Step:
     """A step of a derivative, whose buffers hold floats in place of halves."""
     sizes = {Fill: ("offset", "count"), Copy: ("to_offset", "from_offset", "size")}.get(type(step))
     if sizes is None:  # a launch, whose kernel is changed
@@ -108,9 +108,7 @@ def _of_floats(label: str, step: Step, arrays: Sequence[ArrayType]) -> Step:
     return replace(step, **{name: getattr(step, name) * (1 + max(halves)) for name in sizes})
 
 
-def _held(
-    label: str, buffer: int, arrays: Sequence[ArrayType], steps: Sequence[Step]
-) -> np.dtype[Any]:
+def _held(label: str, buffer: int, arrays: Types, steps: Sequence[Step]) -> np.dtype[Any]:
     """What temporary memory holds: what parameters that are its address point to."""
     found = set[str]()
     for step in steps:

@@ -259,11 +259,7 @@ _SHADOWS: dict[Mode, dict[Kind, str | tuple[str, str]]] = {
 
 
 def around(
-    text: str,
-    called: str,
-    buffers: Sequence[Buffer],
-    operands: Iterable[int],
-    results: Iterable[int],
+    text: str, called: str, buffers: Sequence[Buffer], operands: list[int], results: list[int]
 ) -> Function:
     """Return a function that calls a kernel of that form, which a module defines."""
     chooses = chooses_arrays(text, called)

@@ -20,7 +20,7 @@ from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import NoDerivativeError
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.packing import HostCode, host_code
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.fingerprint import key_of
@@ -33,6 +33,7 @@ from kernbridge._src.plan.program import Launch, Word
 from kernbridge._src.plan.targets import Target
 
 T = TypeVar("T")
+Steps = tuple[Step, ...]
 
 
 class DerivativeJob(Recipe[T]):
@@ -49,13 +50,7 @@ class DerivativeJob(Recipe[T]):
     place: Callable[[Refused], str]  # the line that was refused; empty if it is not found
 
     def __init__(
-        self,
-        label: str,
-        name: str,
-        kernel: bytes,
-        given: tuple[Any, ...],
-        steps: tuple[Step, ...],
-        lasting: bool,
+        self, label: str, name: str, kernel: bytes, given: Any, steps: Steps, lasting: bool
     ) -> None:
         self.label, self.lasting, self.steps = label, lasting, steps
         self.name = f"{name} ({LABELS[steps[-1].mode]})" if steps else name
@@ -89,7 +84,7 @@ class HostDerivativeJob(DerivativeJob[Artefact]):
     machine_code: Callable[[Function, str], HostCode]
     _kernel: Kernel | None = None
 
-    def lowered(self, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+    def lowered(self, operands: Types, call: Call) -> NativeCall:
         """Make the derivative of a kernel, whose operands and call are given."""
         native = obtain(self)
         return NativeCall(

@@ -33,7 +33,7 @@ from kernbridge._ext.enzyme import clang, gpu_code, guards, halves, sums, warps,
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.cuda_ir import host_images
 from kernbridge._ext.enzyme.function import LABELS, Buffer, Function, Refused, Roles
-from kernbridge._ext.enzyme.kernel import DerivativeJob, Form, Primal, Words, check_launch
+from kernbridge._ext.enzyme.kernel import DerivativeJob, Form, Primal, Steps, Words, check_launch
 from kernbridge._ext.enzyme.numba_cpu import simplify
 from kernbridge._src.base import extensions
 from kernbridge._src.base.dtypes import DTYPES
@@ -53,7 +53,6 @@ from kernbridge._src.numba_cuda.compile import KernelJob
 from kernbridge._src.numba_cuda.kernel import NumbaCuda
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator, has_reverse
 from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import Step as Differentiation
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import REGISTERS_MAX, registers_with
@@ -252,18 +251,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
     kind = "numba_cuda_derivative"
 
     def __init__(
-        self,
-        primal: Primal,
-        words: Words,
-        roles: Roles,
-        steps: tuple[Differentiation, ...],
-        is_batched: bool,
-        launch: Launch,
+        self, primal: Primal, words: Words, roles: Roles, steps: Steps, batch: bool, launch: Launch
     ) -> None:
         self.kernel, self.target = primal.kernel, primal.target
         self._primal, self._words, self._roles = primal, words, roles
         one, (_, y, z) = Value(constant=1), launch.grid
-        self._has_batch = has_batch = is_batched and z == one
+        self._has_batch = has_batch = batch and z == one
         # Blocks and threads are numbered along x alone.
         has_one_axis = y == z == one and launch.block[1:] == (1, 1)
         has_one_axis &= not (launch.words and launch.auto_block)  # recorded launches have words
@@ -390,9 +383,7 @@ def obtained(primal: Primal, *described: Any) -> DerivativeFunction:
     return made
 
 
-def _as_accessed(
-    text: str, buffers: Sequence[Buffer], changed: set[int]
-) -> tuple[str, list[Buffer]]:
+def _as_accessed(text: str, buffers: list[Buffer], changed: set[int]) -> tuple[str, list[Buffer]]:
     """The buffers, and kb_primal, with what the kernel holds in shared memory, and writes to."""
     module, made = Module(text), []
     primal = module.functions["kb_primal"]

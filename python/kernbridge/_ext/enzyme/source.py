@@ -15,15 +15,14 @@ from kernbridge._ext.enzyme import clang
 from kernbridge._ext.enzyme import function as ir
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
 from kernbridge._ext.enzyme.guards import reinterprets, signature
-from kernbridge._ext.enzyme.kernel import HostDerivativeJob, Kernel
+from kernbridge._ext.enzyme.kernel import HostDerivativeJob, Kernel, Steps
 from kernbridge._src.base.dtypes import BITS, DTYPES
 from kernbridge._src.base.packing import HostCode
-from kernbridge._src.calls.call import ArrayType, Call
+from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.llvm.text import Module
 from kernbridge._src.operation.derivatives import Differentiated, Differentiator
 from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import Step
 from kernbridge._src.source.frontend import SourceFrontend
 from kernbridge._src.toolchain import compilers, library
 
@@ -93,13 +92,7 @@ class SourceDerivative(HostDerivativeJob):
     kind = "source_derivative"
     by_clang = True
 
-    def __init__(
-        self,
-        frontend: SourceFrontend,
-        operands: Sequence[ArrayType],
-        call: Call,
-        steps: tuple[Step, ...],
-    ) -> None:
+    def __init__(self, frontend: SourceFrontend, operands: Types, call: Call, steps: Steps) -> None:
         export, values, zeroed = frontend.export, frontend.values, frontend.zeroed
         self._export, self._values, self._zeroed = export, values, zeroed
         assert export.request is not None  # see `why_not`
