@@ -40,7 +40,6 @@ _DIFFER = (
     "a function (vjp=, jvp=). kernbridge.config.set_adjoint_test(False), or "
     "KERNBRIDGE_ADJOINT_TEST=0, switches this test off."
 )
-_Words = ctypes.c_int64 * 6  # of a buffer of XLA: its data is the fourth, its extents the sixth
 entered = set[bytes]()  # the digests of derivatives that are machine code for the CPU
 _lock = threading.Lock()
 
@@ -99,9 +98,8 @@ class _Derivative(NamedTuple):
         results = [in_place.get(o, x) for o, x in enumerate(new[:n])]
         outputs = [*results, *(given[k] for k in native.copied), *new[n:]]
         lists = [[_described(x) for x in arrays] for arrays in (given, outputs)]
-        addresses = [[ctypes.addressof(words) for words, _ in described] for described in lists]
-        tables = [(ctypes.c_void_p * len(part))(*part) for part in addresses]
-        _core.run_kernel(native.digest, *map(ctypes.addressof, tables))
+        tables = [np.array([words.ctypes.data for words, _ in part]) for part in lists]
+        _core.run_kernel(native.digest, *(table.ctypes.data for table in tables))
         return results
 
 
@@ -190,7 +188,6 @@ def _product(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
 
 
 def _described(x: Any) -> tuple[Any, Any]:
-    """An array as XLA describes it, and what that refers to."""
-    dims = (ctypes.c_int64 * max(x.ndim, 1))(*x.shape)
-    code = _core.dtypes()[x.dtype.name][0]
-    return _Words(0, 0, code, x.ctypes.data, x.ndim, ctypes.addressof(dims)), dims
+    """The six words of an array as XLA has them, the last the address of its extents, and these."""
+    dims, code = np.array(x.shape, np.int64), _core.dtypes()[x.dtype.name][0]
+    return np.array([0, 0, code, x.ctypes.data, x.ndim, dims.ctypes.data]), dims
