@@ -57,7 +57,7 @@ from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import plan
 from kernbridge._src.plan.launch import REGISTERS_MAX, registers_with
 from kernbridge._src.plan.program import DeviceFunction, Fill, Launch, Step, Value, Word, leaves
-from kernbridge._src.plan.targets import Images, Target
+from kernbridge._src.plan.targets import Target
 from kernbridge._src.toolchain.library import CUDA_ON_CPU
 
 # These functions have the names of NVIDIA's intrinsics while Enzyme reads the IR, because Enzyme
@@ -291,9 +291,12 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         text, buffers, shared_size = sums.with_fewer_atomics(text, entry, buffers, *how)
         function = replace(function, buffers=buffers)
         text = warps.completed(declared_once(renamed(text, gpu_code.libdevice_name)))
-        is_host = self.target.language == CUDA_ON_CPU
-        images_of = functools.partial(host_images, self.label) if is_host else self._cubins
-        images = images_of(text, entry, shared_size)
+        if self.target.language == CUDA_ON_CPU:
+            images = host_images(self.label, text, entry, shared_size)
+        else:
+            resources = shared_size, self._registers
+            ccs = self.target.architectures
+            images = {10 * c[0] + c[1]: gpu_code.cubin(text, entry, c, *resources) for c in ccs}
         meta = {
             "entry": entry,
             "architectures": list(images),
@@ -364,11 +367,6 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         function = ir.around(text, "kb_primal", buffers, operands, results)
         uses_z = "sreg.ctaid.z(" in text or "sreg.nctaid.z(" in text
         return function, sorted(changed.intersection(function.arrays)), uses_z
-
-    def _cubins(self, text: str, entry: str, shared_size: int) -> Images:
-        how = shared_size, self._registers
-        architectures = self.target.architectures
-        return {10 * cc[0] + cc[1]: gpu_code.cubin(text, entry, cc, *how) for cc in architectures}
 
 
 def obtained(primal: Primal, *described: Any) -> DerivativeFunction:
