@@ -55,6 +55,7 @@ from kernbridge._src.toolchain.library import CUDA_ON_CPU, Request
 _KEPT = 256  # operations of one kernel, by the values of attributes
 _TRACED_KEPT = 64  # front ends whose calls were traced, and may be lowered next
 THREADS_MAX = 16
+_Tokens = str | Sequence[str] | None
 
 _ENTRY = """#line 1 "kernbridge"
 #include "kernbridge/cuda_on_cpu/kernel.hpp"
@@ -63,12 +64,7 @@ _thread = threading.local()
 
 
 def scan(
-    label: str,
-    file: str,
-    text: str,
-    name: str,
-    params: str | Sequence[str] | None,
-    machine_code: bool = False,
+    label: str, file: str, text: str, name: str, params: _Tokens, machine_code: bool = False
 ) -> ScannedFunction:
     """Read a kernel's parameters in its source, or in `params`.
 
