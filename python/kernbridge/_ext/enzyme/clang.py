@@ -18,7 +18,7 @@ from kernbridge._src.base.packing import HostCode
 from kernbridge._src.llvm import text as llvm_text
 from kernbridge._src.llvm.text import Block, Function, Instruction, Module, renamed, split, symbol
 from kernbridge._src.numba_common import cpu_features, elf
-from kernbridge._src.toolchain import programs
+from kernbridge._src.toolchain import programs, search
 from kernbridge._src.toolchain.compilers import HostCompiler
 
 _COMPILE = (
@@ -133,13 +133,11 @@ def _passed_on(flags: Sequence[str]) -> Iterator[str]:
 def _system_headers(language: str, host: HostCompiler) -> Iterator[str]:
     """The folders in which the compiler of the module finds the system's headers."""
     command = [*host.command, "-E", "-v", "-x", language, "/dev/null"]
-    said = programs.run(command, errors=True).text
-    found = re.search(r"^#include <\.\.\.>[^\n]*\n(.*?)^End of search", said, re.M | re.S)
-    if found:
+    answer, _ = search.read([programs.run(command, errors=True).text])
+    if answer.folders:
         yield from ("-nostdinc", *(("-nostdinc++",) if language == "c++" else ()))
-        for folder in found[1].split("\n"):
-            if folder.strip():
-                yield from ("-isystem", folder.strip())
+    for folder in answer.folders:
+        yield from ("-isystem", folder)
 
 
 def simplified(text: str, kept: str) -> Module:
