@@ -184,12 +184,10 @@ def _why_not(i: Instruction) -> str:
     return "it calls setjmp" if is_setjmp else ""
 
 
-def place_in(
-    module: Module, is_it: Callable[[Instruction], bool], has_folders: bool = False
-) -> str:
+def place_in(module: Module, test: Callable[[Instruction], bool], has_folders: bool = False) -> str:
     """The line of the first instruction for which a function is true."""
     for function in module.defined.values():
-        for i in filter(is_it, function.instructions):
+        for i in filter(test, function.instructions):
             # The optimiser may have moved it, which then has no line; what uses it has.
             uses = function.users.get(i.result, ())
             if place := place_of(module, i, *uses, has_folders=has_folders):
