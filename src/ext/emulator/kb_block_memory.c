@@ -37,8 +37,10 @@ static bool grow(unsigned char **memory, size_t *there, size_t size)
     unsigned char *guard = mmap(NULL, size + KB_FAULT_GUARD, PROT_READ | PROT_WRITE, flags, -1, 0);
     *memory = guard != MAP_FAILED ? guard + KB_FAULT_GUARD : NULL;
     *there = size;
-    if (*memory)
+    if (*memory) {
         (void)mprotect(guard, KB_FAULT_GUARD, PROT_NONE);
+        kb_fibre_clean(*memory, size); /* other blocks may have had their stacks at this address */
+    }
     return *memory != NULL;
 }
 

@@ -86,6 +86,15 @@ FUNCTION("kb_fibre_start", "  mov x0, x19\n"
 #error "kernbridge supports x86-64 and aarch64"
 #endif
 
+void kb_fibre_clean(void *memory, size_t size)
+{
+    (void)memory;
+    (void)size;
+#ifdef KB_FIBRE_ASAN
+    __asan_unpoison_memory_region(memory, size);
+#endif
+}
+
 void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data)
 {
 #ifdef KB_FIBRE_TSAN
@@ -94,8 +103,8 @@ void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *en
     fibre->stack = stack;
     fibre->stack_size = size;
     fibre->fake_stack = NULL;
-    __asan_unpoison_memory_region(stack, size); /* of a fibre that was left in the middle */
 #endif
+    kb_fibre_clean(stack, size);
     uintptr_t *words = (uintptr_t *)((char *)stack + size) - N_WORDS;
     words[ENTRY] = (uintptr_t)entry;
     words[DATA] = (uintptr_t)data;

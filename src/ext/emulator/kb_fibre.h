@@ -34,6 +34,9 @@ typedef void kb_fibre_entry(void *data);
  * before is forgotten. `stack` is aligned to 64 bytes, and so is `size`. */
 void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data);
 
+/* Lets AddressSanitizer forget fibres that were left in the middle in memory that is used again. */
+void kb_fibre_clean(void *memory, size_t size);
+
 /* The fibre of the code that calls: for the first `from` of kb_fibre_switch. */
 void kb_fibre_adopt(kb_fibre *fibre);
 
