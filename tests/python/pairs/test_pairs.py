@@ -41,7 +41,10 @@ def run(run_python, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("begin", range(0, N_FIXED, 15))
+@pytest.mark.parametrize(
+    "begin",
+    [pytest.param(n, marks=[pytest.mark.exhaustive] * (n >= 30)) for n in range(0, N_FIXED, 15)],
+)
 def test_fixed_programs(run, begin):
     run(FIXED, begin, 15)
 
