@@ -511,6 +511,19 @@ def test_two_inputs_on_the_same_devices_are_refused_on_explicit_axes():
         check(op, placed(X, "x"), placed(A[:, 0]))
 
 
+def test_an_axis_of_one_device_gathers_nothing():
+    with jax.set_mesh(mesh(1, kind=AxisType.Explicit)):
+        placed = (
+            put(A, "x", on=(1,), kind=AxisType.Explicit),
+            put(X, on=(1,), kind=AxisType.Explicit),
+        )
+        np.testing.assert_allclose(
+            jax.jit(numba_kernel(renamed(matvec), rows))(*placed), A @ X, 1e-5
+        )
+        split = jax.jit(numba_kernel(renamed(matvec), rows, sharding_rule="i j, j -> i"))(*placed)
+    assert jax.typeof(split).sharding.spec == P("x")
+
+
 def test_gathers_on_other_meshes_are_refused_on_demand(gathers):
     op = numba_kernel(renamed(matvec), rows)
     gathers("error")

@@ -213,10 +213,10 @@ def output_shardings(label: str, terms: Terms, levels: BatchAxes, avals: Arrays)
     terms = _with_levels(terms, levels)
     found: dict[str, Any] = {}
     sharded = [
-        (i, d, name, where.spec[d])
+        (i, d, name, axes)
         for i, (where, term) in enumerate(zip(placed, terms.ins, strict=True))
-        for d, name in enumerate(term if where is not None else ())
-        if where.spec[d] is not None and math.prod(map(mesh.shape.get, _axes(where.spec[d]))) > 1
+        for d, (name, axes) in enumerate(zip(term, where.spec if where else (), strict=False))
+        if axes is not None
     ]
     for *_, name, axes in sharded:
         if terms.can_split(name):
@@ -226,12 +226,14 @@ def output_shardings(label: str, terms: Terms, levels: BatchAxes, avals: Arrays)
         taken: set[Any] = set()
         spec: list[Any] = []
         for name, axes in zip(term, map(found.get, term), strict=True):
-            lost |= {name} if taken.intersection(_axes(axes)) else set()
-            spec.append(None if name in lost else axes)
+            clashes = not taken.isdisjoint(_axes(axes))
+            lost |= {name} if clashes else set()
+            spec.append(None if clashes else axes)
             taken.update(_axes(axes))
         shardings.append(jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec)))
     for i, d, name, axes in sharded if settings.gathers != "warn" else ():
-        if name not in lost and found.get(name) == axes:
+        n_parts = math.prod(mesh.shape[axis] for axis in _axes(axes))
+        if n_parts == 1 or (name not in lost and found.get(name) == axes):
             continue
         why, remedy = _why_whole(terms, name) or (
             "call is split over these devices in another way already",
