@@ -56,9 +56,14 @@ def way_to(text: str) -> str:
 
 def show_way(error: BaseException) -> None:
     """Let the traceback of an error end with the way to what explains its code."""
-    way = way_to(str(*error.args[:1]))
-    if way and way not in getattr(error, "__notes__", ()):
-        error.add_note(way)
+    add_notes(error, way_to(str(*error.args[:1])))
+
+
+def add_notes(error: BaseException, *lines: str) -> None:
+    """Let the traceback of an error end with these lines, each of them once."""
+    for line in lines:
+        if line and line not in getattr(error, "__notes__", ()):
+            error.add_note(line)
 
 
 def without_code(text: str) -> str:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import jax
 
 from kernbridge._src.base import debug, versions
-from kernbridge._src.base.errors import KernbridgeWarning, show_way, way_to
+from kernbridge._src.base.errors import KernbridgeWarning, add_notes, show_way, way_to
 from kernbridge._src.base.options import Options
 
 OURS = str(Path(__file__).parents[2])
@@ -46,8 +46,7 @@ def hide_frames(error: BaseException) -> None:
     if missing is not None:
         raise missing from error
     show_way(error)
-    for line in cells_in(str(error)):
-        error.add_note(line)
+    add_notes(error, *cells_in(str(error)))
     between = error.__cause__
     if between is not None and type(between).__name__ == "JaxStackTraceBeforeTransformation":
         error.__cause__, error.__context__ = between.__cause__, between.__context__
