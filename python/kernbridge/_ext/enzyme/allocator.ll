@@ -1,7 +1,7 @@
 ; Numba's temporary arrays, in a form that Enzyme sees through: a block of memory begins with its
-; number of references. The data of an array is at byte 64: no memory has its address, and the tag of
-; the number is another, so that LLVM leaves out data that nobody reads. The data of a list or string
-; is a block of its own, with its address at byte 24, as in Numba's runtime.
+; number of references. The data of an array is at byte 64. Its address is not stored, and the number
+; of references has a type tag of its own, so that LLVM removes data that is never read. A list or a
+; string has its data in another block, whose address is at byte 24, as in Numba's runtime.
 
 declare noalias ptr @malloc(i64)
 declare void @free(ptr)

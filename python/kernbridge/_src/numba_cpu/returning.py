@@ -204,7 +204,7 @@ class Returning(kernel_parameters.PythonFrontend):
     def outputs(self, operands: Types) -> Any:
         """The outputs of a call, whose operands are arranged.
 
-        If all real numbers among them are of one kind of half, so are those that are computed.
+        If all real operands have the same half-precision dtype, real results are rounded to it.
         """
         given = self._given_outs(operands) if self.kind == "arrays" else None
         results = self._results(wide_types(operands), given and wide_types(given))
