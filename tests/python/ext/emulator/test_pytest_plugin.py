@@ -127,6 +127,7 @@ def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
     assert "  refused: kernel 'refused': the kernel uses" in said
 
 
+@pytest.mark.exhaustive
 def test_another_value_is_refused_with_both_forms(suite):
     assert "argument --cuda-on-cpu/--cuda-on-cpu=check: ignored explicit argument 'fast'" in suite(
         "--cuda-on-cpu=fast"

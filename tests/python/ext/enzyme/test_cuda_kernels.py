@@ -68,7 +68,7 @@ def products_twice(x, w, out, stream):
     products[3, 4, stream](inner, w, out)
 
 
-@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("recorded", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_shared_arrays_are_not_counted_as_arrays_of_the_call(recorded):
     def rows_by_jax(n, x, w):
         return (x * w[3::-1] * x.shape[0] + x[:, ::-1] * w.size)[:n]
@@ -129,7 +129,9 @@ def first_squares(x, w, out):
             out[i] += w[i] * w[i] * x.size
 
 
-@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("complex64", marks=pytest.mark.exhaustive)]
+)
 def test_cotangents_of_elements_that_no_thread_reads_are_zeros(dtype):
     def by_jax(x, w):
         first = x[:90] * x[:90].real

@@ -115,6 +115,7 @@ KINDS |= {f"u{name}": f"unsigned {kind}" for name, kind in KINDS.items()}
 KINDS |= {"uint8": "unsigned char", "float32": "float", "float64": "double"}
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_that_live_across_barriers(launched, kind):
     source = """

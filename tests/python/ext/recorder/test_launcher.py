@@ -207,6 +207,7 @@ def test_a_plan_may_be_kept_out_of_graphs():
         assert "@kernbridge.cuda" in text
 
 
+@pytest.mark.exhaustive
 def test_a_module_may_contain_the_library_of_the_compiler():
     statement = 'if (out.numel() > 9) std::wcerr << std::stod("1") << std::regex("a").mark_count();'
     head = "#include <iostream>\n#include <regex>\n#include <string>"
