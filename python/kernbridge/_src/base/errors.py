@@ -35,6 +35,7 @@ __all__ = [
 
 MOST_LINES = 24  # of a refused source's message, so that it fits on a screen with its traceback
 _CODE = re.compile(r" \[(KB\d{4})\]")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")  # of Numba's messages where colorama is installed
 _WAY = "`kernbridge explain KB"
 _cause: Any = BaseException.__cause__  # a descriptor
 
@@ -67,8 +68,8 @@ def add_notes(error: BaseException, *lines: str) -> None:
 
 
 def without_code(text: str) -> str:
-    """Return a message that another one with a code quotes."""
-    return _CODE.sub("", text)
+    """Return a message that another one with a code quotes, without colours."""
+    return _CODE.sub("", _COLOUR.sub("", text))
 
 
 def counted(n: int, name: str) -> str:

@@ -82,14 +82,14 @@ def report(error: BaseException, function: Any, of_cuda: bool = False) -> str:
     array = next((name for name, value in values if isinstance(value, jax.Array)), None)
     cause = _cause(error) if array is None else f"Numba cannot use {array!r}, which is a JAX array."
     place = _place(error, function, cause)
-    remedy = _remedy(str(error), cause, function, of_cuda)
+    remedy = _remedy(without_code(str(error)), cause, function, of_cuda)
     rest = "Set KERNBRIDGE_DEBUG=full to see Numba's complete message."
     return without_code("\n".join(filter(None, (cause, *place, remedy, rest))))
 
 
 def _cause(error: BaseException) -> str:
     """The first cause that Numba names, without the functions that it tried."""
-    text = str(error)
+    text = without_code(str(error))
     if _RECURSION in text:
         return _recursion(error)
     if _NEW_ARRAY in text:
@@ -160,7 +160,7 @@ def _numba_place(error: BaseException, function: Any) -> tuple[str, int] | None:
 def _places(error: BaseException, packages: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     """The places of an error's text, and then those at which its traceback shows Numba."""
     for pattern in (r'^File "([^"<]+)", line (\d+):', r"\b(?:at|from) ([^\s(<]+) \((\d+)\)"):
-        for found in re.finditer(pattern, str(error), re.M):
+        for found in re.finditer(pattern, without_code(str(error)), re.M):
             yield os.path.abspath(found[1]), int(found[2])
     locations = [getattr(error, "loc", None)]
     for frame, _ in reversed([*traceback.walk_tb(error.__traceback__)]):
