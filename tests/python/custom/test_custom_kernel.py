@@ -436,10 +436,12 @@ def test_defjvp_for_primitives_and_operations():
         with pytest.raises(ValueError, match=r"'test_defjvp'.*has 1 jvp.*\[KB2103\]"):
             jax.jvp(run, (x, x), (x, x))
     defjvp(primitive, lambda t, a, b: t, None)
-    with pytest.raises(TypeError, match=r"of 2 tangents.*\[KB2103\]"):
+    with pytest.raises(TypeError, match=r"tangents, expected 2.*\[KB2103\]"):
         jax.jvp(run, (x, x), (x, x))
     defjvp(primitive, lambda t, a, b: [t], None)
-    with pytest.raises(ValueError, match=r"rule 0 returned.*1 tangents.*expected 2.*\[KB2103\]"):
+    with pytest.raises(
+        ValueError, match=r"rule 0 returned a list of 1 as the tangents, expected 2.*\[KB2103\]"
+    ):
         jax.jvp(run, (x, x), (x, x))
 
 

@@ -80,10 +80,9 @@ class JvpRule:
                 given[i] = ad.instantiate_zeros(t)
         result = function(list(primals), given, **params)
         returned = Returned(repr(self.name), "the jvp rule")
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise returned.refusal(f"{result!r}, expected a pair of the outputs and their tangents")
-        outputs = _listed(returned, result[0], "outputs", len(types))
-        dots = _listed(returned, result[1], "tangents", len(types))
+        outputs, dots = _listed(returned, result, "pair of lists, outputs and tangents", 2)
+        outputs = _listed(returned, outputs, "outputs", len(types))
+        dots = _listed(returned, dots, "tangents", len(types))
         values = [returned.array(f"output {i}", outputs[i], t) for i, t in enumerate(types)]
         return values, [returned.tangent(i, dots[i], value) for i, value in enumerate(values)]
 
@@ -99,23 +98,12 @@ class JvpRule:
         for i, (rule, t) in enumerate(zip(self.functions, tangents, strict=True)):
             if rule is None or type(t) is ad.Zero:
                 continue
-            for j, part in enumerate(self._parts(i, rule(t, *inputs, **params), len(outputs))):
+            returned = Returned(repr(self.name), f"the jvp rule {i}")
+            found = rule(t, *inputs, **params)
+            for j, part in enumerate(_listed(returned, found, "tangents", len(outputs))):
                 if part is not None and type(part) is not ad.Zero:
                     total[j] = part if total[j] is None else total[j] + part
         return tuple(total)
-
-    def _parts(self, index: int, result: Any, n: int) -> Sequence[Any]:
-        if isinstance(result, (tuple, list)):
-            if len(result) == n:
-                return result
-            came = f"{len(result)} tangents, expected {n}"
-        elif n == 1:
-            return [result]
-        else:
-            came = f"{type(result).__name__}, expected a tuple or list of {n} tangents"
-        raise DerivativeRuleError(
-            f"{self.name!r}: jvp rule {index} returned {came}, one for each output [KB2103]"
-        )
 
 
 class RuleTable:
@@ -403,7 +391,8 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
 def _listed(returned: Returned, value: Any, what: str, n: int) -> list[Any]:
     found = list(value) if isinstance(value, (tuple, list)) else [value]
     if len(found) != n:
-        raise returned.refusal(f"a list of {len(found)} as the {what}, expected {n}")
+        came = f"a list of {len(found)}" if isinstance(value, (tuple, list)) else repr(value)
+        raise returned.refusal(f"{came} as the {what}, expected {n}")
     return found
 
 
@@ -413,13 +402,8 @@ def checked_cotangents(name: str, operands: Arrays, found: Any) -> list[Any]:
     A cotangent may be of another precision than the operand, as in BrainEvent.
     """
     returned = Returned(repr(name), "the transpose rule")
-    if not isinstance(found, (tuple, list)) or len(found) != len(operands):
-        came = len(found) if isinstance(found, (tuple, list)) else repr(found)
-        raise returned.refusal(
-            f"{came}, expected a list of {len(operands)}: the cotangent of each linear operand, "
-            "None for the others"
-        )
-    checked = []
+    what, checked = "cotangents, which are None for operands that are not linear", []
+    found = _listed(returned, found, what, len(operands))
     for i, (ct, operand) in enumerate(zip(found, operands, strict=True)):
         if ct is not None and type(ct) is not ad.Zero and ad.is_undefined_primal(operand):
             expected = ArrayType(operand.aval.shape, np.dtype(operand.aval.dtype))
@@ -442,13 +426,9 @@ def checked_batch(
 ) -> tuple[list[Any], list[int | None]]:
     """Return the outputs of a batching rule for slices of these types, and their axes, or raise."""
     returned = Returned(repr(name), "the batching rule", KernelError)
-    if not isinstance(found, (tuple, list)) or len(found) != 2:
-        raise returned.refusal(
-            f"{found!r}, expected a pair: a list of the outputs, and a list with the batch "
-            "axis of each"
-        )
-    outputs = _listed(returned, found[0], "outputs", len(types))
-    axes = _listed(returned, found[1], "axes", len(types))
+    outputs, axes = _listed(returned, found, "pair of lists, outputs and batch axes", 2)
+    outputs = _listed(returned, outputs, "outputs", len(types))
+    axes = _listed(returned, axes, "axes", len(types))
     for i, (t, axis) in enumerate(zip(types, axes, strict=True)):
         rank, shape = len(t.shape), t.shape
         if axis is not None:
