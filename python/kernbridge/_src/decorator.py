@@ -165,17 +165,13 @@ static, check, jvp, vjp, derivatives, linear, sharding_rule
         if front_end == "numba_cuda_kernel":
             from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel as function
         known = OPTIONS if kind else inspect.signature(function).parameters
-        wrong = [name for name in given if name not in known]
-        if wrong:
-            are = "is an option" if len(wrong) == 1 else "are options"
-            listed = " and ".join(filter(None, (", ".join(wrong[:-1]), wrong[-1])))
-            other = "numba_cuda_kernel"
-            if set(wrong) <= inspect.signature(numba_kernel).parameters.keys():
-                other = "numba_kernel"
-            remedy = _REMEDIES[front_end].format(them="it" if len(wrong) == 1 else "them")
-            raise TypeError(
-                f"kernel {_name(kernel)!r}: {listed} {are} of {other}; {remedy} [KB1005]"
-            )
+        for name in given:
+            if name not in known:
+                is_of_cpus = name in inspect.signature(numba_kernel).parameters
+                raise TypeError(
+                    f"kernel {_name(kernel)!r}: {name} is an option of "
+                    f"numba{'' if is_of_cpus else '_cuda'}_kernel; {_REMEDIES[front_end]} [KB1005]"
+                )
         return returning(kind, kernel, outs, given) if kind else function(kernel, outs, **given)
 
     return decorate(outs) if is_bare else _DecoratorClass(decorate)
@@ -224,14 +220,8 @@ _FRONT_ENDS = {  # the public function for each kind of kernel, or what `returni
     "guvectorize": "guvectorize",
 }
 _REMEDIES = {
-    "elementwise": "this does not apply to a function that returns values: remove {them}",
-    "guvectorize": "this does not apply to a numba.guvectorize function: remove {them}",
-    "numba_kernel": (
-        "a numba.njit function has no launch: remove {them}, or decorate the function with "
-        "@numba.cuda.jit"
-    ),
-    "numba_cuda_kernel": (
-        "this does not apply to a numba.cuda.jit kernel: remove {them}, or decorate the function "
-        "with @numba.njit"
-    ),
+    "elementwise": "remove it from this function, which returns values",
+    "guvectorize": "remove it from this numba.guvectorize function",
+    "numba_kernel": "remove it, or decorate the function with @numba.cuda.jit for a launch",
+    "numba_cuda_kernel": "remove it, or decorate the function with @numba.njit for CPUs",
 }

@@ -171,10 +171,6 @@ class LaunchRule:
                 f"{self.label}: block {block} has more dimensions than launch_dims {dims}; give "
                 "launch_dims as many, the number of threads along each [KB1102]"
             )
-        if 0 in block and 0 not in dims:
-            raise ValueError(
-                f"{self.label}: block {block} has no threads, and launch_dims is {dims} [KB1102]"
-            )
         return block
 
     def _value(self, what: str, n: Any, divisor: int, buffers: Types) -> Value:

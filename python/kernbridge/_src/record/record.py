@@ -424,14 +424,6 @@ def _bytes_of(name: str, array: Any, size: Any) -> DeviceArray:
     return array.ravel().view(np.uint8)[: int(size)]
 
 
-def _device_to_device(recording: Recording, dst: Any, src: Any, size: Any, stream: Any = 0) -> None:
-    recording.copy(*(_bytes_of("device_to_device", array, size) for array in (dst, src)))
-
-
-def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: Any = 0) -> None:
-    recording.fill(_bytes_of("device_memset", dst, size), np.uint8(int(val) & 0xFF))
-
-
 _HANDLERS: dict[str, Callable[..., Any]] = {
     "__getitem__": lambda r, kernel, args: configured(r, kernel, *args),
     "configure": configured,
@@ -443,8 +435,12 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "device_array_like": _device_array_like,
     "synchronize": lambda r: None,
     "default_stream": lambda r: Stream(),
-    "device_memset": _device_memset,
-    "device_to_device": _device_to_device,
+    "device_memset": lambda r, dst, val, size, stream=0: r.fill(
+        _bytes_of("device_memset", dst, size), np.uint8(int(val) & 0xFF)
+    ),
+    "device_to_device": lambda r, dst, src, size, stream=0: r.copy(
+        *(_bytes_of("device_to_device", array, size) for array in (dst, src))
+    ),
 }
 for _name in (
     "to_device", "pinned_array", "pinned_array_like", "mapped_array", "mapped_array_like",

@@ -78,10 +78,9 @@ class ShardingRule:
 
     @hides_frames
     def __post_init__(self) -> None:
-        if not isinstance(self.rule, str):
-            raise TypeError(f"the sharding rule is {self.rule!r}, {_EXPECTED} [KB6001]")
-        if self.rule.count("->") != 1:
-            raise ValueError(f"the sharding rule is {self.rule!r}, {_EXPECTED} [KB6001]")
+        if not isinstance(self.rule, str) or self.rule.count("->") != 1:
+            kind = ValueError if isinstance(self.rule, str) else TypeError
+            raise kind(f"the sharding rule is {self.rule!r}, {_EXPECTED} [KB6001]")
         object.__setattr__(self, "rule", re.sub(r"\s*\+\s*", "+", self.rule))
         for term in (*self.inputs, *self.outputs):
             self._check_term(term)
