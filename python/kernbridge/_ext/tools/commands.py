@@ -30,11 +30,11 @@ from kernbridge._ext.benchmark.result import BenchmarkResult, aligned, encoded
 from kernbridge._ext.emulator.device.switch import VARIABLE, cuda_on_cpu
 from kernbridge._ext.tools import doctor
 from kernbridge._ext.tools.printing import CommandError, Output, Pairs, age, size
-from kernbridge._src.base.errors import HeaderNotFoundError
 from kernbridge._src.custom.kernel import PLATFORMS, get_primitives_by_tags
 from kernbridge._src.forge import artefacts, limit
 from kernbridge._src.signatures.array_types import DeclaredType
 from kernbridge._src.signatures.call_signature import split_items
+from kernbridge._src.toolchain.library import folder_with
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -299,8 +299,8 @@ def _run_on_cpu(chosen: argparse.Namespace, output: Output) -> int:
 
 
 def _c_flags(chosen: argparse.Namespace, output: Output) -> int:
-    include = _folder_with("include", "kernbridge/host.h")
-    library = _folder_with("lib", "libkernbridge.so")
+    include = folder_with("include", "kernbridge/host.h")
+    library = folder_with("lib", "libkernbridge.so")
     options = [f"-I{include}", f"-L{library}", f"-Wl,-rpath,{library}", "-lkernbridge"]
     output.answer["flags"] = options
     output.show(shlex.join(options))
@@ -308,17 +308,7 @@ def _c_flags(chosen: argparse.Namespace, output: Output) -> int:
 
 
 def _cmake_dir(chosen: argparse.Namespace, output: Output) -> int:
-    folder = str(_folder_with("lib/cmake/kernbridge", "kernbridgeConfig.cmake"))
+    folder = folder_with("lib/cmake/kernbridge", "kernbridgeConfig.cmake")
     output.answer["folder"] = folder
     output.show(folder)
     return 0
-
-
-def _folder_with(folder: str, file: str) -> Path:
-    places = list(sys.modules["kernbridge"].__path__)
-    for place in places:
-        if Path(place, folder, file).is_file():
-            return Path(place, folder)
-    raise HeaderNotFoundError(
-        f"{folder}/{file} is missing from {', '.join(places)}; install kernbridge again [KB4011]"
-    )

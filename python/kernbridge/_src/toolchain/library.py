@@ -314,16 +314,20 @@ def describe(files: Iterable[tuple[str, os.stat_result]]) -> list[File]:
 
 def include_paths(name: str = "c++") -> tuple[str, ...]:
     """Return the folders of our headers for a language."""
+    root = folder_with("include", "kernbridge/kernbridge.h")
+    own = os.path.join(root, "ext")
+    first = (os.path.join(own, folder) for folder in language(name).own_headers)
+    return *first, root, os.path.join(own, "compat")
+
+
+def folder_with(folder: str, file: str) -> str:
+    """Return the folder of kernbridge that has one of its own files."""
     places = list(sys.modules["kernbridge"].__path__)
     for place in places:
-        root = os.path.join(place, "include")
-        if os.path.isfile(os.path.join(root, "kernbridge", "kernbridge.h")):
-            own = os.path.join(root, "ext")
-            first = (os.path.join(own, folder) for folder in language(name).own_headers)
-            return *first, root, os.path.join(own, "compat")
+        if os.path.isfile(os.path.join(place, folder, file)):
+            return os.path.join(place, folder)
     raise HeaderNotFoundError(
-        f"kernbridge's own headers are missing from {', '.join(places)}; install "
-        "kernbridge again [KB4011]"
+        f"{folder}/{file} is missing from {', '.join(places)}; install kernbridge again [KB4011]"
     )
 
 
