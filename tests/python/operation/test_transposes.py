@@ -121,6 +121,12 @@ def test_check_rules_finds_what_is_not_linear():
         kernbridge.check_rules(lambda x: shifted(x, w), MANY)
 
 
+def test_a_rule_that_reads_what_the_kernel_is_linear_in_gives_no_number():
+    wrong = lambda ct, *, a, x: {"x": (a.T @ ct) * x}  # noqa: E731
+    op = kernbridge.numba_kernel(product, signature=OF_PRODUCT, linear="x", vjp=wrong)
+    assert jnp.isnan(jax.grad(lambda x: op(WIDE, x).sum())(RIGHT)).all()
+
+
 def test_functions_of_c_may_be_linear():
     code = """
     void gather(const float *x, const int *at, float *out, int n) {

@@ -14,7 +14,7 @@ that it reads become operands of the call, which every transformation of JAX fol
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -254,8 +254,10 @@ class _Tangent:
         if isinstance(jvp, Automatic):
             return jvp.bind(Step("jvp", self.which), self.rules.own(inputs), given)
         moving = dict(zip(self.which, given, strict=True))
-        none = zero_tangent if self.rules.symbolic_zeros else _zeros_or_none
-        tangents = [moving[i] if i in moving else none(x) for i, x in enumerate(inputs)]
+        zeros: Iterable[Any] = map(zero_tangent, inputs)
+        if not self.rules.symbolic_zeros:
+            zeros = (jnp.zeros_like(x) if is_inexact(x.dtype) else None for x in inputs)
+        tangents = [moving.get(i, zero) for i, zero in enumerate(zeros)]
         return self.rules.tangents(self.outs, inputs, outputs, tangents)
 
     def _transposed(self, inputs: Arrays, outputs: Arrays, given: Arrays) -> list[Any]:
@@ -313,10 +315,6 @@ def differentiate(
         next(rest) if which and is_inexact(t.dtype) else zero_tangent(result)
         for result, t in zip(results, outs, strict=True)
     ]
-
-
-def _zeros_or_none(x: Any) -> Any:
-    return jnp.zeros_like(x) if is_inexact(x.dtype) else None
 
 
 def _abstract_eval(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> Any:
@@ -428,18 +426,20 @@ def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
 
 
 def _transpose_of_operation(cotangents: Any, *operands: Any, **params: Any) -> list[Any]:
-    """The vjp rule of a call that is linear; it gets zeros for what only the transpose knows."""
+    """The vjp rule of a call that is linear; a rule of the user must not read what is NaN here."""
     rules, levels, n = params["rules"], params["levels"], len(operands)
     unknown = tuple(i for i, x in enumerate(operands) if ad.is_undefined_primal(x))
     if rules.vjp is None or not set(unknown) <= set(rules.linear):
         return primitive.transpose_of_kernel(cotangents, *operands, **params)
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
-    inputs = [
-        ad.instantiate_zeros(ad.Zero(x.aval)) if ad.is_undefined_primal(x) else x for x in operands
-    ]
+    unread = 0 if isinstance(rules.vjp, Automatic) or jax.config.jax_debug_nans else jnp.nan
+    zeros = {i: ad.instantiate_zeros(ad.Zero(operands[i].aval)) for i in unknown}
+    inputs = [zeros[i] + unread if i in zeros else x for i, x in enumerate(operands)]
     tangent = _Tangent(rules, n, params["call"].outs, unknown, is_transposed=True)
     masks = levels.choose([*range(n), *[None] * 2 * len(given)])
-    found = _pulled_back(tangent, masks, [*inputs, *map(jnp.zeros_like, given), *given])
+    found = _pulled_back(
+        tangent, masks, [*inputs, *(jnp.zeros_like(x) + unread for x in given), *given]
+    )
     return _as_cotangents(dict(zip(unknown, found, strict=True)), operands, levels)
 
 
