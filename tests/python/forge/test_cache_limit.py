@@ -5,6 +5,8 @@ import os
 import shutil
 import time
 
+import jax
+import kernbridge
 import pytest
 from kernbridge import cache
 from kernbridge._src.forge import artefacts
@@ -117,6 +119,8 @@ def test_limits(monkeypatch, request_, capfd):
         monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", text)
         with pytest.raises(ValueError, match=r"\[KB8002\]"):
             build(request_)
+        with pytest.raises(ValueError, match=r"\[KB8002\]"):
+            jax.eval_shape(kernbridge.elementwise(lambda x: x - 42.5), 1.0)
     assert cache.stats().disk_entries == 0  # it is told before the work
 
 

@@ -114,7 +114,9 @@ def _load(recipe: Recipe[T], key: bytes | None) -> T | None:
 
 
 def _make(recipe: Recipe[T], key: bytes | None) -> T:
-    folder = artefacts.usable() if key is not None else None
+    from kernbridge._src.forge import limit
+
+    folder, most = artefacts.usable() if key is not None else None, limit.limit()
     with contextlib.ExitStack() as stack:
         if key is not None and folder is not None:
             has_waited = False
@@ -135,11 +137,8 @@ def _make(recipe: Recipe[T], key: bytes | None) -> T:
                 log.debug("kept %s (%s, %s)", recipe.label, recipe.kind, key.hex())
     with deferred():
         found = recipe.use(made)
-    if key is not None and key[0] < _ENFORCED and (folder := artefacts.usable()) is not None:
-        from kernbridge._src.forge import limit
-
-        with contextlib.suppress(ValueError):  # of a setting that is no size
-            limit.enforce(folder, limit.limit())
+    if key is not None and folder is not None and key[0] < _ENFORCED:
+        limit.enforce(folder, most)
     return found
 
 
