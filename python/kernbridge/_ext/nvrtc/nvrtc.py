@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernbridge import _core
-from kernbridge._src.base import errors
+from kernbridge._src.base import compiler_text, errors
 from kernbridge._src.base.dtypes import DTYPES
 from kernbridge._src.base.errors import CompilationError, KernelError, KernelToolchainError, coded
 from kernbridge._src.forge.artefacts import Artefact
@@ -352,7 +352,8 @@ def _refused_option(
 def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) -> CompilationError:
     what, log = (*error.args, "")[:2]
     return CompilationError(
-        f"{request.label}: NVRTC does not compile {request.name!r} ({what}) [KB4006]",
+        f"{request.label}: NVRTC does not compile {request.name!r} ({what})"
+        f"{compiler_text.hint(str(log))} [KB4006]",
         compiler_output=str(log),
         command=" ".join(("nvrtc", *options)),
     )

@@ -10,6 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+_HINTS = (  # regular expressions
+    (r'cannot open source file "(\w+)"', "NVRTC has no header {0} of the C++ library; use "
+     "one of CUDA's, such as cuda/std/span, or build the source with load_cuda_inline"),
+    (r"error: ([^\s:]+): No such file or directory|error: '([^']+)' file not found|"
+     r'cannot open source file "([^"]+)"', "the header {0} was not found; give its folder with "
+     "extra_include_paths=[...], or include_paths= of cuda_kernel"),
+    (r"cannot find -l([^\s:]+)|unable to find library -l([^\s:]+)", "the library {0} was not found"
+     "; install its package for development, or give its folder with -L in extra_ldflags="),
+    (r"error: \W(\w+)\W is not a member of \Wstd\W|no member named '(\w+)' in namespace 'std'|"
+     r'"std" has no member "(\w+)"', "std::{0} needs an #include, or a later standard of C++: pass "
+     "-std=c++20 in extra_cflags=[...], extra_cuda_cflags=[...] or options=[...]"),
+    (r"\W(BE|kernbridge)\W+(?:does not name|has not been declared|must be a class or namespace)"
+     r"|undeclared identifier '(BE|kernbridge)'|unknown type name .(kb_\w+)", "a header for {0} is "
+     'missing; #include "kernbridge/kernbridge.h" in C, "kernbridge/kernbridge.hpp" in C++, or '
+     '"brainevent/common.h" for BE'),
+)  # fmt: skip
 MOST_COLUMNS = 300  # characters of a line; messages about templates have thousands
 _MOST_DETAIL = 6  # lines below an error: the source, the caret, what was being instantiated
 
@@ -55,6 +71,14 @@ def shorten(output: str, room: int, source: str = "") -> list[str]:
         f"This exception's compiler_output contains {all_}; with KERNBRIDGE_DEBUG=full {printed} "
     )
     return [*cut[: room - 1], f"{some}{rest}printed."]
+
+
+def hint(output: str) -> str:
+    """Return what to do about a common mistake in a compiler's output; empty for all others."""
+    for pattern, text in _HINTS:
+        if (found := re.search(pattern, output)) is not None:
+            return ": " + text.format(next(filter(None, found.groups())))
+    return ""
 
 
 def _first(errors: list[_Error], room: int) -> tuple[list[str], int]:

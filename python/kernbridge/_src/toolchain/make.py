@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from kernbridge._src.base import errors
+from kernbridge._src.base import compiler_text, errors
 from kernbridge._src.base.errors import CompilationError, KernelToolchainError
 from kernbridge._src.base.progress import shown
 from kernbridge._src.forge import artefacts, limit
@@ -32,18 +32,6 @@ from kernbridge._src.toolchain.library import Built, File, Finished, Known, Libr
 from kernbridge._src.toolchain.programs import Ended
 from kernbridge._src.toolchain.search import Answer, asks
 
-_HINTS = (
-    (
-        r"error: ([^\s:]+): No such file or directory|error: '([^']+)' file not found",
-        ": the header {0} was not found; give its folder with extra_include_paths=[...], or "
-        "include_paths= of cuda_kernel",
-    ),
-    (
-        r"cannot find -l([^\s:]+)|unable to find library -l([^\s:]+)",
-        ": the library {0} was not found; install its package for development, or give its folder "
-        "with -L in extra_ldflags=",
-    ),
-)
 ATTEMPTS = 3
 """Builds of one request, if its headers change meanwhile."""
 TICK = 12_000_000
@@ -460,10 +448,5 @@ def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: 
         raise errors.HostCompilerIncompatibleError(text, output, command, "host compiler")
     status = ended.status
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-    hints = [
-        text.format(next(filter(None, found.groups())))
-        for pattern, text in _HINTS
-        if (found := re.search(pattern, output))
-    ]
-    text = f"{failed} {tool} ({how}){''.join(hints)} [KB4006]"
+    text = f"{failed} {tool} ({how}){compiler_text.hint(output)} [KB4006]"
     raise CompilationError(text, output, command, source=source)

@@ -187,6 +187,11 @@ def test_compile_errors_in_the_users_lines(gpu):
     ) as e:
         op(jnp.ones(3))
     assert "--gpu-architecture=sm_90" in e.value.command
+    op = kernbridge.cuda_kernel(f"#include <vector>\n{source}", "bad", like, launch_dims=1)
+    with pytest.raises(
+        kernbridge.CompilationError, match=r"no header vector .*cuda/std/.*\[KB4006"
+    ):
+        op.plan(jnp.ones(3))
 
 
 def test_options_and_headers(gpu, tmp_path):
