@@ -259,7 +259,8 @@ class Annotation:
                 "const from a result's"
                 if kernel
                 else f"it has no result: take `const {tensor}` for each input and `{tensor}` for "
-                f"each result, or `const kb_call *` alone; {WRITTEN_OUT}"
+                "each result, or `const kb_call *` alone; or describe pointers in C and C++ by a "
+                f"signature, such as x: f32[n], n -> y: f32[n]; {WRITTEN_OUT}"
             )
         return [ScannedParameter(role) for role in roles]
 
@@ -287,7 +288,8 @@ class Annotation:
             absent = f": attr.{lone[0]} not found in signature" if lone else ""
             streams = [p.name for p in parameters if p.look == "stream" or p.name == "stream"]
             if streams and not any(t.role == "stream" for t in self.tokens):
-                absent += f": add `stream` for its parameter {streams[0] or 'of this type'}"
+                absent += f": add `stream` for its parameter {streams[0] or 'of this type'} in "
+                absent += "CUDA source, or remove the parameter of a function for CPUs"
             self._disagree(
                 f"the annotation describes {len(self.tokens)} parameters, and {what} has "
                 f"{len(parameters)} ({cut(self.found.listed)}){absent}; {WRITTEN_OUT}"

@@ -36,6 +36,9 @@ def read(
     """
     given = [p for p in parameters if p.look not in ("call", "stream")]
     names = [p.name or f"parameter{i}" for i, p in enumerate(given, 1)]
+    is_stream = any(p.name == "stream" and p.ctype.replace(" ", "") == "void*" for p in given)
+    if is_stream and "stream:" not in text:
+        raise ValueError("the function takes a stream, and there is none on CPUs; remove it")
     unclear = [
         name
         for name, p in zip(names, given, strict=True)

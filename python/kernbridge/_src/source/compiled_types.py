@@ -124,6 +124,9 @@ def _needed(p: ScannedParameter, letter: str, language: str) -> str:
     if p.type:
         remedy = f"; write attr.{p.name}:{_NUMBERS[letter]}" if letter in _NUMBERS else ""
         return f", and `{p.token}` takes {p.type}{remedy}"
+    if p.name == "stream" and "void" in p.ctype:
+        cuda = "; write `int64_t stream`, and the token `stream`"
+        return cuda if "cuda" in language else ", and there are no streams on CPUs; remove it"
     remedy = "" if letter in "prt" else f", or write attr.{p.name}:TYPE"
     return (
         f": Cannot map {'C' if language == 'c' else 'C++'} type to that of an attribute, which is "

@@ -31,6 +31,7 @@ Functions = Mapping[str, Any] | Sequence[str] | None
 Given = Mapping[str, Any]  # options by name
 # What makes indices of tensors, and of the C++ library's containers, checked.
 _CHECK_FLAGS = ("-DKB_CHECKED", "-D_GLIBCXX_ASSERTIONS")
+A_FILE = re.compile(r"[^\n;{}#]*\.(c|cc|cpp|cxx|cu|cuh|h|hpp)")  # what is passed for its text
 ATTEMPTS = 3
 """Builds of a module whose library goes before it is opened."""
 
@@ -371,12 +372,12 @@ def _complete(label: str, language: str, given: Given) -> dict[str, Any]:
 
 
 def _texts(label: str, name: str, suffix: str, sources: str | Sequence[str]) -> Sources:
-    listed = [sources] if isinstance(sources, str) else list(sources)
+    listed: list[Any] = list(sources) if isinstance(sources, (list, tuple)) else [sources]
     for i, source in enumerate(listed):
-        if not isinstance(source, str):
+        if not isinstance(source, str) or A_FILE.fullmatch(source):
             raise TypeError(
-                f"{label}: source {i} is of type {type(source).__name__}, expected str; pass the "
-                "text of the source [KB5105]"
+                f"{label}: source {i} is {source!r:.60} of type {type(source).__name__}, expected "
+                f"the text of a source; use {label.replace('inline', 'file')} for a file [KB5105]"
             )
     numbers = [f"[{i}]" for i in range(len(listed))] if len(listed) != 1 else [""]
     return [(f"{name}{n}{suffix}", source) for n, source in zip(numbers, listed, strict=True)]
@@ -407,10 +408,10 @@ def _build(
     label: str, language: str, name: str, sources: Sources, functions: Functions, options: Given
 ) -> CompiledModule:
     """Build a module; `options` has all options of the language, among other things."""
-    if not isinstance(name, str) or not name or "\0" in name:
+    if not isinstance(name, str) or not name or "\0" in name or "\n" in name:
         raise ValueError(
-            f"{label}: name is {name!r}, expected a string that is not empty; pass the name that "
-            "the module is to have [KB5105]"
+            f"{label}: name is {name!r:.60}, expected a name of one line; pass the name "
+            "that the module is to have, and then its source [KB5105]"
         )
     about, cuda = f"{label} {name!r}", language == "cuda"
     checked = language == "c++" and (options["check"] or debug.checks())
