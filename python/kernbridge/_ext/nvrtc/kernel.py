@@ -49,6 +49,7 @@ from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter, jo
 from kernbridge._src.sharding.rule import ShardingRule
 from kernbridge._src.signatures.array_types import is_variable
 from kernbridge._src.signatures.call_signature import CallSignature
+from kernbridge._src.source.load import A_FILE
 from kernbridge._src.toolchain import build
 from kernbridge._src.toolchain.library import CUDA_ON_CPU, Request
 
@@ -496,8 +497,9 @@ input_output_aliases, zero_outputs, check, has_side_effect
         )
     label = f"cuda_kernel {name!r}"
     for what, value in (("source", source), ("name", name)):
-        if not isinstance(value, str) or not value:
-            raise TypeError(f"{label}: {what} is {value!r}, expected a string [KB1005]")
+        if not isinstance(value, str) or not value or A_FILE.fullmatch(value):
+            remedy = "pass its text, as of pathlib.Path.read_text"
+            raise TypeError(f"{label}: {what} is {value!r}, expected a text; {remedy} [KB1005]")
     file = f"{name.split('<')[0]}.cu"
     flags = (*map(str, options), *(["--use_fast_math"] if use_fast_math else []))
     folders = (*map(str, include_paths), *settings.include_paths)
@@ -572,6 +574,7 @@ class CudaKernel:
     """A CUDA kernel as an operation with attributes; made by `cuda_kernel` and `load_binary`."""
 
     __module__ = "kernbridge"
+    __getattr__ = Operation.__getattr__
 
     def __init__(self, spec: OperationSpec, frontend: CudaKernelFrontend) -> None:
         function, attrs = frontend.scanned, frontend.values

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any, NoReturn
 
 import jax
@@ -222,6 +222,13 @@ class Operation:
                 "[grid, block](...)"
             )
         raise TypeError(f"{message} [KB2001]")
+
+    @reports.hides_frames
+    def __getattr__(self, name: str) -> NoReturn:
+        text = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in ("defjvp", "defvjp"):  # of functions of JAX
+            text += f"; pass the rule as {name[3:]}= where the operation is made [KB1007]"
+        raise AttributeError(text, name=name, obj=self)
 
     __iter__ = None  # since `__getitem__` would make an operation iterable
 
@@ -454,6 +461,8 @@ def _remedy_for(value: object) -> str:
         return "pass each of its arrays as an input"
     if isinstance(value, (str, bytes)):
         return "a kernel takes numbers: choose the kernel to call by the string, or pass a number"
+    if is_dataclass(value) or hasattr(value, "_fields"):
+        return "pass its arrays one by one; without a signature, a class of arrays that JAX knows"
     if isinstance(value, (list, tuple)):
         return "convert it with jnp.asarray"
     if callable(value):

@@ -113,6 +113,7 @@ class SourceFunction:
     """
 
     __module__ = "kernbridge"
+    __getattr__ = Operation.__getattr__
 
     def __init__(self, export: Export) -> None:
         self._export = export
