@@ -8,6 +8,7 @@ so `Outputs` matches the leaves of `outs` with the outputs of the kernel, by nam
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -167,10 +168,9 @@ def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
             "[KB1002]"
         )
     for d in leaf.shape:
-        if isinstance(d, (int, np.integer)) and d < 0:
-            raise ValueError(
-                f"{label}: output {index} in `outs` has the negative extent {d} [KB1002]"
-            )
+        if has_type(d) or (isinstance(d, (int, np.integer)) and d < 0):
+            what = f"the extent {d}; use its shape" if has_type(d) else f"the negative extent {d}"
+            raise ValueError(f"{label}: output {index} in `outs` has {what} [KB1002]")
     where = leaf.sharding if isinstance(leaf, jax.ShapeDtypeStruct) else None
     if any(spec := getattr(where, "spec", ())):
         raise ValueError(
@@ -336,6 +336,8 @@ class OperationSpec:
                 parameters.check_keywords(scalars)
             outs = call_with_shapes(self.label, "outs", outs, inputs, scalars, parameters)
             outs = Outputs.of(self.label, outs)
+        else:
+            _warn_of_whole(self.label, inputs, outs.types)
         outputs: Outputs = outs.canonical(self.label)
         _check_output_indices(self.label, self.aliases, len(outputs.types))
         if self.signature is not None and self.outs is not FROM_SIGNATURE:
@@ -375,6 +377,20 @@ def call_with_shapes(
             "each input, and one by keyword for each keyword scalar [KB2004]"
         ) from None
     return function(*given, **named)
+
+
+def _warn_of_whole(label: str, inputs: Types, outs: Types) -> None:
+    """Warn of outputs inside shard_map that have the extents of whole arrays."""
+    mesh = jax.sharding.get_abstract_mesh()
+    sizes = [mesh.shape[axis] for axis in mesh.manual_axes]
+    parts = {d for t in inputs for d in t.shape}
+    wholes = {n * d for n in {*sizes, math.prod(sizes)} for d in parts} - parts
+    if any(not wholes.isdisjoint(t.shape) for t in outs):
+        warn(
+            f"{label}: inside shard_map, each device calls the kernel with its part, "
+            f"{', '.join(map(str, inputs))}, but `outs` has the shape of whole arrays, "
+            f"{', '.join(map(str, outs))}; pass a function, such as outs=lambda x: x [KB1002]"
+        )
 
 
 def _signature(function: Any) -> inspect.Signature | None:
