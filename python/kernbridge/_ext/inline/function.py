@@ -22,6 +22,7 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.keys.identity import identity_of
+from kernbridge._src.numba_common import kinds
 
 NAMED = "kernbridge_inlined_"  # how the names of translations begin
 in_derivative = False  # whether Enzyme will differentiate what Numba compiles, under its lock
@@ -103,9 +104,9 @@ class InlinedFunction:
                 traced = jax.make_jaxpr(lambda *x: self.__wrapped__(*x), return_shape=True)
                 closed, shapes = traced(*scalars)
         except Exception as e:
+            why = f"{type(e).__name__}: {e}".partition("\n")[0]
             raise NotInlined(
-                f"{self.label}: JAX cannot trace the function for ({', '.join(dtypes)}): "
-                f"{type(e).__name__}: {e}"
+                f"{self.label}: JAX cannot trace the function for ({', '.join(dtypes)}): {why}"
             ) from e
         leaves = jax.tree.leaves(shapes)
         is_tuple = isinstance(shapes, tuple | list) and list(shapes) == leaves
@@ -188,6 +189,11 @@ def inline(function: Callable[..., Any]) -> InlinedFunction:
     >>> bool(jnp.allclose(op(jnp.ones(3), jnp.ones(3)), jax.nn.gelu(2.0)))
     True
     """
+    if kinds.kind_of(function) not in ("function", "njit disabled", "callable", "operation"):
+        raise TypeError(
+            f"inline: `function` is {function!r} of type {type(function).__name__}, expected a "
+            "function of JAX; kernels call functions of NumPy and Numba as they are [KB1001]"
+        )
     return function if isinstance(function, InlinedFunction) else InlinedFunction(function)
 
 

@@ -24,9 +24,10 @@ from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params_of
 from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.keys.function_state import take
+from kernbridge._src.numba_common import kinds
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation import spec as specs
-from kernbridge._src.operation.operation import Operation, as_html, as_operands, check_arrays
+from kernbridge._src.operation.operation import as_html, as_operands, check_arrays
 from kernbridge._src.operation.spec import ENZYME, FROM_SIGNATURE, OperationSpec, Outputs
 from kernbridge._src.signatures.call_signature import CallSignature, own_names
 
@@ -436,10 +437,10 @@ class XLACustomKernel(RuleTable):
         """
         _check_backend(self.name, backend)
         platform = platform_of(repr(self.name), platform)
-        if isinstance(kg, Operation):
+        if kinds.kind_of(kg) not in ("function", "njit disabled", "callable"):
             raise TypeError(
-                f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, an operation, "
-                "expected a function of `outs` and the keywords that returns one: lambda outs: "
+                f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, expected a "
+                "function of `outs` and the keywords that returns an operation: lambda outs: "
                 "numba_kernel(kernel, outs) [KB8006]"
             )
         with lock:

@@ -49,6 +49,7 @@ def refusal(front_end: str, value: Any, kind: str = "") -> TypeError:
 
 
 _BY_CLASS = {"FakeCUDAKernel": "cuda simulated", "DUFunc": "vectorize", "GUFunc": "guvectorize"}
+_BY_CLASS["_LaunchConfiguration"] = "launch"  # a kernel with its grid and block
 _ALREADY = "it is already an operation and need not be wrapped again"
 _ON_CPUS = "elementwise functions run on CPUs: decorate the function with @numba.njit"
 _WRONG = {
@@ -84,6 +85,7 @@ _HINTS = {
         "cuda simulated": (
             "NUMBA_ENABLE_CUDASIM is set, which replaces numba.cuda with a simulator"
         ),
+        "launch": "pass the kernel itself, and the launch as grid= and block=",
         "njit": "pass a numba.njit function to numba_kernel",
         "": "decorate it with @numba.cuda.jit",
     },
@@ -94,6 +96,7 @@ _HINTS = {
         "operation": _ALREADY,
         "ufunc": 'only functions of numba.vectorize for target="cpu" have a Python function',
         "guvectorize": "use kernbridge.kernel for a numba.guvectorize function",
+        "callable": "decorate a function of numbers, which may call kernbridge.inline(function)",
         "": "decorate a function of numbers",
     },
     "kernel": {

@@ -302,6 +302,8 @@ def check_dtype(
 def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], remedy: str) -> None:
     if copied:
         listed = ", ".join(f"input {i} ({names[i]})" for i in copied)
+        if any(names[i].startswith(("out", "result")) for i in copied):
+            remedy = f"let the outputs follow the inputs among the parameters, {remedy}"
         warn(
             f"{label}: the kernel may write to {listed}, which JAX does not allow, so each call "
             f"passes a copy. To avoid the copy, {remedy}, or alias the input to an output with "

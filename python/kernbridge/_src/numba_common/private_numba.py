@@ -14,7 +14,6 @@ from numba.core.registry import CPUDispatcher
 from numba.core.runtime import _nrt_python as runtime
 from numba.core.target_extension import current_target
 from numba.core.typing.templates import AbstractTemplate
-from numba.extending import typeof_impl
 from numba.np import arraymath, arrayobj, linalg, npyimpl
 from numba.np.numpy_support import as_dtype
 from numba.np.ufunc import wrappers

@@ -31,7 +31,7 @@ _CANDIDATES = re.compile(
     r"^(There are \d+ candidate implementations:|- Of which \d+ did not match due to:)"
 )
 _SPECIFIC = "Rejected as the implementation raised a specific error:"
-_RECURSION = "insert_unresolved_ref"  # which Numba-CUDA calls, and does not have
+RECURSION = "insert_unresolved_ref"  # which Numba-CUDA calls, and does not have
 _SURPRISED = "Numba itself failed with"
 _ARGUMENTS = "Compare the line with Numba's documentation: most often, its arguments are wrong"
 _NEW_ARRAY = "Only accept returning of array passed into the function as argument"
@@ -46,11 +46,12 @@ _SHAPE = (
     "for a shape such as B + 2, compute T = B + 2 outside of the kernel, and use T"
 )
 _REMEDIES = (  # regular expressions
-    (_RECURSION, "Convert the arguments, as in f(int32(5)) for f(5), so that every call of the "
+    (RECURSION, "Convert the arguments, as in f(int32(5)) for f(5), so that every call of the "
      "function has the same types, and make one function of those that call each other"),
     (r"of type Module\(<module '(?!numpy|numba|math')", "A kernel can call functions of NumPy, "
      "math and Numba, and functions of JAX that kernbridge.inline made callable"),
     ("Cannot unify", "A variable can have only one type in a kernel; use two names"),
+    (r"cannot index array\(\w+, 0d", "The element of an array without dimensions is out[()]"),
     ("Use of unsupported NumPy function", "Write a loop, or compute it with JAX outside of the "
      "kernel"),
 )  # fmt: skip
@@ -90,7 +91,7 @@ def report(error: BaseException, function: Any, of_cuda: bool = False) -> str:
 def _cause(error: BaseException) -> str:
     """The first cause that Numba names, without the functions that it tried."""
     text = without_code(str(error))
-    if _RECURSION in text:
+    if RECURSION in text:
         return _recursion(error)
     if _NEW_ARRAY in text:
         return "The kernel calls a function that creates an array."
@@ -114,10 +115,6 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, (TypeError, ValueError)):
         cause = f"{_SURPRISED} {type(error).__name__}: {cause}"
     return cause
-
-
-def is_recursion(error: BaseException) -> bool:
-    return _RECURSION in str(error)
 
 
 def _recursion(error: BaseException) -> str:
@@ -190,16 +187,17 @@ def _remedy(text: str, cause: str, function: Any, of_cuda: bool) -> str:
         return "Pass it as an input, or convert it to a NumPy array, which becomes a constant."
     untyped = re.search(r"Untyped global name '(\w+)'", cause)
     if untyped is not None:
-        return _remedy_for_untyped(untyped[1], function, of_cuda)
+        return _remedy_for_untyped(untyped[1], cause, function, of_cuda)
     known = (*_REMEDIES_OF_CUDA, *_REMEDIES) if of_cuda else _REMEDIES
     default = f"{_ARGUMENTS}." if cause.startswith(_SURPRISED) else ""
     return next((f"{remedy}." for sign, remedy in known if re.search(sign, text)), default)
 
 
-def _remedy_for_untyped(name: str, function: Any, of_cuda: bool) -> str:
+def _remedy_for_untyped(name: str, cause: str, function: Any, of_cuda: bool) -> str:
     value = _values(function).get(name)
-    if type(value).__module__ == "kernbridge":
-        return f"{name!r} is a JAX operation: call it outside of kernels, and its kernel inside"
+    if "<class 'kernbridge." in cause:
+        text = f"{name!r} is a JAX operation: give its function, {name}.__wrapped__ (numba.njit of "
+        return text + "it, if it is one of Python), another name, and call that"
     if inspect.isclass(value):
         return f"{name!r} is a Python class: pass its fields as arrays and scalars"
     if value is None:  # a name of Numba's own sources, which are for CPUs

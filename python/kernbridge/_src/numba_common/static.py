@@ -60,11 +60,6 @@ def is_function(value: Any) -> bool:
     return callable(value) and not isinstance(value, type | enum.Enum)
 
 
-def is_compiled_in(value: Any) -> bool:
-    """Whether a value needs a kernel around the user's, and is no argument of a launch."""
-    return is_function(value) or isinstance(value, Fields)
-
-
 def refusal_on_cpus(value: Any, place: str = "") -> str | None:
     """What is wrong with a value that Numba does not compile into a kernel."""
     if isinstance(value, tuple) and not isinstance(value, enum.Enum):

@@ -292,7 +292,6 @@ class NumbaCpu(parameters.PythonFrontend):
                 check_dtype(place, array.dtype.name, NATIVE_DTYPES, LACKING)
 
     def make_operation(self, spec: OperationSpec) -> Operation:
-        _explain_calls_by_kernels()
         return wrap(super().make_operation(spec), self.original)
 
     def lower(self, platform: str, operands: Types, call: Call) -> NativeCall:
@@ -356,22 +355,6 @@ def _check_dispatcher(kernel: Any) -> None:
 
     if not isinstance(kernel, private_numba.CPUDispatcher):
         raise kinds.refusal("numba_kernel", kernel)
-
-
-def _explain_calls_by_kernels() -> None:
-    """Add the remedy to Numba's message about a kernel that calls an operation."""
-    from kernbridge._src.numba_common import private_numba
-
-    if Operation in private_numba.typeof_impl.registry:
-        return
-
-    @private_numba.typeof_impl.register(Operation)
-    def refuse(operation: Operation, context: object) -> None:
-        name = operation.__name__
-        raise ValueError(
-            f"{name!r} is a JAX operation, which kernels cannot call; call its kernel, under "
-            f"another name: {name}_kernel = {name}.__wrapped__"
-        )
 
 
 def _name_of(kernel: Any) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import select
 import signal
 import time
@@ -29,6 +30,7 @@ from kernbridge._src.toolchain.programs import get_compiler_limits
 
 SECONDS = 30.0
 _TICK = 0.05
+_OF_NUMBER = r"(attribute '\w+' of type |([gs]etitem|getiter.*|len)\()(float|u?int|complex)"
 _PARALLEL = "numba_parallel_for"  # which needs threads that a forked process does not have
 
 
@@ -129,7 +131,7 @@ class Question(Recipe[Results]):
         hint = ""
         if any(t.shape for t in self.arguments):
             hint = "; if it is a function of numbers, use kernbridge.elementwise"
-        elif self.label.startswith("elementwise") and "Unknown attribute" in str(failure):
+        elif self.label.startswith("elementwise") and re.search(_OF_NUMBER, str(failure)):
             hint = "; it gets each element as a number: use kernbridge.kernel for arrays"
         raise instead_of(
             failure,

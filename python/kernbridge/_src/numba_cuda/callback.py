@@ -138,7 +138,12 @@ def in_order(kernel: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) 
     """
     if not named:
         return arguments
-    given = inspect.signature(kernel.py_func).bind(*arguments, **named)
+    taken = inspect.signature(kernel.py_func)
+    try:
+        given = taken.bind(*arguments, **named)
+    except TypeError as e:
+        text = f"launch of {kernel.py_func.__name__!r}: {e}; the kernel takes {taken} [KB2001]"
+        raise TypeError(text) from None
     given.apply_defaults()
     return given.args
 

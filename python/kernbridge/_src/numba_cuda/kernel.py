@@ -13,9 +13,9 @@ import numpy as np
 
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
-from kernbridge._src.calls.call import ArrayType, Call, Operands, Types
+from kernbridge._src.calls.call import ArrayType, Call, Fields, Operands, Types
 from kernbridge._src.keys import function_state
-from kernbridge._src.numba_common import parameters
+from kernbridge._src.numba_common import kinds, parameters
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common.parameters import Assignment, Bound, KernelParameters
 from kernbridge._src.numba_cuda import dialect
@@ -184,6 +184,8 @@ sharding_rule
     >>> op(jnp.arange(3.0), jnp.ones(3))
     Array([1., 2., 3.], dtype=float32)
     """
+    if kinds.kind_of(kernel) == "launch":
+        raise kinds.refusal("numba_cuda_kernel", kernel)
     name = parameters.name_of("numba_cuda_kernel", getattr(kernel, "py_func", kernel), name)
     label = f"numba_cuda_kernel {name!r}"
     others = (threads_per_block, shared_mem, cooperative, cluster, pdl)
@@ -317,7 +319,8 @@ class NumbaCuda(CallingFrontend):
 
     def __post_init__(self) -> None:
         self.original, given = self.kernel, self.static
-        functions = {n: v for n, v in given.items() if static_values.is_compiled_in(v)}
+        compiled_in = static_values.is_function  # and is no argument of a launch
+        functions = {n: v for n, v in given.items() if compiled_in(v) or isinstance(v, Fields)}
         self.kernel = _with_functions(self.label, self.kernel, functions)
         self.parameters = KernelParameters(
             *(self.label, self.original.py_func, given),

@@ -142,7 +142,7 @@ def _install_dispatchers() -> None:
             with deferred(), said, numba_cuda.global_compiler_lock, plain, asking(is_checked), own:
                 return compile_kernel(self, sig)
         except AttributeError as e:
-            if not refusals.is_recursion(e):
+            if refusals.RECURSION not in str(e):
                 raise
             raise KernelCompilationError(
                 f"{launch.label_of(self.py_func)}: Numba-CUDA cannot compile the kernel [KB4001]\n"
