@@ -124,8 +124,7 @@ def require_insides(what: str) -> None:
 def varying_axes(label: str, avals: Sequence[Any]) -> frozenset[Any]:
     """Return the manual mesh axes over which the outputs of a call vary."""
     if HAS_INSIDES:
-        axes: frozenset[Any] = standard_vma_rule(label, *avals)
-        return axes
+        return standard_vma_rule(label, *avals)
     if jax.sharding.get_abstract_mesh().manual_axes:
         for aval in avals:
             manual = getattr(aval, "manual_axis_type", None)

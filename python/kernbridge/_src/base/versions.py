@@ -74,9 +74,7 @@ def missing_name(error: BaseException) -> UnknownVersionError | None:
         if isinstance(seen, (AttributeError, ImportError)) and _is_from_here(seen):
             owner, name = _owner(seen)
             package = _package(owner)
-            if package is None or not name:
-                return None
-            return _unknown(package, f"{owner}.{name}")
+            return _unknown(package, f"{owner}.{name}") if package and name else None
         if seen is None or _package(type(seen).__module__) is None:
             return None
         seen = seen.__cause__ or seen.__context__

@@ -342,9 +342,8 @@ class XLACustomKernel(RuleTable):
         return kernels, tuple(sorted(self._defaults.items())), self._rules_version
 
     def _functions(self) -> specs.Functions:
-        entries = [e for by in self._kernels.values() for e in by.values()]
-        generators = [(f"{e.backend} on {e.platform}", e.kernel_generator) for e in entries]
-        return self._kernbridge_runs() + generators
+        named = [(f"{e.backend} on {e.platform}", e.kernel_generator) for e in self._state()[0]]
+        return self._kernbridge_runs() + named
 
     def _change(self) -> None:
         self._choices.clear()
@@ -376,10 +375,9 @@ class XLACustomKernel(RuleTable):
             return
         given = [k for k in keywords if k != "backend"]
         expected = f"({', '.join(f'{k}=...' for k in given)})"
-        for by in self._kernels.values():
-            for entry in by.values():
-                what = f"the generator of backend {entry.backend!r}"
-                specs.check_rule(repr(self.name), what, entry.kernel_generator, expected, 0, given)
+        for entry in self._state()[0]:
+            what = f"the generator of backend {entry.backend!r}"
+            specs.check_rule(repr(self.name), what, entry.kernel_generator, expected, 0, given)
         self.check_rules_take(n_inputs, keywords)
         self._checked.add(call)
 

@@ -402,20 +402,15 @@ def checked_cotangents(name: str, operands: Arrays, found: Any) -> list[Any]:
     A cotangent may be of another precision than the operand, as in BrainEvent.
     """
     returned = Returned(repr(name), "the transpose rule")
-    what, checked = "cotangents, which are None for operands that are not linear", []
-    found = _listed(returned, found, what, len(operands))
+    what = "cotangents, which are None for operands that are not linear"
+    found, checked = _listed(returned, found, what, len(operands)), list[Any]()
+    kinds = (jnp.floating, jnp.complexfloating)
     for i, (ct, operand) in enumerate(zip(found, operands, strict=True)):
         if ct is not None and type(ct) is not ad.Zero and ad.is_undefined_primal(operand):
             expected = ArrayType(operand.aval.shape, np.dtype(operand.aval.dtype))
-            differs_in_precision = (
-                has_type(ct)
-                and tuple(ct.shape) == expected.shape
-                and any(
-                    jnp.issubdtype(ct.dtype, kind) and jnp.issubdtype(expected.dtype, kind)
-                    for kind in (jnp.floating, jnp.complexfloating)
-                )
-            )
-            if not differs_in_precision:
+            same = [k for k in kinds if jnp.issubdtype(expected.dtype, k)]
+            fits = has_type(ct) and tuple(ct.shape) == expected.shape
+            if not fits or not any(jnp.issubdtype(ct.dtype, k) for k in same):
                 ct = returned.array(f"the cotangent of operand {i}", ct, expected)
         checked.append(ct)
     return checked

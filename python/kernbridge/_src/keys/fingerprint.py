@@ -378,8 +378,7 @@ class _Walk:
 
 def _nonce_of(value: object) -> bytes:
     """What stands for an object, in this process, while it lives."""
-    nonce: bytes = _nonces.setdefault(value, secrets.token_bytes(32))
-    return nonce
+    return _nonces.setdefault(value, secrets.token_bytes(32))
 
 
 def _label_of(holder: Any) -> tuple[str, tuple[str, ...]]:

@@ -34,8 +34,7 @@ def opaque_pointers() -> Iterator[None]:
 
     def printed(self: Any) -> str:
         if threading.get_ident() != thread:
-            text: str = cached(self)
-            return text
+            return cached(self)
         if isinstance(self, types.PointerType):
             return "ptr"
         if not isinstance(self, types.Type):

@@ -95,9 +95,7 @@ def of(frontend: Frontend) -> Differentiator | None:
 def why_not(frontend: Frontend) -> str:
     """Why kernels of a front end have no automatic derivatives; empty if they have."""
     found = of(frontend)
-    if found is None:
-        return "Enzyme does not differentiate kernels of this front end"
-    return found.why_not
+    return found.why_not if found else "Enzyme does not differentiate kernels of this front end"
 
 
 def extension(label: str) -> Any:

@@ -50,19 +50,16 @@ def embed(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> 
     rule = jax.ffi.ffi_lowering(ON_CPU.get(target, GPU), has_side_effect=True)
     with private_jax.mlir.ir.InsertionPoint.at_block_begin(main):
         rule(ctx.replace(avals_in=[], avals_out=[]), **carried)
-    added, *others = itertools.takewhile(_is_carrier, main.operations)
-    if any(_content(added) == _content(other) for other in others):
-        added.operation.erase()
+    carriers = [*itertools.takewhile(_is_carrier, main.operations)]
+    contents = [_attributes(c, "backend_config", "mhlo.backend_config") for c in carriers]
+    if contents[0] in contents[1:]:
+        carriers[0].operation.erase()
     return {"call": attributes["call"], "elsewhere": True}
 
 
 def _is_carrier(operation: Any) -> bool:
     names = _attributes(operation, "call_target_name")
     return any(name.value in (GPU, *ON_CPU.values()) for name in names)
-
-
-def _content(operation: Any) -> list[Any]:
-    return _attributes(operation, "backend_config", "mhlo.backend_config")
 
 
 def _attributes(operation: Any, *names: str) -> list[Any]:
